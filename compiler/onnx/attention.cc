@@ -170,12 +170,13 @@ class AttentionImport {
     return std::count(values.begin(), values.end(), -HUGE_VAL) != 0;
   }
 
-  // A mask may end before the last keys, which then are masked.
+  // A mask may end before the last keys, which then are masked. Since opset 24, that goes for masks
+  // of one key, too.
   ValueId Lengthened(ValueId mask, ValueId s, double value) {
     const int rank = n_.Rank(mask);
     if (!n_.ok() || rank == 0) return mask;
     const int64_t missing = n_.ShapeOf(s)[3] - n_.ShapeOf(mask).back();
-    if (missing <= 0 || n_.ShapeOf(mask).back() == 1) return mask;
+    if (missing <= 0 || (n_.opset() < 24 && n_.ShapeOf(mask).back() == 1)) return mask;
     Shape end(static_cast<size_t>(rank), 0);
     end.back() = missing;
     const bool is_bool = n_.Type(mask).dtype == DType::kBool;

@@ -248,13 +248,21 @@ void GlobalPool(NodeImport& n) {
   if (n.Rank(x) < 3) return n.Fail("needs spatial dimensions");
   Shape axes(n.Rank(x) - 2);
   std::iota(axes.begin(), axes.end(), 2);
+  const Attrs over{{"axes", axes}, {"keepdims", int64_t{1}}};
   const int64_t p = type == "GlobalLpPool" ? Norm(n) : 2;
-  if (type == "GlobalLpPool" && p != 1 && p != 2) return n.Unsupported(absl::StrCat("p = ", p));
+  if (p > 2) {
+    const auto power = [&](ValueId v, double exponent) {
+      return n.Emit(OpKind::kPow, {v, n.ScalarLike(exponent, v)});
+    };
+    const ValueId powers = power(n.Emit(OpKind::kAbs, {x}), static_cast<double>(p));
+    const ValueId sum = n.Emit(OpKind::kReduceSum, {powers}, over);
+    return n.Set(0, power(sum, 1.0 / static_cast<double>(p)));
+  }
   const OpKind kind = type == "GlobalAveragePool" ? OpKind::kReduceMean
                       : type == "GlobalMaxPool"   ? OpKind::kReduceMax
                       : p == 1                    ? OpKind::kReduceL1
                                                   : OpKind::kReduceL2;
-  n.Set(0, n.Emit(kind, {x}, {{"axes", axes}, {"keepdims", int64_t{1}}}));
+  n.Set(0, n.Emit(kind, {x}, over));
 }
 
 // ---- Matrix products ----
@@ -567,7 +575,6 @@ void AddNetworkTranslations(TranslationTable& table) {
   for (const char* name : {"AveragePool", "LpPool"}) table[name] = {Pool, kSpatial};
   for (const char* name : {"GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"})
     table[name] = GlobalPool;
-  table["GlobalLpPool"].limits = "p other than 1 and 2";
   table["Gemm"] = Gemm;
   table["MatMul"] = MatMul;
   table["Einsum"] = Einsum;

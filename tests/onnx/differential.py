@@ -70,13 +70,6 @@ def _(case, found):
         [np.clip(e, -np.finfo(np.float32).max, np.finfo(np.float32).max)]) is None
 
 
-@difference("MaxPool with dilations and auto_pad SAME: ONNX Runtime pads for a window without dilations")
-def _(case, found):
-    x = case.values()[case.nodes[0].input[0]]
-    return op_of(case) == "MaxPool" and str(case.attribute("auto_pad")).startswith("SAME") and max(case.attribute("dilations", [1])) > 1 and (
-        found[0].shape[2:] == tuple(-(-e // s) for e, s in zip(x.shape[2:], case.attribute("strides", [1] * (x.ndim - 2)))))
-
-
 @difference("auto_pad SAME with strides beyond the kernel: ONNX Runtime crops the input where nothing needs padding")
 def _(case, found):
     kernel = case.attribute("kernel_shape")
@@ -144,7 +137,8 @@ def _(case, found):
 @difference("Conv in groups: compiled code may merge small groups, and a zero between them times NaN or infinity is NaN (runtime/numerics.h)")
 def _(case, found):
     return op_of(case) == "Conv" and case.attribute("group", 1) > 1 and has(case, lambda v: ~np.isfinite(v)) and bool(
-        np.all((found[0] == case.expected[0]) | np.isnan(found[0]) | (np.abs(found[0] - case.expected[0]) < 1e-3)))
+        np.all((found[0] == case.expected[0]) | np.isnan(found[0]) | (np.abs(found[0] - case.expected[0]) < 1e-3) |
+               (any(case.attribute("pads", [0])) & ~np.isfinite(case.expected[0]))))  # as above
 
 
 @difference("Resize of opset 10 to nearest: onnx.version_converter says asymmetric and floor, ONNX Runtime rounds up where it shrinks")
@@ -193,9 +187,9 @@ def _(case, found):
     return op_of(case) == "Dropout" and case.opset < 12 and disagreement(found[:1], case.expected[:1]) is None
 
 
-@difference("Shrink and windows of doubles are computed in single precision by ONNX Runtime")
+@difference("Shrink and windows of doubles are computed in single precision by ONNX Runtime, and the 1/6 of HardSwish is")
 def _(case, found):
-    return op_of(case) in ("Shrink", "HannWindow", "HammingWindow", "BlackmanWindow") and case.expected[0].dtype == np.float64 and (
+    return op_of(case) in ("Shrink", "HardSwish", "HannWindow", "HammingWindow", "BlackmanWindow") and case.expected[0].dtype == np.float64 and (
         disagreement([f.astype(np.float32) for f in found], [e.astype(np.float32) for e in case.expected]) is None)
 
 
@@ -236,11 +230,11 @@ def _(case, found):
         np.all(np.isnan(found[0]) | np.isclose(found[0], case.expected[0], 1e-4, 1e-4)))
 
 
-@difference("pools with dilations and auto_pad SAME: the reference implementation pads for a window without dilations, but agrees with the same pads")
+@difference("pools with dilations and auto_pad SAME: ONNX Runtime and the reference pad for a window without dilations, but agree if given the pads")
 def _(case, found):
     node, opset = case.nodes[0], case.opset
     same, dilations = case.attribute("auto_pad", ""), case.attribute("dilations", [1])
-    if case.session or op_of(case) not in ("AveragePool", "LpPool", "MaxPool") or not same.startswith("SAME") or max(dilations) == 1:
+    if op_of(case) not in ("AveragePool", "LpPool", "MaxPool") or not same.startswith("SAME") or max(dilations) == 1:
         return False
     shape, kernel = case.values()[node.input[0]].shape[2:], case.attribute("kernel_shape")
     totals = [max(0, (-(-e // s) - 1) * s + (k - 1) * d + 1 - e)
@@ -253,7 +247,44 @@ def _(case, found):
     padded.attribute.append(onnx.helper.make_attribute("pads", small + large if same == "SAME_UPPER" else large + small))
     explicit = Case([padded], case.inputs, case.constants, case.outputs, opset)
     explicit.run()
-    return disagreement(found, explicit.expected, loose=1e4) is None
+    return disagreement(found, explicit.expected, explicit.slack(), 1 if explicit.session else 1e4) is None
+
+
+@difference("a product beyond the largest number: infinity in ONNX Runtime, exact within a multiply-add of compiled code")
+def _(case, found):
+    if op_of(case) != "NegativeLogLikelihoodLoss" or len(case.nodes[0].input) < 3 or np.any(np.isfinite(case.expected[0])):
+        return False
+    x, w = (np.abs(case.values()[case.nodes[0].input[k]].astype(np.float64)) for k in (0, 2))
+    return np.max(x[np.isfinite(x)], initial=0) * np.max(w[np.isfinite(w)], initial=0) > np.finfo(np.float32).max
+
+
+@difference("LayerNormalization of infinity: its mean is infinite by the standard's function body, NaN in ONNX Runtime")
+def _(case, found):
+    return op_of(case) == "LayerNormalization" and has(case, np.isinf) and all(
+        np.all((f == e) | np.isnan(e) | (np.abs(f - e) <= 1e-4 * (1 + np.abs(e)))) for f, e in zip(found, case.expected))
+
+
+@difference("AveragePool of a window that lies in the padding: 0 / 0 by the standard, 0 in ONNX Runtime")
+def _(case, found):
+    return op_of(case) == "AveragePool" and case.attribute("count_include_pad", 0) == 0 and bool(
+        np.all(np.isclose(found[0], case.expected[0], 1e-4, 1e-4, equal_nan=True) | (np.isnan(found[0]) & (case.expected[0] == 0))))
+
+
+@difference("Cast of floats beyond the range of the integer type: saturated here, undefined by the standard")
+def _(case, found):
+    x, e = case.values()[case.nodes[0].input[0]], case.expected[0]
+    if op_of(case) not in ("Cast", "CastLike") or x.dtype.kind != "f" or e.dtype.kind not in "iu":
+        return False
+    return bool(np.all((found[0] == e) | ~((x > np.iinfo(e.dtype).min - 1.0) & (x < np.iinfo(e.dtype).max + 1.0))))
+
+
+@difference("Attention before opset 25: ONNX Runtime ignores is_causal for one query with a past, and gives out masked scores as the lowest number; "
+            "the reference agrees with us")
+def _(case, found):
+    past, outputs = case.nodes[0].input[4:5], case.nodes[0].output
+    if op_of(case) != "Attention" or case.opset > 24 or not (case.attribute("is_causal", 0) and past and past[0] or len(outputs) > 3):
+        return False
+    return disagreement(found, [np.asarray(e) for e in case.by_reference()][:len(found)], loose=10) is None
 
 
 # ---- The two sides ----
@@ -532,7 +563,7 @@ def draw_single(seed, args):
             models.OPERATORS[name][0](d)
             break
         except models.Rejected:
-            d = models.Draw(rng.random(), opset, d.regime)
+            d = models.Draw(rng.getrandbits(40), opset, d.regime)
             d.op = name
     else:
         return name, None
@@ -691,7 +722,7 @@ def main():
     parser.add_argument("--replay", type=int, help="runs the model of one operator (with --graphs 1: the graph) of this seed only")
     parser.add_argument("--only", nargs="*", help="operators of the models")
     parser.add_argument("--low", type=int, default=7, help="oldest opset")
-    parser.add_argument("--high", type=int, default=24, help="newest opset")
+    parser.add_argument("--high", type=int, default=26, help="newest opset")
     parser.add_argument("--compile", type=int, default=4, help="every N-th model is compiled, too; 0: none")
     parser.add_argument("--server", default=SERVER)
     parser.add_argument("--verbose", action="store_true")

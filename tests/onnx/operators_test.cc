@@ -294,6 +294,28 @@ TEST(Operators, AttentionWithGroupsMasksAndWindows) {
                         })));
 }
 
+// Since opset 24, a mask ends before the last key. Before, one of a single key is broadcast.
+TEST(Operators, AttentionMasksOfOneKey) {
+  const Heads q = RandomHeads(1, 1, 2, 2, 1), k = RandomHeads(1, 1, 3, 2, 2),
+              v = RandomHeads(1, 1, 3, 2, 3);
+  for (int opset : {23, 24, 25}) {
+    const Numbers expected =
+        Attend(q, k, v, 1 / std::sqrt(2.0), 0,
+               [&](int64_t, int64_t, int64_t j) { return opset < 24 || j == 0 ? 0.0 : -kInf; });
+    for (const bool is_bool : {false, true}) {
+      const TensorData mask =
+          is_bool ? FromDoubles({1, 1}, {2, 1}, ir::DType::kBool) : Floats({0, 0}, {2, 1});
+      EXPECT_THAT(Values(opset,
+                         absl::StrCat("(float[1,1,2,2] q, float[1,1,3,2] k, float[1,1,3,2] v, ",
+                                      is_bool ? "bool" : "float",
+                                      "[2,1] m) => (float[a,b,c,d] y) {y = Attention(q, k, v, m)}"),
+                         {q.Tensor(), k.Tensor(), v.Tensor(), mask}),
+                  Pointwise(IsNear(), expected))
+          << opset;
+    }
+  }
+}
+
 TEST(Operators, AttentionKeepsThePast) {
   const Heads q = RandomHeads(1, 2, 2, 2, 4), k = RandomHeads(1, 2, 5, 2, 5),
               v = RandomHeads(1, 2, 5, 2, 6);

@@ -66,6 +66,18 @@ TEST(Results, MasksOfDropout) {
   }
 }
 
+// (27 + 64 + 125)^(1/3) = 6
+TEST(Results, GlobalLpPoolTakesEveryNorm) {
+  for (const auto& [p, expected] : {std::pair{1, 12.0}, {2, std::sqrt(50.0)}, {3, 6.0}}) {
+    EXPECT_THAT(
+        Values(
+            22,
+            absl::StrCat("(float[1,1,3] x) => (float[1,1,1] y) {y = GlobalLpPool<p = ", p, ">(x)}"),
+            {Floats({3, -4, 5}, {1, 1, 3})}),
+        Pointwise(IsNear(), {expected}));
+  }
+}
+
 // Of each channel, the mean is 4 or 14, and the variance 5.
 TEST(Results, BatchNormalizationByTheStatisticsOfTheBatch) {
   const std::string graph =
