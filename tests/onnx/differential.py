@@ -28,6 +28,7 @@ import onnx
 import onnxruntime
 from onnx.reference import ReferenceEvaluator
 
+import differential_microsoft
 import differential_models as models
 
 SILENCE_S = 60  # a model takes well under a second

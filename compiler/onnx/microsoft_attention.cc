@@ -1,0 +1,4 @@
+#include "compiler/onnx/node.h"
+namespace heddle::graph {
+void AddMicrosoftAttentionTranslations(TranslationTable& table) {}
+}  // namespace heddle::graph

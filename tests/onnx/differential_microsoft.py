@@ -1,0 +1,254 @@
+"""Random models of ONNX Runtime's own operators (domain com.microsoft), for differential.py. Those without a kernel for CPUs
+(BiasAdd, BiasSplitGelu, GroupNorm, SkipGroupNorm) are compared with formulas in microsoft_test.cc instead."""
+import types
+
+import numpy as np
+import onnx
+from onnx import defs
+from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
+
+import differential_models as models
+from differential_models import F32, I32, I8, U8, OTHER_SCHEMAS, Rejected, operator, quantisation, windows
+
+
+def like_onnx(schema):
+    """A schema of ONNX Runtime with the fields that Draw reads of those of onnx."""
+    attribute = lambda a: types.SimpleNamespace(type=defs.OpSchema.AttrType.__members__[str(a.type).split(".")[-1]])
+    return types.SimpleNamespace(inputs=[types.SimpleNamespace(type_str=i.typeStr) for i in schema.inputs],
+                                 type_constraints=schema.type_constraints,
+                                 attributes={name: attribute(a) for name, a in schema.attributes.items()})
+
+
+for _schema in get_all_operator_schema():
+    if _schema.domain == "com.microsoft":
+        OTHER_SCHEMAS["com.microsoft." + _schema.name] = like_onnx(_schema)
+    if _schema.name == "SimplifiedLayerNormalization":
+        OTHER_SCHEMAS[_schema.name] = like_onnx(_schema)
+
+# NaN and infinities spread in sums, whose terms have no fixed order.
+models.FINITE.update(name for name in OTHER_SCHEMAS if not name.endswith("Gelu"))
+
+
+def microsoft(*names, **options):
+    return operator(*("com.microsoft." + n for n in names), **{"since": 13, "graph": False, **options})
+
+
+def op(d):
+    return d.op.rpartition(".")[2]
+
+
+# ---- Activations, products, normalisations ----
+
+
+@microsoft("Gelu", "QuickGelu", graph=True)
+def activation(d):
+    d.add([d.x(rank=(1, 4), among=[F32])], alpha=d.pick(None, d.float(0.5, 2)))
+
+
+@microsoft("BiasGelu", "FastGelu", graph=True)
+def bias_gelu(d):
+    x = d.x(rank=(1, 4), among=[F32])
+    v = d.of(x)
+    d.add([x] + ([d.operand(v.dtype, v.shape[-1:])] if op(d) == "BiasGelu" or d.chance(0.6) else []))
+
+
+@microsoft("FusedMatMul", "TransposeMatMul", graph=True)
+def fused_matmul(d):
+    a = d.x(rank=(2, 4), among=[F32])
+    v = d.of(a)
+    batch = d.pick(0, 0, 1) if v.ndim > 2 and op(d) == "FusedMatMul" else 0
+    turn = d.int(0, 1)
+    lead = v.shape[1:-1] if batch else v.shape[:-2]  # the batch, as the product sees it
+    rows, last = v.shape[0] if batch else v.shape[-2], v.shape[-1]
+    k, n = rows if turn else last, d.rng.choice(models.EXTENTS)
+    turn_b, batch_b = d.int(0, 1), d.pick(0, 0, 1) if op(d) == "FusedMatMul" and len(lead) > 0 else 0
+    x, y = (n, k) if turn_b else (k, n)
+    b = d.operand(v.dtype, (x,) + tuple(lead) + (y,) if batch_b else tuple(lead) + (x, y))
+    d.add([a, b], transA=turn or None, transB=turn_b or None, transBatchA=batch or None, transBatchB=batch_b or None,
+          alpha=d.pick(None, 0.5, -1.5))
+
+
+ACTIVATIONS = {"Relu": 0, "Tanh": 0, "Sigmoid": 0, "LeakyRelu": 1, "HardSigmoid": 2, "Clip": 2}
+
+
+@microsoft("FusedGemm")
+def fused_gemm(d):
+    models.gemm(d)
+    name = d.pick("Relu", "Tanh", "Sigmoid", "LeakyRelu", "Elu", "ThresholdedRelu", "Softplus", "Softsign", "HardSigmoid")
+    d.nodes[-1].attribute.append(onnx.helper.make_attribute("activation", name))
+    count = 2 if name == "HardSigmoid" else 1 if name in ("LeakyRelu", "Elu", "ThresholdedRelu") else 0
+    for attribute in ("activation_alpha", "activation_beta")[:count]:
+        d.nodes[-1].attribute.append(onnx.helper.make_attribute(attribute, d.float(0.1, 0.9)))
+
+
+@microsoft("FusedConv")
+def fused_conv(d):
+    dims = d.pick(2, 2, 1, 3)
+    x = d.operand(F32, (d.int(1, 2), d.pick(1, 2, 4)) + tuple(d.int(4, 8) for _ in range(dims)))
+    v = d.of(x)
+    kernel, attrs = windows(d, dims, v.shape[2:], False)
+    group = d.pick(1, 1, v.shape[1])
+    w = d.operand(F32, [group * d.int(1, 3), v.shape[1] // group] + kernel, "small", True)
+    bias = d.operand(F32, d.of(w).shape[:1], "small", True) if d.chance(0.6) else ""
+    name = d.rng.choice(list(ACTIVATIONS))
+    parameters = sorted(d.float(0.01, 1) for _ in range(ACTIVATIONS[name]))
+    d.add([x, w, bias], group=group, activation=name, activation_params=parameters or None, **attrs)
+
+
+@microsoft("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", graph=True)
+def skip_layer_norm(d):
+    x = d.x(rank=(3, 3), among=[F32])
+    v = d.of(x)
+    full = op(d) == "SkipLayerNormalization"
+    skip = d.operand(F32, v.shape if d.chance(0.6) else d.pick((1,) + v.shape[1:], v.shape[1:]), "small")
+    more = [d.operand(F32, v.shape[-1:], "small")]
+    if full:
+        more.append(d.operand(F32, v.shape[-1:], "small") if d.chance(0.7) else "")
+    more.append(d.operand(F32, v.shape[-1:], "small") if d.chance(0.5) else "")
+    d.add([x, skip] + more, outputs=d.pick([True], [True, False, False, True]), epsilon=d.pick(1e-5, 1e-2))
+
+
+@operator("SimplifiedLayerNormalization", since=13)
+def simplified_layer_norm(d):
+    models.rms_norm(d)
+
+
+@microsoft("EmbedLayerNormalization")
+def embed_layer_norm(d):
+    batch, steps, size = d.int(1, 3), d.int(1, 5), d.pick(3, 4, 8)
+    ids = lambda high, shape: d.tensor(d.np.integers(0, high, size=shape).astype(I32))
+    table = lambda rows: d.operand(F32, (rows, size), "small", True)
+    segments = d.chance(0.6)
+    mask = d.tensor((d.np.random((batch, steps)) < 0.7).astype(I32)) if d.chance(0.6) else ""
+    places = ids(7, d.pick((batch, steps), (1, steps))) if d.chance(0.4) else ""
+    d.add([ids(9, (batch, steps)), ids(2, (batch, steps)) if segments else "", table(9), table(7), table(2) if segments else "",
+           d.operand(F32, (size,), "small"), d.operand(F32, (size,), "small"), mask, places],
+          outputs=d.pick([True, True], [True, True, True]), epsilon=d.pick(None, 1e-3))
+
+
+# ---- Quantised ----
+
+
+def dequantised(d, dtype, shape, constant=False):
+    """An operand with its scale and zero point. ONNX Runtime makes tables of some beforehand, and needs constants for it."""
+    x, scale, zero = d.tensor(d.values(dtype, shape)), *quantisation(d, None, dtype)
+    for name in (scale, zero):
+        if constant:
+            d.inputs.pop(name, None)
+            d.constants[name] = d.value[name]
+    return [x, scale, zero]
+
+
+def result(d, dtype, low=0.05, high=0.5):
+    """Scale and zero point of the result."""
+    return [d.tensor(np.asarray(d.float(low, high), F32), True), d.tensor(np.asarray(d.int(5, 90), dtype), True)]
+
+
+@microsoft("QLinearAdd", "QLinearMul")
+def qlinear_pair(d):
+    t, shape = d.pick(U8, I8), d.shape(d.int(0, 4))
+    d.add(dequantised(d, t, shape) + dequantised(d, t, d.broadcastable(shape, True)) + result(d, t))
+
+
+@microsoft("QLinearSigmoid", "QLinearLeakyRelu")
+def qlinear_unary(d):
+    t = d.pick(U8, I8)
+    d.add(dequantised(d, t, d.shape(d.int(1, 4))) + result(d, t, 0.004, 0.05), alpha=d.pick(None, d.float(0.01, 1)))
+
+
+@microsoft("QLinearSoftmax")
+def qlinear_softmax(d):
+    t, shape = d.pick(U8, I8), d.shape(d.int(1, 4))
+    d.add(dequantised(d, t, shape) + [d.tensor(np.asarray(1 / 256, F32), True), d.tensor(np.asarray(0 if t == U8 else -128, t), True)],
+          opset=d.pick(11, 13), axis=d.axis(len(shape)))
+
+
+@microsoft("QLinearConcat")
+def qlinear_concat(d):
+    t, shape = d.pick(U8, I8), list(d.shape(d.int(1, 4), 500))
+    axis = d.axis(len(shape))
+    parts = []
+    for _ in range(d.int(1, 4)):
+        part = list(shape)
+        part[axis] = d.int(1, 5)
+        parts += dequantised(d, t, part, True)
+    d.add(result(d, t) + parts, axis=axis)
+
+
+@microsoft("QLinearWhere")
+def qlinear_where(d):
+    t, shape = d.pick(U8, I8), d.shape(d.int(1, 4))
+    sides = dequantised(d, t, d.broadcastable(shape, True), True) + dequantised(d, t, shape, True)
+    d.add([d.operand(models.BOOL, d.broadcastable(shape), "small")] + sides + result(d, t))
+
+
+@microsoft("QLinearGlobalAveragePool", "QLinearAveragePool")
+def qlinear_pool(d):
+    t, dims, last = d.pick(U8, I8), d.pick(1, 2, 2, 3), d.int(0, 1)
+    shape = (d.int(1, 2), d.int(1, 5)) + tuple(d.int(3, 8) for _ in range(dims))
+    stored = (shape[0],) + shape[2:] + shape[1:2] if last else shape
+    inputs = dequantised(d, t, stored) + result(d, t)
+    if op(d) == "QLinearGlobalAveragePool":
+        return d.add(inputs, channels_last=last or None)
+    kernel, attrs = windows(d, dims, shape[2:], True)
+    attrs.pop("dilations", None)
+    attrs["strides"] = attrs.get("strides") or [1] * dims  # without them, ONNX Runtime divides by zero
+    d.add(inputs, channels_last=last or None, kernel_shape=kernel, ceil_mode=d.pick(None, 0, 1), count_include_pad=d.pick(None, 0, 1), **attrs)
+
+
+@microsoft("QGemm")
+def qgemm(d):
+    ta, tb = d.int(0, 1), d.int(0, 1)
+    a, b = d.pick(U8, I8), d.pick(U8, I8)
+    if a == I8:
+        b = I8
+    m, k, n = (d.rng.choice(models.EXTENTS) for _ in range(3))
+    columns = n if d.chance(0.4) else None
+    c = d.tensor(d.np.integers(-300, 300, size=d.pick((n,), (1, n), (m, n))).astype(I32)) if d.chance(0.6) else ""
+    scale, zero = quantisation(d, columns, b)
+    x = [*dequantised(d, a, (k, m) if ta else (m, k)), d.tensor(d.values(b, (n, k) if tb else (k, n))), scale, zero, c]
+    d.add(x + (result(d, a) if d.chance(0.6) else []), transA=ta, transB=tb, alpha=d.pick(None, 0.5, 2.0))
+
+
+@microsoft("DynamicQuantizeMatMul", "MatMulIntegerToFloat")
+def integer_to_float(d):
+    dynamic, a = op(d) == "DynamicQuantizeMatMul", d.pick(U8, I8)
+    shape, b, n = d.shape(d.int(2, 3), 300), d.pick(U8, I8), d.rng.choice(models.EXTENTS)
+    if a == I8 and not dynamic:
+        b = I8
+    columns = n if d.chance(0.5) else None
+    weights = d.tensor(d.values(b, (shape[-1], n)), True)
+    scale, zero = quantisation(d, columns, b)
+    zero = zero if d.chance(0.6) else ""
+    bias = d.operand(F32, (n,), "small", True) if d.chance(0.5) else ""
+    if dynamic:
+        x = d.values(F32, shape, "small")
+        return d.add([d.tensor(x * (d.chance(0.95))), weights, scale, zero, bias])
+    x, scale_a, zero_a = dequantised(d, a, shape)
+    d.add([x, weights, scale_a, scale, zero_a if d.chance(0.7) else "", zero, bias])
+
+
+@microsoft("MatMulNBits")
+def matmul_nbits(d):
+    bits, block = d.pick(4, 4, 8, 2), d.pick(16, 32, 64)
+    k, n = d.int(1, 80), d.int(1, 20)
+    blocks = -(-k // block)
+    packed = lambda *shape: d.tensor(d.np.integers(0, 256, size=shape).astype(U8), True)
+    flat = d.chance(0.3)
+    scales = d.np.uniform(-0.2, 0.2, size=(n * blocks,) if flat else (n, blocks)).astype(F32)
+    zero = packed(*((n * (-(-blocks * bits // 8)),) if flat else (n, -(-blocks * bits // 8)))) if d.chance(0.5) else ""
+    if zero == "" and d.chance(0.3) and bits == 4:
+        zero = d.tensor(d.np.uniform(0, 15, size=(n, blocks)).astype(F32), True)
+    bias = d.operand(F32, (n,), "small", True) if d.chance(0.4) else ""
+    d.add([d.operand(F32, d.shape(d.int(1, 2), 40) + (k,), "small"), packed(n, blocks, block * bits // 8), d.tensor(scales, True), zero, "", bias],
+          K=k, N=n, bits=d.pick(bits, bits if bits != 4 else None), block_size=block)
+
+
+@microsoft("QuantizeLinear", "DequantizeLinear")
+def quantize(d):
+    t = d.pick(U8, I8)
+    shape = d.shape(d.int(1, 4))
+    axis = d.axis(len(shape)) if d.chance(0.5) else None
+    scale, zero = quantisation(d, None if axis is None else shape[axis], t)
+    x = d.tensor(d.values(F32 if op(d) == "QuantizeLinear" else t, shape, "small"))
+    d.add([x, scale, zero], axis=axis)
