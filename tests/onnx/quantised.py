@@ -106,7 +106,9 @@ def calibration(inputs):
 def prepare(source, target):
     """What the quantiser asks to do first: shapes are inferred, constants folded."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
-    quant_pre_process(source, target, skip_symbolic_shape=True)
+    with open(target, "wb") as file:  # the quantiser does not find all external data
+        file.write(embed(source))
+    quant_pre_process(target, target, skip_symbolic_shape=True)
 
 
 def quantise(prepared, inputs, mode, folder):
