@@ -176,4 +176,5 @@ def main():
         sys.exit(check(args.folder, args.only, "interpret" if args.interpret else "compile", args.server))
 
 
-main()
+if __name__ == "__main__":
+    main()
