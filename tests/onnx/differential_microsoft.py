@@ -192,7 +192,9 @@ def qlinear_pool(d):
         return d.add(inputs, channels_last=last or None)
     kernel, attrs = windows(d, dims, shape[2:], True)
     attrs.pop("dilations", None)
-    attrs["strides"] = attrs.get("strides") or [1] * dims  # without them, ONNX Runtime divides by zero
+    pads = attrs.get("pads") or [0] * (2 * dims)
+    if any(e + a + b < k for e, a, b, k in zip(shape[2:], pads, pads[dims:], kernel)):
+        raise Rejected  # no result; ONNX Runtime divides by zero
     d.add(inputs, channels_last=last or None, kernel_shape=kernel, ceil_mode=d.pick(None, 0, 1), count_include_pad=d.pick(None, 0, 1), **attrs)
 
 
