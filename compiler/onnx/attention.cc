@@ -346,41 +346,9 @@ void TensorScatter(NodeImport& n) {
   const int64_t axis = n.Axis(n.Int("axis"), n.Rank(cache));
   const bool circular = n.OneOf("mode", {"linear", "circular"}) == "circular";
   if (!n.ok()) return;
-  const Shape shape = n.ShapeOf(cache);
-  Shape fits = n.ShapeOf(update);
-  const int64_t most = shape[axis],
-                length = static_cast<int64_t>(fits.size()) > axis ? fits[axis] : 0;
-  if (length > 0) fits[axis] = most;
-  if (axis == 0 || fits != shape || length < 1 || length > most)
-    return n.Fail(absl::StrCat("cannot write ", ShapeText(n.ShapeOf(update)), " into ",
-                               ShapeText(shape), " along axis ", axis));
-  const int64_t batch = shape[0];
-  const ValueId first = n.Has(2) ? n.In(2) : n.Fill({DType::kI64, {batch}}, 0);
-  if (n.ok() && n.ShapeOf(first) != Shape{batch}) return n.Fail("needs one index for each sample");
-  // Which element of the update belongs to each place of the cache.
-  ValueId from = n.Emit(OpKind::kSub, {Numbers(n, most, {1, most}), n.Reshape(first, {batch, 1})});
-  if (circular)
-    from = n.Emit(OpKind::kFloorMod, {from, n.ScalarLike(static_cast<double>(most), from)});
-  const ValueId zero = n.ScalarLike(0, from);
-  const ValueId written =
-      n.Emit(OpKind::kAnd,
-             {n.Emit(OpKind::kLessEqual, {zero, from}),
-              n.Emit(OpKind::kLess, {from, n.ScalarLike(static_cast<double>(length), from)})});
-  const ValueId index = n.Emit(OpKind::kClip, {from}, {{"min", int64_t{0}}, {"max", length - 1}});
-  // The axis is brought next to the batch.
-  Shape there(shape.size()), back(shape.size());
-  std::iota(there.begin(), there.end(), 0);
-  there.erase(there.begin() + axis);
-  there.insert(there.begin() + 1, axis);
-  for (size_t i = 0; i < there.size(); ++i) back[there[i]] = static_cast<int64_t>(i);
-  const ValueId picked =
-      n.Emit(OpKind::kGatherNd, {n.Transpose(update, there), n.Reshape(index, {batch, most, 1})},
-             {{"batch_dims", int64_t{1}}});
-  Shape along(shape.size(), 1);
-  along[0] = batch;
-  along[axis] = most;
-  if (n.ok())
-    n.Set(0, n.Emit(OpKind::kWhere, {n.Reshape(written, along), n.Transpose(picked, back), cache}));
+  if (axis == 0 || n.Rank(cache) == 0) return n.Fail("cannot write along the first axis");
+  const ValueId first = n.Has(2) ? n.In(2) : n.Fill({DType::kI64, {n.ShapeOf(cache)[0]}}, 0);
+  n.Set(0, Written(n, cache, update, first, axis, circular));
 }
 
 }  // namespace
@@ -451,6 +419,50 @@ ValueId Rotated(NodeImport& n, ValueId x, ValueId cosines, ValueId sines, bool n
     y = Concat(n, {real, imaginary}, 3);
   }
   return rotated < size ? Concat(n, {y, Part(n, x, 3, rotated, size)}, 3) : y;
+}
+
+ValueId Written(NodeImport& n, ValueId cache, ValueId update, ValueId first, int64_t axis,
+                bool circular) {
+  if (!n.ok()) return -1;
+  const Shape shape = n.ShapeOf(cache);
+  Shape fits = n.ShapeOf(update);
+  const int64_t most = shape[axis],
+                length = static_cast<int64_t>(fits.size()) > axis ? fits[axis] : 0;
+  if (length > 0) fits[axis] = most;
+  if (fits != shape || length < 1 || length > most) {
+    n.Fail(absl::StrCat("cannot write ", ShapeText(n.ShapeOf(update)), " into ", ShapeText(shape),
+                        " along axis ", axis));
+    return -1;
+  }
+  const int64_t batch = shape[0];
+  if (n.ShapeOf(first) != Shape{batch}) {
+    n.Fail("needs one index for each sample");
+    return -1;
+  }
+  // Which element of the update belongs to each place of the cache.
+  ValueId from = n.Emit(OpKind::kSub, {Numbers(n, most, {1, most}), n.Reshape(first, {batch, 1})});
+  if (circular)
+    from = n.Emit(OpKind::kFloorMod, {from, n.ScalarLike(static_cast<double>(most), from)});
+  const ValueId zero = n.ScalarLike(0, from);
+  const ValueId written =
+      n.Emit(OpKind::kAnd,
+             {n.Emit(OpKind::kLessEqual, {zero, from}),
+              n.Emit(OpKind::kLess, {from, n.ScalarLike(static_cast<double>(length), from)})});
+  const ValueId index = n.Emit(OpKind::kClip, {from}, {{"min", int64_t{0}}, {"max", length - 1}});
+  // The axis is brought next to the batch.
+  Shape there(shape.size()), back(shape.size());
+  std::iota(there.begin(), there.end(), 0);
+  there.erase(there.begin() + axis);
+  there.insert(there.begin() + 1, axis);
+  for (size_t i = 0; i < there.size(); ++i) back[there[i]] = static_cast<int64_t>(i);
+  const ValueId picked =
+      n.Emit(OpKind::kGatherNd, {n.Transpose(update, there), n.Reshape(index, {batch, most, 1})},
+             {{"batch_dims", int64_t{1}}});
+  Shape along(shape.size(), 1);
+  along[0] = batch;
+  along[axis] = most;
+  if (!n.ok()) return -1;
+  return n.Emit(OpKind::kWhere, {n.Reshape(written, along), n.Transpose(picked, back), cache});
 }
 
 void AddAttentionTranslations(TranslationTable& table) {

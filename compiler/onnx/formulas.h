@@ -40,6 +40,9 @@ ValueId Capped(NodeImport& n, ValueId s, double cap);
 // Turns pairs of the first elements of x [a, b, c, size]. The caches have the shape of the pairs' first
 // halves, or broadcast to it. A pair are neighbours, or two elements half of the turned ones apart.
 ValueId Rotated(NodeImport& n, ValueId x, ValueId cosines, ValueId sines, bool neighbours);
+// The cache with `update` in it: of sample b, from place first[b] of the axis on.
+ValueId Written(NodeImport& n, ValueId cache, ValueId update, ValueId first, int64_t axis,
+                bool circular);
 
 // ---- quantized.cc ----
 
