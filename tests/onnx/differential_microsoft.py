@@ -230,6 +230,27 @@ def integer_to_float(d):
     d.add([x, weights, scale_a, scale, zero_a if d.chance(0.7) else "", zero, bias])
 
 
+@microsoft("DynamicQuantizeLSTM")
+def dynamic_lstm(d):
+    steps, batch, size, hidden = d.int(1, 4), d.int(1, 3), d.int(1, 5), d.int(1, 4)
+    direction = d.pick(None, "forward", "reverse", "bidirectional")
+    n, t = 2 if direction == "bidirectional" else 1, d.pick(U8, I8)
+
+    def weights(rows):
+        columns = d.chance(0.5)
+        shape = (n, 4 * hidden) if columns else (n,)
+        zero = np.zeros(shape, t) if columns or t == I8 else d.np.integers(100, 150, size=shape).astype(t)
+        values = d.np.integers(0 if t == U8 else -128, 255 if t == U8 else 127, size=(n, rows, 4 * hidden), endpoint=True).astype(t)
+        return d.tensor(values, True), d.tensor(d.np.uniform(0.002, 0.01, size=shape).astype(F32), True), d.tensor(zero, True)
+
+    (w, w_scale, w_zero), (r, r_scale, r_zero) = weights(size), weights(hidden)
+    f = lambda *shape: d.operand(F32, shape, "unit", True)
+    lengths = d.tensor(np.full(batch, steps, I32), True) if d.chance(0.3) else ""
+    state = [f(n, batch, hidden), f(n, batch, hidden)] if d.chance(0.5) else ["", ""]
+    d.add([d.operand(F32, (steps, batch, size), "unit"), w, r, f(n, 8 * hidden) if d.chance(0.7) else "", lengths, *state, "",
+           w_scale, w_zero, r_scale, r_zero], outputs=3, hidden_size=hidden, direction=direction)
+
+
 @microsoft("MatMulNBits")
 def matmul_nbits(d):
     bits, block = d.pick(4, 4, 8, 2), d.pick(16, 32, 64)
