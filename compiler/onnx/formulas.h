@@ -53,5 +53,8 @@ struct IntegerProduct {
 // The product of two matrices of integers, in f32: times their scales, plus a bias. `b` may have a
 // scale and a zero point for each column.
 ValueId ScaledProduct(NodeImport& n, const IntegerProduct& operands);
+// The product of floats `a`, quantised to u8 by their range, and integers `b` in i32 without zero
+// points, whose scale is one or one for each column.
+ValueId DynamicProduct(NodeImport& n, ValueId a, ValueId b, ValueId scale_b);
 
 }  // namespace heddle::graph

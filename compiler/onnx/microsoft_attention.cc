@@ -1,4 +1,5 @@
 // Translation of the attention of ONNX Runtime (com.microsoft). 16-bit floats are computed in f32.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -87,12 +88,13 @@ ValueId Allowed(NodeImport& n, ValueId s, ValueId allowed) {
   return n.Emit(OpKind::kWhere, {allowed, s, n.ScalarLike(kLowest, s)});
 }
 
-// Hides the keys after the query, of which the last one has its own key last.
-ValueId Causal(NodeImport& n, ValueId s) {
+// Hides the keys after each query. `past` keys are before the first one.
+ValueId Causal(NodeImport& n, ValueId s, int64_t past) {
   if (!n.ok()) return -1;
   const int64_t queries = n.ShapeOf(s)[2], keys = n.ShapeOf(s)[3];
-  if (queries == 1) return s;
-  const ValueId at = Plus(n, Numbers(n, queries, {queries, 1}), keys - queries);
+  if (past + queries < keys) n.Unsupported("unidirectional, with keys beyond those of the queries");
+  if (past + 1 >= keys) return s;
+  const ValueId at = Plus(n, Numbers(n, queries, {queries, 1}), past);
   return Allowed(n, s, n.Emit(OpKind::kLessEqual, {Numbers(n, keys, {keys}), at}));
 }
 
@@ -142,7 +144,8 @@ void FromProduct(NodeImport& n, ValueId all, const Shape& sizes, int mask, int p
   }
   ValueId s = Masked(n, Scores(n, q, k), mask);
   if (bias >= 0) s = Biased(n, s, bias);
-  if (n.Int("unidirectional") != 0) s = Causal(n, s);
+  if (n.Int("unidirectional") != 0)
+    s = Causal(n, s, n.Has(past) && n.ok() ? n.ShapeOf(n.In(past))[3] : 0);
   SetAttended(n, s, v, dtype);
 }
 
@@ -224,7 +227,8 @@ void MultiHeadAttention(NodeImport& n) {
   n.Set(1, k);
   n.Set(2, v);
   ValueId s = Biased(n, Masked(n, Scores(n, q, k), 4), 5);
-  if (n.Int("unidirectional") != 0) s = Causal(n, s);
+  if (n.Int("unidirectional") != 0)
+    s = Causal(n, s, n.Has(6) && n.ok() ? n.ShapeOf(n.In(6))[2] : 0);
   SetAttended(n, s, v, dtype);
 }
 
@@ -347,23 +351,27 @@ void GroupQueryAttention(NodeImport& n) {
     if (!n.ok()) return ValueId{-1};
     const Shape shape = n.ShapeOf(past);
     const int64_t held = shape.size() == 4 ? shape[2] : 0;
+    if (!n.ok() || shape.size() != 4) return ValueId{-1};
+    const auto padded = [&](ValueId x, int64_t by) {  // with zeros
+      return by <= 0 ? x
+                     : n.Emit(OpKind::kPad, {x},
+                              {{"begin", Shape(4, 0)},
+                               {"end", Shape{0, 0, by, 0}},
+                               {"mode", std::string("constant")},
+                               {"value", 0.0}});
+    };
     if (even) {
-      std::vector<ValueId> parts;
       if (held < total - steps) n.Fail("the past is shorter than the keys before the new ones");
-      if (!first) parts.push_back(Part(n, past, 2, 0, total - steps));
-      parts.push_back(now);
-      if (held > total) parts.push_back(Part(n, past, 2, total, held));
-      return Concat(n, parts, 2);
+      const ValueId all = first ? now : WithPast(n, now, Part(n, past, 2, 0, total - steps));
+      return padded(all, held - total);
     }
-    ValueId room = past;
-    if (held < total) {
-      room = n.Emit(OpKind::kPad, {past},
-                    {{"begin", Shape(4, 0)},
-                     {"end", Shape{0, 0, total - held, 0}},
-                     {"mode", std::string("constant")},
-                     {"value", 0.0}});
-    }
-    return Written(n, room, now, before, 2, false);
+    // What the past has beyond its keys is left out, as ONNX Runtime does.
+    const ValueId room = padded(past, total - held);
+    const int64_t places = std::max(held, total);
+    const ValueId kept = n.Emit(OpKind::kLess, {Numbers(n, places, {1, 1, places, 1}),
+                                                n.Reshape(before, {batch, 1, 1, 1})});
+    const ValueId clean = n.Emit(OpKind::kWhere, {kept, room, n.ScalarLike(0, room)});
+    return Written(n, clean, now, before, 2, false);
   };
   k = cached(k, 3);
   v = cached(v, 4);

@@ -206,21 +206,44 @@ ValueId Real(NodeImport& n, int i) {
   return n.Emit(OpKind::kMul, {x, n.Reshape(n.In(i + 1), {})});
 }
 
-// Sets the result to y, quantised by the operand `scale` and the zero point after it. Without a zero
-// point, the result has the type of operand 0.
-void SetQuantised(NodeImport& n, ValueId y, int scale) {
+// Sets the result to y plus the zero point after the operand `scale`, rounded. Without a zero point,
+// the result has the type of operand 0.
+void SetRounded(NodeImport& n, ValueId y, int scale) {
   const bool has_zero = n.Has(scale + 1);
   const DType dtype = n.Type(n.In(has_zero ? scale + 1 : 0)).dtype;
-  const ValueId x = n.Emit(OpKind::kDiv, {y, n.Reshape(n.In(scale), {})});
   const ValueId zero =
-      has_zero ? n.Reshape(n.Cast(n.In(scale + 1), DType::kF32), {}) : n.ScalarLike(0, x);
-  n.Set(0, Saturate(n, x, zero,
+      has_zero ? n.Reshape(n.Cast(n.In(scale + 1), DType::kF32), {}) : n.ScalarLike(0, y);
+  n.Set(0, Saturate(n, y, zero,
                     dtype == DType::kI8 ? onnx::TensorProto::INT8 : onnx::TensorProto::UINT8));
 }
 
-void QLinearPair(NodeImport& n) {
-  const OpKind kind = n.proto().op_type() == "QLinearAdd" ? OpKind::kAdd : OpKind::kMul;
-  SetQuantised(n, n.Emit(kind, {Real(n, 0), Real(n, 3)}), 6);
+// The same with y in multiples of the scale.
+void SetQuantised(NodeImport& n, ValueId y, int scale) {
+  SetRounded(n, n.Emit(OpKind::kDiv, {y, n.Reshape(n.In(scale), {})}), scale);
+}
+
+// ONNX Runtime adds the multiples of both operands to what their zero points and that of the result
+// make, and rounds that. So halves are rounded as there.
+void QLinearAdd(NodeImport& n) {
+  const ValueId scale = n.Reshape(n.In(6), {});
+  const auto zero = [&](int i) {
+    return n.Has(i) ? n.Reshape(n.Cast(n.In(i), DType::kF32), {}) : n.ScalarLike(0, scale);
+  };
+  const auto ratio = [&](int i) { return n.Emit(OpKind::kDiv, {n.Reshape(n.In(i), {}), scale}); };
+  const auto mul = [&](ValueId x, ValueId y) { return n.Emit(OpKind::kMul, {x, y}); };
+  const auto add = [&](ValueId x, ValueId y) { return n.Emit(OpKind::kAdd, {x, y}); };
+  const ValueId a = n.In(0), by_a = ratio(1), by_b = ratio(4);
+  const ValueId fixed =
+      n.Emit(OpKind::kSub, {zero(7), add(mul(by_a, zero(2)), mul(by_b, zero(5)))});
+  const ValueId sum =
+      add(add(fixed, mul(n.Cast(a, DType::kF32), by_a)), mul(n.Cast(n.In(3), DType::kF32), by_b));
+  n.Set(0, Saturate(
+               n, sum, n.ScalarLike(0, sum),
+               n.Type(a).dtype == DType::kI8 ? onnx::TensorProto::INT8 : onnx::TensorProto::UINT8));
+}
+
+void QLinearMul(NodeImport& n) {
+  SetQuantised(n, n.Emit(OpKind::kMul, {Real(n, 0), Real(n, 3)}), 6);
 }
 
 void QLinearSigmoid(NodeImport& n) { SetQuantised(n, n.Emit(OpKind::kSigmoid, {Real(n, 0)}), 3); }
@@ -237,7 +260,11 @@ void QLinearSoftmax(NodeImport& n) {
   Shape axes{n.Axis(n.Int("axis"), rank)};
   constexpr int64_t kOneAxis = 13;
   while (n.Int("opset") < kOneAxis && axes.back() + 1 < rank) axes.push_back(axes.back() + 1);
-  SetQuantised(n, n.Emit(OpKind::kSoftmax, {x}, {{"axes", axes}}), 3);
+  // ONNX Runtime multiplies by the whole part of 1 / scale: of the scale 1 / 255, that is 254.
+  const ValueId steps =
+      n.Emit(OpKind::kFloor, {n.Emit(OpKind::kReciprocal, {n.Reshape(n.In(3), {})})});
+  const ValueId y = n.Emit(OpKind::kSoftmax, {x}, {{"axes", axes}});
+  SetRounded(n, n.Emit(OpKind::kMul, {y, steps}), 3);
 }
 
 void QLinearConcat(NodeImport& n) {
@@ -305,11 +332,10 @@ void QGemm(NodeImport& n) {
 }
 
 // a and b are integers without zero points, in i32; the scales are f32.
-ValueId Scaled(NodeImport& n, ValueId a, ValueId b, ValueId scale_a, ValueId scale_b, int bias) {
+ValueId Scaled(NodeImport& n, ValueId a, ValueId b, ValueId scale_a, ValueId scale_b) {
   const ValueId sum = n.Cast(n.Emit(OpKind::kMatmul, {a, b}), DType::kF32);
   const ValueId factor = n.Emit(OpKind::kMul, {scale_a, PerColumn(n, scale_b, n.ShapeOf(sum))});
-  const ValueId y = n.Emit(OpKind::kMul, {sum, factor});
-  return n.Has(bias) ? n.Emit(OpKind::kAdd, {y, Single(n, n.In(bias))}) : y;
+  return n.Emit(OpKind::kMul, {sum, factor});
 }
 
 // Operand `input` minus the zero points of its columns.
@@ -325,10 +351,8 @@ void MatMulIntegerToFloat(NodeImport& n) {
 }
 
 void DynamicQuantizeMatMul(NodeImport& n) {
-  const Quantised a = QuantisedByRange(n, n.In(0));
-  const ValueId from_zero =
-      n.Emit(OpKind::kSub, {n.Cast(a.values, DType::kI32), n.Cast(a.zero, DType::kI32)});
-  n.Set(0, Scaled(n, from_zero, WidenedColumns(n, 1, 3), a.scale, n.In(2), 4));
+  const ValueId y = DynamicProduct(n, n.In(0), WidenedColumns(n, 1, 3), n.In(2));
+  n.Set(0, n.Has(4) ? n.Emit(OpKind::kAdd, {y, n.In(4)}) : y);
 }
 
 // Unsigned integers of `bits` bits out of bytes, which are a constant.
@@ -389,8 +413,16 @@ void MatMulNBits(NodeImport& n) {
 
 ValueId ScaledProduct(NodeImport& n, const IntegerProduct& o) {
   const ValueId scale_a = n.Reshape(Single(n, n.In(o.scale_a)), {});
-  return Scaled(n, Widened(n, o.a, o.zero_a, -2), WidenedColumns(n, o.b, o.zero_b), scale_a,
-                Single(n, n.In(o.scale_b)), o.bias);
+  const ValueId y = Scaled(n, Widened(n, o.a, o.zero_a, -2), WidenedColumns(n, o.b, o.zero_b),
+                           scale_a, Single(n, n.In(o.scale_b)));
+  return n.Has(o.bias) ? n.Emit(OpKind::kAdd, {y, Single(n, n.In(o.bias))}) : y;
+}
+
+ValueId DynamicProduct(NodeImport& n, ValueId a, ValueId b, ValueId scale_b) {
+  const Quantised q = QuantisedByRange(n, a);
+  const ValueId from_zero =
+      n.Emit(OpKind::kSub, {n.Cast(q.values, DType::kI32), n.Cast(q.zero, DType::kI32)});
+  return Scaled(n, from_zero, b, q.scale, scale_b);
 }
 
 void AddQuantizedTranslations(TranslationTable& table) {
@@ -407,8 +439,8 @@ void AddQuantizedTranslations(TranslationTable& table) {
   };
   add("QuantizeLinear", QuantizeLinear);
   add("DequantizeLinear", DequantizeLinear);
-  add("QLinearAdd", QLinearPair);
-  add("QLinearMul", QLinearPair);
+  add("QLinearAdd", QLinearAdd);
+  add("QLinearMul", QLinearMul);
   add("QLinearSigmoid", QLinearSigmoid);
   add("QLinearLeakyRelu", QLinearLeakyRelu);
   add("QLinearSoftmax", QLinearSoftmax);

@@ -230,6 +230,27 @@ def integer_to_float(d):
     d.add([x, weights, scale_a, scale, zero_a if d.chance(0.7) else "", zero, bias])
 
 
+@microsoft("DynamicQuantizeLSTM")
+def dynamic_lstm(d):
+    steps, batch, size, hidden = d.int(1, 4), d.int(1, 3), d.int(1, 5), d.int(1, 4)
+    direction = d.pick(None, "forward", "reverse", "bidirectional")
+    n, t = 2 if direction == "bidirectional" else 1, d.pick(U8, I8)
+
+    def weights(rows):
+        columns = d.chance(0.5)
+        shape = (n, 4 * hidden) if columns else (n,)
+        zero = np.zeros(shape, t) if columns or t == I8 else d.np.integers(100, 150, size=shape).astype(t)
+        values = d.np.integers(0 if t == U8 else -128, 255 if t == U8 else 127, size=(n, rows, 4 * hidden), endpoint=True).astype(t)
+        return d.tensor(values, True), d.tensor(d.np.uniform(0.002, 0.01, size=shape).astype(F32), True), d.tensor(zero, True)
+
+    (w, w_scale, w_zero), (r, r_scale, r_zero) = weights(size), weights(hidden)
+    f = lambda *shape: d.operand(F32, shape, "unit", True)
+    lengths = d.tensor(np.full(batch, steps, I32), True) if d.chance(0.3) else ""
+    state = [f(n, batch, hidden), f(n, batch, hidden)] if d.chance(0.5) else ["", ""]
+    d.add([d.operand(F32, (steps, batch, size), "unit"), w, r, f(n, 8 * hidden) if d.chance(0.7) else "", lengths, *state, "",
+           w_scale, w_zero, r_scale, r_zero], outputs=3, hidden_size=hidden, direction=direction)
+
+
 @microsoft("MatMulNBits")
 def matmul_nbits(d):
     bits, block = d.pick(4, 4, 8, 2), d.pick(16, 32, 64)
@@ -254,3 +275,118 @@ def quantize(d):
     scale, zero = quantisation(d, None if axis is None else shape[axis], t)
     x = d.tensor(d.values(F32 if op(d) == "QuantizeLinear" else t, shape, "small"))
     d.add([x, scale, zero], axis=axis)
+
+
+# ---- Attention ----
+
+
+def heads_of(d):
+    return d.int(1, 2), d.int(1, 3), d.int(1, 5), d.pick(1, 2, 4, 8)  # batch, heads, steps, size
+
+
+def mask_of(d, batch, queries, keys, forms=("none", "flags", "pairs", "ends", "both")):
+    """A mask of one of its forms, or none."""
+    form = d.pick(*forms)
+    if form == "none":
+        return ""
+    if form == "ends":
+        return d.tensor(d.np.integers(1, keys, size=(batch,), endpoint=True).astype(I32))
+    if form == "both":
+        first = d.np.integers(0, keys, size=(batch,))
+        return d.tensor(np.concatenate([d.np.integers(first + 1, keys, endpoint=True), first]).astype(I32))
+    shape = (batch, keys) if form == "flags" else (batch, queries, keys)
+    return d.tensor((d.np.random(shape) < 0.7).astype(I32))
+
+
+@microsoft("Attention", "QAttention")
+def packed_attention(d):
+    batch, heads, steps, size = heads_of(d)
+    quantised, wide, hidden = op(d) == "QAttention", d.int(1, 9), heads * size
+    out = hidden if quantised or d.chance(0.6) else heads * d.int(1, 4)
+    past = d.int(1, 3) if d.chance(0.4) and out == hidden else 0
+    keys, columns = past + steps, 2 * hidden + out
+    before = d.operand(F32, (2, batch, heads, past, size), "small") if past else ""
+    bias = d.operand(F32, (columns,), "small", True)
+    options = dict(num_heads=heads, unidirectional=d.pick(None, 0, 1), scale=d.pick(None, d.float(0.1, 1)),
+                   mask_filter_value=d.pick(None, None, -100.0))
+    outputs = [True, True] if past else [True]
+    mask = mask_of(d, batch, steps, keys)
+    if quantised:
+        b = d.pick(U8, I8)
+        x, scale, zero = dequantised(d, U8, (batch, steps, wide))
+        weights = d.tensor(d.values(b, (wide, columns)), True)
+        scale_w, zero_w = quantisation(d, None, b)
+        for name in (scale_w, zero_w):
+            d.inputs.pop(name, None)
+            d.constants[name] = d.value[name]
+        return d.add([x, weights, bias, scale, scale_w, mask, zero, zero_w, before], outputs=outputs, **options)
+    x = d.operand(F32, (batch, steps, wide), "small")
+    weights = d.operand(F32, (wide, columns), "small", True)
+    added = d.operand(F32, (d.pick(1, batch), d.pick(1, heads), steps, keys), "small") if d.chance(0.3) and not past else ""
+    d.add([x, weights, bias if d.chance(0.8) else "", mask, before, added], outputs=outputs,
+          qkv_hidden_sizes=[hidden, hidden, out] if out != hidden or d.chance(0.3) else None, **options)
+
+
+@microsoft("MultiHeadAttention")
+def multi_head_attention(d):
+    batch, heads, steps, size = heads_of(d)
+    keys, out = d.int(1, 5), size if d.chance(0.6) else d.int(1, 4)
+    form = d.pick("flat", "flat", "split")  # packed operands have no kernel for CPUs
+    t = lambda *shape: d.operand(F32, shape, "small")
+    past = d.int(1, 3) if d.chance(0.4) and form == "flat" and out == size else 0
+    if form == "split":
+        inputs = [t(batch, steps, heads * size), t(batch, heads, keys, size), t(batch, heads, keys, size)]
+        out = size
+    else:
+        if past:
+            keys = steps
+        inputs = [t(batch, steps, heads * size), t(batch, keys, heads * size), t(batch, keys, heads * out)]
+    total = past + keys
+    inputs.append(t(heads * (2 * size + out)) if form in ("flat",) and d.chance(0.5) else "")
+    inputs.append(mask_of(d, batch, steps, total, ("none", "flags", "pairs", "ends")))
+    inputs.append(t(d.pick(1, batch), d.pick(1, heads), steps, total) if d.chance(0.3) else "")
+    inputs += [t(batch, heads, past, size), t(batch, heads, past, out)] if past else []
+    d.add(inputs, num_heads=heads, unidirectional=d.pick(None, 0, 1) if total <= past + steps else None, scale=d.pick(None, d.float(0.1, 1)),
+          mask_filter_value=d.pick(None, None, -100.0), outputs=[True, True, True] if past else 1)
+
+
+@microsoft("RotaryEmbedding")
+def rotary(d):
+    batch, heads, steps, half = d.int(1, 2), d.int(1, 3), d.int(1, 5), d.int(1, 4) * 8
+    part = d.chance(0.3)
+    size = 2 * half + (16 if part else 0)
+    flat = d.chance(0.6)
+    x = d.operand(F32, (batch, steps, heads * size) if flat else (batch, heads, steps, size), "small")
+    rows = d.int(steps, 9)
+    caches = [d.operand(F32, (rows, half), "unit") for _ in range(2)]
+    one = d.chance(0.4)
+    places = np.asarray([d.int(0, rows - steps)]) if one else d.np.integers(0, rows, size=(batch, steps))
+    d.add([x, d.tensor(places.astype(models.I64))] + caches, interleaved=d.pick(None, 0, 1), num_heads=heads if part or d.chance(0.5) else None,
+          rotary_embedding_dim=2 * half if part else None)
+
+
+@microsoft("GroupQueryAttention")
+def group_query_attention(d):
+    batch, kv, size = d.int(1, 3), d.int(1, 2), d.pick(16, 32)
+    heads = kv * d.int(1, 3)
+    first = d.chance(0.4)
+    steps = d.int(1, 5) if first else 1
+    total = steps if first else steps + d.int(1, 6)
+    held = d.pick(total, total + 2) if first else d.pick(total - steps, total, total + 3)
+    lengths = np.full((batch,), total - 1)
+    if not first and d.chance(0.5) and held >= total:
+        lengths[1:] = d.np.integers(0, total, size=batch - 1)
+    t = lambda *shape: d.operand(F32, shape, "small")
+    packed = d.chance(0.3)
+    inputs = [t(batch, steps, (heads + 2 * kv) * size), "", ""] if packed else [
+        t(batch, steps, heads * size), t(batch, steps, kv * size), t(batch, steps, kv * size)]
+    past = not first or d.chance(0.3)
+    inputs += [t(batch, kv, held, size), t(batch, kv, held, size)] if past else ["", ""]
+    inputs += [d.tensor(lengths.astype(I32)), d.constant(np.asarray(total), I32)]
+    turn = d.chance(0.5)
+    rows = total + d.int(0, 3)
+    inputs += [d.operand(F32, (rows, size // 2), "unit") for _ in range(2)] if turn else ["", ""]
+    inputs += ["", t(d.pick(1, batch), d.pick(1, heads), steps, total) if d.chance(0.2) else ""]
+    d.add(inputs, outputs=3, num_heads=heads, kv_num_heads=kv, do_rotary=1 if turn else d.pick(None, 0),
+          rotary_interleaved=d.pick(None, 0, 1) if turn else None, scale=d.pick(None, d.float(0.1, 1)), softcap=d.pick(None, None, 2.0),
+          local_window_size=d.pick(None, None, 1, 2, 3))

@@ -17,8 +17,9 @@ What counts as agreement: "equal up to one step of rounding, and at most one ele
   every quantised tensor is an output of the compared model. The differences of all of them together have to keep to the
   criterion: `off 1` is the share of elements that differ by one step, `off more` the share that differs by more, `most` the
   largest difference.
-- Outputs that are floats, and the scales of dynamic quantisation, are counted apart (`floats`) and have to keep to the same
-  criterion. Their step is what 8 bits would give them: a 255th of the tensor's range.
+- Some operators quantise an operand inside of themselves (DynamicQuantizeMatMul); the model is cut before that operand. Floats
+  at a cut, outputs that are floats, and the scales of dynamic quantisation are counted apart (`floats`) and have to keep to the
+  same criterion. Their step is what 8 bits would give them: a 255th of the tensor's range.
 - The whole model without cuts is compiled and compared, too, but not judged: `whole` is its outputs in steps, `peer` is ONNX
   Runtime with all of its optimisations against itself without them. Both are as far away as differences spread in that model.
 
@@ -109,10 +110,13 @@ def is_quantised(node, index):
 
 
 def quantised_tensors(model):
-    """The names of all quantised tensors, and of the scales and zero points that are computed with them."""
+    """The names of all quantised tensors, of the scales and zero points that are computed with them, and of floats that an operator
+    quantises inside of itself."""
+    made = {o for n in model.graph.node for o in n.output}
     names = [[o for i, o in enumerate(n.output) if o and is_quantised(n, i)] for n in model.graph.node]
     dynamic = [[o for o in n.output if o] if n.op_type == "DynamicQuantizeLinear" else [] for n in model.graph.node]
-    return [name for list_ in names + dynamic for name in list_]
+    inside = [[n.input[0]] if n.op_type == "DynamicQuantizeMatMul" and n.input[0] in made else [] for n in model.graph.node]
+    return [name for list_ in names + dynamic + inside for name in list_]
 
 
 def cut(model, tensors):
@@ -155,7 +159,7 @@ class Distance:
         return self.more / max(self.elements, 1)
 
     def __str__(self):
-        return self.problem or f"off 1: {self.one / max(self.elements, 1):.2%}, off more: {self.share():.3%}, most {self.most:.3g}"
+        return self.problem or f"off 1: {self.one / max(self.elements, 1):.1g}, off more: {self.share():.1g}, most {self.most:.2g}"
 
 
 def compare(path, inputs, server):

@@ -114,8 +114,8 @@ def standard_lines():
 
 # SimplifiedLayerNormalization stands in the standard's own domain.
 MICROSOFT = """
-    Attention BiasAdd BiasGelu BiasSplitGelu DequantizeLinear DynamicQuantizeMatMul EmbedLayerNormalization FastGelu FusedConv
-    FusedGemm FusedMatMul Gelu GroupNorm GroupQueryAttention MatMulIntegerToFloat MatMulNBits MultiHeadAttention QAttention
+    Attention BiasAdd BiasGelu BiasSplitGelu DequantizeLinear DynamicQuantizeLSTM DynamicQuantizeMatMul EmbedLayerNormalization FastGelu
+    FusedConv FusedGemm FusedMatMul Gelu GroupNorm GroupQueryAttention MatMulIntegerToFloat MatMulNBits MultiHeadAttention QAttention
     QGemm QLinearAdd QLinearAveragePool QLinearConcat QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearSigmoid
     QLinearSoftmax QLinearWhere QuantizeLinear QuickGelu RotaryEmbedding SimplifiedLayerNormalization SkipGroupNorm
     SkipLayerNormalization SkipSimplifiedLayerNormalization TransposeMatMul""".split()
