@@ -98,13 +98,22 @@ ValueId Causal(NodeImport& n, ValueId s, int64_t past) {
   return Allowed(n, s, n.Emit(OpKind::kLessEqual, {Numbers(n, keys, {keys}), at}));
 }
 
-// Sets output 0 to the values by the weights of the scores, as [batch, sequence, heads * size].
-void SetAttended(NodeImport& n, ValueId s, ValueId v, DType dtype) {
+// Sets output 0 to the values by the weights of the scores, as [batch, sequence, heads * size]. A
+// sink [1, heads, 1, 1] is the score of one more key, which has no value.
+void SetAttended(NodeImport& n, ValueId s, ValueId v, DType dtype, ValueId sink = -1) {
   if (n.ok() && (n.ShapeOf(v)[0] != n.ShapeOf(s)[0] || n.ShapeOf(v)[2] != n.ShapeOf(s)[3] ||
                  n.ShapeOf(s)[1] % n.ShapeOf(v)[1] != 0))
     n.Fail(absl::StrCat("cannot weight values ", ShapeText(n.ShapeOf(v)), " by scores ",
                         ShapeText(n.ShapeOf(s))));
-  const ValueId weights = n.Emit(OpKind::kSoftmax, {s}, {{"axes", Shape{3}}});
+  if (!n.ok()) return;
+  const int64_t keys = n.ShapeOf(s)[3];
+  if (sink >= 0) {
+    Shape column = n.ShapeOf(s);
+    column[3] = 1;
+    s = Concat(n, {s, n.Emit(OpKind::kExpand, {sink}, {{"shape", column}})}, 3);
+  }
+  const ValueId all = n.Emit(OpKind::kSoftmax, {s}, {{"axes", Shape{3}}});
+  const ValueId weights = Part(n, all, 3, 0, keys);
   const ValueId y = MergeHeads(n, GroupedProduct(n, weights, Single(n, v)));
   n.Set(0, n.Cast(y, dtype));
 }
@@ -291,7 +300,6 @@ void RotaryEmbedding(NodeImport& n) {
 // follow. seqlens_k has the number of all, less one.
 void GroupQueryAttention(NodeImport& n) {
   RefuseIfSet(n, {"kv_cache_bit_width"});
-  if (n.Int("smooth_softmax") > 0) n.Unsupported("the attribute 'smooth_softmax'");
   const int64_t heads = n.Int("num_heads"), kv_heads = n.Int("kv_num_heads");
   const ValueId query = n.In(0), lengths = n.In(5);
   const Shape totals = n.ConstantInts(6);
@@ -332,7 +340,13 @@ void GroupQueryAttention(NodeImport& n) {
     at = n.Emit(OpKind::kAdd, {at, n.Reshape(before, {batch, 1})});
   }
   if (n.Int("do_rotary") != 0) {
-    const ValueId positions = n.Has(9) ? n.In(9) : at;
+    ValueId positions = n.Has(9) ? n.In(9) : at;
+    if (n.ok() && n.Has(9) && n.ShapeOf(positions) != Shape{batch, steps})
+      return n.Fail("needs position_ids [batch, sequence]");
+    if (n.Has(9) && first) {  // of a first prompt, they say only where it begins
+      const ValueId begin = Part(n, Part(n, positions, 0, 0, 1), 1, 0, 1);
+      positions = n.Emit(OpKind::kAdd, {Numbers(n, steps, {1, steps}), begin});
+    }
     const bool neighbours = n.Int("rotary_interleaved") != 0;
     q = Turned(n, q, 7, positions, neighbours);
     k = Turned(n, k, 7, positions, neighbours);
@@ -381,7 +395,11 @@ void GroupQueryAttention(NodeImport& n) {
   ValueId s = Scores(n, q, Part(n, k, 2, 0, total));
   s = Biased(n, Capped(n, s, n.Float("softcap")), 10);
   const int64_t window = n.Int("local_window_size", -1);
-  if (!even || steps > 1 || window >= 0) {
+  if (n.Int("causal", 1) == 0) {
+    if (window >= 0) return n.Fail("needs causal=1 with local_window_size");
+    const ValueId last = n.Cast(n.Reshape(lengths, {batch, 1, 1, 1}), DType::kI64);
+    s = Allowed(n, s, n.Emit(OpKind::kLessEqual, {Numbers(n, total, {total}), last}));
+  } else if (!even || steps > 1 || window >= 0) {
     const ValueId keys = Numbers(n, total, {total});
     const ValueId own = n.Reshape(at, {even ? 1 : batch, 1, steps, 1});
     ValueId allowed = n.Emit(OpKind::kLessEqual, {keys, own});
@@ -390,7 +408,14 @@ void GroupQueryAttention(NodeImport& n) {
           n.Emit(OpKind::kAnd, {allowed, n.Emit(OpKind::kLess, {Plus(n, own, -window), keys})});
     s = Allowed(n, s, allowed);
   }
-  SetAttended(n, s, Part(n, v, 2, 0, total), dtype);
+  ValueId sink = -1;
+  const bool smooth = n.Int("smooth_softmax", -1) == 1;
+  if (n.Has(11)) {
+    sink = n.Reshape(Single(n, n.In(11)), {1, heads, 1, 1});
+  } else if (smooth) {
+    sink = n.Fill({n.Type(s).dtype, {1, heads, 1, 1}}, 0);
+  }
+  SetAttended(n, s, Part(n, v, 2, 0, total), dtype, sink);
 }
 
 }  // namespace
@@ -408,8 +433,8 @@ void AddMicrosoftAttentionTranslations(TranslationTable& table) {
       "qk");
   add("RotaryEmbedding", RotaryEmbedding, "is_packed_batching; scale");
   add("GroupQueryAttention", GroupQueryAttention,
-      "a total length that is no constant; quantised caches; norms of queries and keys; "
-      "smooth_softmax and head_sink; causal=0; the output output_qk");
+      "a total length that is no constant; quantised caches; norms of queries and keys; the output "
+      "output_qk");
 }
 
 }  // namespace heddle::graph

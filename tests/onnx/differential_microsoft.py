@@ -370,7 +370,9 @@ def group_query_attention(d):
     batch, kv, size = d.int(1, 3), d.int(1, 2), d.pick(16, 32)
     heads = kv * d.int(1, 3)
     first = d.chance(0.4)
-    steps = d.int(1, 5) if first else 1
+    several = d.chance(0.3)  # tokens after a past, of one sample
+    batch = 1 if several and not first else batch
+    steps = d.int(1, 5) if first or several else 1
     total = steps if first else steps + d.int(1, 6)
     held = d.pick(total, total + 2) if first else d.pick(total - steps, total, total + 3)
     lengths = np.full((batch,), total - 1)
@@ -386,7 +388,11 @@ def group_query_attention(d):
     turn = d.chance(0.5)
     rows = total + d.int(0, 3)
     inputs += [d.operand(F32, (rows, size // 2), "unit") for _ in range(2)] if turn else ["", ""]
-    inputs += ["", t(d.pick(1, batch), d.pick(1, heads), steps, total) if d.chance(0.2) else ""]
+    begins = d.np.integers(0, rows - steps + 1, size=(batch, 1))
+    inputs.append(d.tensor(begins + np.arange(steps)) if turn and d.chance(0.4) else "")
+    inputs.append(t(d.pick(1, batch), d.pick(1, heads), steps, total) if d.chance(0.2) else "")
+    inputs.append(t(heads) if d.chance(0.2) else "")
+    causal = d.pick(None, 1, 1, 0)
     d.add(inputs, outputs=3, num_heads=heads, kv_num_heads=kv, do_rotary=1 if turn else d.pick(None, 0),
           rotary_interleaved=d.pick(None, 0, 1) if turn else None, scale=d.pick(None, d.float(0.1, 1)), softcap=d.pick(None, None, 2.0),
-          local_window_size=d.pick(None, None, 1, 2, 3))
+          local_window_size=d.pick(None, None, 1, 2, 3) if causal != 0 else None, causal=causal, smooth_softmax=d.pick(None, None, 0, 1))
