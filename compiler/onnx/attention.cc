@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/ops/sum_type.h"
+#include "compiler/onnx/formulas.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/precision.h"
 #include "compiler/onnx/slices.h"
@@ -16,14 +17,6 @@ namespace {
 using ir::DType;
 
 // ---- Attention ----
-
-// The numbers from 0 on, as a constant.
-ValueId Numbers(NodeImport& n, int64_t count, const Shape& shape) {
-  if (!n.CanMake({DType::kI64, shape})) return -1;
-  Shape values(static_cast<size_t>(count));
-  std::iota(values.begin(), values.end(), 0);
-  return n.Reshape(n.Constant(FromInts(values)), shape);
-}
 
 class AttentionImport {
  public:
@@ -41,14 +34,10 @@ class AttentionImport {
     const double scale = scaled ? n_.Float("scale") : 1 / std::sqrt(head);
     const int64_t mode = n_.Int("qk_matmul_output_mode");
     if (mode < 0 || mode > 3) return n_.Fail(absl::StrCat("has no output mode ", mode));
-    ValueId s = Product(q_, n_.Transpose(k_, {0, 1, 3, 2}));
+    ValueId s = GroupedProduct(n_, q_, n_.Transpose(k_, {0, 1, 3, 2}));
     if (scale != 1) s = n_.Emit(OpKind::kMul, {s, n_.ScalarLike(scale, s)});
     if (mode == 0) GiveOut(s);
-    const double cap = n_.Float("softcap");
-    if (cap != 0) {
-      const ValueId by = n_.ScalarLike(cap, s);
-      s = n_.Emit(OpKind::kMul, {n_.Emit(OpKind::kTanh, {n_.Emit(OpKind::kDiv, {s, by})}), by});
-    }
+    s = Capped(n_, s, n_.Float("softcap"));
     if (mode == 1) GiveOut(s);
     s = Masked(s);
     if (mode == 2) GiveOut(s);
@@ -68,12 +57,7 @@ class AttentionImport {
     }
     const int64_t heads = n_.Int(count);
     if (!flat_) return x;
-    const Shape& shape = n_.ShapeOf(x);
-    if (heads < 1 || shape[2] % heads != 0) {
-      n_.Fail(absl::StrCat(count, " is ", heads, ", which does not divide ", shape[2]));
-      return -1;
-    }
-    return n_.Transpose(n_.Reshape(x, {shape[0], shape[1], heads, shape[2] / heads}), {0, 2, 1, 3});
+    return SplitHeads(n_, x, heads, count);
   }
 
   ValueId WithPast(ValueId x, int i) {
@@ -93,16 +77,6 @@ class AttentionImport {
                            " and values ", ShapeText(v)));
     }
     return n_.ok();
-  }
-
-  // Products by groups: several heads of the first operand share one of the second.
-  ValueId Product(ValueId a, ValueId b) {
-    if (!n_.ok()) return -1;
-    const Shape x = n_.ShapeOf(a), y = n_.ShapeOf(b);
-    Attrs attrs;
-    if (ir::IsHalf(n_.Type(a).dtype)) attrs[kSingle] = int64_t{1};
-    const ValueId grouped = n_.Reshape(a, {x[0], y[1], x[1] / y[1] * x[2], x[3]});
-    return n_.Reshape(n_.Emit(OpKind::kMatmul, {grouped, b}, attrs), {x[0], x[1], x[2], y[3]});
   }
 
   void GiveOut(ValueId s) {
@@ -210,11 +184,8 @@ class AttentionImport {
 
   void Finish(ValueId p) {
     if (!n_.ok()) return;
-    ValueId y = n_.Cast(Product(n_.Cast(p, n_.Type(v_).dtype), v_), type_);
-    if (flat_) {
-      const Shape shape = n_.ShapeOf(y);
-      y = n_.Reshape(n_.Transpose(y, {0, 2, 1, 3}), {shape[0], shape[2], shape[1] * shape[3]});
-    }
+    ValueId y = n_.Cast(GroupedProduct(n_, n_.Cast(p, n_.Type(v_).dtype), v_), type_);
+    if (flat_) y = MergeHeads(n_, y);
     n_.Set(0, y);
     n_.Set(1, k_);
     n_.Set(2, v_);
@@ -269,27 +240,7 @@ void RotaryEmbedding(NodeImport& n) {
     *cache =
         n.Reshape(*cache, flat ? Shape{shape[0], steps, 1, half} : Shape{shape[0], 1, steps, half});
   }
-  const ValueId turned = Part(n, x, 3, 0, rotated);
-  const Shape halves{shape[0], shape[1], shape[2], half};
-  ValueId a, b;
-  if (interleaved) {
-    const ValueId pairs = n.Reshape(turned, {shape[0], shape[1], shape[2], half, 2});
-    a = At(n, pairs, 4, 0), b = At(n, pairs, 4, 1);
-  } else {
-    a = Part(n, turned, 3, 0, half), b = Part(n, turned, 3, half, rotated);
-  }
-  const auto mul = [&](ValueId u, ValueId v) { return n.Emit(OpKind::kMul, {u, v}); };
-  const ValueId real = n.Emit(OpKind::kSub, {mul(cosines, a), mul(sines, b)});
-  const ValueId imaginary = n.Emit(OpKind::kAdd, {mul(sines, a), mul(cosines, b)});
-  ValueId y;
-  if (interleaved) {
-    const Shape pair{shape[0], shape[1], shape[2], half, 1};
-    y = n.Reshape(Concat(n, {n.Reshape(real, pair), n.Reshape(imaginary, pair)}, 4),
-                  {shape[0], shape[1], shape[2], rotated});
-  } else {
-    y = Concat(n, {real, imaginary}, 3);
-  }
-  if (rotated < size) y = Concat(n, {y, Part(n, x, 3, rotated, size)}, 3);
+  const ValueId y = Rotated(n, x, cosines, sines, interleaved);
   if (n.ok()) n.Set(0, n.Reshape(n.Cast(y, dtype), n.ShapeOf(given)));
 }
 
@@ -395,17 +346,99 @@ void TensorScatter(NodeImport& n) {
   const int64_t axis = n.Axis(n.Int("axis"), n.Rank(cache));
   const bool circular = n.OneOf("mode", {"linear", "circular"}) == "circular";
   if (!n.ok()) return;
+  if (axis == 0 || n.Rank(cache) == 0) return n.Fail("cannot write along the first axis");
+  const ValueId first = n.Has(2) ? n.In(2) : n.Fill({DType::kI64, {n.ShapeOf(cache)[0]}}, 0);
+  n.Set(0, Written(n, cache, update, first, axis, circular));
+}
+
+}  // namespace
+
+ValueId Numbers(NodeImport& n, int64_t count, const Shape& shape) {
+  if (!n.CanMake({DType::kI64, shape})) return -1;
+  Shape values(static_cast<size_t>(count));
+  std::iota(values.begin(), values.end(), 0);
+  return n.Reshape(n.Constant(FromInts(values)), shape);
+}
+
+ValueId SplitHeads(NodeImport& n, ValueId x, int64_t heads, const char* count) {
+  if (!n.ok()) return -1;
+  const Shape shape = n.ShapeOf(x);
+  if (shape.size() != 3) {
+    n.Fail(absl::StrCat("needs an operand of rank 3, not ", ShapeText(shape)));
+    return -1;
+  }
+  if (heads < 1 || shape[2] % heads != 0) {
+    n.Fail(absl::StrCat(count, " is ", heads, ", which does not divide ", shape[2]));
+    return -1;
+  }
+  return n.Transpose(n.Reshape(x, {shape[0], shape[1], heads, shape[2] / heads}), {0, 2, 1, 3});
+}
+
+ValueId MergeHeads(NodeImport& n, ValueId x) {
+  if (!n.ok()) return -1;
+  const Shape shape = n.ShapeOf(x);
+  return n.Reshape(n.Transpose(x, {0, 2, 1, 3}), {shape[0], shape[2], shape[1] * shape[3]});
+}
+
+ValueId GroupedProduct(NodeImport& n, ValueId a, ValueId b) {
+  if (!n.ok()) return -1;
+  const Shape x = n.ShapeOf(a), y = n.ShapeOf(b);
+  Attrs attrs;
+  if (ir::IsHalf(n.Type(a).dtype)) attrs[kSingle] = int64_t{1};
+  const ValueId grouped = n.Reshape(a, {x[0], y[1], x[1] / y[1] * x[2], x[3]});
+  return n.Reshape(n.Emit(OpKind::kMatmul, {grouped, b}, attrs), {x[0], x[1], x[2], y[3]});
+}
+
+ValueId Capped(NodeImport& n, ValueId s, double cap) {
+  if (cap == 0) return s;
+  const ValueId by = n.ScalarLike(cap, s);
+  return n.Emit(OpKind::kMul, {n.Emit(OpKind::kTanh, {n.Emit(OpKind::kDiv, {s, by})}), by});
+}
+
+ValueId Rotated(NodeImport& n, ValueId x, ValueId cosines, ValueId sines, bool neighbours) {
+  if (!n.ok()) return -1;
+  const Shape shape = n.ShapeOf(x);
+  const int64_t size = shape[3], half = n.ShapeOf(cosines).back(), rotated = 2 * half;
+  const ValueId turned = Part(n, x, 3, 0, rotated);
+  ValueId a, b;
+  if (neighbours) {
+    const ValueId pairs = n.Reshape(turned, {shape[0], shape[1], shape[2], half, 2});
+    a = At(n, pairs, 4, 0), b = At(n, pairs, 4, 1);
+  } else {
+    a = Part(n, turned, 3, 0, half), b = Part(n, turned, 3, half, rotated);
+  }
+  const auto mul = [&](ValueId u, ValueId v) { return n.Emit(OpKind::kMul, {u, v}); };
+  const ValueId real = n.Emit(OpKind::kSub, {mul(cosines, a), mul(sines, b)});
+  const ValueId imaginary = n.Emit(OpKind::kAdd, {mul(sines, a), mul(cosines, b)});
+  ValueId y;
+  if (neighbours) {
+    const Shape pair{shape[0], shape[1], shape[2], half, 1};
+    y = n.Reshape(Concat(n, {n.Reshape(real, pair), n.Reshape(imaginary, pair)}, 4),
+                  {shape[0], shape[1], shape[2], rotated});
+  } else {
+    y = Concat(n, {real, imaginary}, 3);
+  }
+  return rotated < size ? Concat(n, {y, Part(n, x, 3, rotated, size)}, 3) : y;
+}
+
+ValueId Written(NodeImport& n, ValueId cache, ValueId update, ValueId first, int64_t axis,
+                bool circular) {
+  if (!n.ok()) return -1;
   const Shape shape = n.ShapeOf(cache);
   Shape fits = n.ShapeOf(update);
   const int64_t most = shape[axis],
                 length = static_cast<int64_t>(fits.size()) > axis ? fits[axis] : 0;
   if (length > 0) fits[axis] = most;
-  if (axis == 0 || fits != shape || length < 1 || length > most)
-    return n.Fail(absl::StrCat("cannot write ", ShapeText(n.ShapeOf(update)), " into ",
-                               ShapeText(shape), " along axis ", axis));
+  if (fits != shape || length < 1 || length > most) {
+    n.Fail(absl::StrCat("cannot write ", ShapeText(n.ShapeOf(update)), " into ", ShapeText(shape),
+                        " along axis ", axis));
+    return -1;
+  }
   const int64_t batch = shape[0];
-  const ValueId first = n.Has(2) ? n.In(2) : n.Fill({DType::kI64, {batch}}, 0);
-  if (n.ok() && n.ShapeOf(first) != Shape{batch}) return n.Fail("needs one index for each sample");
+  if (n.ShapeOf(first) != Shape{batch}) {
+    n.Fail("needs one index for each sample");
+    return -1;
+  }
   // Which element of the update belongs to each place of the cache.
   ValueId from = n.Emit(OpKind::kSub, {Numbers(n, most, {1, most}), n.Reshape(first, {batch, 1})});
   if (circular)
@@ -428,11 +461,9 @@ void TensorScatter(NodeImport& n) {
   Shape along(shape.size(), 1);
   along[0] = batch;
   along[axis] = most;
-  if (n.ok())
-    n.Set(0, n.Emit(OpKind::kWhere, {n.Reshape(written, along), n.Transpose(picked, back), cache}));
+  if (!n.ok()) return -1;
+  return n.Emit(OpKind::kWhere, {n.Reshape(written, along), n.Transpose(picked, back), cache});
 }
-
-}  // namespace
 
 void AddAttentionTranslations(TranslationTable& table) {
   table["Attention"] = Attention;

@@ -263,16 +263,18 @@ class Checker {
     if (functions_.count(absl::StrCat(node.domain(), ".", node.op_type())))
       return nullptr;  // InlineFunctions has reported why it stays
     if (opset == 0) return invalid("the model does not import the domain of this operator");
-    if (!onnx::IsStandard(node.domain())) return unsupported("");
-    const auto versions = onnx::AllRules().find(node.op_type());
-    if (versions == onnx::AllRules().end()) return unsupported("is no operator of the standard");
+    const bool standard = onnx::IsStandard(node.domain());
+    const std::string key = onnx::OperatorKey(node);
+    const auto versions = onnx::AllRules().find(key);
+    if (versions == onnx::AllRules().end())
+      return unsupported(standard ? "is no operator of the standard" : "");
     if (FindTranslation(node) == nullptr) unsupported("");
-    if (opset > NewestImportedOpset()) {  // the model's own is reported once
+    if (standard && opset > NewestImportedOpset()) {  // the model's own is reported once
       return node.has_opset() ? unsupported(absl::StrCat("is in a function of an opset beyond ",
                                                          NewestImportedOpset()))
                               : nullptr;
     }
-    const onnx::OperatorRule* rule = onnx::FindRule(node.op_type(), opset);
+    const onnx::OperatorRule* rule = onnx::FindRule(key, opset);
     if (rule == nullptr)
       return invalid(absl::StrCat("exists from opset ", versions->second[0].since, " on"));
     if (rule->removed) return invalid(absl::StrCat("was removed in opset ", rule->since));
@@ -439,6 +441,10 @@ class Checker {
       return op == "Constant" ? 0 : TensorProto::FLOAT;
     }
     if (op == "QuantizeLinear") return TensorProto::UINT8;
+    if (op == "QGemm") {  // with a scale of the result, it is quantised
+      const int zero = types.size() > 8 ? types[8] : 0;
+      return types.size() <= 7 ? TensorProto::FLOAT : zero;
+    }
     if (op == "DequantizeLinear") return types.size() > 1 ? types[1] : 0;
     if (op == "EyeLike") return types.empty() ? 0 : types[0];
     if (op == "HannWindow" || op == "HammingWindow" || op == "BlackmanWindow")

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/onnx/formulas.h"
 #include "compiler/onnx/narrow.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/precision.h"
@@ -74,11 +75,6 @@ void TranslateSimple(NodeImport& n) {
 // ---- Activations that are formulas of other operators ----
 
 // They are computed in f32 for 16-bit floats. SetRounded gives the result the operand's type.
-ValueId SwishOf(NodeImport& n, ValueId x, double alpha) {
-  const ValueId inner = alpha == 1 ? x : n.Emit(OpKind::kMul, {x, n.ScalarLike(alpha, x)});
-  return n.Emit(OpKind::kMul, {x, n.Emit(OpKind::kSigmoid, {inner})});
-}
-
 void SetRounded(NodeImport& n, ValueId y) {
   if (n.ok()) n.Set(0, n.Cast(y, n.Type(n.In(0)).dtype));
 }
@@ -97,22 +93,9 @@ void Mish(NodeImport& n) {
   SetRounded(n, n.Emit(OpKind::kMul, {x, inner}));
 }
 
-// x / 2 * (1 + erf(x / sqrt(2))), or with tanh(sqrt(2 / pi) (x + 0.044715 x^3)) for the erf.
 void Gelu(NodeImport& n) {
-  const ValueId x = Single(n, n.In(0));
-  const auto times = [&](ValueId v, double by) {
-    return n.Emit(OpKind::kMul, {v, n.ScalarLike(by, v)});
-  };
-  ValueId inner;
-  if (n.OneOf("approximate", {"none", "tanh"}) == "tanh") {
-    const ValueId cube = n.Emit(OpKind::kMul, {n.Emit(OpKind::kMul, {x, x}), x});
-    const ValueId sum = n.Emit(OpKind::kAdd, {x, times(cube, 0.044715)});
-    inner = n.Emit(OpKind::kTanh, {times(sum, std::sqrt(2 / M_PI))});
-  } else {
-    inner = n.Emit(OpKind::kErf, {times(x, std::sqrt(0.5))});
-  }
-  const ValueId share = n.Emit(OpKind::kAdd, {inner, n.ScalarLike(1, inner)});
-  SetRounded(n, n.Emit(OpKind::kMul, {times(x, 0.5), share}));
+  const bool with_tanh = n.OneOf("approximate", {"none", "tanh"}) == "tanh";
+  SetRounded(n, GeluOf(n, Single(n, n.In(0)), with_tanh));
 }
 
 void IsInf(NodeImport& n) {
@@ -303,6 +286,27 @@ void Dropout(NodeImport& n) {
 }
 
 }  // namespace
+
+ValueId SwishOf(NodeImport& n, ValueId x, double alpha) {
+  const ValueId inner = alpha == 1 ? x : n.Emit(OpKind::kMul, {x, n.ScalarLike(alpha, x)});
+  return n.Emit(OpKind::kMul, {x, n.Emit(OpKind::kSigmoid, {inner})});
+}
+
+ValueId GeluOf(NodeImport& n, ValueId x, bool with_tanh) {
+  const auto times = [&](ValueId v, double by) {
+    return n.Emit(OpKind::kMul, {v, n.ScalarLike(by, v)});
+  };
+  ValueId inner;
+  if (with_tanh) {
+    const ValueId cube = n.Emit(OpKind::kMul, {n.Emit(OpKind::kMul, {x, x}), x});
+    const ValueId sum = n.Emit(OpKind::kAdd, {x, times(cube, 0.044715)});
+    inner = n.Emit(OpKind::kTanh, {times(sum, std::sqrt(2 / M_PI))});
+  } else {
+    inner = n.Emit(OpKind::kErf, {times(x, std::sqrt(0.5))});
+  }
+  const ValueId share = n.Emit(OpKind::kAdd, {inner, n.ScalarLike(1, inner)});
+  return n.Emit(OpKind::kMul, {times(x, 0.5), share});
+}
 
 void AddElementwiseTranslations(TranslationTable& table) {
   for (const Simple& row : SimpleOps()) table[row.onnx] = TranslateSimple;

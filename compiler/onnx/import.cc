@@ -94,8 +94,8 @@ class Importer {
     const int opset = model_.Opset(node);
     const Translation* translation = FindTranslation(node);
     const onnx::OperatorRule* rule =
-        translation == nullptr ? nullptr : onnx::FindRule(node.op_type(), opset);
-    if (rule == nullptr || opset > NewestImportedOpset()) {
+        translation == nullptr ? nullptr : onnx::FindRule(onnx::OperatorKey(node), opset);
+    if (rule == nullptr || (onnx::IsStandard(node.domain()) && opset > NewestImportedOpset())) {
       // The checker has reported nodes of the model's graph.
       if (InSubgraph() && rule == nullptr) problems_.Unsupported(node, opset);
       return Break(node);
@@ -105,7 +105,7 @@ class Importer {
     for (const std::string& output : node.output()) possible &= HasKnownType(node, output);
     if (!possible) return Break(node);
     // A loop's constants are made once.
-    const bool constant = InSubgraph() && node.op_type() == "Constant";
+    const bool constant = InSubgraph() && onnx::OperatorKey(node) == "Constant";
     if (constant && subgraph_constants_.count(&node)) {
       values_[node.output(0)] = subgraph_constants_[&node];
       return;

@@ -44,6 +44,7 @@ struct ImportOptions {
 absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options = {});
 
 // Names of the ONNX operators that the importer translates, sorted; for documentation and tests.
+// Those of other domains have it before the name ("com.microsoft.Gelu").
 std::vector<std::string> SupportedOnnxOps();
 // The same operators with their opsets and limits, as Markdown: the text of docs/onnx-operators.md.
 std::string OnnxOperatorTable();

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/ops/sum_type.h"
+#include "compiler/onnx/formulas.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/precision.h"
 
@@ -89,14 +90,7 @@ ValueId WithBias(NodeImport& n, OpKind kind, ValueId x, ValueId w, Attrs attrs) 
   return n.Cast(sum, n.Type(x).dtype);
 }
 
-void Conv(NodeImport& n) {
-  const ValueId x = n.In(0), w = n.In(1);
-  const OpKind kind = OfRank(n, kConvolutions, x);
-  CheckKernelShape(n, Spatial(n.ShapeOf(w)));
-  Attrs attrs = WindowAttrs(n, Spatial(n.ShapeOf(x)), Spatial(n.ShapeOf(w)));
-  attrs["groups"] = n.Int("group");
-  n.Set(0, WithBias(n, kind, x, w, std::move(attrs)));
-}
+void Conv(NodeImport& n) { n.Set(0, ConvOf(n, n.In(0), n.In(1))); }
 
 void ConvTranspose(NodeImport& n) {
   const ValueId x = n.In(0), w = n.In(1);
@@ -220,23 +214,25 @@ ValueId PlacesOfMaxima(NodeImport& n, ValueId x, const Attrs& attrs) {
   return n.Reshape(n.Emit(OpKind::kAdd, {place, plane}), result);
 }
 
-void Pool(NodeImport& n) {
-  const std::string& type = n.proto().op_type();
-  const ValueId x = n.In(0);
-  n.Ignore({"storage_order"});  // of the indices
+Attrs PoolAttrs(NodeImport& n, ValueId x) {
   OfRank(n, kConvolutions, x);  // refuses unsupported ranks
   const Shape kernel = n.Ints("kernel_shape");
   Attrs attrs = WindowAttrs(n, Spatial(n.ShapeOf(x)), kernel);
   attrs["kernel"] = kernel;
   attrs["ceil_mode"] = n.Int("ceil_mode");
+  return attrs;
+}
+
+void Pool(NodeImport& n) {
+  const std::string& type = n.proto().op_type();
+  const ValueId x = n.In(0);
+  n.Ignore({"storage_order"});  // of the indices
+  if (type == "AveragePool") return n.Set(0, AveragePoolOf(n, x));
+  Attrs attrs = PoolAttrs(n, x);
   if (type == "MaxPool") {
     n.Set(0, n.Emit(OpKind::kMaxPool, {x}, attrs));
     if (n.Wants(1)) n.Set(1, PlacesOfMaxima(n, x, attrs));
     return;
-  }
-  if (type == "AveragePool") {
-    attrs["count_include_pad"] = n.Int("count_include_pad");
-    return n.Set(0, n.Emit(OpKind::kAvgPool, {x}, attrs));
   }
   attrs["p"] = Norm(n);
   n.Set(0, n.Emit(OpKind::kLpPool, {x}, attrs));
@@ -267,47 +263,9 @@ void GlobalPool(NodeImport& n) {
 
 // ---- Matrix products ----
 
-void Gemm(NodeImport& n) {
-  n.Ignore({"broadcast"});  // before opset 7: the bias always may be
-  ValueId a = n.In(0), b = n.In(1);
-  if (n.ok() && (n.Rank(a) != 2 || n.Rank(b) != 2)) return n.Fail("needs matrices");
-  if (n.Int("transA") != 0) a = n.Transpose(a, {1, 0});
-  if (n.Int("transB") != 0) b = n.Transpose(b, {1, 0});
-  const double alpha = n.Float("alpha"), beta = n.Float("beta");
-  const ir::DType dtype = n.Type(a).dtype;
-  // Fractions of integers are computed in doubles, and the result is truncated.
-  const bool fractions = alpha != std::floor(alpha) || (n.Has(2) && beta != std::floor(beta));
-  const bool widen = n.ok() && !ir::IsFloat(dtype) && fractions;
-  const auto widened = [&](ValueId v) { return widen ? n.Cast(v, ir::DType::kF64) : v; };
-  Attrs attrs;
-  if (ir::IsHalf(dtype) && (alpha != 1 || (n.Has(2) && beta != 0))) attrs[kSingle] = int64_t{1};
-  ValueId y = widened(n.Emit(OpKind::kMatmul, {a, b}, attrs));
-  if (alpha != 1) y = n.Emit(OpKind::kMul, {y, n.ScalarLike(alpha, y)});
-  if (n.Has(2) && beta != 0) {
-    ValueId c = widened(Single(n, n.In(2)));
-    if (beta != 1) c = n.Emit(OpKind::kMul, {c, n.ScalarLike(beta, c)});
-    y = n.Emit(OpKind::kAdd, {y, c});
-  }
-  n.Set(0, n.Cast(y, dtype));
-}
+void Gemm(NodeImport& n) { n.Set(0, GemmOf(n)); }
 
-// A vector on the left counts as a row and one on the right as a column. The result lacks that
-// dimension.
-void MatMul(NodeImport& n) {
-  ValueId a = n.In(0), b = n.In(1);
-  if (n.ok() && (n.Rank(a) == 0 || n.Rank(b) == 0))
-    return n.Fail("scalars have no product of matrices");
-  const bool row = n.Rank(a) == 1, column = n.Rank(b) == 1;
-  if (!n.ok()) return;
-  if (row) a = n.Reshape(a, {1, n.ShapeOf(a)[0]});
-  if (column) b = n.Reshape(b, {n.ShapeOf(b)[0], 1});
-  ValueId y = n.Emit(OpKind::kMatmul, {a, b});
-  if (!n.ok()) return;
-  Shape shape = n.ShapeOf(y);
-  if (column) shape.pop_back();
-  if (row) shape.erase(shape.end() - (column ? 1 : 2));
-  n.Set(0, n.Reshape(y, shape));
-}
+void MatMul(NodeImport& n) { n.Set(0, MatMulOf(n, n.In(0), n.In(1))); }
 
 // Replaces ellipses by digits, which equations do not use as labels. An implicit result has the
 // labels that occur once, sorted.
@@ -478,9 +436,7 @@ void RmsNormalization(NodeImport& n) {
   const ValueId x = n.In(0), scale = n.In(1);
   const ir::DType own = n.Type(x).dtype;
   const ValueId wide = n.Cast(x, StageType(n, x, StashType(n)));
-  const ValueId square = n.Emit(OpKind::kReduceMean, {n.Emit(OpKind::kMul, {wide, wide})},
-                                {{"axes", AxesFrom(n, n.Rank(x))}, {"keepdims", int64_t{1}}});
-  const ValueId normal = n.Emit(OpKind::kMul, {wide, Inverse(n, square, n.Float("epsilon"))});
+  const ValueId normal = RmsNormalOf(n, wide, AxesFrom(n, n.Rank(x)), n.Float("epsilon"));
   // The second stage, and the result, have the type of the scale.
   n.Set(0, n.Emit(OpKind::kMul, {n.Cast(n.Cast(normal, own), n.Type(scale).dtype), scale}));
 }
@@ -567,6 +523,65 @@ void Softmax(NodeImport& n) {
 
 }  // namespace
 
+ValueId ConvOf(NodeImport& n, ValueId x, ValueId w) {
+  const OpKind kind = OfRank(n, kConvolutions, x);
+  CheckKernelShape(n, Spatial(n.ShapeOf(w)));
+  Attrs attrs = WindowAttrs(n, Spatial(n.ShapeOf(x)), Spatial(n.ShapeOf(w)));
+  attrs["groups"] = n.Int("group");
+  return WithBias(n, kind, x, w, std::move(attrs));
+}
+
+ValueId AveragePoolOf(NodeImport& n, ValueId x) {
+  Attrs attrs = PoolAttrs(n, x);
+  attrs["count_include_pad"] = n.Int("count_include_pad");
+  return n.Emit(OpKind::kAvgPool, {x}, attrs);
+}
+
+ValueId GemmOf(NodeImport& n) {
+  n.Ignore({"broadcast"});  // before opset 7: the bias always may be
+  ValueId a = n.In(0), b = n.In(1);
+  if (n.ok() && (n.Rank(a) != 2 || n.Rank(b) != 2)) n.Fail("needs matrices");
+  if (n.Int("transA") != 0) a = n.Transpose(a, {1, 0});
+  if (n.Int("transB") != 0) b = n.Transpose(b, {1, 0});
+  const double alpha = n.Float("alpha"), beta = n.Float("beta");
+  const ir::DType dtype = n.Type(a).dtype;
+  // Fractions of integers are computed in doubles, and the result is truncated.
+  const bool fractions = alpha != std::floor(alpha) || (n.Has(2) && beta != std::floor(beta));
+  const bool widen = n.ok() && !ir::IsFloat(dtype) && fractions;
+  const auto widened = [&](ValueId v) { return widen ? n.Cast(v, ir::DType::kF64) : v; };
+  Attrs attrs;
+  if (ir::IsHalf(dtype) && (alpha != 1 || (n.Has(2) && beta != 0))) attrs[kSingle] = int64_t{1};
+  ValueId y = widened(n.Emit(OpKind::kMatmul, {a, b}, attrs));
+  if (alpha != 1) y = n.Emit(OpKind::kMul, {y, n.ScalarLike(alpha, y)});
+  if (n.Has(2) && beta != 0) {
+    ValueId c = widened(Single(n, n.In(2)));
+    if (beta != 1) c = n.Emit(OpKind::kMul, {c, n.ScalarLike(beta, c)});
+    y = n.Emit(OpKind::kAdd, {y, c});
+  }
+  return n.Cast(y, dtype);
+}
+
+// The result lacks the dimension of a vector.
+ValueId MatMulOf(NodeImport& n, ValueId a, ValueId b) {
+  if (n.ok() && (n.Rank(a) == 0 || n.Rank(b) == 0)) n.Fail("scalars have no product of matrices");
+  if (!n.ok()) return -1;
+  const bool row = n.Rank(a) == 1, column = n.Rank(b) == 1;
+  if (row) a = n.Reshape(a, {1, n.ShapeOf(a)[0]});
+  if (column) b = n.Reshape(b, {n.ShapeOf(b)[0], 1});
+  const ValueId y = n.Emit(OpKind::kMatmul, {a, b});
+  if (!n.ok()) return -1;
+  Shape shape = n.ShapeOf(y);
+  if (column) shape.pop_back();
+  if (row) shape.erase(shape.end() - (column ? 1 : 2));
+  return n.Reshape(y, shape);
+}
+
+ValueId RmsNormalOf(NodeImport& n, ValueId x, const Shape& axes, double epsilon) {
+  const ValueId square = n.Emit(OpKind::kReduceMean, {n.Emit(OpKind::kMul, {x, x})},
+                                {{"axes", axes}, {"keepdims", int64_t{1}}});
+  return n.Emit(OpKind::kMul, {x, Inverse(n, square, epsilon)});
+}
+
 void AddNetworkTranslations(TranslationTable& table) {
   constexpr const char* kSpatial = "more than 3 spatial dimensions";
   table["Conv"] = {Conv, kSpatial};
@@ -582,7 +597,9 @@ void AddNetworkTranslations(TranslationTable& table) {
                                  "training mode before opset 14; spatial=0 before opset 9"};
   table["InstanceNormalization"] = InstanceNormalization;
   table["LayerNormalization"] = LayerNormalization;
-  table["RMSNormalization"] = RmsNormalization;
+  // ONNX Runtime has the second in the standard's domain.
+  for (const char* name : {"RMSNormalization", "SimplifiedLayerNormalization"})
+    table[name] = RmsNormalization;
   table["GroupNormalization"] = GroupNormalization;
   table["MeanVarianceNormalization"] = MeanVarianceNormalization;
   table["LRN"] = Lrn;

@@ -214,7 +214,7 @@ struct Translation {
   const char* limits;
 };
 using TranslationTable = std::map<std::string, Translation>;
-const TranslationTable& Translations();  // of all operators of the standard, by name
+const TranslationTable& Translations();  // of all operators, by their onnx::OperatorKey
 // The translation of a node's operator; null if there is none.
 const Translation* FindTranslation(const onnx::NodeProto& node);
 
@@ -239,5 +239,7 @@ void AddSignalTranslations(TranslationTable& table);
 void AddControlTranslations(TranslationTable& table);
 void AddSequenceTranslations(TranslationTable& table);
 void AddSelectionTranslations(TranslationTable& table);
+void AddMicrosoftTranslations(TranslationTable& table);
+void AddMicrosoftAttentionTranslations(TranslationTable& table);
 
 }  // namespace heddle::graph

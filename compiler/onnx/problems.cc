@@ -47,9 +47,7 @@ void Problems::Add(bool invalid, const std::string& op, const std::string& opset
 
 void Problems::AddNode(bool invalid, const onnx::NodeProto& node, int opset,
                        const std::string& what) {
-  const std::string op =
-      onnx::IsStandard(node.domain()) ? node.op_type() : node.domain() + "." + node.op_type();
-  Add(invalid, op, absl::StrCat(opset), what, NodeName(node));
+  Add(invalid, onnx::OperatorKey(node), absl::StrCat(opset), what, NodeName(node));
 }
 
 void Problems::Invalid(const onnx::NodeProto& node, int opset, const std::string& what) {

@@ -1,8 +1,11 @@
 // Translation of the ONNX operators on quantised tensors. They become ordinary operators: integers
 // are widened to i32, and scales are floats.
 #include "absl/strings/str_cat.h"
+#include "compiler/onnx/formulas.h"
 #include "compiler/onnx/narrow.h"
 #include "compiler/onnx/node.h"
+#include "compiler/onnx/precision.h"
+#include "compiler/onnx/slices.h"
 
 namespace heddle::graph {
 namespace {
@@ -102,23 +105,35 @@ void DequantizeLinear(NodeImport& n) {
   n.Set(0, n.Cast(n.Emit(OpKind::kMul, {n.Cast(x, DType::kF32), factor}), result));
 }
 
-void DynamicQuantizeLinear(NodeImport& n) {
-  const ValueId x = n.In(0);
+struct Quantised {
+  ValueId values, scale, zero;
+};
+
+// Quantises to u8 by the range of the values. Of zeros only, the scale is 1, as in ONNX Runtime.
+Quantised QuantisedByRange(NodeImport& n, ValueId x) {
   Shape axes;
   for (int d = 0; d < n.Rank(x); ++d) axes.push_back(d);
   const Attrs over{{"axes", axes}, {"keepdims", int64_t{0}}};
   const ValueId nothing = n.ScalarLike(0, x);
   const ValueId high = n.Emit(OpKind::kMax, {n.Emit(OpKind::kReduceMax, {x}, over), nothing});
   const ValueId low = n.Emit(OpKind::kMin, {n.Emit(OpKind::kReduceMin, {x}, over), nothing});
+  const ValueId range = n.Emit(OpKind::kSub, {high, low});
   const ValueId scale =
-      n.Emit(OpKind::kDiv, {n.Emit(OpKind::kSub, {high, low}), n.ScalarLike(255, x)});
+      n.Emit(OpKind::kWhere, {n.Emit(OpKind::kEqual, {range, nothing}), n.ScalarLike(1, x),
+                              n.Emit(OpKind::kDiv, {range, n.ScalarLike(255, x)})});
   const ValueId zero =
       Saturate(n, n.Emit(OpKind::kDiv, {n.Emit(OpKind::kSub, {nothing, low}), scale}), nothing,
                onnx::TensorProto::UINT8);
-  n.Set(0, Saturate(n, n.Emit(OpKind::kDiv, {x, scale}), n.Cast(zero, DType::kF32),
-                    onnx::TensorProto::UINT8));
-  n.Set(1, scale);
-  n.Set(2, zero);
+  const ValueId values = Saturate(n, n.Emit(OpKind::kDiv, {x, scale}), n.Cast(zero, DType::kF32),
+                                  onnx::TensorProto::UINT8);
+  return {values, scale, zero};
+}
+
+void DynamicQuantizeLinear(NodeImport& n) {
+  const Quantised y = QuantisedByRange(n, n.In(0));
+  n.Set(0, y.values);
+  n.Set(1, y.scale);
+  n.Set(2, y.zero);
 }
 
 // Operand `input`, widened to i32, minus its zero point. The zero point is input `zero` of the
@@ -183,7 +198,232 @@ void QLinearConv(NodeImport& n) {
   n.Set(0, Requantise(n, sum, n.Reshape(n.In(1), {}), Spread(n, n.In(4), 1, n.ShapeOf(sum)), 6, 7));
 }
 
+// ---- Operators of ONNX Runtime ----
+
+// Operand i as f32: minus its zero point, times its scale, which are the two operands after it.
+ValueId Real(NodeImport& n, int i) {
+  const ValueId x = n.Cast(Widened(n, i, i + 2, 0), DType::kF32);
+  return n.Emit(OpKind::kMul, {x, n.Reshape(n.In(i + 1), {})});
+}
+
+// Sets the result to y plus the zero point after the operand `scale`, rounded. Without a zero point,
+// the result has the type of operand 0.
+void SetRounded(NodeImport& n, ValueId y, int scale) {
+  const bool has_zero = n.Has(scale + 1);
+  const DType dtype = n.Type(n.In(has_zero ? scale + 1 : 0)).dtype;
+  const ValueId zero =
+      has_zero ? n.Reshape(n.Cast(n.In(scale + 1), DType::kF32), {}) : n.ScalarLike(0, y);
+  n.Set(0, Saturate(n, y, zero,
+                    dtype == DType::kI8 ? onnx::TensorProto::INT8 : onnx::TensorProto::UINT8));
+}
+
+// The same with y in multiples of the scale.
+void SetQuantised(NodeImport& n, ValueId y, int scale) {
+  SetRounded(n, n.Emit(OpKind::kDiv, {y, n.Reshape(n.In(scale), {})}), scale);
+}
+
+// ONNX Runtime adds the multiples of both operands to what their zero points and that of the result
+// make, and rounds that. So halves are rounded as there.
+void QLinearAdd(NodeImport& n) {
+  const ValueId scale = n.Reshape(n.In(6), {});
+  const auto zero = [&](int i) {
+    return n.Has(i) ? n.Reshape(n.Cast(n.In(i), DType::kF32), {}) : n.ScalarLike(0, scale);
+  };
+  const auto ratio = [&](int i) { return n.Emit(OpKind::kDiv, {n.Reshape(n.In(i), {}), scale}); };
+  const auto mul = [&](ValueId x, ValueId y) { return n.Emit(OpKind::kMul, {x, y}); };
+  const auto add = [&](ValueId x, ValueId y) { return n.Emit(OpKind::kAdd, {x, y}); };
+  const ValueId a = n.In(0), by_a = ratio(1), by_b = ratio(4);
+  const ValueId fixed =
+      n.Emit(OpKind::kSub, {zero(7), add(mul(by_a, zero(2)), mul(by_b, zero(5)))});
+  const ValueId sum =
+      add(add(fixed, mul(n.Cast(a, DType::kF32), by_a)), mul(n.Cast(n.In(3), DType::kF32), by_b));
+  n.Set(0, Saturate(
+               n, sum, n.ScalarLike(0, sum),
+               n.Type(a).dtype == DType::kI8 ? onnx::TensorProto::INT8 : onnx::TensorProto::UINT8));
+}
+
+void QLinearMul(NodeImport& n) {
+  SetQuantised(n, n.Emit(OpKind::kMul, {Real(n, 0), Real(n, 3)}), 6);
+}
+
+void QLinearSigmoid(NodeImport& n) { SetQuantised(n, n.Emit(OpKind::kSigmoid, {Real(n, 0)}), 3); }
+
+void QLinearLeakyRelu(NodeImport& n) {
+  const Attrs attrs{{"alpha", n.Float("alpha")}};
+  SetQuantised(n, n.Emit(OpKind::kLeakyRelu, {Real(n, 0)}, attrs), 3);
+}
+
+// The operand says which opset's Softmax it is: before 13, over all dimensions from the axis on.
+void QLinearSoftmax(NodeImport& n) {
+  const ValueId x = Real(n, 0);
+  const int rank = n.Rank(x);
+  Shape axes{n.Axis(n.Int("axis"), rank)};
+  constexpr int64_t kOneAxis = 13;
+  while (n.Int("opset") < kOneAxis && axes.back() + 1 < rank) axes.push_back(axes.back() + 1);
+  // ONNX Runtime multiplies by the whole part of 1 / scale: of the scale 1 / 255, that is 254.
+  const ValueId steps =
+      n.Emit(OpKind::kFloor, {n.Emit(OpKind::kReciprocal, {n.Reshape(n.In(3), {})})});
+  const ValueId y = n.Emit(OpKind::kSoftmax, {x}, {{"axes", axes}});
+  SetRounded(n, n.Emit(OpKind::kMul, {y, steps}), 3);
+}
+
+void QLinearConcat(NodeImport& n) {
+  if (n.NumInputs() % 3 != 2) return n.Fail("needs a scale and a zero point for each operand");
+  std::vector<ValueId> parts;
+  for (int i = 2; i < n.NumInputs(); i += 3) parts.push_back(Real(n, i));
+  const int64_t axis = n.Axis(n.Int("axis"), n.Rank(parts[0]));
+  SetQuantised(n, Concat(n, parts, axis), 0);
+}
+
+void QLinearWhere(NodeImport& n) {
+  SetQuantised(n, n.Emit(OpKind::kWhere, {n.In(0), Real(n, 1), Real(n, 4)}), 7);
+}
+
+// With the channels in the second dimension, or in the last one.
+Shape SpatialAxes(NodeImport& n, ValueId x) {
+  Shape axes;
+  const int first = n.Int("channels_last") != 0 ? 1 : 2;
+  for (int d = 0; d < n.Rank(x) - 2; ++d) axes.push_back(first + d);
+  return axes;
+}
+
+void QLinearGlobalAveragePool(NodeImport& n) {
+  const ValueId x = Real(n, 0);
+  if (n.Rank(x) < 3) return n.Fail("needs spatial dimensions");
+  SetQuantised(
+      n, n.Emit(OpKind::kReduceMean, {x}, {{"axes", SpatialAxes(n, x)}, {"keepdims", int64_t{1}}}),
+      3);
+}
+
+void QLinearAveragePool(NodeImport& n) {
+  const ValueId x = Real(n, 0);
+  if (n.Int("channels_last") == 0) return SetQuantised(n, AveragePoolOf(n, x), 3);
+  if (n.Rank(x) < 3) return n.Fail("needs spatial dimensions");
+  Shape first{0, n.Rank(x) - 1}, last{0};
+  for (int64_t d = 1; d < n.Rank(x) - 1; ++d) first.push_back(d), last.push_back(d + 1);
+  last.push_back(1);
+  SetQuantised(n, n.Transpose(AveragePoolOf(n, n.Transpose(x, first)), last), 3);
+}
+
+// A vector along the last dimension, a scalar, or what broadcasts to the shape.
+ValueId PerColumn(NodeImport& n, ValueId v, const Shape& shape) {
+  return n.ok() && n.Rank(v) < 2 ? Spread(n, v, -1, shape) : v;
+}
+
+void QGemm(NodeImport& n) {
+  const bool turn_a = n.Int("transA") != 0, turn_b = n.Int("transB") != 0;
+  ValueId a = Widened(n, 0, 2, 0), b = Widened(n, 3, 5, turn_b ? 0 : 1);
+  if (n.ok() && (n.Rank(a) != 2 || n.Rank(b) != 2)) return n.Fail("needs matrices");
+  if (turn_a) a = n.Transpose(a, {1, 0});
+  if (turn_b) b = n.Transpose(b, {1, 0});
+  ValueId sum = n.Emit(OpKind::kMatmul, {a, b});
+  if (n.Has(6)) sum = n.Emit(OpKind::kAdd, {sum, n.In(6)});
+  const ValueId scale_a = n.Reshape(n.In(1), {});
+  ValueId factor = n.Emit(OpKind::kMul, {n.ScalarLike(n.Float("alpha"), scale_a), scale_a});
+  factor = n.Emit(OpKind::kMul, {factor, PerColumn(n, n.In(4), n.ShapeOf(sum))});
+  if (!n.Has(7)) {
+    if (n.Has(8)) return n.Fail("has a zero point of the result without its scale");
+    return n.Set(0, n.Emit(OpKind::kMul, {n.Cast(sum, DType::kF32), factor}));
+  }
+  factor = n.Emit(OpKind::kDiv, {factor, n.Reshape(n.In(7), {})});
+  const ValueId y = n.Emit(OpKind::kMul, {n.Cast(sum, DType::kF32), factor});
+  const ValueId zero = n.Has(8) ? n.Reshape(n.Cast(n.In(8), DType::kF32), {}) : n.ScalarLike(0, y);
+  n.Set(0, Saturate(n, y, zero, QuantisedType(n, 8)));
+}
+
+// a and b are integers without zero points, in i32; the scales are f32.
+ValueId Scaled(NodeImport& n, ValueId a, ValueId b, ValueId scale_a, ValueId scale_b) {
+  const ValueId sum = n.Cast(n.Emit(OpKind::kMatmul, {a, b}), DType::kF32);
+  const ValueId factor = n.Emit(OpKind::kMul, {scale_a, PerColumn(n, scale_b, n.ShapeOf(sum))});
+  return n.Emit(OpKind::kMul, {sum, factor});
+}
+
+// Operand `input` minus the zero points of its columns.
+ValueId WidenedColumns(NodeImport& n, int input, int zero) {
+  const ValueId b = n.Cast(n.In(input), DType::kI32);
+  if (!n.Has(zero)) return b;
+  return n.Emit(OpKind::kSub, {b, PerColumn(n, n.Cast(n.In(zero), DType::kI32), n.ShapeOf(b))});
+}
+
+void MatMulIntegerToFloat(NodeImport& n) {
+  const ValueId y = ScaledProduct(n, {0, 1, 2, 3, 4, 5, 6});
+  if (n.ok()) n.Set(0, n.Cast(y, n.Type(n.In(2)).dtype));
+}
+
+void DynamicQuantizeMatMul(NodeImport& n) {
+  const ValueId y = DynamicProduct(n, n.In(0), WidenedColumns(n, 1, 3), n.In(2));
+  n.Set(0, n.Has(4) ? n.Emit(OpKind::kAdd, {y, n.In(4)}) : y);
+}
+
+// Unsigned integers of `bits` bits out of bytes, which are a constant.
+ValueId UnpackedConstant(NodeImport& n, ValueId packed, int64_t bits, int64_t count) {
+  if (bits == 8) return n.Reshape(packed, {count});
+  const TensorData* known = n.ConstantData(packed);
+  if (known == nullptr) n.Unsupported("packed weights that are no constants");
+  if (!n.ok() || !n.CanMake({DType::kU8, {count}})) return -1;
+  const int type = bits == 4 ? onnx::TensorProto::UINT4 : onnx::TensorProto::UINT2;
+  std::string values = Unpacked(std::string(*known->bytes), type, count);
+  if (static_cast<int64_t>(values.size()) != count) {
+    n.Fail("the packed weights have another size than N, K, bits and block_size say");
+    return -1;
+  }
+  return n.Constant({{DType::kU8, {count}}, SharedBytes::Of(std::move(values))});
+}
+
+// Weights in blocks along the rows of the second operand [N, K], each with a scale and a zero point.
+void MatMulNBits(NodeImport& n) {
+  n.Ignore({"accuracy_level"});  // in which type ONNX Runtime may compute
+  const ValueId x = n.In(0), packed = n.In(1), scales = Single(n, n.In(2));
+  const int64_t bits = n.Int("bits"), block = n.Int("block_size"), rows = n.Int("N"),
+                size = n.Int("K");
+  if (bits != 2 && bits != 4 && bits != 8) return n.Unsupported(absl::StrCat("bits = ", bits));
+  constexpr int64_t kMost = int64_t{1} << 30;  // far above all models; the products do not overflow
+  if (block < 8 || block % 8 != 0 || block > kMost || rows < 1 || rows > kMost || size < 1 ||
+      size > kMost)
+    return n.Fail("N, K or block_size is out of range");
+  if (!n.ok()) return;
+  const int64_t blocks = (size + block - 1) / block, count = rows * blocks;
+  if (n.Rank(x) < 1 || n.ShapeOf(x).back() != size ||
+      NumElements(n.Type(packed)) != count * (block / 8) * bits ||
+      NumElements(n.Type(scales)) != count)
+    return n.Fail("the operands do not fit N, K and block_size");
+  const Shape blocked{rows, blocks, block}, each{rows, blocks, 1};
+  ValueId weights = n.Reshape(UnpackedConstant(n, packed, bits, count * block), blocked);
+  weights = n.Cast(weights, DType::kF32);
+  ValueId zero = n.ScalarLike(static_cast<double>(int64_t{1} << (bits - 1)), weights);
+  if (n.Has(3)) {
+    zero = n.In(3);
+    if (n.ok() && n.Type(zero).dtype == DType::kU8) {
+      const int64_t row = (blocks * bits + 7) / 8 * 8 / bits;  // each begins in a new byte
+      if (NumElements(n.Type(zero)) != rows * row * bits / 8)
+        return n.Fail("the zero points do not fit N, K and block_size");
+      zero = Part(n, n.Reshape(UnpackedConstant(n, zero, bits, rows * row), {rows, row}), 1, 0,
+                  blocks);
+    }
+    zero = n.Reshape(n.Cast(zero, DType::kF32), each);
+  }
+  weights = n.Emit(OpKind::kMul, {n.Emit(OpKind::kSub, {weights, zero}), n.Reshape(scales, each)});
+  weights = Part(n, n.Reshape(weights, {rows, blocks * block}), 1, 0, size);
+  ValueId y = MatMulOf(n, Single(n, x), n.Transpose(weights, {1, 0}));
+  if (n.Has(5)) y = n.Emit(OpKind::kAdd, {y, Single(n, n.In(5))});
+  if (n.ok()) n.Set(0, n.Cast(y, n.Type(x).dtype));
+}
+
 }  // namespace
+
+ValueId ScaledProduct(NodeImport& n, const IntegerProduct& o) {
+  const ValueId scale_a = n.Reshape(Single(n, n.In(o.scale_a)), {});
+  const ValueId y = Scaled(n, Widened(n, o.a, o.zero_a, -2), WidenedColumns(n, o.b, o.zero_b),
+                           scale_a, Single(n, n.In(o.scale_b)));
+  return n.Has(o.bias) ? n.Emit(OpKind::kAdd, {y, Single(n, n.In(o.bias))}) : y;
+}
+
+ValueId DynamicProduct(NodeImport& n, ValueId a, ValueId b, ValueId scale_b) {
+  const Quantised q = QuantisedByRange(n, a);
+  const ValueId from_zero =
+      n.Emit(OpKind::kSub, {n.Cast(q.values, DType::kI32), n.Cast(q.zero, DType::kI32)});
+  return Scaled(n, from_zero, b, q.scale, scale_b);
+}
 
 void AddQuantizedTranslations(TranslationTable& table) {
   constexpr const char* kConv = "auto_pad; more than 3 spatial dimensions";
@@ -194,6 +434,25 @@ void AddQuantizedTranslations(TranslationTable& table) {
   table["QLinearMatMul"] = QLinearMatMul;
   table["ConvInteger"] = {ConvInteger, kConv};
   table["QLinearConv"] = {QLinearConv, kConv};
+  const auto add = [&](const char* name, Translation::Run run, const char* limits = "") {
+    table[onnx::OperatorKey("com.microsoft", name)] = {run, limits};
+  };
+  add("QuantizeLinear", QuantizeLinear);
+  add("DequantizeLinear", DequantizeLinear);
+  add("QLinearAdd", QLinearAdd);
+  add("QLinearMul", QLinearMul);
+  add("QLinearSigmoid", QLinearSigmoid);
+  add("QLinearLeakyRelu", QLinearLeakyRelu);
+  add("QLinearSoftmax", QLinearSoftmax);
+  add("QLinearConcat", QLinearConcat);
+  add("QLinearWhere", QLinearWhere);
+  add("QLinearGlobalAveragePool", QLinearGlobalAveragePool);
+  add("QLinearAveragePool", QLinearAveragePool, "more than 3 spatial dimensions");
+  add("QGemm", QGemm);
+  add("MatMulIntegerToFloat", MatMulIntegerToFloat);
+  add("DynamicQuantizeMatMul", DynamicQuantizeMatMul);
+  add("MatMulNBits", MatMulNBits,
+      "bits other than 2, 4 and 8; g_idx; prepacked weights; packed weights that are no constants");
 }
 
 }  // namespace heddle::graph

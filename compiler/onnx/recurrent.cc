@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/onnx/formulas.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/slices.h"
 
@@ -47,6 +48,7 @@ bool SameWord(const std::string& a, const std::string& b) {
 // the state is multiplied by: [H, G*H]. Parts that a cell does not have are -1.
 struct Direction {
   ValueId from_x = -1, r = -1;
+  ValueId r_scale = -1;  // of quantised weights
   // GRU with linear_before_reset: bias of the product that the reset gate scales, [H]
   ValueId reset_bias = -1;
   ValueId peephole = -1;                // LSTM
@@ -61,7 +63,8 @@ struct State {
 
 class Recurrence {
  public:
-  Recurrence(NodeImport& n, int gates) : n_(n), gates_(gates) {}
+  Recurrence(NodeImport& n, int gates, bool quantised = false)
+      : n_(n), gates_(gates), quantised_(quantised) {}
 
   void Run() {
     if (!Parse()) return;
@@ -117,7 +120,7 @@ class Recurrence {
     length_ = n_.ShapeOf(x_)[0];
     batch_ = n_.ShapeOf(x_)[1];
     directions_ = static_cast<int>(n_.ShapeOf(w)[0]);
-    hidden_ = n_.ShapeOf(w)[1] / gates_;
+    hidden_ = n_.ShapeOf(w)[quantised_ ? 2 : 1] / gates_;
     if (n_.HasAttr("hidden_size") && n_.Int("hidden_size") != hidden_)
       n_.Fail(absl::StrCat("hidden_size is ", n_.Int("hidden_size"), ", but the weights have ",
                            hidden_));
@@ -137,6 +140,8 @@ class Recurrence {
       const Shape values = known == nullptr ? Shape{} : ToInts(*known);
       const bool whole = known != nullptr && std::all_of(values.begin(), values.end(),
                                                          [&](int64_t l) { return l == length_; });
+      // ONNX Runtime quantises by the range of the longest sequence.
+      if (!whole && quantised_) n_.Unsupported("sequence_lens other than the whole length");
       if (!whole) lengths_ = n_.Reshape(n_.Cast(lengths, ir::DType::kI64), {batch_, 1});
     }
     return n_.ok();
@@ -180,10 +185,15 @@ class Recurrence {
     Direction p;
     p.reverse = direction_ == "reverse" || d == 1;
     p.activations = activations_[static_cast<size_t>(d)];
-    const ValueId w = n_.Transpose(At(n_, n_.In(1), 0, d), {1, 0});
-    p.r = n_.Transpose(At(n_, n_.In(2), 0, d), {1, 0});
     const ValueId rows = n_.ok() ? n_.Reshape(x_, {length_ * batch_, n_.ShapeOf(x_).back()}) : -1;
-    p.from_x = n_.Emit(OpKind::kMatmul, {rows, w});
+    if (quantised_) {
+      p.r = FromZero(2, 11, d);
+      p.r_scale = At(n_, n_.In(10), 0, d);
+      p.from_x = DynamicProduct(n_, rows, FromZero(1, 9, d), At(n_, n_.In(8), 0, d));
+    } else {
+      p.r = n_.Transpose(At(n_, n_.In(2), 0, d), {1, 0});
+      p.from_x = n_.Emit(OpKind::kMatmul, {rows, n_.Transpose(At(n_, n_.In(1), 0, d), {1, 0})});
+    }
     if (n_.Has(3)) {
       const ValueId b = At(n_, n_.In(3), 0, d);
       const ValueId of_x = Part(n_, b, 0, 0, gates_ * hidden_);
@@ -198,6 +208,12 @@ class Recurrence {
     }
     if (gates_ == 4 && n_.Has(7)) p.peephole = At(n_, n_.In(7), 0, d);
     return p;
+  }
+
+  // Quantised weights of direction d, in i32, minus their zero points.
+  ValueId FromZero(int weights, int zero, int d) {
+    const ValueId w = n_.Cast(At(n_, n_.In(weights), 0, d), ir::DType::kI32);
+    return n_.Emit(OpKind::kSub, {w, n_.Cast(At(n_, n_.In(zero), 0, d), ir::DType::kI32)});
   }
 
   ValueId InitialOf(int input, int d) {
@@ -307,7 +323,9 @@ class Recurrence {
 
   // The gates are i, o, f, c; the peepholes are i, o, f.
   State LstmStep(const Direction& p, ValueId t, const State& s) {
-    const ValueId from_h = Product(s.h, p.r);
+    const ValueId from_h = !quantised_ ? Product(s.h, p.r)
+                           : s.h < 0   ? -1
+                                       : DynamicProduct(n_, s.h, p.r, p.r_scale);
     const auto sum = [&](int g) { return Add(InputGate(p, t, g), Gate(from_h, g)); };
     const auto gate = [&](int g, ValueId cell) {
       return Activated(p, 0, Clipped(Add(sum(g), Mul(Gate(p.peephole, g), cell))));
@@ -320,6 +338,7 @@ class Recurrence {
 
   NodeImport& n_;
   const int gates_;
+  const bool quantised_;
   ValueId x_ = -1;  // [time, batch, in]
   int64_t length_ = 0, batch_ = 0, hidden_ = 0;
   int directions_ = 1;
@@ -334,6 +353,8 @@ class Recurrence {
 void Rnn(NodeImport& n) { Recurrence(n, 1).Run(); }
 void Gru(NodeImport& n) { Recurrence(n, 3).Run(); }
 void Lstm(NodeImport& n) { Recurrence(n, 4).Run(); }
+// The weights are integers, and not transposed. What they multiply is quantised by its range.
+void DynamicQuantizeLstm(NodeImport& n) { Recurrence(n, 4, true).Run(); }
 
 }  // namespace
 
@@ -342,6 +363,9 @@ void AddRecurrentTranslations(TranslationTable& table) {
   table["RNN"] = {Rnn, kLimits};
   table["GRU"] = {Gru, kLimits};
   table["LSTM"] = {Lstm, kLimits};
+  table["com.microsoft.DynamicQuantizeLSTM"] = {
+      DynamicQuantizeLstm,
+      "sequences of more than 512 steps; sequence_lens other than the whole length"};
 }
 
 }  // namespace heddle::graph

@@ -135,8 +135,8 @@ class Summarizer {
 
   void AddOperator(const std::string& domain, const std::string& name, int nodes) {
     OnnxSummary::Operator op{name, domain, nodes, functions_.count({domain, name}) > 0, ""};
-    const auto translation = Translations().find(name);
-    if (domain.empty() && translation != Translations().end())
+    const auto translation = Translations().find(onnx::OperatorKey(domain, name));
+    if (translation != Translations().end())
       op.known = true, op.limits = translation->second.limits;
     out_.operators.push_back(std::move(op));
   }

@@ -359,4 +359,5 @@ def main():
         sys.exit(check(args.folder, args))
 
 
-main()
+if __name__ == "__main__":
+    main()

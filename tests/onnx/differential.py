@@ -28,6 +28,7 @@ import onnx
 import onnxruntime
 from onnx.reference import ReferenceEvaluator
 
+import differential_microsoft
 import differential_models as models
 
 SILENCE_S = 60  # a model takes well under a second
@@ -285,6 +286,11 @@ def _(case, found):
     if op_of(case) != "Attention" or case.opset > 24 or not (case.attribute("is_causal", 0) and past and past[0] or len(outputs) > 3):
         return False
     return disagreement(found, [np.asarray(e) for e in case.by_reference()][:len(found)], loose=10) is None
+
+
+@difference("QLinearAveragePool with ceil_mode and count_include_pad: ONNX Runtime divides by the part of a window beyond the padding, too")
+def _(case, found):
+    return op_of(case) == "QLinearAveragePool" and case.attribute("ceil_mode", 0) == 1 and case.attribute("count_include_pad", 0) == 1
 
 
 # ---- The two sides ----

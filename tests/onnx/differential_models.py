@@ -24,6 +24,7 @@ ORDERED = set("Conv ConvTranspose Gemm MatMul Einsum ReduceSum ReduceMean Reduce
 FINITE = set("RNN GRU LSTM GroupNormalization RMSNormalization RotaryEmbedding MaxRoiPool QuantizeLinear DynamicQuantizeLinear Resize Upsample GridSample".split())
 
 OPERATORS = {}
+OTHER_SCHEMAS = {}  # "domain.name" -> OpSchema, of operators that are not the standard's
 
 
 class Rejected(Exception):
@@ -74,7 +75,7 @@ class Draw:
                 return shape
 
     def schema(self):
-        return defs.get_schema(self.op, self.opset, "")
+        return OTHER_SCHEMAS.get(self.op) or defs.get_schema(self.op, self.opset, "")
 
     def types(self, index):
         """The element types that operand `index` may have, of those that we have."""
@@ -205,7 +206,8 @@ class Draw:
         self.count += 1
         names = [f"y{self.count}_{i}" if wanted else "" for i, wanted in
                  enumerate(outputs if isinstance(outputs, list) else [True] * outputs)]
-        self.nodes.append(helper.make_node(self.op, inputs, names, **attrs))
+        domain, _, op = self.op.rpartition(".")
+        self.nodes.append(helper.make_node(op, inputs, names, domain=domain or None, **attrs))
         self.outputs += [n for n in names if n]
 
 
@@ -1243,7 +1245,7 @@ def fits(name, opset):
     """Whether the operator is defined in this opset."""
     _, since, until, _ = OPERATORS[name]
     try:
-        return since <= opset <= until and not defs.get_schema(name, opset, "").deprecated
+        return since <= opset <= until and (name in OTHER_SCHEMAS or not defs.get_schema(name, opset, "").deprecated)
     except defs.SchemaError:
         return False
 
@@ -1257,4 +1259,5 @@ def model_of(nodes, inputs, constants, outputs, opset, types=None, ranks=None):
          helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(types[k]), [f"{k}_{i}" for i in range(ranks[k])])
          for k in outputs],
         [numpy_helper.from_array(v, k) for k, v in constants.items()])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    domains = sorted({n.domain for n in nodes if n.domain})
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)] + [helper.make_opsetid(d, 1) for d in domains], ir_version=8)

@@ -4,10 +4,17 @@
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install onnx
     /tmp/venv/bin/python compiler/onnx/standard/generate.py > compiler/onnx/standard/operators.inc
 
-standard.h explains the lines. After a new version of the package, read what changed (git diff) before kNewestReviewedOpset
+With --microsoft it writes microsoft.inc, the operators of ONNX Runtime that have a translation, from the Python package
+onnxruntime:
+
+    /tmp/venv/bin/pip install onnxruntime
+    /tmp/venv/bin/python compiler/onnx/standard/generate.py --microsoft > compiler/onnx/standard/microsoft.inc
+
+standard.h explains the lines. After a new version of a package, read what changed (git diff) before kNewestReviewedOpset
 of table.cc is raised.
 """
 import sys
+import types
 
 import onnx
 import onnx.defs
@@ -74,27 +81,77 @@ def operator_line(schema, names_of_sets):
     return " ".join(parts)
 
 
-def main():
-    schemas = [s for s in onnx.defs.get_all_schemas_with_history() if s.support_level == onnx.defs.OpSchema.SupportType.COMMON]
-    standard = sorted((s for s in schemas if s.domain == ""), key=lambda s: (s.name, s.since_version))
-    sets = {}
-    for schema in standard:
+def sets_of(schemas, prefix):
+    """Names of the sets of element types in these schemas, the most frequent first. A single type is its own name."""
+    counts = {}
+    for schema in schemas:
         for constraint in schema.type_constraints:
             key = element_types(constraint.allowed_type_strs)
-            sets[key] = sets.get(key, 0) + 1
-    names_of_sets = {key: key[0] if len(key) == 1 else None for key in sets}
-    for key in sorted((k for k in sets if len(k) > 1), key=lambda k: (-sets[k], k)):
-        names_of_sets[key] = f"S{sum(n is not None and n[0] == 'S' for n in names_of_sets.values()) + 1}"
+            counts[key] = counts.get(key, 0) + 1
+    names = {key: key[0] for key in counts}
+    for i, key in enumerate(sorted((k for k in counts if len(k) > 1), key=lambda k: (-counts[k], k))):
+        names[key] = f"{prefix}{i + 1}"
+    return names
+
+
+def set_lines(names_of_sets):
+    return [f"types {name} {' '.join(key)}" for key, name in names_of_sets.items() if len(key) > 1]
+
+
+def standard_lines():
+    schemas = [s for s in onnx.defs.get_all_schemas_with_history() if s.support_level == onnx.defs.OpSchema.SupportType.COMMON]
+    standard = sorted((s for s in schemas if s.domain == ""), key=lambda s: (s.name, s.since_version))
+    names_of_sets = sets_of(standard, "S")
     out = ["// Written by generate.py from onnx " + onnx.__version__ + "; standard.h explains the lines.", 'R"(',
            f"newest {onnx.defs.onnx_opset_version()}", f"source onnx {onnx.__version__}"]
-    for key, name in names_of_sets.items():
-        if len(key) > 1:
-            out.append(f"types {name} {' '.join(key)}")
+    out += set_lines(names_of_sets)
     for domain in OTHER_DOMAINS:
         out.append(f"domain {domain} " + " ".join(sorted({s.name for s in schemas if s.domain == domain})))
-    out += [operator_line(s, names_of_sets) for s in standard] + [')"']
-    print("\n".join(out))
+    return out + [operator_line(s, names_of_sets) for s in standard] + [')"']
+
+
+# ---- Operators of ONNX Runtime ----
+
+# SimplifiedLayerNormalization stands in the standard's own domain.
+MICROSOFT = """
+    Attention BiasAdd BiasGelu BiasSplitGelu DequantizeLinear DynamicQuantizeLSTM DynamicQuantizeMatMul EmbedLayerNormalization FastGelu
+    FusedConv FusedGemm FusedMatMul Gelu GroupNorm GroupQueryAttention MatMulIntegerToFloat MatMulNBits MultiHeadAttention QAttention
+    QGemm QLinearAdd QLinearAveragePool QLinearConcat QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearSigmoid
+    QLinearSoftmax QLinearWhere QuantizeLinear QuickGelu RotaryEmbedding SimplifiedLayerNormalization SkipGroupNorm
+    SkipLayerNormalization SkipSimplifiedLayerNormalization TransposeMatMul""".split()
+
+
+def like_onnx(schema):
+    """A schema of ONNX Runtime with the fields that those of onnx have."""
+
+    def operand(o, before, least):
+        option = Option.__members__[str(o.option).split(".")[-1]]
+        return types.SimpleNamespace(name=o.name, option=option, type_str=o.typeStr, is_homogeneous=o.isHomogeneous,
+                                     min_arity=max(least - before, 0))
+
+    def attribute(a):
+        return types.SimpleNamespace(type=Attr.__members__[str(a.type).split(".")[-1]], required=a.required,
+                                     default_value=onnx.AttributeProto.FromString(a._default_value))
+
+    return types.SimpleNamespace(
+        name=(schema.domain + "." if schema.domain else "") + schema.name, since_version=schema.since_version,
+        deprecated=schema.deprecated, type_constraints=schema.type_constraints,
+        inputs=[operand(o, i, schema.min_input) for i, o in enumerate(schema.inputs)],
+        outputs=[operand(o, i, schema.min_output) for i, o in enumerate(schema.outputs)],
+        attributes={name: attribute(a) for name, a in schema.attributes.items()})
+
+
+def microsoft_lines():
+    import onnxruntime
+    from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
+    wanted = lambda s: s.name in MICROSOFT and s.domain == ("" if s.name == "SimplifiedLayerNormalization" else "com.microsoft")
+    schemas = sorted((like_onnx(s) for s in get_all_operator_schema() if wanted(s)), key=lambda s: (s.name, s.since_version))
+    assert len({s.name for s in schemas}) == len(MICROSOFT)
+    names_of_sets = sets_of(schemas, "M")
+    out = ["// Written by generate.py --microsoft from onnxruntime " + onnxruntime.__version__ + "; standard.h explains the lines.",
+           'R"(', f"source onnxruntime {onnxruntime.__version__}"] + set_lines(names_of_sets)
+    return out + [operator_line(s, names_of_sets) for s in schemas] + [')"']
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    print("\n".join(microsoft_lines() if "--microsoft" in sys.argv[1:] else standard_lines()))

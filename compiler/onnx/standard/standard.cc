@@ -13,6 +13,9 @@ namespace {
 constexpr std::string_view kTable =
 #include "compiler/onnx/standard/operators.inc"
     ;
+constexpr std::string_view kMicrosoft =
+#include "compiler/onnx/standard/microsoft.inc"
+    ;
 
 constexpr const char* kTypeNames[] = {
     "undefined",      "float",      "uint8",          "int8",       "uint16",     "int16",
@@ -120,16 +123,22 @@ struct Table {
 class Parser {
  public:
   Table Run() {
-    for (size_t begin = 0; begin < kTable.size();) {
-      const size_t end = std::min(kTable.find('\n', begin), kTable.size());
-      const std::vector<std::string_view> words = Words(kTable.substr(begin, end - begin));
-      if (!words.empty()) ParseLine(words);
-      begin = end + 1;
-    }
+    ParseText(kTable);
+    standard_ = false;
+    ParseText(kMicrosoft);
     return std::move(table_);
   }
 
  private:
+  void ParseText(std::string_view text) {
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = std::min(text.find('\n', begin), text.size());
+      const std::vector<std::string_view> words = Words(text.substr(begin, end - begin));
+      if (!words.empty()) ParseLine(words);
+      begin = end + 1;
+    }
+  }
+
   void ParseLine(const std::vector<std::string_view>& words) {
     if (words[0] == "source") return;
     if (words[0] == "newest") {
@@ -146,6 +155,7 @@ class Parser {
   void ParseOperator(const std::vector<std::string_view>& words) {
     OperatorRule rule;
     rule.name = words[0];
+    rule.standard = standard_;
     rule.since = Number(words[1]);
     rule.removed = words.back() == "removed";
     std::map<std::string_view, ElementTypes> variables;
@@ -179,6 +189,7 @@ class Parser {
   }
 
   Table table_;
+  bool standard_ = true;  // whether the table is that of the standard
   std::map<std::string_view, ElementTypes> sets_;
 };
 
@@ -239,8 +250,14 @@ int OperatorRule::Most(const std::vector<OperandRule>& list) {
 
 int NewestOpset() { return TheTable().newest; }
 
-const OperatorRule* FindRule(std::string_view name, int opset) {
-  const auto found = AllRules().find(name);
+std::string OperatorKey(std::string_view domain, std::string_view op_type) {
+  std::string key;
+  if (!IsStandard(domain)) key.append(domain).append(1, '.');
+  return key.append(op_type);
+}
+
+const OperatorRule* FindRule(std::string_view key, int opset) {
+  const auto found = AllRules().find(key);
   if (found == AllRules().end()) return nullptr;
   const OperatorRule* newest = nullptr;
   for (const OperatorRule& rule : found->second) {

@@ -1,6 +1,7 @@
 // The operators of the ONNX standard, with all their versions: what a node of a given opset may look
 // like, and the defaults of what it leaves out. The table behind it (operators.inc) is written by
-// generate.py from the Python package `onnx`; nothing here depends on an installed libonnx.
+// generate.py from the Python package `onnx`; nothing here depends on an installed libonnx. A second
+// table of the same form (microsoft.inc) has the operators of ONNX Runtime that are translated.
 //
 // Lines of the table; "|" separates inputs, outputs, attributes and type variables:
 //
@@ -54,7 +55,8 @@ struct AttributeRule {
 
 // One version of an operator, as it holds from opset `since` on until the next version.
 struct OperatorRule {
-  std::string_view name;
+  std::string_view name;  // as OperatorKey
+  bool standard = true;   // false: of ONNX Runtime
   int since = 0;
   bool removed = false;  // the operator does not exist in these opsets
   std::vector<OperandRule> inputs, outputs;
@@ -81,11 +83,18 @@ int NewestOpset();
 // Whether a domain names the standard's own operators.
 inline bool IsStandard(std::string_view domain) { return domain.empty() || domain == "ai.onnx"; }
 
-// The version of a standard operator that holds in an opset. Null: no version is that old, or there
-// is no such operator. It may be a removed one.
-const OperatorRule* FindRule(std::string_view name, int opset);
+// The name by which every table knows an operator: "Relu" of the standard, else with the domain:
+// "com.microsoft.Gelu".
+std::string OperatorKey(std::string_view domain, std::string_view op_type);
+inline std::string OperatorKey(const NodeProto& node) {
+  return OperatorKey(node.domain(), node.op_type());
+}
 
-// All versions of all standard operators, oldest first.
+// The version of an operator that holds in an opset of its domain. Null: no version is that old, or
+// there is no such operator. It may be a removed one.
+const OperatorRule* FindRule(std::string_view key, int opset);
+
+// All versions of all operators of the two tables, oldest first.
 using Standard = std::map<std::string_view, std::vector<OperatorRule>>;
 const Standard& AllRules();
 
