@@ -446,9 +446,13 @@ class Checker {
       return types.size() <= 7 ? TensorProto::FLOAT : zero;
     }
     if (op == "DequantizeLinear") return types.size() > 1 ? types[1] : 0;
-    if (op == "EyeLike") return types.empty() ? 0 : types[0];
-    if (op == "HannWindow" || op == "HammingWindow" || op == "BlackmanWindow")
+    if (op == "EyeLike" || op == "Bernoulli" || op == "RandomNormalLike" ||
+        op == "RandomUniformLike")
+      return types.empty() ? 0 : types[0];
+    if (op == "HannWindow" || op == "HammingWindow" || op == "BlackmanWindow" ||
+        op == "RandomNormal" || op == "RandomUniform")
       return TensorProto::FLOAT;
+    if (op == "Multinomial") return TensorProto::INT32;
     return 0;
   }
 

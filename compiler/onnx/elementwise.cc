@@ -265,26 +265,6 @@ void Where(NodeImport& n) { n.Set(0, n.Emit(OpKind::kWhere, {n.In(0), n.In(1), n
 
 void Identity(NodeImport& n) { n.SetValue(0, n.Value(0)); }
 
-// Dropout is the identity at inference. Its mask, if something reads it, is all ones. Before opset 10,
-// the mask has the operand's type.
-void Dropout(NodeImport& n) {
-  n.Ignore({"seed", "ratio", "is_test"});
-  n.IgnoreOperand(1);
-  const ValueId x = n.In(0);
-  if (n.Has(2)) {
-    const std::vector<double> training = n.ConstantDoubles(2);
-    double ratio = 0.5;
-    if (n.Has(1)) {
-      const std::vector<double> given = n.ConstantDoubles(1);
-      if (!given.empty()) ratio = given[0];
-    }
-    if (!training.empty() && training[0] != 0 && ratio != 0) return n.Unsupported("training mode");
-  }
-  n.Set(0, x);
-  if (n.Wants(1))
-    n.Set(1, n.Fill({n.opset() < 10 ? n.Type(x).dtype : DType::kBool, n.ShapeOf(x)}, 1));
-}
-
 }  // namespace
 
 ValueId SwishOf(NodeImport& n, ValueId x, double alpha) {
@@ -325,7 +305,6 @@ void AddElementwiseTranslations(TranslationTable& table) {
   table["Mod"] = Mod;
   table["Where"] = Where;
   table["Identity"] = Identity;
-  table["Dropout"] = {Dropout, "training mode"};
 }
 
 }  // namespace heddle::graph

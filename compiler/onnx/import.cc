@@ -33,11 +33,14 @@ class Importer {
         scopes_({&types.at(&model.graph())}),
         budget_(options.constant_bytes),
         problems_(problems),
-        used_(NamesRead(model.graph())) {}
+        used_(NamesRead(model.graph())) {
+    used_.insert(model.seed_input());
+  }
 
   absl::StatusOr<Graph> Run() {
     AddInitializers();
     AddInputs();
+    if (!model_.seed_input().empty()) random_.seed = values_[model_.seed_input()].tensor;
     for (const auto& node : model_.graph().node()) Translate(node);
     HEDDLE_RETURN_IF_ERROR(problems_.Status());
     return Finish();
@@ -113,6 +116,7 @@ class Importer {
     std::vector<int> types;
     for (const std::string& input : node.input()) types.push_back(ElementType(input));
     NodeImport import(node, *rule, opset, std::move(types), builder_, values_, budget_, lengths_,
+                      random_,
                       [this](const onnx::GraphProto& g, const std::vector<NamedValue>& inputs) {
                         return TranslateSubgraph(g, inputs);
                       });
@@ -312,8 +316,9 @@ class Importer {
   NamedValues values_;
   ConstantBudget budget_;
   LengthTable lengths_;
+  RandomNumbers random_;
   Problems& problems_;
-  const std::set<std::string> used_;    // names that a node reads, or that are outputs
+  std::set<std::string> used_;          // names that a node reads, or that are outputs; the seed
   std::set<std::string> initializers_;  // also those that nothing reads
   std::set<std::string> broken_;        // values that a reported problem leaves undefined
   int64_t nodes_in_subgraphs_ = 0;

@@ -4,6 +4,7 @@
 #include <climits>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/onnx/random.h"
 #include "compiler/onnx/standard/standard.h"
 
 namespace heddle::graph {
@@ -64,6 +65,7 @@ absl::StatusOr<Model> Model::Parse(std::string_view bytes) {
   ForEachNode(m.graph().node(), look);
   for (const onnx::FunctionProto& f : m.functions()) ForEachNode(f.node(), look);
   if (marked) return Refuse("not an ONNX model: a node has a field that no version of ONNX has");
+  model.seed_input_ = AddSeedInput(model.proto_);
   return model;
 }
 

@@ -24,7 +24,8 @@ void ForEachSubgraph(onnx::NodeProto& node, absl::FunctionRef<void(onnx::GraphPr
 // The names that the nodes of a graph and of its subgraphs read, and those of the outputs.
 std::set<std::string> NamesRead(const onnx::GraphProto& graph);
 
-// Owns everything that was in the file. What rewrites a model before translation, such as inlining
+// Owns everything that was in the file. A model that draws random numbers has one further input, their
+// seed (random.h). What rewrites a model before translation, such as inlining
 // functions, works on its graph.
 class Model {
  public:
@@ -35,6 +36,8 @@ class Model {
   const onnx::GraphProto& graph() const { return proto_.graph(); }
   onnx::GraphProto& mutable_graph() { return *proto_.mutable_graph(); }
   auto& mutable_functions() { return *proto_.mutable_functions(); }
+  // The name of the input that is the seed of random numbers; empty if there is none.
+  const std::string& seed_input() const { return seed_input_; }
   void DropFunctions() { proto_.clear_functions(); }
 
   // The opset of a domain; 0 if the model does not say. "ai.onnx" and "" are the same domain.
@@ -44,6 +47,7 @@ class Model {
 
  private:
   onnx::ModelProto proto_;
+  std::string seed_input_;
 };
 
 }  // namespace heddle::graph

@@ -191,7 +191,8 @@ const LengthTable::Choice* LengthTable::FindChoice(ValueId flags) const {
 
 NodeImport::NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& rule, int opset,
                        std::vector<int> types, GraphBuilder& builder, NamedValues& values,
-                       ConstantBudget& budget, LengthTable& lengths, RunSubgraph run_subgraph)
+                       ConstantBudget& budget, LengthTable& lengths, RandomNumbers& random,
+                       RunSubgraph run_subgraph)
     : node_(node),
       rule_(rule),
       opset_(opset),
@@ -200,6 +201,7 @@ NodeImport::NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& ru
       values_(values),
       budget_(budget),
       lengths_(lengths),
+      random_(random),
       run_subgraph_(run_subgraph) {
   name_ = !node.name().empty()     ? node.name()
           : node.output_size() > 0 ? node.output(0)

@@ -73,6 +73,12 @@ class LengthTable {
   std::map<ValueId, Origin> origins_;
 };
 
+// What the random numbers of a model depend on (random.h).
+struct RandomNumbers {
+  ValueId seed = -1;     // an i64 scalar; -1: the model draws none
+  uint64_t streams = 0;  // that are in use
+};
+
 // Translates a subgraph with these values for its inputs and returns those of its outputs. It may be
 // translated any number of times. Aborted: problems of its nodes, which are reported.
 using RunSubgraph = absl::FunctionRef<absl::StatusOr<std::vector<NamedValue>>(
@@ -91,7 +97,8 @@ class NodeImport {
   // of the operands, 0 for unknown ones.
   NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& rule, int opset,
              std::vector<int> types, GraphBuilder& builder, NamedValues& values,
-             ConstantBudget& budget, LengthTable& lengths, RunSubgraph run_subgraph);
+             ConstantBudget& budget, LengthTable& lengths, RandomNumbers& random,
+             RunSubgraph run_subgraph);
 
   const onnx::NodeProto& proto() const { return node_; }
   int opset() const { return opset_; }
@@ -123,6 +130,7 @@ class NodeImport {
     return v < 0 || !lengths_.Of(v).empty() ? nullptr : builder_.ConstantData(v);
   }
   LengthTable& lengths() { return lengths_; }
+  RandomNumbers& random() { return random_; }
   // The graph node that makes v, or null; valid until the next Emit.
   const Node* ProducerOf(ValueId v) const { return builder_.ProducerOf(v); }
   const std::string& ValueName(ValueId v) const { return builder_.Name(v); }
@@ -197,6 +205,7 @@ class NodeImport {
   NamedValues& values_;
   ConstantBudget& budget_;
   LengthTable& lengths_;
+  RandomNumbers& random_;
   RunSubgraph run_subgraph_;
   absl::Status status_;
   std::string name_;
@@ -239,6 +248,7 @@ void AddSignalTranslations(TranslationTable& table);
 void AddControlTranslations(TranslationTable& table);
 void AddSequenceTranslations(TranslationTable& table);
 void AddSelectionTranslations(TranslationTable& table);
+void AddRandomTranslations(TranslationTable& table);
 void AddMicrosoftTranslations(TranslationTable& table);
 void AddMicrosoftAttentionTranslations(TranslationTable& table);
 

@@ -33,6 +33,7 @@ const TranslationTable& Translations() {
     AddControlTranslations(*t);
     AddSequenceTranslations(*t);
     AddSelectionTranslations(*t);
+    AddRandomTranslations(*t);
     AddMicrosoftTranslations(*t);
     AddMicrosoftAttentionTranslations(*t);
     return t;
@@ -108,9 +109,11 @@ std::string OnnxOperatorTable() {
       &text, "\n", count,
       " operators. Functions of the model are inlined. Branches and loops whose course is known at "
       "import are taken and\nunrolled, and sequences disappear. Results whose shapes depend on "
-      "data, "
-      "strings and random numbers have no place in a\ncompiler for fixed shapes. Of the standard, "
-      "these are not supported (with their opsets):\n");
+      "data "
+      "and strings have no place in a\ncompiler for fixed shapes. Operators that draw random "
+      "numbers take them from a seed, which is one more input of the\nmodule "
+      "([using.md](using.md)). "
+      "Of the standard, these are not supported (with their opsets):\n");
   for (const std::string& name : missing) absl::StrAppend(&text, name, "\n");
   absl::StrAppend(
       &text,

@@ -140,7 +140,9 @@ namespace heddle::graph {
   X(kScatterNd, "scatter_nd")                                                      \
   X(kTopK, "top_k")                                                                \
   X(kSuppress, "suppress")                                                         \
-  X(kGridSample, "grid_sample")
+  X(kGridSample, "grid_sample")                                                    \
+  /* Numbers that depend on a seed. */                                             \
+  X(kRandomBits, "random_bits")
 
 enum class OpKind : uint8_t {
 #define HEDDLE_ENUMERATOR(kind, name) kind,

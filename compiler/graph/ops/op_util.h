@@ -86,5 +86,6 @@ void AppendIndexingOps(std::vector<OpDef>& ops);
 void AppendScatterOps(std::vector<OpDef>& ops);
 void AppendSuppressionOps(std::vector<OpDef>& ops);
 void AppendSamplingOps(std::vector<OpDef>& ops);
+void AppendRandomOps(std::vector<OpDef>& ops);
 
 }  // namespace heddle::graph
