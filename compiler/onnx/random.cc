@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/arithmetic.h"
+#include "compiler/onnx/bounded.h"
 #include "compiler/onnx/model.h"
 #include "compiler/onnx/narrow.h"
 #include "compiler/onnx/node.h"
@@ -76,8 +77,8 @@ ValueId Bits(NodeImport& n, const Shape& shape, int64_t bits) {
     own = 1 + (a.has_f() ? std::bit_cast<uint32_t>(a.f()) : static_cast<uint64_t>(a.i()));
   }
   const uint64_t stream = Mixed(Mixed(own) + ++n.random().streams);
-  return n.Emit(OpKind::kRandomBits, {n.random().seed},
-                {{"shape", shape}, {"stream", static_cast<int64_t>(stream)}, {"bits", bits}});
+  return n.Emit(OpKind::kRandomBits, {n.random().seed, Scalar(n, static_cast<int64_t>(stream))},
+                {{"shape", shape}, {"bits", bits}});
 }
 
 // ---- Distributions, in f32 or f64 ----

@@ -238,6 +238,9 @@ class Draw {
         return Use{{F32(x_)}, {{"axis", axis}, {"k", Pick(1, 2)}, {"largest", int64_t{Coin()}}}};
       case OpKind::kSuppress:
         return Use{{F32({2, 8, 4}), Flags({2, 8}), F32({})}, {}};
+      case OpKind::kRandomBits:
+        return Use{{Ints({}, 0, 99, ir::DType::kI64), Ints({}, 0, 99, ir::DType::kI64)},
+                   {{"shape", x_}, {"bits", int64_t{24}}}};
       case OpKind::kGridSample:
         return Use{{F32({2, 4, 3, 5}), F32({2, 6, 7, 2})}, {}};
       case OpKind::kMatmul:

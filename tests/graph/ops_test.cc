@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <limits>
 
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/ops/op_util.h"
@@ -271,6 +273,35 @@ TEST(Ops, RunningSumsAndProductsOfAPrefix) {
                                 std::vector{FromDoubles(x, {2, 3}, ir::DType::kF32)});
       ASSERT_TRUE(y.ok()) << y.status();
       EXPECT_EQ(ToDoubles(*y), expected) << NameOf(kind) << " " << exclusive;
+    }
+  }
+}
+
+// Squares as its author writes it: the halves of a number change places.
+uint64_t SquaresOf(uint64_t counter, uint64_t key) {
+  uint64_t x = counter * key;
+  const uint64_t y = x, z = y + key;
+  for (const uint64_t add : {y, z, y}) x = std::rotl(x * x + add, 32);
+  return (x * x + z) >> 32;
+}
+
+TEST(Ops, RandomBitsAreThoseOfSquares) {
+  constexpr int64_t kBits = 27;
+  for (const int64_t seed : {int64_t{0}, int64_t{-7}, int64_t{1} << 62}) {
+    for (const int64_t stream : {int64_t{3}, std::numeric_limits<int64_t>::min() + 11}) {
+      const uint64_t sum = static_cast<uint64_t>(seed) + static_cast<uint64_t>(stream);
+      const uint64_t key =
+          ((SquaresOf(sum, 0x9e3779b97f4a7c15) << 32) + SquaresOf(sum, 0x6a09e667f3bcc909)) * 2 + 1;
+      std::vector<int64_t> expected;
+      for (uint64_t i = 0; i < 30; ++i)
+        expected.push_back(static_cast<int64_t>(SquaresOf(i, key) >> (32 - kBits)));
+      const std::vector<TensorData> operands = {Repeated(FromInts({seed}), {}),
+                                                Repeated(FromInts({stream}), {})};
+      const auto bits =
+          EvaluateOp(OpKind::kRandomBits, {{"shape", Shape{5, 2, 3}}, {"bits", kBits}}, operands);
+      ASSERT_TRUE(bits.ok()) << bits.status();
+      EXPECT_EQ(bits->type, (TensorType{ir::DType::kI32, {5, 2, 3}}));
+      EXPECT_EQ(ToInts(*bits), expected) << seed << " " << stream;
     }
   }
 }

@@ -9,20 +9,23 @@ namespace {
 using ir::DType;
 using ir::Expr;
 
-// random_bits {shape, stream, bits}: the operand is a seed, i64[]. The result is i32[shape], evenly
-// distributed over [0, 2^bits), with 1 to 31 bits. An element depends on the seed, the stream and its
-// place in row-major order, and on nothing else. Elements of other seeds or streams are independent.
+// random_bits {shape, bits}: the operands are a seed and the number of a stream, both i64[]. The result
+// is i32[shape], evenly distributed over [0, 2^bits), with 1 to 31 bits. An element depends on the
+// seed, the stream and its place in row-major order, and on nothing else. Elements of other seeds or
+// streams are independent if the numbers of streams are themselves mixed: seed and stream are added.
 //
 // The generator is Squares (B. Widynski, "Squares: a fast counter-based RNG", 2020): four rounds of
 // middle squares of counter * key. It needs only products, sums and shifts. The counter is the place of
-// the element. The key, an odd number, consists of two numbers that the generator makes of the seed and
-// the stream, under fixed keys.
+// the element. The key, an odd number, consists of two numbers that the generator makes of the sum of
+// seed and stream, under fixed keys.
 constexpr int64_t kMostBits = 31;
 
 absl::StatusOr<TensorType> InferRandomBits(Types in, const OpAttrs& attrs) {
-  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
-  if (in[0].dtype != DType::kI64 || !in[0].shape.empty())
-    return BadInput(absl::StrCat("takes an i64 scalar as seed, not ", ToText(in[0])));
+  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
+  for (const TensorType& t : in) {
+    if (t.dtype != DType::kI64 || !t.shape.empty())
+      return BadInput(absl::StrCat("takes i64 scalars as seed and stream, not ", ToText(t)));
+  }
   const int64_t bits = attrs.Int("bits");
   if (bits < 1 || bits > kMostBits) return BadInput(absl::StrCat("cannot make ", bits, " bits"));
   for (const int64_t d : attrs.Ints("shape")) {
@@ -66,8 +69,7 @@ absl::StatusOr<tensor::Tensor> ExpressRandomBits(tensor::Builder& b, Tensors in,
   const tensor::Tensor words = Squares(
       b, {2},
       [&](tensor::Iters) {
-        return ir::Cast(DType::kU64, in[0].At({})) +
-               U64(static_cast<uint64_t>(attrs.Int("stream")));
+        return ir::Cast(DType::kU64, in[0].At({})) + ir::Cast(DType::kU64, in[1].At({}));
       },
       [&](tensor::Iters s) {
         return ir::Select(ir::Make(ir::Op::kEq, {s[0], ir::Int(0)}), U64(kFirstKey),
@@ -97,7 +99,6 @@ void AppendRandomOps(std::vector<OpDef>& ops) {
   ops.push_back(MakeOp(OpKind::kRandomBits, FusionClass::kComplexOutFusable, InferRandomBits,
                        ExpressRandomBits,
                        {{.name = "shape", .fallback = Shape{}, .required = true},
-                        {.name = "stream", .fallback = int64_t{0}, .required = true},
                         {.name = "bits", .fallback = int64_t{0}, .required = true}}));
 }
 
