@@ -298,6 +298,8 @@ class Importer {
     const std::vector<OutputLength> lengths = AddLengths(outputs);
     HEDDLE_ASSIGN_OR_RETURN(Graph graph, builder_.Build(outputs));
     graph.lengths = lengths;
+    // What might draw may turn out not to, such as a branch that is not taken.
+    if (random_.streams == 0) std::erase(graph.inputs, random_.seed);
     graph = RemoveDead(graph);
     // Each translation checks what it emits, so an error here comes from the model itself.
     if (absl::Status s = CheckGraph(graph); !s.ok()) {

@@ -69,8 +69,10 @@ uint64_t Mixed(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+// Shapes are copied here and below, because those of values move when a value is added.
+
 // Integers that are evenly distributed over [0, 2^bits).
-ValueId Bits(NodeImport& n, const Shape& shape, int64_t bits) {
+ValueId Bits(NodeImport& n, Shape shape, int64_t bits) {
   uint64_t own = 0;  // an attribute of 0 is another seed than none
   if (n.HasAttr("seed")) {
     const onnx::AttributeProto& a = *n.Find("seed");
@@ -93,7 +95,7 @@ ValueId Times(NodeImport& n, ValueId v, double by) {
 DType ComputedIn(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 // Multiples of 2^-24, or 2^-53 for f64, in [0, 1).
-ValueId Unit(NodeImport& n, const Shape& shape, DType dtype) {
+ValueId Unit(NodeImport& n, Shape shape, DType dtype) {
   if (dtype == DType::kF32) return Times(n, n.Cast(Bits(n, shape, 24), dtype), 0x1p-24);
   const ValueId high = Times(n, n.Cast(Bits(n, shape, 27), dtype), 0x1p26);
   const ValueId low = n.Cast(Bits(n, shape, 26), dtype);
@@ -102,13 +104,13 @@ ValueId Unit(NodeImport& n, const Shape& shape, DType dtype) {
 
 // The same in (0, 1], with finer steps near 0, since the logarithm of these numbers gives the tails of a
 // normal distribution.
-ValueId AboveZero(NodeImport& n, const Shape& shape, DType dtype) {
+ValueId AboveZero(NodeImport& n, Shape shape, DType dtype) {
   if (dtype == DType::kF64) return Plus(n, Unit(n, shape, dtype), 0x1p-53);
   return Times(n, Plus(n, n.Cast(Bits(n, shape, 31), dtype), 1), 0x1p-31);
 }
 
 // By Box and Muller. An approximated logarithm may exceed 0.
-ValueId StandardNormal(NodeImport& n, const Shape& shape, DType dtype) {
+ValueId StandardNormal(NodeImport& n, Shape shape, DType dtype) {
   const ValueId square =
       n.Emit(OpKind::kClip, {Times(n, n.Emit(OpKind::kLog, {AboveZero(n, shape, dtype)}), -2)},
              {{"min", int64_t{0}}});
@@ -127,7 +129,7 @@ double Neighbour(double x, DType dtype, bool up) {
 }
 
 // In [low, high), as numbers of `dtype`.
-ValueId Uniform(NodeImport& n, const Shape& shape, DType dtype) {
+ValueId Uniform(NodeImport& n, Shape shape, DType dtype) {
   const double low = n.Float("low"), high = n.Float("high");
   const DType computed = ComputedIn(dtype);
   double first = ir::RoundFloat(low, dtype), last = ir::RoundFloat(high, dtype);
@@ -151,7 +153,7 @@ ValueId Uniform(NodeImport& n, const Shape& shape, DType dtype) {
 int ResultType(NodeImport& n, int fallback) { return static_cast<int>(n.Int("dtype", fallback)); }
 
 // Uniform or normal numbers. The standard has these types for them.
-void SetReals(NodeImport& n, const Shape& shape, int type) {
+void SetReals(NodeImport& n, Shape shape, int type) {
   if (type != TensorProto::FLOAT && type != TensorProto::DOUBLE && type != TensorProto::FLOAT16 &&
       type != TensorProto::BFLOAT16) {
     return n.Fail(absl::StrCat("draws floats, not ", onnx::ElementTypeName(type),

@@ -8,9 +8,9 @@
 
 namespace heddle::graph {
 
-// Adds an input, a scalar of type int64, to a model that has a node that draws random numbers, anywhere
-// in the file, and returns its name: "seed", or with a number if the model has that name. Otherwise
-// returns nothing.
+// Adds an input, a scalar of type int64, to a model that may draw random numbers by a node anywhere in
+// the file, and returns its name: "seed", or with a number if the model has that name. Otherwise
+// returns nothing. A graph has the input only if something draws.
 std::string AddSeedInput(onnx::ModelProto& model);
 
 }  // namespace heddle::graph

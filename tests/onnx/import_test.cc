@@ -101,9 +101,10 @@ TEST(ImportRefusals, TheCheckersComplaintIsPassedOn) {
 
 TEST(ImportRefusals, UnsupportedOperatorsAreListedAllAtOnce) {
   onnx::ModelProto m = ReluModel({"4"});
-  AddNode(m, "Multinomial", "where_are_they", {"x"}, "a");
+  Describe(m.mutable_graph()->add_input(), "s", {"2"}, onnx::TensorProto::STRING);
+  AddNode(m, "StringNormalizer", "where_are_they", {"s"}, "a");
   AddNode(m, "Relu", "fine", {"x"}, "b");
-  AddNode(m, "RandomNormalLike", "", {"x"}, "c");
+  AddNode(m, "StringNormalizer", "", {"s"}, "c");
   auto* custom = AddNode(m, "Frobnicate", "f", {"x"}, "d");
   custom->set_domain("com.example");
   auto* opset = m.add_opset_import();
@@ -111,8 +112,8 @@ TEST(ImportRefusals, UnsupportedOperatorsAreListedAllAtOnce) {
   opset->set_version(2);
   ExpectRefused(
       Import(m), absl::StatusCode::kUnimplemented,
-      AllOf(HasSubstr("Multinomial (node 'where_are_they', opset 13)"),
-            HasSubstr("RandomNormalLike (node 'c', opset 13)"),
+      AllOf(HasSubstr("StringNormalizer (nodes 'where_are_they', 'c', opset 13)"),
+            HasSubstr("element type string of 's'"),
             HasSubstr("com.example.Frobnicate (node 'f', opset 2)"), Not(HasSubstr("Relu"))));
 }
 

@@ -463,6 +463,13 @@ TEST(Random, OnlyModelsThatDrawHaveASeed) {
   EXPECT_FALSE(
       has("(float[2] x, float r) => (float[2] y) {t = Constant<value = bool {0}>() y = "
           "Dropout(x, r, t)}"));
+  EXPECT_FALSE(
+      has("(float[2] x) => (float[2] y) {r = Constant<value = float {0.0}>() t = "
+          "Constant<value = bool {1}>() y = Dropout(x, r, t)}"));
+  EXPECT_FALSE(
+      has("(float[2] x) => (float[2] y) {c = Constant<value = bool {1}>() y = "
+          "If<then_branch = () => (float[2] a) {a = Neg(x)}, else_branch = () => (float[2] "
+          "b) {b = RandomNormalLike(x)}>(c)}"));
   EXPECT_TRUE(
       has("(float[2] x, float r) => (float[2] y) {t = Constant<value = bool {1}>() y = "
           "Dropout(x, r, t)}"));

@@ -230,13 +230,14 @@ TEST(Names, AreDefinedOnceAndBeforeTheirUse) {
 }
 
 TEST(Problems, AreListedAllAtOnce) {
-  const std::string all = Refusal(20,
-                                  "(complex64[2] u, float[2] x) => (float[2] y) {"
-                                  "a = Bernoulli(x)\nb = Bernoulli(a)\nc = com.example.Odd(b)\nd = "
-                                  "RandomNormalLike(x)\ne = Identity(u)\n"
-                                  "f, i = MaxPool<kernel_shape = [1]>(x)\ny = Relu(x)}");
-  EXPECT_THAT(all, AllOf(HasSubstr("Bernoulli (nodes 'a', 'b', opset 20)"),
-                         HasSubstr("com.example.Odd"), HasSubstr("RandomNormalLike"),
+  const std::string all =
+      Refusal(20,
+              "(complex64[2] u, string[2] s, float[2] x) => (float[2] y) {"
+              "a = StringNormalizer(s)\nb = StringNormalizer(a)\nc = com.example.Odd(b)\nd = "
+              "RegexFullMatch<pattern = \"a\">(s)\ne = Identity(u)\n"
+              "f, i = MaxPool<kernel_shape = [1]>(x)\ny = Relu(x)}");
+  EXPECT_THAT(all, AllOf(HasSubstr("StringNormalizer (nodes 'a', 'b', opset 20)"),
+                         HasSubstr("com.example.Odd"), HasSubstr("RegexFullMatch"),
                          HasSubstr("complex64 of 'u', 'e'"), Not(HasSubstr("Relu"))));
   const std::string broken =
       Refusal(13,

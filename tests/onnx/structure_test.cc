@@ -174,13 +174,14 @@ TEST(Branches, AreTakenAtImport) {
 // What Heddle does not have, and the branch that is not taken asks for.
 TEST(Branches, ThatAreNotTakenMayAskForAnything) {
   const auto model = [](int taken) {
-    return absl::StrCat(
-        "(float[2] x) => (float[2] y) {c = Constant<value = bool {", taken,
-        "}>()\ny = If<then_branch = () => (float[2] r) {r = Abs(x)},"
-        " else_branch = () => (float[2] r) {q = RandomNormalLike(x)\nr = Bernoulli(x)}>(c)}");
+    return absl::StrCat("(float[2] x) => (float[2] y) {c = Constant<value = bool {", taken,
+                        "}>()\ny = If<then_branch = () => (float[2] r) {r = Abs(x)},"
+                        " else_branch = () => (float[2] r) {u = Cast<to = 2>(x)\nq = "
+                        "ImageDecoder(u)\ns = Cast<to = 8>(x)\nr = Cast<to = 1>(q)}>(c)}");
   };
-  EXPECT_THAT(Values(17, model(1)), ElementsAre(1, 2));
-  EXPECT_THAT(Refusal(17, model(0)), AllOf(HasSubstr("RandomNormalLike"), HasSubstr("Bernoulli")));
+  EXPECT_THAT(Values(20, model(1)), ElementsAre(1, 2));
+  EXPECT_THAT(Refusal(20, model(0)),
+              AllOf(HasSubstr("ImageDecoder"), HasSubstr("element type string")));
 }
 
 TEST(Branches, AreBothComputedIfTheConditionIsData) {
