@@ -40,7 +40,9 @@ struct ImportOptions {
 // - Unimplemented: lists all unsupported operators as "Op (node 'n', opset 13)", with what is
 //   unsupported about them, element types, and an opset that is too new.
 // - any error of the loader of external data.
-// The result has the semantics of inference (dropout is the identity) and is not optimised.
+// The result has the semantics of inference (dropout is the identity unless its node says that it
+// trains) and is not optimised. The graph of a model that draws random numbers has one more input, the
+// last one: the seed, an i64 scalar.
 absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options = {});
 
 // Names of the ONNX operators that the importer translates, sorted; for documentation and tests.

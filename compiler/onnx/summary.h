@@ -34,7 +34,7 @@ struct OnnxSummary {
   std::string producer;  // "pytorch 2.4"; may be empty
   int64_t ir_version = 0;
   std::vector<Opset> opsets;
-  std::vector<Value> inputs;  // without those that have an initializer
+  std::vector<Value> inputs;  // without those that have an initializer; with the seed, if any
   std::vector<Value> outputs;
   std::vector<Operator> operators;  // the most frequent first
   int functions = 0;                // that the model defines
