@@ -106,6 +106,31 @@ TEST(Npy, Bf16IsWrittenAsF32) {
   EXPECT_THAT(ToDoubles(back->bytes, "f32"), ::testing::ElementsAre(1, -3, 0x1p-133));
 }
 
+TEST(Npy, FilesAreNamedSafelyAndReversibly) {
+  EXPECT_EQ(NpyFileName("logits", 0), "logits.npy");
+  EXPECT_EQ(NpyFileName("/model/out.0 größer", 0), "%2Fmodel%2Fout.0 größer.npy");
+  EXPECT_EQ(NpyFileName("..", 0), "%2E..npy");
+  EXPECT_EQ(NpyFileName("a%2Fb\n", 0), "a%252Fb%0A.npy");
+  EXPECT_EQ(NpyFileName(std::string(251, 'x'), 7), std::string(251, 'x') + ".npy");
+  EXPECT_EQ(NpyFileName(std::string(252, 'x'), 7), "%output-7.npy");
+  // Every name comes back: the decoder of URLs inverts it.
+  std::mt19937_64 rng(3);
+  for (int i = 0; i < 1000; ++i) {
+    std::string name(1 + rng() % 12, ' ');
+    for (char& c : name) c = "/%.-:a\n2F\\"[rng() % 10];
+    const std::string file = NpyFileName(name, 0);
+    EXPECT_EQ(file.find_first_of("/\\:\n"), std::string::npos);
+    std::string back;
+    for (size_t at = 0; at < file.size() - 4; ++at) {
+      const bool escaped = file[at] == '%';
+      back +=
+          escaped ? static_cast<char>(std::stoi(file.substr(at + 1, 2), nullptr, 16)) : file[at];
+      if (escaped) at += 2;
+    }
+    EXPECT_EQ(back, name);
+  }
+}
+
 TEST(OutputCheck, HalvesMayDifferByAUnitOfTheirLastPlace) {
   EXPECT_THAT(ToDoubles(std::string("\x00\x3c\xff\xff\x01\xbc", 6), "f16"),
               ::testing::ElementsAre(1, ::testing::IsNan(), -1 - 0x1p-10));

@@ -30,6 +30,7 @@ import sys
 import tempfile
 import time
 import traceback
+import urllib.parse
 
 import numpy as np
 
@@ -219,7 +220,8 @@ def tuned(model, inputs, names, seconds, trials):
         if run.returncode:
             return "UNKNOWN", (run.stderr.strip().splitlines() or ["no message"])[-1], []
         done = re.findall(r"done (\d+/\d+ trials.*)", text)[-1:]
-        return "OK", "".join(done), [np.load(os.path.join(at("out"), n.replace("/", "_") + ".npy")) for n in names]
+        found = {urllib.parse.unquote(f): np.load(os.path.join(at("out"), f)) for f in os.listdir(at("out"))}
+        return "OK", "".join(done), [found[n + ".npy"] for n in names]
 
 
 def judge(path, verb, server, args):
