@@ -1,7 +1,8 @@
 """Submits a large model twice, fetches the module and runs it, and prints the peak memory of every process.
 
-Usage: benchmark.py MODEL.onnx [--second MODEL.onnx] [--bin build/release/bin] [--trials 2] [--json FILE]
-The daemons are started for this in a temporary folder, which needs about four times the size of the weights on disk.
+Usage: bench/run.sh large [--gib 3] [--changed 2] [--trials 2] [--json FILE]
+The model has that many GiB of weights; the second time, the last --changed layers have others. The daemons are started for this
+in a temporary folder, which needs about six times the size of the weights on disk.
 
 Peaks are of resident memory: `all` as the kernel counts it (VmHWM), which includes pages of mapped files that it may drop at any time,
 and `own`, without those, the largest of samples taken every 20 ms.
@@ -12,10 +13,12 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PERIOD_S = 0.02
 
 
@@ -119,22 +122,29 @@ class Run:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("model")
-    parser.add_argument("--second", help="a model that shares most weights with the first")
-    parser.add_argument("--bin", default="build/release/bin")
-    parser.add_argument("--trials", default="2")
-    parser.add_argument("--folder", help="where the temporary folder is made")
-    parser.add_argument("--json")
+    parser.add_argument("--gib", type=float, default=3, help="size of the weights")
+    parser.add_argument("--changed", type=int, default=2, help="layers of the second model that have other weights")
+    parser.add_argument("--bin", default=str(ROOT / "build/release/bin"), help="folder of the binaries")
+    parser.add_argument("--trials", default="2", help="trials of each task")
+    parser.add_argument("--folder", default=str(ROOT / "build"), help="where the temporary folder is made")
+    parser.add_argument("--json", help="also write the figures to this file")
     flags = parser.parse_args()
+    if not 0.1 <= flags.gib <= 64:
+        parser.error("--gib must be from 0.1 to 64")
     with tempfile.TemporaryDirectory(dir=flags.folder) as folder:
+        models = []
+        for changed in (0, flags.changed):
+            models.append(f"{folder}/model{changed}/model.onnx")
+            print("writing the model", "with other weights at its end" if changed else "", file=sys.stderr)
+            subprocess.run([sys.executable, ROOT / "bench/large/make_model.py", pathlib.Path(models[-1]).parent, "--gib", str(flags.gib),
+                            "--changed", str(changed)], check=True)
         run = Run(flags, folder)
         try:
             submit = ["submit", "--trials", flags.trials, "--batch", "2", "--strategy", "random"]
-            job = run.heddle("submitted", *submit, flags.model)
+            job = run.heddle("submitted", *submit, models[0])
             run.heddle("imported, tuned, compiled", "wait", job, "--for", "done", "--timeout", "1800")
-            run.heddle("submitted again", *submit, flags.model)
-            if flags.second:
-                run.heddle("submitted with some changed weights", *submit, flags.second)
+            run.heddle("submitted again", *submit, models[0])
+            run.heddle(f"submitted with {flags.changed} changed layers", *submit, models[1])
             run.heddle("fetched", "fetch", job, "-o", f"{folder}/module.heddle")
             run.heddle("run", "run", f"{folder}/module.heddle")
             size = os.path.getsize(f"{folder}/module.heddle")

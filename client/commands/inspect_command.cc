@@ -1,12 +1,15 @@
 // heddle inspect FILE: a module, or an ONNX model before anything is tuned.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "absl/strings/str_replace.h"
 #include "client/commands/commands.h"
 #include "client/commands/model_options.h"
 #include "client/modules/model_file.h"
@@ -35,6 +38,7 @@ struct Prepared {
 // A model that was looked at. `problem` tells why `prepared` is empty.
 struct Inspection {
   OnnxSummary summary;
+  std::map<std::string, std::string> input_values;      // of --input-value
   std::map<std::string, std::vector<int64_t>> guessed;  // shapes that nobody gave
   absl::Status problem;
   std::optional<Prepared> prepared;
@@ -54,10 +58,19 @@ absl::StatusOr<Prepared> Prepare(const std::string& model, const heddle::ModelOp
   return prepared;
 }
 
+// A word as a shell takes it. Names of inputs are any text.
+std::string ShellWord(const std::string& word) {
+  constexpr std::string_view kPlain = "=,.:/_-+%";
+  const bool plain = std::all_of(word.begin(), word.end(), [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || kPlain.find(c) != std::string_view::npos;
+  });
+  return plain ? word : "'" + absl::StrReplaceAll(word, {{"'", "'\\''"}}) + "'";
+}
+
 std::string ShapeFlags(const std::map<std::string, std::vector<int64_t>>& shapes) {
   std::string text;
   for (const auto& [name, shape] : shapes)
-    text += fmt::format(" --shape {}={}", name, fmt::join(shape, "x"));
+    text += " --shape " + ShellWord(fmt::format("{}={}", name, fmt::join(shape, "x")));
   return text;
 }
 
@@ -82,6 +95,7 @@ nlohmann::json ToJson(const Inspection& found) {
                            {"opsets", nlohmann::json::array()},
                            {"operators", nlohmann::json::array()},
                            {"guessed_shapes", nlohmann::json::object()},
+                           {"input_values", nlohmann::json::object()},
                            {"problem", found.problem.ok() ? "" : found.problem.message()}};
   for (const auto& opset : s.opsets)
     object["opsets"].push_back({{"domain", opset.domain}, {"version", opset.version}});
@@ -98,6 +112,7 @@ nlohmann::json ToJson(const Inspection& found) {
                                    {"limits", op.limits}});
   }
   for (const auto& [name, shape] : found.guessed) object["guessed_shapes"][name] = shape;
+  for (const auto& [name, value] : found.input_values) object["input_values"][name] = value;
   if (found.prepared) {
     object["flops"] = found.prepared->work.flops;
     object["kernels"] = found.prepared->work.kernels;
@@ -108,9 +123,14 @@ nlohmann::json ToJson(const Inspection& found) {
   return object;
 }
 
-void PrintValues(const char* label, const std::vector<OnnxSummary::Value>& values) {
-  for (const OnnxSummary::Value& value : values)
-    fmt::print("{:<11}{}: {} {}\n", label, value.name, value.type, value.shape);
+// `fixed` holds the inputs that are constants, with their values.
+void PrintValues(const char* label, const std::vector<OnnxSummary::Value>& values,
+                 const std::map<std::string, std::string>& fixed) {
+  for (const OnnxSummary::Value& value : values) {
+    const auto is = fixed.find(value.name);
+    fmt::print("{:<11}{}: {} {}{}\n", label, value.name, value.type, value.shape,
+               is == fixed.end() ? "" : " = " + is->second);
+  }
 }
 
 void PrintParameters(const OnnxSummary& s) {
@@ -142,8 +162,8 @@ void Print(const GlobalOptions& global, const std::string& path, const Inspectio
   for (const auto& opset : s.opsets)
     opsets.push_back(fmt::format("{} {}", opset.domain, opset.version));
   fmt::print("opsets     {}\n", fmt::join(opsets, ", "));
-  PrintValues("input", s.inputs);
-  PrintValues("output", s.outputs);
+  PrintValues("input", s.inputs, found.input_values);
+  PrintValues("output", s.outputs, {});
   PrintParameters(s);
   if (s.functions > 0) fmt::print("functions  {}\n", s.functions);
   PrintOperators(global, s);
@@ -175,7 +195,8 @@ int InspectModel(const GlobalOptions& global, const std::string& path, const Mod
   const absl::StatusOr<v1::ModelOptions> options = MakeModelOptions(flags);
   if (!options.ok()) return Fail(options.status());
   heddle::ModelOptions chosen = FromProto(*options, &*opened);
-  Inspection found{*std::move(summary), {}, absl::OkStatus(), std::nullopt};
+  Inspection found{
+      *std::move(summary), chosen.import.input_values, {}, absl::OkStatus(), std::nullopt};
   if (auto guessed = graph::LikelyShapes(model, chosen.import); guessed.ok()) {
     found.guessed = *std::move(guessed);
     for (const auto& [name, shape] : found.guessed) chosen.import.shapes.emplace(name, shape);
@@ -192,7 +213,12 @@ int InspectModel(const GlobalOptions& global, const std::string& path, const Mod
   std::fflush(stdout);
   if (!found.problem.ok()) return Fail(found.problem);
   if (!global.output.json) {
-    fmt::print(stderr, "next: heddle tune {}{} -o model.heddle\n", path, ShapeFlags(found.guessed));
+    std::string given;
+    for (const std::string& shape : flags.shapes) given += " --shape " + ShellWord(shape);
+    for (const std::string& value : flags.input_values)
+      given += " --input-value " + ShellWord(value);
+    fmt::print(stderr, "next: heddle tune {}{}{} -o model.heddle\n", ShellWord(path), given,
+               ShapeFlags(found.guessed));
   }
   return kDone;
 }

@@ -73,8 +73,17 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
       extents[static_cast<size_t>(length.axis)].insert(0, "up to ");
     fmt::print("output   {}: {}[{}]\n", t.name, t.dtype, fmt::join(extents, ","));
   }
-  fmt::print("memory   {} parameters, {} activations ({} without sharing), {} code\n\n",
-             FormatBytes(static_cast<int64_t>(module->params->size())),
+  int64_t packed = 0, unpacked = 0;
+  for (const runtime::PackedParam& param : manifest.packed) {
+    packed += param.PackedBytes();
+    unpacked += param.Bytes();
+  }
+  const auto param_bytes = static_cast<int64_t>(module->params->size());
+  fmt::print("memory   {} parameters{}, {} activations ({} without sharing), {} code\n\n",
+             FormatBytes(param_bytes),
+             packed == 0
+                 ? ""
+                 : fmt::format(" ({} in the file)", FormatBytes(param_bytes - unpacked + packed)),
              FormatBytes(manifest.arena_bytes), FormatBytes(manifest.unshared_bytes),
              FormatBytes(static_cast<int64_t>(module->code.size())));
   Table table({"kernel", "calls", "schedule", "recorded", "task"});

@@ -132,9 +132,7 @@ absl::Status WriteOutputs(const Executor& executor, const std::string& output) {
   }
   for (size_t i = 0; i < results; ++i) {
     const int index = static_cast<int>(i);
-    std::string name = specs[i].name;
-    std::replace(name.begin(), name.end(), '/', '_');
-    const std::string path = directory ? output + "/" + name + ".npy" : output;
+    const std::string path = directory ? output + "/" + NpyFileName(specs[i].name, index) : output;
     const NpyArray array{specs[i].dtype, executor.OutputShape(index), executor.Output(index)};
     HEDDLE_RETURN_IF_ERROR(WriteFile(path, SerializeNpy(array)));
     fmt::print(stderr, "{}: {}{}\n", path, array.dtype, ShapeText(array.shape));

@@ -116,6 +116,22 @@ std::string SerializeNpy(const NpyArray& array) {
   return bytes + header + array.bytes;
 }
 
+std::string NpyFileName(std::string_view name, int index) {
+  constexpr std::string_view kUnsafe = "%/\\:*?\"<>|";
+  constexpr size_t kLongestName = 255;
+  std::string safe;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(name[i]);
+    const bool leading = i == 0 && (byte == '.' || byte == '-');
+    if (leading || byte < 0x20 || byte == 0x7f || kUnsafe.find(name[i]) != std::string_view::npos)
+      safe += fmt::format("%{:02X}", byte);
+    else
+      safe += name[i];
+  }
+  safe += ".npy";
+  return safe.size() <= kLongestName ? safe : fmt::format("%output-{}.npy", index);
+}
+
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {

@@ -23,6 +23,12 @@ absl::StatusOr<NpyArray> ParseNpy(std::string_view bytes);
 absl::StatusOr<NpyArray> ReadNpyFile(const std::string& path);
 std::string SerializeNpy(const NpyArray& array);  // bf16 as f32: NumPy has none
 
+// The name of the .npy file of output `index`. Names of outputs are any text, so bytes that mean
+// something to a file system or a shell, and '%', are written %XX as in a URL, and so are those of
+// ".." and of a leading '-'. What is longer than a file's name may be is "%output-<index>.npy", which
+// no name becomes.
+std::string NpyFileName(std::string_view name, int index);
+
 // Read or write a whole file. Writing is atomic (a temporary file beside the target, then a
 // rename), so a full disk leaves the old file intact.
 absl::StatusOr<std::string> ReadFile(const std::string& path);

@@ -167,6 +167,7 @@ absl::StatusOr<CompiledModel> TryCompile(std::string_view onnx, graph::FusedGrap
 
   module.code = std::move(artifact.shared_object);
   module.params = std::move(places.params);
+  manifest.packed = std::move(places.packed);
   manifest.producer = absl::StrCat("heddle ", HEDDLE_VERSION);
   manifest.model = compile.model_name;
   manifest.model_digest = Sha256Hex(onnx);

@@ -68,7 +68,7 @@ class Placer {
       return BufferSlot{Place::kInput, it->second, Bytes(v)};
     }
     if (const auto it = graph_.constants.find(v); it != graph_.constants.end()) {
-      return BufferSlot{Place::kParam, ParamOffset(it->second.bytes), Bytes(v)};
+      return BufferSlot{Place::kParam, ParamOffset(it->second), Bytes(v)};
     }
     const auto it = plan_.offsets.find(v);
     if (it == plan_.offsets.end()) {
@@ -79,10 +79,16 @@ class Placer {
   }
 
   // Keys are views of the graph's constants, which outlive this object.
-  int64_t ParamOffset(const SharedBytes& bytes) {
+  int64_t ParamOffset(const graph::TensorData& constant) {
+    const SharedBytes& bytes = constant.bytes;
     const auto [it, is_new] = param_offsets_.try_emplace(*bytes, AlignUp(params_end_));
     if (is_new) {
       places_.params.push_back(bytes);
+      const graph::TensorType& type = constant.type;
+      if (auto packed = runtime::FindPacking(*bytes, ir::Name(type.dtype), type.shape)) {
+        packed->offset = it->second;
+        places_.packed.push_back(*std::move(packed));
+      }
       params_end_ = it->second + static_cast<int64_t>(bytes->size());
     }
     return it->second;

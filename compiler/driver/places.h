@@ -20,6 +20,8 @@ struct Places {
   // Constants in the order of the module's parameters, each at the next 64-byte boundary. Equal ones
   // are there once.
   std::vector<SharedBytes> params;
+  // Those of them that the module's file holds in packed form.
+  std::vector<runtime::PackedParam> packed;
   // Outputs that no kernel writes (an input, a constant, an output that is named twice), as {from,
   // to}. They are copied after the last group.
   std::vector<std::pair<graph::ValueId, runtime::BufferSlot>> copies;

@@ -14,6 +14,8 @@ using ir::DType;
 // An iteration becomes as many nodes as the body has. The importer also limits their sum.
 constexpr int64_t kMostIterations = 1024;
 
+constexpr char kFixTheInput[] = "; if it follows from an input, fix that with --input-value name=1";
+
 void If(NodeImport& n) {
   n.Ignore({"then_branch", "else_branch"});
   const ValueId condition = n.In(0);
@@ -26,18 +28,18 @@ void If(NodeImport& n) {
     for (int i = 0; n.ok() && i < n.NumOutputs(); ++i) n.SetValue(i, results[i]);
     return;
   }
-  // Branches have no effects, so both may be computed.
+  // Branches have no effects, so both may be computed. One that is never taken may be wrong.
   const auto yes = n.Body("then_branch", {}), no = n.Body("else_branch", {});
-  if (!n.ok()) return;
+  if (!n.ok())
+    return n.ExplainBody(absl::StrCat("a condition that is not a constant", kFixTheInput));
   if (static_cast<int>(yes.size()) != n.NumOutputs() || yes.size() != no.size())
     return n.Fail("the branches have other numbers of outputs");
   const ValueId scalar = n.Reshape(condition, {});
   for (int i = 0; i < n.NumOutputs(); ++i) {
     const bool tensors = yes[i].kind == NamedValue::Kind::kTensor && yes[i].kind == no[i].kind;
     if (!tensors || n.Type(yes[i].tensor) != n.Type(no[i].tensor))
-      return n.Unsupported(
-          "a condition that is not a constant, with branches of different shapes; if it follows "
-          "from an input, fix that with --input-value name=1");
+      return n.Unsupported(absl::StrCat(
+          "a condition that is not a constant, with branches of different shapes", kFixTheInput));
     n.Set(i, n.Emit(OpKind::kWhere, {scalar, yes[i].tensor, no[i].tensor}));
   }
 }

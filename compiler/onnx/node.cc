@@ -216,6 +216,10 @@ void NodeImport::Unsupported(const std::string& what) {
   if (ok()) status_ = absl::UnimplementedError(what);
 }
 
+void NodeImport::ExplainBody(const std::string& what) {
+  if (absl::IsAborted(status_)) status_ = absl::UnimplementedError(what);
+}
+
 bool NodeImport::Has(int i) const {
   read_operands_.insert(i);
   return i < node_.input_size() && !node_.input(i).empty();

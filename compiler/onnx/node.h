@@ -105,6 +105,8 @@ class NodeImport {
   bool ok() const { return status_.ok(); }
   const absl::Status& status() const { return status_; }
   void Fail(const std::string& what);  // InvalidArgument
+  // If a node of a body was refused, this one is reported, too: Unimplemented.
+  void ExplainBody(const std::string& what);
   void Unsupported(
       const std::string& what);  // Unimplemented; listed with the unsupported operators
 

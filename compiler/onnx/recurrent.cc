@@ -365,7 +365,7 @@ void AddRecurrentTranslations(TranslationTable& table) {
   table["LSTM"] = {Lstm, kLimits};
   table["com.microsoft.DynamicQuantizeLSTM"] = {
       DynamicQuantizeLstm,
-      "sequences of more than 512 steps; sequence_lens other than the whole length"};
+      "sequences of more than 8192 steps; sequence_lens other than the whole length"};
 }
 
 }  // namespace heddle::graph

@@ -14,6 +14,8 @@
 //   calls: [{"kernel", "buffers"}]; a buffer is [place, index, bytes] with place "input", "output",
 //          "param" or "arena"
 //
+//   packed: [{"offset", "dtype", "shape", "bits"}] (packed_params.h), only if there are any
+//
 //   sections: [{"name", "offset", "size", "xxh3"}]: "offset" counts from the first 64-byte boundary
 //             after the manifest, "xxh3" is 16 hexadecimal digits
 #include "compiler/runtime/manifest_json.h"
@@ -298,6 +300,10 @@ std::string ManifestText(const Manifest& m, const std::vector<Section>& sections
   json["outputs"] = TensorsJson(m.outputs);
   json["kernels"] = KernelsJson(m.kernels);
   json["calls"] = CallsJson(m.calls);
+  for (const PackedParam& p : m.packed) {
+    json["packed"].push_back(
+        {{"offset", p.offset}, {"dtype", p.dtype}, {"shape", p.shape}, {"bits", p.bits}});
+  }
   Json array = Json::array();
   for (const Section& section : sections) {
     array.push_back({{"name", section.name},
@@ -328,6 +334,16 @@ absl::Status ParseManifest(std::string_view text, Manifest* m, std::vector<Secti
   m->outputs = ReadTensors(fields.Array("outputs"), &error);
   m->kernels = ReadKernels(fields.Array("kernels"), &error);
   m->calls = ReadCalls(fields.Array("calls"), &error);
+  if (json.is_object() && json.contains("packed")) {
+    for (const Json& item : fields.Array("packed")) {
+      const Fields packed(item, &error);
+      PackedParam& p = m->packed.emplace_back();
+      packed.Read("offset", &p.offset);
+      packed.Read("dtype", &p.dtype);
+      ReadExtents(packed, "shape", &p.shape);
+      packed.Read("bits", &p.bits);
+    }
+  }
   for (const Json& item : fields.Array("sections")) {
     const Fields section(item, &error);
     Section& s = sections->emplace_back();

@@ -17,7 +17,7 @@
 namespace heddle::runtime {
 namespace {
 
-constexpr std::string_view kMagic = "HEDDLE02";
+constexpr std::string_view kMagic = "HEDDLE02", kPackedMagic = "HEDDLE03";
 constexpr size_t kHeaderBytes = 24;
 
 uint64_t Checksum(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
@@ -50,14 +50,15 @@ absl::StatusOr<std::string_view> ManifestOf(std::string_view bytes) {
     return absl::InvalidArgumentError("not a Heddle module");
   }
   if (bytes.size() < kHeaderBytes) return Truncated(kHeaderBytes, bytes.size());
-  if (bytes.substr(0, 8) != kMagic) {
+  if (bytes.substr(0, 8) != kMagic && bytes.substr(0, 8) != kPackedMagic) {
     const std::string_view version = bytes.substr(6, 2);
     const bool digits = std::isdigit(static_cast<unsigned char>(version[0])) &&
                         std::isdigit(static_cast<unsigned char>(version[1]));
     if (!digits) return absl::InvalidArgumentError("not a Heddle module");
     return absl::InvalidArgumentError(absl::StrCat(
-        "module has format version ", std::string(version), ", this runtime reads version ",
-        std::string(kMagic.substr(6)), ": compile the model again or use a newer runtime"));
+        "module has format version ", std::string(version), ", this runtime reads versions ",
+        std::string(kMagic.substr(6)), " and ", std::string(kPackedMagic.substr(6)),
+        ": compile the model again or use a newer runtime"));
   }
   const uint64_t length = ReadU64(bytes.substr(8));
   if (length > bytes.size() - kHeaderBytes) {
@@ -108,11 +109,19 @@ absl::StatusOr<Module> Parse(std::string_view bytes,
   HEDDLE_ASSIGN_OR_RETURN(module.code, ReadSection(sections, "code", bytes, start, &end));
   HEDDLE_ASSIGN_OR_RETURN(const std::string_view params,
                           ReadSection(sections, "params", bytes, start, &end));
+  std::string_view packed;
+  if (!module.manifest.packed.empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(packed, ReadSection(sections, "packed", bytes, start, &end));
+  }
   if (end != bytes.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("module ends at byte ", end, ", but the file has ", bytes.size()));
   }
-  module.params = keep(params);
+  if (module.manifest.packed.empty()) {
+    module.params = keep(params);
+  } else {
+    HEDDLE_ASSIGN_OR_RETURN(module.params, UnpackParams(module.manifest.packed, params, packed));
+  }
   HEDDLE_RETURN_IF_ERROR(CheckModule(module));
   return module;
 }
@@ -129,32 +138,106 @@ absl::Status VisitParams(const std::vector<SharedBytes>& params, const ByteSink&
   return absl::OkStatus();
 }
 
+// Divides the bytes of the parameters into those that are stored as they are and those that are
+// packed. It is fed with all of them in order.
+class Divider {
+ public:
+  Divider(const std::vector<PackedParam>& params, const ByteSink& plain, const ByteSink& tensor)
+      : params_(params), plain_(plain), tensor_(tensor) {}
+
+  absl::Status Take(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const bool more = next_ < params_.size();
+      const bool inside = more && at_ >= params_[next_].offset;
+      const int64_t until = !more    ? INT64_MAX
+                            : inside ? params_[next_].offset + params_[next_].Bytes()
+                                     : params_[next_].offset;
+      const std::string_view piece = bytes.substr(0, static_cast<size_t>(until - at_));
+      bytes.remove_prefix(piece.size());
+      at_ += static_cast<int64_t>(piece.size());
+      if (!inside) {
+        HEDDLE_RETURN_IF_ERROR(plain_(piece));
+        continue;
+      }
+      // A tensor that comes in one piece is not copied.
+      const bool whole = buffer_.empty() && at_ == until;
+      if (!whole) buffer_ += piece;
+      if (at_ < until) continue;
+      HEDDLE_RETURN_IF_ERROR(tensor_(whole ? piece : buffer_));
+      buffer_.clear();
+      ++next_;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<PackedParam>& params_;
+  const ByteSink &plain_, &tensor_;
+  size_t next_ = 0;
+  int64_t at_ = 0;
+  std::string buffer_;
+};
+
+// Adds up the size and the checksum of a section.
+class SectionSum {
+ public:
+  explicit SectionSum(const char* name) : name_(name) { XXH3_64bits_reset(&state_); }
+  void Add(std::string_view bytes) {
+    XXH3_64bits_update(&state_, bytes.data(), bytes.size());
+    size_ += static_cast<int64_t>(bytes.size());
+  }
+  int64_t size() const { return size_; }
+  Section At(int64_t offset) const {
+    return {name_, offset, size_,
+            absl::StrCat(absl::Hex(XXH3_64bits_digest(&state_), absl::kZeroPad16))};
+  }
+
+ private:
+  const char* name_;
+  int64_t size_ = 0;
+  XXH3_state_t state_;
+};
+
 }  // namespace
 
 absl::Status WriteModule(const Manifest& manifest, std::string_view code,
                          const std::vector<SharedBytes>& params, const ByteSink& sink) {
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
-  int64_t param_bytes = 0;
-  (void)VisitParams(params, [&](std::string_view bytes) {
-    XXH3_64bits_update(&state, bytes.data(), bytes.size());
-    param_bytes += static_cast<int64_t>(bytes.size());
-    return absl::OkStatus();
-  });
+  const auto visit = [&](const ByteSink& plain, const ByteSink& tensor) {
+    Divider divider(manifest.packed, plain, tensor);
+    return VisitParams(params, [&](std::string_view bytes) { return divider.Take(bytes); });
+  };
+  const ByteSink ignore = [](std::string_view) { return absl::OkStatus(); };
+  SectionSum plain_sum("params"), packed_sum("packed");
+  std::vector<SharedBytes> packed;
+  (void)visit(
+      [&](std::string_view bytes) {
+        plain_sum.Add(bytes);
+        return absl::OkStatus();
+      },
+      [&](std::string_view tensor) {
+        packed.push_back(SharedBytes::Of(Pack(manifest.packed[packed.size()], tensor)));
+        packed_sum.Add(*packed.back());
+        return absl::OkStatus();
+      });
   const auto code_bytes = static_cast<int64_t>(code.size());
-  const std::string text = ManifestText(
-      manifest, {{"code", 0, code_bytes, ChecksumText(code)},
-                 {"params", AlignUp(code_bytes), param_bytes,
-                  absl::StrCat(absl::Hex(XXH3_64bits_digest(&state), absl::kZeroPad16))}});
-  std::string head(kMagic);
+  const int64_t params_at = AlignUp(code_bytes), packed_at = AlignUp(params_at + plain_sum.size());
+  std::vector<Section> sections = {{"code", 0, code_bytes, ChecksumText(code)},
+                                   plain_sum.At(params_at)};
+  if (!packed.empty()) sections.push_back(packed_sum.At(packed_at));
+  const std::string text = ManifestText(manifest, sections);
+  std::string head(packed.empty() ? kMagic : kPackedMagic);
   AppendU64(text.size(), &head);
   AppendU64(Checksum(text), &head);
   head += text;
   head.resize(AlignUp(head.size()), '\0');
   HEDDLE_RETURN_IF_ERROR(sink(head));
   HEDDLE_RETURN_IF_ERROR(sink(code));
-  HEDDLE_RETURN_IF_ERROR(sink(std::string(AlignUp(code_bytes) - code_bytes, '\0')));
-  return VisitParams(params, sink);
+  HEDDLE_RETURN_IF_ERROR(sink(std::string(params_at - code_bytes, '\0')));
+  HEDDLE_RETURN_IF_ERROR(visit(sink, ignore));
+  if (packed.empty()) return absl::OkStatus();
+  HEDDLE_RETURN_IF_ERROR(sink(std::string(packed_at - params_at - plain_sum.size(), '\0')));
+  for (const SharedBytes& bytes : packed) HEDDLE_RETURN_IF_ERROR(sink(*bytes));
+  return absl::OkStatus();
 }
 
 bool IsModule(std::string_view bytes) {

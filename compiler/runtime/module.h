@@ -1,13 +1,13 @@
 // The module file: everything needed to run one tuned model, in one file.
 //
-//   bytes 0..7    "HEDDLE02": the digits are the format version
+//   bytes 0..7    "HEDDLE02", or "HEDDLE03" with packed parameters: the digits are the format version
 //   bytes 8..15   length of the manifest, little endian
 //   bytes 16..23  XXH3 (64 bits) of the manifest, little endian
 //   manifest      JSON (manifest_json.cc documents every key): producer, target, model name and
 //                 digest, inputs, outputs, kernels (symbol, task key, label, flops, schedule
 //                 source), calls, arena size, sections with offset, size and XXH3
-//   sections      "code" (an ELF shared object; for GPUs a cubin) and "params", each at a 64-byte
-//                 aligned offset
+//   sections      "code" (an ELF shared object; for GPUs a cubin), "params" and "packed", the
+//                 parameters in their packed form (packed_params.h), each at a 64-byte aligned offset
 //
 // This folder includes nothing of ours but headers of base/. Running a module needs libc, libm, threads and
 // Abseil's status library, and the driver's library for a GPU module.
@@ -23,6 +23,7 @@
 #include "base/shared_bytes.h"
 #include "compiler/runtime/gpu_launch.h"
 #include "compiler/runtime/numerics.h"
+#include "compiler/runtime/packed_params.h"
 
 namespace heddle::runtime {
 
@@ -83,6 +84,8 @@ struct Manifest {
   int64_t arena_bytes = 0;
   int64_t unshared_bytes = 0;
   int64_t workspace_bytes = 0;  // the largest of all kernels
+  // What the file holds in packed form, by offset.
+  std::vector<PackedParam> packed;
 
   // The number of outputs that the model itself has.
   int NumResults() const;
@@ -111,7 +114,7 @@ bool IsModule(std::string_view bytes);
 // Takes the next bytes of a file. An error ends the writing.
 using ByteSink = std::function<absl::Status(std::string_view)>;
 // Writes the file of a module piece by piece. Its parameters are `params`, each at the next 64-byte
-// boundary; they are read twice and not copied. Errors are those of `sink`.
+// boundary; they are read twice and not copied, and those in manifest.packed are packed. Errors are those of `sink`.
 absl::Status WriteModule(const Manifest& manifest, std::string_view code,
                          const std::vector<SharedBytes>& params, const ByteSink& sink);
 

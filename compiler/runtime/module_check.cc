@@ -18,14 +18,6 @@ constexpr int64_t kMaxBytes = int64_t{1} << 44;
 constexpr size_t kMaxRank = 32;
 constexpr int kMaxThreads = 256;
 
-int64_t SizeOfDType(const std::string& dtype) {
-  if (dtype == "bool" || dtype == "i8" || dtype == "u8") return 1;
-  if (dtype == "f16" || dtype == "bf16" || dtype == "i16" || dtype == "u16") return 2;
-  if (dtype == "i32" || dtype == "u32" || dtype == "f32") return 4;
-  if (dtype == "i64" || dtype == "u64" || dtype == "f64") return 8;
-  return 0;
-}
-
 absl::Status Bad(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("module manifest is inconsistent: ", what));
 }
@@ -125,6 +117,14 @@ absl::Status CheckCall(size_t index, const Module& module) {
 }
 
 }  // namespace
+
+int64_t SizeOfDType(const std::string& dtype) {
+  if (dtype == "bool" || dtype == "i8" || dtype == "u8") return 1;
+  if (dtype == "f16" || dtype == "bf16" || dtype == "i16" || dtype == "u16") return 2;
+  if (dtype == "i32" || dtype == "u32" || dtype == "f32") return 4;
+  if (dtype == "i64" || dtype == "u64" || dtype == "f64") return 8;
+  return 0;
+}
 
 int64_t TensorSpec::SizeBytes() const {
   int64_t bytes = SizeOfDType(dtype);

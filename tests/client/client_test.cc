@@ -17,7 +17,9 @@
 #include "client/views/progress_view.h"
 #include "client/views/terminal.h"
 #include "client/views/timeline_view.h"
+#include "compiler/driver/compile.h"
 #include "proto/jobs.pb.h"
+#include "tests/driver/onnx_models.h"
 
 namespace heddle::client {
 namespace {
@@ -104,6 +106,56 @@ TEST(Npy, Bf16IsWrittenAsF32) {
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->dtype, "f32");
   EXPECT_THAT(ToDoubles(back->bytes, "f32"), ::testing::ElementsAre(1, -3, 0x1p-133));
+}
+
+// A step makes everything of a move that a sum hardly shows.
+TEST(OutputCheck, ConditioningIsWhatSmallMovesOfTheInputsChange) {
+  const auto conditioning = [](const char* op, float input) {
+    OnnxModel model;
+    model.Input("x", {8}).Node(op, {"x"}, {"y"}).Output("y", {8});
+    CompileOptions compile;
+    compile.choice = ScheduleChoice::kDefault;
+    const auto bytes = CompileModel(model.Bytes(), {}, {}, {}, compile);
+    auto executor = runtime::Executor::Create(*runtime::ParseModule(*bytes));
+    const std::vector<float> values(8, input);
+    const std::vector<std::string> inputs = {
+        std::string(reinterpret_cast<const char*>(values.data()), 32)};
+    std::memcpy((*executor)->InputData(0), inputs[0].data(), 32);
+    EXPECT_TRUE((*executor)->Run().ok());
+    const std::string before = (*executor)->Output(0);
+    const double moved = Conditioning(inputs, {before}, **executor)->at(0);
+    EXPECT_EQ((*executor)->Output(0), before) << "the inputs are as they were";
+    return moved;
+  };
+  EXPECT_GT(conditioning("Neg", 1.0F), 1e-7);
+  EXPECT_LE(conditioning("Neg", 1.0F), 1e-6);
+  EXPECT_EQ(conditioning("Floor", 3.5F), 0);
+  EXPECT_NEAR(conditioning("Floor", 3.0F), 1.0 / 3, 1e-6);
+}
+
+TEST(Npy, FilesAreNamedSafelyAndReversibly) {
+  EXPECT_EQ(NpyFileName("logits", 0), "logits.npy");
+  EXPECT_EQ(NpyFileName("/model/out.0 größer", 0), "%2Fmodel%2Fout.0 größer.npy");
+  EXPECT_EQ(NpyFileName("..", 0), "%2E..npy");
+  EXPECT_EQ(NpyFileName("a%2Fb\n", 0), "a%252Fb%0A.npy");
+  EXPECT_EQ(NpyFileName(std::string(251, 'x'), 7), std::string(251, 'x') + ".npy");
+  EXPECT_EQ(NpyFileName(std::string(252, 'x'), 7), "%output-7.npy");
+  // Every name comes back: the decoder of URLs inverts it.
+  std::mt19937_64 rng(3);
+  for (int i = 0; i < 1000; ++i) {
+    std::string name(1 + rng() % 12, ' ');
+    for (char& c : name) c = "/%.-:a\n2F\\"[rng() % 10];
+    const std::string file = NpyFileName(name, 0);
+    EXPECT_EQ(file.find_first_of("/\\:\n"), std::string::npos);
+    std::string back;
+    for (size_t at = 0; at < file.size() - 4; ++at) {
+      const bool escaped = file[at] == '%';
+      back +=
+          escaped ? static_cast<char>(std::stoi(file.substr(at + 1, 2), nullptr, 16)) : file[at];
+      if (escaped) at += 2;
+    }
+    EXPECT_EQ(back, name);
+  }
 }
 
 TEST(OutputCheck, HalvesMayDifferByAUnitOfTheirLastPlace) {

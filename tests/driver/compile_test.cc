@@ -138,6 +138,36 @@ TEST(CompileModelTest, ProductsOfOneRowKeepTheirEpilogues) {
   }
 }
 
+// Weights of 4 bits in a matrix and in a convolution, each with a scale for each output channel,
+// wherever the kernels want those channels.
+TEST(CompileModelTest, WeightsOfFewBitsTakeFewBytesInTheFile) {
+  const auto weight = [](int64_t i, int64_t channel) {
+    return static_cast<float>(i * 7 % 15 - 7) * (0.01F + 0.003F * static_cast<float>(channel));
+  };
+  std::vector<float> matrix(144 * 64), filters(16 * 4 * 9);
+  for (int64_t i = 0; i < 144 * 64; ++i) matrix[static_cast<size_t>(i)] = weight(i, i % 64);
+  for (int64_t i = 0; i < 16 * 36; ++i) filters[static_cast<size_t>(i)] = weight(i, i / 36);
+  OnnxModel model;
+  model.Input("x", {1, 4, 5, 5}).Constant("f", {16, 4, 3, 3}, filters);
+  model.Constant("m", {144, 64}, matrix).Ints("flat", {1, 144});
+  model.Node("Conv", {"x", "f"}, {"c"}).Node("Reshape", {"c", "flat"}, {"r"});
+  model.Node("MatMul", {"r", "m"}, {"y"}).Output("y", {1, 64});
+  CompileOptions compile;
+  compile.choice = ScheduleChoice::kDefault;
+  const auto bytes = CompileModel(model.Bytes(), {}, Native(), {}, compile);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const auto module = runtime::ParseModule(*bytes);
+  ASSERT_TRUE(module.ok()) << module.status();
+  ASSERT_EQ(module->manifest.packed.size(), 1u) << "the filters are too small";
+  EXPECT_EQ(module->manifest.packed[0].bits, 4);
+  EXPECT_LT(bytes->size() - module->code.size(), 144 * 64 * 4 / 3);
+  const std::vector<std::string> inputs = RandomInputs(module->manifest, 3);
+  const auto expected = InterpretModel(model.Bytes(), {}, inputs);
+  const auto outputs = RunModule(*module, inputs, /*runs=*/1);
+  ASSERT_TRUE(expected.ok() && outputs.ok());
+  EXPECT_LE(RelativeError((*outputs)[0], (*expected)[0]), runtime::kDirectTolerance.relative);
+}
+
 // A convolution of few channels, which is direct by default, with the given weights. Of enough work
 // for channels last to be worth its transposes.
 OnnxModel Convolution(float weight) {

@@ -201,6 +201,16 @@ TEST(Import, InputsWithAValueAreConstants) {
     ExpectRefused(Import(m, {.shapes = {{"N", {3}}}, .input_values = {{input, value}}}),
                   absl::StatusCode::kInvalidArgument, says);
   };
+  ExpectRefused(Import(m, {.shapes = {{"N", {3}}}}), absl::StatusCode::kUnimplemented,
+                AllOf(HasSubstr("different shapes"), HasSubstr("--input-value name=1")));
+  // The dead branch does not fit.
+  ExpectRefused(Import(onnx_cases::ModelOf(17, R"(
+    (float[2,3] x, bool flag) => (float[2,3] y) {
+      y = If<then_branch = () => (float[2,3] t) {t = Neg(x)},
+             else_branch = () => (float[2,3] e) {e = MatMul(x, x)}>(flag)
+    })")),
+                absl::StatusCode::kInvalidArgument,
+                AllOf(HasSubstr("MatMul"), HasSubstr("--input-value name=1")));
   refused("sr", "1", AllOf(HasSubstr("no input 'sr'"), HasSubstr("x, rate, scale")));
   refused("rate", "1.5", AllOf(HasSubstr("'1.5'"), HasSubstr("i64")));
   refused("rate", "99999999999999999999", HasSubstr("i64"));

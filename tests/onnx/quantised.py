@@ -43,8 +43,8 @@ from onnxruntime import quantization
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-from architectures import SERVER, embed, reason
-from differential import Server, session
+from architectures import embed, reason
+from differential import SERVER, Server, session
 
 MODELS = ("torchvision-resnet18", "torchvision-mobilenet_v2", "torchvision-mobilenet_v3_small", "torchvision-squeezenet1_1",
           "torchvision-shufflenet_v2_x0_5", "torchvision-efficientnet_b0", "timm-deit_tiny_patch16_224", "timm-mobilevit_xxs",
@@ -115,7 +115,7 @@ def quantised_tensors(model):
     made = {o for n in model.graph.node for o in n.output}
     names = [[o for i, o in enumerate(n.output) if o and is_quantised(n, i)] for n in model.graph.node]
     dynamic = [[o for o in n.output if o] if n.op_type == "DynamicQuantizeLinear" else [] for n in model.graph.node]
-    inside = [[n.input[0]] if n.op_type == "DynamicQuantizeMatMul" and n.input[0] in made else [] for n in model.graph.node]
+    inside = [[n.input[0]] if n.op_type in ("DynamicQuantizeLSTM", "DynamicQuantizeMatMul") and n.input[0] in made else [] for n in model.graph.node]
     return [name for list_ in names + dynamic + inside for name in list_]
 
 

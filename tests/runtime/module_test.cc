@@ -92,8 +92,8 @@ TEST(ModuleTest, ErrorsSayWhatIsBroken) {
   EXPECT_THAT(error(""), HasSubstr("not a Heddle module"));
   EXPECT_THAT(error(good + "x"), HasSubstr("but the file has"));
   std::string newer = good;
-  newer[7] = '3';
-  EXPECT_THAT(error(newer), HasSubstr("format version 03"));
+  newer[7] = '4';
+  EXPECT_THAT(error(newer), HasSubstr("format version 04"));
   std::string params = good;
   params.back() = static_cast<char>(params.back() ^ 1);
   EXPECT_THAT(error(params), HasSubstr("checksum of section 'params'"));

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/target.h"
+#include "client/modules/model_file.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/graph/fusion/fuse.h"
@@ -46,12 +46,13 @@ absl::Status Run(const Flags& flags) {
   target.threads = flags.threads;
   HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
   HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, codegen::DescribeTarget(target));
-  std::ifstream file(flags.model, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", flags.model));
-  const std::string onnx{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  HEDDLE_ASSIGN_OR_RETURN(const client::ModelFile model, client::OpenModel(flags.model));
+  const std::string& onnx = model.onnx;
+  ModelOptions import;
+  import.import.external = model.Loader();
 
   auto start = std::chrono::steady_clock::now();
-  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, {}, target));
+  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, import, target));
   const double import_seconds = SecondsSince(start);
   const std::vector<graph::Task> tasks = graph::ExtractTasks(fused);
   size_t longest = 0;
@@ -72,9 +73,10 @@ absl::Status Run(const Flags& flags) {
   start = std::chrono::steady_clock::now();
   CompileOptions options;
   options.choice = ScheduleChoice::kDefault;
+  options.model_name = flags.model;
   std::vector<std::string> warnings;
   HEDDLE_ASSIGN_OR_RETURN(const std::string module,
-                          CompileModel(onnx, {}, target, {}, options, &warnings));
+                          CompileModel(onnx, import, target, {}, options, &warnings));
   for (const std::string& warning : warnings) std::printf("warning: %s\n", warning.c_str());
   std::printf("compile %.2f s (import included), module %.1f MB\n", SecondsSince(start),
               static_cast<double>(module.size()) * 1e-6);
