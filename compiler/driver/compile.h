@@ -15,6 +15,7 @@
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/graph/passes/passes.h"
 #include "compiler/onnx/import.h"
+#include "compiler/plan/plan.h"
 #include "compiler/runtime/module.h"
 
 namespace heddle {
@@ -26,11 +27,15 @@ struct ModelOptions {
   bool share_memory = true;
 };
 
-// Imports, optimises and fuses a model, with layouts for `target` (default: this machine).
-// Deterministic: equal bytes, options, vector width and thread count of the target give equal
-// groups and keys. InvalidArgument: the model is bad, or as ResolveTarget.
+// Imports, optimises and fuses a model for `target` (default: this machine), as the plan says. What the
+// plan leaves open is estimated for the target. `complete` (optional) receives the plan with nothing left
+// open. A pure function: equal bytes, options, plan, vector width and thread count of the target give
+// equal groups and keys. InvalidArgument: the model is bad, the plan does not fit the model, or as
+// ResolveTarget.
 absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const ModelOptions& options,
-                                               const Target& target = {});
+                                               const Target& target = {},
+                                               const plan::Plan& plan = {},
+                                               plan::Plan* complete = nullptr);
 
 // ---- One candidate ----
 
@@ -58,6 +63,7 @@ struct CompileOptions {
   // With kTrace, tasks in `best` get their trace and others the default schedule.
   ScheduleChoice choice = ScheduleChoice::kTrace;
   std::string model_name;
+  plan::Plan plan = {};  // as for PrepareModel
   // If set, called for each distinct kernel.
   std::function<void(int done, int total, const std::string& label)> progress;
 };

@@ -1,4 +1,5 @@
 // Turns a model into kernels: import, passes, fusion.
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/driver/compile.h"
 #include "compiler/driver/model_layout.h"
@@ -6,11 +7,21 @@
 namespace heddle {
 
 absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const ModelOptions& options,
-                                               const Target& target) {
-  HEDDLE_ASSIGN_OR_RETURN(const ModelOptions chosen, ForTarget(options, target));
+                                               const Target& target, const plan::Plan& plan,
+                                               plan::Plan* complete) {
+  HEDDLE_ASSIGN_OR_RETURN(ModelOptions chosen, ForTarget(options, target));
+  if (plan.layouts.has_value()) chosen.passes.layout.fixed = &*plan.layouts;
+  graph::LayoutPlan layouts;
+  chosen.passes.layout.plan = &layouts;
+  chosen.fuse.separate.insert(plan.separate.begin(), plan.separate.end());
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, graph::ImportOnnx(onnx, options.import));
   HEDDLE_ASSIGN_OR_RETURN(graph::Graph optimised, graph::Optimize(imported, chosen.passes));
-  return graph::Fuse(std::move(optimised), options.fuse);
+  if (complete != nullptr) {
+    *complete = plan;
+    complete->layouts = graph::Fixed(layouts);
+    complete->separate = chosen.fuse.separate;
+  }
+  return graph::Fuse(std::move(optimised), chosen.fuse);
 }
 
 }  // namespace heddle

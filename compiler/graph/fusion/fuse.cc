@@ -24,8 +24,8 @@ namespace {
 // reads that value, there is no other path to that group.
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph)
-      : graph_(graph), producers_(Producers(graph)), uses_(UseCounts(graph)) {
+  Fuser(const Graph& graph, const std::set<std::string>& separate)
+      : graph_(graph), separate_(separate), producers_(Producers(graph)), uses_(UseCounts(graph)) {
     const size_t n = graph.nodes.size();
     group_.resize(n);
     std::iota(group_.begin(), group_.end(), 0);
@@ -48,7 +48,9 @@ class Fuser {
         changed = false;
         for (ValueId operand : graph_.nodes[v].inputs) {
           const int u = producers_[operand];
-          if (u < 0 || group_[u] == group_[v] || !MayJoin(u, static_cast<int>(v))) continue;
+          if (u < 0 || group_[u] == group_[v] || separate_.contains(graph_.values[operand].name) ||
+              !MayJoin(u, static_cast<int>(v)))
+            continue;
           Merge(group_[u], group_[v]);
           changed = true;
         }
@@ -156,6 +158,7 @@ class Fuser {
   }
 
   const Graph& graph_;
+  const std::set<std::string>& separate_;
   std::vector<int> producers_, uses_, group_;
   std::vector<std::vector<int>> members_, consumers_;
 };
@@ -299,7 +302,7 @@ absl::StatusOr<tensor::TensorProgram> GroupExpression(const FusedGraph& fused, c
 absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
   std::vector<std::vector<int>> groups;
   if (options.enabled) {
-    groups = ExecutionOrder(graph, Fuser(graph).Run());
+    groups = ExecutionOrder(graph, Fuser(graph, options.separate).Run());
   } else {
     for (size_t i = 0; i < graph.nodes.size(); ++i) groups.push_back({static_cast<int>(i)});
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct FusedGraph {
 
 struct FuseOptions {
   bool enabled = true;  // false: one group per node, and no views
+  // Names of values that are not fused: the maker of such a value is never in the group of a reader.
+  // A name that no value has does nothing.
+  std::set<std::string> separate = {};
 };
 
 // Groups the nodes by the four fusion classes, greedily in topological order. A group has at most

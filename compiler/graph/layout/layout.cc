@@ -149,11 +149,16 @@ absl::StatusOr<Graph> AssignLayouts(const Graph& graph, const LayoutOptions& opt
                                     const machine::TargetInfo& target) {
   const LayoutCosts estimates(target);
   const LayoutCosts& costs = options.costs == nullptr ? estimates : *options.costs;
-  const int64_t block = options.block.value_or(0);
+  const int64_t block = options.fixed != nullptr ? options.fixed->block : options.block.value_or(0);
   if (block < 0 || block == 1) {
     return absl::InvalidArgumentError(absl::StrCat("a block of ", block, " channels is no block"));
   }
-  LayoutPlan plan = PlanLayouts(graph, costs, block, options.all);
+  LayoutPlan plan;
+  if (options.fixed != nullptr) {
+    HEDDLE_ASSIGN_OR_RETURN(plan, PlanLayouts(graph, costs, *options.fixed));
+  } else {
+    plan = PlanLayouts(graph, costs, block, options.all);
+  }
   absl::StatusOr<Graph> assigned = LayoutPass(graph, plan, target.graph_core).Run();
   if (options.plan != nullptr) *options.plan = std::move(plan);
   return assigned;

@@ -15,7 +15,8 @@ struct LayoutOptions {
   // Channels in a block, at least 2. 0: no operator is blocked. If unset, PrepareModel chooses a
   // number for the target, and AssignLayouts takes 0.
   std::optional<int64_t> block{};
-  LayoutPlan* plan = nullptr;  // receives what was chosen, if set
+  const FixedLayouts* fixed = nullptr;  // if set, these layouts, and nothing is chosen
+  LayoutPlan* plan = nullptr;           // receives what was chosen, if set
 };
 
 // Before: every operator is channels first, as imported. After: each operator has the layout that
@@ -23,7 +24,8 @@ struct LayoutOptions {
 // innermost dimension is the one to vectorize; in blocks, neighbours in space are also neighbours
 // in memory. Values are transposed only where layouts meet, once for each value and layout;
 // constant folding computes the transposes of constants. Inputs and outputs of the graph keep the
-// model's layout. InvalidArgument: a block has fewer than two channels.
+// model's layout. InvalidArgument: a block has fewer than two
+// channels, or as PlanLayouts for fixed layouts.
 absl::StatusOr<Graph> AssignLayouts(const Graph& graph, const LayoutOptions& options = {},
                                     const machine::TargetInfo& target = {});
 

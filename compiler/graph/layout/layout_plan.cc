@@ -1,6 +1,9 @@
 #include "compiler/graph/layout/layout_plan.h"
 
 #include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
 
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/operator.h"
@@ -39,15 +42,46 @@ class Planner {
   }
 
   LayoutPlan Plan(std::optional<Layout> all) {
-    const auto everywhere = [&](Layout layout) {
-      std::vector<Layout> layouts;
-      for (const LayoutProblem::Operator& op : problem_.operators) {
-        const bool has = op.Cost(layout) < LayoutProblem::kNever;
-        layouts.push_back(has ? layout : Layout::kChannelsLast);
+    return Plan(all ? Everywhere(*all) : ChooseLayouts(problem_));
+  }
+
+  absl::StatusOr<LayoutPlan> Plan(const FixedLayouts& fixed) {
+    std::vector<Layout> layouts;
+    size_t found = 0;
+    for (const LayoutPlan::Operator& op : plan_.operators) {
+      const auto it = fixed.of.find(op.name);
+      const Layout layout = it == fixed.of.end() ? Layout::kChannelsFirst : it->second;
+      found += it != fixed.of.end();
+      if (layout != Layout::kChannelsFirst &&
+          (!op.free || op.cost.ns.Cost(layout) >= LayoutProblem::kNever)) {
+        return absl::InvalidArgumentError(absl::StrCat(NameOf(op.kind), " node '", op.name,
+                                                       "' has no form ",
+                                                       std::string(LayoutName(layout))));
       }
-      return layouts;
-    };
-    const std::vector<Layout> chosen = all ? everywhere(*all) : ChooseLayouts(problem_);
+      if (op.free) layouts.push_back(layout);
+    }
+    if (found == fixed.of.size()) return Plan(layouts);
+    std::set<std::string> names;
+    for (const LayoutPlan::Operator& op : plan_.operators) names.insert(op.name);
+    for (const auto& [name, layout] : fixed.of) {
+      if (!names.contains(name))
+        return absl::InvalidArgumentError(absl::StrCat("no node is called '", name, "'"));
+    }
+    return absl::InternalError("two nodes have one name");
+  }
+
+ private:
+  std::vector<Layout> Everywhere(Layout layout) const {
+    std::vector<Layout> layouts;
+    for (const LayoutProblem::Operator& op : problem_.operators) {
+      const bool has = op.Cost(layout) < LayoutProblem::kNever;
+      layouts.push_back(has ? layout : Layout::kChannelsLast);
+    }
+    return layouts;
+  }
+
+  // Ends the planning.
+  LayoutPlan Plan(const std::vector<Layout>& chosen) {
     LayoutPlan plan = std::move(plan_);
     size_t next = 0;
     for (LayoutPlan::Operator& op : plan.operators) {
@@ -61,12 +95,11 @@ class Planner {
     }
     plan.block = block_;
     plan.ns = CostOf(problem_, chosen);
-    plan.first_ns = CostOf(problem_, everywhere(Layout::kChannelsFirst));
-    plan.last_ns = CostOf(problem_, everywhere(Layout::kChannelsLast));
+    plan.first_ns = CostOf(problem_, Everywhere(Layout::kChannelsFirst));
+    plan.last_ns = CostOf(problem_, Everywhere(Layout::kChannelsLast));
     return plan;
   }
 
- private:
   void AddNode(const Node& node) {
     LayoutPlan::Operator& op = plan_.operators.emplace_back();
     op.name = node.name;
@@ -142,6 +175,19 @@ bool HasChannelsBlockedForm(const Graph& graph, const Node& node, int64_t block)
 LayoutPlan PlanLayouts(const Graph& graph, const LayoutCosts& costs, int64_t block,
                        std::optional<Layout> all) {
   return Planner(graph, costs, block).Plan(all);
+}
+
+absl::StatusOr<LayoutPlan> PlanLayouts(const Graph& graph, const LayoutCosts& costs,
+                                       const FixedLayouts& fixed) {
+  return Planner(graph, costs, fixed.block).Plan(fixed);
+}
+
+FixedLayouts Fixed(const LayoutPlan& plan) {
+  FixedLayouts fixed{plan.block, {}};
+  for (const LayoutPlan::Operator& op : plan.operators) {
+    if (op.layout != Layout::kChannelsFirst) fixed.of[op.name] = op.layout;
+  }
+  return fixed;
 }
 
 }  // namespace heddle::graph

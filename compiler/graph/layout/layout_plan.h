@@ -1,9 +1,12 @@
 // The layouts of a whole graph: the layout of each operator, and the transposes between them.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "absl/status/statusor.h"
 
 #include "compiler/graph/core/graph.h"
 #include "compiler/graph/layout/layout_choice.h"
@@ -41,10 +44,22 @@ struct LayoutPlan {
   int64_t first_ns = 0, last_ns = 0;  // the same with all channels first, or last where possible
 };
 
+// The layouts of a graph, as chosen before.
+struct FixedLayouts {
+  int64_t block = 0;                 // channels in a block; 0: no operator is blocked
+  std::map<std::string, Layout> of;  // by name of the node; all others are channels first
+  bool operator==(const FixedLayouts&) const = default;
+};
+FixedLayouts Fixed(const LayoutPlan& plan);
+
 // The plan that ChooseLayouts finds. If `all` is set, it is the layout of every operator that has
 // it, and other operators with a choice have channels last. `block`: channels in a block, 0 for no
 // blocks.
 LayoutPlan PlanLayouts(const Graph& graph, const LayoutCosts& costs, int64_t block,
                        std::optional<Layout> all = std::nullopt);
+// The plan with exactly these layouts. InvalidArgument: a node that has a layout is not in the graph, or
+// has no form in that layout.
+absl::StatusOr<LayoutPlan> PlanLayouts(const Graph& graph, const LayoutCosts& costs,
+                                       const FixedLayouts& fixed);
 
 }  // namespace heddle::graph

@@ -37,6 +37,11 @@ absl::StatusOr<Graph> Layouts(const Graph& graph, const PassOptions& options) {
   return AssignLayouts(graph, options.layout, options.target);
 }
 
+absl::StatusOr<Graph> Substituted(const Graph& graph, const PassOptions& options) {
+  if (!options.substitute) return graph;
+  return options.substitute(graph);
+}
+
 absl::StatusOr<Graph> Cleaned(const Graph& graph, const PassOptions& /*options*/) {
   return RemoveDead(graph);
 }
@@ -49,6 +54,7 @@ constexpr Pass kPasses[] = {
     {"simplify", Plain<SimplifyGraph>},
     {"recognize-normalize", Plain<RecognizeNormalize>},
     {"fold-batch-norm", Plain<FoldBatchNorm>},  // before layout: expects channels-first weights
+    {"substitute", Substituted},                // after fold-batch-norm, which needs single weights
     {"merge-products", Plain<MergeProducts>},  // after fold-batch-norm, which needs single matrices
     {"merge-equal", Plain<MergeEqual>},
     {"alternate-products", Alternate},  // after merge-products, to include its results

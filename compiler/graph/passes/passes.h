@@ -17,7 +17,10 @@ namespace heddle::graph {
 struct PassOptions {
   std::set<std::string> disabled;  // pass names; InvalidArgument if one does not exist
   LayoutOptions layout;            // options of the layout pass
-  machine::TargetInfo target;      // PrepareModel sets it to that of the model's target
+  // What the pass "substitute" does; null: nothing. It gets the graph that substitution rules are
+  // matched in: simplified, with channels first.
+  std::function<absl::StatusOr<Graph>(const Graph&)> substitute;
+  machine::TargetInfo target;  // PrepareModel sets it to that of the model's target
   // If set, called after every pass with its name, the graph and the time it took.
   std::function<void(const std::string& pass, const Graph&, double milliseconds)> observer;
 };

@@ -1,0 +1,49 @@
+// A plan: what was chosen for a model above its operators. Everything below, the loops of each kernel,
+// is a trace (schedule/trace.h).
+//
+// A plan replays: the same model, options, target and plan give the same kernels, whatever the records
+// say today. It is text, one line for each choice. Names are in double quotes, with C escapes:
+//
+//   plan 1                                   the version of the format
+//   substitute "rule" "node 1" "node 2"      a rule, and the nodes that its source matches
+//   block 16                                 channels in a block; 0: no operator is blocked
+//   layout channels_last "node 3"            the layout of one node
+//   separate "value"                         its maker is not fused into a reader
+//
+// Substitutions are applied in their order, each to the result of those before it; so the order of these
+// lines counts. A plan without a `block` line leaves the layouts open: they are then estimated for the
+// target (graph/layout/layout_costs.h). With one, nodes without a `layout` line are channels first.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/graph/layout/layout_plan.h"
+
+namespace heddle::plan {
+
+struct Substitution {
+  std::string rule;
+  std::vector<std::string> nodes;  // of the graph that the substitutions before it made
+  bool operator==(const Substitution&) const = default;
+};
+
+struct Plan {
+  std::vector<Substitution> substitutions;
+  std::optional<graph::FixedLayouts> layouts;  // nullopt: open
+  std::set<std::string> separate;              // names of values
+  bool operator==(const Plan&) const = default;
+};
+
+std::string ToText(const Plan& plan);
+// InvalidArgument, naming the line: the text is no plan, or one of another version. Nothing is checked
+// against a graph.
+absl::StatusOr<Plan> ParsePlan(std::string_view text);
+
+}  // namespace heddle::plan
