@@ -195,7 +195,9 @@ absl::Status WriteCompiledModel(std::string_view onnx, const ModelOptions& optio
                                 std::vector<std::string>* warnings) {
   HEDDLE_ASSIGN_OR_RETURN(const Target resolved, codegen::ResolveTarget(target));
   HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, codegen::DescribeTarget(resolved));
-  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, options, resolved));
+  plan::Plan plan;
+  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused,
+                          PrepareModel(onnx, options, resolved, compile.plan, &plan));
   std::set<std::string> wrong;
   std::vector<std::string> found;
   absl::StatusOr<CompiledModel> module =
@@ -213,6 +215,7 @@ absl::Status WriteCompiledModel(std::string_view onnx, const ModelOptions& optio
   }
   if (warnings != nullptr) warnings->insert(warnings->end(), found.begin(), found.end());
   HEDDLE_RETURN_IF_ERROR(module.status());
+  module->manifest.plan = plan::ToText(plan);
   return runtime::WriteModule(module->manifest, module->code, module->params, sink);
 }
 

@@ -14,6 +14,8 @@
 //   calls: [{"kernel", "buffers"}]; a buffer is [place, index, bytes] with place "input", "output",
 //          "param" or "arena"
 //
+//   plan: text, only if there is one
+//
 //   packed: [{"offset", "dtype", "shape", "bits"}] (packed_params.h), only if there are any
 //
 //   sections: [{"name", "offset", "size", "xxh3"}]: "offset" counts from the first 64-byte boundary
@@ -291,6 +293,7 @@ std::string ManifestText(const Manifest& m, const std::vector<Section>& sections
   json["model"] = m.model;
   json["model_digest"] = m.model_digest;
   json["target"] = m.target;
+  if (!m.plan.empty()) json["plan"] = m.plan;
   json["cpu_features"] = m.cpu_features;
   json["threads"] = m.threads;
   json["arena_bytes"] = m.arena_bytes;
@@ -325,6 +328,7 @@ absl::Status ParseManifest(std::string_view text, Manifest* m, std::vector<Secti
   fields.Read("model", &m->model);
   fields.Read("model_digest", &m->model_digest);
   fields.Read("target", &m->target);
+  if (json.is_object() && json.contains("plan")) fields.Read("plan", &m->plan);
   fields.Read("cpu_features", &m->cpu_features);
   fields.Read("threads", &m->threads);
   fields.Read("arena_bytes", &m->arena_bytes);

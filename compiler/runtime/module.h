@@ -70,10 +70,11 @@ struct CallSpec {
 };
 
 struct Manifest {
-  std::string producer;                   // "heddle 0.1.0"
-  std::string model;                      // name
-  std::string model_digest;               // SHA-256 of the submitted bytes, hexadecimal
-  std::string target;                     // canonical text
+  std::string producer;      // "heddle 0.1.0"
+  std::string model;         // name
+  std::string model_digest;  // SHA-256 of the submitted bytes, hexadecimal
+  std::string target;        // canonical text
+  std::string plan;          // what was chosen above the operators (compiler/plan/plan.h)
   std::vector<std::string> cpu_features;  // instruction sets that the code needs (cpu_features.h)
   int threads = 1;
   std::vector<TensorSpec> inputs;

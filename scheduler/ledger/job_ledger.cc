@@ -180,6 +180,7 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
           job.row.job.inputs().empty()) {
         *job.row.job.mutable_inputs() = imported->model.inputs();
         *job.row.job.mutable_outputs() = imported->model.outputs();
+        job.row.job.set_plan(imported->model.plan());
         job.tuning_since = now;
       }
       if (compiled != nullptr &&

@@ -185,6 +185,7 @@ void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
   v1::CompileSpec& compile = *order->start.mutable_compile();
   *compile.mutable_options() = spec.options();
   compile.set_model_name(spec.name());
+  compile.set_plan(job.row.job.plan());
   compile.set_choice(choice);
   if (choice != v1::SCHEDULE_BEST) return;
   for (const JobLedger::TaskData& task : job.tasks) {

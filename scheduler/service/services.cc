@@ -19,6 +19,12 @@ namespace {
 constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // kept free for the database
 // Most spans in one timeline answer, which must stay under the 4 MiB of a message.
 constexpr int64_t kMaxSpans = 20'000;
+// What lists and watchers get: a plan is long and never changes while they look.
+v1::Job WithoutPlan(v1::Job job) {
+  job.clear_plan();
+  return job;
+}
+
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
 constexpr size_t kImportGroup = 500;  // records in one transaction
 // A group that takes longer is refused; the client imports it again.
@@ -229,7 +235,7 @@ grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext*, const v1::ListJobsRe
   size_t bytes = 0, first = jobs.size();
   while (first > 0 && bytes + jobs[first - 1]->ByteSizeLong() <= kMaxBytes)
     bytes += jobs[--first]->ByteSizeLong();
-  for (; first < jobs.size(); ++first) *response->add_jobs() = *jobs[first];
+  for (; first < jobs.size(); ++first) *response->add_jobs() = WithoutPlan(*jobs[first]);
   return grpc::Status::OK;
 }
 
@@ -257,7 +263,7 @@ grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
     if (!snapshot.ok()) return ToGrpc(snapshot.status());
     if (snapshot->version == version) continue;
     version = snapshot->version;
-    if (!writer->Write(*snapshot->job)) return grpc::Status::CANCELLED;
+    if (!writer->Write(WithoutPlan(*snapshot->job))) return grpc::Status::CANCELLED;
     if (IsFinal(snapshot->job->state())) return grpc::Status::OK;
     absl::SleepFor(kWatchInterval);
   }

@@ -42,6 +42,7 @@ absl::StatusOr<JobRow> DecodeJob(const Statement& row) {
   job.set_stop(notes.stop());
   job.set_tuning_ms(notes.tuning_ms());
   job.set_parts_digest(notes.parts_digest());
+  job.set_plan(notes.plan());
   return out;
 }
 

@@ -15,6 +15,7 @@ absl::Status SqliteWriter::operator()(const PutJob& change) {
   notes.set_stop(job.stop());
   notes.set_tuning_ms(job.tuning_ms());
   notes.set_parts_digest(job.parts_digest());
+  notes.set_plan(job.plan());
   const std::string spec = job.spec().SerializeAsString(), note = notes.SerializeAsString();
   return Prepared(
              "INSERT INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET "

@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <set>
 
 #include "base/target.h"
 #include "client/zoo/zoo.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/plan/plan.h"
 #include "compiler/runtime/module.h"
 #include "cost_model/search.h"
 #include "tests/worker/fake_io.h"
@@ -263,6 +265,47 @@ TEST(Stages, CompileGivesAModule) {
     EXPECT_EQ(module->manifest.model, "mlp");
     EXPECT_TRUE(io.events.front().has_progress());
   }
+}
+
+// The module has exactly the tasks of the plan, and names it.
+TEST(Stages, CompileFollowsThePlanOfTheImport) {
+  v1::StageStart import = Base(v1::STAGE_IMPORT);
+  import.mutable_import();
+  const std::string model = zoo::MakeZooModel("squeezenet", 1).value();
+  FakeIo imported;
+  imported.Feed("model", model);
+  ASSERT_EQ(RunStage(import, imported), absl::OkStatus());
+  const v1::ImportResult& result = imported.events.back().import();
+  const absl::StatusOr<plan::Plan> plan = plan::ParsePlan(result.plan());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_TRUE(plan->layouts.has_value());
+  ASSERT_FALSE(plan->layouts->of.empty());
+  std::set<std::string> imports;
+  for (const v1::TaskInfo& task : result.tasks()) imports.insert(task.key());
+
+  const auto compiled = [&](const plan::Plan& followed) -> absl::StatusOr<runtime::Manifest> {
+    v1::StageStart start = Base(v1::STAGE_COMPILE);
+    start.mutable_compile()->set_choice(v1::SCHEDULE_NAIVE);
+    start.mutable_compile()->set_plan(plan::ToText(followed));
+    FakeIo io;
+    io.Feed("model", model);
+    if (const absl::Status status = RunStage(start, io); !status.ok()) return status;
+    absl::StatusOr<runtime::Module> module = runtime::ParseModule(io.Received("module"));
+    if (!module.ok()) return module.status();
+    return module->manifest;
+  };
+  plan::Plan first = *plan;  // all channels first, so the tasks are others
+  first.layouts = graph::FixedLayouts();
+  for (const plan::Plan& followed : {*plan, first}) {
+    const auto manifest = compiled(followed);
+    ASSERT_TRUE(manifest.ok()) << manifest.status();
+    EXPECT_EQ(manifest->plan, plan::ToText(followed));
+    std::set<std::string> tasks;
+    for (const runtime::KernelSpec& kernel : manifest->kernels) tasks.insert(kernel.task);
+    EXPECT_EQ(tasks == imports, followed == *plan);
+  }
+  first.layouts->of["no node"] = graph::Layout::kChannelsLast;
+  EXPECT_EQ(compiled(first).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Stages, SlotsTooSmallForAKernelAreRefused) {

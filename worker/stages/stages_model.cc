@@ -79,10 +79,13 @@ absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
   PrepareForParts(start);
   HEDDLE_ASSIGN_OR_RETURN(const std::string model, ReadModel(io));
   HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(start.target()));
-  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused,
-                          PrepareModel(model, FromProto(start.import().options(), start), target));
+  plan::Plan plan;
+  HEDDLE_ASSIGN_OR_RETURN(
+      const graph::FusedGraph fused,
+      PrepareModel(model, FromProto(start.import().options(), start), target, {}, &plan));
   v1::StageEvent event;
   v1::ImportResult* result = event.mutable_import();
+  result->set_plan(plan::ToText(plan));
   for (const graph::Task& task : graph::ExtractTasks(fused)) {
     v1::TaskInfo* info = result->add_tasks();
     info->set_key(task.key);
@@ -111,6 +114,9 @@ absl::Status RunCompile(const v1::StageStart& start, StageIo& io) {
   HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(start.target()));
   CompileOptions options;
   options.model_name = spec.model_name();
+  if (!spec.plan().empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(options.plan, plan::ParsePlan(spec.plan()));
+  }
   options.progress = [&io](int done, int total, const std::string& label) {
     Report(io, done, total, label);
   };

@@ -11,6 +11,11 @@
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {
+namespace {
+
+std::string PlanOf(const std::string& job) { return absl::StrCat("the plan of ", job); }
+
+}  // namespace
 
 // ---- tracker ----
 
@@ -244,6 +249,7 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
         task.set_weight(1);
       }
       event.mutable_import()->add_inputs("x: f32[1]");
+      event.mutable_import()->set_plan(PlanOf(start.job()));
       stream->Write(event);
       break;
     case v1::STAGE_PROPOSE:
@@ -260,6 +266,10 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
       SendBlob(stream, "state", bytes + "u");
       break;
     default:
+      if (start.compile().plan() != PlanOf(start.job())) {
+        Finish(stream, v1::FAULT_USER, "compiled without the plan of its import");
+        return grpc::Status::OK;
+      }
       SendBlob(stream, "module",
                absl::StrCat("module of ", bytes, ", choice ", start.compile().choice(), ", best ",
                             start.compile().best_size()));

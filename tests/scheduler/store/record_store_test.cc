@@ -24,6 +24,7 @@ TEST_P(RecordStoreTest, LoadsWhatWasPut) {
   EXPECT_EQ(job.row.job.state(), v1::JOB_TUNING);
   EXPECT_EQ(job.row.device_key, "dev");
   EXPECT_THAT(job.row.job.inputs(), ElementsAre("x: f32[1]"));
+  EXPECT_EQ(job.row.job.plan(), "plan 1\n");
   ASSERT_THAT(job.tasks, SizeIs(2));
   EXPECT_EQ(job.tasks[1].info.workload(), "workload 1");
   EXPECT_EQ(job.tasks[1].info.weight(), 2);
