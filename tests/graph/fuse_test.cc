@@ -255,6 +255,47 @@ TEST(Fuse, WorkloadsDoNotDependOnNamesOrSeeds) {
   }
 }
 
+// One memo for graphs that differ in shapes, attributes and constants.
+TEST(FuseProperty, AMemoChangesNothing) {
+  FuseMemo programs;
+  FoldMemo constants;
+  TestRng rng(7);
+  int alike = 0;
+  for (int i = 0; i < kGraphs; ++i) {
+    const Graph graph = RandomGraph(rng, 12);
+    PassOptions passes;
+    const FusedGraph plain = *Fuse(*Optimize(graph, passes));
+    passes.memo = &constants;
+    const size_t before = programs.programs.size();
+    // The second time, everything is known.
+    for (int again = 0; again < 2; ++again) {
+      const FusedGraph fused = *Fuse(*Optimize(graph, passes), {.memo = &programs});
+      ASSERT_EQ(fused.groups.size(), plain.groups.size());
+      for (size_t g = 0; g < plain.groups.size(); ++g) {
+        ASSERT_EQ(fused.groups[g].workload, plain.groups[g].workload);
+        ASSERT_EQ(fused.groups[g].key, plain.groups[g].key);
+      }
+      const std::vector<TensorData> inputs = RandomInputs(rng, graph);
+      ASSERT_EQ(
+          Difference(*EvaluateGraph(fused.graph, inputs), *EvaluateGraph(plain.graph, inputs)), 0);
+    }
+    alike += programs.programs.size() < before + plain.groups.size();
+  }
+  EXPECT_GT(alike, 0) << "graphs had nothing in common";
+}
+
+TEST(Fuse, AMemoTellsAttributesApart) {
+  FuseMemo memo;
+  std::set<std::string> keys;
+  for (const double alpha : {0.1, 0.1000001, 0.2}) {
+    GraphBuilder b;
+    const ValueId x = b.Input("x", {ir::DType::kF32, {4}});
+    const Graph graph = *b.Build({{"y", *b.Add(OpKind::kLeakyRelu, {x}, {{"alpha", alpha}}, "y")}});
+    keys.insert(Fuse(graph, {.memo = &memo})->groups[0].key);
+  }
+  EXPECT_EQ(keys.size(), 3u);
+}
+
 TEST(Fuse, TasksAreDistinctWeightedAndHeaviestFirst) {
   const FusedGraph fused = *Fuse(*Optimize(*ImportOnnx(*zoo::MakeZooModel("resnet18", 1))));
   const std::vector<Task> tasks = ExtractTasks(fused);

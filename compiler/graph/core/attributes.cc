@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/fatal.h"
 
@@ -33,6 +34,28 @@ std::string ToText(const Attr& attr) {
     }
   };
   return std::visit(Printer(), attr);
+}
+
+std::string ExactText(const Attrs& attrs) {
+  struct Printer {
+    std::string operator()(int64_t v) const { return absl::StrCat("i", v); }
+    std::string operator()(double v) const { return absl::StrFormat("f%a", v); }
+    std::string operator()(const std::string& v) const {
+      return absl::StrCat("s", v.size(), ":", v);
+    }
+    std::string operator()(const Shape& v) const {
+      return absl::StrCat("I", absl::StrJoin(v, ","));
+    }
+    std::string operator()(const std::vector<double>& v) const {
+      std::string text = "F";
+      for (double x : v) absl::StrAppendFormat(&text, "%a,", x);
+      return text;
+    }
+  };
+  std::string text;
+  for (const auto& [name, value] : attrs)
+    absl::StrAppend(&text, " ", name, "=", std::visit(Printer(), value));
+  return text;
 }
 
 absl::Status CheckAttrs(std::span<const AttrSpec> specs, const Attrs& attrs) {

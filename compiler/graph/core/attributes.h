@@ -18,7 +18,9 @@ using Shape = std::vector<int64_t>;  // one number for each dimension
 
 using Attr = std::variant<int64_t, double, std::string, Shape, std::vector<double>>;
 using Attrs = std::map<std::string, Attr, std::less<>>;
-std::string ToText(const Attr& attr);  // 3, 0.5, "edge", [1,2]
+std::string ToText(const Attr& attr);  // 3, 0.5, "edge", [1,2]; numbers are rounded, for people
+// All attributes, so that two lists have the same text only if they are equal (any two NaNs are).
+std::string ExactText(const Attrs& attrs);
 
 // What an attribute says about dimensions. It decides how the attribute changes when the order of
 // the dimensions does.

@@ -293,6 +293,56 @@ absl::StatusOr<tensor::TensorProgram> ExpressGroup(const Graph& graph, const Gro
   return b.Build(outputs);
 }
 
+// Everything that ExpressGroup reads of the graph and the group.
+std::string Signature(const Graph& graph, const Group& group) {
+  std::map<ValueId, size_t> number;
+  std::string text;
+  for (ValueId v : group.inputs) {
+    number.emplace(v, number.size());
+    absl::StrAppend(&text, ToText(graph.values[v].type),
+                    graph.constants.contains(v) ? " constant\n" : "\n");
+  }
+  for (int n : group.nodes) {
+    const Node& node = graph.nodes[n];
+    absl::StrAppend(&text, NameOf(node.kind));
+    for (ValueId v : node.inputs) absl::StrAppend(&text, " ", number.at(v));
+    absl::StrAppend(&text, ExactText(node.attrs), " ", ToText(graph.values[node.outputs[0]].type),
+                    "\n");
+    number.emplace(node.outputs[0], number.size());
+  }
+  for (ValueId v : group.outputs) absl::StrAppend(&text, " ", number.at(v));
+  return text;
+}
+
+absl::StatusOr<FuseMemo::Known> MakeProgram(const Graph& graph, const Group& group) {
+  HEDDLE_ASSIGN_OR_RETURN(tensor::TensorProgram program, ExpressGroup(graph, group));
+  FuseMemo::Known made;
+  HEDDLE_ASSIGN_OR_RETURN(made.naive, tensor::LowerToLoops(program));
+  made.workload = ir::Print(made.naive);
+  made.key = WorkloadKey(made.workload);
+  return made;
+}
+
+// Sets the program, the workload and the key of a group.
+absl::Status AddProgram(const Graph& graph, FuseMemo* memo, Group* group) {
+  FuseMemo::Known made;
+  if (memo == nullptr) {
+    HEDDLE_ASSIGN_OR_RETURN(made, MakeProgram(graph, *group));
+  } else {
+    const std::string signature = Signature(graph, *group);
+    auto found = memo->programs.find(signature);
+    if (found == memo->programs.end()) {
+      HEDDLE_ASSIGN_OR_RETURN(made, MakeProgram(graph, *group));
+      found = memo->programs.emplace(signature, std::move(made)).first;
+    }
+    made = found->second;
+  }
+  group->naive = std::move(made.naive);
+  group->workload = std::move(made.workload);
+  group->key = std::move(made.key);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<tensor::TensorProgram> GroupExpression(const FusedGraph& fused, const Group& group) {
@@ -317,11 +367,7 @@ absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
       continue;
     }
     HEDDLE_ASSIGN_OR_RETURN(Group group, Describe(graph, std::move(nodes), uses));
-    HEDDLE_ASSIGN_OR_RETURN(tensor::TensorProgram program, ExpressGroup(graph, group));
-    HEDDLE_ASSIGN_OR_RETURN(ir::Program loops, tensor::LowerToLoops(program));
-    group.workload = ir::Print(loops);
-    group.key = WorkloadKey(group.workload);
-    group.naive = std::move(loops);
+    HEDDLE_RETURN_IF_ERROR(AddProgram(graph, options.memo, &group));
     // Keys are hashes that identify tasks, records and kernels, so a collision must be an error.
     if (workloads.emplace(group.key, group.workload).first->second != group.workload) {
       return absl::InternalError(absl::StrCat("two different workloads have the key ", group.key,

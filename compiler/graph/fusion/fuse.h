@@ -40,11 +40,24 @@ struct FusedGraph {
   }
 };
 
+// Remembers the programs of groups, for many graphs that have groups in common, such as the candidates
+// of a search. Not for several threads.
+class FuseMemo {
+ public:
+  struct Known {
+    ir::Program naive;
+    std::string workload, key;
+  };
+  // By what GroupExpression depends on.
+  std::map<std::string, Known> programs;
+};
+
 struct FuseOptions {
   bool enabled = true;  // false: one group per node, and no views
   // Names of values that are not fused: the maker of such a value is never in the group of a reader.
   // A name that no value has does nothing.
   std::set<std::string> separate = {};
+  FuseMemo* memo = nullptr;  // optional; the result is the same
 };
 
 // Groups the nodes by the four fusion classes, greedily in topological order. A group has at most

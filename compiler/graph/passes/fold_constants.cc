@@ -18,9 +18,28 @@ constexpr double kMovesPerStep = 8;  // elements that are moved while one expres
 constexpr int64_t kAlwaysSmall = int64_t{1}
                                  << 16;  // elements a result may have whatever its operands
 
+std::string KeyOf(const Node& node, const std::vector<TensorData>& operands) {
+  std::string key = absl::StrCat(NameOf(node.kind), ExactText(node.attrs));
+  for (const TensorData& operand : operands) {
+    const auto address = reinterpret_cast<uintptr_t>(operand.bytes->data());
+    absl::StrAppend(&key, " ", ToText(operand.type), "@", address);
+  }
+  return key;
+}
+
 }  // namespace
 
-absl::StatusOr<Graph> FoldConstants(const Graph& graph) {
+const TensorData* FoldMemo::Find(const Node& node, const std::vector<TensorData>& operands) const {
+  const auto found = entries_.find(KeyOf(node, operands));
+  return found == entries_.end() ? nullptr : &found->second.result;
+}
+
+void FoldMemo::Keep(const Node& node, const std::vector<TensorData>& operands,
+                    const TensorData& result) {
+  entries_.try_emplace(KeyOf(node, operands), Entry{operands, result});
+}
+
+absl::StatusOr<Graph> FoldConstants(const Graph& graph, FoldMemo* memo) {
   int64_t given_bytes = 0;
   for (const auto& [value, data] : graph.constants)
     given_bytes += static_cast<int64_t>(data.bytes->size());
@@ -44,12 +63,15 @@ absl::StatusOr<Graph> FoldConstants(const Graph& graph) {
     const double cost = EvaluationCost(node.kind, node.attrs, types) / (moves ? kMovesPerStep : 1);
     const int64_t bytes = NumElements(result) * ir::SizeOf(result.dtype);
     if (cost > kMostSteps || !budget.Take(bytes, cost)) return std::nullopt;
+    const TensorData* known = memo == nullptr ? nullptr : memo->Find(node, operands);
+    if (known != nullptr) return out.Constant(node.name, *known);
     auto data = EvaluateOp(node.kind, node.attrs, operands);
     if (!data.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat(NameOf(node.kind), " node '", node.name, "', whose operands are constants: ",
                        data.status().message(), " (--disable-pass fold-constants leaves it)"));
     }
+    if (memo != nullptr) memo->Keep(node, operands, *data);
     return out.Constant(node.name, *std::move(data));
   });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -37,38 +38,37 @@ absl::StatusOr<Graph> Layouts(const Graph& graph, const PassOptions& options) {
   return AssignLayouts(graph, options.layout, options.target);
 }
 
-absl::StatusOr<Graph> Substituted(const Graph& graph, const PassOptions& options) {
-  if (!options.substitute) return graph;
-  return options.substitute(graph);
+absl::StatusOr<Graph> Folded(const Graph& graph, const PassOptions& options) {
+  return FoldConstants(graph, options.memo);
 }
 
 absl::StatusOr<Graph> Cleaned(const Graph& graph, const PassOptions& /*options*/) {
   return RemoveDead(graph);
 }
 
-// The passes in order. Some run again after layout, under another name, because layout makes new
-// work for them.
-constexpr Pass kPasses[] = {
+constexpr Pass kSimplify[] = {
     // Folds transposes of weights (Gemm's transB), so that batch norm can fold into them.
-    {"fold-constants", Plain<FoldConstants>},
+    {"fold-constants", Folded},
     {"simplify", Plain<SimplifyGraph>},
     {"recognize-normalize", Plain<RecognizeNormalize>},
     {"fold-batch-norm", Plain<FoldBatchNorm>},  // before layout: expects channels-first weights
-    {"substitute", Substituted},                // after fold-batch-norm, which needs single weights
+};
+
+// Some passes run again after layout, under another name, because layout makes new work for them.
+constexpr Pass kPlace[] = {
     {"merge-products", Plain<MergeProducts>},  // after fold-batch-norm, which needs single matrices
     {"merge-equal", Plain<MergeEqual>},
     {"alternate-products", Alternate},  // after merge-products, to include its results
     {"sink-concat", Plain<SinkConcat>},
     {"layout", Layouts},
-    {"fold-flatten", Plain<FoldFlatten>},  // folds transposes that layout put before products
-    {"fold-layout-constants", Plain<FoldConstants>},  // folds weight transposes that layout made
+    {"fold-flatten", Plain<FoldFlatten>},       // folds transposes that layout put before products
+    {"fold-layout-constants", Folded},          // folds weight transposes that layout made
     {"simplify-layout", Plain<SimplifyGraph>},  // joins layout's transposes with the model's own
     {"dead-code", Cleaned},
 };
 
-}  // namespace
-
-absl::StatusOr<Graph> Optimize(const Graph& graph, const PassOptions& options) {
+absl::StatusOr<Graph> Run(std::span<const Pass> passes, const Graph& graph,
+                          const PassOptions& options) {
   const std::vector<std::string> names = PassNames();
   for (const std::string& name : options.disabled) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
@@ -77,7 +77,7 @@ absl::StatusOr<Graph> Optimize(const Graph& graph, const PassOptions& options) {
     }
   }
   Graph current = graph;
-  for (const Pass& pass : kPasses) {
+  for (const Pass& pass : passes) {
     if (options.disabled.count(pass.name)) continue;
     const auto start = std::chrono::steady_clock::now();
     HEDDLE_ASSIGN_OR_RETURN(current, pass.run(current, options));
@@ -90,9 +90,25 @@ absl::StatusOr<Graph> Optimize(const Graph& graph, const PassOptions& options) {
   return current;
 }
 
+}  // namespace
+
+absl::StatusOr<Graph> Simplify(const Graph& graph, const PassOptions& options) {
+  return Run(kSimplify, graph, options);
+}
+
+absl::StatusOr<Graph> Place(const Graph& graph, const PassOptions& options) {
+  return Run(kPlace, graph, options);
+}
+
+absl::StatusOr<Graph> Optimize(const Graph& graph, const PassOptions& options) {
+  HEDDLE_ASSIGN_OR_RETURN(const Graph simple, Simplify(graph, options));
+  return Place(simple, options);
+}
+
 std::vector<std::string> PassNames() {
   std::vector<std::string> names;
-  for (const Pass& pass : kPasses) names.emplace_back(pass.name);
+  for (const Pass& pass : kSimplify) names.emplace_back(pass.name);
+  for (const Pass& pass : kPlace) names.emplace_back(pass.name);
   return names;
 }
 

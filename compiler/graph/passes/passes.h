@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/graph/core/graph.h"
 #include "compiler/graph/layout/layout.h"
+#include "compiler/graph/passes/fold_constants.h"
 #include "compiler/machine/target_info.h"
 
 namespace heddle::graph {
@@ -17,15 +18,18 @@ namespace heddle::graph {
 struct PassOptions {
   std::set<std::string> disabled;  // pass names; InvalidArgument if one does not exist
   LayoutOptions layout;            // options of the layout pass
-  // What the pass "substitute" does; null: nothing. It gets the graph that substitution rules are
-  // matched in: simplified, with channels first.
-  std::function<absl::StatusOr<Graph>(const Graph&)> substitute;
-  machine::TargetInfo target;  // PrepareModel sets it to that of the model's target
+  FoldMemo* memo = nullptr;        // for many graphs that share constants
+  machine::TargetInfo target;      // PrepareModel sets it to that of the model's target
   // If set, called after every pass with its name, the graph and the time it took.
   std::function<void(const std::string& pass, const Graph&, double milliseconds)> observer;
 };
 
-// Runs all passes that are not disabled, in the order of PassNames.
+// The passes have two parts. `Simplify` gives the graph in which substitutions are matched: channels are
+// first, and there is one form of what may be written in several. `Place` gives the graph that is
+// fused. Each runs those of its passes that are not disabled, in the order of PassNames.
+absl::StatusOr<Graph> Simplify(const Graph& graph, const PassOptions& options = {});
+absl::StatusOr<Graph> Place(const Graph& graph, const PassOptions& options = {});
+// Both, with nothing in between.
 absl::StatusOr<Graph> Optimize(const Graph& graph, const PassOptions& options = {});
 std::vector<std::string> PassNames();
 
