@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs one benchmark, prints a table, and lists what could not be measured. Installs and builds what it needs first.
-# Usage: bench/run.sh operators|models|scheduling|search|cuda|large [--json FILE] [--only ROW] [--threads 1,2] [--trials N] [--records FILE]   (--help: all)
+# Usage: bench/run.sh operators|models|plans|scheduling|search|cuda|large [--json FILE] [--only ROW] [--threads 1,2] [--trials N] [--records FILE]   (--help: all)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
@@ -47,6 +47,10 @@ if [ "$benchmark" = search ]; then
 fi
 if [ "$benchmark" = models ]; then
   targets=(heddle-operator-bench heddle-bench-module heddle_shared heddle heddle-scheduler heddle-tracker heddle-worker)
+  install_packages
+fi
+if [ "$benchmark" = plans ]; then
+  targets=(heddle-plan-bench heddle_shared heddle)
   install_packages
 fi
 "$root/deploy/build.sh" "${targets[@]}" >&2

@@ -3,7 +3,7 @@
 import argparse
 import os
 
-BENCHMARKS = ("operators", "models", "scheduling", "search")
+BENCHMARKS = ("operators", "models", "plans", "scheduling", "search")
 ABLATIONS = ("rank", "others", "parts")
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 

@@ -1,0 +1,169 @@
+"""Plans chosen by measured kernels: what they gain over the estimated plan, and how well whole models are predicted.
+
+Every kernel of every contender is measured with its default schedule. Each contender is then compiled and timed in turns with
+the others, as a whole module.
+"""
+
+import json
+import os
+import statistics
+import sys
+
+import numpy as np
+
+from bench.common import report, turns
+from bench.common.side import Side, SideError
+from bench.models.benchmark import WINOGRAD_TOLERANCE, largest_error, run_tool, zoo
+
+
+def ranks(values):
+    order = sorted(range(len(values)), key=values.__getitem__)
+    return {place: rank for rank, place in enumerate(order)}
+
+
+def rank_correlation(first, second):
+    """Spearman's coefficient; None for fewer than three pairs."""
+    n = len(first)
+    if n < 3:
+        return None
+    a, b = ranks(first), ranks(second)
+    return 1 - 6 * sum((a[i] - b[i]) ** 2 for i in range(n)) / (n * (n * n - 1))
+
+
+class Plans:
+    """One run with `threads` threads."""
+
+    def __init__(self, args, threads, result):
+        self.args = args
+        self.result = result
+        self.threads = threads
+        self.cpus = report.cores_for(threads)
+        self.work = os.path.join(args.root, "build", "bench", "plans")
+        os.makedirs(self.work, exist_ok=True)
+
+    def onnx(self, name):
+        """The file of a model, which is one of the zoo or a path."""
+        if name.endswith(".onnx"):
+            return name
+        path = os.path.join(self.work, f"{name}.onnx")
+        run_tool([os.path.join(self.args.programs, "heddle"), "zoo", name, "-o", path, "--seed", "1"])
+        return path
+
+    def side(self, runtime):
+        library = os.path.join(os.path.dirname(self.args.programs), "lib", "libheddle.so")
+        script = os.path.join(self.args.root, "bench", "models", "model_side.py")
+        label = "Heddle" if runtime == "heddle" else "ONNX Runtime"
+        return Side(label, [sys.executable, script, runtime, str(self.threads)], self.cpus, {"HEDDLE_LIBRARY": library})
+
+    def measure(self, name):
+        onnx = self.onnx(name)
+        stem = os.path.join(self.work, os.path.basename(onnx)[: -len(".onnx")])
+        folder = f"{stem}-{self.threads}"
+        os.makedirs(folder, exist_ok=True)
+        tool = os.path.join(self.args.programs, "heddle-plan-bench")
+        cpus = ",".join(map(str, self.cpus))
+        chosen = json.loads(run_tool([tool, onnx, "-o", folder, "--threads", str(self.threads), "--cpus", cpus]))
+        for failure in chosen["failed"]:
+            self.result.add_note(f"{name}: not measured: {failure}")
+        self.result.versions["Heddle"] = f"{self.args.commit}, {chosen['target']}"
+        ours, peer = self.side("heddle"), self.side("onnxruntime")
+        try:
+            files = {"inputs": f"{stem}-inputs.npz"}
+            peer.ask("inputs", model=onnx, seed=0, **files)
+            expected = f"{stem}-expected.npz"
+            contenders = {"ONNX Runtime": (peer, {"id": peer.ask("open", model=onnx, outputs=expected, **files)["id"]})}
+            self.result.versions["ONNX Runtime"] = peer.ask("version")["version"]
+            for contender in chosen["contenders"]:
+                found = f"{stem}-found.npz"
+                opened = ours.ask("open", model=contender["path"], outputs=found, **files)
+                error = largest_error(dict(np.load(found)), dict(np.load(expected)))
+                if error > WINOGRAD_TOLERANCE:
+                    raise SideError(f"{contender['name']}: outputs differ from ONNX Runtime's by {error:.1e}; {WINOGRAD_TOLERANCE:.0e} is allowed")
+                contender["error"] = error
+                contenders[contender["name"]] = (ours, {"id": opened["id"]})
+            measured = turns.measure(contenders, self.args.rounds, self.cpus)
+        finally:
+            ours.close()
+            peer.close()
+        return self.rows(name, chosen, measured)
+
+    def rows(self, name, chosen, measured):
+        found = [c for c in chosen["contenders"] if c["name"] in measured.times]
+        best = chosen["contenders"][chosen["chosen"]]
+        first = chosen["contenders"][0]
+        gain = turns.compare(measured.times[best["name"]], measured.times[first["name"]])
+        medians = {label: statistics.median(times) for label, times in measured.times.items()}
+        predicted = [c["predicted_ns"] for c in found]
+        real = [medians[c["name"]] for c in found]
+        return [
+            {
+                "name": name,
+                "threads": self.threads,
+                "disturbed": measured.disturbed,
+                "turns_repeated": measured.repeated,
+                "chosen": best["name"],
+                "gain": gain,  # estimated / chosen
+                "peer": turns.compare(measured.times[best["name"]], measured.times["ONNX Runtime"]),
+                "peer_ms": medians["ONNX Runtime"] * 1e-6,
+                "rank_correlation": rank_correlation(predicted, real),
+                "fastest_ratio": medians[best["name"]] / min(real),
+                "held_out_median": chosen["held_out_median"],
+                "held_out_rms": chosen["held_out_rms"],
+                "kernels": chosen["kernels"],
+                "contenders": [
+                    {**c, "measured_ms": medians[c["name"]] * 1e-6, "predicted_over_measured": c["predicted_ns"] / medians[c["name"]]}
+                    for c in found
+                ],
+            }
+        ]
+
+
+HEAD = f"{'model':<16}{'thr':>3}  {'contender':<32}{'calls':>6}{'cuts':>5}{'predicted':>11}{'measured ms':>12}{'pred./meas.':>12}"
+
+
+def print_row(row):
+    for i, c in enumerate(row["contenders"]):
+        lead = f"{row['name']:<16}{row['threads']:>3}" if i == 0 else " " * 19
+        mark = "*" if c["name"] == row["chosen"] else " "
+        print(
+            f"{lead} {mark}{c['name']:<32}{c['calls']:>6}{c['cuts']:>5}{c['predicted_ns'] * 1e-6:>11.3f}{c['measured_ms']:>12.3f}"
+            f"{c['predicted_over_measured']:>12.2f}",
+            flush=True,
+        )
+    gain, peer = row["gain"], row["peer"]
+    rank = "-" if row["rank_correlation"] is None else f"{row['rank_correlation']:.2f}"
+    print(
+        f"{'':<20}chosen: {gain['ratio']:.3f} of estimated ({gain['ratio_low']:.3f}-{gain['ratio_high']:.3f}), {peer['ratio']:.2f} of ONNX Runtime;"
+        f" chosen / fastest {row['fastest_ratio']:.3f}; rank correlation {rank};"
+        f" held-out error of {row['kernels']} kernels: median {100 * row['held_out_median']:.0f} %",
+        flush=True,
+    )
+
+
+def run(args, result):
+    names = args.only or zoo(args.programs)
+    for threads in args.threads:
+        if report.cores_for(threads) is None:
+            result.add_failure(f"{threads} threads", f"only {len(os.sched_getaffinity(0))} cores are allowed")
+            continue
+        bench = Plans(args, threads, result)
+        print(HEAD, flush=True)
+        for name in names:
+            try:
+                rows = bench.measure(name)
+            except (SideError, OSError) as error:
+                result.add_failure(f"{name}, {threads} threads", error)
+                continue
+            result.add_rows(rows)
+            print_row(rows[0])
+        rows = [row for row in result.rows if row["threads"] == threads]
+        if rows:
+            errors = [abs(c["predicted_over_measured"] - 1) for row in rows for c in row["contenders"]]
+            ranked = [row["rank_correlation"] for row in rows if row["rank_correlation"] is not None]
+            print(
+                f"{len(rows)} models, {len(errors)} graphs: predicted within {100 * statistics.median(errors):.0f} % in the median;"
+                f" rank correlation {statistics.mean(ranked):.2f} in the mean; estimated / chosen"
+                f" {statistics.geometric_mean(row['gain']['ratio'] for row in rows):.3f} in the mean, least"
+                f" {min(row['gain']['ratio'] for row in rows):.3f}"
+            )
+        result.print_versions()

@@ -1,0 +1,178 @@
+// heddle-plan-bench: chooses the plan of a model from default schedules that it measures on this machine,
+// without a service. Compiles a module for each contender, so that predictions can be compared with the
+// times of whole modules. Prints one JSON object.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "bench/common/fork_map.h"
+#include "client/modules/model_file.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/driver/choose_plan.h"
+#include "compiler/measure/measure.h"
+
+namespace heddle::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr absl::Duration kKernelLimit = absl::Seconds(60);
+// The chosen plan may have kernels that no contender had before. They are measured, and the choice is made
+// again, at most so often.
+constexpr int kMostChoices = 4;
+
+struct Flags {
+  std::string model, folder, times;
+  int threads = 1;
+  std::vector<int> cpus = {0};
+  bool warm = false;
+};
+
+class PlanBench {
+ public:
+  PlanBench(const Flags& flags, client::ModelFile model, Target target)
+      : flags_(flags), model_(std::move(model)), target_(std::move(target)) {
+    options_.import.external = model_.Loader();
+  }
+
+  absl::StatusOr<json> Run() {
+    ReadTimes();
+    HEDDLE_ASSIGN_OR_RETURN(PlanChoice choice, Choose());
+    int choices = 0, measured = 0;
+    for (; choices < kMostChoices; ++choices) {
+      const int now = MeasureAll(choice);
+      if (now == 0) break;
+      measured += now;
+      WriteTimes();
+      HEDDLE_ASSIGN_OR_RETURN(choice, Choose());
+    }
+    json contenders = json::array();
+    for (size_t i = 0; i < choice.contenders.size(); ++i) {
+      const Contender& contender = choice.contenders[i];
+      const std::string path = absl::StrCat(flags_.folder, "/", i, ".heddle");
+      HEDDLE_RETURN_IF_ERROR(Compile(contender.plan, path));
+      contenders.push_back({{"name", contender.name},
+                            {"predicted_ns", contender.cost.ns},
+                            {"spread_ns", contender.cost.spread_ns},
+                            {"calls", contender.cost.calls},
+                            {"measured_calls", contender.cost.measured},
+                            {"cuts", contender.plan.separate.size()},
+                            {"path", path}});
+    }
+    return json{{"target", ToText(target_)},
+                {"contenders", contenders},
+                {"chosen", choice.chosen},
+                {"measured_kernels", measured},
+                {"choices", choices + 1},
+                {"kernels", choice.error.kernels},
+                {"held_out_median", choice.error.median},
+                {"held_out_rms", choice.error.rms},
+                {"failed", failed_}};
+  }
+
+ private:
+  absl::StatusOr<PlanChoice> Choose() const {
+    return ChoosePlan(model_.onnx, options_, target_, times_);
+  }
+
+  // Measures the default schedules of kernels without a time. How many there were.
+  int MeasureAll(const PlanChoice& choice) {
+    std::vector<graph::Task> tasks;
+    std::map<std::string, bool> seen;
+    for (const Contender& contender : choice.contenders) {
+      for (const graph::Task& task : contender.tasks) {
+        if (!times_.contains(task.key) && seen.emplace(task.key, true).second)
+          tasks.push_back(task);
+      }
+    }
+    const auto results = ForkMap(
+        static_cast<int>(tasks.size()), {flags_.cpus}, kKernelLimit,
+        [&](int i) -> absl::StatusOr<std::string> {
+          const std::string& workload = tasks[static_cast<size_t>(i)].workload;
+          MeasureOptions options;
+          options.threads = flags_.threads;
+          options.cpus = flags_.cpus;
+          if (flags_.warm) options.timing.flush_bytes = 0;
+          HEDDLE_ASSIGN_OR_RETURN(const auto bench, WorkloadBench::Create(workload, options));
+          HEDDLE_ASSIGN_OR_RETURN(const codegen::Artifact artifact,
+                                  BuildCandidate(workload, ScheduleChoice::kDefault, "", target_));
+          HEDDLE_ASSIGN_OR_RETURN(const Measurement measured, bench->Run(artifact));
+          return absl::StrCat(measured.timing.MedianNs());
+        });
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      double ns = 0;
+      if (!results[i].ok()) {
+        failed_.push_back(absl::StrCat(tasks[i].label, ": ", results[i].status().message()));
+      } else if (!absl::SimpleAtod(*results[i], &ns)) {
+        failed_.push_back(absl::StrCat(tasks[i].label, ": no time"));
+      }
+      times_[tasks[i].key] = ns;  // 0: not measured, and not tried again
+    }
+    return static_cast<int>(tasks.size());
+  }
+
+  absl::Status Compile(const plan::Plan& plan, const std::string& path) const {
+    CompileOptions compile;
+    compile.choice = ScheduleChoice::kDefault;
+    compile.model_name = flags_.model;
+    compile.plan = plan;
+    HEDDLE_ASSIGN_OR_RETURN(const std::string bytes,
+                            CompileModel(model_.onnx, options_, target_, {}, compile));
+    std::ofstream file(path, std::ios::binary);
+    if (!(file << bytes)) return absl::UnavailableError(absl::StrCat("cannot write ", path));
+    return absl::OkStatus();
+  }
+
+  void ReadTimes() {
+    std::ifstream file(flags_.times);
+    if (!file) return;
+    const json known = json::parse(file, nullptr, false);
+    if (known.is_object()) times_ = known.get<std::map<std::string, double>>();
+  }
+  void WriteTimes() const {
+    if (!flags_.times.empty()) std::ofstream(flags_.times) << json(times_).dump();
+  }
+
+  const Flags& flags_;
+  client::ModelFile model_;
+  const Target target_;
+  ModelOptions options_;
+  std::map<std::string, double> times_;
+  std::vector<std::string> failed_;
+};
+
+absl::StatusOr<json> Run(const Flags& flags) {
+  Target target;
+  target.threads = flags.threads;
+  HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(client::ModelFile model, client::OpenModel(flags.model));
+  return PlanBench(flags, std::move(model), std::move(target)).Run();
+}
+
+}  // namespace
+}  // namespace heddle::bench
+
+int main(int argc, char** argv) {
+  heddle::bench::Flags flags;
+  CLI::App app(
+      "Chooses the plan of a model from measured default schedules; bench/run.sh plans calls it.");
+  app.add_option("model", flags.model, "ONNX file")->required();
+  app.add_option("-o,--output", flags.folder, "folder for the modules")->required();
+  app.add_option("--times", flags.times, "file that keeps the times of kernels between runs");
+  app.add_option("--threads", flags.threads, "threads of a kernel")->check(CLI::Range(1, 256));
+  app.add_option("--cpus", flags.cpus, "cores to pin to")->delimiter(',');
+  app.add_flag("--warm", flags.warm, "leave the caches as the last call left them");
+  CLI11_PARSE(app, argc, argv);
+  const auto result = heddle::bench::Run(flags);
+  if (result.ok()) {
+    std::printf("%s\n", result->dump().c_str());
+    return 0;
+  }
+  std::fprintf(stderr, "heddle-plan-bench: %s\n", std::string(result.status().message()).c_str());
+  return 1;
+}

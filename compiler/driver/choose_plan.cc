@@ -1,0 +1,314 @@
+#include "compiler/driver/choose_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/driver/model_layout.h"
+#include "compiler/graph/core/operator.h"
+
+namespace heddle {
+namespace {
+
+using graph::Layout;
+using graph::LayoutProblem;
+
+// A change that gains less than this share is none.
+constexpr double kWorthwhile = 0.002;
+// A kernel is cut only if its parts cost less than this share of the whole.
+constexpr double kCut = 0.95;
+
+class Chooser {
+ public:
+  static absl::StatusOr<Chooser> Make(std::string_view onnx, const ModelOptions& options,
+                                      const Target& target,
+                                      const std::map<std::string, double>& measured_ns) {
+    HEDDLE_ASSIGN_OR_RETURN(ModelOptions chosen, ForTarget(options, target));
+    HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, graph::ImportOnnx(onnx, options.import));
+    HEDDLE_ASSIGN_OR_RETURN(graph::Graph simple, graph::Simplify(imported, chosen.passes));
+    return Chooser(std::move(simple), std::move(chosen), measured_ns);
+  }
+
+  absl::StatusOr<PlanChoice> Choose(const PlanSearch& search) {
+    HEDDLE_RETURN_IF_ERROR(AddEstimated());
+    HEDDLE_RETURN_IF_ERROR(AddUniform());
+    HEDDLE_RETURN_IF_ERROR(AddUnfused());
+    for (const Made& made : made_) costs_.Learn(made.fused);
+    for (size_t i = 0; i < made_.size(); ++i) choice_.contenders[i].cost = CostOf(made_[i].fused);
+    choice_.error = costs_.Error();
+    if (choice_.error.kernels > 0) {
+      HEDDLE_RETURN_IF_ERROR(AddBestLayouts());
+      HEDDLE_RETURN_IF_ERROR(AddCuts());
+      HEDDLE_RETURN_IF_ERROR(AddImproved(search));
+      Settle();
+    }
+    return std::move(choice_);
+  }
+
+ private:
+  struct Made {
+    graph::FusedGraph fused;
+    graph::LayoutPlan layouts;
+    plan::Plan plan;
+  };
+
+  Chooser(graph::Graph simple, ModelOptions options,
+          const std::map<std::string, double>& measured_ns)
+      : simple_(std::move(simple)),
+        options_(std::move(options)),
+        costs_(options_.passes.target, measured_ns) {}
+
+  absl::StatusOr<Made> Make(const std::optional<graph::FixedLayouts>& layouts,
+                            const std::set<std::string>& separate,
+                            std::optional<Layout> all = std::nullopt,
+                            const graph::LayoutCosts* costs = nullptr) {
+    Made made;
+    graph::PassOptions passes = options_.passes;
+    passes.memo = &folded_;
+    passes.layout.plan = &made.layouts;
+    if (layouts.has_value()) passes.layout.fixed = &*layouts;
+    if (all.has_value()) passes.layout.all = all;
+    if (costs != nullptr) passes.layout.costs = costs;
+    HEDDLE_ASSIGN_OR_RETURN(graph::Graph placed, graph::Place(simple_, passes));
+    graph::FuseOptions fuse = options_.fuse;
+    fuse.separate.insert(separate.begin(), separate.end());
+    fuse.memo = &programs_;
+    HEDDLE_ASSIGN_OR_RETURN(made.fused, graph::Fuse(std::move(placed), fuse));
+    made.plan.layouts = graph::Fixed(made.layouts);
+    made.plan.separate = std::move(fuse.separate);
+    return made;
+  }
+
+  // Adds a contender unless its plan is there already.
+  void Add(std::string name, Made made) {
+    for (const Contender& known : choice_.contenders) {
+      if (known.plan == made.plan) return;
+    }
+    choice_.contenders.push_back(
+        {std::move(name), made.plan, CostOf(made.fused), graph::ExtractTasks(made.fused)});
+    made_.push_back(std::move(made));
+  }
+
+  PlanCost CostOf(const graph::FusedGraph& fused) const {
+    PlanCost sum;
+    double variance = 0;
+    // Calls of one kernel are wrong together.
+    std::map<std::string, double> unknown;
+    for (const graph::Group& group : fused.groups) {
+      const plan::KernelCost cost = costs_.Of(fused, group);
+      sum.ns += cost.ns;
+      ++sum.calls;
+      sum.measured += cost.source == plan::KernelCost::Source::kRecord;
+      if (cost.spread > 0) unknown[group.key] += cost.ns * cost.spread;
+    }
+    for (const auto& [key, spread] : unknown) variance += spread * spread;
+    sum.spread_ns = std::sqrt(variance);
+    return sum;
+  }
+
+  absl::Status AddEstimated() {
+    HEDDLE_ASSIGN_OR_RETURN(Made made, Make(std::nullopt, {}));
+    Add("estimated", std::move(made));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddUniform() {
+    const bool open = options_.passes.layout.fixed == nullptr;
+    for (const Layout layout : graph::kLayouts) {
+      if (!open || (layout == Layout::kChannelsBlocked && options_.passes.layout.block == 0))
+        continue;
+      HEDDLE_ASSIGN_OR_RETURN(Made made, Make(std::nullopt, {}, layout));
+      RememberAnchors(made, layout);
+      Add(absl::StrCat(std::string(graph::LayoutName(layout)), " everywhere"), std::move(made));
+    }
+    return absl::OkStatus();
+  }
+
+  // Which kernel is built around a node in a layout.
+  void RememberAnchors(const Made& made, Layout layout) {
+    uniform_.push_back({layout, made.fused});
+  }
+
+  // The values at which a kernel can be cut: what its main operator gives, and what it reads.
+  static void AddCutsOf(const graph::FusedGraph& fused, const graph::Group& group,
+                        std::set<std::string>* separate) {
+    if (group.nodes.size() < 2) return;
+    const graph::Node& anchor = plan::AnchorOf(fused.graph, group);
+    std::set<graph::ValueId> inside;
+    for (int n : group.nodes) {
+      const graph::Node& node = fused.graph.nodes[static_cast<size_t>(n)];
+      inside.insert(node.outputs.begin(), node.outputs.end());
+    }
+    const auto add = [&](graph::ValueId v) {
+      if (inside.contains(v)) separate->insert(fused.graph.values[static_cast<size_t>(v)].name);
+    };
+    for (graph::ValueId v : anchor.inputs) add(v);
+    if (group.nodes.back() != static_cast<int>(&anchor - fused.graph.nodes.data())) {
+      for (graph::ValueId v : anchor.outputs) add(v);
+    }
+  }
+
+  absl::Status AddUnfused() {
+    if (!options_.fuse.enabled) return absl::OkStatus();
+    const Made& base = made_.front();
+    std::set<std::string> separate;
+    for (const graph::Group& group : base.fused.groups) AddCutsOf(base.fused, group, &separate);
+    HEDDLE_ASSIGN_OR_RETURN(Made made, Make(base.plan.layouts, separate));
+    Add("estimated, unfused", std::move(made));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddBestLayouts() {
+    if (uniform_.empty()) return absl::OkStatus();
+    std::map<std::string, LayoutProblem::Operator> ns_by_node;
+    std::map<std::string, std::string> last_key;
+    constexpr int64_t kNever = LayoutProblem::kNever;
+    for (const auto& [layout, fused] : uniform_) {
+      for (const graph::Group& group : fused.groups) {
+        const graph::Node& anchor = plan::AnchorOf(fused.graph, group);
+        LayoutProblem::Operator& op =
+            ns_by_node.try_emplace(anchor.name, LayoutProblem::Operator{kNever, kNever, kNever})
+                .first->second;
+        const auto ns = std::max<int64_t>(1, std::llround(costs_.Of(fused, group).ns));
+        switch (layout) {
+          case Layout::kChannelsFirst:
+            op.first_ns = ns;
+            break;
+          case Layout::kChannelsLast:
+            op.last_ns = ns;
+            last_key[anchor.name] = group.key;
+            break;
+          // Nodes without a blocked form have channels last here.
+          case Layout::kChannelsBlocked:
+            if (last_key[anchor.name] != group.key) op.blocked_ns = ns;
+            break;
+        }
+      }
+    }
+    const graph::MeasuredLayoutCosts costs(std::move(ns_by_node), options_.passes.target);
+    HEDDLE_ASSIGN_OR_RETURN(Made made, Make(std::nullopt, {}, std::nullopt, &costs));
+    Add("layouts by costs of kernels", std::move(made));
+    return absl::OkStatus();
+  }
+
+  size_t Fastest() const {
+    size_t best = 0;
+    for (size_t i = 1; i < choice_.contenders.size(); ++i) {
+      if (choice_.contenders[i].cost.ns < choice_.contenders[best].cost.ns) best = i;
+    }
+    return best;
+  }
+
+  absl::Status AddCuts() {
+    if (!options_.fuse.enabled) return absl::OkStatus();
+    const Made& whole = made_[Fastest()];
+    std::set<std::string> all;
+    for (const graph::Group& group : whole.fused.groups) AddCutsOf(whole.fused, group, &all);
+    HEDDLE_ASSIGN_OR_RETURN(const Made parts, Make(whole.plan.layouts, all));
+    // The graphs have the same nodes. What is cut off a kernel may be fused into another one, so kernels
+    // that share a part are compared with their parts together.
+    const size_t kernels = whole.fused.groups.size();
+    std::vector<size_t> kernel_of(whole.fused.graph.nodes.size(), 0), set_of(kernels);
+    for (size_t k = 0; k < kernels; ++k) {
+      set_of[k] = k;
+      for (int n : whole.fused.groups[k].nodes) kernel_of[static_cast<size_t>(n)] = k;
+    }
+    const auto find = [&](size_t k) {
+      while (set_of[k] != k) k = set_of[k] = set_of[set_of[k]];
+      return k;
+    };
+    for (const graph::Group& part : parts.fused.groups) {
+      for (int n : part.nodes)
+        set_of[find(kernel_of[static_cast<size_t>(n)])] =
+            find(kernel_of[static_cast<size_t>(part.nodes.front())]);
+    }
+    std::vector<double> whole_ns(kernels, 0), parts_ns(kernels, 0);  // by set
+    for (size_t k = 0; k < kernels; ++k)
+      whole_ns[find(k)] += costs_.Of(whole.fused, whole.fused.groups[k]).ns;
+    for (const graph::Group& part : parts.fused.groups)
+      parts_ns[find(kernel_of[static_cast<size_t>(part.nodes.front())])] +=
+          costs_.Of(parts.fused, part).ns;
+    std::set<std::string> separate = whole.plan.separate;
+    for (size_t k = 0; k < kernels; ++k) {
+      if (parts_ns[find(k)] < kCut * whole_ns[find(k)])
+        AddCutsOf(whole.fused, whole.fused.groups[k], &separate);
+    }
+    if (separate == whole.plan.separate) return absl::OkStatus();
+    HEDDLE_ASSIGN_OR_RETURN(Made made, Make(whole.plan.layouts, separate));
+    Add("cut where parts cost less", std::move(made));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddImproved(const PlanSearch& search) {
+    const size_t start = Fastest();
+    HEDDLE_ASSIGN_OR_RETURN(Made best, Make(made_[start].plan.layouts, made_[start].plan.separate));
+    double best_ns = CostOf(best.fused).ns;
+    // Nodes with a choice, costliest first.
+    std::vector<const graph::LayoutPlan::Operator*> nodes;
+    const graph::LayoutPlan layouts = best.layouts;
+    for (const auto& op : layouts.operators) {
+      if (op.free) nodes.push_back(&op);
+    }
+    const auto cost = [](const graph::LayoutPlan::Operator* op) {
+      return std::min({op->cost.ns.first_ns, op->cost.ns.last_ns, op->cost.ns.blocked_ns});
+    };
+    std::stable_sort(nodes.begin(), nodes.end(),
+                     [&](const auto* a, const auto* b) { return cost(a) > cost(b); });
+    int left = search.evaluations;
+    bool improved = false;
+    for (const auto* op : nodes) {
+      for (const Layout layout : graph::kLayouts) {
+        const auto& now = best.plan.layouts->of;
+        const auto found = now.find(op->name);
+        const Layout current = found == now.end() ? Layout::kChannelsFirst : found->second;
+        if (layout == current || op->cost.ns.Cost(layout) >= LayoutProblem::kNever) continue;
+        if (left-- <= 0) break;
+        graph::FixedLayouts changed = *best.plan.layouts;
+        changed.of[op->name] = layout;
+        HEDDLE_ASSIGN_OR_RETURN(Made made, Make(changed, best.plan.separate));
+        const double ns = CostOf(made.fused).ns;
+        if (ns >= best_ns * (1 - kWorthwhile)) continue;
+        best = std::move(made);
+        best_ns = ns;
+        improved = true;
+      }
+    }
+    if (improved) Add("layouts changed one by one", std::move(best));
+    return absl::OkStatus();
+  }
+
+  // Of the contenders that are surely faster than the first, the one expected to be the fastest.
+  void Settle() {
+    const PlanCost& first = choice_.contenders[0].cost;
+    for (size_t i = 1; i < choice_.contenders.size(); ++i) {
+      const PlanCost& cost = choice_.contenders[i].cost;
+      if (cost.ns + cost.spread_ns >= first.ns * (1 - kWorthwhile)) continue;
+      if (cost.ns < choice_.best().cost.ns) choice_.chosen = i;
+    }
+  }
+
+  graph::Graph simple_;
+  ModelOptions options_;
+  plan::KernelCosts costs_;
+  graph::FoldMemo folded_;
+  graph::FuseMemo programs_;
+  std::vector<std::pair<Layout, graph::FusedGraph>> uniform_;
+  std::vector<Made> made_;  // of the contenders
+  PlanChoice choice_;
+};
+
+}  // namespace
+
+absl::StatusOr<PlanChoice> ChoosePlan(std::string_view onnx, const ModelOptions& options,
+                                      const Target& target,
+                                      const std::map<std::string, double>& measured_ns,
+                                      const PlanSearch& search) {
+  HEDDLE_ASSIGN_OR_RETURN(Chooser chooser, Chooser::Make(onnx, options, target, measured_ns));
+  return chooser.Choose(search);
+}
+
+}  // namespace heddle

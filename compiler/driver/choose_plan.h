@@ -1,0 +1,60 @@
+// Chooses the plan of a model by what its kernels cost (plan/kernel_costs.h).
+//
+// Contenders are whole plans. The first is the one that the estimates for the target give, and it stays
+// unless another one is expected to be faster by more than is uncertain about it. The others, in this order:
+//   uniform   one for each layout: every operator that has a form in it takes it.
+//   unfused   the first, with every kernel cut before and after the operator that it is built around.
+//   layouts   the layouts with the least sum of costs. The cost of an operator in a layout is that of the
+//             kernel that is built around it in the uniform graph (graph/layout/layout_choice.h).
+//   cuts      the layouts of the faster of the first and `layouts`; a kernel is cut where its parts cost
+//             less than the whole.
+//   improved  the best so far, improved by changing the layout of one operator at a time, from the
+//             costliest on, as long as that gains and the number of evaluations allows.
+// Uniform and unfused contenders are there to be measured: their kernels are what the others are judged by.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/driver/compile.h"
+#include "compiler/plan/kernel_costs.h"
+
+namespace heddle {
+
+// What one inference costs in kernels, one after the other.
+struct PlanCost {
+  double ns = 0;
+  double spread_ns = 0;  // standard deviation; errors of predictions are taken as independent
+  int calls = 0;
+  int measured = 0;  // of the calls, those whose kernel has a record
+};
+
+struct Contender {
+  std::string name;  // "estimated", "channels last everywhere", ..
+  plan::Plan plan;   // nothing is open
+  PlanCost cost;
+  std::vector<graph::Task> tasks;
+};
+
+struct PlanChoice {
+  std::vector<Contender> contenders;  // distinct plans, in the order above
+  size_t chosen = 0;
+  plan::PredictionError error;
+  const Contender& best() const { return contenders[chosen]; }
+};
+
+struct PlanSearch {
+  int evaluations = 200;  // of the last contender: how many graphs are tried
+};
+
+// `measured_ns`: times of kernels by workload key, all made alike. A pure function. Without times, the
+// estimated plan is chosen. Errors as PrepareModel.
+absl::StatusOr<PlanChoice> ChoosePlan(std::string_view onnx, const ModelOptions& options,
+                                      const Target& target,
+                                      const std::map<std::string, double>& measured_ns,
+                                      const PlanSearch& search = {});
+
+}  // namespace heddle
