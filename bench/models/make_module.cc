@@ -6,15 +6,14 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/modules/model_file.h"
 #include "client/record_file.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/driver/choose_plan.h"
 #include "compiler/driver/compile.h"
-#include "compiler/driver/model_layout.h"
 #include "compiler/runtime/module.h"
 
 namespace heddle::bench {
@@ -27,7 +26,7 @@ struct Flags {
   int threads = 1;
   bool fusion = true;
   bool memory_plan = true;
-  bool measured_layout = false;
+  bool measured_plan = false;
 };
 
 // The fastest record of each task for exactly `target`, measured cold on such a CPU.
@@ -59,13 +58,15 @@ absl::Status Make(const Flags& flags) {
   options.import.external = model.Loader();
   options.fuse.enabled = flags.fusion;
   options.share_memory = flags.memory_plan;
-  std::optional<graph::MeasuredLayoutCosts> costs;
-  if (flags.measured_layout) {
-    HEDDLE_ASSIGN_OR_RETURN(costs, LayoutCostsFromRecords(model.onnx, options, target, best));
-    options.passes.layout.costs = &*costs;
-  }
   CompileOptions compile;
   compile.model_name = flags.model;
+  if (flags.measured_plan) {
+    std::map<std::string, double> times;
+    for (const auto& [key, record] : best) times[key] = record.median_ns;
+    HEDDLE_ASSIGN_OR_RETURN(const PlanChoice choice,
+                            ChoosePlan(model.onnx, options, target, times));
+    compile.plan = choice.best().plan;
+  }
   HEDDLE_ASSIGN_OR_RETURN(const std::string bytes,
                           CompileModel(model.onnx, options, target, best, compile, &warnings));
   std::ofstream(flags.output, std::ios::binary) << bytes;
@@ -103,8 +104,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", flags.threads, "threads of a kernel")->check(CLI::Range(1, 256));
   app.add_flag("!--no-fusion", flags.fusion, "one kernel for each operator");
   app.add_flag("!--no-memory-plan", flags.memory_plan, "every value has memory of its own");
-  app.add_flag("--measured-layout", flags.measured_layout,
-               "choose layouts by the records where they hold an operator in two or all three");
+  app.add_flag("--measured-plan", flags.measured_plan, "choose the plan by the records");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = heddle::bench::Make(flags);
   if (status.ok()) return 0;

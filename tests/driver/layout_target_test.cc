@@ -67,35 +67,5 @@ TEST(LayoutTarget, OptionsDecideTheBlock) {
   EXPECT_EQ(Count(*two, graph::OpKind::kBlockedConv2d), 0);
 }
 
-// With times of both layouts of a kernel, they decide: blocked ones that were measured slow are not
-// taken.
-TEST(LayoutTarget, RecordsDecideAmongThreeLayouts) {
-  const std::string onnx = *zoo::MakeZooModel("mobilenet_v1", 0);
-  const Target target = TargetOf("llvm -mcpu=skylake-avx512");
-  EXPECT_GT(Count(*PrepareModel(onnx, {}, target), graph::OpKind::kBlockedConv2d), 0);
-  std::map<std::string, BestRecord> best;
-  for (const graph::Layout layout :
-       {graph::Layout::kChannelsLast, graph::Layout::kChannelsBlocked}) {
-    ModelOptions options;
-    options.passes.layout.all = layout;
-    const auto fused = PrepareModel(onnx, options, target);
-    ASSERT_TRUE(fused.ok()) << fused.status();
-    for (const graph::Group& group : fused->groups)
-      best[group.key] = {"", layout == graph::Layout::kChannelsLast ? 1000.0 : 1500.0};
-  }
-  const auto costs = LayoutCostsFromRecords(onnx, {}, target, best);
-  ASSERT_TRUE(costs.ok()) << costs.status();
-  ModelOptions measured;
-  measured.passes.layout.costs = &*costs;
-  const auto plan = ExplainLayouts(onnx, measured, target);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  int known = 0;
-  for (const graph::LayoutPlan::Operator& op : plan->operators) {
-    EXPECT_NE(op.layout, graph::Layout::kChannelsBlocked) << op.name;
-    known += op.cost.measured;
-  }
-  EXPECT_GE(known, 20);
-}
-
 }  // namespace
 }  // namespace heddle

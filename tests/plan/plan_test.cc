@@ -85,7 +85,9 @@ TEST(PlanText, DamagedTextIsAPlanOrAnError) {
     for (uint64_t changes = 1 + rng() % 3; changes > 0; --changes)
       text[rng() % text.size()] = static_cast<char>(rng());
     const auto parsed = ParsePlan(text);
-    if (parsed.ok()) EXPECT_EQ(*ParsePlan(ToText(*parsed)), *parsed);
+    if (parsed.ok()) {
+      EXPECT_EQ(*ParsePlan(ToText(*parsed)), *parsed);
+    }
   }
 }
 
@@ -116,8 +118,9 @@ TEST(PlanReplay, ACompletePlanGivesTheKernelsThatItWasMadeWith) {
     ASSERT_TRUE(replayed.ok()) << replayed.status();
     EXPECT_EQ(Keys(*replayed), Keys(*open)) << model;
     EXPECT_EQ(again, complete) << model;
-    if (std::string(model) == "mobilenet_v2")
+    if (std::string(model) == "mobilenet_v2") {
       EXPECT_NE(Keys(*PrepareModel(onnx, {}, other)), Keys(*open));
+    }
   }
 }
 
