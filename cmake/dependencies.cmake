@@ -11,6 +11,7 @@ find_package(SQLite3 REQUIRED)
 find_package(GTest REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(OpenSSL REQUIRED)  # SHA-256 digests of uploads
+find_library(Z3_LIBRARY z3 REQUIRED)  # the SMT solver of heddle-rules
 pkg_check_modules(GRPCPP REQUIRED IMPORTED_TARGET grpc++)
 find_library(GRPCPP_REFLECTION grpc++_reflection REQUIRED)  # no pkg-config file
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)

@@ -1,0 +1,80 @@
+#include "compiler/substitution/prover/prover.h"
+
+#include <z3++.h>
+
+#include <map>
+#include <vector>
+
+#include "compiler/substitution/axioms.h"
+
+namespace heddle::substitution {
+
+struct Prover::State {
+  explicit State(unsigned limit)
+      : effort(limit),
+        tensor(context.uninterpreted_sort("Tensor")),
+        parameter(context.uninterpreted_sort("Parameter")) {
+    for (const Axiom& axiom : Axioms()) axioms.push_back(Statement(RuleOf(axiom)));
+  }
+
+  z3::func_decl Function(Op op) {
+    const OpShape& shape = OpShapes()[static_cast<size_t>(op)];
+    z3::sort_vector domain(context);
+    for (int i = 0; i < shape.parameters; ++i) domain.push_back(parameter);
+    for (int i = 0; i < shape.operands; ++i) domain.push_back(tensor);
+    return context.function(std::string(shape.name).c_str(), domain, tensor);
+  }
+
+  // Names become constants; `names` collects them, for a quantifier. Numbers stay what they are.
+  z3::expr ExprOf(const Term& term, z3::expr_vector* names) {
+    if (term.op == Op::kVariable) return Name("t_" + term.name, tensor, names);
+    z3::expr_vector arguments(context);
+    for (const std::string& p : term.parameters) {
+      const bool number = p[0] >= '0' && p[0] <= '9';
+      arguments.push_back(Name((number ? "n_" : "p_") + p, parameter, number ? nullptr : names));
+    }
+    for (const Term& operand : term.operands) arguments.push_back(ExprOf(operand, names));
+    return Function(term.op)(arguments);
+  }
+
+  z3::expr Name(const std::string& name, const z3::sort& sort, z3::expr_vector* names) {
+    z3::expr constant = context.constant(name.c_str(), sort);
+    if (names != nullptr) {
+      bool known = false;
+      for (const z3::expr& other : *names) known = known || z3::eq(other, constant);
+      if (!known) names->push_back(constant);
+    }
+    return constant;
+  }
+
+  z3::expr Statement(const Rule& axiom) {
+    z3::expr_vector names(context);
+    const z3::expr left = ExprOf(axiom.source[0], &names), right = ExprOf(axiom.target[0], &names);
+    return names.empty() ? left == right : z3::forall(names, left == right);
+  }
+
+  unsigned effort;
+  z3::context context;
+  z3::sort tensor, parameter;
+  std::vector<z3::expr> axioms;
+};
+
+Prover::Prover(unsigned effort) : state_(std::make_unique<State>(effort)) {}
+Prover::~Prover() = default;
+
+bool Prover::Prove(const Rule& rule) {
+  for (size_t i = 0; i < rule.source.size(); ++i) {
+    if (rule.source[i] == rule.target[i]) continue;
+    z3::solver solver(state_->context);
+    z3::params limits(state_->context);
+    limits.set("rlimit", state_->effort);
+    limits.set("random_seed", 1U);
+    solver.set(limits);
+    for (const z3::expr& axiom : state_->axioms) solver.add(axiom);
+    solver.add(state_->ExprOf(rule.source[i], nullptr) != state_->ExprOf(rule.target[i], nullptr));
+    if (solver.check() != z3::unsat) return false;
+  }
+  return true;
+}
+
+}  // namespace heddle::substitution

@@ -1,0 +1,32 @@
+// Proves rules from the axioms with the SMT solver Z3: tensors are of one uninterpreted sort, operators are
+// uninterpreted functions, axioms hold for all tensors and parameters. A rule is proved if the axioms and
+// its negation cannot both hold. Shapes are not part of a proof; they are checked where a rule is applied.
+//
+// Only the tool `heddle-rules` links Z3.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "compiler/substitution/term.h"
+
+namespace heddle::substitution {
+
+// The solver's bound on its work for one term of a rule, in its own units, which do not depend on the speed
+// of the machine.
+inline constexpr unsigned kProofEffort = 300'000;
+
+class Prover {
+ public:
+  explicit Prover(unsigned effort = kProofEffort);
+  ~Prover();
+
+  // Whether each term of the source was proved equal to its partner. False: unknown, which counts as wrong.
+  bool Prove(const Rule& rule);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace heddle::substitution
