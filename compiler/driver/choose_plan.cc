@@ -10,6 +10,8 @@
 #include "base/status_macros.h"
 #include "compiler/driver/model_layout.h"
 #include "compiler/graph/core/operator.h"
+#include "compiler/substitution/rule_file.h"
+#include "compiler/substitution/search.h"
 
 namespace heddle {
 namespace {
@@ -44,6 +46,7 @@ class Chooser {
       HEDDLE_RETURN_IF_ERROR(AddBestLayouts());
       HEDDLE_RETURN_IF_ERROR(AddCuts());
       HEDDLE_RETURN_IF_ERROR(AddImproved(search));
+      HEDDLE_RETURN_IF_ERROR(AddSubstituted(search));
       Settle();
     }
     return std::move(choice_);
@@ -65,15 +68,17 @@ class Chooser {
   absl::StatusOr<Made> Make(const std::optional<graph::FixedLayouts>& layouts,
                             const std::set<std::string>& separate,
                             std::optional<Layout> all = std::nullopt,
-                            const graph::LayoutCosts* costs = nullptr) {
+                            const graph::LayoutCosts* costs = nullptr,
+                            const substitution::SearchedGraph* substituted = nullptr) {
     Made made;
+    if (substituted != nullptr) made.plan.substitutions = substituted->substitutions;
     graph::PassOptions passes = options_.passes;
     passes.memo = &folded_;
     passes.layout.plan = &made.layouts;
     if (layouts.has_value()) passes.layout.fixed = &*layouts;
     if (all.has_value()) passes.layout.all = all;
     if (costs != nullptr) passes.layout.costs = costs;
-    HEDDLE_ASSIGN_OR_RETURN(graph::Graph placed, graph::Place(simple_, passes));
+    HEDDLE_ASSIGN_OR_RETURN(graph::Graph placed, graph::Place(substituted != nullptr ? substituted->graph : simple_, passes));
     graph::FuseOptions fuse = options_.fuse;
     fuse.separate.insert(separate.begin(), separate.end());
     fuse.memo = &programs_;
@@ -278,6 +283,29 @@ class Chooser {
       }
     }
     if (improved) Add("layouts changed one by one", std::move(best));
+    return absl::OkStatus();
+  }
+
+  // Each graph is judged with the layouts that the estimates choose for it.
+  absl::Status AddSubstituted(const PlanSearch& search) {
+    if (search.graphs <= 1) return absl::OkStatus();
+    const auto rules = substitution::Applicable(substitution::ShippedRules().rules);
+    const auto cost = [&](const graph::Graph& graph) -> absl::StatusOr<double> {
+      const substitution::SearchedGraph candidate{graph, {}, 0};
+      HEDDLE_ASSIGN_OR_RETURN(const Made made, Make(std::nullopt, {}, std::nullopt, nullptr, &candidate));
+      return CostOf(made.fused).ns;
+    };
+    substitution::SearchOptions options;
+    options.evaluations = search.graphs;
+    options.progress = search.progress;
+    HEDDLE_ASSIGN_OR_RETURN(const substitution::SearchResult found,
+                            substitution::Search(simple_, rules, cost, &folded_, options));
+    int number = 0;
+    for (const substitution::SearchedGraph& graph : found.best) {
+      if (graph.substitutions.empty()) continue;
+      HEDDLE_ASSIGN_OR_RETURN(Made made, Make(std::nullopt, {}, std::nullopt, nullptr, &graph));
+      Add(absl::StrCat("substituted ", ++number), std::move(made));
+    }
     return absl::OkStatus();
   }
 

@@ -10,9 +10,11 @@
 //             less than the whole.
 //   improved  the best so far, improved by changing the layout of one operator at a time, from the
 //             costliest on, as long as that gains and the number of evaluations allows.
+//   substituted  graphs that substitutions make of the model's, best first (substitution/search.h).
 // Uniform and unfused contenders are there to be measured: their kernels are what the others are judged by.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -47,7 +49,9 @@ struct PlanChoice {
 };
 
 struct PlanSearch {
-  int evaluations = 200;  // of the last contender: how many graphs are tried
+  int evaluations = 200;  // of `improved`: how many layouts are tried
+  int graphs = 200;       // of `substituted`: how many graphs are tried; 0: there is no such contender
+  std::function<void(int graph, double best_ns)> progress;  // of this search
 };
 
 // `measured_ns`: times of kernels by workload key, all made alike. A pure function. Without times, the

@@ -3,6 +3,8 @@
 #include "base/status_macros.h"
 #include "compiler/driver/compile.h"
 #include "compiler/driver/model_layout.h"
+#include "compiler/substitution/rule_file.h"
+#include "compiler/substitution/search.h"
 
 namespace heddle {
 
@@ -15,7 +17,16 @@ absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const Mode
   chosen.passes.layout.plan = &layouts;
   chosen.fuse.separate.insert(plan.separate.begin(), plan.separate.end());
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, graph::ImportOnnx(onnx, options.import));
-  HEDDLE_ASSIGN_OR_RETURN(graph::Graph optimised, graph::Optimize(imported, chosen.passes));
+  HEDDLE_ASSIGN_OR_RETURN(graph::Graph simple, graph::Simplify(imported, chosen.passes));
+  if (!plan.substitutions.empty()) {
+    const auto rules = substitution::Applicable(substitution::ShippedRules().rules);
+    graph::FoldMemo folded;
+    for (const plan::Substitution& substitution : plan.substitutions) {
+      HEDDLE_ASSIGN_OR_RETURN(simple,
+                              substitution::Substituted(simple, rules, substitution, &folded));
+    }
+  }
+  HEDDLE_ASSIGN_OR_RETURN(graph::Graph optimised, graph::Place(simple, chosen.passes));
   if (complete != nullptr) {
     *complete = plan;
     complete->layouts = graph::Fixed(layouts);

@@ -28,6 +28,7 @@ ALLOWED = {
     "compiler/graph/layout": GRAPH + ["compiler/graph/ops"],
     "compiler/graph/fusion": GRAPH + ["compiler/graph/ops"],
     "compiler/plan": ["compiler/graph", "compiler/machine"],
+    "compiler/substitution": ["compiler/graph", "compiler/ir", "compiler/plan/plan.h"],
     "compiler/onnx": ["compiler/graph", "compiler/tensor", "compiler/ir"],
     "compiler/driver": ["compiler"],
     "compiler/measure": ["compiler/codegen", "compiler/runtime", "compiler/interpreter", "compiler/ir", "compiler/pass"],
@@ -74,6 +75,7 @@ HEAVY = [
     (r"llvm/|lld/", ["compiler/codegen"]),
     (r"xgboost/", ["cost_model/model"]),
     (r"sqlite3\.h", ["scheduler/store"]),
+    (r"z3\+\+\.h", ["compiler/substitution/prover"]),
     (r"grpcpp/|.*\.grpc\.pb\.h", ["proto", "tracker", "scheduler/service", "worker", "client"]),
     (r"onnx/", []),  # the installed ONNX library: the importer has rules of its own
     (r"compiler/onnx/format/", ["compiler/onnx", "client/zoo"]),

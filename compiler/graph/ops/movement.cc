@@ -137,6 +137,22 @@ absl::StatusOr<TensorType> InferConcat(Types in, const OpAttrs& attrs) {
   return out;
 }
 
+TensorData EvaluateConcat(std::span<const TensorData> in, const TensorType& type,
+                          const OpAttrs& attrs) {
+  const auto rank = static_cast<int64_t>(type.shape.size());
+  const int64_t given = attrs.Int("axis"), axis = given < 0 ? given + rank : given;
+  int64_t outer = 1;
+  for (int64_t d = 0; d < axis; ++d) outer *= type.shape[static_cast<size_t>(d)];
+  std::string bytes;
+  for (int64_t o = 0; o < outer; ++o) {
+    for (const TensorData& part : in) {
+      const size_t run = part.bytes->size() / static_cast<size_t>(outer);
+      bytes.append(*part.bytes, static_cast<size_t>(o) * run, run);
+    }
+  }
+  return {type, SharedBytes::Of(std::move(bytes))};
+}
+
 absl::StatusOr<tensor::Tensor> ExpressConcat(tensor::Builder& b, Tensors in, const OpAttrs& attrs) {
   Shape out = in[0].shape();
   HEDDLE_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(attrs.Int("axis"), in[0].rank()));
@@ -340,6 +356,7 @@ OpDef TransposeOp() {
 OpDef ConcatOp() {
   OpDef op = Movement(OpKind::kConcat, InferConcat, ExpressConcat,
                       {{"axis", int64_t{0}, AttrRole::kAxis}});
+  op.evaluate = EvaluateConcat;
   op.layout = AlignedLayout();
   op.layout.blocked = [](const OpUse& use, int64_t block) {
     return Blocks(use.output, block) &&

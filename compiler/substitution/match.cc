@@ -1,0 +1,763 @@
+#include "compiler/substitution/match.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/operator.h"
+#include "compiler/substitution/algebra.h"
+
+namespace heddle::substitution {
+namespace {
+
+using graph::Attrs;
+using graph::AttrsOf;
+using graph::Graph;
+using graph::GraphBuilder;
+using graph::Node;
+using graph::OpFamily;
+using graph::OpKind;
+using graph::Shape;
+using graph::TensorType;
+using graph::ValueId;
+
+constexpr const char* kReversed = "reversed ";
+
+template <typename Visit>
+void VisitTerms(const Term& term, const Visit& visit) {
+  for (const Term& operand : term.operands) VisitTerms(operand, visit);
+  visit(term);
+}
+
+bool AnyTerm(const Rule& rule, const auto& predicate) {
+  bool any = false;
+  for (const auto* side : {&rule.source, &rule.target}) {
+    for (const Term& term : *side) VisitTerms(term, [&](const Term& t) { any = any || predicate(t); });
+  }
+  return any;
+}
+
+bool IsMatrixRule(const Rule& rule) {
+  return AnyTerm(rule, [](const Term& t) { return t.op == Op::kTranspose || t.op == Op::kMatmul; });
+}
+
+bool IsConvolution(OpKind kind) {
+  return graph::Def(kind).family == OpFamily::kConvolution;
+}
+
+// Strides, dilations and twice the padding that a kernel of extent 1 would have in the same place, so that
+// two windows are equal if convolutions with them are the same operator.
+Attrs RelativeWindow(const Node& node, const Shape& kernel) {
+  const graph::OpAttrs attrs = AttrsOf(node);
+  const size_t n = kernel.size();
+  const auto list = [&](std::string_view name, size_t size, int64_t fallback) {
+    Shape values = attrs.Ints(name);
+    if (values.empty()) values.assign(size, fallback);
+    return values;
+  };
+  Attrs window{{"strides", list("strides", n, 1)}, {"dilations", list("dilations", n, 1)}};
+  Shape pads = list("pads", 2 * n, 0);
+  const Shape dilations = std::get<Shape>(window["dilations"]);
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t reach = (kernel[i] - 1) * dilations[i];
+    pads[i] = 2 * pads[i] - reach;
+    pads[n + i] = 2 * pads[n + i] - reach;
+  }
+  window["pads"] = pads;
+  return window;
+}
+
+// The attributes of a convolution with this window; nullopt: the kernel does not fit the padding.
+std::optional<Attrs> WithKernel(const Attrs& window, const Shape& kernel) {
+  const size_t n = kernel.size();
+  const Shape& dilations = std::get<Shape>(window.at("dilations"));
+  Attrs attrs = window;
+  Shape pads = std::get<Shape>(window.at("pads"));
+  for (size_t i = 0; i < n; ++i) {
+    for (const size_t side : {i, n + i}) {
+      pads[side] += (kernel[i] - 1) * dilations[i];
+      if (pads[side] < 0 || pads[side] % 2 != 0) return std::nullopt;
+      pads[side] /= 2;
+    }
+  }
+  attrs["pads"] = pads;
+  return attrs;
+}
+
+// Where a slice cuts: nullopt if it is not one part of two in one dimension.
+struct Cut {
+  int64_t axis = 0, begin = 0, size = 0;
+};
+std::optional<Cut> CutOf(const Graph& graph, const Node& node) {
+  const Shape& whole = graph.values[static_cast<size_t>(node.inputs[0])].type.shape;
+  const graph::OpAttrs attrs = AttrsOf(node);
+  const Shape &starts = attrs.Ints("starts"), &steps = attrs.Ints("steps"), &sizes = attrs.Ints("sizes");
+  std::optional<Cut> cut;
+  for (size_t d = 0; d < whole.size(); ++d) {
+    if (steps[d] != 1) return std::nullopt;
+    if (sizes[d] == whole[d]) continue;
+    if (cut.has_value()) return std::nullopt;
+    cut = Cut{static_cast<int64_t>(d), starts[d], sizes[d]};
+  }
+  return cut;
+}
+
+class Matcher {
+ public:
+  Matcher(const Graph& graph, const DirectedRule& rule, size_t limit)
+      : graph_(graph), rule_(rule.rule), limit_(limit), matrices_(IsMatrixRule(rule.rule)) {
+    producers_ = graph::Producers(graph);
+    readers_.resize(graph.values.size());
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      for (const ValueId v : graph.nodes[n].inputs)
+        readers_[static_cast<size_t>(v)].push_back(static_cast<int>(n));
+    }
+  }
+
+  std::vector<Match> Run() {
+    MatchFrom(0, {});
+    return std::move(found_);
+  }
+
+ private:
+  using Then = std::function<void(const Match&)>;
+
+  const TensorType& TypeOf(ValueId v) const { return graph_.values[static_cast<size_t>(v)].type; }
+
+  void MatchFrom(size_t i, const Match& match) {
+    if (found_.size() >= limit_) return;
+    if (i == rule_.source.size()) {
+      ChooseKernels(match);
+      return;
+    }
+    const Term& term = rule_.source[i];
+    for (const int n : Candidates(term, match)) {
+      const ValueId v = graph_.nodes[static_cast<size_t>(n)].outputs[0];
+      if (std::count(match.outputs.begin(), match.outputs.end(), v) > 0) continue;
+      MatchValue(term, v, match, [&](const Match& more) {
+        Match next = more;
+        next.outputs.push_back(v);
+        MatchFrom(i + 1, next);
+      });
+    }
+  }
+
+  // Nodes that may be the last operator of a term: those as far behind a variable that is known as the term
+  // says, or all.
+  std::vector<int> Candidates(const Term& term, const Match& match) const {
+    int depth = 0;
+    const std::optional<ValueId> from = KnownVariable(term, match, &depth);
+    if (!from.has_value()) {
+      std::vector<int> all(graph_.nodes.size());
+      for (size_t n = 0; n < all.size(); ++n) all[n] = static_cast<int>(n);
+      return all;
+    }
+    std::set<ValueId> values{*from};
+    std::set<int> nodes;
+    for (int d = 0; d < depth; ++d) {
+      nodes.clear();
+      for (const ValueId v : values)
+        nodes.insert(readers_[static_cast<size_t>(v)].begin(), readers_[static_cast<size_t>(v)].end());
+      values.clear();
+      for (const int n : nodes) values.insert(graph_.nodes[static_cast<size_t>(n)].outputs[0]);
+    }
+    return {nodes.begin(), nodes.end()};
+  }
+
+  std::optional<ValueId> KnownVariable(const Term& term, const Match& match, int* depth) const {
+    if (term.op == Op::kVariable) {
+      const auto known = match.variables.find(term.name);
+      if (known == match.variables.end()) return std::nullopt;
+      *depth = 0;
+      return known->second;
+    }
+    for (const Term& operand : term.operands) {
+      if (const auto v = KnownVariable(operand, match, depth)) {
+        ++*depth;
+        return v;
+      }
+    }
+    return std::nullopt;
+  }
+
+  void MatchValue(const Term& term, ValueId v, const Match& match, const Then& then) {
+    if (found_.size() >= limit_) return;
+    if (term.op == Op::kVariable) {
+      Match more = match;
+      if (more.variables.emplace(term.name, v).first->second == v) then(more);
+      return;
+    }
+    const int n = producers_[static_cast<size_t>(v)];
+    if (n < 0) return;
+    const Node& node = graph_.nodes[static_cast<size_t>(n)];
+    Match more = match;
+    if (!MatchNode(term, node, &more)) return;
+    if (std::count(more.nodes.begin(), more.nodes.end(), n) == 0) more.nodes.push_back(n);
+    std::vector<std::vector<size_t>> orders;
+    switch (term.op) {
+      case Op::kScale:
+        for (size_t factor : {size_t{1}, size_t{0}}) {
+          const TensorType& other = TypeOf(node.inputs[1 - factor]);
+          if (graph::NumElements(TypeOf(node.inputs[factor])) == 1 && other == TypeOf(v))
+            orders.push_back({1 - factor, factor});
+        }
+        break;
+      case Op::kAdd:
+      case Op::kMul:
+        orders = {{0, 1}, {1, 0}};
+        break;
+      default:
+        orders.emplace_back();
+        for (size_t i = 0; i < term.operands.size(); ++i) orders.back().push_back(i);
+        break;
+    }
+    for (const std::vector<size_t>& order : orders) {
+      MatchValue(term.operands[0], node.inputs[order[0]], more, [&](const Match& first) {
+        if (order.size() == 1) {
+          then(first);
+        } else {
+          MatchValue(term.operands[1], node.inputs[order[1]], first, then);
+        }
+      });
+    }
+  }
+
+  bool BindAxis(const std::string& parameter, int64_t axis, int64_t rank, Match* match) const {
+    if (parameter[0] == '0' || parameter[0] == '1') {
+      const int64_t number = parameter[0] - '0';
+      return axis == (matrices_ ? rank - 2 + number : number);
+    }
+    return match->axes.emplace(parameter, axis).first->second == axis;
+  }
+
+  bool BindParameter(const std::string& name, Binding binding, Match* match) const {
+    if (name[0] == '1') return false;  // only identity weights need it
+    return match->parameters.emplace(name, binding).first->second == binding;
+  }
+
+  // Whether the node is what the term's operator stands for; binds its parameters.
+  bool MatchNode(const Term& term, const Node& node, Match* match) const {
+    const TensorType& type = TypeOf(node.outputs[0]);
+    const auto rank = static_cast<int64_t>(type.shape.size());
+    if (!ir::IsFloat(type.dtype)) return false;
+    switch (term.op) {
+      case Op::kAdd:
+        return node.kind == OpKind::kAdd;
+      case Op::kMul:
+      case Op::kScale:
+        return node.kind == OpKind::kMul;
+      case Op::kMap: {
+        const graph::OpDef& def = graph::Def(node.kind);
+        return def.elementwise && node.inputs.size() == 1 && TypeOf(node.inputs[0]) == type &&
+               BindParameter(term.parameters[0], {node.kind, node.attrs, {}}, match);
+      }
+      case Op::kTranspose: {
+        if (node.kind != OpKind::kTranspose || rank < 2) return false;
+        Shape perm = AttrsOf(node).Ints("perm");
+        std::swap(perm[static_cast<size_t>(rank) - 1], perm[static_cast<size_t>(rank) - 2]);
+        return std::is_sorted(perm.begin(), perm.end());
+      }
+      case Op::kMatmul:
+        return node.kind == OpKind::kMatmul && node.attrs.empty() &&
+               TypeOf(node.inputs[0]).shape.size() >= 2 && TypeOf(node.inputs[1]).shape.size() >= 2;
+      case Op::kConv:
+      case Op::kDepthwise: {
+        if (!IsConvolution(node.kind) || node.inputs.size() != 2) return false;
+        if (AttrsOf(node).Text("layout") != AttrsOf(Node{node.kind, "", {}, {}, {}}).Text("layout"))
+          return false;
+        const Shape& w = TypeOf(node.inputs[1]).shape;
+        const int64_t groups = AttrsOf(node).Int("groups");
+        const bool depthwise = term.op == Op::kDepthwise;
+        if (depthwise ? groups != w[0] || w[1] != 1 || groups == 1 : groups != 1) return false;
+        const Shape kernel(w.begin() + 2, w.end());
+        return BindParameter(term.parameters[0], {node.kind, RelativeWindow(node, kernel), {}}, match);
+      }
+      case Op::kAvgPool:
+      case Op::kMaxPool:
+        return node.kind == (term.op == Op::kAvgPool ? OpKind::kAvgPool : OpKind::kMaxPool) &&
+               node.inputs.size() == 1 &&
+               BindParameter(term.parameters[1], {node.kind, node.attrs, {}}, match);
+      case Op::kConcat: {
+        if (node.kind != OpKind::kConcat || node.inputs.size() != 2) return false;
+        int64_t axis = AttrsOf(node).Int("axis");
+        if (axis < 0) axis += rank;
+        const Shape& first = TypeOf(node.inputs[0]).shape;
+        match->splits[{node.outputs[0], axis}] = first[static_cast<size_t>(axis)];
+        return BindAxis(term.parameters[0], axis, rank, match);
+      }
+      case Op::kSplit0:
+      case Op::kSplit1: {
+        if (node.kind != OpKind::kSlice) return false;
+        const std::optional<Cut> cut = CutOf(graph_, node);
+        if (!cut.has_value() || !BindAxis(term.parameters[0], cut->axis, rank, match)) return false;
+        const int64_t whole = TypeOf(node.inputs[0]).shape[static_cast<size_t>(cut->axis)];
+        const int64_t point = term.op == Op::kSplit0 ? cut->size : cut->begin;
+        if (term.op == Op::kSplit0 ? cut->begin != 0 : cut->begin + cut->size != whole) return false;
+        return match->splits.emplace(std::pair(node.inputs[0], cut->axis), point).first->second ==
+               point;
+      }
+      default:
+        return false;
+    }
+  }
+
+  // Extents of enlarged kernels that the source leaves open: those of other convolutions of the same image.
+  void ChooseKernels(const Match& match) {
+    std::string open;
+    const Term* weights = nullptr;
+    for (const Term& term : rule_.target) {
+      VisitTerms(term, [&](const Term& t) {
+        if (t.op != Op::kEnlarge || match.kernels.contains(t.parameters[0])) return;
+        open = t.parameters[0];
+        weights = &t.operands[0];
+      });
+    }
+    if (open.empty()) {
+      found_.push_back(match);
+      return;
+    }
+    if (weights->op != Op::kVariable) return;
+    const ValueId w = match.variables.at(weights->name);
+    const Shape& shape = TypeOf(w).shape;
+    std::set<int64_t> extents;
+    for (const int n : match.nodes) {
+      const Node& node = graph_.nodes[static_cast<size_t>(n)];
+      if (!IsConvolution(node.kind)) continue;
+      std::vector<int> others = match.nodes;
+      const auto& readers = readers_[static_cast<size_t>(node.inputs[0])];
+      others.insert(others.end(), readers.begin(), readers.end());
+      for (const int o : others) {
+        const Node& other = graph_.nodes[static_cast<size_t>(o)];
+        if (other.kind != node.kind) continue;
+        const Shape& kernel = TypeOf(other.inputs[1]).shape;
+        const bool square = std::all_of(kernel.begin() + 2, kernel.end(),
+                                        [&](int64_t e) { return e == kernel[2]; });
+        const bool larger = std::all_of(shape.begin() + 2, shape.end(), [&](int64_t e) {
+          return e <= kernel[2] && (kernel[2] - e) % 2 == 0;
+        });
+        if (square && larger && kernel[2] != *std::min_element(shape.begin() + 2, shape.end()))
+          extents.insert(kernel[2]);
+      }
+    }
+    for (const int64_t extent : extents) {
+      Match more = match;
+      more.kernels[open] = extent;
+      ChooseKernels(more);
+    }
+  }
+
+  const Graph& graph_;
+  const Rule& rule_;
+  size_t limit_;
+  bool matrices_;
+  std::vector<int> producers_;
+  std::vector<std::vector<int>> readers_;
+  std::vector<Match> found_;
+};
+
+SplitTree CommonTree(const SplitTree& a, const SplitTree& b) {
+  if (a == nullptr || b == nullptr || a->first != b->first) return nullptr;
+  return std::make_shared<SplitNode>(
+      SplitNode{a->first, CommonTree(a->left, b->left), CommonTree(a->right, b->right)});
+}
+
+absl::Status Refused(std::string_view why) {
+  return absl::FailedPreconditionError(absl::StrCat("the rule cannot be applied: ", std::string(why)));
+}
+
+// Copies a graph with the target of a rule in it.
+class Rewriter {
+ public:
+  Rewriter(const Graph& graph, const Rule& rule, const Match& match)
+      : graph_(graph),
+        rule_(rule),
+        match_(match),
+        matrices_(IsMatrixRule(rule)),
+        producers_(graph::Producers(graph)),
+        map_(graph.values.size(), -1),
+        state_(graph.nodes.size(), State::kOpen) {
+    for (size_t i = 0; i < match.outputs.size(); ++i) replaced_[match.outputs[i]] = i;
+  }
+
+  absl::StatusOr<Graph> Run() {
+    for (const ValueId v : graph_.inputs)
+      map_[Index(v)] = out_.Input(graph_.values[Index(v)].name, graph_.values[Index(v)].type);
+    for (const auto& [v, data] : graph_.constants)
+      map_[Index(v)] = out_.Constant(graph_.values[Index(v)].name, data);
+    for (const Node& node : graph_.nodes) {
+      if (!replaced_.contains(node.outputs[0])) HEDDLE_RETURN_IF_ERROR(Use(node.outputs[0]).status());
+    }
+    std::vector<std::pair<std::string, ValueId>> outputs;
+    for (const ValueId v : graph_.outputs) {
+      HEDDLE_ASSIGN_OR_RETURN(const ValueId made, Use(v));
+      outputs.emplace_back(graph_.values[Index(v)].name, made);
+    }
+    HEDDLE_ASSIGN_OR_RETURN(Graph built, out_.Build(outputs));
+    built.lengths = graph_.lengths;
+    return graph::RemoveDead(built);
+  }
+
+ private:
+  enum class State { kOpen, kActive, kDone };
+  // A value of the new graph, and where it can be split.
+  struct Made {
+    ValueId value = -1;
+    std::map<int64_t, SplitTree> trees;  // by dimension
+  };
+
+  static size_t Index(ValueId v) { return static_cast<size_t>(v); }
+  const Shape& ShapeOf(ValueId made) const { return out_.Type(made).shape; }
+
+  // The value of the new graph for one of the old one, where it is read.
+  absl::StatusOr<ValueId> Use(ValueId v) {
+    const auto replaced = replaced_.find(v);
+    if (replaced == replaced_.end()) return Original(v);
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<ValueId>* targets, Targets());
+    return (*targets)[replaced->second];
+  }
+
+  // Copies the node that makes it, if there is one. A node that needs its own result through the target
+  // would close a cycle.
+  absl::StatusOr<ValueId> Original(ValueId v) {
+    if (map_[Index(v)] >= 0) return map_[Index(v)];
+    const int n = producers_[Index(v)];
+    if (n < 0) return absl::InternalError("a value without a maker");
+    State& state = state_[static_cast<size_t>(n)];
+    if (state == State::kActive) return Refused("it would make a cycle");
+    state = State::kActive;
+    const Node& node = graph_.nodes[static_cast<size_t>(n)];
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) {
+      HEDDLE_ASSIGN_OR_RETURN(const ValueId made, Use(input));
+      inputs.push_back(made);
+    }
+    HEDDLE_ASSIGN_OR_RETURN(map_[Index(v)],
+                            out_.Add(node.kind, std::move(inputs), node.attrs, node.name));
+    state = State::kDone;
+    return map_[Index(v)];
+  }
+
+  absl::StatusOr<const std::vector<ValueId>*> Targets() {
+    if (!targets_.empty()) return &targets_;
+    if (building_) return Refused("it would make a cycle");
+    building_ = true;
+    std::vector<ValueId> targets;
+    for (size_t i = 0; i < rule_.target.size(); ++i) {
+      HEDDLE_ASSIGN_OR_RETURN(const Made made, Make(rule_.target[i]));
+      if (out_.Type(made.value) != graph_.values[Index(match_.outputs[i])].type)
+        return Refused("a result has another type");
+      targets.push_back(made.value);
+    }
+    targets_ = std::move(targets);
+    return &targets_;
+  }
+
+  int64_t AxisOf(const std::string& parameter, int64_t rank) const {
+    if (const auto found = match_.axes.find(parameter); found != match_.axes.end())
+      return found->second;
+    const int64_t number = parameter[0] - '0';
+    return matrices_ ? rank - 2 + number : number;
+  }
+
+  absl::StatusOr<Made> Make(const Term& term) {
+    const std::string text = ToText(term);
+    if (const auto known = made_.find(text); known != made_.end()) return known->second;
+    HEDDLE_ASSIGN_OR_RETURN(Made made, MakeNew(term));
+    made_[text] = made;
+    return made;
+  }
+
+  absl::StatusOr<Made> MakeNew(const Term& term) {
+    if (term.op == Op::kVariable) {
+      const ValueId v = match_.variables.at(term.name);
+      // What the source matched is read as it was, even if it is replaced elsewhere.
+      Made made;
+      HEDDLE_ASSIGN_OR_RETURN(made.value, Original(v));
+      for (const auto& [place, point] : match_.splits) {
+        if (place.first == v)
+          made.trees[place.second] = std::make_shared<SplitNode>(SplitNode{point, nullptr, nullptr});
+      }
+      return made;
+    }
+    std::vector<Made> operands;
+    for (const Term& operand : term.operands) {
+      HEDDLE_ASSIGN_OR_RETURN(Made made, Make(operand));
+      operands.push_back(std::move(made));
+    }
+    return Apply(term, std::move(operands));
+  }
+
+  absl::StatusOr<Made> Apply(const Term& term, std::vector<Made> operands) {
+    Made& a = operands[0];
+    switch (term.op) {
+      case Op::kAdd:
+      case Op::kMul:
+      case Op::kScale: {
+        Made& b = operands[1];
+        const int64_t rank = static_cast<int64_t>(
+            std::max(ShapeOf(a.value).size(), ShapeOf(b.value).size()));
+        HEDDLE_RETURN_IF_ERROR(Align(&a, rank));
+        if (term.op != Op::kScale) HEDDLE_RETURN_IF_ERROR(Align(&b, rank));
+        HEDDLE_ASSIGN_OR_RETURN(Made made, Add(term.op == Op::kAdd ? OpKind::kAdd : OpKind::kMul, {},
+                                               {a.value, b.value}));
+        for (int64_t d = 0; d < rank; ++d) {
+          const SplitTree ta = Tree(a, d), tb = Tree(b, d);
+          const auto extent = [&](const Made& m) {
+            return term.op == Op::kScale && &m == &b ? 1 : ShapeOf(m.value)[static_cast<size_t>(d)];
+          };
+          const SplitTree tree = extent(b) == 1 ? ta : extent(a) == 1 ? tb : CommonTree(ta, tb);
+          if (tree != nullptr) made.trees[d] = tree;
+        }
+        return made;
+      }
+      case Op::kMap: {
+        const Binding& f = match_.parameters.at(term.parameters[0]);
+        HEDDLE_ASSIGN_OR_RETURN(Made made, Add(f.kind, f.attrs, {a.value}));
+        made.trees = a.trees;
+        return made;
+      }
+      case Op::kTranspose: {
+        const auto rank = static_cast<int64_t>(ShapeOf(a.value).size());
+        if (rank < 2) return Refused("a vector has no transpose");
+        Shape perm(static_cast<size_t>(rank));
+        for (int64_t d = 0; d < rank; ++d) perm[static_cast<size_t>(d)] = d;
+        std::swap(perm[static_cast<size_t>(rank) - 1], perm[static_cast<size_t>(rank) - 2]);
+        HEDDLE_ASSIGN_OR_RETURN(Made made, Add(OpKind::kTranspose, {{"perm", perm}}, {a.value}));
+        for (const auto& [d, tree] : a.trees) made.trees[perm[static_cast<size_t>(d)]] = tree;
+        return made;
+      }
+      case Op::kMatmul: {
+        const Made& b = operands[1];
+        if (ShapeOf(a.value).size() < 2 || ShapeOf(b.value).size() < 2)
+          return Refused("a vector is no matrix");
+        HEDDLE_ASSIGN_OR_RETURN(Made made, Add(OpKind::kMatmul, {}, {a.value, b.value}));
+        const auto last = [&](const Made& m, int64_t from_end) {
+          return Tree(m, static_cast<int64_t>(ShapeOf(m.value).size()) - from_end);
+        };
+        const auto rank = static_cast<int64_t>(ShapeOf(made.value).size());
+        if (last(a, 2) != nullptr) made.trees[rank - 2] = last(a, 2);
+        if (last(b, 1) != nullptr) made.trees[rank - 1] = last(b, 1);
+        return made;
+      }
+      case Op::kConv:
+      case Op::kDepthwise: {
+        const Made& w = operands[1];
+        const Binding& window = match_.parameters.at(term.parameters[0]);
+        const Shape& weights = ShapeOf(w.value);
+        std::optional<Attrs> attrs =
+            WithKernel(window.attrs, Shape(weights.begin() + 2, weights.end()));
+        if (!attrs.has_value()) return Refused("the padding does not fit the kernel");
+        (*attrs)["groups"] = term.op == Op::kConv ? int64_t{1} : weights[0];
+        HEDDLE_ASSIGN_OR_RETURN(Made made, Add(window.kind, *attrs, {a.value, w.value}));
+        if (Tree(a, 0) != nullptr) made.trees[0] = Tree(a, 0);
+        if (Tree(w, 0) != nullptr) made.trees[1] = Tree(w, 0);
+        return made;
+      }
+      case Op::kAvgPool:
+      case Op::kMaxPool: {
+        const Binding& window = match_.parameters.at(term.parameters[1]);
+        HEDDLE_ASSIGN_OR_RETURN(Made made, Add(window.kind, window.attrs, {a.value}));
+        for (const int64_t d : {0, 1}) {
+          if (Tree(a, d) != nullptr) made.trees[d] = Tree(a, d);
+        }
+        return made;
+      }
+      case Op::kEnlarge: {
+        const Shape& shape = ShapeOf(a.value);
+        const int64_t extent = match_.kernels.at(term.parameters[0]);
+        Shape begin(shape.size(), 0), end(shape.size(), 0);
+        for (size_t d = 2; d < shape.size(); ++d) begin[d] = end[d] = (extent - shape[d]) / 2;
+        HEDDLE_ASSIGN_OR_RETURN(Made made,
+                                Add(OpKind::kPad, {{"begin", begin}, {"end", end}}, {a.value}));
+        made.trees = a.trees;
+        return made;
+      }
+      case Op::kConcat: {
+        Made& b = operands[1];
+        const int64_t rank = static_cast<int64_t>(
+            std::max(ShapeOf(a.value).size(), ShapeOf(b.value).size()));
+        // A broadcast operand has its full rank where it meets one that has.
+        const int64_t full = std::max(rank, FullRank());
+        HEDDLE_RETURN_IF_ERROR(Align(&a, full));
+        HEDDLE_RETURN_IF_ERROR(Align(&b, full));
+        const int64_t axis = AxisOf(term.parameters[0], full);
+        if (axis < 0 || axis >= full) return Refused("a dimension is missing");
+        HEDDLE_ASSIGN_OR_RETURN(Made made, Add(OpKind::kConcat, {{"axis", axis}}, {a.value, b.value}));
+        for (int64_t d = 0; d < full; ++d) {
+          if (const SplitTree tree = CommonTree(Tree(a, d), Tree(b, d)); tree != nullptr)
+            made.trees[d] = tree;
+        }
+        made.trees[axis] = std::make_shared<SplitNode>(SplitNode{
+            ShapeOf(a.value)[static_cast<size_t>(axis)], Tree(a, axis), Tree(b, axis)});
+        return made;
+      }
+      case Op::kSplit0:
+      case Op::kSplit1: {
+        const Shape sizes = ShapeOf(a.value);
+        const int64_t axis = AxisOf(term.parameters[0], static_cast<int64_t>(sizes.size()));
+        const SplitTree tree = Tree(a, axis);
+        if (tree == nullptr) return Refused("it is unknown where to split");
+        const bool second = term.op == Op::kSplit1;
+        Shape starts(sizes.size(), 0), steps(sizes.size(), 1), part = sizes;
+        int64_t& size = part[static_cast<size_t>(axis)];
+        if (second) starts[static_cast<size_t>(axis)] = tree->first;
+        size = second ? size - tree->first : tree->first;
+        if (size <= 0) return Refused("a part is empty");
+        HEDDLE_ASSIGN_OR_RETURN(
+            Made made, Add(OpKind::kSlice, {{"starts", starts}, {"steps", steps}, {"sizes", part}},
+                           {a.value}));
+        made.trees = a.trees;
+        made.trees[axis] = second ? tree->right : tree->left;
+        return made;
+      }
+      default:
+        return Refused("it has an operator that graphs do not have");
+    }
+  }
+
+  static SplitTree Tree(const Made& made, int64_t axis) {
+    const auto found = made.trees.find(axis);
+    return found == made.trees.end() ? nullptr : found->second;
+  }
+
+  // The rank of what the rule computes: a bias of an image has fewer dimensions.
+  int64_t FullRank() const {
+    if (matrices_ || !elementwise_) return 0;
+    int64_t rank = 0;
+    for (const ValueId v : match_.outputs)
+      rank = std::max(rank, static_cast<int64_t>(graph_.values[Index(v)].type.shape.size()));
+    return rank;
+  }
+
+  // Puts dimensions of extent 1 in front.
+  absl::Status Align(Made* made, int64_t rank) {
+    Shape shape = ShapeOf(made->value);
+    const int64_t missing = rank - static_cast<int64_t>(shape.size());
+    if (missing <= 0) return absl::OkStatus();
+    shape.insert(shape.begin(), static_cast<size_t>(missing), 1);
+    HEDDLE_ASSIGN_OR_RETURN(const Made aligned, Add(OpKind::kReshape, {{"shape", shape}}, {made->value}));
+    std::map<int64_t, SplitTree> trees;
+    for (const auto& [d, tree] : made->trees) trees[d + missing] = tree;
+    *made = {aligned.value, std::move(trees)};
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Made> Add(OpKind kind, const Attrs& attrs, std::vector<ValueId> inputs) {
+    const Node& first = graph_.nodes[static_cast<size_t>(match_.nodes[0])];
+    absl::StatusOr<ValueId> value = out_.Add(kind, std::move(inputs), attrs, first.name);
+    if (!value.ok()) return Refused(std::string(value.status().message()));
+    return Made{*value, {}};
+  }
+
+  const Graph& graph_;
+  const Rule& rule_;
+  const Match& match_;
+  bool matrices_;
+  bool elementwise_ = !AnyTerm(rule_, [](const Term& t) {
+    return t.op == Op::kConv || t.op == Op::kDepthwise || t.op == Op::kEnlarge;
+  });
+  std::vector<int> producers_;
+  std::vector<ValueId> map_;  // of the new graph, by values of the old one
+  std::vector<State> state_;
+  std::map<ValueId, size_t> replaced_;  // outputs of the source, with their terms
+  GraphBuilder out_;
+  bool building_ = false;
+  std::vector<ValueId> targets_;
+  std::map<std::string, Made> made_;  // by text of terms
+};
+
+bool Subset(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return std::all_of(a.begin(), a.end(),
+                     [&](const std::string& x) { return std::count(b.begin(), b.end(), x) > 0; });
+}
+
+// Whether every term shares a variable with those before it.
+bool Connected(const std::vector<Term>& terms) {
+  std::vector<std::string> known = VariablesOf(std::span(terms).first(1));
+  for (size_t i = 1; i < terms.size(); ++i) {
+    const std::vector<std::string> own = VariablesOf(std::span(terms).subspan(i, 1));
+    if (std::none_of(own.begin(), own.end(), [&](const std::string& name) {
+          return std::count(known.begin(), known.end(), name) > 0;
+        }))
+      return false;
+    known.insert(known.end(), own.begin(), own.end());
+  }
+  return true;
+}
+
+bool CanApply(const Rule& rule) {
+  if (std::any_of(rule.source.begin(), rule.source.end(),
+                  [](const Term& t) { return t.operands.empty(); }))
+    return false;
+  if (AnyTerm(rule, [](const Term& t) { return t.operands.empty() && t.op != Op::kVariable; }))
+    return false;
+  // Graphs have no such operator; its result is a constant.
+  bool enlarged = false;
+  for (const Term& term : rule.source)
+    VisitTerms(term, [&](const Term& t) { enlarged = enlarged || t.op == Op::kEnlarge; });
+  if (enlarged || !Connected(rule.source)) return false;
+  if (!Subset(VariablesOf(rule.target), VariablesOf(rule.source))) return false;
+  std::set<std::string> kernels;
+  for (const Term& term : rule.target) {
+    VisitTerms(term, [&](const Term& t) {
+      if (t.op == Op::kEnlarge) kernels.insert(t.parameters[0]);
+    });
+  }
+  std::vector<std::string> needed = ParametersOf(rule.target);
+  std::erase_if(needed, [&](const std::string& p) { return kernels.contains(p); });
+  return Subset(needed, ParametersOf(rule.source));
+}
+
+}  // namespace
+
+std::vector<DirectedRule> Applicable(const std::vector<Rule>& rules) {
+  std::vector<DirectedRule> directed;
+  for (const Rule& rule : rules) {
+    if (CanApply(rule)) directed.push_back({NameOf(rule), rule});
+    if (const Rule reversed = Reversed(rule); CanApply(reversed))
+      directed.push_back({kReversed + NameOf(rule), reversed});
+  }
+  return directed;
+}
+
+std::vector<Match> FindMatches(const Graph& graph, const DirectedRule& rule, size_t limit) {
+  std::vector<Match> matches = Matcher(graph, rule, limit).Run();
+  std::stable_sort(matches.begin(), matches.end(),
+                   [](const Match& a, const Match& b) { return a.nodes < b.nodes; });
+  return matches;
+}
+
+absl::StatusOr<Graph> Apply(const Graph& graph, const DirectedRule& rule, const Match& match) {
+  return Rewriter(graph, rule.rule, match).Run();
+}
+
+plan::Substitution Named(const Graph& graph, const DirectedRule& rule, const Match& match) {
+  plan::Substitution named{rule.name, {}};
+  for (const int n : match.nodes) named.nodes.push_back(graph.nodes[static_cast<size_t>(n)].name);
+  return named;
+}
+
+absl::StatusOr<Graph> Replay(const Graph& graph, const std::vector<DirectedRule>& rules,
+                             const plan::Substitution& substitution) {
+  const auto rule = std::find_if(rules.begin(), rules.end(), [&](const DirectedRule& r) {
+    return r.name == substitution.rule;
+  });
+  if (rule == rules.end()) {
+    return absl::NotFoundError(absl::StrCat("no rule '", substitution.rule,
+                                            "'; the plan was made by another version"));
+  }
+  for (const Match& match : FindMatches(graph, *rule)) {
+    if (Named(graph, *rule, match).nodes != substitution.nodes) continue;
+    absl::StatusOr<Graph> applied = Apply(graph, *rule, match);
+    if (applied.ok() || !absl::IsFailedPrecondition(applied.status())) return applied;
+  }
+  return absl::NotFoundError(absl::StrCat("rule '", substitution.rule, "' does not apply to ",
+                                          absl::StrJoin(substitution.nodes, ", ")));
+}
+
+}  // namespace heddle::substitution

@@ -1,0 +1,94 @@
+// The generator finds the same rules whatever the number of threads, and pruning loses none.
+#include "compiler/substitution/generator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "compiler/substitution/algebra.h"
+#include "compiler/substitution/derive.h"
+
+namespace heddle::substitution {
+namespace {
+
+std::set<std::string> Texts(const std::vector<Rule>& rules) {
+  std::set<std::string> texts;
+  for (const Rule& rule : rules) texts.insert(ToText(rule));
+  return texts;
+}
+
+TEST(Generator, ThreadsAndSeedsDoNotMatter) {
+  const Generated one = Generate({.size = 2, .threads = 1});
+  EXPECT_GT(one.candidates.size(), 300u);
+  for (const GeneratorOptions& options :
+       {GeneratorOptions{.size = 2, .threads = 2}, GeneratorOptions{.size = 2, .threads = 3, .seed = 77}}) {
+    const Generated other = Generate(options);
+    EXPECT_EQ(other.graphs, one.graphs);
+    EXPECT_EQ(other.buckets, one.buckets);
+    EXPECT_EQ(Texts(other.candidates), Texts(one.candidates));
+  }
+}
+
+// Equal fingerprints are no chance: candidates hold for other tensors of other shapes, too.
+TEST(Generator, CandidatesHold) {
+  const Generated generated = Generate({.size = 2});
+  const Pruned pruned = Prune(generated.candidates, {.size = 2, .threads = 2});
+  EXPECT_LE(pruned.renamed, static_cast<int64_t>(generated.candidates.size()));
+  EXPECT_LE(pruned.common, pruned.renamed);
+  for (const Rule& rule : pruned.rules) {
+    EXPECT_TRUE(CheckEqual(rule.source, rule.target, {.cases = 200, .seed = 99}).Holds()) << ToText(rule);
+  }
+}
+
+// What a dropped rule follows from is kept, or dropped for something that is.
+TEST(Generator, EveryDroppedRuleFollowsFromKeptOnes) {
+  const Generated generated = Generate({.size = 2});
+  const Pruned pruned = Prune(generated.candidates, {.size = 2});
+  const std::set<std::string> kept = Texts(pruned.rules);
+  std::map<std::string, const Pruned::Dropped*> dropped;
+  for (const auto& d : pruned.dropped) dropped.emplace(ToText(d.rule), &d);
+  EXPECT_GT(dropped.size(), 20u);
+  for (const auto& [text, first] : dropped) {
+    std::vector<std::string> open{text};
+    std::set<std::string> seen;
+    while (!open.empty()) {
+      const std::string now = open.back();
+      open.pop_back();
+      if (kept.contains(now) || !seen.insert(now).second) continue;
+      const auto found = dropped.find(now);
+      ASSERT_NE(found, dropped.end()) << text << " needs " << now;
+      for (const Rule& rule : found->second->follows_from) open.push_back(ToText(rule));
+    }
+  }
+}
+
+// A rule that was left out because others lead to it: they do, step by step, within the bound.
+TEST(Generator, WhatIsNotIndependentIsDerivable) {
+  const Generated generated = Generate({.size = 2});
+  const std::vector<Rule> rules = Prune(generated.candidates, {.size = 2}).rules;
+  const std::vector<Rule> kept = Independent(rules, {}, nullptr);
+  EXPECT_LT(kept.size(), rules.size());
+  const std::set<std::string> texts = Texts(kept);
+  std::vector<Rule> directed = kept;
+  for (const Rule& rule : kept) directed.push_back(Reversed(rule));
+  DeriveOptions far;
+  far.steps = 3;
+  for (const Rule& rule : rules) {
+    if (texts.contains(ToText(rule))) continue;
+    EXPECT_TRUE(Derivable(rule, directed, far)) << ToText(rule);
+  }
+}
+
+TEST(Derive, RewritesEverywhereAndKnowsThatSumsCommute) {
+  const Rule rule = *ParseRule("matmul(x, add(y, z)) => add(matmul(x, y), matmul(x, z))");
+  const std::vector<Term> terms = ParseRule("map[f](matmul(a, add(b, c))), matmul(a, add(b, c)) => x, x")->source;
+  EXPECT_EQ(Rewrites(terms, rule),
+            std::set<std::string>{"map[f](add(matmul(a, b), matmul(a, c))), add(matmul(a, b), matmul(a, c))"});
+  EXPECT_TRUE(Rewrites(ParseRule("matmul(a, b) => x")->source, rule).empty());
+  EXPECT_EQ(Rewrites(ParseRule("add(matmul(a, c), matmul(a, b)) => x")->source, Reversed(rule)).size(), 1u);
+}
+
+}  // namespace
+}  // namespace heddle::substitution
