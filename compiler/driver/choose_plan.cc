@@ -78,7 +78,9 @@ class Chooser {
     if (layouts.has_value()) passes.layout.fixed = &*layouts;
     if (all.has_value()) passes.layout.all = all;
     if (costs != nullptr) passes.layout.costs = costs;
-    HEDDLE_ASSIGN_OR_RETURN(graph::Graph placed, graph::Place(substituted != nullptr ? substituted->graph : simple_, passes));
+    HEDDLE_ASSIGN_OR_RETURN(
+        graph::Graph placed,
+        graph::Place(substituted != nullptr ? substituted->graph : simple_, passes));
     graph::FuseOptions fuse = options_.fuse;
     fuse.separate.insert(separate.begin(), separate.end());
     fuse.memo = &programs_;
@@ -292,7 +294,8 @@ class Chooser {
     const auto rules = substitution::Applicable(substitution::ShippedRules().rules);
     const auto cost = [&](const graph::Graph& graph) -> absl::StatusOr<double> {
       const substitution::SearchedGraph candidate{graph, {}, 0};
-      HEDDLE_ASSIGN_OR_RETURN(const Made made, Make(std::nullopt, {}, std::nullopt, nullptr, &candidate));
+      HEDDLE_ASSIGN_OR_RETURN(const Made made,
+                              Make(std::nullopt, {}, std::nullopt, nullptr, &candidate));
       return CostOf(made.fused).ns;
     };
     substitution::SearchOptions options;

@@ -50,8 +50,8 @@ struct PlanChoice {
 
 struct PlanSearch {
   int evaluations = 200;  // of `improved`: how many layouts are tried
-  int graphs = 200;       // of `substituted`: how many graphs are tried; 0: there is no such contender
-  std::function<void(int graph, double best_ns)> progress;  // of this search
+  int graphs = 200;  // of `substituted`: how many graphs are tried; 0: there is no such contender
+  std::function<void(int graph, double best_ns)> progress = nullptr;  // of this search
 };
 
 // `measured_ns`: times of kernels by workload key, all made alike. A pure function. Without times, the

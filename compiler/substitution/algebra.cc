@@ -201,9 +201,8 @@ std::optional<Type> Infer(Op op, std::span<const int64_t> parameters,
       if (!is(0, Sort::kImage) || !is(1, Sort::kDepthwiseWeights) ||
           operands[0]->shape[1] != operands[1]->shape[0])
         return std::nullopt;
-      return InferWindowed(*operands[0], operands[1]->shape[0],
-                           operands[1]->trees[0], operands[1]->shape[2], operands[1]->shape[3],
-                           parameters[0]);
+      return InferWindowed(*operands[0], operands[1]->shape[0], operands[1]->trees[0],
+                           operands[1]->shape[2], operands[1]->shape[3], parameters[0]);
     case Op::kEnlarge: {
       if (!is(0, Sort::kWeights) && !is(0, Sort::kDepthwiseWeights)) return std::nullopt;
       Type type = *operands[0];
@@ -216,8 +215,8 @@ std::optional<Type> Infer(Op op, std::span<const int64_t> parameters,
     case Op::kAvgPool:
     case Op::kMaxPool:
       if (!is(0, Sort::kImage)) return std::nullopt;
-      return InferWindowed(*operands[0], operands[0]->shape[1], operands[0]->trees[1], parameters[0],
-                           parameters[0], parameters[1]);
+      return InferWindowed(*operands[0], operands[0]->shape[1], operands[0]->trees[1],
+                           parameters[0], parameters[0], parameters[1]);
     case Op::kConcat:
       return InferConcat(*operands[0], *operands[1], Axis(parameters, *operands[0]));
     case Op::kSplit0:
@@ -256,7 +255,8 @@ std::vector<Element> Compute(Op op, std::span<const int64_t> parameters,
       const int64_t rows = type.shape[0], columns = type.shape[1];
       for (int64_t r = 0; r < rows; ++r) {
         for (int64_t c = 0; c < columns; ++c)
-          result[static_cast<size_t>(r * columns + c)] = a.elements[static_cast<size_t>(c * rows + r)];
+          result[static_cast<size_t>(r * columns + c)] =
+              a.elements[static_cast<size_t>(c * rows + r)];
       }
       break;
     }
@@ -383,7 +383,8 @@ std::optional<Type> InferTerm(const Term& term, const std::map<std::string, Type
   return Infer(term.op, Values(term, parameters), std::span(operands).first(term.operands.size()));
 }
 
-std::optional<Tensor> Evaluate(const Term& term, const Leaves& leaves, const Parameters& parameters) {
+std::optional<Tensor> Evaluate(const Term& term, const Leaves& leaves,
+                               const Parameters& parameters) {
   if (term.operands.empty()) {
     const auto found = leaves.find(ToText(term));
     return found == leaves.end() ? std::nullopt : std::optional<Tensor>(found->second);
@@ -547,7 +548,8 @@ std::vector<Type> TypesOf(Sort sort, int64_t extent) {
 // So that the first cases, which may be all, differ in everything.
 void Shuffle(uint64_t seed, std::vector<Type>* types) {
   SplitMix random(seed);
-  for (size_t i = types->size(); i > 1; --i) std::swap((*types)[i - 1], (*types)[random.Next() % i]);
+  for (size_t i = types->size(); i > 1; --i)
+    std::swap((*types)[i - 1], (*types)[random.Next() % i]);
 }
 
 class Checker {

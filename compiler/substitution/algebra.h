@@ -69,7 +69,8 @@ inline constexpr Window kWindows[] = {{1, 0}, {1, 0}, {2, 0}, {1, -1}, {2, 1}}; 
 
 // The result type of an operator other than a variable; nullopt: it cannot be applied. A constant (operator
 // without operands) has no type of its own: it is given to Evaluate like a variable.
-std::optional<Type> Infer(Op op, std::span<const int64_t> parameters, std::span<const Type* const> operands);
+std::optional<Type> Infer(Op op, std::span<const int64_t> parameters,
+                          std::span<const Type* const> operands);
 // Precondition: `type` is what Infer gives.
 std::vector<Element> Compute(Op op, std::span<const int64_t> parameters,
                              std::span<const Tensor* const> operands, const Type& type);
@@ -84,7 +85,8 @@ using Leaves = std::map<std::string, Tensor>;
 // nullopt: an operator cannot be applied, or a leaf is missing. Numbers in brackets are their values.
 std::optional<Type> InferTerm(const Term& term, const std::map<std::string, Type>& leaves,
                               const Parameters& parameters);
-std::optional<Tensor> Evaluate(const Term& term, const Leaves& leaves, const Parameters& parameters);
+std::optional<Tensor> Evaluate(const Term& term, const Leaves& leaves,
+                               const Parameters& parameters);
 
 // Checks terms against each other, term by term, on all small cases: every variable has every shape with
 // extents up to `extent`, with and without a split, every kernel 1 and 3, every window, as far as the
@@ -99,6 +101,7 @@ struct CheckLimits {
   int64_t cases = 20'000;  // at most, shared among the values of parameters
   uint64_t seed = 1;
 };
-Checked CheckEqual(std::span<const Term> left, std::span<const Term> right, const CheckLimits& limits = {});
+Checked CheckEqual(std::span<const Term> left, std::span<const Term> right,
+                   const CheckLimits& limits = {});
 
 }  // namespace heddle::substitution

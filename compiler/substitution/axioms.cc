@@ -40,16 +40,15 @@ constexpr Axiom kAxioms[] = {
     {"25", "conv[1](x, identity_weights[k]) => x"},
     {"17 depthwise", "depthwise[s](scale(x, w), y) => depthwise[s](x, scale(y, w))"},
     {"18 depthwise", "scale(depthwise[s](x, y), w) => depthwise[s](scale(x, w), y)"},
-    {"19 depthwise",
-     "depthwise[s](x, add(y, z)) => add(depthwise[s](x, y), depthwise[s](x, z))"},
-    {"20 depthwise",
-     "depthwise[s](add(x, y), z) => add(depthwise[s](x, z), depthwise[s](y, z))"},
+    {"19 depthwise", "depthwise[s](x, add(y, z)) => add(depthwise[s](x, y), depthwise[s](x, z))"},
+    {"20 depthwise", "depthwise[s](add(x, y), z) => add(depthwise[s](x, z), depthwise[s](y, z))"},
     {"21 depthwise", "depthwise[s](x, y) => depthwise[s](x, enlarge[k](y))"},
     {"24", "depthwise[s](x, pool_weights[k]) => avg_pool[k,s](x)"},
     // Concatenation and splits.
     {"28", "split0[a](concat[a](x, y)) => x"},
     {"29", "split1[a](concat[a](x, y)) => y"},
-    {"30", "concat[0](concat[1](x, y), concat[1](z, w)) => concat[1](concat[0](x, z), concat[0](y, w))"},
+    {"30",
+     "concat[0](concat[1](x, y), concat[1](z, w)) => concat[1](concat[0](x, z), concat[0](y, w))"},
     {"31", "concat[a](scale(x, w), scale(y, w)) => scale(concat[a](x, y), w)"},
     {"32", "concat[a](add(x, y), add(z, w)) => add(concat[a](x, z), concat[a](y, w))"},
     {"33", "concat[a](mul(x, y), mul(z, w)) => mul(concat[a](x, z), concat[a](y, w))"},
@@ -67,7 +66,9 @@ constexpr Axiom kAxioms[] = {
     {"43", "concat[1](max_pool[k,s](x), max_pool[k,s](y)) => max_pool[k,s](concat[1](x, y))"},
     // What a split tensor is made of. It holds where x can be split.
     {"44", "concat[a](split0[a](x), split1[a](x)) => x"},
-    {"45", "concat[1](depthwise[s](x, y), depthwise[s](z, w)) => depthwise[s](concat[1](x, z), concat[0](y, w))"},
+    {"45",
+     "concat[1](depthwise[s](x, y), depthwise[s](z, w)) => depthwise[s](concat[1](x, z), "
+     "concat[0](y, w))"},
     {"46", "concat[0](avg_pool[k,s](x), avg_pool[k,s](y)) => avg_pool[k,s](concat[0](x, y))"},
     {"47", "transpose(identity) => identity"},
 };
@@ -78,7 +79,8 @@ std::span<const Axiom> Axioms() { return kAxioms; }
 
 Rule RuleOf(const Axiom& axiom) {
   absl::StatusOr<Rule> rule = ParseRule(axiom.text);
-  if (!rule.ok()) Fatal(absl::StrCat("axiom ", std::string(axiom.name), ": ", rule.status().message()));
+  if (!rule.ok())
+    Fatal(absl::StrCat("axiom ", std::string(axiom.name), ": ", rule.status().message()));
   return *std::move(rule);
 }
 

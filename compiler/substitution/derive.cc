@@ -18,7 +18,8 @@ bool IsNumber(const std::string& p) { return p[0] >= '0' && p[0] <= '9'; }
 // Calls `found` with the bindings of every way in which the pattern matches; it returns whether to go on.
 using Found = std::function<void(const Bindings&)>;
 
-void MatchTerm(const Term& pattern, const Term& term, const Bindings& bindings, const Found& found) {
+void MatchTerm(const Term& pattern, const Term& term, const Bindings& bindings,
+               const Found& found) {
   if (pattern.op == Op::kVariable) {
     Bindings more = bindings;
     if (more.variables.emplace(pattern.name, term).first->second == term) found(more);
@@ -39,8 +40,8 @@ void MatchTerm(const Term& pattern, const Term& term, const Bindings& bindings, 
     for (int first = 0; first < (commutes ? 2 : 1); ++first) {
       MatchTerm(pattern.operands[0], term.operands[static_cast<size_t>(first)], more,
                 [&](const Bindings& left) {
-                  MatchTerm(pattern.operands[1], term.operands[static_cast<size_t>(1 - first)], left,
-                            found);
+                  MatchTerm(pattern.operands[1], term.operands[static_cast<size_t>(1 - first)],
+                            left, found);
                 });
     }
   }
@@ -124,10 +125,12 @@ std::set<std::string> Rewrites(const std::vector<Term>& terms, const Rule& rule)
   std::set<Term> subterms;
   for (const Term& term : terms) SubtermsOf(term, &subterms);
   std::vector<std::pair<Term, Term>> replacements;
-  const std::function<void(size_t, const Bindings&)> match = [&](size_t i, const Bindings& bindings) {
+  const std::function<void(size_t, const Bindings&)> match = [&](size_t i,
+                                                                 const Bindings& bindings) {
     if (i == rule.source.size()) {
       std::vector<std::pair<Term, Term>> filled = replacements;
-      for (size_t j = 0; j < filled.size(); ++j) filled[j].second = Filled(rule.target[j], bindings);
+      for (size_t j = 0; j < filled.size(); ++j)
+        filled[j].second = Filled(rule.target[j], bindings);
       std::vector<Term> made;
       for (const Term& term : terms) {
         made.push_back(Replaced(term, filled));

@@ -19,8 +19,8 @@ void SortCommutative(Term* term);
 std::set<std::string> Rewrites(const std::vector<Term>& terms, const Rule& rule);
 
 struct DeriveOptions {
-  int steps = 2;  // from each side
-  int growth = 1;  // operators more than the larger side has
+  int steps = 2;          // from each side
+  int growth = 1;         // operators more than the larger side has
   size_t terms = 20'000;  // at most, from each side
 };
 // Whether `rules`, in both directions, lead from the source to the target.

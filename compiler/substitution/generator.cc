@@ -55,8 +55,9 @@ Domain Matrices() {
   d.leaves.push_back({Variable("s"), MakeType(Sort::kScalar, {})});
   d.leaves.push_back({Term{Op::kIdentity, "", {}, {}}, square});
   d.leaves.push_back({Term{Op::kOnes, "", {}, {}}, square});
-  d.instances = {{Op::kAdd, {}, {}},       {Op::kMul, {}, {}},       {Op::kScale, {}, {}},
-                 {Op::kMap, {kFunction}, {"f"}}, {Op::kTranspose, {}, {}}, {Op::kMatmul, {}, {}},
+  d.instances = {{Op::kAdd, {}, {}},        {Op::kMul, {}, {}},
+                 {Op::kScale, {}, {}},      {Op::kMap, {kFunction}, {"f"}},
+                 {Op::kTranspose, {}, {}},  {Op::kMatmul, {}, {}},
                  {Op::kConcat, {0}, {"0"}}, {Op::kConcat, {1}, {"1"}},
                  {Op::kSplit0, {0}, {"0"}}, {Op::kSplit0, {1}, {"1"}}};
   return d;
@@ -72,7 +73,8 @@ Domain Images() {
   const Type weights = MakeType(Sort::kWeights, {2, 2, kKernel, kKernel});
   for (const char* name : {"v", "w"}) d.leaves.push_back({Variable(name), weights});
   d.leaves.push_back({Variable("u"), MakeType(Sort::kWeights, {2, 2, 1, 1})});
-  d.leaves.push_back({Variable("q"), WithSplit(MakeType(Sort::kWeights, {2, 4, kKernel, kKernel}), 1, 2)});
+  d.leaves.push_back(
+      {Variable("q"), WithSplit(MakeType(Sort::kWeights, {2, 4, kKernel, kKernel}), 1, 2)});
   const Type depthwise = MakeType(Sort::kDepthwiseWeights, {2, 1, kKernel, kKernel});
   for (const char* name : {"d", "e"}) d.leaves.push_back({Variable(name), depthwise});
   d.leaves.push_back({Variable("s"), MakeType(Sort::kScalar, {})});
@@ -151,10 +153,12 @@ std::vector<int> OutputsOf(const Domain& domain, const SmallGraph& graph, int op
   std::vector<int> outputs;
   int next = leaves;
   for (int i = 0; i < operators; ++i) {
-    const int results = IsSplit(domain.instances[static_cast<size_t>(graph[i].instance)].op) ? 2 : 1;
+    const int results =
+        IsSplit(domain.instances[static_cast<size_t>(graph[i].instance)].op) ? 2 : 1;
     for (int r = 0; r < results; ++r, ++next) {
-      const bool read = std::any_of(graph.begin() + i + 1, graph.begin() + operators,
-                                    [&](const Applied& op) { return op.a == next || op.b == next; });
+      const bool read =
+          std::any_of(graph.begin() + i + 1, graph.begin() + operators,
+                      [&](const Applied& op) { return op.a == next || op.b == next; });
       if (!read) outputs.push_back(next);
     }
   }
@@ -242,9 +246,7 @@ class Builder {
   }
 
   // Whether it reads what the last operator made.
-  bool Reads(const Applied& op) const {
-    return op.a >= last_results_ || op.b >= last_results_;
-  }
+  bool Reads(const Applied& op) const { return op.a >= last_results_ || op.b >= last_results_; }
 
   void Apply(int operators, const Instance& instance, const Applied& op) {
     std::array<const Tensor*, 2> operands{&tensors_[static_cast<size_t>(op.a)], nullptr};
@@ -320,8 +322,8 @@ class Builder {
 };
 
 // Outputs of a graph in the order of their fingerprints, so that equal ones of two graphs are partners.
-std::vector<Term> OrderedOutputs(const Domain& domain, const SmallGraph& graph, const Leaves& leaves,
-                                 const Parameters& parameters) {
+std::vector<Term> OrderedOutputs(const Domain& domain, const SmallGraph& graph,
+                                 const Leaves& leaves, const Parameters& parameters) {
   const int operators = NumApplied(graph);
   const std::vector<Term> terms = TermsOf(domain, graph, operators);
   std::vector<std::pair<Fingerprint, Term>> outputs;
@@ -365,7 +367,8 @@ void GenerateDomain(const Domain& domain, const GeneratorOptions& options, Gener
     const size_t seed = options.seed * 1000 + leaves.size();
     const std::vector<int64_t> values(leaf.term.parameters.size(), kKernel);
     const auto constant = ConstantElements(leaf.term.op, values, leaf.type);
-    leaves[ToText(leaf.term)] = {leaf.type, constant.has_value() ? *constant : RandomElements(leaf.type, seed)};
+    leaves[ToText(leaf.term)] = {
+        leaf.type, constant.has_value() ? *constant : RandomElements(leaf.type, seed)};
   }
   for (auto& [print, graphs] : all.graphs) {
     if (graphs.size() < 2) continue;
@@ -463,7 +466,8 @@ Rule Canonical(const Rule& rule) {
 Generated Generate(const GeneratorOptions& options) {
   Generated result;
   std::set<std::string> candidates;
-  for (const auto& [name, domain] : {std::pair("matrices", Matrices()), std::pair("images", Images())}) {
+  for (const auto& [name, domain] :
+       {std::pair("matrices", Matrices()), std::pair("images", Images())}) {
     GenerateDomain(domain, options, &result, &candidates);
     if (options.progress) {
       options.progress(absl::StrCat(name, ": ", result.graphs, " graphs, ", result.buckets,
@@ -527,7 +531,8 @@ bool OnlyElements(const std::vector<Term>& terms) {
 
 bool Uses(const std::vector<Term>& terms, const std::string& parameter) {
   for (const Term& term : SubtermsOf(terms)) {
-    if (std::find(term.parameters.begin(), term.parameters.end(), parameter) != term.parameters.end())
+    if (std::find(term.parameters.begin(), term.parameters.end(), parameter) !=
+        term.parameters.end())
       return true;
   }
   return false;
@@ -597,7 +602,8 @@ class Pruner {
     if (OnlyElements(rule.source) && OnlyElements(rule.target)) {
       const bool zero = Uses(rule.source, "0") || Uses(rule.target, "0");
       const bool one = Uses(rule.source, "1") || Uses(rule.target, "1");
-      if (zero != one) attempts.insert(attempts.begin(), WithParameter(rule, zero ? "0" : "1", "a"));
+      if (zero != one)
+        attempts.insert(attempts.begin(), WithParameter(rule, zero ? "0" : "1", "a"));
     }
     attempts.push_back(WithParameter(rule, "s", "1"));
     for (const Rule& attempt : attempts) {
@@ -626,8 +632,8 @@ class Pruner {
         std::vector<std::string> names;
         const auto found = by_shape.find(Skeleton(swap ? Reversed(rule) : rule, &names));
         if (found == by_shape.end()) continue;
-        const auto general = std::find_if(
-            found->second.begin(), found->second.end(), [&](const auto& other) {
+        const auto general =
+            std::find_if(found->second.begin(), found->second.end(), [&](const auto& other) {
               return Distinct(other.second) > Distinct(names) && Maps(other.second, names);
             });
         if (general == found->second.end()) continue;

@@ -25,7 +25,7 @@ struct GeneratorOptions {
   int size = 3;     // operators of a graph, 1 to 4
   int threads = 1;  // does not change the result
   uint64_t seed = 1;
-  std::function<void(const std::string&)> progress;
+  std::function<void(const std::string&)> progress = nullptr;
 };
 
 struct Generated {

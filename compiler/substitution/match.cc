@@ -37,7 +37,8 @@ void VisitTerms(const Term& term, const Visit& visit) {
 bool AnyTerm(const Rule& rule, const auto& predicate) {
   bool any = false;
   for (const auto* side : {&rule.source, &rule.target}) {
-    for (const Term& term : *side) VisitTerms(term, [&](const Term& t) { any = any || predicate(t); });
+    for (const Term& term : *side)
+      VisitTerms(term, [&](const Term& t) { any = any || predicate(t); });
   }
   return any;
 }
@@ -46,9 +47,7 @@ bool IsMatrixRule(const Rule& rule) {
   return AnyTerm(rule, [](const Term& t) { return t.op == Op::kTranspose || t.op == Op::kMatmul; });
 }
 
-bool IsConvolution(OpKind kind) {
-  return graph::Def(kind).family == OpFamily::kConvolution;
-}
+bool IsConvolution(OpKind kind) { return graph::Def(kind).family == OpFamily::kConvolution; }
 
 // Strides, dilations and twice the padding that a kernel of extent 1 would have in the same place, so that
 // two windows are equal if convolutions with them are the same operator.
@@ -96,7 +95,8 @@ struct Cut {
 std::optional<Cut> CutOf(const Graph& graph, const Node& node) {
   const Shape& whole = graph.values[static_cast<size_t>(node.inputs[0])].type.shape;
   const graph::OpAttrs attrs = AttrsOf(node);
-  const Shape &starts = attrs.Ints("starts"), &steps = attrs.Ints("steps"), &sizes = attrs.Ints("sizes");
+  const Shape &starts = attrs.Ints("starts"), &steps = attrs.Ints("steps"),
+              &sizes = attrs.Ints("sizes");
   std::optional<Cut> cut;
   for (size_t d = 0; d < whole.size(); ++d) {
     if (steps[d] != 1) return std::nullopt;
@@ -162,7 +162,8 @@ class Matcher {
     for (int d = 0; d < depth; ++d) {
       nodes.clear();
       for (const ValueId v : values)
-        nodes.insert(readers_[static_cast<size_t>(v)].begin(), readers_[static_cast<size_t>(v)].end());
+        nodes.insert(readers_[static_cast<size_t>(v)].begin(),
+                     readers_[static_cast<size_t>(v)].end());
       values.clear();
       for (const int n : nodes) values.insert(graph_.nodes[static_cast<size_t>(n)].outputs[0]);
     }
@@ -275,7 +276,8 @@ class Matcher {
         const bool depthwise = term.op == Op::kDepthwise;
         if (depthwise ? groups != w[0] || w[1] != 1 || groups == 1 : groups != 1) return false;
         const Shape kernel(w.begin() + 2, w.end());
-        return BindParameter(term.parameters[0], {node.kind, RelativeWindow(node, kernel), {}}, match);
+        return BindParameter(term.parameters[0], {node.kind, RelativeWindow(node, kernel), {}},
+                             match);
       }
       case Op::kAvgPool:
       case Op::kMaxPool:
@@ -297,7 +299,8 @@ class Matcher {
         if (!cut.has_value() || !BindAxis(term.parameters[0], cut->axis, rank, match)) return false;
         const int64_t whole = TypeOf(node.inputs[0]).shape[static_cast<size_t>(cut->axis)];
         const int64_t point = term.op == Op::kSplit0 ? cut->size : cut->begin;
-        if (term.op == Op::kSplit0 ? cut->begin != 0 : cut->begin + cut->size != whole) return false;
+        if (term.op == Op::kSplit0 ? cut->begin != 0 : cut->begin + cut->size != whole)
+          return false;
         return match->splits.emplace(std::pair(node.inputs[0], cut->axis), point).first->second ==
                point;
       }
@@ -367,7 +370,8 @@ SplitTree CommonTree(const SplitTree& a, const SplitTree& b) {
 }
 
 absl::Status Refused(std::string_view why) {
-  return absl::FailedPreconditionError(absl::StrCat("the rule cannot be applied: ", std::string(why)));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the rule cannot be applied: ", std::string(why)));
 }
 
 // Copies a graph with the target of a rule in it.
@@ -390,7 +394,8 @@ class Rewriter {
     for (const auto& [v, data] : graph_.constants)
       map_[Index(v)] = out_.Constant(graph_.values[Index(v)].name, data);
     for (const Node& node : graph_.nodes) {
-      if (!replaced_.contains(node.outputs[0])) HEDDLE_RETURN_IF_ERROR(Use(node.outputs[0]).status());
+      if (!replaced_.contains(node.outputs[0]))
+        HEDDLE_RETURN_IF_ERROR(Use(node.outputs[0]).status());
     }
     std::vector<std::pair<std::string, ValueId>> outputs;
     for (const ValueId v : graph_.outputs) {
@@ -480,7 +485,8 @@ class Rewriter {
       HEDDLE_ASSIGN_OR_RETURN(made.value, Original(v));
       for (const auto& [place, point] : match_.splits) {
         if (place.first == v)
-          made.trees[place.second] = std::make_shared<SplitNode>(SplitNode{point, nullptr, nullptr});
+          made.trees[place.second] =
+              std::make_shared<SplitNode>(SplitNode{point, nullptr, nullptr});
       }
       return made;
     }
@@ -499,12 +505,12 @@ class Rewriter {
       case Op::kMul:
       case Op::kScale: {
         Made& b = operands[1];
-        const int64_t rank = static_cast<int64_t>(
-            std::max(ShapeOf(a.value).size(), ShapeOf(b.value).size()));
+        const int64_t rank =
+            static_cast<int64_t>(std::max(ShapeOf(a.value).size(), ShapeOf(b.value).size()));
         HEDDLE_RETURN_IF_ERROR(Align(&a, rank));
         if (term.op != Op::kScale) HEDDLE_RETURN_IF_ERROR(Align(&b, rank));
-        HEDDLE_ASSIGN_OR_RETURN(Made made, Add(term.op == Op::kAdd ? OpKind::kAdd : OpKind::kMul, {},
-                                               {a.value, b.value}));
+        HEDDLE_ASSIGN_OR_RETURN(Made made, Add(term.op == Op::kAdd ? OpKind::kAdd : OpKind::kMul,
+                                               {}, {a.value, b.value}));
         for (int64_t d = 0; d < rank; ++d) {
           const SplitTree ta = Tree(a, d), tb = Tree(b, d);
           const auto extent = [&](const Made& m) {
@@ -579,21 +585,22 @@ class Rewriter {
       }
       case Op::kConcat: {
         Made& b = operands[1];
-        const int64_t rank = static_cast<int64_t>(
-            std::max(ShapeOf(a.value).size(), ShapeOf(b.value).size()));
+        const int64_t rank =
+            static_cast<int64_t>(std::max(ShapeOf(a.value).size(), ShapeOf(b.value).size()));
         // A broadcast operand has its full rank where it meets one that has.
         const int64_t full = std::max(rank, FullRank());
         HEDDLE_RETURN_IF_ERROR(Align(&a, full));
         HEDDLE_RETURN_IF_ERROR(Align(&b, full));
         const int64_t axis = AxisOf(term.parameters[0], full);
         if (axis < 0 || axis >= full) return Refused("a dimension is missing");
-        HEDDLE_ASSIGN_OR_RETURN(Made made, Add(OpKind::kConcat, {{"axis", axis}}, {a.value, b.value}));
+        HEDDLE_ASSIGN_OR_RETURN(Made made,
+                                Add(OpKind::kConcat, {{"axis", axis}}, {a.value, b.value}));
         for (int64_t d = 0; d < full; ++d) {
           if (const SplitTree tree = CommonTree(Tree(a, d), Tree(b, d)); tree != nullptr)
             made.trees[d] = tree;
         }
-        made.trees[axis] = std::make_shared<SplitNode>(SplitNode{
-            ShapeOf(a.value)[static_cast<size_t>(axis)], Tree(a, axis), Tree(b, axis)});
+        made.trees[axis] = std::make_shared<SplitNode>(
+            SplitNode{ShapeOf(a.value)[static_cast<size_t>(axis)], Tree(a, axis), Tree(b, axis)});
         return made;
       }
       case Op::kSplit0:
@@ -640,7 +647,8 @@ class Rewriter {
     const int64_t missing = rank - static_cast<int64_t>(shape.size());
     if (missing <= 0) return absl::OkStatus();
     shape.insert(shape.begin(), static_cast<size_t>(missing), 1);
-    HEDDLE_ASSIGN_OR_RETURN(const Made aligned, Add(OpKind::kReshape, {{"shape", shape}}, {made->value}));
+    HEDDLE_ASSIGN_OR_RETURN(const Made aligned,
+                            Add(OpKind::kReshape, {{"shape", shape}}, {made->value}));
     std::map<int64_t, SplitTree> trees;
     for (const auto& [d, tree] : made->trees) trees[d + missing] = tree;
     *made = {aligned.value, std::move(trees)};
@@ -748,8 +756,8 @@ absl::StatusOr<Graph> Replay(const Graph& graph, const std::vector<DirectedRule>
     return r.name == substitution.rule;
   });
   if (rule == rules.end()) {
-    return absl::NotFoundError(absl::StrCat("no rule '", substitution.rule,
-                                            "'; the plan was made by another version"));
+    return absl::NotFoundError(
+        absl::StrCat("no rule '", substitution.rule, "'; the plan was made by another version"));
   }
   for (const Match& match : FindMatches(graph, *rule)) {
     if (Named(graph, *rule, match).nodes != substitution.nodes) continue;

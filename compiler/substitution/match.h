@@ -46,7 +46,7 @@ std::vector<DirectedRule> Applicable(const std::vector<Rule>& rules);
 struct Binding {
   graph::OpKind kind{};
   graph::Attrs attrs;
-  graph::Shape kernel;                 // of a convolution's weights
+  graph::Shape kernel;  // of a convolution's weights
   bool operator==(const Binding&) const = default;
 };
 

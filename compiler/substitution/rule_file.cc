@@ -18,7 +18,8 @@ std::string ToText(const RuleFile& file) {
 absl::StatusOr<RuleFile> ParseRuleFile(std::string_view text) {
   RuleFile file;
   int number = 0;
-  for (const absl::string_view line : absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
+  for (const absl::string_view line :
+       absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
     const std::string where = absl::StrCat("line ", ++number, ": ");
     if (number == 1) {
       if (line != "heddle rules 1")
@@ -32,7 +33,8 @@ absl::StatusOr<RuleFile> ParseRuleFile(std::string_view text) {
       file.remarks.emplace_back(line.substr(2));
     } else if (!line.empty()) {
       absl::StatusOr<Rule> rule = ParseRule(std::string_view(line.data(), line.size()));
-      if (!rule.ok()) return absl::InvalidArgumentError(absl::StrCat(where, rule.status().message()));
+      if (!rule.ok())
+        return absl::InvalidArgumentError(absl::StrCat(where, rule.status().message()));
       file.rules.push_back(*std::move(rule));
     }
   }

@@ -112,7 +112,8 @@ std::string GraphDigest(const Graph& graph) {
     digests[static_cast<size_t>(graph.inputs[i])] = absl::StrCat("input ", i);
   for (const auto& [v, data] : graph.constants) {
     digests[static_cast<size_t>(v)] =
-        absl::StrCat("constant ", reinterpret_cast<uintptr_t>(data.bytes->data()), " ", graph::ToText(data.type));
+        absl::StrCat("constant ", reinterpret_cast<uintptr_t>(data.bytes->data()), " ",
+                     graph::ToText(data.type));
   }
   for (const Node& node : graph.nodes) {
     Sha256 digest;

@@ -23,7 +23,7 @@ struct SearchOptions {
   int results = 3;        // graphs that are returned
   bool all_alike = true;  // false: one place at a time, so that every combination is reached
   // Called after each evaluation with their number and the least cost so far.
-  std::function<void(int, double)> progress;
+  std::function<void(int, double)> progress = nullptr;
 };
 
 struct SearchedGraph {
@@ -33,7 +33,8 @@ struct SearchedGraph {
 };
 
 struct SearchResult {
-  std::vector<SearchedGraph> best;  // ascending costs; the given graph is among them if nothing is cheaper
+  std::vector<SearchedGraph>
+      best;  // ascending costs; the given graph is among them if nothing is cheaper
   int evaluations = 0;
   bool exhausted = false;  // nothing within alpha was left to try
 };
@@ -42,9 +43,9 @@ struct SearchResult {
 using GraphCost = std::function<absl::StatusOr<double>(const graph::Graph&)>;
 
 // A pure function of its arguments. `memo` keeps folded constants (graph/passes/fold_constants.h).
-absl::StatusOr<SearchResult> Search(const graph::Graph& graph, const std::vector<DirectedRule>& rules,
-                                    const GraphCost& cost, graph::FoldMemo* memo,
-                                    const SearchOptions& options = {});
+absl::StatusOr<SearchResult> Search(const graph::Graph& graph,
+                                    const std::vector<DirectedRule>& rules, const GraphCost& cost,
+                                    graph::FoldMemo* memo, const SearchOptions& options = {});
 
 // A digest of what a graph computes: operators, attributes, types and constants, without names. Constants are
 // equal if they share their bytes.

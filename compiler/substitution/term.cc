@@ -83,8 +83,9 @@ class Parser {
   }
 
   absl::Status Error(std::string_view what) const {
-    return absl::InvalidArgumentError(absl::StrCat(std::string(what), " at column ", at_ + 1, " of '",
-                                                   std::string(text_.substr(0, 200)), "'"));
+    return absl::InvalidArgumentError(absl::StrCat(std::string(what), " at column ", at_ + 1,
+                                                   " of '", std::string(text_.substr(0, 200)),
+                                                   "'"));
   }
 
  private:
@@ -129,8 +130,7 @@ void AppendText(const Term& term, std::string* out) {
     return;
   }
   out->append(OpShapes()[static_cast<size_t>(term.op)].name);
-  if (!term.parameters.empty())
-    absl::StrAppend(out, "[", absl::StrJoin(term.parameters, ","), "]");
+  if (!term.parameters.empty()) absl::StrAppend(out, "[", absl::StrJoin(term.parameters, ","), "]");
   if (term.operands.empty()) return;
   out->append("(");
   for (size_t i = 0; i < term.operands.size(); ++i) {
@@ -148,7 +148,8 @@ std::string OperatorsOf(std::span<const Term> terms) {
       if (t.operands.empty()) return;
       std::string name(OpShapes()[static_cast<size_t>(t.op)].name);
       if (t.op == Op::kSplit0 || t.op == Op::kSplit1) name = "split";
-      if (!seen.insert(t.op == Op::kSplit1 ? absl::StrCat("split0", ToText(t).substr(6)) : ToText(t))
+      if (!seen.insert(t.op == Op::kSplit1 ? absl::StrCat("split0", ToText(t).substr(6))
+                                           : ToText(t))
                .second)
         return;
       names.push_back(std::move(name));
@@ -206,8 +207,9 @@ absl::StatusOr<Rule> ParseRule(std::string_view text) {
   HEDDLE_ASSIGN_OR_RETURN(rule.target, parser.ParseTerms());
   if (!parser.AtEnd()) return parser.Error("expected the end");
   if (rule.source.size() != rule.target.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("a rule needs as many terms on both sides; there are ",
-                                                   rule.source.size(), " and ", rule.target.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a rule needs as many terms on both sides; there are ", rule.source.size(),
+                     " and ", rule.target.size()));
   }
   return rule;
 }

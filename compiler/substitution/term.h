@@ -24,25 +24,25 @@ namespace heddle::substitution {
 
 // All operators of terms: enumerator, name in text, number of parameters, number of operands. What each of
 // them computes is in algebra.h, and how it is found in a graph in match.h.
-#define HEDDLE_TERM_OPERATORS(X)                                                           \
-  X(kVariable, "", 0, 0)                                                                   \
-  X(kAdd, "add", 0, 2)                                                                     \
-  X(kMul, "mul", 0, 2)                                                                     \
-  X(kScale, "scale", 0, 2)             /* all elements times one number */                 \
-  X(kMap, "map", 1, 1)                 /* [function] any function of each element */       \
-  X(kTranspose, "transpose", 0, 1)     /* of a matrix */                                   \
-  X(kMatmul, "matmul", 0, 2)                                                               \
-  X(kConv, "conv", 1, 2)               /* [window] image, weights; one group */            \
-  X(kDepthwise, "depthwise", 1, 2)     /* [window] image, weights; a group per channel */  \
-  X(kEnlarge, "enlarge", 1, 1)         /* [kernel] weights, with zeros around them */      \
-  X(kAvgPool, "avg_pool", 2, 1)        /* [kernel, window] image; padding counts */        \
-  X(kMaxPool, "max_pool", 2, 1)        /* [kernel, window] image */                        \
-  X(kConcat, "concat", 1, 2)           /* [axis] */                                        \
-  X(kSplit0, "split0", 1, 1)           /* [axis] the first part of what was concatenated */ \
-  X(kSplit1, "split1", 1, 1)           /* [axis] the second part */                        \
-  X(kPoolWeights, "pool_weights", 1, 0)         /* [kernel] of a depthwise that averages */ \
-  X(kIdentityWeights, "identity_weights", 1, 0) /* [kernel] of a conv that copies */       \
-  X(kIdentity, "identity", 0, 0)                /* the identity matrix */                  \
+#define HEDDLE_TERM_OPERATORS(X)                                                             \
+  X(kVariable, "", 0, 0)                                                                     \
+  X(kAdd, "add", 0, 2)                                                                       \
+  X(kMul, "mul", 0, 2)                                                                       \
+  X(kScale, "scale", 0, 2)         /* all elements times one number */                       \
+  X(kMap, "map", 1, 1)             /* [function] any function of each element */             \
+  X(kTranspose, "transpose", 0, 1) /* of a matrix */                                         \
+  X(kMatmul, "matmul", 0, 2)                                                                 \
+  X(kConv, "conv", 1, 2)                /* [window] image, weights; one group */             \
+  X(kDepthwise, "depthwise", 1, 2)      /* [window] image, weights; a group per channel */   \
+  X(kEnlarge, "enlarge", 1, 1)          /* [kernel] weights, with zeros around them */       \
+  X(kAvgPool, "avg_pool", 2, 1)         /* [kernel, window] image; padding counts */         \
+  X(kMaxPool, "max_pool", 2, 1)         /* [kernel, window] image */                         \
+  X(kConcat, "concat", 1, 2)            /* [axis] */                                         \
+  X(kSplit0, "split0", 1, 1)            /* [axis] the first part of what was concatenated */ \
+  X(kSplit1, "split1", 1, 1)            /* [axis] the second part */                         \
+  X(kPoolWeights, "pool_weights", 1, 0) /* [kernel] of a depthwise that averages */          \
+  X(kIdentityWeights, "identity_weights", 1, 0) /* [kernel] of a conv that copies */         \
+  X(kIdentity, "identity", 0, 0)                /* the identity matrix */                    \
   X(kOnes, "ones", 0, 0)
 
 enum class Op : uint8_t {

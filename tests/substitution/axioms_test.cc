@@ -25,13 +25,16 @@ TEST(Axioms, HoldOnAllSmallCases) {
 
 // TASO's laws 39 and 40, which are stated for all convolutions, are wrong for groups.
 TEST(Axioms, LawsOfOneGroupFailForGroupsOfChannels) {
-  EXPECT_NE(Check("concat[1](depthwise[s](x, y), depthwise[s](x, z)) => depthwise[s](x, concat[0](y, z))")
-                .Holds(),
-            true);
-  EXPECT_FALSE(Check("depthwise[s](concat[1](x, z), concat[0](y, w)) => add(depthwise[s](x, y), depthwise[s](z, w))")
+  EXPECT_NE(
+      Check("concat[1](depthwise[s](x, y), depthwise[s](x, z)) => depthwise[s](x, concat[0](y, z))")
+          .Holds(),
+      true);
+  EXPECT_FALSE(Check("depthwise[s](concat[1](x, z), concat[0](y, w)) => add(depthwise[s](x, y), "
+                     "depthwise[s](z, w))")
                    .Holds());
   // The paper's example of a wrong rewrite that these two would prove.
-  EXPECT_FALSE(Check("add(avg_pool[k,s](x), avg_pool[k,s](z)) => depthwise[s](concat[1](x, z), concat[0](pool_weights[k], pool_weights[k]))")
+  EXPECT_FALSE(Check("add(avg_pool[k,s](x), avg_pool[k,s](z)) => depthwise[s](concat[1](x, z), "
+                     "concat[0](pool_weights[k], pool_weights[k]))")
                    .Holds());
 }
 
@@ -58,7 +61,8 @@ TEST(Axioms, ConcatenationIsAssociativeButNoAxiomSaysSo) {
   for (const Axiom& axiom : Axioms()) EXPECT_FALSE(RuleOf(axiom) == rule) << axiom.name;
   // With it, the parts differ.
   EXPECT_FALSE(
-      Check("split0[a](concat[a](x, concat[a](y, z))) => split0[a](concat[a](concat[a](x, y), z))").Holds());
+      Check("split0[a](concat[a](x, concat[a](y, z))) => split0[a](concat[a](concat[a](x, y), z))")
+          .Holds());
 }
 
 TEST(Algebra, SplittingALeafIsNoOperator) {
@@ -95,13 +99,13 @@ TEST(Algebra, ConvolutionsAndPoolsCountAsTheirDefinitionsSay) {
   for (uint64_t i = 0; i < 9; ++i) weights.elements.push_back({i == 5 ? 2u : i == 3 ? 10u : 0u, 0});
   leaves["w"] = weights;
   std::vector<uint64_t> got;
-  for (const Element& e : Evaluate(*ParseTerm("conv[1](x, w)"), leaves, {})->elements)
-    got.push_back(e.first);
+  const Tensor conv = *Evaluate(*ParseTerm("conv[1](x, w)"), leaves, {});
+  for (const Element& e : conv.elements) got.push_back(e.first);
   // Twice the right neighbour and ten times the left one.
   EXPECT_EQ(got, (std::vector<uint64_t>{4, 16, 20, 10, 52, 50, 16, 88, 80}));
   got.clear();
-  for (const Element& e : Evaluate(*ParseTerm("max_pool[3,2](x)"), leaves, {})->elements)
-    got.push_back(e.first);
+  const Tensor pool = *Evaluate(*ParseTerm("max_pool[3,2](x)"), leaves, {});
+  for (const Element& e : pool.elements) got.push_back(e.first);
   EXPECT_EQ(got, (std::vector<uint64_t>{5, 6, 8, 9}));
 }
 

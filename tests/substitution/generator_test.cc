@@ -22,8 +22,8 @@ std::set<std::string> Texts(const std::vector<Rule>& rules) {
 TEST(Generator, ThreadsAndSeedsDoNotMatter) {
   const Generated one = Generate({.size = 2, .threads = 1});
   EXPECT_GT(one.candidates.size(), 300u);
-  for (const GeneratorOptions& options :
-       {GeneratorOptions{.size = 2, .threads = 2}, GeneratorOptions{.size = 2, .threads = 3, .seed = 77}}) {
+  for (const GeneratorOptions& options : {GeneratorOptions{.size = 2, .threads = 2},
+                                          GeneratorOptions{.size = 2, .threads = 3, .seed = 77}}) {
     const Generated other = Generate(options);
     EXPECT_EQ(other.graphs, one.graphs);
     EXPECT_EQ(other.buckets, one.buckets);
@@ -38,7 +38,8 @@ TEST(Generator, CandidatesHold) {
   EXPECT_LE(pruned.renamed, static_cast<int64_t>(generated.candidates.size()));
   EXPECT_LE(pruned.common, pruned.renamed);
   for (const Rule& rule : pruned.rules) {
-    EXPECT_TRUE(CheckEqual(rule.source, rule.target, {.cases = 200, .seed = 99}).Holds()) << ToText(rule);
+    EXPECT_TRUE(CheckEqual(rule.source, rule.target, {.cases = 200, .seed = 99}).Holds())
+        << ToText(rule);
   }
 }
 
@@ -83,11 +84,15 @@ TEST(Generator, WhatIsNotIndependentIsDerivable) {
 
 TEST(Derive, RewritesEverywhereAndKnowsThatSumsCommute) {
   const Rule rule = *ParseRule("matmul(x, add(y, z)) => add(matmul(x, y), matmul(x, z))");
-  const std::vector<Term> terms = ParseRule("map[f](matmul(a, add(b, c))), matmul(a, add(b, c)) => x, x")->source;
+  const std::vector<Term> terms =
+      ParseRule("map[f](matmul(a, add(b, c))), matmul(a, add(b, c)) => x, x")->source;
   EXPECT_EQ(Rewrites(terms, rule),
-            std::set<std::string>{"map[f](add(matmul(a, b), matmul(a, c))), add(matmul(a, b), matmul(a, c))"});
+            std::set<std::string>{
+                "map[f](add(matmul(a, b), matmul(a, c))), add(matmul(a, b), matmul(a, c))"});
   EXPECT_TRUE(Rewrites(ParseRule("matmul(a, b) => x")->source, rule).empty());
-  EXPECT_EQ(Rewrites(ParseRule("add(matmul(a, c), matmul(a, b)) => x")->source, Reversed(rule)).size(), 1u);
+  EXPECT_EQ(
+      Rewrites(ParseRule("add(matmul(a, c), matmul(a, b)) => x")->source, Reversed(rule)).size(),
+      1u);
 }
 
 }  // namespace

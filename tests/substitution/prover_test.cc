@@ -18,7 +18,8 @@ TEST(Prover, ProvesASampleOfTheShippedRules) {
   std::shuffle(rules.begin(), rules.end(), std::mt19937_64(seed));
   rules.resize(std::min<size_t>(rules.size(), 60));
   Prover prover;
-  for (const Rule& rule : rules) EXPECT_TRUE(prover.Prove(rule)) << ToText(rule) << " (seed " << seed << ")";
+  for (const Rule& rule : rules)
+    EXPECT_TRUE(prover.Prove(rule)) << ToText(rule) << " (seed " << seed << ")";
 }
 
 TEST(Prover, DoesNotProveWhatIsWrong) {
@@ -31,7 +32,8 @@ TEST(Prover, DoesNotProveWhatIsWrong) {
            "conv[s](x, identity_weights[k]) => x",
            "split0[a](x) => split1[a](x)",
            "x => y",
-           "add(avg_pool[k,s](x), avg_pool[k,s](z)) => depthwise[s](concat[1](x, z), concat[0](pool_weights[k], pool_weights[k]))",
+           "add(avg_pool[k,s](x), avg_pool[k,s](z)) => depthwise[s](concat[1](x, z), "
+           "concat[0](pool_weights[k], pool_weights[k]))",
        }) {
     EXPECT_FALSE(prover.Prove(*ParseRule(text))) << text;
   }
@@ -66,8 +68,8 @@ bool Mutate(Term* term, std::mt19937_64& rng) {
   return true;
 }
 
-// A rule with one operator changed on one side is rejected: it has a counterexample or no typed case, and where
-// it happens to hold, it must not be one that the checks call wrong.
+// A rule with one operator changed on one side is rejected: it has a counterexample, or no case to which its
+// operators can be applied.
 TEST(Prover, MutatedRulesAreRejected) {
   std::mt19937_64 rng(7);
   const std::vector<Rule>& rules = ShippedRules().rules;
@@ -78,14 +80,15 @@ TEST(Prover, MutatedRulesAreRejected) {
     std::vector<Term*> operators;
     for (Term& term : rng() % 2 == 0 ? rule.source : rule.target) Operators(&term, &operators);
     if (operators.empty() || !Mutate(operators[rng() % operators.size()], rng)) continue;
-    if (CheckEqual(rule.source, rule.target, {.cases = 400, .seed = rng()}).Holds()) {
+    const Checked checked = CheckEqual(rule.source, rule.target, {.cases = 400, .seed = rng()});
+    if (checked.Holds()) {
       // It is another true rule, such as a sum of equal terms in another order; then the solver may agree.
       ASSERT_LT(++still_true, 20) << ToText(rule);
       continue;
     }
     ++rejected;
     // The two judges are independent: what has a counterexample cannot be proved.
-    if (rejected % 10 == 0) {
+    if (rejected % 10 == 0 && !checked.counterexample.empty()) {
       EXPECT_FALSE(prover.Prove(rule)) << ToText(rule);
     }
   }

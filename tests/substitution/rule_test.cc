@@ -24,7 +24,8 @@ TEST(Rules, AreProvedFromTheseAxioms) {
 
 TEST(Rules, NamesAreDistinct) {
   std::set<std::string> names;
-  for (const Rule& rule : ShippedRules().rules) EXPECT_TRUE(names.insert(NameOf(rule)).second) << ToText(rule);
+  for (const Rule& rule : ShippedRules().rules)
+    EXPECT_TRUE(names.insert(NameOf(rule)).second) << ToText(rule);
 }
 
 TEST(Rules, HoldOnSmallCases) {
@@ -45,9 +46,11 @@ TEST(Rules, KnowWhatTheLiteratureKnows) {
   for (const Rule& rule : ShippedRules().rules) texts.insert(ToText(rule));
   for (const char* text : {
            "matmul(matmul(x, y), z) => matmul(x, matmul(y, z))",
-           "matmul(x, y), matmul(x, z) => split0[1](matmul(x, concat[1](y, z))), split1[1](matmul(x, concat[1](y, z)))",
+           "matmul(x, y), matmul(x, z) => split0[1](matmul(x, concat[1](y, z))), "
+           "split1[1](matmul(x, concat[1](y, z)))",
            "transpose(matmul(x, y)) => matmul(transpose(y), transpose(x))",
-           "conv[s](x, y), conv[s](x, z) => split0[1](conv[s](x, concat[0](y, z))), split1[1](conv[s](x, concat[0](y, z)))",
+           "conv[s](x, y), conv[s](x, z) => split0[1](conv[s](x, concat[0](y, z))), "
+           "split1[1](conv[s](x, concat[0](y, z)))",
            "add(conv[s](x, y), conv[s](x, z)) => conv[s](x, add(y, z))",
            "conv[s](x, y) => conv[s](x, enlarge[k](y))",
            "avg_pool[k,s](x) => depthwise[s](x, pool_weights[k])",

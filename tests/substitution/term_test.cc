@@ -45,12 +45,15 @@ TEST(Term, EqualSubtermsAndBothPartsOfASplitAreOneOperator) {
 // Variables and parameters may have any names, operands of add any order, and sides and outputs too.
 TEST(Term, TheCanonicalFormIsOne) {
   const char* const kSame[] = {
-      "matmul(x, y), matmul(x, z) => split0[1](matmul(x, concat[1](y, z))), split1[1](matmul(x, concat[1](y, z)))",
-      "matmul(a, c), matmul(a, b) => split1[1](matmul(a, concat[1](b, c))), split0[1](matmul(a, concat[1](b, c)))",
-      "split0[1](matmul(u, concat[1](v, w))), split1[1](matmul(u, concat[1](v, w))) => matmul(u, v), matmul(u, w)"};
+      "matmul(x, y), matmul(x, z) => split0[1](matmul(x, concat[1](y, z))), split1[1](matmul(x, "
+      "concat[1](y, z)))",
+      "matmul(a, c), matmul(a, b) => split1[1](matmul(a, concat[1](b, c))), split0[1](matmul(a, "
+      "concat[1](b, c)))",
+      "split0[1](matmul(u, concat[1](v, w))), split1[1](matmul(u, concat[1](v, w))) => matmul(u, "
+      "v), matmul(u, w)"};
   for (const char* text : kSame)
     EXPECT_EQ(ToText(Canonical(*ParseRule(text))), ToText(Canonical(*ParseRule(kSame[0]))));
-  EXPECT_EQ(ToText(Canonical(*ParseRule("map[g](add(b, a)) => add(map[g](a), b)"))),
+  EXPECT_EQ(ToText(Canonical(*ParseRule("map[f9](add(b, a)) => add(map[f9](a), b)"))),
             ToText(Canonical(*ParseRule("map[f](add(y, x)) => add(x, map[f](y))"))));
 }
 

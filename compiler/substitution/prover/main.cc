@@ -70,7 +70,8 @@ absl::Status RunGenerate(const GeneratorOptions& given, const std::string& outpu
   const std::vector<char> proved = ProveAll(pruned.rules, options.threads, effort);
   RuleFile file{AxiomsDigest(), {}, {}};
   std::vector<Rule> open, rules;
-  for (size_t i = 0; i < proved.size(); ++i) (proved[i] != 0 ? rules : open).push_back(pruned.rules[i]);
+  for (size_t i = 0; i < proved.size(); ++i)
+    (proved[i] != 0 ? rules : open).push_back(pruned.rules[i]);
   // Some hold only for windows with stride 1 and plain padding.
   std::vector<Rule> plain;
   for (const Rule& rule : open) plain.push_back(WithParameter(rule, "s", "1"));
@@ -134,7 +135,8 @@ absl::Status RunProve(const std::string& path, size_t sample, uint64_t seed, int
     std::printf("unknown  %s\n", ToText(rules[i]).c_str());
   }
   std::printf("%zu of %zu rules proved\n", rules.size() - failed, rules.size());
-  if (failed > 0) return absl::FailedPreconditionError(absl::StrCat(failed, " rules are not proved"));
+  if (failed > 0)
+    return absl::FailedPreconditionError(absl::StrCat(failed, " rules are not proved"));
   return absl::OkStatus();
 }
 
@@ -149,9 +151,11 @@ int Main(int argc, char** argv) {
   uint64_t seed = 1;
   unsigned effort = kProofEffort;
 
-  CLI::App* generate = app.add_subcommand("generate", "Generate rules, prune them, keep what is proved");
+  CLI::App* generate =
+      app.add_subcommand("generate", "Generate rules, prune them, keep what is proved");
   generate->add_option("--size", options.size, "Operators of a graph")->check(CLI::Range(1, 4));
-  generate->add_option("--threads", options.threads, "Threads; the result is the same")->check(CLI::Range(1, 256));
+  generate->add_option("--threads", options.threads, "Threads; the result is the same")
+      ->check(CLI::Range(1, 256));
   generate->add_option("--seed", options.seed, "Of the tensors that are compared");
   generate->add_option("-o,--output", output, "Write the rules' file");
   generate->add_option("--effort", effort, "Bound on the solver's work for one proof");
@@ -165,8 +169,9 @@ int Main(int argc, char** argv) {
   prove->add_option("--threads", options.threads, "Threads")->check(CLI::Range(1, 256));
   CLI11_PARSE(app, argc, argv);
 
-  const absl::Status status = generate->parsed() ? RunGenerate(options, output, unproved, effort)
-                                                 : RunProve(path, sample, seed, options.threads, effort);
+  const absl::Status status = generate->parsed()
+                                  ? RunGenerate(options, output, unproved, effort)
+                                  : RunProve(path, sample, seed, options.threads, effort);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-rules: %s\n", std::string(status.message()).c_str());
   return 1;
