@@ -86,12 +86,12 @@ bool CanRewrite(const Rule& rule) {
 
 // Everything that the rules make of `terms` in some steps, as texts.
 std::set<std::string> Reachable(const std::vector<Term>& terms, const std::vector<Rule>& rules,
-                                int most, const DeriveOptions& options) {
+                                int most, int steps, const DeriveOptions& options) {
   std::vector<Term> start = terms;
   for (Term& term : start) SortCommutative(&term);
   std::set<std::string> seen{ToText(start)};
   std::set<std::string> last = seen;
-  for (int step = 0; step < options.steps; ++step) {
+  for (int step = 0; step < steps; ++step) {
     std::set<std::string> fresh;
     for (const std::string& text : last) {
       const std::vector<Term> from = ParseRule(text + " => " + text)->source;
@@ -152,9 +152,11 @@ std::set<std::string> Rewrites(const std::vector<Term>& terms, const Rule& rule)
 }
 
 bool Derivable(const Rule& rule, const std::vector<Rule>& rules, const DeriveOptions& options) {
-  const int most = std::max(NumOperators(rule.source), NumOperators(rule.target)) + options.growth;
-  const std::set<std::string> from_source = Reachable(rule.source, rules, most, options);
-  const std::set<std::string> from_target = Reachable(rule.target, rules, most, options);
+  const int most = std::min(NumOperators(rule.source), NumOperators(rule.target));
+  const std::set<std::string> from_source =
+      Reachable(rule.source, rules, most, (options.steps + 1) / 2, options);
+  const std::set<std::string> from_target =
+      Reachable(rule.target, rules, most, options.steps / 2, options);
   return std::any_of(from_source.begin(), from_source.end(),
                      [&](const std::string& text) { return from_target.contains(text); });
 }
@@ -183,14 +185,12 @@ std::vector<Rule> Independent(std::vector<Rule> rules, const DeriveOptions& opti
     if (progress) progress(i + 1, kept.size());
   }
   // Small rules that are cases of larger ones.
-  DeriveOptions one = options;
-  one.steps = 1;
   for (size_t i = 0; i < kept.size();) {
     std::vector<Rule> others;
     for (size_t j = 0; j < kept.size(); ++j) {
       if (j != i) direct(kept[j], &others);
     }
-    if (Derivable(kept[i], others, one)) {
+    if (Derivable(kept[i], others, options)) {
       kept.erase(kept.begin() + static_cast<int64_t>(i));
     } else {
       ++i;

@@ -18,9 +18,10 @@ void SortCommutative(Term* term);
 // the target has, give none. Texts of terms with SortCommutative.
 std::set<std::string> Rewrites(const std::vector<Term>& terms, const Rule& rule);
 
+// Graphs on the way have at most as many operators as the smaller side, so that a search that goes by cost
+// can take it.
 struct DeriveOptions {
-  int steps = 2;          // from each side
-  int growth = 1;         // operators more than the larger side has
+  int steps = 4;          // from the source to the target
   size_t terms = 20'000;  // at most, from each side
 };
 // Whether `rules`, in both directions, lead from the source to the target.

@@ -218,7 +218,16 @@ class Matcher {
         break;
     }
     for (const std::vector<size_t>& order : orders) {
-      MatchValue(term.operands[0], node.inputs[order[0]], more, [&](const Match& first) {
+      Match ordered = more;
+      if (term.op == Op::kAdd || term.op == Op::kMul) {
+        for (size_t i = 0; i < order.size(); ++i) {
+          if (TypeOf(node.inputs[order[i]]).shape == TypeOf(v).shape) continue;
+          const std::vector<std::string> names =
+              VariablesOf(std::span(term.operands).subspan(i, 1));
+          ordered.broadcast.insert(names.begin(), names.end());
+        }
+      }
+      MatchValue(term.operands[0], node.inputs[order[0]], ordered, [&](const Match& first) {
         if (order.size() == 1) {
           then(first);
         } else {
@@ -412,7 +421,8 @@ class Rewriter {
   // A value of the new graph, and where it can be split.
   struct Made {
     ValueId value = -1;
-    std::map<int64_t, SplitTree> trees;  // by dimension
+    std::map<int64_t, SplitTree> trees = {};  // by dimension
+    bool broadcast = false;                   // stands for a tensor of a larger shape
   };
 
   static size_t Index(ValueId v) { return static_cast<size_t>(v); }
@@ -454,7 +464,7 @@ class Rewriter {
     std::vector<ValueId> targets;
     for (size_t i = 0; i < rule_.target.size(); ++i) {
       HEDDLE_ASSIGN_OR_RETURN(const Made made, Make(rule_.target[i]));
-      if (out_.Type(made.value) != graph_.values[Index(match_.outputs[i])].type)
+      if (made.broadcast || out_.Type(made.value) != graph_.values[Index(match_.outputs[i])].type)
         return Refused("a result has another type");
       targets.push_back(made.value);
     }
@@ -482,6 +492,7 @@ class Rewriter {
       const ValueId v = match_.variables.at(term.name);
       // What the source matched is read as it was, even if it is replaced elsewhere.
       Made made;
+      made.broadcast = match_.broadcast.contains(term.name);
       HEDDLE_ASSIGN_OR_RETURN(made.value, Original(v));
       for (const auto& [place, point] : match_.splits) {
         if (place.first == v)
@@ -495,7 +506,35 @@ class Rewriter {
       HEDDLE_ASSIGN_OR_RETURN(Made made, Make(operand));
       operands.push_back(std::move(made));
     }
-    return Apply(term, std::move(operands));
+    bool broadcast = false;
+    HEDDLE_RETURN_IF_ERROR(CheckBroadcast(term.op, operands, &broadcast));
+    HEDDLE_ASSIGN_OR_RETURN(Made made, Apply(term, std::move(operands)));
+    made.broadcast = broadcast;
+    return made;
+  }
+
+  // Whether the result is still broadcast.
+  static absl::Status CheckBroadcast(Op op, const std::vector<Made>& operands, bool* result) {
+    const bool first = operands[0].broadcast;
+    const bool any = first || operands.back().broadcast, all = first && operands.back().broadcast;
+    switch (op) {
+      case Op::kAdd:
+      case Op::kMul:
+        *result = all;
+        return absl::OkStatus();
+      case Op::kScale:
+      case Op::kMap:
+      case Op::kTranspose:
+      case Op::kSplit0:
+      case Op::kSplit1:
+        *result = first;
+        return absl::OkStatus();
+      case Op::kConcat:
+        *result = all;
+        return any && !all ? Refused("one of two parts is broadcast") : absl::OkStatus();
+      default:
+        return any ? Refused("a broadcast operand would be used otherwise") : absl::OkStatus();
+    }
   }
 
   absl::StatusOr<Made> Apply(const Term& term, std::vector<Made> operands) {
@@ -651,7 +690,7 @@ class Rewriter {
                             Add(OpKind::kReshape, {{"shape", shape}}, {made->value}));
     std::map<int64_t, SplitTree> trees;
     for (const auto& [d, tree] : made->trees) trees[d + missing] = tree;
-    *made = {aligned.value, std::move(trees)};
+    *made = {aligned.value, std::move(trees), made->broadcast};
     return absl::OkStatus();
   }
 
@@ -659,7 +698,7 @@ class Rewriter {
     const Node& first = graph_.nodes[static_cast<size_t>(match_.nodes[0])];
     absl::StatusOr<ValueId> value = out_.Add(kind, std::move(inputs), attrs, first.name);
     if (!value.ok()) return Refused(std::string(value.status().message()));
-    return Made{*value, {}};
+    return Made{*value};
   }
 
   const Graph& graph_;

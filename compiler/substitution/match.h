@@ -21,6 +21,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,9 @@ struct Match {
   std::map<std::string, int64_t> kernels;  // parameters that are extents of kernels
   // Where values are split: by value and dimension, the extent of the first part.
   std::map<std::pair<graph::ValueId, int64_t>, int64_t> splits;
+  // Variables that are broadcast operands. A rule takes them for tensors of the full shape, so its target may use
+  // them only element by element.
+  std::set<std::string> broadcast;
   std::vector<graph::ValueId> outputs;  // what the terms of the source are
 };
 

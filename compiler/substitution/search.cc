@@ -77,8 +77,11 @@ std::vector<std::vector<plan::Substitution>> Places(const Graph& graph, const Di
   std::vector<std::set<int>> taken;
   std::set<std::vector<int>> seen;
   for (const Match& match : FindMatches(graph, rule)) {
-    // The nodes are all that a plan says; the first way to apply the rule to them counts.
-    if (!seen.insert(match.nodes).second) continue;
+    // The nodes are all that a plan says; the first way to apply the rule to them counts. Terms of a source
+    // that are siblings match in every order.
+    std::vector<int> nodes = match.nodes;
+    if (rule.rule.source.size() > 1) std::sort(nodes.begin(), nodes.end());
+    if (!seen.insert(std::move(nodes)).second) continue;
     size_t group = places.size();
     if (all_alike) group = by_signature.emplace(SignatureOf(graph, match), group).first->second;
     if (group == places.size()) {

@@ -9,6 +9,9 @@
 
 #include "client/zoo/zoo.h"
 #include "compiler/graph/core/operator.h"
+#include "compiler/graph/passes/evaluate.h"
+#include "compiler/onnx/format/onnx_format.pb.h"
+#include "tests/graph/random_graph.h"
 
 namespace heddle {
 namespace {
@@ -137,6 +140,88 @@ TEST(ChoosePlan, UncertainGainsAreNotTaken) {
       }
     }
   }
+}
+
+// y = relu(conv(x, v) + conv(x, w)), which is relu(conv(x, v + w)).
+std::string TwoConvolutions() {
+  onnx::ModelProto m;
+  m.set_ir_version(9);
+  m.add_opset_import()->set_version(20);
+  onnx::GraphProto& g = *m.mutable_graph();
+  const auto value = [](onnx::ValueInfoProto* v, const char* name) {
+    v->set_name(name);
+    auto* type = v->mutable_type()->mutable_tensor_type();
+    type->set_elem_type(onnx::TensorProto::FLOAT);
+    for (const int64_t extent : {1, 16, 14, 14})
+      type->mutable_shape()->add_dim()->set_dim_value(extent);
+  };
+  value(g.add_input(), "x");
+  value(g.add_output(), "y");
+  for (const char* name : {"v", "w"}) {
+    onnx::TensorProto& t = *g.add_initializer();
+    t.set_name(name);
+    t.set_data_type(onnx::TensorProto::FLOAT);
+    for (const int64_t extent : {16, 16, 3, 3}) t.add_dims(extent);
+    for (int i = 0; i < 16 * 16 * 9; ++i) t.add_float_data(0.01F * static_cast<float>(i % 17 - 8));
+  }
+  const auto node = [&](const char* op, std::vector<std::string> inputs, const char* output) {
+    onnx::NodeProto& n = *g.add_node();
+    n.set_op_type(op);
+    n.set_name(output);
+    for (const std::string& input : inputs) n.add_input(input);
+    n.add_output(output);
+    return &n;
+  };
+  for (const auto& [w, y] : {std::pair("v", "a"), std::pair("w", "b")}) {
+    onnx::AttributeProto& pads = *node("Conv", {"x", w}, y)->add_attribute();
+    pads.set_name("pads");
+    pads.set_type(onnx::AttributeProto::INTS);
+    for (int i = 0; i < 4; ++i) pads.add_ints(1);
+  }
+  node("Add", {"a", "b"}, "sum");
+  node("Relu", {"sum"}, "y");
+  return m.SerializeAsString();
+}
+
+// Where every kernel takes the same time, the graph with fewer kernels is the fastest.
+TEST(ChoosePlan, GraphsAreSubstituted) {
+  const std::string onnx = TwoConvolutions();
+  std::map<std::string, double> measured = Measure(onnx, [](const graph::Task&) { return 1e5; });
+  ASSERT_FALSE(measured.empty());
+  PlanChoice choice;
+  // What the search finds is measured, and it is asked again.
+  for (int round = 0; round < 3; ++round) {
+    auto next = ChoosePlan(onnx, {}, X86(), measured);
+    ASSERT_TRUE(next.ok()) << next.status();
+    choice = *std::move(next);
+    for (const Contender& contender : choice.contenders) {
+      for (const graph::Task& task : contender.tasks) measured.emplace(task.key, 1e5);
+    }
+  }
+  const Contender& best = choice.best();
+  EXPECT_FALSE(best.plan.substitutions.empty());
+  EXPECT_LT(best.cost.calls, choice.contenders[0].cost.calls);
+  // It replays, also from its text, and computes the same.
+  const auto parsed = plan::ParsePlan(plan::ToText(best.plan));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const auto fused = PrepareModel(onnx, {}, X86(), *parsed);
+  ASSERT_TRUE(fused.ok()) << fused.status();
+  EXPECT_EQ(static_cast<int>(fused->groups.size()), best.cost.calls);
+  const auto plain = PrepareModel(onnx, {}, X86());
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  graph::TestRng rng(1);
+  const auto inputs = graph::RandomInputs(rng, plain->graph);
+  EXPECT_LE(graph::Difference(*graph::EvaluateGraph(plain->graph, inputs),
+                              *graph::EvaluateGraph(fused->graph, inputs)),
+            1e-5);
+}
+
+TEST(ChoosePlan, AnUnknownRuleIsNamed) {
+  plan::Plan plan;
+  plan.substitutions.push_back({"no such rule", {"a"}});
+  const auto fused = PrepareModel(*zoo::MakeZooModel("mlp", 0), {}, X86(), plan);
+  EXPECT_EQ(fused.status().message(),
+            "no rule 'no such rule'; the plan was made by another version");
 }
 
 }  // namespace

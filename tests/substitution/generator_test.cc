@@ -75,7 +75,7 @@ TEST(Generator, WhatIsNotIndependentIsDerivable) {
   std::vector<Rule> directed = kept;
   for (const Rule& rule : kept) directed.push_back(Reversed(rule));
   DeriveOptions far;
-  far.steps = 3;
+  far.steps = 6;
   for (const Rule& rule : rules) {
     if (texts.contains(ToText(rule))) continue;
     EXPECT_TRUE(Derivable(rule, directed, far)) << ToText(rule);

@@ -255,6 +255,7 @@ TEST(Match, RandomGraphsStayTheSame) {
     std::vector<DirectedRule> order = rules;
     std::shuffle(order.begin(), order.end(), rng);
     int steps = 0;
+    std::string trace;
     for (const DirectedRule& rule : order) {
       if (steps == 6) break;
       for (const Match& match : FindMatches(current, rule, 3)) {
@@ -265,13 +266,14 @@ TEST(Match, RandomGraphsStayTheSame) {
         }
         current = *after;
         used.insert(rule.name);
+        absl::StrAppend(&trace, "\n", ToText(rule.rule));
         ++applied;
         ++steps;
         break;
       }
     }
     ExpectSame(*simple, current, seed);
-    if (HasFailure()) FAIL() << "seed " << seed;
+    if (HasFailure()) FAIL() << "seed " << seed << trace;
   }
   EXPECT_GT(applied, 250);
   EXPECT_GT(used.size(), 15u);

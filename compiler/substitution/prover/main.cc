@@ -33,9 +33,8 @@ std::vector<char> ProveAll(const std::vector<Rule>& rules, int threads, unsigned
   std::atomic<size_t> next = 0;
   const auto start = Clock::now();
   const auto work = [&](bool reports) {
-    Prover prover(effort);
     for (size_t i = next++; i < rules.size(); i = next++) {
-      proved[i] = prover.Prove(rules[i]) ? 1 : 0;
+      proved[i] = Prove(rules[i], effort) ? 1 : 0;
       if (reports && i % 50 == 0) {
         const std::chrono::duration<double> took = Clock::now() - start;
         std::fprintf(stderr, "%zu of %zu, %.0f s\n", i, rules.size(), took.count());

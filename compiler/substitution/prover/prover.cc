@@ -8,11 +8,12 @@
 #include "compiler/substitution/axioms.h"
 
 namespace heddle::substitution {
+namespace {
 
-struct Prover::State {
-  explicit State(unsigned limit)
-      : effort(limit),
-        tensor(context.uninterpreted_sort("Tensor")),
+// One for each proof: what a solver has seen before would change how far its effort reaches.
+struct Logic {
+  Logic()
+      : tensor(context.uninterpreted_sort("Tensor")),
         parameter(context.uninterpreted_sort("Parameter")) {
     for (const Axiom& axiom : Axioms()) axioms.push_back(Statement(RuleOf(axiom)));
   }
@@ -53,25 +54,24 @@ struct Prover::State {
     return names.empty() ? left == right : z3::forall(names, left == right);
   }
 
-  unsigned effort;
   z3::context context;
   z3::sort tensor, parameter;
   std::vector<z3::expr> axioms;
 };
 
-Prover::Prover(unsigned effort) : state_(std::make_unique<State>(effort)) {}
-Prover::~Prover() = default;
+}  // namespace
 
-bool Prover::Prove(const Rule& rule) {
+bool Prove(const Rule& rule, unsigned effort) {
+  Logic logic;
   for (size_t i = 0; i < rule.source.size(); ++i) {
     if (rule.source[i] == rule.target[i]) continue;
-    z3::solver solver(state_->context);
-    z3::params limits(state_->context);
-    limits.set("rlimit", state_->effort);
+    z3::solver solver(logic.context);
+    z3::params limits(logic.context);
+    limits.set("rlimit", effort);
     limits.set("random_seed", 1U);
     solver.set(limits);
-    for (const z3::expr& axiom : state_->axioms) solver.add(axiom);
-    solver.add(state_->ExprOf(rule.source[i], nullptr) != state_->ExprOf(rule.target[i], nullptr));
+    for (const z3::expr& axiom : logic.axioms) solver.add(axiom);
+    solver.add(logic.ExprOf(rule.source[i], nullptr) != logic.ExprOf(rule.target[i], nullptr));
     if (solver.check() != z3::unsat) return false;
   }
   return true;

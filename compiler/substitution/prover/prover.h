@@ -5,9 +5,6 @@
 // Only the tool `heddle-rules` links Z3.
 #pragma once
 
-#include <memory>
-#include <string>
-
 #include "compiler/substitution/term.h"
 
 namespace heddle::substitution {
@@ -16,17 +13,8 @@ namespace heddle::substitution {
 // of the machine.
 inline constexpr unsigned kProofEffort = 300'000;
 
-class Prover {
- public:
-  explicit Prover(unsigned effort = kProofEffort);
-  ~Prover();
-
-  // Whether each term of the source was proved equal to its partner. False: unknown, which counts as wrong.
-  bool Prove(const Rule& rule);
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
+// Whether each term of the source was proved equal to its partner. False: unknown, which counts as wrong. The
+// same rule has the same result whatever was proved before.
+bool Prove(const Rule& rule, unsigned effort = kProofEffort);
 
 }  // namespace heddle::substitution
