@@ -169,12 +169,13 @@ class Chooser {
     return absl::OkStatus();
   }
 
-  absl::Status AddBestLayouts() {
-    if (uniform_.empty()) return absl::OkStatus();
+  // Costs of operators in each layout: those of the kernels that are built around them in uniform graphs.
+  graph::MeasuredLayoutCosts LayoutCostsOf(
+      const std::vector<std::pair<Layout, graph::FusedGraph>>& uniform) const {
     std::map<std::string, LayoutProblem::Operator> ns_by_node;
     std::map<std::string, std::string> last_key;
     constexpr int64_t kNever = LayoutProblem::kNever;
-    for (const auto& [layout, fused] : uniform_) {
+    for (const auto& [layout, fused] : uniform) {
       for (const graph::Group& group : fused.groups) {
         const graph::Node& anchor = plan::AnchorOf(fused.graph, group);
         LayoutProblem::Operator& op =
@@ -196,10 +197,36 @@ class Chooser {
         }
       }
     }
-    const graph::MeasuredLayoutCosts costs(std::move(ns_by_node), options_.passes.target);
+    return graph::MeasuredLayoutCosts(std::move(ns_by_node), options_.passes.target);
+  }
+
+  absl::Status AddBestLayouts() {
+    if (uniform_.empty()) return absl::OkStatus();
+    const graph::MeasuredLayoutCosts costs = LayoutCostsOf(uniform_);
     HEDDLE_ASSIGN_OR_RETURN(Made made, Make(std::nullopt, {}, std::nullopt, &costs));
     Add("layouts by costs of kernels", std::move(made));
     return absl::OkStatus();
+  }
+
+  // A graph with the layouts that cost least: those that the estimates choose, one for all, or those that costs
+  // of its kernels choose.
+  absl::StatusOr<Made> WithBestLayouts(const substitution::SearchedGraph& graph) {
+    HEDDLE_ASSIGN_OR_RETURN(Made best, Make(std::nullopt, {}, std::nullopt, nullptr, &graph));
+    if (options_.passes.layout.fixed != nullptr) return best;
+    const auto keep = [&](Made made) {
+      if (CostOf(made.fused).ns < CostOf(best.fused).ns) best = std::move(made);
+    };
+    std::vector<std::pair<Layout, graph::FusedGraph>> uniform;
+    for (const Layout layout : graph::kLayouts) {
+      if (layout == Layout::kChannelsBlocked && options_.passes.layout.block == 0) continue;
+      HEDDLE_ASSIGN_OR_RETURN(Made made, Make(std::nullopt, {}, layout, nullptr, &graph));
+      uniform.emplace_back(layout, made.fused);
+      keep(std::move(made));
+    }
+    const graph::MeasuredLayoutCosts costs = LayoutCostsOf(uniform);
+    HEDDLE_ASSIGN_OR_RETURN(Made made, Make(std::nullopt, {}, std::nullopt, &costs, &graph));
+    keep(std::move(made));
+    return best;
   }
 
   size_t Fastest() const {
@@ -288,7 +315,7 @@ class Chooser {
     return absl::OkStatus();
   }
 
-  // Each graph is judged with the layouts that the estimates choose for it.
+  // While it is searched, each graph is judged with the layouts that the estimates choose for it.
   absl::Status AddSubstituted(const PlanSearch& search) {
     if (search.graphs <= 1) return absl::OkStatus();
     const auto rules = substitution::Applicable(substitution::ShippedRules().rules);
@@ -306,7 +333,7 @@ class Chooser {
     int number = 0;
     for (const substitution::SearchedGraph& graph : found.best) {
       if (graph.substitutions.empty()) continue;
-      HEDDLE_ASSIGN_OR_RETURN(Made made, Make(std::nullopt, {}, std::nullopt, nullptr, &graph));
+      HEDDLE_ASSIGN_OR_RETURN(Made made, WithBestLayouts(graph));
       Add(absl::StrCat("substituted ", ++number), std::move(made));
     }
     return absl::OkStatus();
