@@ -1,6 +1,9 @@
 // Turns a model into kernels: import, passes, fusion.
-#include "absl/strings/str_cat.h"
+#include <set>
+#include <string>
+
 #include "base/status_macros.h"
+#include "compiler/driver/check_substitution.h"
 #include "compiler/driver/compile.h"
 #include "compiler/driver/model_layout.h"
 #include "compiler/substitution/rule_file.h"
@@ -21,7 +24,9 @@ absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const Mode
   if (!plan.substitutions.empty()) {
     const auto rules = substitution::Applicable(substitution::ShippedRules().rules);
     graph::FoldMemo folded;
+    std::set<std::string> checked;
     for (const plan::Substitution& substitution : plan.substitutions) {
+      HEDDLE_RETURN_IF_ERROR(CheckSubstitution(simple, rules, substitution, &checked));
       HEDDLE_ASSIGN_OR_RETURN(simple,
                               substitution::Substituted(simple, rules, substitution, &folded));
     }

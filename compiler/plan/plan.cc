@@ -70,6 +70,8 @@ absl::Status ReadLine(Line line, Plan* plan) {
   if (kind == "substitute") {
     Substitution substitution;
     HEDDLE_ASSIGN_OR_RETURN(substitution.rule, line.Name());
+    if (!absl::SimpleAtoi(line.Word(), &substitution.way) || substitution.way < 0)
+      return Line::Bad("the number of a match is missing");
     while (!line.AtEnd()) {
       HEDDLE_ASSIGN_OR_RETURN(substitution.nodes.emplace_back(), line.Name());
     }
@@ -101,7 +103,7 @@ absl::Status ReadLine(Line line, Plan* plan) {
 std::string ToText(const Plan& plan) {
   std::string text = absl::StrCat(absl::string_view(kFirstLine.data(), kFirstLine.size()), "\n");
   for (const Substitution& substitution : plan.substitutions) {
-    absl::StrAppend(&text, "substitute ", Quoted(substitution.rule));
+    absl::StrAppend(&text, "substitute ", Quoted(substitution.rule), " ", substitution.way);
     for (const std::string& node : substitution.nodes) absl::StrAppend(&text, " ", Quoted(node));
     text += '\n';
   }

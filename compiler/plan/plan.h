@@ -5,7 +5,8 @@
 // say today. It is text, one line for each choice. Names are in double quotes, with C escapes:
 //
 //   plan 1                                   the version of the format
-//   substitute "rule" "node 1" "node 2"      a rule, and the nodes that its source matches
+//   substitute "rule" 0 "node 1" "node 2"    a rule, and the nodes that its source matches, in this way: the
+//                                            operands of sums, for instance, match in several
 //   block 16                                 channels in a block; 0: no operator is blocked
 //   layout channels_last "node 3"            the layout of one node
 //   separate "value"                         its maker is not fused into a reader
@@ -30,6 +31,7 @@ namespace heddle::plan {
 
 struct Substitution {
   std::string rule;
+  int way = 0;                     // which match of these nodes, in the order of FindMatches
   std::vector<std::string> nodes;  // of the graph that the substitutions before it made
   bool operator==(const Substitution&) const = default;
 };

@@ -769,6 +769,12 @@ std::vector<DirectedRule> Applicable(const std::vector<Rule>& rules) {
     if (const Rule reversed = Reversed(rule); CanApply(reversed))
       directed.push_back({kReversed + NameOf(rule), reversed});
   }
+  // A search tries first what makes graphs smaller.
+  const auto growth = [](const DirectedRule& r) {
+    return NumOperators(r.rule.target) - NumOperators(r.rule.source);
+  };
+  std::stable_sort(directed.begin(), directed.end(),
+                   [&](const auto& a, const auto& b) { return growth(a) < growth(b); });
   return directed;
 }
 
@@ -783,9 +789,17 @@ absl::StatusOr<Graph> Apply(const Graph& graph, const DirectedRule& rule, const 
   return Rewriter(graph, rule.rule, match).Run();
 }
 
-plan::Substitution Named(const Graph& graph, const DirectedRule& rule, const Match& match) {
-  plan::Substitution named{rule.name, {}};
-  for (const int n : match.nodes) named.nodes.push_back(graph.nodes[static_cast<size_t>(n)].name);
+std::vector<plan::Substitution> Named(const Graph& graph, const DirectedRule& rule,
+                                      const std::vector<Match>& matches) {
+  std::vector<plan::Substitution> named;
+  std::map<std::vector<int>, int> ways;
+  for (const Match& match : matches) {
+    plan::Substitution& substitution = named.emplace_back();
+    substitution.rule = rule.name;
+    substitution.way = ways[match.nodes]++;
+    for (const int n : match.nodes)
+      substitution.nodes.push_back(graph.nodes[static_cast<size_t>(n)].name);
+  }
   return named;
 }
 
@@ -798,10 +812,12 @@ absl::StatusOr<Graph> Replay(const Graph& graph, const std::vector<DirectedRule>
     return absl::NotFoundError(
         absl::StrCat("no rule '", substitution.rule, "'; the plan was made by another version"));
   }
-  for (const Match& match : FindMatches(graph, *rule)) {
-    if (Named(graph, *rule, match).nodes != substitution.nodes) continue;
-    absl::StatusOr<Graph> applied = Apply(graph, *rule, match);
-    if (applied.ok() || !absl::IsFailedPrecondition(applied.status())) return applied;
+  const std::vector<Match> matches = FindMatches(graph, *rule);
+  const std::vector<plan::Substitution> named = Named(graph, *rule, matches);
+  for (size_t i = 0; i < matches.size(); ++i) {
+    if (named[i] != substitution) continue;
+    absl::StatusOr<Graph> applied = Apply(graph, *rule, matches[i]);
+    if (!absl::IsFailedPrecondition(applied.status())) return applied;
   }
   return absl::NotFoundError(absl::StrCat("rule '", substitution.rule, "' does not apply to ",
                                           absl::StrJoin(substitution.nodes, ", ")));

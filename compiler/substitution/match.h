@@ -75,8 +75,9 @@ std::vector<Match> FindMatches(const graph::Graph& graph, const DirectedRule& ru
 absl::StatusOr<graph::Graph> Apply(const graph::Graph& graph, const DirectedRule& rule,
                                    const Match& match);
 
-// Names of the matched nodes.
-plan::Substitution Named(const graph::Graph& graph, const DirectedRule& rule, const Match& match);
+// All matches by the names of their nodes, in the order of FindMatches.
+std::vector<plan::Substitution> Named(const graph::Graph& graph, const DirectedRule& rule,
+                                      const std::vector<Match>& matches);
 // NotFound: there is no such rule, or it does not match these nodes. Otherwise as Apply.
 absl::StatusOr<graph::Graph> Replay(const graph::Graph& graph,
                                     const std::vector<DirectedRule>& rules,

@@ -75,15 +75,19 @@ std::vector<std::vector<plan::Substitution>> Places(const Graph& graph, const Di
   std::vector<std::vector<plan::Substitution>> places;
   std::map<std::string, size_t> by_signature;
   std::vector<std::set<int>> taken;
-  std::set<std::vector<int>> seen;
-  for (const Match& match : FindMatches(graph, rule)) {
-    // The nodes are all that a plan says; the first way to apply the rule to them counts. Terms of a source
-    // that are siblings match in every order.
-    std::vector<int> nodes = match.nodes;
-    if (rule.rule.source.size() > 1) std::sort(nodes.begin(), nodes.end());
-    if (!seen.insert(std::move(nodes)).second) continue;
+  std::map<std::vector<int>, std::vector<int>> order_of;
+  const std::vector<Match> matches = FindMatches(graph, rule);
+  const std::vector<plan::Substitution> named = Named(graph, rule, matches);
+  for (size_t i = 0; i < matches.size(); ++i) {
+    const Match& match = matches[i];
+    // Terms of a source that are alike match in every order; one is enough.
+    std::vector<int> sorted = match.nodes;
+    std::sort(sorted.begin(), sorted.end());
+    if (order_of.emplace(std::move(sorted), match.nodes).first->second != match.nodes) continue;
     size_t group = places.size();
-    if (all_alike) group = by_signature.emplace(SignatureOf(graph, match), group).first->second;
+    if (all_alike)
+      group = by_signature.emplace(absl::StrCat(SignatureOf(graph, match), named[i].way), group)
+                  .first->second;
     if (group == places.size()) {
       places.emplace_back();
       taken.emplace_back();
@@ -92,7 +96,7 @@ std::vector<std::vector<plan::Substitution>> Places(const Graph& graph, const Di
                     [&](int n) { return taken[group].contains(n); }))
       continue;
     taken[group].insert(match.nodes.begin(), match.nodes.end());
-    places[group].push_back(Named(graph, rule, match));
+    places[group].push_back(named[i]);
   }
   return places;
 }

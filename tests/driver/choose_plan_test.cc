@@ -218,7 +218,7 @@ TEST(ChoosePlan, GraphsAreSubstituted) {
 
 TEST(ChoosePlan, AnUnknownRuleIsNamed) {
   plan::Plan plan;
-  plan.substitutions.push_back({"no such rule", {"a"}});
+  plan.substitutions.push_back({"no such rule", 0, {"a"}});
   const auto fused = PrepareModel(*zoo::MakeZooModel("mlp", 0), {}, X86(), plan);
   EXPECT_EQ(fused.status().message(),
             "no rule 'no such rule'; the plan was made by another version");

@@ -32,6 +32,7 @@ Plan RandomPlan(std::mt19937_64& rng) {
   for (uint64_t i = rng() % 4; i > 0; --i) {
     Substitution& s = plan.substitutions.emplace_back();
     s.rule = RandomName(rng);
+    s.way = static_cast<int>(rng() % 3);
     for (uint64_t n = rng() % 4; n > 0; --n) s.nodes.push_back(RandomName(rng));
   }
   if (rng() % 3 != 0) {

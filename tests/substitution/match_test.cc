@@ -230,12 +230,12 @@ TEST(Match, SubstitutionsReplayByNames) {
     return ToText(r.rule) == kMergeProducts;
   });
   ASSERT_NE(merge, rules.end());
-  const plan::Substitution named = Named(graph, *merge, FindMatches(graph, *merge)[0]);
+  const plan::Substitution named = Named(graph, *merge, FindMatches(graph, *merge))[0];
   EXPECT_EQ(named.nodes.size(), 2u);
   const auto after = Replay(graph, rules, named);
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_EQ(Count(*after, OpKind::kMatmul), 1);
-  EXPECT_THAT(std::string(Replay(graph, rules, {"none", {}}).status().message()),
+  EXPECT_THAT(std::string(Replay(graph, rules, {"none", 0, {}}).status().message()),
               HasSubstr("no rule 'none'"));
   EXPECT_THAT(std::string(Replay(*after, rules, named).status().message()),
               HasSubstr("does not apply to"));

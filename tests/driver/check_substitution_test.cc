@@ -1,0 +1,68 @@
+// The check of a substitution on random inputs: right ones pass, a wrong one is refused and named.
+#include "compiler/driver/check_substitution.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/graph/core/graph_builder.h"
+#include "tests/graph/random_graph.h"
+
+namespace heddle {
+namespace {
+
+using graph::Graph;
+using graph::OpKind;
+using graph::Shape;
+using graph::ValueId;
+using substitution::DirectedRule;
+using testing::HasSubstr;
+
+std::vector<DirectedRule> Rules(const std::string& text) {
+  const auto rule = substitution::ParseRule(text);
+  return {{substitution::NameOf(*rule), *rule}};
+}
+
+// Two convolutions of a large image with many channels, added.
+Graph Convolutions(const Shape& first, const Shape& second) {
+  graph::GraphBuilder b;
+  graph::TestRng rng(1);
+  const ValueId x = b.Input("x", {ir::DType::kF32, {1, 32, 112, 112}});
+  std::vector<ValueId> parts;
+  for (const Shape& shape : {first, second}) {
+    const ValueId w = b.Constant("w", graph::RandomTensor(rng, {ir::DType::kF32, shape}));
+    const int64_t pad = shape[2] / 2;
+    parts.push_back(*b.Add(OpKind::kConv2d, {x, w},
+                           {{"pads", Shape{pad, pad, pad, pad}}, {"groups", int64_t{1}}}, "conv"));
+  }
+  const ValueId sum = *b.Add(OpKind::kAdd, parts, {}, "sum");
+  return *b.Build({{"y", sum}});
+}
+
+absl::Status Check(const Graph& graph, const std::vector<DirectedRule>& rules) {
+  const auto matches = substitution::FindMatches(graph, rules[0]);
+  if (matches.empty()) return absl::NotFoundError("no match");
+  std::set<std::string> checked;
+  return CheckSubstitution(graph, rules, Named(graph, rules[0], matches)[0], &checked);
+}
+
+TEST(CheckSubstitution, RightOnesPass) {
+  const Graph equal = Convolutions({32, 32, 3, 3}, {32, 32, 3, 3});
+  EXPECT_EQ(Check(equal, Rules("add(conv[s](x, y), conv[s](x, z)) => conv[s](x, add(y, z))")),
+            absl::OkStatus());
+  // The extent of the enlarged kernel is that of a convolution that is not matched.
+  const Graph different = Convolutions({32, 32, 1, 1}, {32, 32, 3, 3});
+  EXPECT_EQ(Check(different, Rules("conv[s](x, y) => conv[s](x, enlarge[k](y))")),
+            absl::OkStatus());
+}
+
+TEST(CheckSubstitution, AWrongOneIsNamed) {
+  const Graph graph = Convolutions({32, 32, 3, 3}, {32, 32, 3, 3});
+  const absl::Status status =
+      Check(graph, Rules("add(conv[s](x, y), conv[s](x, z)) => conv[s](x, add(y, add(y, z)))"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("conv-conv-add=add-add-conv"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("changes a result by"));
+}
+
+}  // namespace
+}  // namespace heddle
