@@ -63,6 +63,8 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
       ->allow_extra_args(false);
   app->add_flag("!--no-winograd", o.winograd,
                 "No Winograd convolutions: results to 1e-4 instead of 1e-3 (target -winograd=off)");
+  app->add_flag("!--no-compare", o.compare,
+                "Do not time the module against the default schedules at the end");
   app->add_flag("!--no-transfer", o.transfer, "Searches learn nothing from other tasks");
   app->add_option("--records", o.records,
                   "Start with the records of this file, as `heddle records export` writes it");

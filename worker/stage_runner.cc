@@ -35,6 +35,8 @@ bool MayEmit(v1::StageKind kind, v1::StageEvent::EventCase event) {
   switch (event) {
     case E::kProgress:
       return kind == v1::STAGE_IMPORT || kind == v1::STAGE_COMPILE;
+    case E::kCompared:
+      return kind == v1::STAGE_COMPARE;
     case E::kImport:
       return kind == v1::STAGE_IMPORT;
     case E::kCandidates:
@@ -64,6 +66,7 @@ absl::Duration LimitOr(int64_t limit_ms, absl::Duration fallback) {
 
 // Adds what the child must know about the slot and its past.
 v1::StageStart WithSlot(v1::StageStart start, const RunnerOptions& options) {
+  if (start.kind() == v1::STAGE_COMPARE) start.mutable_compare()->set_device(options.gpu);
   if (start.kind() != v1::STAGE_PROFILE) return start;
   start.mutable_profile()->set_device(options.gpu);
   const SlotGuard* guard = options.guard;

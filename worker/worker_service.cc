@@ -36,6 +36,9 @@ absl::Status CheckStart(const v1::StageStart& start) {
     case v1::STAGE_UPDATE:
       fits = start.has_update();
       break;
+    case v1::STAGE_COMPARE:
+      fits = start.has_compare();
+      break;
     case v1::STAGE_COMPILE:
       fits = start.has_compile();
       break;

@@ -35,6 +35,7 @@ struct SubmitOptions {
   uint64_t seed = 0;
   ModelFlags import;
   bool winograd = true;  // false: the target gets -winograd=off
+  bool compare = true;   // false: the module is not timed against the default schedules
   bool transfer = true;  // false: searches learn nothing from other tasks
   bool force = false;
   bool dry_run = false;

@@ -41,14 +41,13 @@ void PrintJob(const v1::Job& job, const OutputOptions& output) {
              job.trials(), job.trials_budget(), FormatWallTime(job.created_unix_ns()));
   if (const std::string deadline = DeadlineText(job, absl::Now()); !deadline.empty())
     fmt::print("deadline {}\n", deadline);
-  const double tuned = EstimatedModelNs(job, false);
-  const double untuned = EstimatedModelNs(job, true);
-  if (tuned > 0) {
-    fmt::print("model    {} as the sum of its tasks", FormatNs(tuned));
-    if (untuned > 0)
-      fmt::print(", {} untuned ({})", FormatNs(untuned), FormatRatio(untuned / tuned));
-    fmt::print("\n");
-  }
+  if (const std::string gain = ModelGain(job); !gain.empty()) fmt::print("gain     {}\n", gain);
+  if (!job.comparison().missing().empty())
+    fmt::print("         not compared with the default schedules: {}\n",
+               job.comparison().missing());
+  if (const int back = job.comparison().taken_back_size(); back > 0)
+    fmt::print("         {} of {} tasks keep{} the default kernel: tuned, {} not faster there\n",
+               back, job.tasks_size(), back == 1 ? "s" : "", back == 1 ? "it was" : "they were");
   for (const std::string& warning : job.warnings()) fmt::print("warning  {}\n", warning);
   if (job.tasks_size() > 0) fmt::print("\n{}", TaskTable(job, output.plain));
   for (const v1::TaskStatus& task : job.tasks()) {
@@ -87,8 +86,7 @@ int ListJobs(const GlobalOptions& global, bool all) {
     table.Add({job.id(), job.spec().name(), StateWord(job.state()),
                fmt::format("{}/{}", job.trials(), job.trials_budget()),
                job.eta_ms() > 0 ? HumanDuration(absl::Milliseconds(job.eta_ms())) : "-",
-               FormatNs(EstimatedModelNs(job, false)), FormatWallTime(job.created_unix_ns()),
-               job.reason()});
+               FormatNs(ModelNs(job)), FormatWallTime(job.created_unix_ns()), job.reason()});
   }
   if (jobs->empty()) {
     fmt::print(stderr, "{}\n",

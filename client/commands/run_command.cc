@@ -6,16 +6,14 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "base/status_macros.h"
 #include "client/commands/commands.h"
-#include "client/modules/evaluate.h"
 #include "client/modules/npy.h"
 #include "client/modules/output_check.h"
 #include "client/modules/profile.h"
 #include "client/views/json.h"
-#include "compiler/ir/arithmetic.h"
+#include "compiler/measure/in_turns.h"
 
 namespace heddle::client {
 namespace {
@@ -48,37 +46,6 @@ absl::StatusOr<std::unique_ptr<Executor>> LoadExecutor(const std::string& path, 
                         fmt::format("{}: {}", path, std::string(executor.status().message())));
   }
   return executor;
-}
-
-// Random elements: floats uniform in [-1, 1), small integers.
-std::string RandomTensor(const TensorSpec& spec, uint64_t seed) {
-  std::string bytes(static_cast<size_t>(spec.SizeBytes()), '\0');
-  std::mt19937_64 rng(seed);
-  const auto unit = [&rng] { return static_cast<double>(rng() >> 11) * 0x1p-52 - 1.0; };
-  const auto fill = [&]<typename T>(T, auto draw) {
-    for (size_t i = 0; i + sizeof(T) <= bytes.size(); i += sizeof(T)) {
-      const T value = static_cast<T>(draw());
-      std::memcpy(bytes.data() + i, &value, sizeof value);
-    }
-  };
-  const auto small = [&rng] { return rng() % 8; };
-  if (spec.dtype == "f32")
-    fill(float{}, unit);
-  else if (spec.dtype == "f64")
-    fill(double{}, unit);
-  else if (const auto half = ir::DTypeFromName(spec.dtype); half && ir::IsHalf(*half))
-    fill(uint16_t{}, [&] { return ir::HalfBits(static_cast<float>(unit()), *half); });
-  else if (spec.dtype == "i16" || spec.dtype == "u16")
-    fill(uint16_t{}, small);
-  else if (spec.dtype == "i32" || spec.dtype == "u32")
-    fill(int32_t{}, small);
-  else if (spec.dtype == "i64" || spec.dtype == "u64")
-    fill(int64_t{}, small);
-  else if (spec.dtype == "bool")
-    fill(uint8_t{}, [&rng] { return rng() & 1; });
-  else
-    fill(uint8_t{}, small);
-  return bytes;
 }
 
 // Inputs in the module's order: from the given files, otherwise random.
@@ -184,6 +151,15 @@ std::string ColumnName(const runtime::Manifest& manifest, const std::string& pat
   return name;
 }
 
+int UsesOf(const TaskTiming& task) { return *std::max_element(task.uses.begin(), task.uses.end()); }
+
+// Of one use, per module.
+std::vector<double> TimesOf(const TaskTiming& task) {
+  std::vector<double> times;
+  for (size_t m = 0; m < task.uses.size(); ++m) times.push_back(task.Ns(m));
+  return times;
+}
+
 int Evaluate(const GlobalOptions& global, const RunOptions& options,
              std::vector<std::unique_ptr<Executor>> owned, const std::vector<std::string>& inputs) {
   std::vector<Executor*> executors;
@@ -204,7 +180,8 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
     }
     executors.push_back(owned[m].get());
   }
-  const std::vector<ModuleTiming> timings = TimeInTurns(executors, options.rounds);
+  const std::vector<ModuleTiming> timings =
+      TimeInTurns(executors, {.rounds = options.rounds, .stop = [] { return Interrupted(); }});
   for (const runtime::Executor* executor : executors) {
     if (!executor->status().ok()) return Fail(executor->status());
   }
@@ -231,9 +208,9 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
     for (const TaskTiming& task : tasks) {
       object["tasks"].push_back({{"key", task.task},
                                  {"label", task.label},
-                                 {"uses", task.uses},
+                                 {"uses", UsesOf(task)},
                                  {"flops", task.flops},
-                                 {"ns", task.ns}});
+                                 {"ns", TimesOf(task)}});
     }
     fmt::print("{}\n", object.dump());
     return kDone;
@@ -257,8 +234,8 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
   };
   double flops = 0;
   for (const TaskTiming& task : tasks) {
-    add_row(task.label, fmt::format("{}", task.uses), task.ns, task.flops);
-    flops += task.flops * task.uses;
+    add_row(task.label, fmt::format("{}", UsesOf(task)), TimesOf(task), task.flops);
+    flops += task.flops * UsesOf(task);
   }
   table.AddRule();
   std::vector<double> medians;

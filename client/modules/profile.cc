@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "client/modules/evaluate.h"
 #include "client/views/json.h"
 #include "compiler/runtime/machine_limits.h"
 #include "compiler/runtime/timing.h"
@@ -56,6 +56,19 @@ Measured Measure(runtime::Executor& executor, int threads, int rounds) {
   measured.kernels = ProfileByKernel(manifest, medians);
   return measured;
 }
+
+}  // namespace
+
+std::string CpuName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0 && line.find(':') != std::string::npos)
+      return line.substr(line.find(':') + 2);
+  }
+  return "unknown CPU";
+}
+
+namespace {
 
 // In eighths of a character, so that small shares are visible.
 std::string Bar(double share, bool plain) {

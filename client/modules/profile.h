@@ -10,6 +10,8 @@
 
 namespace heddle::client {
 
+std::string CpuName();  // "AMD EPYC .."
+
 // The limits of all threads together.
 struct MachineLimits {
   double gflops = 0;  // single-precision multiply-adds; 0: unknown

@@ -33,6 +33,8 @@ std::string StateWord(v1::JobState state) {
       return "tuning";
     case v1::JOB_COMPILING:
       return "compiling";
+    case v1::JOB_COMPARING:
+      return "comparing";
     case v1::JOB_DONE:
       return "done";
     case v1::JOB_FAILED:
@@ -56,17 +58,43 @@ double EstimatedModelNs(const v1::Job& job, bool untuned) {
   return sum;
 }
 
+double ModelNs(const v1::Job& job) {
+  const v1::CompareResult& result = job.comparison().result();
+  if (!job.comparison().has_result()) return EstimatedModelNs(job, false);
+  return job.comparison().module_is_default() ? result.default_ns() : result.ns();
+}
+
+std::string ModelGain(const v1::Job& job) {
+  if (job.comparison().has_result()) {
+    const v1::Gain& gain = job.comparison().result().gain();
+    const std::string measured = fmt::format("{:.2f}x ({:.3f} to {:.3f}, {} rounds in turns)",
+                                             gain.ratio(), gain.low(), gain.high(), gain.rounds());
+    if (job.comparison().module_is_default())
+      return fmt::format("model {} with the default schedules; tuned it was {}",
+                         FormatNs(ModelNs(job)), measured);
+    return fmt::format("model {}, {} over the default schedules", FormatNs(ModelNs(job)), measured);
+  }
+  const double tuned = EstimatedModelNs(job, false), untuned = EstimatedModelNs(job, true);
+  if (tuned <= 0) return "";
+  std::string text = "tasks add up to " + FormatNs(tuned);
+  if (untuned > 0) text += fmt::format(" ({} over untuned)", FormatRatio(untuned / tuned));
+  return text;
+}
+
 std::string TaskTable(const v1::Job& job, bool plain, int max_rows) {
   Table table({"task", "uses", "trials", "failed", "best", "GFLOP/s", "gain", "doing"});
   int rows = 0;
   for (const v1::TaskStatus& task : job.tasks()) {
     if (rows++ >= max_rows) break;
-    const double gain =
-        task.best_ns() > 0 && task.untuned_ns() > 0 ? task.untuned_ns() / task.best_ns() : 0;
+    const bool known = task.best_ns() > 0 && task.untuned_ns() > 0;
+    const double gain = task.has_compared() ? task.compared().gain().ratio()
+                        : known             ? task.untuned_ns() / task.best_ns()
+                                            : 0;
+    const std::string doing = task.keeps_default() ? "keeps the default kernel" : task.doing();
     table.Add({Clip(task.info().label(), 44), fmt::format("{}", task.info().weight()),
                fmt::format("{}/{}", task.trials(), task.budget()), fmt::format("{}", task.failed()),
                FormatNs(task.best_ns()), FormatGflops(task.info().flops(), task.best_ns()),
-               FormatRatio(gain), Clip(task.doing(), 40)});
+               FormatRatio(gain), Clip(doing, 40)});
   }
   std::string text = table.ToText(plain);
   if (job.tasks_size() > max_rows)
@@ -87,11 +115,7 @@ std::string ProgressView::Picture(const v1::Job& job, absl::Time now) const {
                         job.trials_budget());
     if (job.eta_ms() > 0)
       text += fmt::format("  {} left", HumanDuration(absl::Milliseconds(job.eta_ms())));
-    const double tuned = EstimatedModelNs(job, false);
-    const double untuned = EstimatedModelNs(job, true);
-    if (tuned > 0) text += fmt::format("  model {}", FormatNs(tuned));
-    if (tuned > 0 && untuned > 0)
-      text += fmt::format(" ({} over untuned)", FormatRatio(untuned / tuned));
+    if (const std::string gain = ModelGain(job); !gain.empty()) text += "  " + gain;
     text += "\n";
   }
   if (job.state() != v1::JOB_FAILED) text += job.reason() + "\n";
@@ -103,11 +127,7 @@ std::string ProgressView::Line(const v1::Job& job) const {
   std::string text = fmt::format("{} {}", job.id(), StateWord(job.state()));
   if (job.trials_budget() > 0)
     text += fmt::format(" {}/{} trials", job.trials(), job.trials_budget());
-  const double tuned = EstimatedModelNs(job, false);
-  if (tuned > 0) text += fmt::format(", model {}", FormatNs(tuned));
-  const double untuned = EstimatedModelNs(job, true);
-  if (tuned > 0 && untuned > 0)
-    text += fmt::format(" ({} over untuned)", FormatRatio(untuned / tuned));
+  if (const std::string gain = ModelGain(job); !gain.empty()) text += ", " + gain;
   if (job.eta_ms() > 0)
     text += fmt::format(", {} left", HumanDuration(absl::Milliseconds(job.eta_ms())));
   // Who follows a job that fails prints the error itself.

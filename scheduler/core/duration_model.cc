@@ -67,6 +67,7 @@ absl::Duration DurationModel::Prior(v1::StageKind kind) {
   switch (kind) {
     case v1::STAGE_IMPORT:
     case v1::STAGE_COMPILE:
+    case v1::STAGE_COMPARE:
       return absl::Seconds(5);
     case v1::STAGE_BUILD:
       return absl::Milliseconds(500);

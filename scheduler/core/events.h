@@ -99,13 +99,18 @@ struct Updated {
   std::optional<FittedModel> fitted{};
 };
 struct Compiled {
-  std::string module_digest;  // for the ledger
+  // For the ledger.
+  std::string module_digest;
+  std::string default_digest{};  // of the module with default schedules, if it was asked for
+};
+struct Compared {
+  v1::CompareResult result;
 };
 struct StageFinished {
   AttemptId attempt;
   FaultInfo fault;      // kind FAULT_NONE: the stage did its work
   bool started = true;  // false: it got no lease, or the worker refused it; costs no attempt
-  std::variant<std::monostate, Imported, Proposed, Updated, Compiled> result;
+  std::variant<std::monostate, Imported, Proposed, Updated, Compiled, Compared> result;
   // The stage was stopped from outside: its lease was lost, or the worker drains. That says nothing
   // about the work and costs no attempt either.
   bool interrupted = false;

@@ -65,7 +65,8 @@ struct JobParams {
   int plateau = 0;  // a task ends after this many trials without a gain over 1 %; 0: never
   double target_latency_ns = 0;  // for the sum of best time x weight over the tasks; 0: none
   Allocation allocation = Allocation::kGradient;
-  int max_devices = 0;  // device slots the job may hold at a time; 0: any number
+  int max_devices = 0;   // device slots the job may hold at a time; 0: any number
+  bool compare = false;  // before the job ends, a device times its module against the default one
 };
 
 // What is known of a task besides the trials of its own job.
@@ -152,6 +153,8 @@ struct Task : TaskProgress {
   Unlearned unlearned;
   int stage_failures = 0;                        // infrastructure faults in a row
   absl::Time not_before = absl::InfinitePast();  // the end of its backoff
+  bool keep_default =
+      false;  // the comparison found its tuned kernel no faster than the default one
 
   int valid() const { return trials - failed; }
   int remaining() const { return budget - trials; }
@@ -161,6 +164,9 @@ struct Task : TaskProgress {
 struct Importing {};
 struct Tuning {};
 struct Compiling {};
+// The module is compared with the one that has default schedules only. If tuned kernels turn out to
+// be no faster, the job compiles once more, without them, and compares that module.
+struct Comparing {};
 struct Done {};
 struct Failed {
   FaultInfo fault;
@@ -168,7 +174,7 @@ struct Failed {
 struct Cancelled {
   std::string reason;
 };
-using JobPhase = std::variant<Importing, Tuning, Compiling, Done, Failed, Cancelled>;
+using JobPhase = std::variant<Importing, Tuning, Compiling, Comparing, Done, Failed, Cancelled>;
 
 struct Job {
   JobId id;
@@ -182,8 +188,11 @@ struct Job {
   absl::Duration tuned;              // time spent tuning until tuning_since; pauses do not count
   std::optional<absl::Time> tuning_since;  // nullopt: the clock stands still
   int64_t next_candidate = 1;
-  std::optional<AttemptId> live;                 // the running import or compile stage
-  int stage_failures = 0;                        // faults of import or compile in a row
+  int compared = 0;                                    // comparisons made
+  absl::Time compare_before = absl::InfiniteFuture();  // the end of waiting for a device for that
+  std::string not_compared;                      // why a comparison was given up; empty: it was not
+  std::optional<AttemptId> live;                 // the running import, compile or compare stage
+  int stage_failures = 0;                        // faults of these in a row
   absl::Time not_before = absl::InfinitePast();  // the end of their backoff
   std::string last_fault;                        // the latest infrastructure fault, for people
   int lane = 0;          // of its profile stages (slot_index.h); the dispatcher sets it
@@ -200,7 +209,7 @@ struct Job {
 struct StageWork {
   JobId job;
   v1::StageKind kind = v1::STAGE_UNSPECIFIED;
-  std::optional<TaskIndex> task{};  // import, compile: none
+  std::optional<TaskIndex> task{};  // import, compile, compare: none
   std::optional<FetchId> fetch{};   // compile: the user's call that it serves, if any
   friend auto operator<=>(const StageWork&, const StageWork&) = default;
 };
@@ -226,6 +235,14 @@ struct LiveStage : StageWork {
 
 using Jobs = std::map<JobId, Job>;
 using LiveStages = std::map<AttemptId, LiveStage>;
+
+// Whether stages of this kind run on device slots.
+inline bool NeedsDevice(v1::StageKind kind) {
+  return kind == v1::STAGE_PROFILE || kind == v1::STAGE_COMPARE;
+}
+// Whether a tuned kernel is surely faster: the better kernel of each task stays, and in doubt that
+// is the default one.
+inline bool IsFaster(const v1::Gain& gain) { return gain.low() > 1; }
 
 // "import", "profile", ..
 std::string StageName(v1::StageKind kind);

@@ -13,7 +13,7 @@ bool IsHostKind(std::string_view kind) { return kind == KindName(kHostKind); }
 }  // namespace
 
 bool SlotIndex::Suits(const SlotInfo& slot, v1::StageKind kind, const JobParams& needs) {
-  const bool device = kind == v1::STAGE_PROFILE;
+  const bool device = NeedsDevice(kind);
   if (slot.device != device) return false;
   if (!device) {
     if (!Compiles(kind)) return true;

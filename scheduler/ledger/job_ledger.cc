@@ -16,6 +16,8 @@ JobPhase PhaseOf(const JobRow& row) {
       return Tuning{};
     case v1::JOB_COMPILING:
       return Compiling{};
+    case v1::JOB_COMPARING:
+      return Comparing{};
     case v1::JOB_DONE:
       return Done{};
     case v1::JOB_FAILED:
@@ -106,6 +108,7 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
   const auto* proposed = ResultOf<Proposed>(event);
   const auto* updated = ResultOf<Updated>(event);
   const auto* compiled = ResultOf<Compiled>(event);
+  const auto* compared = ResultOf<Compared>(event);
   auto put_state = [&](JobId job, TaskIndex task, const std::string& state) {
     TaskOf(job, task).search_state = state;
     batch.push_back(PutSearchState{job.value, task.value, state});
@@ -183,10 +186,9 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
         job.row.job.set_plan(imported->model.plan());
         job.tuning_since = now;
       }
-      if (compiled != nullptr &&
-          std::holds_alternative<Done>(dispatcher.FindJob(job_changed->job)->phase)) {
-        job.row.job.set_module_digest(compiled->module_digest);
-      }
+      if (compiled != nullptr) KeepModules(*compiled, &job.row.job);
+      if (compared != nullptr)
+        KeepComparison(compared->result, *dispatcher.FindJob(job_changed->job), &job.row.job);
       UpdateJobRow(dispatcher, job_changed->job, now, wall);
       batch.push_back(PutJob{job.row});
       ReleaseHeld(&job, &batch);
@@ -222,6 +224,28 @@ void JobLedger::ReleaseHeld(JobData* job, Batch* batch) {
     batch->push_back(std::move(held));
   }
   job->held.clear();
+}
+
+void JobLedger::KeepModules(const Compiled& compiled, v1::Job* row) {
+  row->set_module_digest(compiled.module_digest);
+  // A module that is compiled again is compared with the same default one.
+  if (!compiled.default_digest.empty()) row->set_default_digest(compiled.default_digest);
+}
+
+void JobLedger::KeepComparison(const v1::CompareResult& result, const Job& job, v1::Job* row) {
+  v1::Comparison& comparison = *row->mutable_comparison();
+  *comparison.mutable_result() = result;
+  comparison.set_made(job.compared);
+  for (const v1::CompareResult::Task& found : result.tasks()) {
+    const bool back = std::any_of(job.tasks.begin(), job.tasks.end(), [&](const Task& task) {
+      return task.keep_default && task.key == found.workload_key();
+    });
+    if (back) *comparison.add_taken_back() = found;
+  }
+  // Each kernel was faster by itself, and yet the whole is not: the default module is the better one.
+  if (!job.final() || result.gain().high() >= 1 || row->default_digest().empty()) return;
+  comparison.set_module_is_default(true);
+  row->set_module_digest(row->default_digest());
 }
 
 InsertRecord JobLedger::MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
@@ -310,6 +334,8 @@ void JobLedger::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time 
                  : job.paused ? *job.paused
                               : DescribeJob(dispatcher, job, now));
   row.set_stop(job.stop);
+  if (!job.not_compared.empty()) row.mutable_comparison()->set_missing(job.not_compared);
+  if (job.final()) row.clear_default_digest();
   row.set_tuning_ms(absl::ToInt64Milliseconds(Tuned(job, now)));
   row.set_running_ms(absl::ToInt64Milliseconds(data.Busy(now)));
   if (job.final()) SetDeadlineWarning(id, "");
@@ -342,6 +368,9 @@ Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
   if (stored.row.paused) job.paused = stored.row.job.reason();
   job.stop = stored.row.job.stop();
   job.tuned = absl::Milliseconds(stored.row.job.tuning_ms());
+  const v1::Comparison& comparison = stored.row.job.comparison();
+  job.compared = comparison.made();
+  job.not_compared = comparison.missing();
   std::vector<bool> unlearned(stored.tasks.size(), false);
   // Of each task: its candidates from the first open one on, and whether each is open.
   std::vector<std::vector<std::pair<CandidateId, bool>>> in_flight(stored.tasks.size());
@@ -350,6 +379,8 @@ Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
     data.tasks.push_back({row, stored.states[i]});
     job.tasks.push_back(MakeTask(row.info, row));
     job.tasks.back().unlearned.known = row.warm_pending;
+    for (const v1::CompareResult::Task& back : comparison.taken_back())
+      job.tasks.back().keep_default |= back.workload_key() == row.info.key();
   }
   for (const StoredCandidate& row : stored.candidates) {
     const CandidateId id{row.id};

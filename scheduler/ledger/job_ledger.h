@@ -101,6 +101,8 @@ class JobLedger {
   // `measured` is null if nothing was measured, because the candidate is lost.
   InsertRecord MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
                           const Measured* measured, absl::Time wall);
+  static void KeepModules(const Compiled& compiled, v1::Job* row);
+  static void KeepComparison(const v1::CompareResult& result, const Job& job, v1::Job* row);
   void ShareUntuned(const FinishCandidate& done);
   static void UpdateTaskRow(const Task& task, TaskRow* row);
   void UpdateJobRow(const Dispatcher& dispatcher, JobId job, absl::Time now, absl::Time wall);

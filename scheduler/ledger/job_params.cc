@@ -73,6 +73,7 @@ absl::StatusOr<JobParams> JobLedger::ParamsFrom(const v1::JobSpec& spec, absl::T
   params.target_latency_ns = static_cast<double>(spec.target_latency_ns());
   if (spec.allocation() == "uniform") params.allocation = Allocation::kUniform;
   params.max_devices = spec.max_devices();
+  params.compare = !spec.no_comparison();
   return params;
 }
 

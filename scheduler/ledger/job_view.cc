@@ -12,6 +12,7 @@ v1::JobState StateOf(const Job& job) {
     v1::JobState operator()(const Importing&) { return v1::JOB_IMPORTING; }
     v1::JobState operator()(const Tuning&) { return v1::JOB_TUNING; }
     v1::JobState operator()(const Compiling&) { return v1::JOB_COMPILING; }
+    v1::JobState operator()(const Comparing&) { return v1::JOB_COMPARING; }
     v1::JobState operator()(const Done&) { return v1::JOB_DONE; }
     v1::JobState operator()(const Failed&) { return v1::JOB_FAILED; }
     v1::JobState operator()(const Cancelled&) { return v1::JOB_CANCELLED; }
@@ -36,6 +37,13 @@ void JobLedger::FillTask(const Dispatcher& dispatcher, const Job& job, int index
   out->set_untuned_ns(data.untuned_ns != 0 ? data.untuned_ns : data.row.known.untuned_ns);
   out->set_doing(DescribeTask(dispatcher, job, TaskIndex{index}, now));
   out->set_first_error(task.first_error);
+  out->set_keeps_default(task.keep_default);
+  const v1::Comparison& comparison = jobs_.at(job.id).row.job.comparison();
+  for (const auto* found : {&comparison.result().tasks(), &comparison.taken_back()}) {
+    for (const v1::CompareResult::Task& compared : *found) {
+      if (compared.workload_key() == data.row.info.key()) *out->mutable_compared() = compared;
+    }
+  }
 }
 
 v1::Job JobLedger::View(const Dispatcher& dispatcher, JobId id, absl::Time now) const {

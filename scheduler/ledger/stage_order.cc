@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kImportMs = 10 * 60 * 1000;
 constexpr int64_t kSearchMs = 5 * 60 * 1000;
 constexpr int64_t kCompileMs = 30 * 60 * 1000;
+constexpr int64_t kCompareMs = 10 * 60 * 1000;
 constexpr int64_t kCandidateMs = 30 * 1000;  // one build, or one measurement
 constexpr int64_t kStageOverheadMs = 60 * 1000;
 constexpr int64_t kMaxWarmRecords = 4096;  // the newest ones; more teach a model little
@@ -188,17 +189,25 @@ void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
   compile.set_plan(job.row.job.plan());
   compile.set_choice(choice);
   if (choice != v1::SCHEDULE_BEST) return;
-  for (const JobLedger::TaskData& task : job.tasks) {
+  const Job& state = *dispatcher.FindJob(start.job);
+  compile.set_with_default(!start.fetch && state.params.compare && state.compared == 0);
+  std::vector<int> places(job.tasks.size(), -1);  // in `best`
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    const JobLedger::TaskData& task = job.tasks[i];
+    if (state.tasks[i].keep_default) continue;
+    places[i] = compile.best_size();
     compile.add_best()->set_workload_key(task.row.info.key());
     v1::RecordQuery& query = order->reads.best.emplace_back();
     query.set_workload_key(task.row.info.key());
     query.set_target(spec.target());
-    query.set_device_key(dispatcher.FindJob(start.job)->params.device_key);
+    query.set_device_key(state.params.device_key);
     query.set_best_only(true);
     query.set_valid_only(true);
   }
-  for (const auto& [id, candidate] : job.candidates)
-    Consider(candidate.trace, candidate.median_ns, compile.mutable_best(candidate.task));
+  for (const auto& [id, candidate] : job.candidates) {
+    const int place = places[static_cast<size_t>(candidate.task)];
+    if (place >= 0) Consider(candidate.trace, candidate.median_ns, compile.mutable_best(place));
+  }
 }
 
 void FillBest(const std::vector<std::vector<v1::Record>>& records, v1::CompileSpec* compile) {
@@ -221,6 +230,8 @@ int64_t TimeLimitMs(const StartStage& start, int candidates) {
       return kImportMs;
     case v1::STAGE_COMPILE:
       return kCompileMs;
+    case v1::STAGE_COMPARE:
+      return kCompareMs;
     case v1::STAGE_BUILD:
       return kStageOverheadMs + kCandidateMs * static_cast<int64_t>(start.candidates.size());
     // It waits for builds between measurements.
@@ -286,6 +297,14 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, cons
       order.model_digest = job.row.job.model_digest();
       order.parts_digest = job.row.job.parts_digest();
       break;
+    case v1::STAGE_COMPARE: {
+      v1::CompareSpec& compare = *out.mutable_compare();
+      compare.set_module(job.row.job.module_digest());
+      compare.set_default_module(job.row.job.default_digest());
+      compare.set_threads(std::max(1, params.threads));
+      order.modules = {compare.module(), compare.default_module()};
+      break;
+    }
     case v1::STAGE_PROPOSE:
       PlanSearch(ledger, job, *task, params, &order, out.mutable_propose()->mutable_search());
       out.mutable_propose()->set_count(start.count);

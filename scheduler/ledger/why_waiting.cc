@@ -180,13 +180,15 @@ std::string DescribeJob(const Dispatcher& dispatcher, const Job& job, absl::Time
   if (job.paused) return job.paused->empty() ? "paused" : absl::StrCat("paused: ", *job.paused);
   if (!dispatcher.store_problem().empty()) return dispatcher.store_problem();
   if (!Is<Tuning>(job.phase)) {
-    const v1::StageKind kind = Is<Importing>(job.phase) ? v1::STAGE_IMPORT : v1::STAGE_COMPILE;
+    const v1::StageKind kind = Is<Importing>(job.phase)   ? v1::STAGE_IMPORT
+                               : Is<Comparing>(job.phase) ? v1::STAGE_COMPARE
+                                                          : v1::STAGE_COMPILE;
     if (job.live) return StageName(kind);
     if (job.not_before > now)
       return absl::StrCat(StageName(kind), " is tried again after: ", job.last_fault);
     return absl::StrCat(
         StageName(kind), ": ",
-        WhyWaiting(dispatcher, job, {job.id, kind, std::nullopt, std::nullopt, false}));
+        WhyWaiting(dispatcher, job, {job.id, kind, std::nullopt, std::nullopt, NeedsDevice(kind)}));
   }
   std::map<v1::StageKind, int> running;
   for (const auto& [id, stage] : dispatcher.live()) {

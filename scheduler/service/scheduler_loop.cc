@@ -481,7 +481,8 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> SchedulerLoop::Act(Action action,
 absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::ScheduleChoice choice,
                                                   const std::function<bool()>& gone) {
   HEDDLE_ASSIGN_OR_RETURN(JobSnapshots::Snapshot snapshot, snapshots_.Get(job));
-  if (choice == v1::SCHEDULE_BEST && !snapshot.job->module_digest().empty())
+  // A module that is being compared may change yet.
+  if (choice == v1::SCHEDULE_BEST && snapshot.job->state() == v1::JOB_DONE)
     return snapshot.job->module_digest();
   if (snapshot.job->state() == v1::JOB_FAILED) {
     return absl::FailedPreconditionError(

@@ -1,6 +1,7 @@
 #include "scheduler/service/stage_runner.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,8 @@ bool MayTell(v1::Outcome outcome) {
   return outcome >= v1::OUTCOME_OK && outcome != v1::OUTCOME_LOST && v1::Outcome_IsValid(outcome);
 }
 
+// Names of the chunks of modules.
+constexpr char kModule[] = "module", kDefault[] = "default";
 constexpr size_t kMaxStateBytes = 64 << 20;  // a larger one is an error
 constexpr size_t kMaxTransferSamplesBytes = 64 << 10;
 constexpr size_t kMaxTransferModelBytes = 512 << 10;
@@ -65,8 +68,12 @@ struct StageRunner::Results {
   v1::TransferSamples transfer_samples;
   std::optional<v1::TransferModel> transfer_model;
   std::vector<std::string> warnings;  // besides the worker's
-  std::unique_ptr<BlobStore::Writer> module;
-  std::string module_digest;
+  struct Module {
+    std::unique_ptr<BlobStore::Writer> writer;
+    std::string digest;  // once it is complete
+  };
+  std::map<std::string, Module> modules;  // by the names of their chunks
+  std::optional<v1::CompareResult> compared;
   bool interrupted = false;  // from outside: the lease was lost or the worker ended
   std::string broken;        // why a result cannot be used; empty: none is broken
 };
@@ -137,7 +144,9 @@ void StageRunner::Run() {
       end.result = Updated{*results.state.Take(), std::move(results.report),
                            std::move(results.transfer_samples), std::move(fitted)};
     } else if (order_.start.kind() == v1::STAGE_COMPILE) {
-      end.result = Compiled{results.module_digest};
+      end.result = Compiled{results.modules[kModule].digest, results.modules[kDefault].digest};
+    } else if (results.compared) {
+      end.result = Compared{*std::move(results.compared)};
     } else if (results.imported) {
       // The scheduler loop adds what the database knows of the tasks.
       end.result = Imported{*std::move(results.imported)};
@@ -238,15 +247,32 @@ std::string StageRunner::MissingResult(const Results& results) const {
     case v1::STAGE_UPDATE:
       return has_state ? "" : "the worker sent no search state";
     case v1::STAGE_COMPILE:
-      return results.module_digest.empty() ? "the worker sent no module" : "";
+      for (const char* name : {kModule, kDefault}) {
+        const auto sent = results.modules.find(name);
+        const bool asked = name == kModule || order_.start.compile().with_default();
+        if (asked && (sent == results.modules.end() || sent->second.digest.empty()))
+          return absl::StrCat("the worker sent no ", name == kModule ? "module" : "default module");
+      }
+      return "";
+    case v1::STAGE_COMPARE:
+      return results.compared ? "" : "the worker sent no comparison";
     default:
       return "";
   }
 }
 
 absl::Status StageRunner::AddParts() {
-  if (order_.parts_digest.empty()) return absl::OkStatus();
-  HEDDLE_ASSIGN_OR_RETURN(v1::BlobList parts, ReadParts(order_.parts_digest, *environment_.blobs));
+  v1::BlobList parts;
+  if (!order_.parts_digest.empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(parts, ReadParts(order_.parts_digest, *environment_.blobs));
+  }
+  for (const std::string& module :
+       std::set<std::string>(order_.modules.begin(), order_.modules.end())) {
+    HEDDLE_ASSIGN_OR_RETURN(const auto reader, environment_.blobs->NewReader(module));
+    v1::BlobRef& blob = *parts.add_blobs();
+    blob.set_sha256(module);
+    blob.set_bytes(reader->size_bytes());
+  }
   int64_t bytes = 0;
   for (const v1::BlobRef& part : parts.blobs()) bytes += part.bytes();
   *order_.start.mutable_blobs() = std::move(*parts.mutable_blobs());
@@ -272,30 +298,29 @@ bool StageRunner::WriteBlob(Stream* stream, const std::string& name, const std::
   return false;
 }
 
-bool StageRunner::WriteModel(Stream* stream) {
-  if (!order_.start.blobs().empty()) {
-    v1::BlobList wanted;
-    {
-      auto told = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return wanted_ || broken_; };
-      absl::MutexLock lock(&mutex_, absl::Condition(&told));
-      if (!wanted_) return false;
-      wanted = *wanted_;
-    }
-    std::set<std::string> parts;
-    for (const v1::BlobRef& part : order_.start.blobs()) parts.insert(part.sha256());
-    for (const v1::BlobRef& blob : wanted.blobs()) {
-      if (parts.count(blob.sha256()) && !WriteBlob(stream, blob.sha256(), blob.sha256()))
-        return false;
-    }
+bool StageRunner::WriteWanted(Stream* stream) {
+  v1::BlobList wanted;
+  {
+    auto told = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return wanted_ || broken_; };
+    absl::MutexLock lock(&mutex_, absl::Condition(&told));
+    if (!wanted_) return false;
+    wanted = *wanted_;
   }
-  return WriteBlob(stream, "model", order_.model_digest);
+  std::set<std::string> parts;
+  for (const v1::BlobRef& part : order_.start.blobs()) parts.insert(part.sha256());
+  for (const v1::BlobRef& blob : wanted.blobs()) {
+    if (parts.count(blob.sha256()) && !WriteBlob(stream, blob.sha256(), blob.sha256()))
+      return false;
+  }
+  return true;
 }
 
 void StageRunner::WriteAll(Stream* stream) {
   v1::StageInput first;
   *first.mutable_start() = order_.start;
   if (!stream->Write(first)) return;
-  if (!order_.model_digest.empty() && !WriteModel(stream)) return;
+  if (!order_.start.blobs().empty() && !WriteWanted(stream)) return;
+  if (!order_.model_digest.empty() && !WriteBlob(stream, "model", order_.model_digest)) return;
   if (!order_.search_state.empty() &&
       !SendChunks("state", order_.search_state, WriteChunk(stream))) {
     return;
@@ -362,6 +387,9 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
                                                  " bytes: every new task fits its own"));
       }
       break;
+    case v1::StageEvent::kCompared:
+      results->compared = event.compared();
+      break;
     case v1::StageEvent::kFinished:
       results->finished = event.finished();
       break;
@@ -415,24 +443,24 @@ void StageRunner::TakeChunk(const v1::Chunk& chunk, Results* results) {
   if (chunk.name() == "state") {
     if (absl::Status added = results->state.Add(chunk); !added.ok())
       return fail(absl::StrCat("the worker's search ", added.message()));
-  } else if (chunk.name() == "module") {
-    if (results->module == nullptr) {
+  } else if (chunk.name() == kModule || chunk.name() == kDefault) {
+    Results::Module& module = results->modules[chunk.name()];
+    if (module.writer == nullptr) {
       absl::StatusOr<std::unique_ptr<BlobStore::Writer>> writer = environment_.blobs->NewWriter();
       if (!writer.ok()) return fail(std::string(writer.status().message()));
-      results->module = *std::move(writer);
+      module.writer = *std::move(writer);
     }
-    if (results->module->size_bytes() + static_cast<int64_t>(chunk.data().size()) >
-        kMaxModuleBytes) {
+    if (module.writer->size_bytes() + static_cast<int64_t>(chunk.data().size()) > kMaxModuleBytes) {
       return fail("the module is too large");
     }
     if (environment_.blobs->FreeBytes() < kDiskReserveBytes)
       return fail("the disk of the scheduler's data directory is full; free some space");
-    if (absl::Status status = results->module->Append(chunk.data()); !status.ok())
+    if (absl::Status status = module.writer->Append(chunk.data()); !status.ok())
       return fail(std::string(status.message()));
     if (!chunk.last()) return;
-    absl::StatusOr<std::string> digest = results->module->Commit(chunk.sha256());
+    absl::StatusOr<std::string> digest = module.writer->Commit(chunk.sha256());
     if (!digest.ok()) return fail(std::string(digest.status().message()));
-    results->module_digest = *digest;
+    module.digest = *digest;
   }
 }
 

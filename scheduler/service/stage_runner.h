@@ -49,12 +49,12 @@ class StageRunner {
   // is.
   std::string MissingResult(const Results& results) const;
   void WriteAll(grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>* stream);
-  // Adds the model's parts to the order.
+  // Adds the model's parts, or the modules to compare, to the order.
   absl::Status AddParts();
   // These end the stage if a blob is missing or damaged, and return false then, or if the stream ends.
   bool WriteBlob(grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>* stream,
                  const std::string& name, const std::string& digest);
-  bool WriteModel(grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>* stream);
+  bool WriteWanted(grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>* stream);
   void Take(const v1::StageEvent& event, Results* results);
   void TakeChunk(const v1::Chunk& chunk, Results* results);
 

@@ -36,7 +36,7 @@ struct StageTime {
   bool per_candidate = false;
   double load = 1;  // share of its slot that it uses; the rest can serve others without slowing it
 };
-inline constexpr int kStageKinds = 7;  // v1::StageKind
+inline constexpr int kStageKinds = 8;  // v1::StageKind
 using StageTimes = std::array<StageTime, kStageKinds>;
 
 // Measured times of a task's candidates. The median of the n-th is
@@ -72,10 +72,11 @@ struct SimJob {
   int batch = 16;
   int pipeline_depth = 2;
   int max_devices = 0;
+  bool compare = false;  // the module is timed against the default schedules
   int threads = 1;
   std::string target;
   std::string device_key;
-  StageTimes times;  // of import and compile
+  StageTimes times;  // of import, compile and compare
   std::vector<SimTask> tasks;
   double failures = 0;      // share of candidates that are faulty
   bool user_error = false;  // the import refuses the model

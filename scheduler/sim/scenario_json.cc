@@ -22,7 +22,8 @@ const char* const kDefaultTarget = "llvm -mcpu=any";
 
 const std::pair<const char*, int> kStages[] = {
     {"import", v1::STAGE_IMPORT},   {"propose", v1::STAGE_PROPOSE}, {"build", v1::STAGE_BUILD},
-    {"profile", v1::STAGE_PROFILE}, {"update", v1::STAGE_UPDATE},   {"compile", v1::STAGE_COMPILE}};
+    {"profile", v1::STAGE_PROFILE}, {"update", v1::STAGE_UPDATE},   {"compile", v1::STAGE_COMPILE},
+    {"compare", v1::STAGE_COMPARE}};
 
 bool AllPositive(const Json& json) {
   return std::all_of(json.begin(), json.end(),

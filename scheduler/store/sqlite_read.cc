@@ -43,6 +43,8 @@ absl::StatusOr<JobRow> DecodeJob(const Statement& row) {
   job.set_tuning_ms(notes.tuning_ms());
   job.set_parts_digest(notes.parts_digest());
   job.set_plan(notes.plan());
+  if (notes.has_comparison()) *job.mutable_comparison() = notes.comparison();
+  job.set_default_digest(notes.default_digest());
   return out;
 }
 

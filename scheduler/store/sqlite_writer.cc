@@ -16,6 +16,8 @@ absl::Status SqliteWriter::operator()(const PutJob& change) {
   notes.set_tuning_ms(job.tuning_ms());
   notes.set_parts_digest(job.parts_digest());
   notes.set_plan(job.plan());
+  if (job.has_comparison()) *notes.mutable_comparison() = job.comparison();
+  notes.set_default_digest(job.default_digest());
   const std::string spec = job.spec().SerializeAsString(), note = notes.SerializeAsString();
   return Prepared(
              "INSERT INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET "

@@ -8,7 +8,6 @@
 
 #include "client/commands/job_options.h"
 #include "client/commands/model_options.h"
-#include "client/modules/evaluate.h"
 #include "client/modules/npy.h"
 #include "client/modules/output_check.h"
 #include "client/modules/profile.h"
@@ -329,15 +328,6 @@ TEST(Units, AreReadable) {
   EXPECT_EQ(FormatNs(0), "-");
   EXPECT_EQ(FormatNs(1.5e6), "1.500 ms");
   EXPECT_EQ(FormatGflops(2e9, 1e9), "2.0");
-}
-
-TEST(Evaluate, PercentilesAreNearestRank) {
-  ModuleTiming timing;
-  timing.samples_ns = {4, 1, 3, 2};
-  EXPECT_EQ(timing.Median(), 2.5);
-  EXPECT_EQ(timing.Percentile(0), 1);
-  EXPECT_EQ(timing.Percentile(50), 2);
-  EXPECT_EQ(timing.Percentile(99), 4);
 }
 
 TEST(Profile, SumsTheCallsOfAKernelMostTimeFirst) {

@@ -61,6 +61,7 @@ PUBLIC = [
     "compiler/onnx/summary.h",
     "compiler/measure/measure.h",
     "compiler/measure/compare.h",
+    "compiler/measure/in_turns.h",
     "compiler/codegen/backend.h",
     "compiler/machine/target_info.h",
     "compiler/plan/plan.h",

@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <optional>
 #include <set>
 
+#include "base/blob_store.h"
 #include "base/target.h"
 #include "client/zoo/zoo.h"
 #include "compiler/codegen/backend.h"
@@ -265,6 +267,52 @@ TEST(Stages, CompileGivesAModule) {
     EXPECT_EQ(module->manifest.model, "mlp");
     EXPECT_TRUE(io.events.front().has_progress());
   }
+}
+
+// Both modules of a compile stage, compared as a worker would.
+TEST(Stages, CompareTimesTheModuleAgainstTheDefaultOne) {
+  v1::StageStart start = Base(v1::STAGE_COMPILE);
+  v1::CompileSpec& spec = *start.mutable_compile();
+  spec.set_with_default(true);
+  for (const v1::TaskInfo& task : Import().tasks()) {
+    v1::BestTrace& best = *spec.add_best();  // an empty trace: plain loops
+    best.set_workload_key(task.key());
+    best.set_median_ns(1);
+  }
+  FakeIo compiled;
+  compiled.Feed("model", Mlp());
+  ASSERT_EQ(RunStage(start, compiled), absl::OkStatus());
+  const std::string folder = ::testing::TempDir() + "/compare";
+  std::filesystem::remove_all(folder);
+  const auto blobs = BlobStore::Open(folder).value();
+  v1::StageStart compare = Base(v1::STAGE_COMPARE);
+  compare.set_blob_folder(folder);
+  compare.mutable_compare()->set_threads(1);
+  for (const char* name : {"module", "default"}) {
+    const auto writer = blobs->NewWriter().value();
+    ASSERT_TRUE(writer->Append(compiled.Received(name)).ok());
+    const std::string digest = writer->Commit("").value();
+    (name[0] == 'm' ? compare.mutable_compare()->mutable_module()
+                    : compare.mutable_compare()->mutable_default_module())
+        ->assign(digest);
+  }
+  FakeIo io;
+  ASSERT_EQ(RunStage(compare, io), absl::OkStatus());
+  ASSERT_EQ(io.events.size(), 1u);
+  const v1::CompareResult& result = io.events[0].compared();
+  EXPECT_GT(result.ns(), 0);
+  EXPECT_GE(result.gain().rounds(), 7);
+  EXPECT_LT(result.gain().high(), 1) << "plain loops are no match for the default schedules";
+  ASSERT_GT(result.tasks_size(), 0);
+  for (const v1::CompareResult::Task& task : result.tasks()) {
+    EXPECT_GT(task.ns(), 0);
+    EXPECT_GT(task.default_ns(), 0);
+    EXPECT_LE(task.gain().low(), task.gain().ratio());
+    EXPECT_LE(task.gain().ratio(), task.gain().high());
+  }
+  compare.mutable_compare()->set_module("../../etc/passwd");
+  FakeIo refused;
+  EXPECT_EQ(RunStage(compare, refused).code(), absl::StatusCode::kInvalidArgument);
 }
 
 // The module has exactly the tasks of the plan, and names it.

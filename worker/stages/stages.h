@@ -14,6 +14,8 @@ absl::Status RunStage(const v1::StageStart& start, StageIo& io);
 // stages_model.cc
 absl::Status RunImport(const v1::StageStart& start, StageIo& io);
 absl::Status RunCompile(const v1::StageStart& start, StageIo& io);
+// stages_compare.cc
+absl::Status RunCompare(const v1::StageStart& start, StageIo& io);
 // stages_search.cc
 absl::Status RunPropose(const v1::StageStart& start, StageIo& io);
 absl::Status RunUpdate(const v1::StageStart& start, StageIo& io);

@@ -135,14 +135,22 @@ absl::Status RunCompile(const v1::StageStart& start, StageIo& io) {
     best[trace.workload_key()] = {.trace = trace.trace(), .median_ns = trace.median_ns()};
   }
   std::vector<std::string> warnings;
-  ChunkWriter module(io, "module");
-  const auto write = [&module](std::string_view bytes) {
-    module.Append(bytes);
+  const auto send = [&](const char* name) -> absl::Status {
+    ChunkWriter module(io, name);
+    const auto write = [&module](std::string_view bytes) {
+      module.Append(bytes);
+      return absl::OkStatus();
+    };
+    HEDDLE_RETURN_IF_ERROR(WriteCompiledModel(model, FromProto(spec.options(), start), target, best,
+                                              options, write, &warnings));
+    module.End();
     return absl::OkStatus();
   };
-  HEDDLE_RETURN_IF_ERROR(WriteCompiledModel(model, FromProto(spec.options(), start), target, best,
-                                            options, write, &warnings));
-  module.End();
+  HEDDLE_RETURN_IF_ERROR(send("module"));
+  if (spec.with_default()) {
+    options.choice = ScheduleChoice::kDefault;
+    HEDDLE_RETURN_IF_ERROR(send("default"));
+  }
   for (const std::string& warning : warnings) io.Warn(warning);
   return absl::OkStatus();
 }

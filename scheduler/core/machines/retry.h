@@ -8,10 +8,11 @@ namespace heddle::scheduler {
 
 // Limits that are the same for all jobs.
 struct DispatcherOptions {
-  // Infrastructure faults after which a candidate is LOST, a fetch fails, or an update is skipped.
-  // Import, propose and compile are retried without limit.
+  // Infrastructure faults after which a candidate is LOST, a fetch fails, or an update or a
+  // comparison is skipped. Import, propose and compile are retried without limit.
   int max_attempts = 3;
   int hopeless_after = 16;  // a task ends after this many trials if nothing valid is known
+  absl::Duration compare_wait = absl::Minutes(10);  // for a device; then the job ends without
   absl::Duration retry_backoff = absl::Milliseconds(500);  // doubles with each fault in a row
   absl::Duration slot_backoff = absl::Milliseconds(250);   // doubles with each refusal in a row
   absl::Duration max_backoff =

@@ -91,6 +91,7 @@ void Rounds::Requeue(Job& job, TaskIndex index) {
 // ---- beginnings of rounds ----
 
 void Rounds::GoOn(Job& job) {
+  if (Is<Comparing>(job.phase)) return CheckComparing(job);
   if (!Is<Tuning>(job.phase)) return;
   EndTuningIfDone(job);
   BeginRounds(job);
@@ -297,6 +298,33 @@ void Rounds::EndTuningIfDone(Job& job) {
   job.phase = Compiling{};
   job.stage_failures = 0;
   effects_->Emit(JobChanged{job.id});
+}
+
+void Rounds::EndCompiling(Job& job) {
+  const bool tuned = std::any_of(job.tasks.begin(), job.tasks.end(),
+                                 [](const Task& task) { return task.best_ns > 0; });
+  if (!job.params.compare || !tuned) return EndJob(job, Done{});
+  if (slots_->Count(job.lane) == 0) {
+    job.not_compared = "there is no device for it now";
+    return EndJob(job, Done{});
+  }
+  job.phase = Comparing{};
+  job.stage_failures = 0;
+  effects_->Emit(JobChanged{job.id});
+}
+
+void Rounds::CheckComparing(Job& job) {
+  const absl::Time now = effects_->now();
+  if (job.paused || job.live) {
+    job.compare_before = absl::InfiniteFuture();
+  } else if (job.compare_before == absl::InfiniteFuture()) {
+    job.compare_before = now + options_->compare_wait;
+    effects_->WakeAt(job.id, job.compare_before);
+  } else if (now >= job.compare_before) {
+    job.not_compared = absl::StrCat("no device was free for it within ",
+                                    absl::FormatDuration(options_->compare_wait));
+    EndJob(job, Done{});
+  }
 }
 
 void Rounds::EndJob(Job& job, JobPhase phase) {

@@ -50,6 +50,9 @@ class Rounds {
   void GoOnAfterSharedTrial(Job& job);
   // Ends waiting tasks that may not measure any more, for instance because of others' records.
   void FinishIdle(Job& job);
+  // The module is compiled. The job compares it with the default one if that was asked for and there
+  // is a device; otherwise the job is done.
+  void EndCompiling(Job& job);
   // Ends the job in a final phase and cancels its running stages.
   void EndJob(Job& job, JobPhase phase);
 
@@ -76,6 +79,8 @@ class Rounds {
   void CheckStops(Job& job);
   void StopTuning(Job& job, std::string reason);
   void EndTuningIfDone(Job& job);
+  // Ends a job that has waited for a device for too long to compare its module.
+  void CheckComparing(Job& job);
 
   const DispatcherOptions* const options_;
   const SlotIndex* const slots_;

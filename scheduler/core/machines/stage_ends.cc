@@ -13,7 +13,9 @@ void StageEnds::Take(Job& job, const LiveStage& stage, const StageFinished& even
     job.last_fault = absl::StrCat(StageName(stage.kind), " on ", stage.slot.worker, "/",
                                   stage.slot.slot, ": ", event.fault.message);
   }
-  if (event.fault.kind == v1::FAULT_USER) return rounds_->EndJob(job, Failed{event.fault});
+  // A job does not fail because its module could not be compared.
+  if (event.fault.kind == v1::FAULT_USER && stage.kind != v1::STAGE_COMPARE)
+    return rounds_->EndJob(job, Failed{event.fault});
   switch (stage.kind) {
     case v1::STAGE_IMPORT:
       return EndImport(job, event);
@@ -26,6 +28,8 @@ void StageEnds::Take(Job& job, const LiveStage& stage, const StageFinished& even
       return EndUpdate(job, stage, event);
     case v1::STAGE_COMPILE:
       return EndCompile(job, event);
+    case v1::STAGE_COMPARE:
+      return EndCompare(job, event);
     default:
       return;
   }
@@ -141,8 +145,30 @@ void StageEnds::EndUpdate(Job& job, const LiveStage& stage, const StageFinished&
 }
 
 void StageEnds::EndCompile(Job& job, const StageFinished& event) {
-  if (event.fault.kind == v1::FAULT_NONE) return rounds_->EndJob(job, Done{});
+  if (event.fault.kind == v1::FAULT_NONE) return rounds_->EndCompiling(job);
   (void)TryAgain(event, &job);
+}
+
+void StageEnds::EndCompare(Job& job, const StageFinished& event) {
+  const Compared* compared = std::get_if<Compared>(&event.result);
+  if (event.fault.kind != v1::FAULT_NONE || compared == nullptr) {
+    if (TryAgain(event, &job)) return;
+    job.not_compared =
+        absl::StrCat("it failed ", options_->max_attempts, " times: ", event.fault.message);
+    return rounds_->EndJob(job, Done{});
+  }
+  job.stage_failures = 0;
+  const bool first = job.compared++ == 0;
+  bool again = false;
+  for (const v1::CompareResult::Task& found : compared->result.tasks()) {
+    if (!first || IsFaster(found.gain())) continue;
+    for (Task& task : job.tasks) {
+      if (task.key == found.workload_key()) again = task.keep_default = true;
+    }
+  }
+  if (!again) return rounds_->EndJob(job, Done{});
+  job.phase = Compiling{};
+  effects_->Emit(JobChanged{job.id});
 }
 
 }  // namespace heddle::scheduler

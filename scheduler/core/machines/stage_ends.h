@@ -28,6 +28,7 @@ class StageEnds {
   void EndMeasuring(Job& job, const LiveStage& stage, const StageFinished& event);
   void EndUpdate(Job& job, const LiveStage& stage, const StageFinished& event);
   void EndCompile(Job& job, const StageFinished& event);
+  void EndCompare(Job& job, const StageFinished& event);
   // Calls Retry (retry.h) for the job or for one of its tasks.
   template <typename Of>
   bool TryAgain(const StageFinished& event, Of* of) {

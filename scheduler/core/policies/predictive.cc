@@ -102,7 +102,7 @@ class Predictive : public Policy {
       return Rank{tier.Pack(), {absl::ToDoubleSeconds(wait.since - absl::UnixEpoch()), 0}};
     }
     Rank rank;
-    if (work.device && wait.now < (rank.until = StartOf(job, *work.task, wait.now))) {
+    if (work.device && work.task && wait.now < (rank.until = StartOf(job, *work.task, wait.now))) {
       rank.until = std::max(rank.until, wait.now + kLeastHold);
       rank.waits = true;
       return rank;
@@ -208,7 +208,7 @@ class Predictive : public Policy {
     if (charged != charged_.end()) {
       const auto [lane, seconds] = charged->second;
       if (stage.kind == v1::STAGE_BUILD && --builds_[lane] == 0) builds_.erase(lane);
-      Serve(known.tenant, stage.kind == v1::STAGE_PROFILE ? lane : SlotIndex::kCpuLane,
+      Serve(known.tenant, NeedsDevice(stage.kind) ? lane : SlotIndex::kCpuLane,
             absl::ToDoubleSeconds(now - stage.started) - seconds);
       charged_.erase(charged);
     }
@@ -280,6 +280,7 @@ class Predictive : public Policy {
   static Path PathOf(v1::StageKind kind, const Forecast::Load* load) {
     switch (kind) {
       case v1::STAGE_PROFILE:
+      case v1::STAGE_COMPARE:
         return load != nullptr && load->cpu_s > load->device_s ? kCpuHeavy : kDeviceHeavy;
       case v1::STAGE_BUILD:
         return kBuild;

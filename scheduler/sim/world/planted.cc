@@ -19,7 +19,7 @@ constexpr std::pair<Planted, const char*> kPlanted[] = {
     {Planted::kOverrun, "overrun"},          {Planted::kLearnEarly, "learn-early"},
     {Planted::kLearnTwice, "learn-twice"},   {Planted::kForgetArtifact, "forget-artifact"},
     {Planted::kSwapTrace, "swap-trace"},     {Planted::kForgetWarm, "forget-warm"},
-    {Planted::kForgetBest, "forget-best"}};
+    {Planted::kForgetBest, "forget-best"},   {Planted::kForgetDefault, "forget-default"}};
 
 class Starving : public Policy {
  public:
@@ -108,6 +108,8 @@ void Plant::Mutate(Event* event) {
   if (planted_ == Planted::kSkipUpdate && end != nullptr &&
       std::holds_alternative<Updated>(end->result) && Nth(2))
     end->result = {};
+  auto* compiled = end == nullptr ? nullptr : std::get_if<Compiled>(&end->result);
+  if (planted_ == Planted::kForgetDefault && compiled != nullptr) compiled->default_digest.clear();
 }
 
 void Plant::MutateLate(const Dispatcher& dispatcher, const RunningStages& running,

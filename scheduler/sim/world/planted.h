@@ -35,6 +35,7 @@ enum class Planted {
   kSwapTrace,       // a candidate is to be built from the trace of another
   kForgetWarm,      // an update learns one known record less than there are
   kForgetBest,      // a module is compiled without the best record of a task
+  kForgetDefault,   // the module to compare with is lost
 };
 
 // Every bug there is to plant, and its name.

@@ -11,6 +11,33 @@ namespace {
 // A little more than the longest backoff of a dispatcher (its max_backoff).
 constexpr absl::Duration kLongestBackoff = absl::Seconds(11);
 
+// A job that was to compare its module has done so or says why not. If kernels were taken back, it has
+// compared the module without them as well. What the job ends with is known to be no slower.
+std::string BadComparison(const StoredJob& stored, const Job& live) {
+  const v1::Job& job = stored.row.job;
+  const bool tuned = std::any_of(live.tasks.begin(), live.tasks.end(),
+                                 [](const Task& task) { return task.best_ns > 0; });
+  const v1::Comparison& comparison = job.comparison();
+  const std::string name = JobName(stored.row.id);
+  if (live.params.compare != job.has_comparison() && tuned)
+    return name + (live.params.compare ? " is done and was not compared" : " was compared");
+  if (!job.has_comparison() || !comparison.missing().empty()) return "";
+  if (comparison.made() != (comparison.taken_back().empty() ? 1 : 2))
+    return absl::StrCat(name, " was compared ", comparison.made(), " times");
+  if (comparison.made() > 1) {
+    for (const v1::CompareResult::Task& task : comparison.result().tasks()) {
+      for (const v1::CompareResult::Task& back : comparison.taken_back()) {
+        if (task.workload_key() == back.workload_key())
+          return name + " has a kernel that was taken back";
+      }
+    }
+  }
+  if (comparison.module_is_default() != (comparison.result().gain().high() < 1))
+    return name + " does not have the faster module";
+  if (!job.default_digest().empty()) return name + " keeps its default module";
+  return "";
+}
+
 }  // namespace
 
 void Promises::BeginLife() {
@@ -49,18 +76,17 @@ bool Promises::Free(const Dispatcher& dispatcher, const SlotInfo& slot) const {
 // A slot and a core have at most one live stage.
 void Promises::CheckStart(const Dispatcher& dispatcher, const StartStage& start) {
   const SlotInfo& slot = machines_.info(machines_.IndexOf(start.slot));
-  if (slot.device != (start.kind == v1::STAGE_PROFILE))
-    Violation("a stage on a slot of the wrong kind");
+  if (slot.device != NeedsDevice(start.kind)) Violation("a stage on a slot of the wrong kind");
   if (stages_.count(start.attempt)) Violation("an attempt was started twice");
   for (const auto& [id, stage] : stages_) {
     if (Machines::Share(machines_.info(stage.slot), slot)) Violation("two live stages on one core");
   }
   CountPassedOver(dispatcher, start, slot);
-  if (start.kind != v1::STAGE_PROFILE) return;
+  if (!NeedsDevice(start.kind)) return;
   const Job& job = *dispatcher.FindJob(start.job);
   if (slot.target != job.params.target ||
       (job.params.threads != 0 && static_cast<int>(slot.cores.size()) != job.params.threads)) {
-    Violation("profile on a device that does not suit");
+    Violation("a stage on a device that does not suit");
   }
 }
 
@@ -281,6 +307,7 @@ void Promises::CheckEnd(const Dispatcher& dispatcher, RecordStore* store) {
     if (state == v1::JOB_FAILED && job.row.job.fault().kind() == v1::FAULT_NONE)
       Violation("failed without a reason");
     if (state != v1::JOB_DONE) continue;
+    ViolationIf(BadComparison(job, live));
     std::vector<int> trials(job.tasks.size());
     for (const CandidateRow& candidate : job.candidates) {
       if (!candidate.outcome)

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/workload_key.h"
 #include "scheduler/sim/decision_text.h"
 
@@ -73,9 +75,33 @@ Updated Searches::Learn(const StageWork& work) const {
 }
 
 Compiled Searches::Compile(const StageWork& work) const {
-  uint64_t hash = 0;
-  for (const v1::BestTrace& best : work.best) hash = HashText(best.trace(), hash);
-  return {absl::StrCat("digest ", hash)};
+  // The digest of a module tells which tasks it has tuned.
+  std::vector<std::string> tuned;
+  for (const v1::BestTrace& best : work.best)
+    tuned.push_back(absl::StrCat(best.workload_key(), "=", HashText(best.trace(), 0)));
+  return {absl::StrCat("digest ", absl::StrJoin(tuned, " ")), work.with_default ? "digest " : ""};
+}
+
+Compared Searches::Compare(JobId job, const StageWork& work) const {
+  Compared out;
+  auto gain = [&](const std::string& what) {
+    const double ratio = 0.8 + Unit(Mix({HashText(what, scenario_.seed), 5}));
+    v1::Gain made;
+    made.set_ratio(ratio);
+    made.set_low(ratio * 0.95);
+    made.set_high(ratio * 1.05);
+    made.set_rounds(7);
+    return made;
+  };
+  const std::string& module = work.compare.module();
+  *out.result.mutable_gain() = gain(absl::StrCat(job.value, module));
+  const std::vector<std::string> parts = absl::StrSplit(module, ' ', absl::SkipEmpty());
+  for (size_t i = 1; i < parts.size(); ++i) {  // behind "digest"
+    v1::CompareResult::Task& found = *out.result.add_tasks();
+    found.set_workload_key(parts[i].substr(0, parts[i].find('=')));
+    *found.mutable_gain() = gain(absl::StrCat(job.value, found.workload_key()));
+  }
+  return out;
 }
 
 double Searches::TrueMedian(JobId job, TaskIndex task, int ordinal) const {

@@ -22,6 +22,7 @@ class Searches {
   Proposed Propose(JobId job, TaskIndex task, const StageWork& work);
   Updated Learn(const StageWork& work) const;
   Compiled Compile(const StageWork& work) const;
+  Compared Compare(JobId job, const StageWork& work) const;
 
   // The measured median in nanoseconds that is typical of the candidate.
   double TrueMedian(JobId job, TaskIndex task, int ordinal) const;

@@ -58,6 +58,8 @@ StageWork WorkOf(const StageOrder& order) {
   StageWork work;
   for (const v1::StageInput& input : order.inputs) work.inputs.push_back(WorkOf(input));
   work.count = order.start.propose().count();
+  work.with_default = order.start.compile().with_default();
+  work.compare = order.start.compare();
   return work;
 }
 

@@ -54,6 +54,8 @@ struct StageWork {
   bool transferred = false;               // the search begins with what other tasks learned
   std::vector<v1::SearchResult> results;  // update
   std::vector<v1::BestTrace> best;        // compile
+  bool with_default = false;              // compile
+  v1::CompareSpec compare;                // compare
   // Propose, update: where the model belongs that the stage fits to the samples it was told of.
   std::optional<PutTransferModel> fits;
 };

@@ -234,6 +234,8 @@ void Workers::EndSimple(AttemptId id) {
     }
     case v1::STAGE_UPDATE:
       return Finish(id, {}, searches_.Learn(stage.work));
+    case v1::STAGE_COMPARE:
+      return Finish(id, {}, searches_.Compare(start.job, stage.work));
     default:
       return Finish(id, {}, searches_.Compile(stage.work));
   }

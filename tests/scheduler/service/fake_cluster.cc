@@ -265,6 +265,27 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
       warm_results += start.update().results_size();
       SendBlob(stream, "state", bytes + "u");
       break;
+    case v1::STAGE_COMPARE: {
+      v1::CompareResult& result = *event.mutable_compared();
+      const auto fill = [](double ratio, v1::Gain* gain) {
+        gain->set_ratio(ratio);
+        gain->set_low(ratio - 0.01);
+        gain->set_high(ratio + 0.01);
+        gain->set_rounds(7);
+      };
+      result.set_default_ns(3000);
+      result.set_ns(2000);
+      fill(1.5, result.mutable_gain());
+      ++comparisons;
+      // The first comparison finds one task slower than with the default schedule.
+      for (int i = 0; i < behaviour_->tasks; ++i) {
+        v1::CompareResult::Task& task = *result.add_tasks();
+        task.set_workload_key(WorkloadKey(absl::StrCat("workload ", i)));
+        fill(i == 0 && behaviour_->one_task_slower ? 0.9 : 1.2, task.mutable_gain());
+      }
+      stream->Write(event);
+      break;
+    }
     default:
       if (start.compile().plan() != PlanOf(start.job())) {
         Finish(stream, v1::FAULT_USER, "compiled without the plan of its import");
@@ -273,6 +294,7 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
       SendBlob(stream, "module",
                absl::StrCat("module of ", bytes, ", choice ", start.compile().choice(), ", best ",
                             start.compile().best_size()));
+      if (start.compile().with_default()) SendBlob(stream, "default", "the default module");
   }
   Finish(stream);
   return grpc::Status::OK;

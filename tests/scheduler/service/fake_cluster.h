@@ -58,6 +58,7 @@ struct FakeBehaviour {
   std::atomic<bool> bad_model{false};        // import: user fault
   std::atomic<bool> candidates_fail{false};  // every measurement crashes
   std::atomic<int> break_profiles{0};        // so many profile streams break in the middle
+  std::atomic<bool> one_task_slower{false};  // the first comparison takes its kernel back
   std::atomic<int> refuse_stages{0};         // so many stages are not taken
 };
 
@@ -68,8 +69,9 @@ class FakeWorker final : public v1::WorkerService::Service {
                         grpc::ServerReaderWriter<v1::StageEvent, v1::StageInput>* stream) override;
 
   std::atomic<int> stages{0};
-  std::atomic<int> overlapping{0};     // stages that ran while another one had their slot
-  std::atomic<int> warm_results{0};    // results that updates brought
+  std::atomic<int> overlapping{0};   // stages that ran while another one had their slot
+  std::atomic<int> warm_results{0};  // results that updates brought
+  std::atomic<int> comparisons{0};
   std::atomic<int64_t> blob_bytes{0};  // of all blobs that were sent
 
  private:

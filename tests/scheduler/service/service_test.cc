@@ -43,6 +43,33 @@ TEST_F(ServiceTest, AJobFromSubmitToModule) {
   EXPECT_EQ(kinds[v1::STAGE_IMPORT], 1);
   EXPECT_EQ(kinds[v1::STAGE_PROPOSE], 4);
   EXPECT_EQ(kinds[v1::STAGE_UPDATE], 2);
+  EXPECT_EQ(kinds[v1::STAGE_COMPARE], 1);
+  EXPECT_EQ(last.comparison().result().gain().ratio(), 1.5);
+  EXPECT_EQ(last.tasks(1).compared().gain().ratio(), 1.2);
+  EXPECT_EQ(last.default_digest(), "");
+}
+
+TEST_F(ServiceTest, AKernelThatIsNoFasterInTheModelIsTakenBack) {
+  cluster_.behaviour.one_task_slower = true;
+  const std::string job = MustSubmit(Spec());
+  const v1::Job done = WaitFinal(job);
+  EXPECT_EQ(done.state(), v1::JOB_DONE) << done.ShortDebugString();
+  EXPECT_EQ(done.comparison().made(), 2);
+  ASSERT_EQ(done.comparison().taken_back_size(), 1);
+  EXPECT_TRUE(done.tasks(0).keeps_default());
+  EXPECT_FALSE(done.tasks(1).keeps_default());
+  std::string module;
+  EXPECT_TRUE(Fetch(job, v1::SCHEDULE_BEST, &module).ok());
+  EXPECT_EQ(module, "module of a model, choice 0, best 1");
+  Stop();
+  Start();
+  EXPECT_EQ(Get(job).comparison().ShortDebugString(), done.comparison().ShortDebugString());
+  EXPECT_TRUE(Get(job).tasks(0).keeps_default());
+  v1::JobSpec spec = Spec();
+  spec.set_no_comparison(true);
+  const int before = cluster_.worker.comparisons;
+  EXPECT_FALSE(WaitFinal(MustSubmit(spec)).has_comparison());
+  EXPECT_EQ(cluster_.worker.comparisons, before);
 }
 
 TEST_F(ServiceTest, TheDefaultAllocationSpendsTheWholeBudgetAndForgetsNoTask) {

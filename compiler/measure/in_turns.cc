@@ -1,0 +1,155 @@
+#include "compiler/measure/in_turns.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "base/clock.h"
+#include "compiler/ir/arithmetic.h"
+
+namespace heddle {
+namespace {
+
+constexpr absl::Duration kSample = absl::Milliseconds(50);
+constexpr int kMostProfiles = 50;  // runs with timed calls in one round, for very small models
+constexpr double kSureness = 0.95;
+
+double MedianOf(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+}  // namespace
+
+double ModuleTiming::Median() const { return MedianOf(samples_ns); }
+
+double ModuleTiming::Percentile(double p) const {
+  if (samples_ns.empty()) return 0;
+  std::vector<double> sorted = samples_ns;
+  std::sort(sorted.begin(), sorted.end());
+  const double rank = p / 100 * static_cast<double>(sorted.size());
+  const size_t index = static_cast<size_t>(std::max(1.0, std::ceil(rank))) - 1;
+  return sorted[std::min(index, sorted.size() - 1)];
+}
+
+double TaskTiming::Ns(size_t module) const {
+  return uses[module] == 0 ? 0 : MedianOf(rounds_ns[module]) / uses[module];
+}
+
+Turns ComparisonTurns() { return {.rounds = 40, .limit = absl::Seconds(10), .least_rounds = 7}; }
+
+std::vector<ModuleTiming> TimeInTurns(const std::vector<runtime::Executor*>& executors,
+                                      const Turns& turns) {
+  std::vector<ModuleTiming> timings(executors.size());
+  for (size_t m = 0; m < executors.size(); ++m) {
+    timings[m].calls_ns.resize(executors[m]->manifest().calls.size());
+    executors[m]->Run().IgnoreError();  // status() keeps it
+  }
+  runtime::TimingOptions options;
+  options.repeats = 1;
+  options.warmup_calls = 0;
+  options.min_repeat = kSample;
+  const absl::Time begin = MonotonicNow();
+  for (int round = 0; round < turns.rounds; ++round) {
+    if (turns.stop && turns.stop()) break;
+    if (round >= turns.least_rounds && MonotonicNow() - begin > turns.limit) break;
+    for (size_t i = 0; i < executors.size(); ++i) {
+      const size_t m = round % 2 == 0 ? i : executors.size() - 1 - i;
+      const runtime::Timing timing =
+          runtime::TimeCalls([&] { executors[m]->Run().IgnoreError(); }, options);
+      timings[m].samples_ns.push_back(timing.samples_ns.front());
+      const double wanted = absl::ToDoubleNanoseconds(kSample) / timing.samples_ns.front();
+      const std::vector<double> profile = executors[m]->ProfileNs(
+          std::clamp(static_cast<int>(std::min(wanted, 1e6)), 1, kMostProfiles));
+      for (size_t c = 0; c < profile.size(); ++c) timings[m].calls_ns[c].push_back(profile[c]);
+    }
+  }
+  return timings;
+}
+
+std::vector<TaskTiming> TimeByTask(const std::vector<runtime::Executor*>& executors,
+                                   const std::vector<ModuleTiming>& timings) {
+  std::vector<TaskTiming> tasks;
+  std::map<std::string, size_t> index;
+  for (size_t m = 0; m < executors.size(); ++m) {
+    const runtime::Manifest& manifest = executors[m]->manifest();
+    for (size_t c = 0; c < manifest.calls.size(); ++c) {
+      const runtime::KernelSpec& kernel =
+          manifest.kernels[static_cast<size_t>(manifest.calls[c].kernel)];
+      const auto [place, fresh] = index.try_emplace(kernel.task, tasks.size());
+      if (fresh) {
+        TaskTiming& added = tasks.emplace_back();
+        added.task = kernel.task;
+        added.label = kernel.label;
+        added.flops = kernel.flops;
+        added.tuned = m == 0 && kernel.schedule == "tuned";
+        added.uses.resize(executors.size());
+        added.rounds_ns.resize(executors.size());
+      }
+      TaskTiming& task = tasks[place->second];
+      ++task.uses[m];
+      std::vector<double>& sums = task.rounds_ns[m];
+      const std::vector<double>& call = timings[m].calls_ns[c];
+      sums.resize(std::max(sums.size(), call.size()));
+      for (size_t r = 0; r < call.size(); ++r) sums[r] += call[r];
+    }
+  }
+  return tasks;
+}
+
+Ratio RatioOf(const std::vector<double>& first, const std::vector<double>& second) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
+    if (first[i] > 0 && second[i] > 0) ratios.push_back(first[i] / second[i]);
+  }
+  if (ratios.empty()) return {};
+  std::sort(ratios.begin(), ratios.end());
+  // The k-th least and the k-th greatest of n independent values hold the median between them unless
+  // fewer than k of the n lie on one side of it: with probability 1 - 2 P(Binomial(n, 1/2) < k).
+  const size_t n = ratios.size();
+  size_t k = 0;
+  double below = 0, term = std::pow(0.5, static_cast<double>(n));
+  for (size_t next = 0; next < n / 2; ++next) {
+    below += term;  // P(Binomial < next + 1)
+    if (1 - 2 * below < kSureness) break;
+    k = next;
+    term *= static_cast<double>(n - next) / static_cast<double>(next + 1);
+  }
+  return {MedianOf(ratios), ratios[k], ratios[n - 1 - k], static_cast<int>(n)};
+}
+
+std::string RandomTensor(const runtime::TensorSpec& spec, uint64_t seed) {
+  std::string bytes(static_cast<size_t>(spec.SizeBytes()), '\0');
+  std::mt19937_64 rng(seed);
+  const auto unit = [&rng] { return static_cast<double>(rng() >> 11) * 0x1p-52 - 1.0; };
+  const auto fill = [&]<typename T>(T, auto draw) {
+    for (size_t i = 0; i + sizeof(T) <= bytes.size(); i += sizeof(T)) {
+      const T value = static_cast<T>(draw());
+      std::memcpy(bytes.data() + i, &value, sizeof value);
+    }
+  };
+  const auto small = [&rng] { return rng() % 8; };
+  if (spec.dtype == "f32")
+    fill(float{}, unit);
+  else if (spec.dtype == "f64")
+    fill(double{}, unit);
+  else if (const auto half = ir::DTypeFromName(spec.dtype); half && ir::IsHalf(*half))
+    fill(uint16_t{}, [&] { return ir::HalfBits(static_cast<float>(unit()), *half); });
+  else if (spec.dtype == "i16" || spec.dtype == "u16")
+    fill(uint16_t{}, small);
+  else if (spec.dtype == "i32" || spec.dtype == "u32")
+    fill(int32_t{}, small);
+  else if (spec.dtype == "i64" || spec.dtype == "u64")
+    fill(int64_t{}, small);
+  else if (spec.dtype == "bool")
+    fill(uint8_t{}, [&rng] { return rng() & 1; });
+  else
+    fill(uint8_t{}, small);
+  return bytes;
+}
+
+}  // namespace heddle

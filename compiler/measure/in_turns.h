@@ -1,0 +1,67 @@
+// Times modules of one model in turns, so that changes of the machine's speed affect all of them, and
+// says how sure a difference is.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "compiler/runtime/executor.h"
+
+namespace heddle {
+
+struct ModuleTiming {
+  std::vector<double> samples_ns;             // one per round: mean of one inference
+  std::vector<std::vector<double>> calls_ns;  // per entry of the manifest's calls: one per round
+  double Median() const;
+  double Percentile(double p) const;  // p in [0, 100], nearest rank
+};
+
+struct Turns {
+  int rounds = 20;
+  // No further round begins after this time, once there are `least_rounds`.
+  absl::Duration limit = absl::InfiniteDuration();
+  int least_rounds = 1;
+  std::function<bool()> stop = nullptr;  // asked before each round; true: the rounds so far must do
+};
+// For a comparison that decides: at least seven rounds, and more in ten seconds.
+Turns ComparisonTurns();
+
+// One warm-up inference each, then rounds over all executors, each round in the reverse order of the
+// one before. In a round, a module runs for at least 50 ms as a whole, and again with its calls timed.
+// All of it is with warm caches: one inference follows the other.
+std::vector<ModuleTiming> TimeInTurns(const std::vector<runtime::Executor*>& executors,
+                                      const Turns& turns);
+
+struct TaskTiming {
+  std::string task;  // workload key, or a pseudo-key for kernels without one
+  std::string label;
+  double flops = 0;                            // of one use
+  bool tuned = false;                          // in the first module
+  std::vector<int> uses;                       // per module; 0: it lacks the task
+  std::vector<std::vector<double>> rounds_ns;  // per module: time of all uses, one per round
+  // Median time of one use in that module; 0 where it lacks the task.
+  double Ns(size_t module) const;
+};
+// Sums calls by task over all modules, in the first module's order of execution.
+std::vector<TaskTiming> TimeByTask(const std::vector<runtime::Executor*>& executors,
+                                   const std::vector<ModuleTiming>& timings);
+
+// The median of the ratios first[i] / second[i], and an interval that holds the true median with a
+// probability of at least 95 % if the rounds are independent. The interval's ends are order statistics
+// (the sign test; Conover 1999, section 3.2), so no distribution is assumed. With fewer than six rounds
+// it is from the least to the greatest ratio and less sure.
+struct Ratio {
+  double median = 0;
+  double low = 0;
+  double high = 0;
+  int rounds = 0;
+};
+Ratio RatioOf(const std::vector<double>& first, const std::vector<double>& second);
+
+// Random elements, determined by the seed: floats uniform in [-1, 1), integers in 0..7.
+std::string RandomTensor(const runtime::TensorSpec& spec, uint64_t seed);
+
+}  // namespace heddle
