@@ -193,6 +193,14 @@ void Print(const Explained& e, const std::string& job, const OutputOptions& outp
   fmt::print("\n");
   PrintBound(e, *e.best, "best");
   if (e.untuned != nullptr && e.untuned != e.best) PrintBound(e, *e.untuned, "default");
+  if (task.has_compared()) {
+    const v1::CompareResult::Task& in_model = task.compared();
+    fmt::print(
+        "in the model: {} in all, {} with the default schedule: {:.2f}x ({:.3f} to {:.3f}){}\n",
+        FormatNs(in_model.ns()), FormatNs(in_model.default_ns()), in_model.gain().ratio(),
+        in_model.gain().low(), in_model.gain().high(),
+        task.keeps_default() ? "; the module has the default kernel" : "");
+  }
   if (LimitsOf(*e.best).gflops > 0)
     fmt::print(
         "limits of the slot: {:.0f} GFLOP/s, {:.1f} GB/s from main memory, the highest measured "

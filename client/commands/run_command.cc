@@ -31,16 +31,27 @@ int UsedThreads(int wanted, const runtime::Manifest& manifest) {
   return wanted > 0 ? std::min(wanted, manifest.threads) : manifest.threads;
 }
 
-absl::StatusOr<std::unique_ptr<Executor>> LoadExecutor(const std::string& path, int threads) {
-  HEDDLE_ASSIGN_OR_RETURN(runtime::Module module, runtime::ReadModuleFile(path));
+struct Loaded {
+  runtime::Module module;
   Executor::Options options;
-  options.threads = UsedThreads(threads, module.manifest);
-  if (threads > options.threads) {
-    fmt::print(stderr, "{}: made for {} thread{}, so {} used, not {}\n", path, options.threads,
-               options.threads == 1 ? "" : "s", options.threads == 1 ? "1 is" : "these are",
-               threads);
+};
+
+absl::StatusOr<Loaded> LoadModule(const std::string& path, int threads) {
+  Loaded loaded;
+  HEDDLE_ASSIGN_OR_RETURN(loaded.module, runtime::ReadModuleFile(path));
+  loaded.options.threads = UsedThreads(threads, loaded.module.manifest);
+  if (threads > loaded.options.threads) {
+    fmt::print(stderr, "{}: made for {} thread{}, so {} used, not {}\n", path,
+               loaded.options.threads, loaded.options.threads == 1 ? "" : "s",
+               loaded.options.threads == 1 ? "1 is" : "these are", threads);
   }
-  absl::StatusOr<std::unique_ptr<Executor>> executor = Executor::Create(std::move(module), options);
+  return loaded;
+}
+
+absl::StatusOr<std::unique_ptr<Executor>> MakeExecutor(const Loaded& loaded,
+                                                       const std::string& path) {
+  absl::StatusOr<std::unique_ptr<Executor>> executor =
+      Executor::Create(loaded.module, loaded.options);
   if (!executor.ok()) {
     return absl::Status(executor.status().code(),
                         fmt::format("{}: {}", path, std::string(executor.status().message())));
@@ -161,33 +172,27 @@ std::vector<double> TimesOf(const TaskTiming& task) {
 }
 
 int Evaluate(const GlobalOptions& global, const RunOptions& options,
-             std::vector<std::unique_ptr<Executor>> owned, const std::vector<std::string>& inputs) {
-  std::vector<Executor*> executors;
+             const std::vector<Loaded>& modules, const std::vector<std::string>& inputs) {
   std::vector<std::string> paths = {options.module};
   paths.insert(paths.end(), options.against.begin(), options.against.end());
   std::vector<std::string> names;
   std::map<std::string, int> taken;
-  for (size_t m = 0; m < owned.size(); ++m) {
-    const runtime::Manifest& manifest = owned[m]->manifest();
-    if (manifest.model_digest != owned[0]->manifest().model_digest) {
+  std::vector<Contestant> contestants;
+  for (size_t m = 0; m < modules.size(); ++m) {
+    const runtime::Manifest& manifest = modules[m].module.manifest;
+    if (manifest.model_digest != modules[0].module.manifest.model_digest) {
       fmt::print(stderr, "warning: {} holds another model than {}\n", paths[m], paths[0]);
     }
     names.push_back(ColumnName(manifest, paths[m], taken));
-    for (size_t i = 0; i < inputs.size() && i < manifest.inputs.size(); ++i) {
-      if (static_cast<size_t>(manifest.inputs[i].SizeBytes()) == inputs[i].size()) {
-        std::memcpy(owned[m]->InputData(static_cast<int>(i)), inputs[i].data(), inputs[i].size());
-      }
-    }
-    executors.push_back(owned[m].get());
+    contestants.push_back({&modules[m].module, modules[m].options, inputs});
   }
-  const std::vector<ModuleTiming> timings =
-      TimeInTurns(executors, {.rounds = options.rounds, .stop = [] { return Interrupted(); }});
-  for (const runtime::Executor* executor : executors) {
-    if (!executor->status().ok()) return Fail(executor->status());
-  }
+  const absl::StatusOr<std::vector<ModuleTiming>> timed =
+      TimeInTurns(contestants, {.rounds = options.rounds, .stop = [] { return Interrupted(); }});
+  if (!timed.ok()) return Fail(timed.status());
+  const std::vector<ModuleTiming>& timings = *timed;
   if (timings[0].samples_ns.empty()) return kInterrupted;
-  const std::vector<TaskTiming> tasks = TimeByTask(executors, timings);
-  const runtime::Manifest& manifest = executors[0]->manifest();
+  const std::vector<TaskTiming> tasks = TimeByTask(contestants, timings);
+  const runtime::Manifest& manifest = modules[0].module.manifest;
   const int threads = UsedThreads(options.threads, manifest);
   if (global.output.json) {
     nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
@@ -196,7 +201,7 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
                              {"threads", threads},
                              {"cpu", CpuName()},
                              {"rounds", options.rounds}};
-    for (size_t m = 0; m < executors.size(); ++m) {
+    for (size_t m = 0; m < modules.size(); ++m) {
       object["modules"].push_back({{"file", paths[m]},
                                    {"schedules", names[m]},
                                    {"min_ns", timings[m].Percentile(0)},
@@ -216,7 +221,7 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
     return kDone;
   }
   // Slowest first: naive, default, tuned.
-  std::vector<size_t> order(executors.size());
+  std::vector<size_t> order(modules.size());
   for (size_t m = 0; m < order.size(); ++m) order[m] = m;
   std::rotate(order.begin(), order.begin() + 1, order.end());
   std::vector<std::string> header = {"task", "uses"};
@@ -248,7 +253,9 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
                FormatNs(timings[m].Percentile(90)), FormatNs(timings[m].Percentile(99)));
   }
   fmt::print(
-      "{} rounds in turns, samples of at least 50 ms after one warm-up run; {} thread{}; {}; {}\n",
+      "{} rounds in turns, each module loaded anew, one warm-up run, then at least 50 ms; {} "
+      "thread{}; {}; "
+      "{}\n",
       options.rounds, threads, threads == 1 ? "" : "s", CpuName(), manifest.target);
   fmt::print("memory: {} activations ({} without sharing), {} workspace\n",
              FormatBytes(manifest.arena_bytes), FormatBytes(manifest.unshared_bytes),
@@ -259,16 +266,17 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
 }  // namespace
 
 int RunModule(const GlobalOptions& global, const RunOptions& options) {
-  absl::StatusOr<std::unique_ptr<Executor>> first = LoadExecutor(options.module, options.threads);
-  if (!first.ok()) return Fail(first.status());
-  std::vector<std::unique_ptr<Executor>> executors;
-  executors.push_back(std::move(*first));
-  for (const std::string& path : options.against) {
-    absl::StatusOr<std::unique_ptr<Executor>> other = LoadExecutor(path, options.threads);
-    if (!other.ok()) return Fail(other.status());
-    executors.push_back(std::move(*other));
+  std::vector<Loaded> modules;
+  std::vector<std::string> paths = {options.module};
+  paths.insert(paths.end(), options.against.begin(), options.against.end());
+  for (const std::string& path : paths) {
+    absl::StatusOr<Loaded> loaded = LoadModule(path, options.threads);
+    if (!loaded.ok()) return Fail(loaded.status());
+    modules.push_back(*std::move(loaded));
   }
-  Executor& executor = *executors[0];
+  absl::StatusOr<std::unique_ptr<Executor>> made = MakeExecutor(modules[0], options.module);
+  if (!made.ok()) return Fail(made.status());
+  Executor& executor = **made;
   const absl::StatusOr<std::vector<std::string>> inputs =
       GatherInputs(options, executor.manifest().inputs);
   if (!inputs.ok()) return Fail(inputs.status());
@@ -291,9 +299,9 @@ int RunModule(const GlobalOptions& global, const RunOptions& options) {
     const int code = PrintProfile(executor, threads, options.rounds, global.output);
     if (code != kDone) return code;
   }
-  return options.evaluate || !options.against.empty()
-             ? Evaluate(global, options, std::move(executors), *inputs)
-             : kDone;
+  made->reset();  // its memory may come to be that of a module to time
+  return options.evaluate || !options.against.empty() ? Evaluate(global, options, modules, *inputs)
+                                                      : kDone;
 }
 
 }  // namespace heddle::client

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <random>
 
 #include "base/clock.h"
+#include "base/status_macros.h"
 #include "compiler/ir/arithmetic.h"
 
 namespace heddle {
@@ -21,6 +23,32 @@ double MedianOf(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// One module's part of a round.
+absl::Status TimeOnce(const Contestant& contestant, ModuleTiming* timing) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Executor> executor,
+                          runtime::Executor::Create(*contestant.module, contestant.options));
+  const std::vector<runtime::TensorSpec>& specs = executor->manifest().inputs;
+  for (size_t i = 0; i < std::min(specs.size(), contestant.inputs.size()); ++i) {
+    const std::string& bytes = contestant.inputs[i];
+    if (static_cast<size_t>(specs[i].SizeBytes()) == bytes.size())
+      std::memcpy(executor->InputData(static_cast<int>(i)), bytes.data(), bytes.size());
+  }
+  HEDDLE_RETURN_IF_ERROR(executor->Run());
+  runtime::TimingOptions options;
+  options.repeats = 1;
+  options.warmup_calls = 0;
+  options.min_repeat = kSample;
+  const double ns =
+      runtime::TimeCalls([&] { executor->Run().IgnoreError(); }, options).samples_ns.front();
+  const double runs = absl::ToDoubleNanoseconds(kSample) / std::max(ns, 1.0);
+  const std::vector<double> calls =
+      executor->ProfileNs(static_cast<int>(std::clamp<double>(runs, 1, kMostProfiles)));
+  HEDDLE_RETURN_IF_ERROR(executor->status());
+  timing->samples_ns.push_back(ns);
+  for (size_t c = 0; c < calls.size(); ++c) timing->calls_ns[c].push_back(calls[c]);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -42,41 +70,29 @@ double TaskTiming::Ns(size_t module) const {
 
 Turns ComparisonTurns() { return {.rounds = 40, .limit = absl::Seconds(10), .least_rounds = 7}; }
 
-std::vector<ModuleTiming> TimeInTurns(const std::vector<runtime::Executor*>& executors,
-                                      const Turns& turns) {
-  std::vector<ModuleTiming> timings(executors.size());
-  for (size_t m = 0; m < executors.size(); ++m) {
-    timings[m].calls_ns.resize(executors[m]->manifest().calls.size());
-    executors[m]->Run().IgnoreError();  // status() keeps it
-  }
-  runtime::TimingOptions options;
-  options.repeats = 1;
-  options.warmup_calls = 0;
-  options.min_repeat = kSample;
+absl::StatusOr<std::vector<ModuleTiming>> TimeInTurns(const std::vector<Contestant>& contestants,
+                                                      const Turns& turns) {
+  std::vector<ModuleTiming> timings(contestants.size());
+  for (size_t m = 0; m < contestants.size(); ++m)
+    timings[m].calls_ns.resize(contestants[m].module->manifest.calls.size());
   const absl::Time begin = MonotonicNow();
   for (int round = 0; round < turns.rounds; ++round) {
     if (turns.stop && turns.stop()) break;
     if (round >= turns.least_rounds && MonotonicNow() - begin > turns.limit) break;
-    for (size_t i = 0; i < executors.size(); ++i) {
-      const size_t m = round % 2 == 0 ? i : executors.size() - 1 - i;
-      const runtime::Timing timing =
-          runtime::TimeCalls([&] { executors[m]->Run().IgnoreError(); }, options);
-      timings[m].samples_ns.push_back(timing.samples_ns.front());
-      const double wanted = absl::ToDoubleNanoseconds(kSample) / timing.samples_ns.front();
-      const std::vector<double> profile = executors[m]->ProfileNs(
-          std::clamp(static_cast<int>(std::min(wanted, 1e6)), 1, kMostProfiles));
-      for (size_t c = 0; c < profile.size(); ++c) timings[m].calls_ns[c].push_back(profile[c]);
+    for (size_t i = 0; i < contestants.size(); ++i) {
+      const size_t m = round % 2 == 0 ? i : contestants.size() - 1 - i;
+      HEDDLE_RETURN_IF_ERROR(TimeOnce(contestants[m], &timings[m]));
     }
   }
   return timings;
 }
 
-std::vector<TaskTiming> TimeByTask(const std::vector<runtime::Executor*>& executors,
+std::vector<TaskTiming> TimeByTask(const std::vector<Contestant>& contestants,
                                    const std::vector<ModuleTiming>& timings) {
   std::vector<TaskTiming> tasks;
   std::map<std::string, size_t> index;
-  for (size_t m = 0; m < executors.size(); ++m) {
-    const runtime::Manifest& manifest = executors[m]->manifest();
+  for (size_t m = 0; m < contestants.size(); ++m) {
+    const runtime::Manifest& manifest = contestants[m].module->manifest;
     for (size_t c = 0; c < manifest.calls.size(); ++c) {
       const runtime::KernelSpec& kernel =
           manifest.kernels[static_cast<size_t>(manifest.calls[c].kernel)];
@@ -87,8 +103,8 @@ std::vector<TaskTiming> TimeByTask(const std::vector<runtime::Executor*>& execut
         added.label = kernel.label;
         added.flops = kernel.flops;
         added.tuned = m == 0 && kernel.schedule == "tuned";
-        added.uses.resize(executors.size());
-        added.rounds_ns.resize(executors.size());
+        added.uses.resize(contestants.size());
+        added.rounds_ns.resize(contestants.size());
       }
       TaskTiming& task = tasks[place->second];
       ++task.uses[m];

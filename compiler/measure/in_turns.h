@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "compiler/runtime/executor.h"
 
@@ -29,11 +30,24 @@ struct Turns {
 // For a comparison that decides: at least seven rounds, and more in ten seconds.
 Turns ComparisonTurns();
 
-// One warm-up inference each, then rounds over all executors, each round in the reverse order of the
-// one before. In a round, a module runs for at least 50 ms as a whole, and again with its calls timed.
-// All of it is with warm caches: one inference follows the other.
-std::vector<ModuleTiming> TimeInTurns(const std::vector<runtime::Executor*>& executors,
-                                      const Turns& turns);
+struct Contestant {
+  const runtime::Module* module = nullptr;
+  runtime::Executor::Options options;
+  std::vector<std::string> inputs;  // dense bytes; one that does not fit its tensor is left out
+};
+
+// Rounds over all modules, each round in the reverse order of the one before. In a round, a module is
+// loaded, warmed up by one inference, run for at least 50 ms as a whole, and run again with its calls
+// timed; then it is unloaded. All of that is with warm caches: one inference follows the other.
+//
+// Loading anew matters. Where a module's memory lies decides up to a tenth of its time (in a virtual
+// machine, a large page may still consist of small ones of the host). Of two modules that are loaded side
+// by side, the first is the faster one as a rule; of two that are loaded in turns, each gets the memory
+// that the other has just given back.
+//
+// Errors are those of loading and running.
+absl::StatusOr<std::vector<ModuleTiming>> TimeInTurns(const std::vector<Contestant>& contestants,
+                                                      const Turns& turns);
 
 struct TaskTiming {
   std::string task;  // workload key, or a pseudo-key for kernels without one
@@ -46,7 +60,7 @@ struct TaskTiming {
   double Ns(size_t module) const;
 };
 // Sums calls by task over all modules, in the first module's order of execution.
-std::vector<TaskTiming> TimeByTask(const std::vector<runtime::Executor*>& executors,
+std::vector<TaskTiming> TimeByTask(const std::vector<Contestant>& contestants,
                                    const std::vector<ModuleTiming>& timings);
 
 // The median of the ratios first[i] / second[i], and an interval that holds the true median with a

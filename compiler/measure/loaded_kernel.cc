@@ -11,7 +11,11 @@ namespace heddle::internal {
 using runtime::AlignedBuffer;
 
 absl::StatusOr<AlignedBuffer> AllocateFor(const std::string& what, int64_t bytes) {
-  AlignedBuffer memory = AlignedBuffer::Allocate(bytes);
+  // Buffers of a workload have names of their own, so that each has the same place in every process.
+  unsigned hash = 0;
+  for (const char c : what) hash = hash * 31 + static_cast<unsigned char>(c);
+  AlignedBuffer memory =
+      AlignedBuffer::Allocate(bytes, static_cast<int>(hash % AlignedBuffer::kColours));
   if (memory.ok()) return memory;
   return absl::ResourceExhaustedError(absl::StrCat("no memory for ", what, " (", bytes, " bytes)"));
 }

@@ -11,6 +11,7 @@
 #include "compiler/runtime/abi.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/kernel_library.h"
+#include "compiler/runtime/placed_stack.h"
 
 namespace heddle::internal {
 
@@ -48,7 +49,7 @@ class LoadedKernel {
                                                   MemoryByName* memory);
 
   void Call(const heddle_host* host) const {
-    function_(arguments_.data(), workspace_.data(), host);
+    runtime::OnPlacedStack([&] { function_(arguments_.data(), workspace_.data(), host); });
   }
   const runtime::AlignedBuffer& workspace() const { return workspace_; }
 

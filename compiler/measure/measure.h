@@ -27,6 +27,10 @@ inline runtime::TimingOptions ColdTiming() {
 }
 
 struct MeasureOptions {
+  // Before each timed call, and after the caches are flushed, inputs and outputs are read once, apart from
+  // constants. In a model the kernels before have just written or read them, whereas weights were last
+  // used an inference ago.
+  bool warm_activations = true;
   runtime::TimingOptions timing = ColdTiming();
   int threads = 1;
   std::vector<int> cpus;  // the slot's cores

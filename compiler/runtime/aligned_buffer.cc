@@ -16,24 +16,34 @@ constexpr int64_t kLargest = int64_t{1} << 46;
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
+// Maps `size` bytes at an address that is `offset` modulo `unit`; null if the system refuses.
+char* MapAt(int64_t size, int64_t offset, int64_t unit) {
+  const int64_t reserved = size + unit;
+  void* base = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base == MAP_FAILED) return nullptr;
+  const auto begin = reinterpret_cast<int64_t>(base), end = begin + reserved;
+  int64_t address = RoundUp(begin, unit) + offset;
+  if (address + size > end) address -= unit;
+  if (address < begin) address += unit;
+  if (address > begin) munmap(base, address - begin);
+  if (end > address + size) munmap(reinterpret_cast<void*>(address + size), end - address - size);
+  return reinterpret_cast<char*>(address);
+}
+
 }  // namespace
 
-AlignedBuffer AlignedBuffer::Allocate(int64_t bytes) {
+AlignedBuffer AlignedBuffer::Allocate(int64_t bytes, int colour) {
   AlignedBuffer buffer;
   if (bytes < 0 || bytes > kLargest) return buffer;
   const bool huge = bytes >= kWorthHuge;
   const int64_t size = RoundUp(bytes == 0 ? 1 : bytes, huge ? kHugePage : kPage);
-  const int64_t mapped = huge ? size + kHugePage : size;
-  void* base = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (base == MAP_FAILED) return buffer;
-  auto address = reinterpret_cast<int64_t>(base);
-  if (huge) {
-    address = RoundUp(address, kHugePage);
-    madvise(reinterpret_cast<void*>(address), size, MADV_HUGEPAGE);  // a hint that may be refused
-  }
-  buffer.base_ = base;
-  buffer.mapped_ = mapped;
-  buffer.data_ = reinterpret_cast<char*>(address);
+  const int64_t offset = (colour % kColours) * kHugePage;
+  char* data = MapAt(size, offset, kColours * kHugePage);
+  if (data == nullptr) data = MapAt(size, 0, kHugePage);
+  if (data == nullptr) return buffer;
+  if (huge) madvise(data, size, MADV_HUGEPAGE);  // a hint that may be refused
+  buffer.mapped_ = size;
+  buffer.data_ = data;
   buffer.size_ = bytes;
   return buffer;
 }
@@ -41,7 +51,6 @@ AlignedBuffer AlignedBuffer::Allocate(int64_t bytes) {
 AlignedBuffer& AlignedBuffer::operator=(AlignedBuffer&& other) noexcept {
   if (this != &other) {
     Reset();
-    base_ = std::exchange(other.base_, nullptr);
     mapped_ = std::exchange(other.mapped_, 0);
     data_ = std::exchange(other.data_, nullptr);
     size_ = std::exchange(other.size_, 0);
@@ -50,8 +59,7 @@ AlignedBuffer& AlignedBuffer::operator=(AlignedBuffer&& other) noexcept {
 }
 
 void AlignedBuffer::Reset() {
-  if (base_ != nullptr) munmap(base_, mapped_);
-  base_ = nullptr;
+  if (data_ != nullptr) munmap(data_, mapped_);
   data_ = nullptr;
 }
 

@@ -15,6 +15,7 @@
 #include "compiler/runtime/executor_backend.h"
 #include "compiler/runtime/kernel_library.h"
 #include "compiler/runtime/module_check.h"
+#include "compiler/runtime/placed_stack.h"
 #include "compiler/runtime/thread_pool.h"
 
 namespace heddle::runtime {
@@ -23,8 +24,8 @@ namespace {
 constexpr int kMaxThreads = 256;  // the most that a target may have
 constexpr size_t kLargeParams = size_t{1} << 30;
 
-absl::StatusOr<AlignedBuffer> Allocate(int64_t bytes, const std::string& what) {
-  AlignedBuffer buffer = AlignedBuffer::Allocate(bytes);
+absl::StatusOr<AlignedBuffer> Allocate(int64_t bytes, int colour, const std::string& what) {
+  AlignedBuffer buffer = AlignedBuffer::Allocate(bytes, colour);
   if (buffer.ok()) return buffer;
   return absl::ResourceExhaustedError(absl::StrCat("no memory for ", what, " (", bytes, " bytes)"));
 }
@@ -76,11 +77,14 @@ class CpuBackend final : public ExecutorBackend {
     void* const* buffers;  // into pointers_
   };
 
-  static absl::Status AllocateTensors(const std::vector<TensorSpec>& specs,
-                                      std::vector<AlignedBuffer>* out) {
+  // Every buffer of a module has a colour of its own, so that their places do not depend on luck.
+  int NextColour() { return colour_++; }
+
+  absl::Status AllocateTensors(const std::vector<TensorSpec>& specs,
+                               std::vector<AlignedBuffer>* out) {
     for (const TensorSpec& spec : specs) {
       HEDDLE_ASSIGN_OR_RETURN(AlignedBuffer buffer,
-                              Allocate(spec.SizeBytes(), "tensor " + spec.name));
+                              Allocate(spec.SizeBytes(), NextColour(), "tensor " + spec.name));
       out->push_back(std::move(buffer));
     }
     return absl::OkStatus();
@@ -99,7 +103,8 @@ class CpuBackend final : public ExecutorBackend {
         {manifest.workspace_bytes, "the kernels' workspace", &workspace_},
     };
     for (const auto& block : blocks) {
-      HEDDLE_ASSIGN_OR_RETURN(AlignedBuffer buffer, Allocate(block.bytes, block.what));
+      HEDDLE_ASSIGN_OR_RETURN(AlignedBuffer buffer,
+                              Allocate(block.bytes, NextColour(), block.what));
       *block.out = std::move(buffer);
     }
     return TakeParams(module.params);
@@ -114,8 +119,8 @@ class CpuBackend final : public ExecutorBackend {
       params_ = params->data();
       return absl::OkStatus();
     }
-    HEDDLE_ASSIGN_OR_RETURN(copied_params_,
-                            Allocate(static_cast<int64_t>(params->size()), "the parameters"));
+    HEDDLE_ASSIGN_OR_RETURN(copied_params_, Allocate(static_cast<int64_t>(params->size()),
+                                                     NextColour(), "the parameters"));
     std::memcpy(copied_params_.data(), params->data(), params->size());
     params_ = copied_params_.data();
     return absl::OkStatus();
@@ -151,7 +156,9 @@ class CpuBackend final : public ExecutorBackend {
     return absl::OkStatus();
   }
 
-  void Run(const Call& call) const { call.kernel(call.buffers, workspace_.data(), pool_->host()); }
+  void Run(const Call& call) const {
+    OnPlacedStack([&] { call.kernel(call.buffers, workspace_.data(), pool_->host()); });
+  }
 
   std::unique_ptr<KernelLibrary> library_;
   std::unique_ptr<ThreadPool> pool_;
@@ -162,6 +169,7 @@ class CpuBackend final : public ExecutorBackend {
   const char* params_ = nullptr;  // into one of the two
   AlignedBuffer arena_;
   AlignedBuffer workspace_;
+  int colour_ = 0;
   std::vector<void*> pointers_;  // all calls' arguments, one after the other
   std::vector<Call> calls_;
 };

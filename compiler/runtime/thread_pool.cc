@@ -7,6 +7,8 @@
 #include <atomic>
 #include <thread>
 
+#include "compiler/runtime/placed_stack.h"
+
 namespace heddle::runtime {
 namespace {
 
@@ -121,7 +123,8 @@ struct ThreadPool::Impl {
                                        std::memory_order_acquire))
         continue;
       first += Begin(pieces, owner, host.num_workers);
-      body(closure, Begin(n, first, pieces), Begin(n, first + taken, pieces), worker);
+      OnPlacedStack(
+          [&] { body(closure, Begin(n, first, pieces), Begin(n, first + taken, pieces), worker); });
       done += taken;
       left = share.load(std::memory_order_acquire);
     }
@@ -150,7 +153,7 @@ struct ThreadPool::Impl {
   void ParallelFor(int64_t count, heddle_parallel_body loop_body, void* loop_closure) {
     if (count <= 0) return;
     if (threads.empty() || count == 1) {
-      loop_body(loop_closure, 0, count, 0);
+      OnPlacedStack([&] { loop_body(loop_closure, 0, count, 0); });
       return;
     }
     const int workers = host.num_workers;

@@ -23,13 +23,14 @@ void Flush(std::vector<char>& memory) {
 
 // One sample of cold calls, each timed alone. It ends when the calls have taken `min_ns`, or when
 // three times that has passed in total, because flushing takes longer than a short kernel.
-double ColdSample(const std::function<void()>& call, double min_ns, std::vector<char>& memory,
-                  int64_t* calls) {
+double ColdSample(const std::function<void()>& call, double min_ns, const TimingOptions& options,
+                  std::vector<char>& memory, int64_t* calls) {
   const Clock::time_point begin = Clock::now();
   double sum = 0;
   int64_t done = 0;
   while (done == 0 || (sum < min_ns && NsSince(begin) < 3 * min_ns)) {
     Flush(memory);
+    if (options.warm) options.warm();
     const Clock::time_point start = Clock::now();
     call();
     sum += NsSince(start);
@@ -94,8 +95,9 @@ Timing TimeCalls(const std::function<void()>& call, const TimingOptions& options
   std::vector<char> cold(static_cast<size_t>(std::max<int64_t>(options.flush_bytes, 0)));
   for (int i = 0; i < std::max(options.repeats, 1); ++i) {
     if (i > 0 && NsSince(start) > limit_ns) break;
-    timing.samples_ns.push_back(cold.empty() ? Sample(call, min_ns, &timing.calls)
-                                             : ColdSample(call, min_ns, cold, &timing.calls));
+    timing.samples_ns.push_back(cold.empty()
+                                    ? Sample(call, min_ns, &timing.calls)
+                                    : ColdSample(call, min_ns, options, cold, &timing.calls));
   }
   return timing;
 }

@@ -18,6 +18,8 @@ struct TimingOptions {
   // data as cold as between the other kernels of a model. A sample is then the mean of calls that
   // are timed one by one. It also ends after three times `min_repeat`, including the flushing.
   int64_t flush_bytes = 0;
+  // With flush_bytes: called after flushing, untimed. It may bring back what is to be warm.
+  std::function<void()> warm = nullptr;
   absl::Duration limit =
       absl::Seconds(10);  // stops taking samples beyond this; at least one is taken
 };

@@ -131,11 +131,11 @@ void ReadTasks(const Reader& read, const Json& json, const std::string& path, co
 // Reads one entry of `jobs`, merged over `defaults`. `count` and `every` make several jobs of it.
 void ReadJob(const Reader& read, const Json& json, const std::string& path, const StageTimes& times,
              Scenario* scenario) {
-  read.Known(
-      json, path,
-      {"name",       "count",   "every",      "arrival", "user",  "priority",       "deadline",
-       "time_limit", "plateau", "allocation", "trials",  "batch", "pipeline_depth", "max_devices",
-       "threads",    "target",  "device_key", "tasks",   "times", "curve",          "failures"});
+  read.Known(json, path,
+             {"name",           "count",       "every",    "arrival",    "user",       "priority",
+              "deadline",       "time_limit",  "plateau",  "allocation", "trials",     "batch",
+              "pipeline_depth", "max_devices", "threads",  "target",     "device_key", "tasks",
+              "times",          "curve",       "failures", "compare"});
   if (!read.ok()) return;
   SimJob job;
   job.target = kDefaultTarget;
@@ -164,6 +164,7 @@ void ReadJob(const Reader& read, const Json& json, const std::string& path, cons
   read.Text(json, path, "target", &job.target);
   read.Text(json, path, "device_key", &job.device_key);
   read.Number(json, path, "failures", 0, 1, &job.failures);
+  read.Flag(json, path, "compare", &job.compare);
   job.times = times;
   ReadTimes(read, json, path, &job.times);
   SimTask task;

@@ -274,7 +274,8 @@ TEST(Stages, CompareTimesTheModuleAgainstTheDefaultOne) {
   v1::StageStart start = Base(v1::STAGE_COMPILE);
   v1::CompileSpec& spec = *start.mutable_compile();
   spec.set_with_default(true);
-  for (const v1::TaskInfo& task : Import().tasks()) {
+  const v1::ImportResult imported = Import();
+  for (const v1::TaskInfo& task : imported.tasks()) {
     v1::BestTrace& best = *spec.add_best();  // an empty trace: plain loops
     best.set_workload_key(task.key());
     best.set_median_ns(1);

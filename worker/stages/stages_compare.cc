@@ -1,6 +1,4 @@
 // compare: the stage that times a job's module against the one with default schedules.
-#include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,15 +13,13 @@
 namespace heddle::worker {
 namespace {
 
-using runtime::Executor;
-
-absl::StatusOr<std::unique_ptr<Executor>> Load(const v1::StageStart& start,
-                                               const std::string& digest) {
+absl::StatusOr<runtime::Module> Read(const v1::StageStart& start, const std::string& digest) {
   if (!IsDigest(digest)) return absl::InvalidArgumentError("a module to compare has no digest");
-  HEDDLE_ASSIGN_OR_RETURN(runtime::Module module,
-                          runtime::ReadModuleFile(BlobPath(start.blob_folder(), digest)));
-  const v1::CompareSpec& spec = start.compare();
-  Executor::Options options;
+  return runtime::ReadModuleFile(BlobPath(start.blob_folder(), digest));
+}
+
+absl::StatusOr<runtime::Executor::Options> OptionsOf(const v1::CompareSpec& spec) {
+  runtime::Executor::Options options;
   if (spec.device().empty()) {
     options.threads = spec.threads();
     options.cpus = UsableCores();  // the supervisor has confined this process to the slot's
@@ -31,7 +27,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Load(const v1::StageStart& start,
     HEDDLE_ASSIGN_OR_RETURN(const runtime::DeviceName device, runtime::ParseDevice(spec.device()));
     options.gpu = device.ordinal;
   }
-  return Executor::Create(std::move(module), options);
+  return options;
 }
 
 v1::Gain ToProto(const Ratio& ratio) {
@@ -47,26 +43,21 @@ v1::Gain ToProto(const Ratio& ratio) {
 
 absl::Status RunCompare(const v1::StageStart& start, StageIo& io) {
   const v1::CompareSpec& spec = start.compare();
-  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<Executor> tuned, Load(start, spec.module()));
-  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<Executor> plain,
-                          Load(start, spec.default_module()));
-  for (Executor* executor : {tuned.get(), plain.get()}) {
-    const std::vector<runtime::TensorSpec>& inputs = executor->manifest().inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const std::string bytes = RandomTensor(inputs[i], i);
-      std::memcpy(executor->InputData(static_cast<int>(i)), bytes.data(), bytes.size());
-    }
-  }
-  const std::vector<ModuleTiming> timings =
-      TimeInTurns({tuned.get(), plain.get()}, ComparisonTurns());
-  for (const Executor* executor : {tuned.get(), plain.get()})
-    HEDDLE_RETURN_IF_ERROR(executor->status());
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::Executor::Options options, OptionsOf(spec));
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::Module tuned, Read(start, spec.module()));
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::Module plain, Read(start, spec.default_module()));
+  std::vector<std::string> inputs;
+  for (const runtime::TensorSpec& input : tuned.manifest.inputs)
+    inputs.push_back(RandomTensor(input, inputs.size()));
+  const std::vector<Contestant> both = {{&tuned, options, inputs}, {&plain, options, inputs}};
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<ModuleTiming> timings,
+                          TimeInTurns(both, ComparisonTurns()));
   v1::StageEvent event;
   v1::CompareResult& result = *event.mutable_compared();
   result.set_ns(timings[0].Median());
   result.set_default_ns(timings[1].Median());
   *result.mutable_gain() = ToProto(RatioOf(timings[1].samples_ns, timings[0].samples_ns));
-  for (const TaskTiming& task : TimeByTask({tuned.get(), plain.get()}, timings)) {
+  for (const TaskTiming& task : TimeByTask(both, timings)) {
     if (!task.tuned || task.uses[0] != task.uses[1]) continue;
     v1::CompareResult::Task& out = *result.add_tasks();
     out.set_workload_key(task.task);

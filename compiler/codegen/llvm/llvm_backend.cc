@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/alignment.h"
 #include "base/status_macros.h"
 #include "compiler/codegen/llvm/cpu_target.h"
 #include "compiler/codegen/llvm/kernel_emitter.h"
@@ -44,6 +45,11 @@ void SetAttributes(llvm::Module& module, const llvm::TargetMachine& machine) {
     // On some CPUs with 64-byte registers LLVM prefers narrower vectors. Here the schedule chooses.
     function.addFnAttr("prefer-vector-width", width);
     function.addFnAttr(llvm::Attribute::NoUnwind);
+    // Spilled vectors lie aligned, whatever the caller's stack pointer is. Without this, LLVM does not
+    // align the stack of a function that turns out to spill only when registers are allocated. A spill
+    // that crosses a cache line costs 8 % of a convolution's time (Zen 4).
+    function.addFnAttr(
+        llvm::Attribute::getWithStackAlignment(module.getContext(), llvm::Align(kBufferAlignment)));
   }
 }
 
