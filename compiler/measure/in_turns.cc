@@ -68,7 +68,7 @@ double TaskTiming::Ns(size_t module) const {
   return uses[module] == 0 ? 0 : MedianOf(rounds_ns[module]) / uses[module];
 }
 
-Turns ComparisonTurns() { return {.rounds = 40, .limit = absl::Seconds(10), .least_rounds = 7}; }
+Turns ComparisonTurns() { return {.rounds = 20, .limit = absl::Seconds(5), .least_rounds = 7}; }
 
 absl::StatusOr<std::vector<ModuleTiming>> TimeInTurns(const std::vector<Contestant>& contestants,
                                                       const Turns& turns) {

@@ -27,7 +27,7 @@ struct Turns {
   int least_rounds = 1;
   std::function<bool()> stop = nullptr;  // asked before each round; true: the rounds so far must do
 };
-// For a comparison that decides: at least seven rounds, and more in ten seconds.
+// For a comparison that decides: at least seven rounds, and up to twenty in five seconds.
 Turns ComparisonTurns();
 
 struct Contestant {

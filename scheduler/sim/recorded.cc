@@ -171,7 +171,7 @@ SimJob MakeJob(const Json& json, int64_t origin, double gap) {
     }
   }
   if (round > 0) job.batch = std::min(job.batch, round);
-  job.compare = !spans[{"", v1::STAGE_COMPARE}].empty();
+  job.comparisons = std::min(2, static_cast<int>(spans[{"", v1::STAGE_COMPARE}].size()));
   for (int kind : {v1::STAGE_IMPORT, v1::STAGE_COMPILE, v1::STAGE_COMPARE})
     job.times[static_cast<size_t>(kind)] = TimeOf(kind, spans[{"", kind}]);
   job.trials = 1;

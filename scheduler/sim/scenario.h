@@ -72,7 +72,10 @@ struct SimJob {
   int batch = 16;
   int pipeline_depth = 2;
   int max_devices = 0;
-  bool compare = false;  // the module is timed against the default schedules
+  // Comparisons of the module with the default schedules: none, one, or two, because the first takes a
+  // kernel back; kAsFound: tasks are found to be slower at random.
+  static constexpr int kAsFound = -1;
+  int comparisons = 0;
   int threads = 1;
   std::string target;
   std::string device_key;

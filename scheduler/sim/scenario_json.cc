@@ -135,7 +135,7 @@ void ReadJob(const Reader& read, const Json& json, const std::string& path, cons
              {"name",           "count",       "every",    "arrival",    "user",       "priority",
               "deadline",       "time_limit",  "plateau",  "allocation", "trials",     "batch",
               "pipeline_depth", "max_devices", "threads",  "target",     "device_key", "tasks",
-              "times",          "curve",       "failures", "compare"});
+              "times",          "curve",       "failures", "comparisons"});
   if (!read.ok()) return;
   SimJob job;
   job.target = kDefaultTarget;
@@ -164,7 +164,7 @@ void ReadJob(const Reader& read, const Json& json, const std::string& path, cons
   read.Text(json, path, "target", &job.target);
   read.Text(json, path, "device_key", &job.device_key);
   read.Number(json, path, "failures", 0, 1, &job.failures);
-  read.Flag(json, path, "compare", &job.compare);
+  read.Integer(json, path, "comparisons", 0, 2, &job.comparisons);
   job.times = times;
   ReadTimes(read, json, path, &job.times);
   SimTask task;

@@ -98,7 +98,7 @@ SimJob RandomJob(int index, bool faults, Dice* dice, const Scenario& scenario) {
   if (dice->Likely(0.2)) job.time_limit = dice->Between(0.1, 400);
   job.failures = dice->Likely(0.15) ? 1 : 0.1;  // 1: every candidate fails
   job.user_error = faults && dice->Likely(0.03);
-  job.compare = dice->Likely(0.5);
+  if (dice->Likely(0.5)) job.comparisons = SimJob::kAsFound;
   StageTime simple{Uniform(0.05, 8), false, 1};
   job.times.fill(simple);
   StageTime candidate{Uniform(0.1, 4), true, 1};

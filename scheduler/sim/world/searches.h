@@ -5,6 +5,8 @@
 // the traces it proposes. So a run that learned something else, or nothing, has other records.
 #pragma once
 
+#include <map>
+
 #include "scheduler/core/events.h"
 #include "scheduler/sim/chance.h"
 #include "scheduler/sim/scenario.h"
@@ -22,7 +24,7 @@ class Searches {
   Proposed Propose(JobId job, TaskIndex task, const StageWork& work);
   Updated Learn(const StageWork& work) const;
   Compiled Compile(const StageWork& work) const;
-  Compared Compare(JobId job, const StageWork& work) const;
+  Compared Compare(JobId job, const StageWork& work);
 
   // The measured median in nanoseconds that is typical of the candidate.
   double TrueMedian(JobId job, TaskIndex task, int ordinal) const;
@@ -40,6 +42,7 @@ class Searches {
   const Scenario& scenario_;
   Dice* const dice_;
   const bool durable_;
+  std::map<JobId, int> compared_;  // comparisons so far, where their number is given
 };
 
 }  // namespace heddle::sim

@@ -28,6 +28,7 @@ namespace heddle::codegen {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -329,7 +330,10 @@ TEST(Registers, AccumulatorsOfATileNeverTouchMemory) {
   for (const char* columns : {"32", "30"}) {
     std::string assembly = TileAssembly(columns);
     EXPECT_THAT(assembly, HasSubstr("vfmadd")) << columns;
-    EXPECT_THAT(assembly, AllOf(Not(HasSubstr("rsp")), Not(HasSubstr("rbp")))) << columns;
+    // Not even spilled: the stack is only aligned, for whatever may have to be.
+    EXPECT_THAT(assembly, Not(HasSubstr("(%rsp"))) << columns;
+    EXPECT_THAT(assembly, Not(ContainsRegex("mm[0-9]+, -?[0-9]*\\(%rbp"))) << columns;
+    EXPECT_THAT(assembly, Not(ContainsRegex("\\(%rbp\\), %.mm"))) << columns;
     // A tail is a narrower vector: nothing is blended.
     EXPECT_THAT(assembly, Not(HasSubstr("blend"))) << columns;
   }
