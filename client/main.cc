@@ -89,6 +89,11 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
   app->add_option("--max-devices", o.job.max_devices,
                   "Most device slots held at a time (0: all that are free)")
       ->check(CLI::Range(0, 1048576));
+  app->add_option("--plan", o.plan,
+                  "How graph, layouts and fusion are chosen: joint: by measured kernels, graph "
+                  "substitutions together with layouts; sequential: one after the other; off: by "
+                  "estimates (default: joint on CPUs from 32 trials a task on)")
+      ->check(CLI::IsMember({"joint", "sequential", "off"}));
   app->add_flag("--force", o.force, "Measure again even if the database has enough records");
 }
 
@@ -239,13 +244,17 @@ int main(int argc, char** argv) {
   show_app->callback([&] { code = client::ShowJobs(global, job_ids, stages); });
 
   std::string explained_task, explain_plot;
-  CLI::App* explain_app = command("explain", "Show how a task's search went and what it found");
+  CLI::App* explain_app = command(
+      "explain", "Show how a task's search went and what it found; without a task, why the model's "
+                 "graph and layouts are as they are");
   explain_app->add_option("job", job_id, "Job id")->required();
-  explain_app->add_option("task", explained_task, "Number, label or key of a task (heddle show)")
-      ->required();
+  explain_app->add_option("task", explained_task, "Number, label or key of a task (heddle show)");
   explain_app->add_option("--plot", explain_plot, "SVG file of all trials to write");
-  explain_app->callback(
-      [&] { code = client::ExplainTask(global, job_id, explained_task, explain_plot); });
+  explain_app->callback([&] {
+    code = explained_task.empty()
+               ? client::ExplainPlan(global, job_id)
+               : client::ExplainTask(global, job_id, explained_task, explain_plot);
+  });
 
   CLI::App* watch_app = command("watch", "Watch a job live; Ctrl-C detaches");
   watch_app->add_option("job", job_id, "Job id")->required();

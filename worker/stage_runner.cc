@@ -30,11 +30,18 @@ constexpr int kMaxUnexplained = 3;
 // How many times the size of a model's parts a child may map beyond its memory limit.
 constexpr int64_t kMappings = 3;
 
+// Whether the stage gets the model of its job.
+bool HasModel(v1::StageKind kind) {
+  return kind == v1::STAGE_IMPORT || kind == v1::STAGE_PLAN || kind == v1::STAGE_COMPILE;
+}
+
 bool MayEmit(v1::StageKind kind, v1::StageEvent::EventCase event) {
   using E = v1::StageEvent;
   switch (event) {
     case E::kProgress:
-      return kind == v1::STAGE_IMPORT || kind == v1::STAGE_COMPILE;
+      return HasModel(kind);
+    case E::kPlanned:
+      return kind == v1::STAGE_PLAN;
     case E::kCompared:
       return kind == v1::STAGE_COMPARE;
     case E::kImport:
@@ -56,8 +63,7 @@ bool MayEmit(v1::StageKind kind, v1::StageEvent::EventCase event) {
 // A model that crashes the importer or compiler would do so on any worker. A kill from outside says
 // nothing about the model.
 v1::FaultKind BlameForCrash(v1::StageKind kind, bool from_outside) {
-  const bool models = kind == v1::STAGE_IMPORT || kind == v1::STAGE_COMPILE;
-  return models && !from_outside ? v1::FAULT_USER : v1::FAULT_INFRASTRUCTURE;
+  return HasModel(kind) && !from_outside ? v1::FAULT_USER : v1::FAULT_INFRASTRUCTURE;
 }
 
 absl::Duration LimitOr(int64_t limit_ms, absl::Duration fallback) {

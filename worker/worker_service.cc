@@ -36,6 +36,9 @@ absl::Status CheckStart(const v1::StageStart& start) {
     case v1::STAGE_UPDATE:
       fits = start.has_update();
       break;
+    case v1::STAGE_PLAN:
+      fits = start.has_plan();
+      break;
     case v1::STAGE_COMPARE:
       fits = start.has_compare();
       break;

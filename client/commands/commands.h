@@ -37,6 +37,7 @@ struct SubmitOptions {
   bool winograd = true;  // false: the target gets -winograd=off
   bool compare = true;   // false: the module is not timed against the default schedules
   bool transfer = true;  // false: searches learn nothing from other tasks
+  std::string plan;      // how the plan is chosen: joint, sequential, off; empty: the service decides
   bool force = false;
   bool dry_run = false;
   JobOptions job;
@@ -59,6 +60,8 @@ int ShowJobs(const GlobalOptions& global, const std::vector<std::string>& jobs, 
 // Exports finished jobs, their stages and the slots as one JSON file for heddle-sim.
 int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& jobs,
               const std::string& output);
+// Explains why the job has its plan (explain_plan_command.cc).
+int ExplainPlan(const GlobalOptions& global, const std::string& job);
 // Explains the search of one task of the job (explain_command.cc). `plot` is an SVG file to write,
 // or empty.
 int ExplainTask(const GlobalOptions& global, const std::string& job, const std::string& task,

@@ -122,6 +122,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, const Mode
   spec.set_seed(options.seed);
   spec.set_no_transfer(!options.transfer);
   spec.set_no_comparison(!options.compare);
+  spec.set_plan_search(options.plan);
   spec.set_force(options.force);
   HEDDLE_RETURN_IF_ERROR(FillJobOptions(options.job, absl::Now(), &spec));
   if (const char* user = std::getenv("USER")) spec.set_user(user);

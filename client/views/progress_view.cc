@@ -31,6 +31,8 @@ std::string StateWord(v1::JobState state) {
       return "importing";
     case v1::JOB_TUNING:
       return "tuning";
+    case v1::JOB_PLANNING:
+      return "planning";
     case v1::JOB_COMPILING:
       return "compiling";
     case v1::JOB_COMPARING:
@@ -51,6 +53,7 @@ std::string StateWord(v1::JobState state) {
 double EstimatedModelNs(const v1::Job& job, bool untuned) {
   double sum = 0;
   for (const v1::TaskStatus& task : job.tasks()) {
+    if (task.info().weight() == 0) continue;  // of other plans
     const double ns = untuned ? task.untuned_ns() : task.best_ns();
     if (ns <= 0) return 0;
     sum += ns * task.info().weight();
@@ -83,9 +86,17 @@ std::string ModelGain(const v1::Job& job) {
 
 std::string TaskTable(const v1::Job& job, bool plain, int max_rows) {
   Table table({"task", "uses", "trials", "failed", "best", "GFLOP/s", "gain", "doing"});
-  int rows = 0;
+  int rows = 0, more = 0, others = 0;
   for (const v1::TaskStatus& task : job.tasks()) {
-    if (rows++ >= max_rows) break;
+    if (task.info().weight() == 0) {
+      ++others;
+      continue;
+    }
+    if (rows >= max_rows) {
+      ++more;
+      continue;
+    }
+    ++rows;
     const bool known = task.best_ns() > 0 && task.untuned_ns() > 0;
     const double gain = task.has_compared() ? task.compared().gain().ratio()
                         : known             ? task.untuned_ns() / task.best_ns()
@@ -97,8 +108,11 @@ std::string TaskTable(const v1::Job& job, bool plain, int max_rows) {
                FormatRatio(gain), Clip(doing, 40)});
   }
   std::string text = table.ToText(plain);
-  if (job.tasks_size() > max_rows)
-    text += fmt::format(".. and {} more tasks\n", job.tasks_size() - max_rows);
+  if (more > 0) text += fmt::format(".. and {} more tasks\n", more);
+  if (others > 0) {
+    text += fmt::format("and {} of other plans, measured once each to choose the plan\n",
+                        others == 1 ? "1 task" : fmt::format("{} tasks", others));
+  }
   return text;
 }
 

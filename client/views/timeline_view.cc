@@ -11,6 +11,11 @@
 namespace heddle::client {
 namespace {
 
+bool OfARound(v1::StageKind kind) {
+  return kind == v1::STAGE_PROPOSE || kind == v1::STAGE_BUILD || kind == v1::STAGE_PROFILE ||
+         kind == v1::STAGE_UPDATE;
+}
+
 std::string StageWord(v1::StageKind kind) {
   switch (kind) {
     case v1::STAGE_IMPORT:
@@ -25,6 +30,10 @@ std::string StageWord(v1::StageKind kind) {
       return "update";
     case v1::STAGE_COMPILE:
       return "compile";
+    case v1::STAGE_COMPARE:
+      return "compare";
+    case v1::STAGE_PLAN:
+      return "plan";
     default:
       return "?";
   }
@@ -110,11 +119,12 @@ std::string StageTimes(const std::vector<v1::StageSpan>& spans, bool plain) {
   if (uses.empty()) return "";
   const double profile = uses.contains(v1::STAGE_PROFILE) ? uses[v1::STAGE_PROFILE].ns : 0;
   Table table({"stage", "times", "held a slot", "share", "beside profile"});
-  for (const v1::StageKind kind : {v1::STAGE_IMPORT, v1::STAGE_PROPOSE, v1::STAGE_BUILD,
-                                   v1::STAGE_PROFILE, v1::STAGE_UPDATE, v1::STAGE_COMPILE}) {
+  for (const v1::StageKind kind :
+       {v1::STAGE_IMPORT, v1::STAGE_PLAN, v1::STAGE_PROPOSE, v1::STAGE_BUILD, v1::STAGE_PROFILE,
+        v1::STAGE_UPDATE, v1::STAGE_COMPILE, v1::STAGE_COMPARE}) {
     if (!uses.contains(kind)) continue;
     const Use& use = uses[kind];
-    const bool of_a_round = kind != v1::STAGE_IMPORT && kind != v1::STAGE_COMPILE;
+    const bool of_a_round = OfARound(kind);
     table.Add({StageWord(kind), fmt::format("{}", use.count),
                HumanDuration(absl::Nanoseconds(use.ns)),
                all > 0 ? fmt::format("{:.1f} %", 100 * use.ns / all) : "-",
@@ -127,9 +137,7 @@ std::string Throughput(const std::vector<v1::StageSpan>& spans) {
   Range rounds;
   int candidates = 0;
   for (const v1::StageSpan& span : spans) {
-    if (span.end_unix_ns() == 0 || span.kind() == v1::STAGE_IMPORT ||
-        span.kind() == v1::STAGE_COMPILE)
-      continue;
+    if (span.end_unix_ns() == 0 || !OfARound(span.kind())) continue;
     rounds.begin = std::min(rounds.begin, span.start_unix_ns());
     rounds.end = std::max(rounds.end, span.end_unix_ns());
     if (span.kind() == v1::STAGE_PROFILE) candidates += span.candidates();

@@ -174,6 +174,7 @@ void Dispatcher::On(const JobSubmitted& event) {
   Job job;
   job.id = event.job;
   job.params = event.params;
+  job.settled = !job.params.plan;
   jobs_.emplace(event.job, std::move(job));
   effects_.Emit(JobChanged{event.job});
 }

@@ -66,6 +66,7 @@ absl::Duration DurationModel::Predict(const Where& where) const {
 absl::Duration DurationModel::Prior(v1::StageKind kind) {
   switch (kind) {
     case v1::STAGE_IMPORT:
+    case v1::STAGE_PLAN:
     case v1::STAGE_COMPILE:
     case v1::STAGE_COMPARE:
       return absl::Seconds(5);

@@ -102,6 +102,19 @@ struct Compiled {
   // For the ledger.
   std::string module_digest;
   std::string default_digest{};  // of the module with default schedules, if it was asked for
+  // The same two for another plan, if they were asked for.
+  std::string other_digest{}, other_default_digest{};
+};
+struct Planned {
+  // The tasks of the chosen plan and those to survey. Tasks that the job has keep their place, and get
+  // this weight; the others are new. What is not named gets weight 0.
+  v1::PlanResult plan;
+  std::vector<KnownRecords> known{};  // of plan.tasks, in their order; it may be shorter or empty
+
+  KnownRecords KnownOf(int task) const {
+    const auto i = static_cast<size_t>(task);
+    return i < known.size() ? known[i] : KnownRecords();
+  }
 };
 struct Compared {
   v1::CompareResult result;
@@ -110,7 +123,7 @@ struct StageFinished {
   AttemptId attempt;
   FaultInfo fault;      // kind FAULT_NONE: the stage did its work
   bool started = true;  // false: it got no lease, or the worker refused it; costs no attempt
-  std::variant<std::monostate, Imported, Proposed, Updated, Compiled, Compared> result;
+  std::variant<std::monostate, Imported, Planned, Proposed, Updated, Compiled, Compared> result;
   // The stage was stopped from outside: its lease was lost, or the worker drains. That says nothing
   // about the work and costs no attempt either.
   bool interrupted = false;

@@ -184,7 +184,8 @@ void Forecast::Refresh(const Job& job, int lane, int trials_left, std::optional<
   const int beside = std::max(1, std::min(depth, open));
   load.share_s = Busiest(load.cpu_s, load.device_s, lane);
   load.span_s = std::max({longest, Closed(serial, load.share_s, beside), load.share_s});
-  const double last = Seconds(job, v1::STAGE_COMPILE, std::nullopt) +
+  const double last = (job.params.plan ? Seconds(job, v1::STAGE_PLAN, std::nullopt) : 0) +
+                      Seconds(job, v1::STAGE_COMPILE, std::nullopt) +
                       (job.params.compare ? Seconds(job, v1::STAGE_COMPARE, std::nullopt) : 0);
   const double first = std::holds_alternative<Importing>(job.phase)
                            ? Seconds(job, v1::STAGE_IMPORT, std::nullopt)

@@ -6,6 +6,14 @@
 
 namespace heddle::scheduler {
 
+v1::StageKind StageOf(const JobPhase& phase) {
+  if (Is<Importing>(phase)) return v1::STAGE_IMPORT;
+  if (Is<Planning>(phase)) return v1::STAGE_PLAN;
+  if (Is<Compiling>(phase)) return v1::STAGE_COMPILE;
+  if (Is<Comparing>(phase)) return v1::STAGE_COMPARE;
+  return v1::STAGE_UNSPECIFIED;
+}
+
 std::string StageName(v1::StageKind kind) {
   // "STAGE_PROFILE" without its prefix.
   return absl::AsciiStrToLower(v1::StageKind_Name(kind).substr(6));
@@ -22,7 +30,7 @@ Task MakeTask(const v1::TaskInfo& info, const TaskProgress& progress) {
   Task task;
   static_cast<TaskProgress&>(task) = progress;
   task.key = info.key();
-  task.weight = std::max(1, info.weight());
+  task.weight = std::max(0, info.weight());
   task.flops = info.flops();
   task.best_ns = progress.known.best_ns;
   AddToCurve(&task, progress.known.total, progress.known.best_ns);

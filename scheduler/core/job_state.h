@@ -67,6 +67,7 @@ struct JobParams {
   Allocation allocation = Allocation::kGradient;
   int max_devices = 0;   // device slots the job may hold at a time; 0: any number
   bool compare = false;  // before the job ends, a device times its module against the default one
+  bool plan = false;     // the job's plan is chosen by what kernels cost (Planning)
 };
 
 // What is known of a task besides the trials of its own job.
@@ -138,7 +139,9 @@ struct Unlearned {
 struct Task : TaskProgress {
   TaskPhase phase;
   std::string key;           // workload hash; empty: unknown, and the task shares with no other job
-  int weight = 1;            // uses in the model
+  // Uses in the model. 0: only other plans than the job's need the task. It is measured once, so that
+  // they can be judged.
+  int weight = 1;
   double flops = 0;          // of one execution
   double best_ns = 0;        // best median, known records included; 0: none
   int trials = 0;            // final records of this job, failed ones included
@@ -162,7 +165,13 @@ struct Task : TaskProgress {
 };
 
 struct Importing {};
+// A job with params.plan first makes a survey: every task, those of other plans included, gets one
+// trial, the default schedule's. Then a stage settles the plan, and the tasks of that plan are tuned.
 struct Tuning {};
+// A plan stage chooses among plans by the times of their kernels. After a survey, the job goes on
+// tuning, or makes a further survey of tasks that the stage added. After tuning, the stage chooses
+// once more, by the best times, and the job compiles.
+struct Planning {};
 struct Compiling {};
 // The module is compared with the one that has default schedules only. If tuned kernels turn out to
 // be no faster, the job compiles once more, without them, and compares that module.
@@ -174,7 +183,8 @@ struct Failed {
 struct Cancelled {
   std::string reason;
 };
-using JobPhase = std::variant<Importing, Tuning, Compiling, Comparing, Done, Failed, Cancelled>;
+using JobPhase =
+    std::variant<Importing, Tuning, Planning, Compiling, Comparing, Done, Failed, Cancelled>;
 
 struct Job {
   JobId id;
@@ -188,10 +198,12 @@ struct Job {
   absl::Duration tuned;              // time spent tuning until tuning_since; pauses do not count
   std::optional<absl::Time> tuning_since;  // nullopt: the clock stands still
   int64_t next_candidate = 1;
+  int surveys = 0;      // plan stages that ended a survey
+  bool settled = true;  // the plan is chosen; false: import, survey or its plan stage come first
   int compared = 0;                                    // comparisons made
   absl::Time compare_before = absl::InfiniteFuture();  // the end of waiting for a device for that
   std::string not_compared;                      // why a comparison was given up; empty: it was not
-  std::optional<AttemptId> live;                 // the running import, compile or compare stage
+  std::optional<AttemptId> live;  // the running import, plan, compile or compare stage
   int stage_failures = 0;                        // faults of these in a row
   absl::Time not_before = absl::InfinitePast();  // the end of their backoff
   std::string last_fault;                        // the latest infrastructure fault, for people
@@ -209,7 +221,7 @@ struct Job {
 struct StageWork {
   JobId job;
   v1::StageKind kind = v1::STAGE_UNSPECIFIED;
-  std::optional<TaskIndex> task{};  // import, compile, compare: none
+  std::optional<TaskIndex> task{};  // import, plan, compile, compare: none
   std::optional<FetchId> fetch{};   // compile: the user's call that it serves, if any
   friend auto operator<=>(const StageWork&, const StageWork&) = default;
 };
@@ -244,6 +256,9 @@ inline bool NeedsDevice(v1::StageKind kind) {
 // is the default one.
 inline bool IsFaster(const v1::Gain& gain) { return gain.low() > 1; }
 
+// The stage that a job in this phase runs by itself. Of Tuning: none.
+v1::StageKind StageOf(const JobPhase& phase);
+
 // "import", "profile", ..
 std::string StageName(v1::StageKind kind);
 
@@ -252,6 +267,9 @@ template <typename Phase, typename Variant>
 bool Is(const Variant& phase) {
   return std::holds_alternative<Phase>(phase);
 }
+
+// Whether the job measures tasks only to choose its plan. Then every task gets one trial.
+inline bool Surveying(const Job& job) { return !job.settled; }
 
 // The smaller of two times; 0 means unknown.
 inline double Faster(double a, double b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }

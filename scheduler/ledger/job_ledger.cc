@@ -14,6 +14,8 @@ JobPhase PhaseOf(const JobRow& row) {
   switch (row.job.state()) {
     case v1::JOB_TUNING:
       return Tuning{};
+    case v1::JOB_PLANNING:
+      return Planning{};
     case v1::JOB_COMPILING:
       return Compiling{};
     case v1::JOB_COMPARING:
@@ -105,6 +107,7 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
   Batch batch;
   TakeIn(dispatcher, event);
   const auto* imported = ResultOf<Imported>(event);
+  const auto* planned = ResultOf<Planned>(event);
   const auto* proposed = ResultOf<Proposed>(event);
   const auto* updated = ResultOf<Updated>(event);
   const auto* compiled = ResultOf<Compiled>(event);
@@ -175,6 +178,7 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
         }
       }
       const auto index = static_cast<size_t>(changed->task.value);
+      if (planned != nullptr) KeepPlannedTasks(*planned, dispatcher, changed->job);
       UpdateTaskRow(dispatcher.FindJob(changed->job)->tasks[index], &job.tasks[index].row);
       batch.push_back(PutTask{job.tasks[index].row});
     } else if (const auto* job_changed = std::get_if<JobChanged>(&change)) {
@@ -186,6 +190,7 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
         job.row.job.set_plan(imported->model.plan());
         job.tuning_since = now;
       }
+      if (planned != nullptr) KeepPlan(planned->plan, &job.row.job);
       if (compiled != nullptr) KeepModules(*compiled, &job.row.job);
       if (compared != nullptr)
         KeepComparison(compared->result, *dispatcher.FindJob(job_changed->job), &job.row.job);
@@ -226,10 +231,38 @@ void JobLedger::ReleaseHeld(JobData* job, Batch* batch) {
   job->held.clear();
 }
 
+// Takes in the tasks that the plan added, and the weights that it gave.
+void JobLedger::KeepPlannedTasks(const Planned& planned, const Dispatcher& dispatcher, JobId id) {
+  const std::vector<Task>& tasks = dispatcher.FindJob(id)->tasks;
+  JobData& job = jobs_.at(id);
+  std::map<std::string, int> told;
+  for (int i = 0; i < planned.plan.tasks_size(); ++i)
+    told.emplace(planned.plan.tasks(i).key(), i);
+  while (job.tasks.size() < tasks.size()) {
+    const int found = told.at(tasks[job.tasks.size()].key);
+    TaskRow& row = job.tasks.emplace_back().row;
+    row.job = id.value;
+    row.index = static_cast<int32_t>(job.tasks.size()) - 1;
+    row.info = planned.plan.tasks(found);
+    row.known.untuned_ns = planned.KnownOf(found).untuned_ns;
+  }
+  for (size_t i = 0; i < tasks.size(); ++i) job.tasks[i].row.info.set_weight(tasks[i].weight);
+}
+
+void JobLedger::KeepPlan(const v1::PlanResult& planned, v1::Job* row) {
+  *row->mutable_plan_report() = planned.report();
+  if (row->estimated_plan().empty()) row->set_estimated_plan(row->plan());
+  row->set_plan(planned.plan());
+  if (row->plan() == row->estimated_plan()) row->clear_estimated_plan();
+}
+
 void JobLedger::KeepModules(const Compiled& compiled, v1::Job* row) {
   row->set_module_digest(compiled.module_digest);
   // A module that is compiled again is compared with the same default one.
   if (!compiled.default_digest.empty()) row->set_default_digest(compiled.default_digest);
+  row->set_other_digest(compiled.other_digest);
+  if (!compiled.other_default_digest.empty())
+    row->set_other_default_digest(compiled.other_default_digest);
 }
 
 void JobLedger::KeepComparison(const v1::CompareResult& result, const Job& job, v1::Job* row) {
@@ -242,10 +275,27 @@ void JobLedger::KeepComparison(const v1::CompareResult& result, const Job& job, 
     });
     if (back) *comparison.add_taken_back() = found;
   }
+  if (!job.final()) return;
+  const bool other = !row->other_digest().empty();
+  std::string module_digest = row->module_digest(), plan = row->plan();
+  // The kernels of the plan add up to less, and yet the whole is slower.
+  if (other && result.other_gain().high() < 1) {
+    comparison.set_plan_taken_back(true);
+    comparison.mutable_result()->set_ns(result.other_ns());
+    *comparison.mutable_result()->mutable_gain() = result.other_over_default();
+    module_digest = row->other_digest();
+    plan = row->estimated_plan();
+  }
   // Each kernel was faster by itself, and yet the whole is not: the default module is the better one.
-  if (!job.final() || result.gain().high() >= 1 || row->default_digest().empty()) return;
-  comparison.set_module_is_default(true);
-  row->set_module_digest(row->default_digest());
+  const std::string& plain = other ? row->other_default_digest() : row->default_digest();
+  if (comparison.result().gain().high() < 1 && !plain.empty()) {
+    comparison.set_module_is_default(true);
+    module_digest = plain;
+    if (other) plan = row->estimated_plan();
+  }
+  row->set_module_digest(module_digest);
+  row->set_plan(plan);
+  if (plan == row->estimated_plan()) row->clear_estimated_plan();
 }
 
 InsertRecord JobLedger::MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
@@ -335,7 +385,13 @@ void JobLedger::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time 
                               : DescribeJob(dispatcher, job, now));
   row.set_stop(job.stop);
   if (!job.not_compared.empty()) row.mutable_comparison()->set_missing(job.not_compared);
-  if (job.final()) row.clear_default_digest();
+  row.set_surveys(job.surveys);
+  row.set_plan_settled(job.settled);
+  if (job.final()) {
+    row.clear_default_digest();
+    row.clear_other_digest();
+    row.clear_other_default_digest();
+  }
   row.set_tuning_ms(absl::ToInt64Milliseconds(Tuned(job, now)));
   row.set_running_ms(absl::ToInt64Milliseconds(data.Busy(now)));
   if (job.final()) SetDeadlineWarning(id, "");
@@ -365,6 +421,9 @@ Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
   if (params.ok()) job.params = *params;
   job.params.device_key = stored.row.device_key;
   job.phase = PhaseOf(stored.row);
+  const bool before = Is<Importing>(job.phase) || Is<Tuning>(job.phase) || Is<Planning>(job.phase);
+  job.settled = !job.params.plan || !before || stored.row.job.plan_settled();
+  job.surveys = stored.row.job.surveys();
   if (stored.row.paused) job.paused = stored.row.job.reason();
   job.stop = stored.row.job.stop();
   job.tuned = absl::Milliseconds(stored.row.job.tuning_ms());

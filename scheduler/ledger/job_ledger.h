@@ -101,6 +101,8 @@ class JobLedger {
   // `measured` is null if nothing was measured, because the candidate is lost.
   InsertRecord MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
                           const Measured* measured, absl::Time wall);
+  void KeepPlannedTasks(const Planned& planned, const Dispatcher& dispatcher, JobId id);
+  static void KeepPlan(const v1::PlanResult& planned, v1::Job* row);
   static void KeepModules(const Compiled& compiled, v1::Job* row);
   static void KeepComparison(const v1::CompareResult& result, const Job& job, v1::Job* row);
   void ShareUntuned(const FinishCandidate& done);

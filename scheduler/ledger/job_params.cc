@@ -16,6 +16,8 @@ constexpr int kMaxTrials = 100'000;
 constexpr int kMaxPipelineDepth = 64;
 constexpr int64_t kLatest = std::numeric_limits<int64_t>::max();
 constexpr int kDefaultBatch = 16;
+// With fewer trials of a task, a survey is too large a part of them.
+constexpr int kPlanTrials = 32;
 
 }  // namespace
 
@@ -53,6 +55,11 @@ absl::StatusOr<JobParams> JobLedger::ParamsFrom(const v1::JobSpec& spec, absl::T
     return absl::InvalidArgumentError(
         absl::StrCat("allocation is \"", allocation, "\"; it must be gradient or uniform"));
   }
+  const std::string& plan = spec.plan_search();
+  if (!plan.empty() && plan != "joint" && plan != "sequential" && plan != "off") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("plan_search is \"", plan, "\"; it must be joint, sequential or off"));
+  }
   JobParams params;
   params.target = needs.target;
   params.record_target = spec.target();
@@ -74,6 +81,8 @@ absl::StatusOr<JobParams> JobLedger::ParamsFrom(const v1::JobSpec& spec, absl::T
   if (spec.allocation() == "uniform") params.allocation = Allocation::kUniform;
   params.max_devices = spec.max_devices();
   params.compare = !spec.no_comparison();
+  const bool worthwhile = spec.trials_per_task() >= kPlanTrials && target.kind == kHostKind;
+  params.plan = plan.empty() ? worthwhile : plan != "off";
   return params;
 }
 

@@ -11,6 +11,7 @@ v1::JobState StateOf(const Job& job) {
   struct Visitor {
     v1::JobState operator()(const Importing&) { return v1::JOB_IMPORTING; }
     v1::JobState operator()(const Tuning&) { return v1::JOB_TUNING; }
+    v1::JobState operator()(const Planning&) { return v1::JOB_PLANNING; }
     v1::JobState operator()(const Compiling&) { return v1::JOB_COMPILING; }
     v1::JobState operator()(const Comparing&) { return v1::JOB_COMPARING; }
     v1::JobState operator()(const Done&) { return v1::JOB_DONE; }

@@ -17,6 +17,17 @@ absl::Status FindKnown(RecordStore* store, absl::Span<const WorkloadId> tasks,
   return absl::OkStatus();
 }
 
+void PlanPlanned(RecordStore* store, const JobParams& params, StageFinished* end) {
+  Planned& planned = std::get<Planned>(end->result);
+  planned.known.clear();
+  if (params.force || params.device_key.empty()) return;
+  std::vector<WorkloadId> tasks;
+  for (const v1::TaskInfo& task : planned.plan.tasks())
+    tasks.push_back({task.key(), params.record_target, params.device_key});
+  const absl::Status found = FindKnown(store, tasks, &planned.known);
+  if (!found.ok()) end->warnings.push_back(absl::StrCat(kUnreadRecords, found.message()));
+}
+
 void PlanImport(RecordStore* store, const JobParams& params,
                 const std::optional<std::string>& device_key, StageFinished* end) {
   Imported& imported = std::get<Imported>(end->result);

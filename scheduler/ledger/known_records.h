@@ -27,4 +27,7 @@ absl::Status FindKnown(RecordStore* store, absl::Span<const WorkloadId> tasks,
 void PlanImport(RecordStore* store, const JobParams& params,
                 const std::optional<std::string>& device_key, StageFinished* end);
 
+// Adds what is known of the plan's tasks to the end of a plan stage.
+void PlanPlanned(RecordStore* store, const JobParams& params, StageFinished* end);
+
 }  // namespace heddle::scheduler

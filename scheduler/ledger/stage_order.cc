@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kImportMs = 10 * 60 * 1000;
 constexpr int64_t kSearchMs = 5 * 60 * 1000;
 constexpr int64_t kCompileMs = 30 * 60 * 1000;
+constexpr int64_t kPlanMs = 15 * 60 * 1000;
 constexpr int64_t kCompareMs = 10 * 60 * 1000;
 constexpr int64_t kCandidateMs = 30 * 1000;  // one build, or one measurement
 constexpr int64_t kStageOverheadMs = 60 * 1000;
@@ -190,7 +191,10 @@ void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
   compile.set_choice(choice);
   if (choice != v1::SCHEDULE_BEST) return;
   const Job& state = *dispatcher.FindJob(start.job);
-  compile.set_with_default(!start.fetch && state.params.compare && state.compared == 0);
+  if (!start.fetch && state.params.compare) {
+    compile.set_with_default(state.compared == 0);
+    compile.set_other_plan(job.row.job.estimated_plan());
+  }
   std::vector<int> places(job.tasks.size(), -1);  // in `best`
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     const JobLedger::TaskData& task = job.tasks[i];
@@ -223,11 +227,33 @@ void FillBest(const std::vector<std::vector<v1::Record>>& records, v1::CompileSp
   }
 }
 
+// The times that plans are judged by. A survey compares default schedules, so that all kernels have had
+// the same chance.
+void FillPlan(const JobLedger::JobData& job, const Job& state, v1::PlanSpec* plan) {
+  const v1::JobSpec& spec = job.row.job.spec();
+  *plan->mutable_options() = spec.options();
+  plan->set_mode(spec.plan_search().empty() ? "joint" : spec.plan_search());
+  plan->set_plan(job.row.job.plan());
+  plan->set_last(state.settled || !state.stop.empty());
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    const JobLedger::TaskData& task = job.tasks[i];
+    const double best = Faster(task.best_ns, state.tasks[i].known.best_ns);
+    const double plain = Faster(task.untuned_ns, task.row.known.untuned_ns);
+    const double ns = plan->last() || plain <= 0 ? best : plain;
+    if (ns <= 0) continue;
+    v1::PlanSpec::KernelTime& time = *plan->add_times();
+    time.set_workload_key(task.row.info.key());
+    time.set_ns(ns);
+  }
+}
+
 // `candidates`: the most that a profile stage may be fed.
 int64_t TimeLimitMs(const StartStage& start, int candidates) {
   switch (start.kind) {
     case v1::STAGE_IMPORT:
       return kImportMs;
+    case v1::STAGE_PLAN:
+      return kPlanMs;
     case v1::STAGE_COMPILE:
       return kCompileMs;
     case v1::STAGE_COMPARE:
@@ -289,6 +315,12 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, cons
   switch (start.kind) {
     case v1::STAGE_IMPORT:
       *out.mutable_import()->mutable_options() = spec.options();
+      out.mutable_import()->set_survey(params.plan);
+      order.model_digest = job.row.job.model_digest();
+      order.parts_digest = job.row.job.parts_digest();
+      break;
+    case v1::STAGE_PLAN:
+      FillPlan(job, *dispatcher.FindJob(start.job), out.mutable_plan());
       order.model_digest = job.row.job.model_digest();
       order.parts_digest = job.row.job.parts_digest();
       break;
@@ -303,6 +335,11 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, cons
       compare.set_default_module(job.row.job.default_digest());
       compare.set_threads(std::max(1, params.threads));
       order.modules = {compare.module(), compare.default_module()};
+      if (job.row.job.other_digest().empty()) break;
+      compare.set_other_module(job.row.job.other_digest());
+      compare.set_other_default(job.row.job.other_default_digest());
+      order.modules.push_back(compare.other_module());
+      order.modules.push_back(compare.other_default());
       break;
     }
     case v1::STAGE_PROPOSE:

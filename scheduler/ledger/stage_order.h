@@ -46,7 +46,7 @@ struct StageOrder {
   SlotId slot;
   std::string purpose;   // shown in the tracker's list: "j12 profile"
   v1::StageStart start;  // the runner fills in lease, token and blobs
-  // import, compile: the runner reads these from the blob store and streams what the worker lacks.
+  // import, plan, compile: the runner reads these from the blob store and streams what the worker lacks.
   std::string model_digest;          // the small ONNX file
   std::string parts_digest;          // the BlobList of the model's parts; empty: it has none
   std::vector<std::string> modules;  // compare: digests of blobs, which the runner streams likewise

@@ -180,9 +180,7 @@ std::string DescribeJob(const Dispatcher& dispatcher, const Job& job, absl::Time
   if (job.paused) return job.paused->empty() ? "paused" : absl::StrCat("paused: ", *job.paused);
   if (!dispatcher.store_problem().empty()) return dispatcher.store_problem();
   if (!Is<Tuning>(job.phase)) {
-    const v1::StageKind kind = Is<Importing>(job.phase)   ? v1::STAGE_IMPORT
-                               : Is<Comparing>(job.phase) ? v1::STAGE_COMPARE
-                                                          : v1::STAGE_COMPILE;
+    const v1::StageKind kind = StageOf(job.phase);
     if (job.live) return StageName(kind);
     if (job.not_before > now)
       return absl::StrCat(StageName(kind), " is tried again after: ", job.last_fault);

@@ -20,7 +20,8 @@ absl::StatusOr<int64_t> SweepBlobs(const std::vector<std::shared_ptr<const v1::J
                                    BlobStore* blobs) {
   std::set<std::string> used(kept.begin(), kept.end());
   for (const std::shared_ptr<const v1::Job>& job : jobs) {
-    used.insert({job->model_digest(), job->module_digest(), job->default_digest()});
+    used.insert({job->model_digest(), job->module_digest(), job->default_digest(),
+                 job->other_digest(), job->other_default_digest()});
     // Jobs of the same model share their list.
     if (job->parts_digest().empty() || !used.insert(job->parts_digest()).second) continue;
     const absl::StatusOr<v1::BlobList> parts = ReadParts(job->parts_digest(), *blobs);

@@ -216,20 +216,26 @@ std::optional<std::string> SchedulerLoop::DeviceKeyFor(JobId id) const {
   return std::nullopt;
 }
 
-// Holds the end of an import back until the known records of its tasks are read. Returns true if it
-// does.
+// Holds the end of an import or a plan stage back until the known records of its tasks are read. Returns
+// true if it does.
 bool SchedulerLoop::AwaitsRecords(Input* input) {
   const auto* end = std::get_if<StageFinished>(&input->event);
-  if (end == nullptr || input->planned || !std::holds_alternative<Imported>(end->result))
-    return false;
+  if (end == nullptr || input->planned) return false;
+  const bool import = std::holds_alternative<Imported>(end->result);
+  if (!import && !std::holds_alternative<Planned>(end->result)) return false;
   const auto stage = dispatcher_.live().find(end->attempt);
   if (stage == dispatcher_.live().end()) return false;
   const JobId job = stage->second.job;
   auto waiting = std::make_shared<Input>(std::move(*input));
   waiting->planned = true;
-  reader_->Read([this, waiting, params = dispatcher_.FindJob(job)->params,
+  reader_->Read([this, waiting, import, params = dispatcher_.FindJob(job)->params,
                  device_key = DeviceKeyFor(job)](RecordStore* store) {
-    PlanImport(store, params, device_key, &std::get<StageFinished>(waiting->event));
+    StageFinished& held = std::get<StageFinished>(waiting->event);
+    if (import) {
+      PlanImport(store, params, device_key, &held);
+    } else {
+      PlanPlanned(store, params, &held);
+    }
     Post(std::move(*waiting));
   });
   return true;

@@ -24,9 +24,11 @@ bool MayTell(v1::Outcome outcome) {
 
 // Names of the chunks of modules.
 constexpr char kModule[] = "module", kDefault[] = "default";
+constexpr char kOther[] = "other", kOtherDefault[] = "other default";
 constexpr size_t kMaxStateBytes = 64 << 20;  // a larger one is an error
 constexpr size_t kMaxTransferSamplesBytes = 64 << 10;
 constexpr size_t kMaxTransferModelBytes = 512 << 10;
+constexpr int kMaxPlanTasks = 8192;
 constexpr int kMaxFeatures = 16;                       // limit of the SearchReport message
 constexpr int64_t kMaxModuleBytes = int64_t{1} << 40;  // the disk ends before
 // A stage gets this much longer for the parts of its model: 20 MB a second.
@@ -74,6 +76,7 @@ struct StageRunner::Results {
   };
   std::map<std::string, Module> modules;  // by the names of their chunks
   std::optional<v1::CompareResult> compared;
+  std::optional<v1::PlanResult> planned;
   bool interrupted = false;  // from outside: the lease was lost or the worker ended
   std::string broken;        // why a result cannot be used; empty: none is broken
 };
@@ -144,7 +147,11 @@ void StageRunner::Run() {
       end.result = Updated{*results.state.Take(), std::move(results.report),
                            std::move(results.transfer_samples), std::move(fitted)};
     } else if (order_.start.kind() == v1::STAGE_COMPILE) {
-      end.result = Compiled{results.modules[kModule].digest, results.modules[kDefault].digest};
+      end.result = Compiled{results.modules[kModule].digest, results.modules[kDefault].digest,
+                            results.modules[kOther].digest, results.modules[kOtherDefault].digest};
+    } else if (results.planned) {
+      // The scheduler loop adds what the database knows of the tasks.
+      end.result = Planned{*std::move(results.planned)};
     } else if (results.compared) {
       end.result = Compared{*std::move(results.compared)};
     } else if (results.imported) {
@@ -247,18 +254,36 @@ std::string StageRunner::MissingResult(const Results& results) const {
     case v1::STAGE_UPDATE:
       return has_state ? "" : "the worker sent no search state";
     case v1::STAGE_COMPILE:
-      for (const char* name : {kModule, kDefault}) {
+      for (const char* name : {kModule, kDefault, kOther, kOtherDefault}) {
         const auto sent = results.modules.find(name);
-        const bool asked = name == kModule || order_.start.compile().with_default();
+        const v1::CompileSpec& compile = order_.start.compile();
+        const bool plain = name == kDefault || name == kOtherDefault;
+        const bool other = name == kOther || name == kOtherDefault;
+        const bool asked =
+            (!plain || compile.with_default()) && (!other || !compile.other_plan().empty());
         if (asked && (sent == results.modules.end() || sent->second.digest.empty()))
-          return absl::StrCat("the worker sent no ", name == kModule ? "module" : "default module");
+          return absl::StrCat("the worker sent no module '", name, "'");
       }
       return "";
+    case v1::STAGE_PLAN:
+      return BadPlan(results);
     case v1::STAGE_COMPARE:
       return results.compared ? "" : "the worker sent no comparison";
     default:
       return "";
   }
+}
+
+std::string StageRunner::BadPlan(const Results& results) {
+  if (!results.planned || results.planned->plan().empty()) return "the worker sent no plan";
+  const v1::PlanResult& plan = *results.planned;
+  if (plan.tasks_size() > kMaxPlanTasks) return "the worker's plan has too many tasks";
+  bool used = false;
+  for (const v1::TaskInfo& task : plan.tasks()) {
+    if (task.key().empty() || task.weight() < 0) return "the worker's plan has a malformed task";
+    used |= task.weight() > 0;
+  }
+  return used ? "" : "the worker's plan has no tasks";
 }
 
 absl::Status StageRunner::AddParts() {
@@ -387,6 +412,9 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
                                                  " bytes: every new task fits its own"));
       }
       break;
+    case v1::StageEvent::kPlanned:
+      results->planned = event.planned();
+      break;
     case v1::StageEvent::kCompared:
       results->compared = event.compared();
       break;
@@ -443,7 +471,8 @@ void StageRunner::TakeChunk(const v1::Chunk& chunk, Results* results) {
   if (chunk.name() == "state") {
     if (absl::Status added = results->state.Add(chunk); !added.ok())
       return fail(absl::StrCat("the worker's search ", added.message()));
-  } else if (chunk.name() == kModule || chunk.name() == kDefault) {
+  } else if (chunk.name() == kModule || chunk.name() == kDefault || chunk.name() == kOther ||
+             chunk.name() == kOtherDefault) {
     Results::Module& module = results->modules[chunk.name()];
     if (module.writer == nullptr) {
       absl::StatusOr<std::unique_ptr<BlobStore::Writer>> writer = environment_.blobs->NewWriter();

@@ -31,13 +31,14 @@ struct Look {
   double strength;
   bool hatched;
 };
-constexpr std::array<Look, 7> kLooks = {{{v1::STAGE_PROFILE, "profile", 1.0, false},
+constexpr std::array<Look, 8> kLooks = {{{v1::STAGE_PROFILE, "profile", 1.0, false},
                                          {v1::STAGE_BUILD, "build", 0.78, false},
                                          {v1::STAGE_UPDATE, "update", 0.42, true},
                                          {v1::STAGE_PROPOSE, "propose", 0.42, false},
                                          {v1::STAGE_IMPORT, "import", 0.18, false},
                                          {v1::STAGE_COMPILE, "compile", 0.18, true},
-                                         {v1::STAGE_COMPARE, "compare", 0.78, true}}};
+                                         {v1::STAGE_COMPARE, "compare", 0.78, true},
+                                         {v1::STAGE_PLAN, "plan", 0.3, false}}};
 
 const Look& LookOf(v1::StageKind kind) {
   for (const Look& look : kLooks) {

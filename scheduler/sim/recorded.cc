@@ -172,7 +172,8 @@ SimJob MakeJob(const Json& json, int64_t origin, double gap) {
   }
   if (round > 0) job.batch = std::min(job.batch, round);
   job.comparisons = std::min(2, static_cast<int>(spans[{"", v1::STAGE_COMPARE}].size()));
-  for (int kind : {v1::STAGE_IMPORT, v1::STAGE_COMPILE, v1::STAGE_COMPARE})
+  job.plan = !spans[{"", v1::STAGE_PLAN}].empty();
+  for (int kind : {v1::STAGE_IMPORT, v1::STAGE_PLAN, v1::STAGE_COMPILE, v1::STAGE_COMPARE})
     job.times[static_cast<size_t>(kind)] = TimeOf(kind, spans[{"", kind}]);
   job.trials = 1;
   for (const Json& status : json.value("tasks", Json::array())) {
@@ -181,7 +182,7 @@ SimJob MakeJob(const Json& json, int64_t origin, double gap) {
     const Json& info = status.at("info");
     SimTask task;
     task.key = info.at("key").get<std::string>();
-    task.weight = std::max(1, info.value("weight", 1));
+    task.weight = std::max(job.plan ? 0 : 1, info.value("weight", job.plan ? 0 : 1));
     task.flops = info.value("flops", 0.0);
     task.candidates = trials;
     for (int kind : {v1::STAGE_PROPOSE, v1::STAGE_BUILD, v1::STAGE_PROFILE, v1::STAGE_UPDATE})

@@ -36,7 +36,7 @@ struct StageTime {
   bool per_candidate = false;
   double load = 1;  // share of its slot that it uses; the rest can serve others without slowing it
 };
-inline constexpr int kStageKinds = 8;  // v1::StageKind
+inline constexpr int kStageKinds = 9;  // v1::StageKind
 using StageTimes = std::array<StageTime, kStageKinds>;
 
 // Measured times of a task's candidates. The median of the n-th is
@@ -49,7 +49,8 @@ struct Curve {
 };
 
 struct SimTask {
-  int weight = 1;
+  int weight = 1;     // 0: of another plan
+  bool late = false;  // a plan stage adds it; such tasks come last
   double flops = 1e9;
   Curve curve;
   StageTimes times;
@@ -76,10 +77,12 @@ struct SimJob {
   // kernel back; kAsFound: tasks are found to be slower at random.
   static constexpr int kAsFound = -1;
   int comparisons = 0;
+  bool plan = false;         // the plan is chosen after a survey
+  bool random_plan = false;  // by chance; otherwise the weights are those of the tasks
   int threads = 1;
   std::string target;
   std::string device_key;
-  StageTimes times;  // of import, compile and compare
+  StageTimes times;  // of import, plan, compile and compare
   std::vector<SimTask> tasks;
   double failures = 0;      // share of candidates that are faulty
   bool user_error = false;  // the import refuses the model

@@ -23,7 +23,7 @@ const char* const kDefaultTarget = "llvm -mcpu=any";
 const std::pair<const char*, int> kStages[] = {
     {"import", v1::STAGE_IMPORT},   {"propose", v1::STAGE_PROPOSE}, {"build", v1::STAGE_BUILD},
     {"profile", v1::STAGE_PROFILE}, {"update", v1::STAGE_UPDATE},   {"compile", v1::STAGE_COMPILE},
-    {"compare", v1::STAGE_COMPARE}};
+    {"compare", v1::STAGE_COMPARE},  {"plan", v1::STAGE_PLAN}};
 
 bool AllPositive(const Json& json) {
   return std::all_of(json.begin(), json.end(),
@@ -135,7 +135,7 @@ void ReadJob(const Reader& read, const Json& json, const std::string& path, cons
              {"name",           "count",       "every",    "arrival",    "user",       "priority",
               "deadline",       "time_limit",  "plateau",  "allocation", "trials",     "batch",
               "pipeline_depth", "max_devices", "threads",  "target",     "device_key", "tasks",
-              "times",          "curve",       "failures", "comparisons"});
+              "times",          "curve",       "failures", "comparisons", "plan"});
   if (!read.ok()) return;
   SimJob job;
   job.target = kDefaultTarget;
@@ -165,6 +165,7 @@ void ReadJob(const Reader& read, const Json& json, const std::string& path, cons
   read.Text(json, path, "device_key", &job.device_key);
   read.Number(json, path, "failures", 0, 1, &job.failures);
   read.Integer(json, path, "comparisons", 0, 2, &job.comparisons);
+  read.Flag(json, path, "plan", &job.plan);
   job.times = times;
   ReadTimes(read, json, path, &job.times);
   SimTask task;

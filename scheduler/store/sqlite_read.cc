@@ -45,6 +45,12 @@ absl::StatusOr<JobRow> DecodeJob(const Statement& row) {
   job.set_plan(notes.plan());
   if (notes.has_comparison()) *job.mutable_comparison() = notes.comparison();
   job.set_default_digest(notes.default_digest());
+  job.set_estimated_plan(notes.estimated_plan());
+  if (notes.has_plan_report()) *job.mutable_plan_report() = notes.plan_report();
+  job.set_surveys(notes.surveys());
+  job.set_plan_settled(notes.plan_settled());
+  job.set_other_digest(notes.other_digest());
+  job.set_other_default_digest(notes.other_default_digest());
   return out;
 }
 

@@ -23,8 +23,8 @@ CREATE TABLE jobs(
   fault_kind INTEGER NOT NULL, fault_message TEXT NOT NULL, device_key TEXT NOT NULL,
   model_digest TEXT NOT NULL, module_digest TEXT NOT NULL,
   created_ns INTEGER NOT NULL, finished_ns INTEGER NOT NULL, running_ms INTEGER NOT NULL,
-  notes BLOB NOT NULL);  -- warnings, inputs, outputs, stop, tuning_ms, parts_digest, plan, comparison, default_digest: as a
-                         -- Job message
+  notes BLOB NOT NULL);  -- warnings, inputs, outputs, stop, tuning_ms, parts_digest, plans and their surveys, comparison, digests of
+                         -- modules besides the job's: as a Job message
 CREATE TABLE tasks(
   job INTEGER NOT NULL REFERENCES jobs(id), idx INTEGER NOT NULL, workload INTEGER NOT NULL REFERENCES workloads(id),
   weight INTEGER NOT NULL, budget INTEGER NOT NULL, known INTEGER NOT NULL, known_valid INTEGER NOT NULL,

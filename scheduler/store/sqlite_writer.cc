@@ -18,6 +18,12 @@ absl::Status SqliteWriter::operator()(const PutJob& change) {
   notes.set_plan(job.plan());
   if (job.has_comparison()) *notes.mutable_comparison() = job.comparison();
   notes.set_default_digest(job.default_digest());
+  notes.set_estimated_plan(job.estimated_plan());
+  if (job.has_plan_report()) *notes.mutable_plan_report() = job.plan_report();
+  notes.set_surveys(job.surveys());
+  notes.set_plan_settled(job.plan_settled());
+  notes.set_other_digest(job.other_digest());
+  notes.set_other_default_digest(job.other_default_digest());
   const std::string spec = job.spec().SerializeAsString(), note = notes.SerializeAsString();
   return Prepared(
              "INSERT INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET "

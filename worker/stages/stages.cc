@@ -16,6 +16,8 @@ absl::Status RunStage(const v1::StageStart& start, StageIo& io) {
       return RunUpdate(start, io);
     case v1::STAGE_COMPILE:
       return RunCompile(start, io);
+    case v1::STAGE_PLAN:
+      return RunPlan(start, io);
     case v1::STAGE_COMPARE:
       return RunCompare(start, io);
     default:

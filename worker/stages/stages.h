@@ -13,6 +13,7 @@ absl::Status RunStage(const v1::StageStart& start, StageIo& io);
 
 // stages_model.cc
 absl::Status RunImport(const v1::StageStart& start, StageIo& io);
+absl::Status RunPlan(const v1::StageStart& start, StageIo& io);
 absl::Status RunCompile(const v1::StageStart& start, StageIo& io);
 // stages_compare.cc
 absl::Status RunCompare(const v1::StageStart& start, StageIo& io);

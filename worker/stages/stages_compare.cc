@@ -1,5 +1,7 @@
-// compare: the stage that times a job's module against the one with default schedules.
+// compare: the stage that times a job's module against others of the same model.
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -39,31 +41,57 @@ v1::Gain ToProto(const Ratio& ratio) {
   return gain;
 }
 
+// Reports the tasks whose kernel is not the default one in the first of two modules, unless `seen` has them.
+void AddTasks(const std::vector<Contestant>& pair, const std::vector<ModuleTiming>& timings,
+              std::set<std::string>* seen, v1::CompareResult* result) {
+  for (const TaskTiming& task : TimeByTask(pair, timings)) {
+    if (!task.tuned || task.uses[0] != task.uses[1] || !seen->insert(task.task).second) continue;
+    v1::CompareResult::Task& out = *result->add_tasks();
+    out.set_workload_key(task.task);
+    out.set_ns(task.Ns(0) * task.uses[0]);
+    out.set_default_ns(task.Ns(1) * task.uses[1]);
+    *out.mutable_gain() = ToProto(RatioOf(task.rounds_ns[1], task.rounds_ns[0]));
+  }
+}
+
 }  // namespace
 
 absl::Status RunCompare(const v1::StageStart& start, StageIo& io) {
   const v1::CompareSpec& spec = start.compare();
   HEDDLE_ASSIGN_OR_RETURN(const runtime::Executor::Options options, OptionsOf(spec));
-  HEDDLE_ASSIGN_OR_RETURN(const runtime::Module tuned, Read(start, spec.module()));
-  HEDDLE_ASSIGN_OR_RETURN(const runtime::Module plain, Read(start, spec.default_module()));
+  // Pairs of a tuned module and its default one.
+  std::vector<std::string> digests = {spec.module(), spec.default_module()};
+  const bool other = !spec.other_module().empty();
+  if (other) digests.insert(digests.end(), {spec.other_module(), spec.other_default()});
+  std::vector<runtime::Module> modules;
+  for (const std::string& digest : digests) {
+    HEDDLE_ASSIGN_OR_RETURN(runtime::Module module, Read(start, digest));
+    modules.push_back(std::move(module));
+  }
   std::vector<std::string> inputs;
-  for (const runtime::TensorSpec& input : tuned.manifest.inputs)
+  for (const runtime::TensorSpec& input : modules[0].manifest.inputs)
     inputs.push_back(RandomTensor(input, inputs.size()));
-  const std::vector<Contestant> both = {{&tuned, options, inputs}, {&plain, options, inputs}};
+  std::vector<Contestant> contestants;
+  for (const runtime::Module& module : modules) contestants.push_back({&module, options, inputs});
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<ModuleTiming> timings,
-                          TimeInTurns(both, ComparisonTurns()));
+                          TimeInTurns(contestants, ComparisonTurns()));
+  const auto gain = [&](size_t of, size_t over) {
+    return ToProto(RatioOf(timings[over].samples_ns, timings[of].samples_ns));
+  };
   v1::StageEvent event;
   v1::CompareResult& result = *event.mutable_compared();
+  const size_t plain = other ? 3 : 1;
   result.set_ns(timings[0].Median());
-  result.set_default_ns(timings[1].Median());
-  *result.mutable_gain() = ToProto(RatioOf(timings[1].samples_ns, timings[0].samples_ns));
-  for (const TaskTiming& task : TimeByTask(both, timings)) {
-    if (!task.tuned || task.uses[0] != task.uses[1]) continue;
-    v1::CompareResult::Task& out = *result.add_tasks();
-    out.set_workload_key(task.task);
-    out.set_ns(task.Ns(0) * task.uses[0]);
-    out.set_default_ns(task.Ns(1) * task.uses[1]);
-    *out.mutable_gain() = ToProto(RatioOf(task.rounds_ns[1], task.rounds_ns[0]));
+  result.set_default_ns(timings[plain].Median());
+  *result.mutable_gain() = gain(0, plain);
+  if (other) {
+    result.set_other_ns(timings[2].Median());
+    *result.mutable_other_gain() = gain(0, 2);
+    *result.mutable_other_over_default() = gain(2, 3);
+  }
+  std::set<std::string> seen;
+  for (size_t i = 0; i < contestants.size(); i += 2) {
+    AddTasks({contestants[i], contestants[i + 1]}, {timings[i], timings[i + 1]}, &seen, &result);
   }
   io.Write(event);
   return absl::OkStatus();

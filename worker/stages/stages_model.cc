@@ -1,12 +1,16 @@
-// import and compile: the stages that see the model.
+// import, plan and compile: the stages that see the model.
+#include <algorithm>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/blob_store.h"
 #include "base/mapped_file.h"
 #include "base/status_macros.h"
+#include "compiler/driver/choose_plan.h"
 #include "compiler/driver/compile.h"
 #include "compiler/graph/core/graph.h"
 #include "compiler/graph/fusion/fuse.h"
@@ -73,6 +77,64 @@ void Report(StageIo& io, int done, int total, const std::string& message) {
   io.Write(event);
 }
 
+// `weight`: uses in the plan.
+void AddTask(const graph::Task& task, int weight, bool with_workload,
+             google::protobuf::RepeatedPtrField<v1::TaskInfo>* tasks) {
+  v1::TaskInfo& info = *tasks->Add();
+  info.set_key(task.key);
+  if (with_workload) info.set_workload(task.workload);
+  info.set_label(task.label);
+  info.set_flops(task.flops);
+  info.set_weight(weight);
+}
+
+// A survey has at most so many tasks for each one of the estimated plan, and so many more.
+constexpr int kSurveyFactor = 5, kSurveyMore = 64;
+// A second survey has at most this share of the tasks of the first one.
+constexpr int kFurtherShare = 2;
+// A contender whose predicted cost is this many standard deviations too high is not measured further.
+constexpr double kHopeful = 1;
+
+// The tasks of plans without which the given plan cannot be judged.
+absl::Status AddSurvey(const std::string& model, const ModelOptions& options, const Target& target,
+                       v1::ImportResult* result) {
+  PlanSearch search;
+  search.graphs = 0;
+  HEDDLE_ASSIGN_OR_RETURN(const PlanChoice choice,
+                          ChoosePlan(model, options, target, {}, search));
+  std::set<std::string> seen;
+  for (const v1::TaskInfo& info : result->tasks()) seen.insert(info.key());
+  const size_t most = seen.size() * kSurveyFactor + kSurveyMore;
+  size_t bytes = result->ByteSizeLong();
+  for (const Contender& contender : choice.contenders) {
+    for (const graph::Task& task : contender.tasks) {
+      bytes += task.workload.size() + task.label.size() + task.key.size();
+      if (seen.size() >= most || bytes > kMaxFrameBytes / 2) return absl::OkStatus();
+      if (seen.insert(task.key).second) AddTask(task, 0, true, result->mutable_tasks());
+    }
+  }
+  return absl::OkStatus();
+}
+
+v1::PlanReport ReportOf(const PlanChoice& choice, bool tuned) {
+  v1::PlanReport report;
+  for (size_t i = 0; i < choice.contenders.size(); ++i) {
+    const Contender& contender = choice.contenders[i];
+    v1::PlanReport::Contender& out = *report.add_contenders();
+    out.set_name(contender.name);
+    out.set_ns(contender.cost.ns);
+    out.set_spread_ns(contender.cost.spread_ns);
+    out.set_calls(contender.cost.calls);
+    out.set_measured(contender.cost.measured);
+    out.set_substitutions(static_cast<int>(contender.plan.substitutions.size()));
+    out.set_chosen(i == choice.chosen);
+  }
+  report.set_error_kernels(choice.error.kernels);
+  report.set_error(choice.error.median);
+  report.set_tuned(tuned);
+  return report;
+}
+
 }  // namespace
 
 absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
@@ -80,20 +142,14 @@ absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
   HEDDLE_ASSIGN_OR_RETURN(const std::string model, ReadModel(io));
   HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(start.target()));
   plan::Plan plan;
-  HEDDLE_ASSIGN_OR_RETURN(
-      const graph::FusedGraph fused,
-      PrepareModel(model, FromProto(start.import().options(), start), target, {}, &plan));
+  const ModelOptions options = FromProto(start.import().options(), start);
+  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused,
+                          PrepareModel(model, options, target, {}, &plan));
   v1::StageEvent event;
   v1::ImportResult* result = event.mutable_import();
   result->set_plan(plan::ToText(plan));
-  for (const graph::Task& task : graph::ExtractTasks(fused)) {
-    v1::TaskInfo* info = result->add_tasks();
-    info->set_key(task.key);
-    info->set_workload(task.workload);
-    info->set_label(task.label);
-    info->set_flops(task.flops);
-    info->set_weight(task.weight);
-  }
+  for (const graph::Task& task : graph::ExtractTasks(fused))
+    AddTask(task, task.weight, true, result->mutable_tasks());
   for (const graph::ValueId id : fused.graph.inputs) result->add_inputs(Signature(fused.graph, id));
   for (int i = 0; i < fused.graph.NumResults(); ++i)
     result->add_outputs(Signature(fused.graph, fused.graph.outputs[static_cast<size_t>(i)]));
@@ -103,6 +159,49 @@ absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
                                                    " tasks, whose text is over ",
                                                    kMaxFrameBytes >> 20, " MiB: split the model"));
   }
+  if (start.import().survey())
+    HEDDLE_RETURN_IF_ERROR(AddSurvey(model, options, target, result));
+  io.Write(event);
+  return absl::OkStatus();
+}
+
+absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
+  PrepareForParts(start);
+  const v1::PlanSpec& spec = start.plan();
+  HEDDLE_ASSIGN_OR_RETURN(const std::string model, ReadModel(io));
+  HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(start.target()));
+  std::map<std::string, double> times;
+  for (const v1::PlanSpec::KernelTime& time : spec.times()) times[time.workload_key()] = time.ns();
+  PlanSearch search;
+  search.progress = [&](int graph, double) { Report(io, graph, search.graphs, "graphs"); };
+  HEDDLE_ASSIGN_OR_RETURN(
+      const PlanChoice choice,
+      ChoosePlan(model, FromProto(spec.options(), start), target, times, search));
+  v1::StageEvent event;
+  v1::PlanResult& result = *event.mutable_planned();
+  result.set_plan(plan::ToText(choice.best().plan));
+  *result.mutable_report() = ReportOf(choice, spec.last());
+  std::set<std::string> seen;
+  for (const graph::Task& task : choice.best().tasks) {
+    seen.insert(task.key);
+    AddTask(task, task.weight, !times.contains(task.key), result.mutable_tasks());
+  }
+  // What the chosen plan and those that may yet beat it have and nobody has measured.
+  const double best_ns = choice.best().cost.ns;
+  const size_t most = seen.size() + std::max<size_t>(16, times.size() / kFurtherShare);
+  for (const Contender& contender : choice.contenders) {
+    const bool chosen = &contender == &choice.best();
+    if (spec.last() || (!chosen && contender.cost.ns - kHopeful * contender.cost.spread_ns > best_ns))
+      continue;
+    for (const graph::Task& task : contender.tasks) {
+      if (times.contains(task.key)) continue;
+      result.set_survey(true);
+      if (seen.size() < most && seen.insert(task.key).second)
+        AddTask(task, 0, true, result.mutable_tasks());
+    }
+  }
+  if (event.ByteSizeLong() > kMaxFrameBytes)
+    return absl::InvalidArgumentError("the plan's tasks are too large for one message");
   io.Write(event);
   return absl::OkStatus();
 }
@@ -146,10 +245,20 @@ absl::Status RunCompile(const v1::StageStart& start, StageIo& io) {
     module.End();
     return absl::OkStatus();
   };
+  const ScheduleChoice choice = options.choice;
   HEDDLE_RETURN_IF_ERROR(send("module"));
   if (spec.with_default()) {
     options.choice = ScheduleChoice::kDefault;
     HEDDLE_RETURN_IF_ERROR(send("default"));
+  }
+  if (!spec.other_plan().empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(options.plan, plan::ParsePlan(spec.other_plan()));
+    options.choice = choice;
+    HEDDLE_RETURN_IF_ERROR(send("other"));
+    if (spec.with_default()) {
+      options.choice = ScheduleChoice::kDefault;
+      HEDDLE_RETURN_IF_ERROR(send("other default"));
+    }
   }
   for (const std::string& warning : warnings) io.Warn(warning);
   return absl::OkStatus();

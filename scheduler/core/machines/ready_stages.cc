@@ -71,7 +71,7 @@ std::vector<ReadyIndex::Item> ReadyStages(const Job& job, const std::map<FetchId
     AddTuningStages(job, effects, &items);
   } else if (!job.live && !BacksOff(job, job.not_before, effects)) {
     if (!Is<Comparing>(job.phase)) {
-      add(Is<Importing>(job.phase) ? v1::STAGE_IMPORT : v1::STAGE_COMPILE, std::nullopt);
+      add(StageOf(job.phase), std::nullopt);
     } else if (MayTakeDevice(job)) {
       items.push_back({{job.id, v1::STAGE_COMPARE, std::nullopt, std::nullopt, true}, job.lane});
     }

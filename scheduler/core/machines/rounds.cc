@@ -47,7 +47,8 @@ void Rounds::Settle(Job& job, TaskIndex index) {
   if (job.params.time_limit != absl::InfiniteDuration())
     effects_->Emit(JobChanged{job.id});  // so that a restart knows the time used so far
   if (Over(job, task)) return Drain(job, index);
-  if (!granted && IsGradient(job) && PoolLeft(job) <= 0) {  // no round will use what it would learn
+  // No round will use what it would learn, or nobody knows yet whether one will.
+  if (Surveying(job) || (!granted && IsGradient(job) && PoolLeft(job) <= 0)) {
     DropRounds(&task, *before);
     if (task.rounds.empty()) Requeue(job, index);
     return;
@@ -159,7 +160,7 @@ bool Rounds::MayBegin(const Job& job, TaskIndex index, bool ahead) const {
   const Task& task = job.tasks[index.value];
   const bool may =
       ahead ? Is<Measuring>(task.phase) && !task.unlearned.any() : Is<Waiting>(task.phase);
-  if (!may) return false;
+  if (!may || (Surveying(job) && Surveyed(job, task))) return false;
   if (ahead && (Over(job, task) || (!IsGradient(job) && task.unproposed() <= 0))) return false;
   return !sharing_->PartnerInFlight(job, index);
 }
@@ -247,7 +248,7 @@ void Rounds::CheckStops(Job& job) {
   if (params.target_latency_ns <= 0 || job.tasks.empty()) return;
   double sum = 0;
   for (const Task& task : job.tasks) {
-    if (task.best_ns <= 0) return;
+    if (task.weight > 0 && task.best_ns <= 0) return;
     sum += task.best_ns * task.weight;
   }
   if (sum <= params.target_latency_ns) {
@@ -275,7 +276,8 @@ void Rounds::EndTuningIfDone(Job& job) {
   int trials = 0, plateaus = 0;
   std::string error;
   for (const Task& task : job.tasks) {
-    if (!Is<Finished>(task.phase)) return;
+    const bool waits = Surveying(job) && Is<Waiting>(task.phase) && Surveyed(job, task);
+    if (!Is<Finished>(task.phase) && !waits) return;
     any_valid |= task.valid() > 0 || task.known.valid > 0;
     trials += task.trials;
     plateaus += Plateaued(job.params, task) && !NothingLeft(job, task);
@@ -283,20 +285,60 @@ void Rounds::EndTuningIfDone(Job& job) {
   }
   // The default schedules can still be compiled.
   const bool stopped_first = !job.stop.empty() && trials == 0;
-  if (!any_valid && !stopped_first) {
+  const bool plans = job.params.plan && !job.tasks.empty() && (Surveying(job) || job.surveys > 0);
+  if (!any_valid && !stopped_first && (!Surveying(job) || !job.stop.empty())) {
     FaultInfo fault{v1::FAULT_CANDIDATE,
                     absl::StrCat("no candidate of any task gave a valid measurement; the first "
                                  "error: ",
                                  error.empty() ? "the search proposed nothing" : error)};
     return EndJob(job, Failed{std::move(fault)});
   }
-  if (job.stop.empty() && plateaus > 0 && (!IsGradient(job) || PoolLeft(job) > 0)) {
+  if (job.stop.empty() && plateaus > 0 && !Surveying(job) && (!IsGradient(job) || PoolLeft(job) > 0)) {
     job.stop = absl::StrCat("plateau: ", plateaus, " of ", job.tasks.size(),
                             " tasks gained no 1 % in ", job.params.plateau, " trials");
   }
   StopClock(&job, effects_->now());
-  job.phase = Compiling{};
+  if (plans) {
+    job.phase = Planning{};
+  } else {
+    job.phase = Compiling{};
+    job.settled = true;
+  }
   job.stage_failures = 0;
+  effects_->Emit(JobChanged{job.id});
+}
+
+void Rounds::EndPlanning(Job& job, size_t first, bool survey_more) {
+  const bool surveyed = Surveying(job);
+  const bool tune = surveyed && job.stop.empty();
+  job.surveys += surveyed;
+  job.settled = !(tune && survey_more && job.surveys < options_->max_surveys);
+  job.stage_failures = 0;
+  if (tune) {
+    job.phase = Tuning{};
+  } else {
+    job.phase = Compiling{};
+  }
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    Task& task = job.tasks[i];
+    const TaskIndex index{static_cast<int>(i)};
+    const bool goes_on = tune && (Surveying(job) || task.weight > 0);
+    if (i >= first && !goes_on) task.phase = Finished{};
+    if (i >= first && goes_on) {
+      task.unlearned.known = task.known.total > 0;
+      job.queue.push_back(index);
+    }
+    effects_->Emit(TaskChanged{job.id, index});
+  }
+  sharing_->Join(job, first);
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    Task& task = job.tasks[i];
+    task.budget = Allowance(job, task);
+    if (Is<Finished>(task.phase) || Surveying(job) || task.weight > 0) continue;
+    task.phase = Finished{};
+    std::erase(job.queue, TaskIndex{static_cast<int>(i)});
+    sharing_->Leave(job, TaskIndex{static_cast<int>(i)});
+  }
   effects_->Emit(JobChanged{job.id});
 }
 
@@ -370,7 +412,7 @@ void Rounds::Restore(Job& job) {
   // since slots are not; then all of them update.
   const int depth =
       job.params.pipeline_depth > 0 ? job.params.pipeline_depth : std::numeric_limits<int>::max();
-  const bool spent = IsGradient(job) && PoolLeft(job) <= 0;
+  const bool spent = Surveying(job) || (IsGradient(job) && PoolLeft(job) <= 0);
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     Task& task = job.tasks[i];
     const TaskIndex index{static_cast<int>(i)};

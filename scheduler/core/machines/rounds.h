@@ -10,6 +10,9 @@
 // the task would have nothing left to measure in the meantime. Each round is thus learned once, in
 // order; if an update is skipped after faults, the next one learns its results too.
 //
+// In a survey (Tuning of job_state.h) each task has one round of one trial and learns nothing; then it
+// waits for the plan.
+//
 // Under gradient allocation, ChooseTask picks the task of the next round, which takes its trials
 // from the job's pool (trial_budget.h). Tuning ends when nothing more may be measured, or by a stop
 // (Job.stop). After a stop, rounds that are being measured are finished and nothing new begins.
@@ -50,6 +53,10 @@ class Rounds {
   void GoOnAfterSharedTrial(Job& job);
   // Ends waiting tasks that may not measure any more, for instance because of others' records.
   void FinishIdle(Job& job);
+  // The plan stage has ended, and tasks from `first` on are new. After a survey, the tasks of the
+  // settled plan are tuned and the others end, or a further survey follows. After tuning, the job
+  // compiles.
+  void EndPlanning(Job& job, size_t first, bool survey_more);
   // The module is compiled. The job compares it with the default one if that was asked for and there
   // is a device; otherwise the job is done.
   void EndCompiling(Job& job);

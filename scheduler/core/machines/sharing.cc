@@ -47,18 +47,18 @@ void Sharing::ForPartners(const Job& job, TaskIndex index, F f) {
   }
 }
 
-void Sharing::Enter(const Job& job) {
-  if (!Is<Tuning>(job.phase)) return;
-  for (size_t i = 0; i < job.tasks.size(); ++i) {
+void Sharing::Enter(const Job& job, size_t first) {
+  if (!Is<Tuning>(job.phase) && !Is<Planning>(job.phase)) return;
+  for (size_t i = first; i < job.tasks.size(); ++i) {
     const std::string workload = WorkloadOf(job, job.tasks[i]);
     if (workload.empty() || Is<Finished>(job.tasks[i].phase)) continue;
     workloads_[workload].tasks.insert({job.id, TaskIndex{static_cast<int>(i)}});
   }
 }
 
-void Sharing::Join(Job& job) {
-  Enter(job);
-  for (size_t i = 0; i < job.tasks.size(); ++i) {
+void Sharing::Join(Job& job, size_t first) {
+  Enter(job, first);
+  for (size_t i = first; i < job.tasks.size(); ++i) {
     const Task& task = job.tasks[i];
     const TaskIndex index{static_cast<int>(i)};
     if (Is<Finished>(task.phase)) continue;
@@ -70,7 +70,7 @@ void Sharing::Join(Job& job) {
                  partner.best_ns});
     });
   }
-  for (size_t i = 0; i < job.tasks.size(); ++i) {
+  for (size_t i = first; i < job.tasks.size(); ++i) {
     if (Is<Finished>(job.tasks[i].phase)) continue;
     for (int trial = 0; trial < job.tasks[i].trials; ++trial)
       ShareTrial(job, TaskIndex{static_cast<int>(i)}, false, 0);

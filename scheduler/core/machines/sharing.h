@@ -27,11 +27,11 @@ class Sharing {
   Sharing(Jobs* jobs, Effects* effects) : jobs_(jobs), effects_(effects) {}
 
   // Adds a restored job, whose tasks know already what their partners know.
-  void Enter(const Job& job);
+  void Enter(const Job& job) { Enter(job, 0); }
   // Adds a job whose tasks or device key have become known. It learns what its partners know and
   // have measured, whether or not that is on disk yet. They learn what it tried before it had a
-  // device, that is, failed builds.
-  void Join(Job& job);
+  // device, that is, failed builds. With `first`: only the tasks from this one on, which are new.
+  void Join(Job& job, size_t first = 0);
   // Removes a finished task, or all tasks of a job that needs them no more.
   void Leave(const Job& job, TaskIndex task);
   void Leave(const Job& job);
@@ -53,11 +53,12 @@ class Sharing {
 
  private:
   using Member = std::pair<JobId, TaskIndex>;
-  // Unfinished tasks of one workload and target, of jobs in phase Tuning.
+  // Unfinished tasks of one workload and target, of jobs in phase Tuning or Planning.
   struct Workload {
     std::set<Member> tasks;
     Member latest;  // the last one to begin a round, so most likely the one in flight
   };
+  void Enter(const Job& job, size_t first);
   Workload* Find(const Job& job, TaskIndex task);
   const Workload* Find(const Job& job, TaskIndex task) const;
   template <typename F>

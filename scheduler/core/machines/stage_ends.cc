@@ -1,6 +1,8 @@
 #include "scheduler/core/machines/stage_ends.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,12 +15,15 @@ void StageEnds::Take(Job& job, const LiveStage& stage, const StageFinished& even
     job.last_fault = absl::StrCat(StageName(stage.kind), " on ", stage.slot.worker, "/",
                                   stage.slot.slot, ": ", event.fault.message);
   }
-  // A job does not fail because its module could not be compared.
-  if (event.fault.kind == v1::FAULT_USER && stage.kind != v1::STAGE_COMPARE)
+  // A job does not fail because its plan could not be improved or its module could not be compared.
+  const bool may_fail = stage.kind == v1::STAGE_PLAN || stage.kind == v1::STAGE_COMPARE;
+  if (event.fault.kind == v1::FAULT_USER && !may_fail)
     return rounds_->EndJob(job, Failed{event.fault});
   switch (stage.kind) {
     case v1::STAGE_IMPORT:
       return EndImport(job, event);
+    case v1::STAGE_PLAN:
+      return EndPlan(job, event);
     case v1::STAGE_PROPOSE:
       return EndPropose(job, *stage.task, event);
     case v1::STAGE_BUILD:
@@ -59,6 +64,30 @@ void StageEnds::EndImport(Job& job, const StageFinished& event) {
   }
   rounds_->FinishIdle(job);
   effects_->Emit(JobChanged{job.id});
+}
+
+void StageEnds::EndPlan(Job& job, const StageFinished& event) {
+  const Planned* planned = std::get_if<Planned>(&event.result);
+  const size_t first = job.tasks.size();
+  if (event.fault.kind != v1::FAULT_NONE || planned == nullptr) {
+    if (event.fault.kind != v1::FAULT_USER && TryAgain(event, &job)) return;
+    return rounds_->EndPlanning(job, first, false);  // with the plan that it has
+  }
+  std::map<std::string, size_t> places;
+  for (size_t i = 0; i < first; ++i) {
+    places[job.tasks[i].key] = i;
+    job.tasks[i].weight = 0;
+  }
+  for (int i = 0; i < planned->plan.tasks_size(); ++i) {
+    const v1::TaskInfo& info = planned->plan.tasks(i);
+    const auto [place, added] = places.try_emplace(info.key(), job.tasks.size());
+    if (added) {
+      job.tasks.push_back(MakeTask(info, {.known = planned->KnownOf(i)}));
+    } else {
+      job.tasks[place->second].weight = std::max(0, info.weight());
+    }
+  }
+  rounds_->EndPlanning(job, first, planned->plan.survey());
 }
 
 void StageEnds::EndPropose(Job& job, TaskIndex index, const StageFinished& event) {

@@ -24,6 +24,7 @@ class StageEnds {
 
  private:
   void EndImport(Job& job, const StageFinished& event);
+  void EndPlan(Job& job, const StageFinished& event);
   void EndPropose(Job& job, TaskIndex task, const StageFinished& event);
   void EndMeasuring(Job& job, const LiveStage& stage, const StageFinished& event);
   void EndUpdate(Job& job, const LiveStage& stage, const StageFinished& event);

@@ -12,11 +12,22 @@ int Reused(const JobParams& params, const Task& task) {
 GradientBudget BudgetOf(const Job& job) {
   std::vector<int> known;
   known.reserve(job.tasks.size());
-  for (const Task& task : job.tasks) known.push_back(Reused(job.params, task));
+  for (const Task& task : job.tasks) {
+    if (task.weight > 0) known.push_back(Reused(job.params, task));
+  }
   return MakeGradientBudget(job.params.trials_per_task, job.params.batch, known);
 }
 
+// Trials of one task, known records included, that uniform allocation grants.
+int Share(const Job& job, const Task& task) {
+  return Surveying(job) ? 1 : task.weight == 0 ? 0 : job.params.trials_per_task;
+}
+
 }  // namespace
+
+bool Surveyed(const Job& job, const Task& task) {
+  return task.exhausted || Reused(job.params, task) + task.trials > 0;
+}
 
 int TrialBudget(const JobParams& params, absl::Span<const int> known) {
   if (params.allocation == Allocation::kGradient)
@@ -27,28 +38,35 @@ int TrialBudget(const JobParams& params, absl::Span<const int> known) {
 }
 
 int TrialBudget(const Job& job) {
-  if (IsGradient(job)) return BudgetOf(job).total;
-  int sum = 0;
-  for (const Task& task : job.tasks) sum += task.budget;
+  const bool gradient = job.params.allocation == Allocation::kGradient;
+  int sum = gradient ? BudgetOf(job).total : 0;
+  for (const Task& task : job.tasks) {
+    if (task.weight == 0) {
+      sum += task.budget;
+    } else if (!gradient) {
+      sum += std::max(task.budget, job.params.trials_per_task - Reused(job.params, task));
+    }
+  }
   return sum;
 }
 
 int Allowance(const Job& job, const Task& task) {
   const int begun = task.trials + static_cast<int>(task.open.size());
   if (IsGradient(job)) return begun;
-  return std::max(begun, job.params.trials_per_task - Reused(job.params, task));
+  return std::max(begun, Share(job, task) - Reused(job.params, task));
 }
 
 bool NothingLeft(const Job& job, const Task& task) {
   if (task.exhausted) return true;
+  if (Surveying(job)) return false;  // it goes on with the task if the plan needs it
   const int counted = Reused(job.params, task) + task.trials + static_cast<int>(task.open.size());
-  const int each = job.params.trials_per_task;
+  const int each = Share(job, task);
   return counted >= (IsGradient(job) ? GradientCap(each) : each);
 }
 
 int PoolLeft(const Job& job) {
   int left = BudgetOf(job).total;
-  for (const Task& task : job.tasks) left -= task.budget;
+  for (const Task& task : job.tasks) left -= task.weight > 0 ? task.budget : 0;
   return left;
 }
 

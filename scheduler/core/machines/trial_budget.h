@@ -1,6 +1,7 @@
 // How many trials jobs and tasks may measure. Pure functions of a job's state.
 //
-// Under uniform allocation, a task may measure trials_per_task minus its known records. Under
+// In a survey, every task may measure one trial if it has no known record. Afterwards only tasks with a
+// weight count. Under uniform allocation, a task may measure trials_per_task minus its known records. Under
 // gradient allocation, the job has a pool of trials_per_task x tasks minus the known records
 // (GradientBudget), and each round takes its trials from the pool.
 #pragma once
@@ -12,11 +13,16 @@
 
 namespace heddle::scheduler {
 
-inline bool IsGradient(const Job& job) { return job.params.allocation == Allocation::kGradient; }
+inline bool IsGradient(const Job& job) {
+  return job.params.allocation == Allocation::kGradient && !Surveying(job);
+}
+
+// Whether a survey has nothing to measure of the task, or is done with it.
+bool Surveyed(const Job& job, const Task& task);
 
 // Trials that a job may measure in total; `known` holds the number of known records of each task.
 int TrialBudget(const JobParams& params, absl::Span<const int> known);
-// The same for a job in its current state.
+// The same for a job in its current state, its survey included.
 int TrialBudget(const Job& job);
 // Least value of Task.budget; under gradient allocation, the trials that have begun.
 int Allowance(const Job& job, const Task& task);

@@ -289,7 +289,7 @@ class Predictive : public Policy {
       case v1::STAGE_UPDATE:
         return kUpdate;
       default:
-        return kUser;  // import, compile
+        return kUser;  // import, plan, compile
     }
   }
 

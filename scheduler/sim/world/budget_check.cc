@@ -18,9 +18,18 @@ bool Wants(const Task& task) {
          std::holds_alternative<Proposing>(task.phase);
 }
 
-bool Tunes(const Job& job) { return std::holds_alternative<Tuning>(job.phase); }
+bool Tunes(const Job& job) {
+  return std::holds_alternative<Tuning>(job.phase) || std::holds_alternative<Planning>(job.phase);
+}
 
-bool Uniform(const Job& job) { return job.params.allocation == Allocation::kUniform; }
+// Until its plan is settled, a job measures each task once, whatever its allocation.
+bool Uniform(const Job& job) {
+  return job.params.allocation == Allocation::kUniform || !job.settled;
+}
+
+int Share(const Job& job, const Task& task) {
+  return !job.settled ? 1 : task.weight == 0 ? 0 : job.params.trials_per_task;
+}
 
 std::string Name(const Job& job, size_t task) {
   return absl::StrCat("j", job.id.value, " task ", task, ": ");
@@ -33,6 +42,7 @@ int Pool(const Job& job) {
   const int floor = std::min(each, std::max(job.params.batch, each / 8));
   int left = 0, owed = 0;
   for (const Task& task : job.tasks) {
+    if (task.weight == 0) continue;
     left += each - std::min(Reused(job, task), kCap * each);
     if (Reused(job, task) == 0) owed += floor;
   }
@@ -41,7 +51,7 @@ int Pool(const Job& job) {
 
 int Granted(const Job& job) {
   int sum = 0;
-  for (const Task& task : job.tasks) sum += task.budget;
+  for (const Task& task : job.tasks) sum += task.weight > 0 ? task.budget : 0;
   return sum;
 }
 
@@ -155,7 +165,7 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
       if (Plateaued(job.params, task)) plateaued_.insert({id, TaskIndex{static_cast<int>(i)}});
       const int begun = task.trials + static_cast<int>(task.open.size());
       const int allowed = Uniform(job)
-                              ? std::max(begun, job.params.trials_per_task - Reused(job, task))
+                              ? std::max(begun, Share(job, task) - Reused(job, task))
                               : std::max(begun, kCap * job.params.trials_per_task);
       if (begun > task.budget || task.budget > allowed)
         return absl::StrCat(Name(job, i), begun, " trials of ", task.budget, ", allowed ", allowed);
@@ -177,6 +187,7 @@ std::string BudgetCheck::End(const Job& job) const {
   bool all_ended = true;
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     const Task& task = job.tasks[i];
+    if (task.weight == 0) continue;  // only its survey counts
     const bool given_up = task.valid() == 0 && task.trials >= 16;
     const int counted = Reused(job, task) + task.trials;
     const bool full = counted >= (Uniform(job) ? 1 : kCap) * job.params.trials_per_task;

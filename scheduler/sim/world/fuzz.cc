@@ -99,6 +99,7 @@ SimJob RandomJob(int index, bool faults, Dice* dice, const Scenario& scenario) {
   job.failures = dice->Likely(0.15) ? 1 : 0.1;  // 1: every candidate fails
   job.user_error = faults && dice->Likely(0.03);
   if (dice->Likely(0.5)) job.comparisons = SimJob::kAsFound;
+  job.plan = job.random_plan = dice->Likely(0.5);
   StageTime simple{Uniform(0.05, 8), false, 1};
   job.times.fill(simple);
   StageTime candidate{Uniform(0.1, 4), true, 1};
@@ -106,14 +107,27 @@ SimJob RandomJob(int index, bool faults, Dice* dice, const Scenario& scenario) {
   const bool by_candidate = dice->Likely(0.8);
   job.times[v1::STAGE_BUILD] = by_candidate ? candidate : batch;
   job.times[v1::STAGE_PROFILE] = by_candidate ? candidate : batch;
-  const int tasks = dice->Below(5);
+  const int tasks = dice->Below(5), first_key = dice->Below(8);
   for (int i = 0; i < tasks; ++i) {
     SimTask task;
     task.times = job.times;
     task.weight = 1 + dice->Below(4);
     if (dice->Likely(0.2)) task.candidates = 1 + dice->Below(60);
-    task.key = absl::StrCat("00000000000000", 10 + dice->Below(8));
+    // The tasks of a plan are told apart by their keys.
+    const int key = dice->Below(8);
+    task.key = absl::StrCat("00000000000000", 10 + (job.plan ? (first_key + i) % 8 : key));
     job.tasks.push_back(std::move(task));
+  }
+  if (job.plan && !job.tasks.empty()) {
+    const int others = dice->Below(4), late = dice->Below(3);
+    for (int i = 0; i < others + late; ++i) {
+      SimTask task = job.tasks.front();
+      task.weight = 0;
+      task.late = i >= others;
+      // Distinct within the job, and shared with other jobs' plans.
+      task.key = absl::StrCat("10000000000000", 10 + i);
+      job.tasks.push_back(std::move(task));
+    }
   }
   return job;
 }

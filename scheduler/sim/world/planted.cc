@@ -19,7 +19,8 @@ constexpr std::pair<Planted, const char*> kPlanted[] = {
     {Planted::kOverrun, "overrun"},          {Planted::kLearnEarly, "learn-early"},
     {Planted::kLearnTwice, "learn-twice"},   {Planted::kForgetArtifact, "forget-artifact"},
     {Planted::kSwapTrace, "swap-trace"},     {Planted::kForgetWarm, "forget-warm"},
-    {Planted::kForgetBest, "forget-best"},   {Planted::kForgetDefault, "forget-default"}};
+    {Planted::kForgetBest, "forget-best"},   {Planted::kForgetDefault, "forget-default"},
+    {Planted::kForgetPlanned, "forget-planned"}};
 
 class Starving : public Policy {
  public:
@@ -108,6 +109,9 @@ void Plant::Mutate(Event* event) {
   if (planted_ == Planted::kSkipUpdate && end != nullptr &&
       std::holds_alternative<Updated>(end->result) && Nth(2))
     end->result = {};
+  auto* planned = end == nullptr ? nullptr : std::get_if<Planned>(&end->result);
+  if (planned_ == Planted::kForgetPlanned && planned != nullptr && planned->plan.tasks_size() > 1)
+    planned->plan.mutable_tasks()->RemoveLast();
   auto* compiled = end == nullptr ? nullptr : std::get_if<Compiled>(&end->result);
   if (planted_ == Planted::kForgetDefault && compiled != nullptr) compiled->default_digest.clear();
 }

@@ -36,6 +36,7 @@ enum class Planted {
   kForgetWarm,      // an update learns one known record less than there are
   kForgetBest,      // a module is compiled without the best record of a task
   kForgetDefault,   // the module to compare with is lost
+  kForgetPlanned,   // a plan lacks one of its tasks
 };
 
 // Every bug there is to plant, and its name.

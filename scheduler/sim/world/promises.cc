@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace heddle::sim {
 namespace {
@@ -36,6 +37,28 @@ std::string BadComparison(const StoredJob& stored, const Job& live) {
     return name + " does not have the faster module";
   if (!job.default_digest().empty()) return name + " keeps its default module";
   return "";
+}
+
+// A job's tasks have the weights that its plan gives them (Searches::Plan), in the store and here.
+std::string BadPlan(const StoredJob& stored, const Job& live) {
+  const v1::Job& job = stored.row.job;
+  const std::string name = JobName(stored.row.id);
+  for (size_t i = 0; i < live.tasks.size(); ++i) {
+    if (stored.tasks[i].info.weight() != live.tasks[i].weight)
+      return absl::StrCat(name, " task ", i, " has weight ", live.tasks[i].weight, ", stored is ",
+                          stored.tasks[i].info.weight());
+  }
+  if (!live.settled) return name + " is done and its plan is not settled";
+  if (live.params.plan && job.surveys() == 0 && job.plan() != "estimated" && !job.plan().empty())
+    return name + " has a plan that no stage chose";
+  const bool by_choice = !job.comparison().plan_taken_back() && !job.plan().empty() &&
+                         job.plan() != "estimated";
+  if (!by_choice) return "";
+  std::vector<std::string> weights;
+  for (const Task& task : live.tasks) weights.push_back(absl::StrCat(task.weight));
+  if (absl::StrJoin(weights, " ") == job.plan()) return "";
+  return absl::StrCat(name, " has weights ", absl::StrJoin(weights, " "), ", its plan says ",
+                      job.plan());
 }
 
 }  // namespace
@@ -308,6 +331,7 @@ void Promises::CheckEnd(const Dispatcher& dispatcher, RecordStore* store) {
       Violation("failed without a reason");
     if (state != v1::JOB_DONE) continue;
     ViolationIf(BadComparison(job, live));
+    ViolationIf(BadPlan(job, live));
     std::vector<int> trials(job.tasks.size());
     for (const CandidateRow& candidate : job.candidates) {
       if (!candidate.outcome)

@@ -52,11 +52,19 @@ void SchedulerProcess::Crash() {
 void SchedulerProcess::AddKnownRecords(Event* event) const {
   auto* end = std::get_if<StageFinished>(event);
   auto* imported = end == nullptr ? nullptr : std::get_if<Imported>(&end->result);
-  if (imported == nullptr) return;
+  auto* planned = end == nullptr ? nullptr : std::get_if<Planned>(&end->result);
+  if (imported == nullptr && planned == nullptr) return;
   const auto stage = dispatcher_->live().find(end->attempt);
   if (stage == dispatcher_->live().end()) return;
-  imported->known.clear();
   const JobParams& params = dispatcher_->FindJob(stage->second.job)->params;
+  if (planned != nullptr) {
+    if (store_ != nullptr) PlanPlanned(store_, params, end);
+    if (plant_->Is(Planted::kOverrun)) {
+      for (v1::TaskInfo& task : *planned->plan.mutable_tasks()) task.clear_key();
+    }
+    return;
+  }
+  imported->known.clear();
   if (store_ != nullptr && !params.force) {
     std::vector<WorkloadId> tasks;
     for (const v1::TaskInfo& task : imported->model.tasks())

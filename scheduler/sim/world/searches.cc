@@ -29,16 +29,45 @@ v1::ImportResult Searches::Import(JobId id) const {
   const SimJob& job = JobOf(id);
   v1::ImportResult model;
   for (size_t i = 0; i < job.tasks.size(); ++i) {
-    const SimTask& task = job.tasks[i];
-    v1::TaskInfo& info = *model.add_tasks();
-    info.set_key(!task.key.empty() ? task.key
-                                   : WorkloadKey(absl::StrCat("job ", id.value, " task ", i)));
-    info.set_workload("w");
-    info.set_weight(task.weight);
-    info.set_flops(task.flops);
+    if (!job.tasks[i].late) *model.add_tasks() = InfoOf(id, i);
   }
   model.add_inputs("x: f32[1]");
+  model.set_plan("estimated");
   return model;
+}
+
+v1::TaskInfo Searches::InfoOf(JobId id, size_t index) const {
+  const SimTask& task = JobOf(id).tasks[index];
+  v1::TaskInfo info;
+  info.set_key(!task.key.empty() ? task.key
+                                 : WorkloadKey(absl::StrCat("job ", id.value, " task ", index)));
+  info.set_workload("w");
+  info.set_weight(task.weight);
+  info.set_flops(task.flops);
+  return info;
+}
+
+// The text of a plan says which weights it gives, so that nobody can lose them unseen.
+Planned Searches::Plan(JobId id, const StageWork& work) const {
+  const SimJob& job = JobOf(id);
+  Planned out;
+  uint64_t told = work.plan.last();
+  for (const auto& time : work.plan.times())
+    told = Mix({told, HashText(time.workload_key(), 0), std::bit_cast<uint64_t>(time.ns())});
+  bool used = false;
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    v1::TaskInfo& info = *out.plan.add_tasks();
+    info = InfoOf(id, i);
+    if (job.random_plan)
+      info.set_weight(static_cast<int>(Mix({told, scenario_.seed, i, 3}) % 3));
+    used |= info.weight() > 0;
+  }
+  if (!used && !job.tasks.empty()) out.plan.mutable_tasks(0)->set_weight(1);
+  std::vector<std::string> weights;
+  for (const v1::TaskInfo& info : out.plan.tasks()) weights.push_back(absl::StrCat(info.weight()));
+  out.plan.set_plan(absl::StrJoin(weights, " "));
+  out.plan.set_survey(job.random_plan && Mix({told, scenario_.seed, 4}) % 2 == 0);
+  return out;
 }
 
 Proposed Searches::Propose(JobId job, TaskIndex task, const StageWork& work) {
@@ -79,7 +108,12 @@ Compiled Searches::Compile(const StageWork& work) const {
   std::vector<std::string> tuned;
   for (const v1::BestTrace& best : work.best)
     tuned.push_back(absl::StrCat(best.workload_key(), "=", HashText(best.trace(), 0)));
-  return {absl::StrCat("digest ", absl::StrJoin(tuned, " ")), work.with_default ? "digest " : ""};
+  const std::string digest = absl::StrCat("digest ", absl::StrJoin(tuned, " "));
+  Compiled out{digest, work.with_default ? "digest " : "", "", ""};
+  if (!work.with_other) return out;
+  out.other_digest = absl::StrCat("other ", absl::StrJoin(tuned, " "));
+  out.other_default_digest = work.with_default ? "other " : "";
+  return out;
 }
 
 Compared Searches::Compare(JobId job, const StageWork& work) {
@@ -102,6 +136,10 @@ Compared Searches::Compare(JobId job, const StageWork& work) {
   };
   const std::string& module = work.compare.module();
   *out.result.mutable_gain() = gain(absl::StrCat(job.value, module));
+  if (const std::string& other = work.compare.other_module(); !other.empty()) {
+    *out.result.mutable_other_gain() = gain(absl::StrCat(job.value, module, other));
+    *out.result.mutable_other_over_default() = gain(absl::StrCat(job.value, other));
+  }
   const std::vector<std::string> parts = absl::StrSplit(module, ' ', absl::SkipEmpty());
   for (size_t i = 1; i < parts.size(); ++i) {  // behind "digest"
     v1::CompareResult::Task& found = *out.result.add_tasks();

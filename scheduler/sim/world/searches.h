@@ -23,6 +23,7 @@ class Searches {
   v1::ImportResult Import(JobId job) const;
   Proposed Propose(JobId job, TaskIndex task, const StageWork& work);
   Updated Learn(const StageWork& work) const;
+  Planned Plan(JobId job, const StageWork& work) const;
   Compiled Compile(const StageWork& work) const;
   Compared Compare(JobId job, const StageWork& work);
 
@@ -34,6 +35,7 @@ class Searches {
 
  private:
   const SimJob& JobOf(JobId id) const { return scenario_.jobs[static_cast<size_t>(id.value - 1)]; }
+  v1::TaskInfo InfoOf(JobId id, size_t index) const;
   const SimTask& TaskOf(JobId job, TaskIndex task) const {
     return JobOf(job).tasks[static_cast<size_t>(task.value)];
   }

@@ -59,7 +59,9 @@ StageWork WorkOf(const StageOrder& order) {
   for (const v1::StageInput& input : order.inputs) work.inputs.push_back(WorkOf(input));
   work.count = order.start.propose().count();
   work.with_default = order.start.compile().with_default();
+  work.with_other = !order.start.compile().other_plan().empty();
   work.compare = order.start.compare();
+  work.plan = order.start.plan();
   return work;
 }
 

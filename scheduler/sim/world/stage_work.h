@@ -55,7 +55,9 @@ struct StageWork {
   std::vector<v1::SearchResult> results;  // update
   std::vector<v1::BestTrace> best;        // compile
   bool with_default = false;              // compile
+  bool with_other = false;                // compile
   v1::CompareSpec compare;                // compare
+  v1::PlanSpec plan;                      // plan
   // Propose, update: where the model belongs that the stage fits to the samples it was told of.
   std::optional<PutTransferModel> fits;
 };

@@ -223,7 +223,8 @@ void Workers::EndSimple(AttemptId id) {
       Imported imported;
       imported.model = searches_.Import(start.job);
       std::vector<std::string> keys;
-      for (const v1::TaskInfo& task : imported.model.tasks()) keys.push_back(task.key());
+      for (const v1::TaskInfo& task : searches_.Plan(start.job, {}).plan.tasks())
+        keys.push_back(task.key());
       promises_.HasTasks(start.job, std::move(keys));
       return Finish(id, {}, std::move(imported));
     }
@@ -234,6 +235,8 @@ void Workers::EndSimple(AttemptId id) {
     }
     case v1::STAGE_UPDATE:
       return Finish(id, {}, searches_.Learn(stage.work));
+    case v1::STAGE_PLAN:
+      return Finish(id, {}, searches_.Plan(start.job, stage.work));
     case v1::STAGE_COMPARE:
       return Finish(id, {}, searches_.Compare(start.job, stage.work));
     default:

@@ -318,6 +318,7 @@ void World::SubmitJob(int index) {
   spec.set_allocation(job.gradient ? "gradient" : "uniform");
   spec.set_max_devices(job.max_devices);
   spec.set_no_comparison(job.comparisons == 0);
+  spec.set_plan_search(job.plan ? "joint" : "off");
   absl::StatusOr<JobParams> params = JobLedger::ParamsFrom(spec, now(), now());
   if (!params.ok())
     return Violation(absl::StrCat("job ", job.name, ": ", params.status().message()));

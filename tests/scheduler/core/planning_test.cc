@@ -1,0 +1,182 @@
+// A job with params.plan surveys its tasks, has its plan chosen, and tunes the tasks of that plan.
+#include "scheduler/core/machines/trial_budget.h"
+#include "tests/scheduler/core/dispatcher_fixture.h"
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+
+class PlanningTest : public RoundsTest {
+ protected:
+  static JobParams Plans(Allocation allocation = Allocation::kUniform) {
+    JobParams params = Params(8, 4);
+    params.plan = true;
+    params.allocation = allocation;
+    return params;
+  }
+  static Planned PlanOf(const std::vector<std::pair<std::string, int>>& weights,
+                        bool survey = false) {
+    Planned planned;
+    planned.plan.set_plan("a plan");
+    planned.plan.set_survey(survey);
+    for (const auto& [key, weight] : weights) {
+      v1::TaskInfo& info = *planned.plan.add_tasks();
+      info.set_key(key);
+      info.set_weight(weight);
+    }
+    return planned;
+  }
+  // Rounds until a stage plans, or the job does something else than tuning.
+  int Survey() {
+    int rounds = 0;
+    while (Is<Tuning>(job().phase)) {
+      if (++rounds > 100) {
+        ADD_FAILURE() << "tuning never ends";
+        break;
+      }
+      RoundAt(1000);
+    }
+    return rounds;
+  }
+  std::vector<int> Trials() {
+    std::vector<int> trials;
+    for (const Task& task : job().tasks) trials.push_back(task.trials);
+    return trials;
+  }
+};
+
+TEST_F(PlanningTest, EveryTaskGetsOneTrialThenThePlanDecides) {
+  TwoCores();
+  Start(1, Plans(), {{"a", 2}, {"b", 1}, {"c", 0}});
+  EXPECT_TRUE(Surveying(job()));
+  EXPECT_EQ(Survey(), 3);
+  EXPECT_THAT(Trials(), ElementsAre(1, 1, 1));
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
+  EXPECT_EQ(DescribeJob(dispatcher_, job(), now_), "plan");
+  EXPECT_EQ(Live(v1::STAGE_PLAN).slot.slot, "cpu0");
+  // "a" and "c" stay, "b" retires, "d" is new.
+  End(v1::STAGE_PLAN, PlanOf({{"a", 1}, {"c", 3}, {"d", 1}}));
+  EXPECT_FALSE(Surveying(job()));
+  EXPECT_TRUE(Is<Tuning>(job().phase));
+  ASSERT_EQ(job().tasks.size(), 4u);
+  EXPECT_EQ(job().tasks[2].weight, 3);
+  EXPECT_TRUE(Is<Finished>(job().tasks[1].phase));
+  EXPECT_EQ(job().tasks[3].key, "d");
+  Survey();
+  EXPECT_THAT(Trials(), ElementsAre(8, 1, 8, 8)) << "what was measured counts";
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN)) << "once more, with the best times";
+  End(v1::STAGE_PLAN, PlanOf({{"b", 1}, {"c", 3}}));
+  EXPECT_TRUE(Compiling());
+  EXPECT_EQ(job().tasks[1].weight, 1);
+  EXPECT_EQ(job().tasks[0].weight, 0);
+}
+
+TEST_F(PlanningTest, AGradientJobSharesThePoolOfThePlansTasksOnly) {
+  TwoCores();
+  Start(1, Plans(Allocation::kGradient), {{"a", 1}, {"b", 0}, {"c", 0}});
+  EXPECT_EQ(Survey(), 3);
+  End(v1::STAGE_PLAN, PlanOf({{"a", 1}, {"b", 1}}));
+  EXPECT_EQ(TrialBudget(job()), 2 * 8 + 1);
+  Survey();
+  const std::vector<int> trials = Trials();
+  EXPECT_EQ(trials[0] + trials[1], 16);
+  EXPECT_EQ(trials[2], 1);
+}
+
+TEST_F(PlanningTest, AFurtherSurveyMeasuresOnlyWhatIsNewAndThereAreAtMostTwo) {
+  TwoCores();
+  Start(1, Plans(), {{"a", 1}, {"b", 0}});
+  Survey();
+  End(v1::STAGE_PLAN, PlanOf({{"a", 1}, {"c", 0}}, true));
+  EXPECT_TRUE(Surveying(job()));
+  EXPECT_EQ(Survey(), 1);
+  EXPECT_THAT(Trials(), ElementsAre(1, 1, 1));
+  End(v1::STAGE_PLAN, PlanOf({{"c", 1}, {"d", 0}}, true));
+  EXPECT_FALSE(Surveying(job())) << "the second survey is the last one";
+  Survey();
+  EXPECT_THAT(Trials(), ElementsAre(1, 1, 8, 0));
+}
+
+TEST_F(PlanningTest, KnownRecordsNeedNoSurvey) {
+  TwoCores();
+  const KnownRecords known{3, 3, 900, 1000};
+  Start(1, Plans(), {{"a", 1, known}, {"b", 0, known}});
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
+  End(v1::STAGE_PLAN, PlanOf({{"a", 1}}));
+  Survey();
+  EXPECT_THAT(Trials(), ElementsAre(5, 0));
+}
+
+TEST_F(PlanningTest, FaultsOfThePlanStageDoNotFailTheJob) {
+  for (const v1::FaultKind kind : {v1::FAULT_USER, v1::FAULT_INFRASTRUCTURE}) {
+    const int64_t id = kind == v1::FAULT_USER ? 1 : 2;
+    TwoCores();
+    JobParams params = Plans();
+    params.force = true;  // the second job shares nothing with the first
+    Start(id, params, {{"a", 1}, {"b", 0}});
+    while (Is<Tuning>(job(id).phase)) RoundAt(1000);
+    const int attempts = kind == v1::FAULT_USER ? 1 : 3;
+    for (int i = 0; i < attempts; ++i) {
+      ASSERT_TRUE(IsLive(v1::STAGE_PLAN)) << i;
+      Step(StageFinished{Live(v1::STAGE_PLAN).attempt, {kind, "no luck"}, true, {}});
+      now_ += absl::Seconds(30);
+      Step(Tick{});
+    }
+    EXPECT_TRUE(Is<Tuning>(job(id).phase)) << "with the plan that it has";
+    EXPECT_FALSE(Surveying(job(id)));
+    EXPECT_TRUE(Is<Finished>(job(id).tasks[1].phase));
+    Step(CancelRequested{JobId{id}, ""});
+  }
+}
+
+TEST_F(PlanningTest, AStopDuringTheSurveyPlansOnceAndCompiles) {
+  TwoCores();
+  JobParams params = Plans();
+  params.time_limit = absl::Seconds(10);
+  Start(1, params, {{"a", 1}, {"b", 0}, {"c", 0}});
+  RoundAt(1000);
+  now_ += absl::Seconds(11);
+  Step(Tick{});
+  Survey();
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
+  End(v1::STAGE_PLAN, PlanOf({{"b", 1}, {"d", 1}}, true));
+  EXPECT_TRUE(Compiling());
+  for (const Task& task : job().tasks) EXPECT_TRUE(Is<Finished>(task.phase)) << task.key;
+}
+
+TEST_F(PlanningTest, AModelWithoutTasksHasNothingToPlan) {
+  TwoCores();
+  Start(1, Plans(), {});
+  EXPECT_TRUE(Compiling());
+  EXPECT_FALSE(Surveying(job()));
+}
+
+TEST_F(PlanningTest, WithoutPlansThereIsNoSurvey) {
+  TwoCores();
+  JobParams params = Plans();
+  params.plan = false;
+  Start(1, params, {{"a", 1}});
+  Survey();
+  EXPECT_THAT(Trials(), ElementsAre(8));
+  EXPECT_TRUE(Compiling());
+}
+
+// A task of another plan is the partner of a task that another job tunes.
+TEST_F(PlanningTest, JobsShareTheTasksOfTheirPlans) {
+  TwoCores();
+  JobParams uniform = Params(8, 4);
+  uniform.allocation = Allocation::kUniform;
+  Start(1, Plans(), {{"a", 1}, {"b", 0}});
+  Survey();
+  End(v1::STAGE_PLAN, PlanOf({{"a", 1}}));
+  Step(JobSubmitted{JobId{2}, uniform});
+  // The second job finds one record of "b" that the first has made.
+  End(v1::STAGE_IMPORT, ImportOf({{"b", 1, {1, 1, 1000, 1000}}}, "key"));
+  for (int i = 0; i < 20 && !Is<Compiling>(job(2).phase); ++i) RoundAt(1000);
+  EXPECT_EQ(job(2).tasks[0].trials, 7);
+  EXPECT_EQ(job(1).tasks[1].trials, 1) << "the task has left";
+}
+
+}  // namespace
+}  // namespace heddle::scheduler
