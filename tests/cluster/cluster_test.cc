@@ -42,8 +42,10 @@ class ClusterTest : public ::testing::Test {
     if (HasFailure()) std::cerr << cluster_.Logs();
   }
 
-  std::string Submit(const std::string& allocation, int trials_per_task = kTrialsPerTask) {
+  std::string Submit(const std::string& allocation, int trials_per_task = kTrialsPerTask,
+                     const std::string& plan_search = "off") {
     v1::JobSpec spec;
+    spec.set_plan_search(plan_search);
     spec.set_name("mlp");
     spec.set_target(ToText(codegen::ResolveTarget(Target{}).value()));
     spec.set_trials_per_task(trials_per_task);
@@ -135,7 +137,7 @@ class ClusterTest : public ::testing::Test {
     ASSERT_TRUE(module.ok()) << module.status();
     std::set<std::string> plain;
     for (const v1::TaskStatus& task : job.tasks()) {
-      if (task.keeps_default() || job.comparison().module_is_default())
+      if (task.keeps_default() || task.best_ns() <= 0 || job.comparison().module_is_default())
         plain.insert(task.info().key());
     }
     for (const runtime::KernelSpec& kernel : module->manifest.kernels)
@@ -150,7 +152,7 @@ class ClusterTest : public ::testing::Test {
       EXPECT_LT(RelativeError((*found)[k], (*expected)[k]), 1e-4);
   }
 
-  const std::string model_;
+  std::string model_;
   const absl::Time limit_;
   MiniCluster cluster_;
   std::unique_ptr<ServiceClient> client_;
@@ -214,6 +216,60 @@ TEST_F(ClusterTest, TheDefaultAllocationSurvivesItsScheduler) {
       WaitFor(job, "done", [](const v1::Job& now) { return now.state() == v1::JOB_DONE; });
   EXPECT_GE(done.trials(), before.trials()) << "trials were lost";
   CheckRecords(done, false);
+  CheckModule(done);
+}
+
+// A plan is chosen while scheduler and worker are killed: in the survey, beside the plan stage, and while
+// the plan's tasks are tuned. No kernel is surveyed twice, and the plan stays.
+TEST_F(ClusterTest, APlanIsSettledOnceWhateverIsKilled) {
+  constexpr int kTrials = 3;
+  model_ = zoo::MakeZooModel("dqn", 1).value();
+  const std::string job = Submit("uniform", kTrials, "joint");
+  ASSERT_FALSE(job.empty());
+  const v1::Job survey = WaitFor(job, "the survey", [](const v1::Job& now) {
+    return now.state() == v1::JOB_TUNING && now.trials() >= 3;
+  });
+  EXPECT_FALSE(survey.plan_settled());
+  EXPECT_GT(survey.tasks_size(), 10) << "kernels of several plans";
+  cluster_.scheduler.Kill();
+  cluster_.StartScheduler();
+  WaitFor(job, "the plan stage", [](const v1::Job& now) {
+    return now.state() == v1::JOB_PLANNING || now.has_plan_report();
+  });
+  cluster_.worker.Kill();
+  cluster_.StartWorker();
+  const v1::Job settled = WaitFor(job, "the plan", [](const v1::Job& now) {
+    return now.plan_settled() && now.state() == v1::JOB_TUNING;
+  });
+  EXPECT_GT(settled.plan_report().contenders_size(), 2);
+  cluster_.scheduler.Kill();
+  cluster_.StartScheduler();
+  const v1::Job done =
+      WaitFor(job, "done", [](const v1::Job& now) { return now.state() == v1::JOB_DONE; });
+  ASSERT_EQ(done.state(), v1::JOB_DONE);
+  EXPECT_GE(done.surveys(), 1);
+  EXPECT_TRUE(done.plan_report().tuned());
+  std::map<std::string, int> weights;
+  for (const v1::TaskStatus& task : settled.tasks())
+    weights[task.info().key()] = task.info().weight();
+  std::set<int64_t> candidates;
+  std::set<std::string> traces;
+  v1::RecordQuery query;
+  query.set_job(job);
+  const absl::Status queried = client_->QueryRecords(query, [&](const v1::Record& record) {
+    EXPECT_TRUE(candidates.insert(record.candidate()).second);
+    EXPECT_TRUE(traces.insert(record.workload_key() + record.trace()).second)
+        << "a schedule measured twice";
+    return true;
+  });
+  EXPECT_TRUE(queried.ok()) << queried;
+  EXPECT_EQ(static_cast<int>(candidates.size()), done.trials());
+  for (const v1::TaskStatus& task : done.tasks()) {
+    const bool exhausted = task.doing().find("nothing left to try") != std::string::npos;
+    const int all = weights[task.info().key()] > 0 ? kTrials : 1;
+    EXPECT_TRUE(task.trials() == all || exhausted)
+        << task.info().label() << ": " << task.trials() << " trials, " << all << " wanted";
+  }
   CheckModule(done);
 }
 

@@ -134,6 +134,7 @@ class TransferSamplesTest : public DispatcherTest {
     v1::JobSpec& spec = *submitted.description.mutable_spec();
     spec.set_target(kTarget);
     spec.set_trials_per_task(64);
+    spec.set_plan_search("off");
     spec.set_batch(1);
     submitted.params = *JobLedger::ParamsFrom(spec, now_, now_);
     Feed(submitted);

@@ -80,6 +80,7 @@ class ServiceTest : public ::testing::Test {
     spec.set_trials_per_task(trials);
     spec.set_batch(3);
     spec.set_allocation("uniform");
+    spec.set_plan_search("off");
     return spec;
   }
   grpc::Status Submit(const v1::JobSpec& spec, const std::string& model, std::string* job,
