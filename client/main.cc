@@ -244,9 +244,10 @@ int main(int argc, char** argv) {
   show_app->callback([&] { code = client::ShowJobs(global, job_ids, stages); });
 
   std::string explained_task, explain_plot;
-  CLI::App* explain_app = command(
-      "explain", "Show how a task's search went and what it found; without a task, why the model's "
-                 "graph and layouts are as they are");
+  CLI::App* explain_app =
+      command("explain",
+              "Show how a task's search went and what it found; without a task, why the model's "
+              "graph and layouts are as they are");
   explain_app->add_option("job", job_id, "Job id")->required();
   explain_app->add_option("task", explained_task, "Number, label or key of a task (heddle show)");
   explain_app->add_option("--plot", explain_plot, "SVG file of all trials to write");

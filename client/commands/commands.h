@@ -37,7 +37,7 @@ struct SubmitOptions {
   bool winograd = true;  // false: the target gets -winograd=off
   bool compare = true;   // false: the module is not timed against the default schedules
   bool transfer = true;  // false: searches learn nothing from other tasks
-  std::string plan;      // how the plan is chosen: joint, sequential, off; empty: the service decides
+  std::string plan;  // how the plan is chosen: joint, sequential, off; empty: the service decides
   bool force = false;
   bool dry_run = false;
   JobOptions job;

@@ -67,8 +67,9 @@ void Print(const v1::Job& job, bool plain) {
   if (!job.estimated_plan().empty()) PrintPlan("without a search", job.estimated_plan());
   const v1::PlanReport& report = job.plan_report();
   if (report.contenders().empty()) {
-    fmt::print("{}\n", job.plan_settled() ? "it was chosen by estimates for the target"
-                                          : "its kernels are being measured; nothing is chosen yet");
+    fmt::print("{}\n", job.plan_settled()
+                           ? "it was chosen by estimates for the target"
+                           : "its kernels are being measured; nothing is chosen yet");
     return;
   }
   double first = 0;
@@ -76,9 +77,8 @@ void Print(const v1::Job& job, bool plain) {
   for (const v1::PlanReport::Contender& one : report.contenders()) {
     if (first == 0) first = one.ns();
     const std::string expected =
-        one.spread_ns() > 0
-            ? fmt::format("{} +- {}", FormatNs(one.ns()), FormatNs(one.spread_ns()))
-            : FormatNs(one.ns());
+        one.spread_ns() > 0 ? fmt::format("{} +- {}", FormatNs(one.ns()), FormatNs(one.spread_ns()))
+                            : FormatNs(one.ns());
     table.Add({one.name(), fmt::format("{}", one.calls()),
                fmt::format("{} of {}", one.measured(), one.calls()),
                fmt::format("{}", one.substitutions()), expected,
@@ -88,16 +88,20 @@ void Print(const v1::Job& job, bool plain) {
   fmt::print("\nkernels one after the other, with the {} schedules:\n{}",
              report.tuned() ? "best" : "default", table.ToText(plain));
   if (report.error_kernels() > 0) {
-    fmt::print("kernels without a measurement are predicted; {} measured ones, each predicted from the "
-               "others, were off by {:.0f} % in the median\n",
-               report.error_kernels(), 100 * report.error());
+    fmt::print(
+        "kernels without a measurement are predicted; {} measured ones, each predicted from the "
+        "others, were off by {:.0f} % in the median\n",
+        report.error_kernels(), 100 * report.error());
   }
   const v1::Comparison& comparison = job.comparison();
   if (comparison.has_result() && comparison.result().has_other_gain()) {
     const v1::Gain& gain = comparison.result().other_gain();
-    fmt::print("timed in turns as whole modules: {:.3f}x ({:.3f} to {:.3f}) of the module by estimates{}\n",
-               gain.ratio(), gain.low(), gain.high(),
-               comparison.plan_taken_back() ? "; it was slower, so the job has the plan by estimates" : "");
+    fmt::print(
+        "timed in turns as whole modules: {:.3f}x ({:.3f} to {:.3f}) of the module by "
+        "estimates{}\n",
+        gain.ratio(), gain.low(), gain.high(),
+        comparison.plan_taken_back() ? "; it was slower, so the job has the plan by estimates"
+                                     : "");
   }
   if (const std::string gain = ModelGain(job); !gain.empty()) fmt::print("{}\n", gain);
 }

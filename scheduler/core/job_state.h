@@ -138,16 +138,16 @@ struct Unlearned {
 
 struct Task : TaskProgress {
   TaskPhase phase;
-  std::string key;           // workload hash; empty: unknown, and the task shares with no other job
+  std::string key;  // workload hash; empty: unknown, and the task shares with no other job
   // Uses in the model. 0: only other plans than the job's need the task. It is measured once, so that
   // they can be judged.
   int weight = 1;
-  double flops = 0;          // of one execution
-  double best_ns = 0;        // best median, known records included; 0: none
-  int trials = 0;            // final records of this job, failed ones included
-  int failed = 0;            // trials without a valid measurement
-  std::string first_error;   // of the failed trials
-  std::deque<Round> rounds;  // proposed and in flight, oldest first
+  double flops = 0;                       // of one execution
+  double best_ns = 0;                     // best median, known records included; 0: none
+  int trials = 0;                         // final records of this job, failed ones included
+  int failed = 0;                         // trials without a valid measurement
+  std::string first_error;                // of the failed trials
+  std::deque<Round> rounds;               // proposed and in flight, oldest first
   std::map<CandidateId, Candidate> open;  // candidates of these rounds without a final record
   std::set<AttemptId> profiles;           // live profile stages, each on a slot of its own
   std::vector<CurvePoint> curve;          // how the best time fell (task_choice.h)
@@ -200,11 +200,11 @@ struct Job {
   int64_t next_candidate = 1;
   int surveys = 0;      // plan stages that ended a survey
   bool settled = true;  // the plan is chosen; false: import, survey or its plan stage come first
-  int compared = 0;                                    // comparisons made
+  int compared = 0;     // comparisons made
   absl::Time compare_before = absl::InfiniteFuture();  // the end of waiting for a device for that
-  std::string not_compared;                      // why a comparison was given up; empty: it was not
+  std::string not_compared;       // why a comparison was given up; empty: it was not
   std::optional<AttemptId> live;  // the running import, plan, compile or compare stage
-  int stage_failures = 0;                        // faults of these in a row
+  int stage_failures = 0;         // faults of these in a row
   absl::Time not_before = absl::InfinitePast();  // the end of their backoff
   std::string last_fault;                        // the latest infrastructure fault, for people
   int lane = 0;          // of its profile stages (slot_index.h); the dispatcher sets it

@@ -236,8 +236,7 @@ void JobLedger::KeepPlannedTasks(const Planned& planned, const Dispatcher& dispa
   const std::vector<Task>& tasks = dispatcher.FindJob(id)->tasks;
   JobData& job = jobs_.at(id);
   std::map<std::string, int> told;
-  for (int i = 0; i < planned.plan.tasks_size(); ++i)
-    told.emplace(planned.plan.tasks(i).key(), i);
+  for (int i = 0; i < planned.plan.tasks_size(); ++i) told.emplace(planned.plan.tasks(i).key(), i);
   while (job.tasks.size() < tasks.size()) {
     const int found = told.at(tasks[job.tasks.size()].key);
     TaskRow& row = job.tasks.emplace_back().row;

@@ -23,7 +23,7 @@ const char* const kDefaultTarget = "llvm -mcpu=any";
 const std::pair<const char*, int> kStages[] = {
     {"import", v1::STAGE_IMPORT},   {"propose", v1::STAGE_PROPOSE}, {"build", v1::STAGE_BUILD},
     {"profile", v1::STAGE_PROFILE}, {"update", v1::STAGE_UPDATE},   {"compile", v1::STAGE_COMPILE},
-    {"compare", v1::STAGE_COMPARE},  {"plan", v1::STAGE_PLAN}};
+    {"compare", v1::STAGE_COMPARE}, {"plan", v1::STAGE_PLAN}};
 
 bool AllPositive(const Json& json) {
   return std::all_of(json.begin(), json.end(),
@@ -132,9 +132,9 @@ void ReadTasks(const Reader& read, const Json& json, const std::string& path, co
 void ReadJob(const Reader& read, const Json& json, const std::string& path, const StageTimes& times,
              Scenario* scenario) {
   read.Known(json, path,
-             {"name",           "count",       "every",    "arrival",    "user",       "priority",
-              "deadline",       "time_limit",  "plateau",  "allocation", "trials",     "batch",
-              "pipeline_depth", "max_devices", "threads",  "target",     "device_key", "tasks",
+             {"name",           "count",       "every",    "arrival",     "user",       "priority",
+              "deadline",       "time_limit",  "plateau",  "allocation",  "trials",     "batch",
+              "pipeline_depth", "max_devices", "threads",  "target",      "device_key", "tasks",
               "times",          "curve",       "failures", "comparisons", "plan"});
   if (!read.ok()) return;
   SimJob job;

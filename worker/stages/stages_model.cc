@@ -100,8 +100,7 @@ absl::Status AddSurvey(const std::string& model, const ModelOptions& options, co
                        v1::ImportResult* result) {
   PlanSearch search;
   search.graphs = 0;
-  HEDDLE_ASSIGN_OR_RETURN(const PlanChoice choice,
-                          ChoosePlan(model, options, target, {}, search));
+  HEDDLE_ASSIGN_OR_RETURN(const PlanChoice choice, ChoosePlan(model, options, target, {}, search));
   std::set<std::string> seen;
   for (const v1::TaskInfo& info : result->tasks()) seen.insert(info.key());
   const size_t most = seen.size() * kSurveyFactor + kSurveyMore;
@@ -159,8 +158,7 @@ absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
                                                    " tasks, whose text is over ",
                                                    kMaxFrameBytes >> 20, " MiB: split the model"));
   }
-  if (start.import().survey())
-    HEDDLE_RETURN_IF_ERROR(AddSurvey(model, options, target, result));
+  if (start.import().survey()) HEDDLE_RETURN_IF_ERROR(AddSurvey(model, options, target, result));
   io.Write(event);
   return absl::OkStatus();
 }
@@ -191,7 +189,8 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
   const size_t most = seen.size() + std::max<size_t>(16, times.size() / kFurtherShare);
   for (const Contender& contender : choice.contenders) {
     const bool chosen = &contender == &choice.best();
-    if (spec.last() || (!chosen && contender.cost.ns - kHopeful * contender.cost.spread_ns > best_ns))
+    if (spec.last() ||
+        (!chosen && contender.cost.ns - kHopeful * contender.cost.spread_ns > best_ns))
       continue;
     for (const graph::Task& task : contender.tasks) {
       if (times.contains(task.key)) continue;

@@ -293,7 +293,8 @@ void Rounds::EndTuningIfDone(Job& job) {
                                  error.empty() ? "the search proposed nothing" : error)};
     return EndJob(job, Failed{std::move(fault)});
   }
-  if (job.stop.empty() && plateaus > 0 && !Surveying(job) && (!IsGradient(job) || PoolLeft(job) > 0)) {
+  if (job.stop.empty() && plateaus > 0 && !Surveying(job) &&
+      (!IsGradient(job) || PoolLeft(job) > 0)) {
     job.stop = absl::StrCat("plateau: ", plateaus, " of ", job.tasks.size(),
                             " tasks gained no 1 % in ", job.params.plateau, " trials");
   }

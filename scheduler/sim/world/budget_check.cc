@@ -166,9 +166,8 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
       const Task& task = job.tasks[i];
       if (Plateaued(job.params, task)) plateaued_.insert({id, TaskIndex{static_cast<int>(i)}});
       const int begun = task.trials + static_cast<int>(task.open.size());
-      const int allowed = Uniform(job)
-                              ? std::max(begun, Share(job, task) - Reused(job, task))
-                              : std::max(begun, kCap * job.params.trials_per_task);
+      const int allowed = Uniform(job) ? std::max(begun, Share(job, task) - Reused(job, task))
+                                       : std::max(begun, kCap * job.params.trials_per_task);
       if (begun > task.budget || task.budget > allowed)
         return absl::StrCat(Name(job, i), begun, " trials of ", task.budget, ", allowed ", allowed);
       devices += task.profiles.size();

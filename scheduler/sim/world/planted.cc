@@ -11,15 +11,24 @@ namespace heddle::sim {
 namespace {
 
 constexpr std::pair<Planted, const char*> kPlanted[] = {
-    {Planted::kDropClose, "drop-close"},     {Planted::kDropFeed, "drop-feed"},
-    {Planted::kRecordTwice, "record-twice"}, {Planted::kWrongSlot, "wrong-slot"},
-    {Planted::kStartTwice, "start-twice"},   {Planted::kForgetLease, "forget-lease"},
-    {Planted::kSkipFencing, "skip-fencing"}, {Planted::kStarve, "starve"},
-    {Planted::kSkipUpdate, "skip-update"},   {Planted::kForgetFind, "forget-find"},
-    {Planted::kOverrun, "overrun"},          {Planted::kLearnEarly, "learn-early"},
-    {Planted::kLearnTwice, "learn-twice"},   {Planted::kForgetArtifact, "forget-artifact"},
-    {Planted::kSwapTrace, "swap-trace"},     {Planted::kForgetWarm, "forget-warm"},
-    {Planted::kForgetBest, "forget-best"},   {Planted::kForgetDefault, "forget-default"},
+    {Planted::kDropClose, "drop-close"},
+    {Planted::kDropFeed, "drop-feed"},
+    {Planted::kRecordTwice, "record-twice"},
+    {Planted::kWrongSlot, "wrong-slot"},
+    {Planted::kStartTwice, "start-twice"},
+    {Planted::kForgetLease, "forget-lease"},
+    {Planted::kSkipFencing, "skip-fencing"},
+    {Planted::kStarve, "starve"},
+    {Planted::kSkipUpdate, "skip-update"},
+    {Planted::kForgetFind, "forget-find"},
+    {Planted::kOverrun, "overrun"},
+    {Planted::kLearnEarly, "learn-early"},
+    {Planted::kLearnTwice, "learn-twice"},
+    {Planted::kForgetArtifact, "forget-artifact"},
+    {Planted::kSwapTrace, "swap-trace"},
+    {Planted::kForgetWarm, "forget-warm"},
+    {Planted::kForgetBest, "forget-best"},
+    {Planted::kForgetDefault, "forget-default"},
     {Planted::kForgetPlanned, "forget-planned"}};
 
 class Starving : public Policy {

@@ -51,8 +51,8 @@ std::string BadPlan(const StoredJob& stored, const Job& live) {
   if (!live.settled) return name + " is done and its plan is not settled";
   if (live.params.plan && job.surveys() == 0 && job.plan() != "estimated" && !job.plan().empty())
     return name + " has a plan that no stage chose";
-  const bool by_choice = !job.comparison().plan_taken_back() && !job.plan().empty() &&
-                         job.plan() != "estimated";
+  const bool by_choice =
+      !job.comparison().plan_taken_back() && !job.plan().empty() && job.plan() != "estimated";
   if (!by_choice) return "";
   std::vector<std::string> weights;
   for (const Task& task : live.tasks) weights.push_back(absl::StrCat(task.weight));

@@ -58,8 +58,7 @@ Planned Searches::Plan(JobId id, const StageWork& work) const {
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     v1::TaskInfo& info = *out.plan.add_tasks();
     info = InfoOf(id, i);
-    if (job.random_plan)
-      info.set_weight(static_cast<int>(Mix({told, scenario_.seed, i, 3}) % 3));
+    if (job.random_plan) info.set_weight(static_cast<int>(Mix({told, scenario_.seed, i, 3}) % 3));
     used |= info.weight() > 0;
   }
   if (!used && !job.tasks.empty()) out.plan.mutable_tasks(0)->set_weight(1);

@@ -330,7 +330,8 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
       if (!start.compile().other_plan().empty()) {
         SendBlob(stream, "other", absl::StrCat("by ", start.compile().other_plan()));
         if (start.compile().with_default())
-          SendBlob(stream, "other default", absl::StrCat("default by ", start.compile().other_plan()));
+          SendBlob(stream, "other default",
+                   absl::StrCat("default by ", start.compile().other_plan()));
       }
   }
   Finish(stream);

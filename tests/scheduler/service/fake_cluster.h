@@ -75,7 +75,7 @@ class FakeWorker final : public v1::WorkerService::Service {
   std::atomic<int> warm_results{0};  // results that updates brought
   std::atomic<int> comparisons{0};
   std::atomic<int> plans{0};
-  std::atomic<int> plan_times{0};  // times of kernels that the latest plan stage was told
+  std::atomic<int> plan_times{0};      // times of kernels that the latest plan stage was told
   std::atomic<int64_t> blob_bytes{0};  // of all blobs that were sent
 
  private:

@@ -125,7 +125,8 @@ TEST_F(ServiceTest, AJobWhosePlanStageFailsKeepsItsPlan) {
   EXPECT_EQ(Get(done.id()).plan(), "the plan of " + done.id());
   spec.set_plan_search("magic");
   std::string job;
-  EXPECT_THAT(Submit(spec, "m", &job).error_message(), HasSubstr("must be joint, sequential or off"));
+  EXPECT_THAT(Submit(spec, "m", &job).error_message(),
+              HasSubstr("must be joint, sequential or off"));
 }
 
 TEST_F(ServiceTest, TheDefaultAllocationSpendsTheWholeBudgetAndForgetsNoTask) {
