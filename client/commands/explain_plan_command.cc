@@ -100,8 +100,9 @@ void Print(const v1::Job& job, bool plain) {
         "timed in turns as whole modules: {:.3f}x ({:.3f} to {:.3f}) of the module by "
         "estimates{}\n",
         gain.ratio(), gain.low(), gain.high(),
-        comparison.plan_taken_back() ? "; it was slower, so the job has the plan by estimates"
-                                     : "");
+        comparison.plan_taken_back()
+            ? "; that is not surely faster, so the job has the plan by estimates"
+            : "");
   }
   if (const std::string gain = ModelGain(job); !gain.empty()) fmt::print("{}\n", gain);
 }

@@ -277,8 +277,8 @@ void JobLedger::KeepComparison(const v1::CompareResult& result, const Job& job, 
   if (!job.final()) return;
   const bool other = !row->other_digest().empty();
   std::string module_digest = row->module_digest(), plan = row->plan();
-  // The kernels of the plan add up to less, and yet the whole is slower.
-  if (other && result.other_gain().high() < 1) {
+  // The kernels of the plan add up to less, and yet the whole is not surely faster.
+  if (other && !IsFaster(result.other_gain())) {
     comparison.set_plan_taken_back(true);
     comparison.mutable_result()->set_ns(result.other_ns());
     *comparison.mutable_result()->mutable_gain() = result.other_over_default();
@@ -287,7 +287,12 @@ void JobLedger::KeepComparison(const v1::CompareResult& result, const Job& job, 
   }
   // Each kernel was faster by itself, and yet the whole is not: the default module is the better one.
   const std::string& plain = other ? row->other_default_digest() : row->default_digest();
-  if (comparison.result().gain().high() < 1 && !plain.empty()) {
+  if (module_digest == plain) {  // every kernel was taken back, and nothing differs
+    v1::Gain& gain = *comparison.mutable_result()->mutable_gain();
+    gain.set_ratio(1);
+    gain.set_low(1);
+    gain.set_high(1);
+  } else if (comparison.result().gain().high() < 1 && !plain.empty()) {
     comparison.set_module_is_default(true);
     module_digest = plain;
     if (other) plan = row->estimated_plan();
