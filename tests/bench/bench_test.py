@@ -259,11 +259,11 @@ class PartsTest(unittest.TestCase):
                 self.reads += 1
                 return 100 * min(self.reads, self.disturbed_reads)
 
-        self.addCleanup(setattr, turns, "_busy_ticks", turns._busy_ticks)
+        self.addCleanup(setattr, turns, "busy_ticks", turns.busy_ticks)
         self.addCleanup(setattr, turns, "PAUSE_S", turns.PAUSE_S)
         turns.PAUSE_S = 0
         for disturbed_turns, repeated, disturbed in [(0, 0, False), (3, 3, False), (1000, turns.most_repeated, True)]:
-            turns._busy_ticks = Busy(disturbed_turns)
+            turns.busy_ticks = Busy(disturbed_turns)
             found = turns.measure({"a": (Quick(), {})}, 5, [0])
             self.assertEqual((found.times, found.repeated, found.disturbed), ({"a": [2] * 5}, repeated, disturbed))
 
@@ -278,8 +278,8 @@ class PartsTest(unittest.TestCase):
             def cpu_seconds(self):
                 return 0, 0
 
-        self.addCleanup(setattr, turns, "_busy_ticks", turns._busy_ticks)
-        turns._busy_ticks = lambda cpus: 0
+        self.addCleanup(setattr, turns, "busy_ticks", turns.busy_ticks)
+        turns.busy_ticks = lambda cpus: 0
         for other, settle, rounds in [
             (Timed(200), True, 5),  # twice as slow, always: nothing more to learn
             (Timed(300, 300, 200), False, 5),
@@ -303,8 +303,8 @@ class PartsTest(unittest.TestCase):
             def cpu_seconds(self):
                 return 0, 0
 
-        self.addCleanup(setattr, turns, "_busy_ticks", turns._busy_ticks)
-        turns._busy_ticks = lambda cpus: 0
+        self.addCleanup(setattr, turns, "busy_ticks", turns.busy_ticks)
+        turns.busy_ticks = lambda cpus: 0
         found = crown.crown(Machine(), [{"id": 0}, {"id": 1}], [0])
         self.assertEqual([kernel["id"] for kernel in found], [0, 1])
         medians = [statistics.median(kernel["samples_ns"]) for kernel in found]
@@ -408,9 +408,9 @@ class PartsTest(unittest.TestCase):
                 waited = min(self.reads, 6)  # a second more in each of the first turns
                 return self.used * waited, waited
 
-        self.addCleanup(setattr, turns, "_busy_ticks", turns._busy_ticks)
+        self.addCleanup(setattr, turns, "busy_ticks", turns.busy_ticks)
         self.addCleanup(setattr, turns, "PAUSE_S", turns.PAUSE_S)
-        turns._busy_ticks, turns.PAUSE_S = lambda cpus: 0, 0
+        turns.busy_ticks, turns.PAUSE_S = lambda cpus: 0, 0
         self.assertEqual(turns.measure({"a": (Waiting(used=0), {})}, 5, [0]).repeated, 3)
         # One of its threads had the core all the time: they waited for one another.
         self.assertEqual(turns.measure({"a": (Waiting(used=1), {})}, 5, [0]).repeated, 0)
