@@ -1,15 +1,16 @@
 """Rank correlation."""
 
+import statistics
+
 
 def ranks(values):
-    order = sorted(range(len(values)), key=values.__getitem__)
-    return {place: rank for rank, place in enumerate(order)}
+    """The place of each value among all, from 0; equal values share the mean of their places."""
+    ordered = sorted(values)
+    return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]
 
 
 def rank_correlation(first, second):
-    """Spearman's coefficient; None for fewer than three pairs."""
-    n = len(first)
-    if n < 3:
+    """Spearman's coefficient; None for fewer than three pairs, or where one side is the same throughout."""
+    if len(first) < 3 or len(set(first)) == 1 or len(set(second)) == 1:
         return None
-    a, b = ranks(first), ranks(second)
-    return 1 - 6 * sum((a[i] - b[i]) ** 2 for i in range(n)) / (n * (n * n - 1))
+    return statistics.correlation(ranks(first), ranks(second))

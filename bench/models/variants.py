@@ -21,11 +21,11 @@ EXTENTS = {
 
 def write(programs, name, path, seed=1):
     """Writes the model NAME or NAME@EXTENT with the weights of `seed`. ValueError: it is not in the zoo at that size."""
-    base, _, extent = name.partition("@")
-    if extent and (base not in EXTENTS or not extent.isdecimal() or not 1 <= int(extent) <= 4096):
+    base, at, extent = name.partition("@")
+    if at and (base not in EXTENTS or not extent.isdecimal() or not 1 <= int(extent) <= 4096):
         raise ValueError(f"{name}: other sizes are written {', '.join(f'{known}@N' for known in EXTENTS)}")
     run_tool([os.path.join(programs, "heddle"), "zoo", base, "-o", path, "--seed", str(seed)])
-    if extent and int(extent) != EXTENTS[base]:
+    if at and int(extent) != EXTENTS[base]:
         _resize(path, EXTENTS[base], int(extent))
 
 

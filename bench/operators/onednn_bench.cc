@@ -85,10 +85,10 @@ class OneDnn {
     if (winograd) algorithms.push_back(dnnl::algorithm::convolution_winograd);
     for (const auto algorithm : algorithms) {
       for (const Tag tag : {Tag::any, Tag::nhwc}) {
-        TryAll<dnnl::convolution_forward>(
-            dnnl::prop_kind::forward_inference, algorithm, memory::desc(source, kF32, tag),
-            memory::desc(weights, kF32, Tag::any), memory::desc(result, kF32, tag), stride, begin,
-            end);
+        TryAll<dnnl::convolution_forward>(dnnl::prop_kind::forward_inference, algorithm,
+                                          memory::desc(source, kF32, tag),
+                                          memory::desc(weights, kF32, Tag::any),
+                                          memory::desc(result, kF32, tag), stride, begin, end);
       }
     }
   }
