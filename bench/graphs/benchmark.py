@@ -161,7 +161,11 @@ class Graphs:
                 "module_is_default": comparison.get("module_is_default", False),
                 "gain": comparison.get("result", {}).get("gain"),  # over the default schedules, as the job tells it
                 "gain_over_estimated": comparison.get("result", {}).get("other_gain"),
+                "surveys": job.get("surveys", 0),
+                "calls": predicted.get("calls", 0) if predicted else None,
+                "measured_calls": predicted.get("measured", 0) if predicted else None,  # the others' times are predicted themselves
                 "predicted_ns": predicted["ns"] if predicted else None,
+                "spread_ns": predicted.get("spread_ns", 0) if predicted else None,
                 "predicted_over_measured": predicted["ns"] * 1e-6 / ms[mode] if predicted else None,
                 "predicted_gain": job["plan_report"]["contenders"][0]["ns"] / predicted["ns"] if predicted else None,
             }
@@ -176,7 +180,7 @@ class Graphs:
             "modes": modes,
             "gains": {mode: turns.compare(times["joint"], times[mode]) for mode in MODES[:-1]},  # over 1: joint is faster
             "peers": {
-                peer: {"ms": ms[peer], "counted": peer in counted, "rounds_ms": [ns * 1e-6 for ns in times[peer]], **turns.compare(times["joint"], times[peer])}
+                peer: {"ms": ms[peer], "counted": peer in counted, "max_error": errors[peer], "rounds_ms": [ns * 1e-6 for ns in times[peer]], **turns.compare(times["joint"], times[peer])}
                 for peer in self.peers
                 if peer in times
             },
@@ -206,7 +210,8 @@ def print_row(row):
     line += f"{predicted * 1e-6:>9.3f}{joint['predicted_over_measured']:>6.2f}" if predicted else f"{'-':>9}{'-':>6}"
     taken_back = " (another plan was slower as a whole module)" if joint["plan_taken_back"] else ""
     taken_back += " (default schedules)" if joint["module_is_default"] else ""
-    print(f"{line}  {joint['plan']}{taken_back}", flush=True)
+    measured = f", {joint['measured_calls']} of {joint['calls']} calls measured" if predicted else ""
+    print(f"{line}  {joint['plan']}{taken_back}{measured}", flush=True)
     used = "; ".join(f"{mode} {modes[mode]['trials']} trials, {modes[mode]['profile_s']:.0f} s on the device" for mode in MODES)
     others = ", ".join(f"{peer} {found['ms']:.3f} ms ({found['ratio']:.2f})" for peer, found in row["peers"].items() if peer != row["peer"])
     print(f"{'':<17}{used}; {others}", flush=True)

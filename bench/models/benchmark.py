@@ -70,8 +70,7 @@ class Models:
         opened = peers.Opened(self.args, self.threads, self.cpus, self.result, self.peers)
         try:
             opened.open(name, onnx, made, self.path(name, f"-{self.threads}"))
-            for variant, error in opened.errors.items():
-                made[variant]["error"] = error
+            errors = opened.errors
             self.result.add_peak(1, self.gauge.ask("peak", cores=1)["gflops"])
             peak = self.gauge.ask("peak")["gflops"]
             measured = turns.measure(opened.contenders, self.args.rounds, self.cpus, settle=True)
@@ -79,7 +78,7 @@ class Models:
         finally:
             opened.close()
         self.result.add_peak(self.threads, peak)
-        return self.rows(name, made, measured, peak, {"tune_s": tune_s, "tvm_tune_s": tvm_tune_s})
+        return self.rows(name, made, errors, measured, peak, {"tune_s": tune_s, "tvm_tune_s": tvm_tune_s})
 
     def tune(self, name, onnx):
         """Tunes with the real service, starting from the kept records, and keeps the best. Returns the seconds it took."""
@@ -143,7 +142,7 @@ class Models:
             print(f"  warning: {name}, {variant}: {warning}", file=sys.stderr, flush=True)
         return {**about, "path": module}
 
-    def rows(self, name, made, measured, peak, tuning):
+    def rows(self, name, made, errors, measured, peak, tuning):
         times = measured.times
         best = made["best"]
         ours_ns = statistics.median(times["best"])
@@ -156,7 +155,7 @@ class Models:
             "schedule": f"{best['tuned']} of {best['kernels']} tuned",
             "arena_bytes": best["arena_bytes"],
             "unshared_bytes": best["unshared_bytes"],
-            "max_error": best["error"],
+            "max_error": errors["best"],
             "flops": best["flops"],
             "ours_gflops": best["flops"] / ours_ns,
             "ours_percent_of_peak": 100 * best["flops"] / ours_ns / peak if peak else None,
@@ -170,6 +169,7 @@ class Models:
                 "ours_ms": statistics.median(times[ours]) * 1e-6,
                 "peer": peer,
                 "peer_ms": statistics.median(times[theirs]) * 1e-6,
+                "peer_max_error": errors[theirs],
                 **turns.compare(times[ours], times[theirs]),
                 "ours_rounds_ms": [ns * 1e-6 for ns in times[ours]],
                 "peer_rounds_ms": [ns * 1e-6 for ns in times[theirs]],

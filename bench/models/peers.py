@@ -19,6 +19,7 @@ OPEN_LIMIT_S = 600  # conversion and compilation of one that is measured where p
 # their order, and Winograd's transforms add terms.
 TOLERANCE = 1e-4
 WINOGRAD_TOLERANCE = 1e-3  # also for the peers, which may choose Winograd by themselves
+PEER_TOLERANCES = {MNN: 5e-3}  # it approximates exponential functions: BERT is off by about 1e-3
 
 
 def largest_error(found, expected):
@@ -58,13 +59,13 @@ class Opened:
     """A model that all peers and some modules of ours have open, after comparing all outputs.
 
     `contenders` is for turns.measure: first ours, in their order, then the peers that can run the model. `errors` are those of
-    ours against the reference. The sides run until close().
+    all against the reference. The sides run until close().
     """
 
     def __init__(self, args, threads, cpus, result, peers):
         self._args, self._threads, self._result = args, threads, result
         self._sides = {}
-        self.contenders, self.errors = {}, {}
+        self.contenders, self.errors = {}, {REFERENCE: 0.0}
         try:
             for label, runtime in {"Heddle": "heddle", **peers}.items():
                 self._sides[label] = start_side(args, label, runtime, threads, cpus)
@@ -87,7 +88,7 @@ class Opened:
                 continue
             try:
                 opened[label], outputs = self._open_one(label, onnx, inputs, stem)
-                self._check(label, outputs, expected, WINOGRAD_TOLERANCE)
+                self.errors[label] = self._check(label, outputs, expected, PEER_TOLERANCES.get(label, WINOGRAD_TOLERANCE))
             except SideError as error:
                 if label in ALWAYS:
                     raise
