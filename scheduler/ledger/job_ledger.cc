@@ -421,8 +421,8 @@ Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
   if (params.ok()) job.params = *params;
   job.params.device_key = stored.row.device_key;
   job.phase = PhaseOf(stored.row);
-  const bool before = Is<Importing>(job.phase) || Is<Tuning>(job.phase) || Is<Planning>(job.phase);
-  job.settled = !job.params.plan || !before || stored.row.job.plan_settled();
+  const bool after = Is<Compiling>(job.phase) || Is<Comparing>(job.phase) || Is<Done>(job.phase);
+  job.settled = !job.params.plan || after || stored.row.job.plan_settled();
   job.surveys = stored.row.job.surveys();
   if (stored.row.paused) job.paused = stored.row.job.reason();
   job.stop = stored.row.job.stop();

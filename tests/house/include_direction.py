@@ -47,6 +47,7 @@ ALLOWED = {
 }
 # Headers of compiler/ that the rooms outside it may use.
 PUBLIC = [
+    "compiler/driver/choose_plan.h",
     "compiler/driver/compile.h",
     "compiler/driver/model_layout.h",
     "compiler/graph/core/graph.h",

@@ -94,7 +94,10 @@ void Sharing::TakeKnown(Job& job, TaskIndex index, const KnownRecords& known) {
   task.known = known;
   task.best_ns = known.best_ns;
   effects_->Emit(TaskChanged{job.id, index});
-  if (Is<Finished>(task.phase)) return;
+  if (Is<Finished>(task.phase)) {
+    task.budget = std::min(task.budget, Allowance(job, task));
+    return;
+  }
   task.unlearned.others = true;
   task.curve.clear();
   AddToCurve(&task, known.total, known.best_ns);

@@ -159,6 +159,8 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
                           " records, there are ", seen.known);
   }
   for (const auto& [id, job] : dispatcher.jobs()) {
+    const bool tuned = job.settled && std::holds_alternative<Planning>(job.phase);
+    if (tuned && !tuned_.contains(id)) tuned_[id] = EndOfTuning(job);
     size_t devices = 0;
     for (size_t i = 0; i < job.tasks.size(); ++i) {
       const Task& task = job.tasks[i];
@@ -183,6 +185,11 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
 }
 
 std::string BudgetCheck::End(const Job& job) const {
+  const auto tuned = tuned_.find(job.id);
+  return tuned != tuned_.end() ? tuned->second : EndOfTuning(job);
+}
+
+std::string BudgetCheck::EndOfTuning(const Job& job) const {
   if (!job.stop.empty()) return "";
   bool all_ended = true;
   for (size_t i = 0; i < job.tasks.size(); ++i) {

@@ -27,6 +27,8 @@ class BudgetCheck {
   std::string End(const scheduler::Job& job) const;
 
  private:
+  // Whether tuning that has ended has used what it was granted.
+  std::string EndOfTuning(const scheduler::Job& job) const;
   using Key = std::pair<scheduler::JobId, scheduler::TaskIndex>;
   struct Seen {
     std::string what;  // workload and target; empty: no other job shares the task
@@ -40,6 +42,8 @@ class BudgetCheck {
   std::map<scheduler::JobId, std::vector<std::string>> keys_;
   std::map<scheduler::JobId, int> granted_;  // trials, of gradient jobs
   std::set<scheduler::JobId> stopped_, paused_;
+  // What EndOfTuning said of jobs that chose their plan once more afterwards: that changes the weights.
+  std::map<scheduler::JobId, std::string> tuned_;
   // Tasks that were on a plateau once. A later record of a partner may end the plateau.
   std::set<Key> plateaued_;
 };

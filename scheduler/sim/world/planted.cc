@@ -110,7 +110,7 @@ void Plant::Mutate(Event* event) {
       std::holds_alternative<Updated>(end->result) && Nth(2))
     end->result = {};
   auto* planned = end == nullptr ? nullptr : std::get_if<Planned>(&end->result);
-  if (planned_ == Planted::kForgetPlanned && planned != nullptr && planned->plan.tasks_size() > 1)
+  if (planted_ == Planted::kForgetPlanned && planned != nullptr && planned->plan.tasks_size() > 1)
     planned->plan.mutable_tasks()->RemoveLast();
   auto* compiled = end == nullptr ? nullptr : std::get_if<Compiled>(&end->result);
   if (planted_ == Planted::kForgetDefault && compiled != nullptr) compiled->default_digest.clear();

@@ -223,8 +223,8 @@ void Workers::EndSimple(AttemptId id) {
       Imported imported;
       imported.model = searches_.Import(start.job);
       std::vector<std::string> keys;
-      for (const v1::TaskInfo& task : searches_.Plan(start.job, {}).plan.tasks())
-        keys.push_back(task.key());
+      const Planned all = searches_.Plan(start.job, {});
+      for (const v1::TaskInfo& task : all.plan.tasks()) keys.push_back(task.key());
       promises_.HasTasks(start.job, std::move(keys));
       return Finish(id, {}, std::move(imported));
     }

@@ -127,6 +127,7 @@ TEST_F(PlanningTest, FaultsOfThePlanStageDoNotFailTheJob) {
     EXPECT_FALSE(Surveying(job(id)));
     EXPECT_TRUE(Is<Finished>(job(id).tasks[1].phase));
     Step(CancelRequested{JobId{id}, ""});
+    Step(StageFinished{Live(v1::STAGE_UPDATE).attempt, {}, true, {}});
   }
 }
 
@@ -138,7 +139,7 @@ TEST_F(PlanningTest, AStopDuringTheSurveyPlansOnceAndCompiles) {
   RoundAt(1000);
   now_ += absl::Seconds(11);
   Step(Tick{});
-  Survey();
+  End(v1::STAGE_PROPOSE, Proposed{1, false});
   ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
   End(v1::STAGE_PLAN, PlanOf({{"b", 1}, {"d", 1}}, true));
   EXPECT_TRUE(Compiling());
@@ -162,20 +163,18 @@ TEST_F(PlanningTest, WithoutPlansThereIsNoSurvey) {
   EXPECT_TRUE(Compiling());
 }
 
-// A task of another plan is the partner of a task that another job tunes.
+// A surveyed task that waits for the plan is a partner of the same task in another job.
 TEST_F(PlanningTest, JobsShareTheTasksOfTheirPlans) {
-  TwoCores();
-  JobParams uniform = Params(8, 4);
-  uniform.allocation = Allocation::kUniform;
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu2", {2}), DeviceSlot("p1", {1})}, ""});
   Start(1, Plans(), {{"a", 1}, {"b", 0}});
   Survey();
-  End(v1::STAGE_PLAN, PlanOf({{"a", 1}}));
-  Step(JobSubmitted{JobId{2}, uniform});
-  // The second job finds one record of "b" that the first has made.
-  End(v1::STAGE_IMPORT, ImportOf({{"b", 1, {1, 1, 1000, 1000}}}, "key"));
-  for (int i = 0; i < 20 && !Is<Compiling>(job(2).phase); ++i) RoundAt(1000);
-  EXPECT_EQ(job(2).tasks[0].trials, 7);
-  EXPECT_EQ(job(1).tasks[1].trials, 1) << "the task has left";
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
+  Start(2, Plans(), {{"b", 1}, {"c", 0}});
+  EXPECT_EQ(job(2).tasks[0].known.total, 1);
+  const StartStage propose = Live(v1::STAGE_PROPOSE);
+  EXPECT_EQ(propose.job, JobId{2});
+  EXPECT_EQ(propose.task, TaskIndex{1}) << "the survey of \"b\" is made";
+  EXPECT_EQ(propose.count, 1);
 }
 
 }  // namespace

@@ -14,6 +14,16 @@ namespace heddle::scheduler {
 namespace {
 
 std::string PlanOf(const std::string& job) { return absl::StrCat("the plan of ", job); }
+std::string ChosenPlanOf(const std::string& job) { return absl::StrCat("chosen for ", job); }
+
+// Task `i` of a model; the ones after behaviour.tasks belong to other plans.
+v1::TaskInfo TaskOf(int i, int weight) {
+  v1::TaskInfo task;
+  task.set_workload(absl::StrCat("workload ", i));
+  task.set_key(WorkloadKey(task.workload()));
+  task.set_weight(weight);
+  return task;
+}
 
 }  // namespace
 
@@ -243,11 +253,10 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
         return grpc::Status::OK;
       }
       for (int i = 0; i < behaviour_->tasks; ++i) {
-        v1::TaskInfo& task = *event.mutable_import()->add_tasks();
-        task.set_workload(absl::StrCat("workload ", i));
-        task.set_key(WorkloadKey(task.workload()));
-        task.set_weight(1);
+        *event.mutable_import()->add_tasks() = TaskOf(i, 1);
       }
+      if (start.import().survey())
+        *event.mutable_import()->add_tasks() = TaskOf(behaviour_->tasks, 0);
       event.mutable_import()->add_inputs("x: f32[1]");
       event.mutable_import()->set_plan(PlanOf(start.job()));
       stream->Write(event);
@@ -265,6 +274,23 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
       warm_results += start.update().results_size();
       SendBlob(stream, "state", bytes + "u");
       break;
+    // The plan keeps the first task, retires the others, takes the surveyed one and adds a new one.
+    case v1::STAGE_PLAN: {
+      ++plans;
+      plan_times = start.plan().times_size();
+      v1::PlanResult& result = *event.mutable_planned();
+      result.set_plan(ChosenPlanOf(start.job()));
+      if (!behaviour_->bad_plan) {
+        *result.add_tasks() = TaskOf(0, 1);
+        *result.add_tasks() = TaskOf(behaviour_->tasks, 2);
+        *result.add_tasks() = TaskOf(behaviour_->tasks + 1, 1);
+      }
+      v1::PlanReport::Contender& contender = *result.mutable_report()->add_contenders();
+      contender.set_name("estimated");
+      contender.set_ns(1000);
+      stream->Write(event);
+      break;
+    }
     case v1::STAGE_COMPARE: {
       v1::CompareResult& result = *event.mutable_compared();
       const auto fill = [](double ratio, v1::Gain* gain) {
@@ -276,6 +302,11 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
       result.set_default_ns(3000);
       result.set_ns(2000);
       fill(1.5, result.mutable_gain());
+      if (!start.compare().other_module().empty()) {
+        result.set_other_ns(1000);
+        fill(behaviour_->plan_slower ? 0.8 : 1.1, result.mutable_other_gain());
+        fill(1.4, result.mutable_other_over_default());
+      }
       ++comparisons;
       // The first comparison finds one task slower than with the default schedule.
       for (int i = 0; i < behaviour_->tasks && comparisons % 2 == 1; ++i) {
@@ -287,7 +318,8 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
       break;
     }
     default:
-      if (start.compile().plan() != PlanOf(start.job())) {
+      if (start.compile().plan() != PlanOf(start.job()) &&
+          start.compile().plan() != ChosenPlanOf(start.job())) {
         Finish(stream, v1::FAULT_USER, "compiled without the plan of its import");
         return grpc::Status::OK;
       }
@@ -295,6 +327,11 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
                absl::StrCat("module of ", bytes, ", choice ", start.compile().choice(), ", best ",
                             start.compile().best_size()));
       if (start.compile().with_default()) SendBlob(stream, "default", "the default module");
+      if (!start.compile().other_plan().empty()) {
+        SendBlob(stream, "other", absl::StrCat("by ", start.compile().other_plan()));
+        if (start.compile().with_default())
+          SendBlob(stream, "other default", absl::StrCat("default by ", start.compile().other_plan()));
+      }
   }
   Finish(stream);
   return grpc::Status::OK;

@@ -59,6 +59,8 @@ struct FakeBehaviour {
   std::atomic<bool> candidates_fail{false};  // every measurement crashes
   std::atomic<int> break_profiles{0};        // so many profile streams break in the middle
   std::atomic<bool> one_task_slower{false};  // the first comparison takes its kernel back
+  std::atomic<bool> plan_slower{false};      // the module of the chosen plan loses as a whole
+  std::atomic<bool> bad_plan{false};         // plan: an answer without tasks
   std::atomic<int> refuse_stages{0};         // so many stages are not taken
 };
 
@@ -72,6 +74,8 @@ class FakeWorker final : public v1::WorkerService::Service {
   std::atomic<int> overlapping{0};   // stages that ran while another one had their slot
   std::atomic<int> warm_results{0};  // results that updates brought
   std::atomic<int> comparisons{0};
+  std::atomic<int> plans{0};
+  std::atomic<int> plan_times{0};  // times of kernels that the latest plan stage was told
   std::atomic<int64_t> blob_bytes{0};  // of all blobs that were sent
 
  private:

@@ -72,6 +72,62 @@ TEST_F(ServiceTest, AKernelThatIsNoFasterInTheModelIsTakenBack) {
   EXPECT_EQ(cluster_.worker.comparisons, before);
 }
 
+TEST_F(ServiceTest, APlanIsChosenAfterASurveyAndSurvivesARestart) {
+  v1::JobSpec spec = Spec();
+  spec.set_plan_search("joint");
+  const std::string job = MustSubmit(spec);
+  const v1::Job done = WaitFinal(job);
+  EXPECT_EQ(done.state(), v1::JOB_DONE) << done.ShortDebugString();
+  ASSERT_EQ(done.tasks_size(), 4);
+  const int weights[] = {1, 0, 2, 1}, trials[] = {6, 1, 6, 6};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(done.tasks(i).info().weight(), weights[i]) << i;
+    EXPECT_EQ(done.tasks(i).trials(), trials[i]) << i;
+  }
+  EXPECT_EQ(cluster_.worker.plans, 2) << "after the survey, and with the best times";
+  EXPECT_EQ(cluster_.worker.plan_times, 4);
+  EXPECT_EQ(done.plan_report().contenders(0).name(), "estimated");
+  v1::Job whole = Get(job);
+  EXPECT_EQ(whole.plan(), "chosen for " + job);
+  EXPECT_EQ(whole.estimated_plan(), "the plan of " + job);
+  EXPECT_EQ(whole.comparison().result().other_gain().ratio(), 1.1);
+  EXPECT_EQ(whole.other_digest(), "") << "only the job's own module is kept";
+  ExpectEachTrialOnce(done);
+  Stop();
+  Start();
+  whole = Get(job);
+  EXPECT_EQ(whole.plan(), "chosen for " + job);
+  EXPECT_EQ(whole.tasks(2).info().weight(), 2);
+}
+
+TEST_F(ServiceTest, APlanThatIsSlowerAsAWholeIsTakenBack) {
+  cluster_.behaviour.plan_slower = true;
+  v1::JobSpec spec = Spec();
+  spec.set_plan_search("sequential");
+  const std::string job = MustSubmit(spec);
+  const v1::Job done = WaitFinal(job);
+  EXPECT_TRUE(done.comparison().plan_taken_back()) << done.ShortDebugString();
+  EXPECT_EQ(done.comparison().result().gain().ratio(), 1.4);
+  EXPECT_EQ(Get(job).plan(), "the plan of " + job);
+  std::string module;
+  EXPECT_TRUE(Fetch(job, v1::SCHEDULE_BEST, &module).ok());
+  EXPECT_EQ(module, "by the plan of " + job);
+}
+
+TEST_F(ServiceTest, AJobWhosePlanStageFailsKeepsItsPlan) {
+  cluster_.behaviour.bad_plan = true;
+  v1::JobSpec spec = Spec();
+  spec.set_plan_search("joint");
+  const v1::Job done = WaitFinal(MustSubmit(spec));
+  EXPECT_EQ(done.state(), v1::JOB_DONE) << done.ShortDebugString();
+  EXPECT_EQ(done.tasks(0).trials(), 6);
+  EXPECT_EQ(done.tasks(2).trials(), 1);
+  EXPECT_EQ(Get(done.id()).plan(), "the plan of " + done.id());
+  spec.set_plan_search("magic");
+  std::string job;
+  EXPECT_THAT(Submit(spec, "m", &job).error_message(), HasSubstr("must be joint, sequential or off"));
+}
+
 TEST_F(ServiceTest, TheDefaultAllocationSpendsTheWholeBudgetAndForgetsNoTask) {
   v1::JobSpec spec = Spec(16);
   spec.clear_allocation();
