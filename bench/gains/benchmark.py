@@ -75,7 +75,7 @@ class Gains:
             if job["state"] != "done":
                 raise service.ServiceError(f"the job is {job['state']}: {job.get('reason', '')}")
             told = job.get("comparison", {})
-            if "result" not in told:
+            if not told.get("result", {}).get("gain", {}).get("ratio"):
                 raise service.ServiceError(f"the job tells no gain: {told.get('missing', '')}")
             tuner.fetch(job, tuned)
             tuner.fetch(job, default, "default")
@@ -100,19 +100,19 @@ class Gains:
         ours, theirs = (module["samples_ns"] for module in found["modules"])
         tasks = {
             task["key"]: {"label": task["label"], "gain": task["ns"][1] / task["ns"][0]}
-            for task in found["tasks"]
+            for task in found.get("tasks", [])
             if task["key"] in not_default and all(ns > 0 for ns in task["ns"])
         }
         ratios = [b / a for a, b in zip(ours, theirs)]
         return {"gain": statistics.median(ratios), "ms": statistics.median(ours) * 1e-6, "tasks": tasks, "repeated": repeated, "disturbed": disturbed}
 
     def row(self, name, seed, job, told, later, not_default):
-        gain = told["result"].get("gain", {})
+        gain = told["result"]["gain"]
         labels = {task["info"]["key"]: task["info"]["label"] for task in job["tasks"]}
         told_tasks = [
             (task["gain"]["ratio"], labels.get(task["workload_key"], task["workload_key"]))
             for task in told["result"].get("tasks", [])
-            if task["workload_key"] in not_default
+            if task["workload_key"] in not_default and task["gain"].get("ratio")
         ]
         later_tasks = [
             (statistics.median(one["tasks"][key]["gain"] for one in later if key in one["tasks"]), labels.get(key, key))
@@ -133,7 +133,7 @@ class Gains:
             "comparisons": told.get("made", 0),
             "module_is_default": told.get("module_is_default", False),
             # A module that is the default one is as fast as the default one.
-            "told": {"ratio": 1.0, "low": 1.0, "high": 1.0} if told.get("module_is_default") else {end: gain.get(end, 0) for end in ("ratio", "low", "high")},
+            "told": {"ratio": 1.0, "low": 1.0, "high": 1.0} if told.get("module_is_default") else {end: gain[end] for end in ("ratio", "low", "high")},
             "told_before": gain,
             "later": gains,
             "later_median": statistics.median(gains),
@@ -188,7 +188,7 @@ def run(args, result):
         for place, name in enumerate(names):
             try:
                 row = bench.measure(name, args.seed + place)
-            except (SideError, service.ServiceError, OSError, ValueError, subprocess.TimeoutExpired) as error:
+            except (SideError, service.ServiceError, OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
                 result.add_failure(f"{name}, {threads} threads", error)
                 continue
             result.add_rows([row])

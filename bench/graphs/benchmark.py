@@ -260,7 +260,7 @@ def run(args, result):
             for name in names:
                 try:
                     row = bench.measure(name)
-                except (SideError, service.ServiceError, OSError, ValueError, subprocess.TimeoutExpired) as error:
+                except (SideError, service.ServiceError, OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
                     result.add_failure(f"{name}, {threads} threads", error)
                     continue
                 result.add_rows([row])
