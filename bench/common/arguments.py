@@ -33,7 +33,7 @@ def parse():
     parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
     parser.add_argument("--only", metavar="ROW,..", type=lambda text: text.split(","), help="measure only these rows")
     parser.add_argument("--threads", type=threads_list, metavar="1,2", help="default: 1,2; graphs and gains: 1")
-    parser.add_argument("--trials", type=bounded(0, 100000), help="tune with this many trials a task; 0: use default schedules; without it: use the kept records")
+    parser.add_argument("--trials", type=bounded(0, 100000), help="tune with this many trials a task; 0: use default schedules, graphs: the modules of the last run; without it: use the kept records, graphs: only --minutes ends a job, gains: 16")
     parser.add_argument("--minutes", type=bounded(1, 10000), metavar="M", help="models: tune each model for at most this long; graphs: tuning time of every job; gains: of a job, at most")
     parser.add_argument("--tvm-minutes", type=bounded(0, 10000), default=0, metavar="M", help="graphs: tune Apache TVM for at most this long for each model; 0: not at all")
     parser.add_argument("--direct", action="store_true", help="operators: no Winograd form on either side")
