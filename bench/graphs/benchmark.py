@@ -26,16 +26,16 @@ DEFAULT_MINUTES = 10
 # So many that time is what ends a job.
 MANY_TRIALS = 2000
 # What a job takes beyond its tuning: import, plan stages, compilation and comparison. Beyond that it is taken for stuck.
-BEYOND_TUNING_S = 1800
+BEYOND_TUNING_S = 3600
 WIN, LOSS = 1.1, 0.99
 
 
-def device_seconds(job):
-    """How long the job held the device: measuring candidates and comparing modules."""
-    used = {"profile": 0.0, "compare": 0.0}
+def stage_seconds(job):
+    """How long stages held their slots, by kind. Those of "profile" and "compare" hold the device."""
+    used = {}
     for span in job.get("timeline", []):
-        if span["kind"] in used and span.get("end_unix_ns"):
-            used[span["kind"]] += (span["end_unix_ns"] - span["start_unix_ns"]) * 1e-9
+        if span.get("end_unix_ns"):
+            used[span["kind"]] = used.get(span["kind"], 0.0) + (span["end_unix_ns"] - span["start_unix_ns"]) * 1e-9
     return used
 
 
@@ -143,14 +143,14 @@ class Graphs:
             job = made[mode]["job"]
             comparison = job.get("comparison", {})
             predicted = prediction(job)
-            used = device_seconds(job)
+            used = stage_seconds(job)
             modes[mode] = {
                 "ms": ms[mode],
                 "rounds_ms": [ns * 1e-6 for ns in times[mode]],
                 "max_error": errors[mode],
                 "trials": job.get("trials", 0),
-                "profile_s": used["profile"],
-                "compare_s": used["compare"],
+                "profile_s": used.get("profile", 0.0),
+                "stages_s": used,
                 "tuning_s": job.get("tuning_ms", 0) * 1e-3,
                 "tasks": len(job.get("tasks", [])),
                 "stop": job.get("stop", ""),
@@ -201,6 +201,11 @@ def ratio_text(found):
     return f"{found['ratio']:.3f} {found['ratio_low']:.3f}-{found['ratio_high']:.3f}"
 
 
+def planning(mode):
+    seconds = mode["stages_s"].get("plan")
+    return f", {seconds:.0f} s of planning" if seconds else ""
+
+
 def print_row(row):
     modes, joint = row["modes"], row["modes"]["joint"]
     line = f"{row['name']:<14}{row['threads']:>3}" + "".join(f"{modes[mode]['ms']:>9.3f}" for mode in MODES)
@@ -212,7 +217,7 @@ def print_row(row):
     taken_back += " (default schedules)" if joint["module_is_default"] else ""
     measured = f", {joint['measured_calls']} of {joint['calls']} calls measured" if predicted else ""
     print(f"{line}  {joint['plan']}{taken_back}{measured}", flush=True)
-    used = "; ".join(f"{mode} {modes[mode]['trials']} trials, {modes[mode]['profile_s']:.0f} s on the device" for mode in MODES)
+    used = "; ".join(f"{mode} {modes[mode]['trials']} trials, {modes[mode]['profile_s']:.0f} s on the device" + planning(modes[mode]) for mode in MODES)
     others = ", ".join(f"{peer} {found['ms']:.3f} ms ({found['ratio']:.2f})" for peer, found in row["peers"].items() if peer != row["peer"])
     print(f"{'':<17}{used}; {others}", flush=True)
 

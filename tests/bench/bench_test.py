@@ -455,10 +455,10 @@ class PlansTest(unittest.TestCase):
         self.assertIsNone(graphs.prediction(self.job(module_is_default=True)))
         self.assertIsNone(graphs.prediction({}))
 
-    def test_seconds_on_the_device(self):
+    def test_seconds_of_stages(self):
         spans = [{"kind": kind, "start_unix_ns": 10**9, "end_unix_ns": end * 10**9} for kind, end in [("profile", 3), ("build", 9), ("profile", 2), ("compare", 6)]]
         unfinished = {"kind": "profile", "start_unix_ns": 10**9}
-        self.assertEqual(graphs.device_seconds({"timeline": spans + [unfinished]}), {"profile": 3.0, "compare": 5.0})
+        self.assertEqual(graphs.stage_seconds({"timeline": spans + [unfinished]}), {"profile": 3.0, "build": 8.0, "compare": 5.0})
 
     def test_what_all_models_together_say(self):
         def row(name, off, sequential, joint, predicted):
