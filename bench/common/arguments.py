@@ -3,7 +3,8 @@
 import argparse
 import os
 
-BENCHMARKS = ("operators", "models", "plans", "scheduling", "search")
+BENCHMARKS = ("operators", "models", "graphs", "gains", "plans", "scheduling", "search")
+ONE_THREAD = ("graphs", "gains")  # they measure with one thread unless told otherwise
 ABLATIONS = ("rank", "others", "parts")
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -31,9 +32,10 @@ def parse():
     parser.add_argument("benchmark", choices=BENCHMARKS)
     parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
     parser.add_argument("--only", metavar="ROW,..", type=lambda text: text.split(","), help="measure only these rows")
-    parser.add_argument("--threads", type=threads_list, default=[1, 2], metavar="1,2")
-    parser.add_argument("--trials", type=bounded(0, 100000), help="tune with this many trials a task; 0: use default schedules; without it: use the kept records")
-    parser.add_argument("--minutes", type=bounded(1, 10000), metavar="M", help="models: tune each model for at most this long")
+    parser.add_argument("--threads", type=threads_list, metavar="1,2", help="default: 1,2; graphs and gains: 1")
+    parser.add_argument("--trials", type=bounded(0, 100000), help="tune with this many trials a task; 0: use default schedules, graphs: the modules of the last run; without it: use the kept records, graphs: only --minutes ends a job, gains: 16")
+    parser.add_argument("--minutes", type=bounded(1, 10000), metavar="M", help="models: tune each model for at most this long; graphs: tuning time of every job; gains: of a job, at most")
+    parser.add_argument("--tvm-minutes", type=bounded(0, 10000), default=0, metavar="M", help="graphs: tune Apache TVM for at most this long for each model; 0: not at all")
     parser.add_argument("--direct", action="store_true", help="operators: no Winograd form on either side")
     parser.add_argument("--records", metavar="FILE", help="records to read and to keep up to date; default: bench/records/<device key>.jsonl")
     parser.add_argument("--seed", type=bounded(0, 2**31), default=0, help="seed of the search")
@@ -59,6 +61,10 @@ def parse():
     parser.add_argument("--transfer", action="store_true", help="search: trials saved by learning from the tables of --sources; default: C1 to C6")
     parser.add_argument("--time", action="store_true", help="search: time of propose and update at 1000 records, and candidates a second")
     args = parser.parse_args()
+    if args.threads is None:
+        args.threads = [1] if args.benchmark in ONE_THREAD else [1, 2]
+    if args.benchmark == "gains" and args.trials == 0:
+        parser.error("gains measures what tuning gains, so --trials is at least 1")
     if args.ablation and not args.ablate:
         parser.error("--ablation needs --ablate")
     if args.ablate and (args.sources or (args.methods and args.ablation not in ("others", "parts"))):

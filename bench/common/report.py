@@ -69,7 +69,7 @@ class Report:
 
     def print_versions(self):
         peaks = ", ".join(f"{peak:.0f} GFLOP/s on {threads}" for threads, peak in sorted(self.peaks.items()))
-        print(f"{cpu_model()}, {os.cpu_count()} cores; FMA peak {peaks}")
+        print(f"{cpu_model()}, {os.cpu_count()} cores" + (f"; FMA peak {peaks}" if peaks else ""))
         if self.peaks.get(1) and self.peaks.get(2, math.inf) < ONE_CORE * self.peaks[1]:
             gain = self.peaks[2] / self.peaks[1]
             print(f"  two cores at once do only {gain:.2f} times the arithmetic of one: they look like one physical core")

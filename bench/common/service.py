@@ -44,9 +44,9 @@ class Service:
         for line in self._run("jobs", "--json").splitlines():
             self._cancel(json.loads(line)["id"])
 
-    def tune(self, model, target, trials, seed, limit_s=None, records=None):
+    def tune(self, model, target, trials, seed, limit_s=None, records=None, flags=()):
         """Tunes the tasks of a model for at most `limit_s`; earlier measurements count as trials. Returns the finished job."""
-        flags = ["--target", target, "--trials", trials, "--seed", seed]
+        flags = ["--target", target, "--trials", trials, "--seed", seed, *flags]
         if records and os.path.exists(records):
             flags += ["--records", records]
         identifier = self._run("submit", model, *flags).strip()
@@ -79,6 +79,10 @@ class Service:
         for line in sorted(lines, key=lambda line: json.loads(line)["median_ns"]):
             fastest.setdefault(json.loads(line)["trace"], line)
         return list(fastest.values())[:count]
+
+    def fetch(self, job, path, schedules="best"):
+        """Writes the module of a job, or with "default" the one of its plan without tuned schedules."""
+        self._run("fetch", job["id"], "-o", path, "--schedules", schedules)
 
     def submit(self, model, trials, seed, strategy="random"):
         """Returns the job's id. With the default strategy the candidates depend on no measured time: every task gets the same

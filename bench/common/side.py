@@ -51,6 +51,9 @@ class Side:
             raise SideError(f"{self.name}: {answer['error']}")
         return answer
 
+    def has_ended(self):
+        return self._process.poll() is not None
+
     def cpu_seconds(self):
         """The CPU time of its threads, and the time in which they were ready to run but had no core."""
         used = waited = 0

@@ -27,7 +27,7 @@ class Measured:
     disturbed: bool = False  # some kept turns are disturbed: the repeats were used up
 
 
-def _busy_ticks(cpus):
+def busy_ticks(cpus):
     """Ticks in which the cores were not idle, including stolen ticks."""
     names = {f"cpu{cpu}" for cpu in cpus}
     total = 0
@@ -40,7 +40,7 @@ def _busy_ticks(cpus):
     return total
 
 
-def _siblings(cpus):
+def siblings(cpus):
     """`cpus` and the CPUs that share a physical core with them, since work there slows ours down."""
     shared = set(cpus)
     for cpu in cpus:
@@ -56,14 +56,14 @@ def _siblings(cpus):
 
 def _ask_round(side, fields, cpus):
     """The time of the round in ns, and whether other processes disturbed it."""
-    watched = _siblings(cpus)
-    busy, (used, waited) = _busy_ticks(watched), side.cpu_seconds()
+    watched = siblings(cpus)
+    busy, (used, waited) = busy_ticks(watched), side.cpu_seconds()
     start = time.monotonic()
     samples = side.ask("round", **fields)["samples_ns"]
     seconds = (time.monotonic() - start) * len(cpus)
     used_now, waited_now = side.cpu_seconds()
     ticks_per_second = os.sysconf("SC_CLK_TCK")
-    others = _busy_ticks(watched) - busy - (used_now - used) * ticks_per_second
+    others = busy_ticks(watched) - busy - (used_now - used) * ticks_per_second
     # Time in which our threads only waited for each other is not disturbed: OpenVINO hands each call to another thread.
     taken = min(waited_now - waited, seconds - (used_now - used))
     disturbed = others > max(TICKS, DISTURBED * seconds * ticks_per_second) or taken > DISTURBED * seconds

@@ -1,6 +1,5 @@
-"""Models of the zoo against ONNX Runtime, OpenVINO and Apache TVM, and the gain from tuning, fusion and the memory plan."""
+"""Models of the zoo against ONNX Runtime, OpenVINO, MNN and Apache TVM, and the gain from tuning, fusion and the memory plan."""
 
-import importlib.util
 import json
 import os
 import statistics
@@ -8,22 +7,13 @@ import subprocess
 import sys
 import time
 
-import numpy as np
-
 from bench.common import crown, records, report, service, turns
 from bench.common.side import Side, SideError
+from bench.common.tool import run_tool
+from bench.models import peers
 
-PEERS = {"ONNX Runtime": "onnxruntime", "OpenVINO": "openvino"}
-# Measured where its wheel installs, and not counted as a peer: untuned or barely tuned it is no fair comparison. With --trials
-# it gets as many trials a task as we do, and no more time.
-TVM = "Apache TVM"
-TVM_COMPILE_LIMIT_S = 600
+# With --trials, Apache TVM gets as many trials a task as we do, and no more time.
 TVM_TUNE_LIMIT_S = 24 * 3600
-# Largest allowed error of an output against ONNX Runtime's, relative to its largest value. Sums in single precision depend on
-# their order, and Winograd's transforms add terms.
-TOLERANCE = 1e-4
-WINOGRAD_TOLERANCE = 1e-3  # also for OpenVINO, which may choose Winograd by itself
-COMPILE_LIMIT_S = 1200
 # This many of the fastest trials of a task are measured in turns with the kept record.
 FINALISTS = 3
 # Our own variants that are compared: the name in the row, the variant, and the variant it is compared to. Without fusion both
@@ -42,29 +32,6 @@ def zoo(programs):
     return listed.stdout.split()
 
 
-def run_tool(argv):
-    """The standard output of a tool. SideError with its last message if it fails."""
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=COMPILE_LIMIT_S)
-    if done.returncode != 0:
-        words = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
-        raise SideError(words[-1][:400])
-    return done.stdout
-
-
-def largest_error(found, expected):
-    """The largest error over all outputs, which both runtimes must name alike."""
-    if set(found) != set(expected):
-        raise SideError(f"outputs are {sorted(found)}, not {sorted(expected)}")
-    worst = 0.0
-    for name, right in expected.items():
-        if found[name].shape != right.shape:
-            raise SideError(f"output '{name}' has shape {found[name].shape}, not {right.shape}")
-        scale = max(float(np.max(np.abs(right))), 1e-30)
-        error = float(np.max(np.abs(found[name].astype(np.float64) - right))) / scale
-        worst = max(worst, error) if error == error else float("inf")
-    return worst
-
-
 class Models:
     """One run with `threads` threads."""
 
@@ -74,9 +41,7 @@ class Models:
         self.threads = threads
         self.cpus = report.cores_for(threads)
         self.work = os.path.join(args.root, "build", "bench")
-        self.with_tvm = importlib.util.find_spec("tvm") is not None
-        if not self.with_tvm:
-            result.add_note(f"{TVM} is not installed, and not measured")
+        self.peers = peers.installed(result)
         os.makedirs(os.path.join(self.work, "models"), exist_ok=True)
         self.start_gauge()
         self.target = self.gauge.ask("version")["target"]
@@ -100,20 +65,20 @@ class Models:
         onnx = self.path(name, ".onnx")
         run_tool([os.path.join(self.args.programs, "heddle"), "zoo", name, "-o", onnx, "--seed", "1"])
         tune_s = self.tune(name, onnx) if self.args.trials else None
-        tvm_tune_s = self.tune_tvm(name, onnx, tune_s) if self.args.trials and self.with_tvm else None
+        tvm_tune_s = self.tune_tvm(name, onnx, tune_s) if self.args.trials and peers.TVM in self.peers else None
         made = {variant: self.make_module(name, onnx, variant) for variant in VARIANTS}
-        sides = self.start_sides()
+        opened = peers.Opened(self.args, self.threads, self.cpus, self.result, self.peers)
         try:
-            contenders = self.open_all(name, onnx, made, sides)
+            opened.open(name, onnx, made, self.path(name, f"-{self.threads}"))
+            errors = opened.errors
             self.result.add_peak(1, self.gauge.ask("peak", cores=1)["gflops"])
             peak = self.gauge.ask("peak")["gflops"]
-            measured = turns.measure(contenders, self.args.rounds, self.cpus, settle=True)
+            measured = turns.measure(opened.contenders, self.args.rounds, self.cpus, settle=True)
             peak = max(peak, self.gauge.ask("peak")["gflops"])
         finally:
-            for side in sides.values():
-                side.close()
+            opened.close()
         self.result.add_peak(self.threads, peak)
-        return self.rows(name, made, measured, peak, {"tune_s": tune_s, "tvm_tune_s": tvm_tune_s})
+        return self.rows(name, made, errors, measured, peak, {"tune_s": tune_s, "tvm_tune_s": tvm_tune_s})
 
     def tune(self, name, onnx):
         """Tunes with the real service, starting from the kept records, and keeps the best. Returns the seconds it took."""
@@ -135,7 +100,7 @@ class Models:
         """Tunes on all cores, as our service does. A time limit is extended to the time that ours took. Trials measured until
         then count. Returns the seconds it took."""
         started = time.monotonic()
-        tuner = self.start_side(TVM, "tvm", None)
+        tuner = peers.start_side(self.args, peers.TVM, "tvm", self.threads, None)
         try:
             limit_s = max(self.args.minutes * 60, ours_s) if self.args.minutes else TVM_TUNE_LIMIT_S
             tuner.ask("tune", limit_s, model=onnx, trials=self.args.trials)
@@ -177,51 +142,7 @@ class Models:
             print(f"  warning: {name}, {variant}: {warning}", file=sys.stderr, flush=True)
         return {**about, "path": module}
 
-    def start_side(self, label, runtime, cpus):
-        library = os.path.join(os.path.dirname(self.args.programs), "lib", "libheddle.so")
-        script = os.path.join(self.args.root, "bench", "models", "model_side.py")
-        return Side(label, [sys.executable, script, runtime, str(self.threads)], cpus, {"HEDDLE_LIBRARY": library})
-
-    def start_sides(self):
-        names = {"Heddle": "heddle", **PEERS, **({TVM: "tvm"} if self.with_tvm else {})}
-        return {label: self.start_side(label, runtime, self.cpus) for label, runtime in names.items()}
-
-    def open_all(self, name, onnx, made, sides):
-        """Loads everything, compares all outputs with ONNX Runtime's, and returns the contenders for turns.measure."""
-        files = {"inputs": self.path(name, "-inputs.npz")}
-        sides["ONNX Runtime"].ask("inputs", model=onnx, seed=0, **files)
-        contenders, outputs = {}, {}
-        loads = [(peer, peer, onnx) for peer in PEERS] + [(v, "Heddle", made[v]["path"]) for v in made]
-        for label, side, model in loads:
-            file = self.path(name, f"-{label.replace(' ', '-')}-outputs.npz")
-            contenders[label] = (sides[side], {"id": sides[side].ask("open", model=model, outputs=file, **files)["id"]})
-            outputs[label] = dict(np.load(file))
-        for peer in PEERS:
-            self.result.versions[peer] = sides[peer].ask("version")["version"]
-        for label in contenders:
-            error = largest_error(outputs[label], outputs["ONNX Runtime"])
-            allowed = WINOGRAD_TOLERANCE if label == "OpenVINO" or made.get(label, {}).get("winograd") else TOLERANCE
-            if label in made:
-                made[label]["error"] = error
-            if error > allowed:
-                raise SideError(f"{label}: outputs differ from ONNX Runtime's by {error:.1e} of the largest; {allowed:.0e} is allowed")
-        if self.with_tvm:
-            try:
-                contenders[TVM] = self.open_tvm(name, onnx, sides[TVM], files["inputs"], outputs["ONNX Runtime"])
-            except SideError as error:
-                self.result.add_note(f"{name}, {self.threads} threads: no figure of {TVM}: {error}")
-        return contenders
-
-    def open_tvm(self, name, onnx, side, inputs, expected):
-        file = self.path(name, "-tvm-outputs.npz")
-        opened = side.ask("open", TVM_COMPILE_LIMIT_S, model=onnx, inputs=inputs, outputs=file)
-        self.result.versions[TVM] = side.ask("version")["version"]
-        error = largest_error(dict(np.load(file)), expected)
-        if error > WINOGRAD_TOLERANCE:
-            raise SideError(f"outputs differ from ONNX Runtime's by {error:.1e} of the largest; {WINOGRAD_TOLERANCE:.0e} is allowed")
-        return side, {"id": opened["id"]}
-
-    def rows(self, name, made, measured, peak, tuning):
+    def rows(self, name, made, errors, measured, peak, tuning):
         times = measured.times
         best = made["best"]
         ours_ns = statistics.median(times["best"])
@@ -234,52 +155,57 @@ class Models:
             "schedule": f"{best['tuned']} of {best['kernels']} tuned",
             "arena_bytes": best["arena_bytes"],
             "unshared_bytes": best["unshared_bytes"],
-            "max_error": best["error"],
+            "max_error": errors["best"],
             "flops": best["flops"],
             "ours_gflops": best["flops"] / ours_ns,
             "ours_percent_of_peak": 100 * best["flops"] / ours_ns / peak if peak else None,
             "peak_gflops": peak,
         }
 
-        def row(peer, ours, theirs):
+        def row(kind, peer, ours, theirs):
             return {
                 **common,
+                "kind": kind,
                 "ours_ms": statistics.median(times[ours]) * 1e-6,
                 "peer": peer,
                 "peer_ms": statistics.median(times[theirs]) * 1e-6,
+                "peer_max_error": errors[theirs],
                 **turns.compare(times[ours], times[theirs]),
                 "ours_rounds_ms": [ns * 1e-6 for ns in times[ours]],
                 "peer_rounds_ms": [ns * 1e-6 for ns in times[theirs]],
                 "best_peer": False,
             }
 
-        rows = sorted((row(peer, "best", peer) for peer in PEERS), key=lambda r: r["peer_ms"])
+        found = [peer for peer in self.peers if peer in times]
+        rows = sorted((row("peer", peer, "best", peer) for peer in found if peer not in peers.NOT_COUNTED), key=lambda r: r["peer_ms"])
         rows[0]["best_peer"] = True
-        rows += [row(peer, ours, theirs) for peer, theirs, ours in ABLATIONS]
-        return rows + ([row(TVM, "best", TVM)] if TVM in times else [])
+        rows += [row("ablation", peer, ours, theirs) for peer, theirs, ours in ABLATIONS]
+        return rows + [row("not counted", peer, "best", peer) for peer in found if peer in peers.NOT_COUNTED]
 
 
 def print_row(rows):
-    best, other, default, unfused, unplanned, *tvm = rows
+    best, *others = [row for row in rows if row["kind"] == "peer"]
+    default, unfused, unplanned = [row for row in rows if row["kind"] == "ablation"]
+    others += [row for row in rows if row["kind"] == "not counted"]
     share = "" if best["ours_percent_of_peak"] is None else f"{best['ours_percent_of_peak']:.1f}"
     line = f"{best['name']:<13}{best['threads']:>3}{best['ours_ms']:>9.3f}{share:>7}  {best['peer']:<13}{best['peer_ms']:>9.3f}"
-    line += f"{best['ratio']:>6.2f}  {best['ratio_low']:.2f}-{best['ratio_high']:.2f} {other['peer_ms']:>9.3f}"
+    line += f"{best['ratio']:>6.2f}  {best['ratio_low']:.2f}-{best['ratio_high']:.2f}"
     line += f"{default['ratio']:>9.2f}{unfused['ratio']:>8.2f}{unplanned['ratio']:>6.2f}"
-    line += f"{tvm[0]['ratio']:>7.1f}" if tvm else f"{'-':>7}"
     memory = f"{best['arena_bytes'] / 2**20:.1f}/{best['unshared_bytes'] / 2**20:.1f}"
+    also = ", ".join(f"{row['peer']} {row['peer_ms']:.3f} ({row['ratio']:.2f})" for row in others)
     tuned = "" if best["tune_s"] is None else f", {best['tune_s']:.0f} s of tuning"
     if best["tvm_tune_s"] is not None:
-        tuned += f" ({TVM}: {best['tvm_tune_s']:.0f} s)"
-    print(f"{line}{memory:>12}  {best['schedule']}{tuned}", flush=True)
+        tuned += f" ({peers.TVM}: {best['tvm_tune_s']:.0f} s)"
+    print(f"{line}{memory:>12}  {also}; {best['schedule']}{tuned}", flush=True)
 
 
 HEAD = (
-    f"{'model':<13}{'thr':>3}{'ours ms':>9}{'% peak':>7}  {'best peer':<13}{'ms':>9}{'ratio':>6}  {'quartiles'} {'other ms':>9}"
-    f"{'untuned':>9}{'unfused':>8}{'unpl.':>6}{'TVM':>7}{'MiB':>12}  schedule"
+    f"{'model':<13}{'thr':>3}{'ours ms':>9}{'% peak':>7}  {'best peer':<13}{'ms':>9}{'ratio':>6}  {'quartiles'}"
+    f"{'untuned':>9}{'unfused':>8}{'unpl.':>6}{'MiB':>12}  others: ms (ratio); schedule"
 )
 LEGEND = (
     "untuned: default schedules / ours; unfused: without fusion / with, default schedules; unpl.: without memory plan /"
-    " with; TVM: Apache TVM, tuned if --trials says so / ours; MiB: activations with / without sharing"
+    " with; MiB: activations with / without sharing; Apache TVM is tuned if --trials says so, and no best peer"
 )
 
 

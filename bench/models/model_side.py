@@ -1,4 +1,4 @@
-"""A whole model on one runtime, as a side of `bench/run.sh models`: model_side.py heddle|onnxruntime|openvino|tvm THREADS
+"""A whole model on one runtime, as a side of benchmarks such as `bench/run.sh models`: model_side.py heddle|onnxruntime|openvino|mnn|tvm THREADS
 
   {"do": "version"} -> {"version": ".."}
   {"do": "inputs", "model": FILE, "inputs": NPZ, "seed": 0}                   writes random inputs; onnxruntime only
@@ -12,6 +12,7 @@ import ctypes
 import json
 import os
 import statistics
+import subprocess
 import sys
 import time
 
@@ -146,6 +147,69 @@ class OpenVino:
         return call, lambda: {port.any_name: request.get_tensor(port).data.copy() for port in compiled.outputs}
 
 
+class Mnn:
+    """Single precision: by default it may take half precision. Its converter runs in a process of its own, since it may end the
+    process, and by its binding, since its command line reports each use to its makers' servers."""
+
+    CONVERT = "import sys, _tools; _tools.mnnconvert(sys.argv[1:])"
+    # LSTMs become loops unless told otherwise, and its converter may fail at that.
+    WAYS = ([], ["--useOriginRNNImpl"])
+
+    def __init__(self, threads):
+        import MNN
+
+        self._mnn = MNN
+        self._config = {"backend": "CPU", "numThread": threads, "precision": "high"}
+
+    def version(self):
+        return f"MNN {self._mnn.version()}"
+
+    def _convert(self, path):
+        """Returns the path of the converted model."""
+        made = f"{path}.mnn"
+        said = []
+        for way in self.WAYS:
+            if os.path.exists(made):
+                os.remove(made)
+            argv = [sys.executable, "-c", self.CONVERT, "mnnconvert", "-f", "ONNX", "--modelFile", path, "--MNNModel", made]
+            done = subprocess.run(argv + ["--bizCode", "bench"] + way, capture_output=True, text=True)
+            if os.path.exists(made) and os.path.getsize(made):
+                return made
+            said = (done.stdout + done.stderr).strip().splitlines() or [f"status {done.returncode}"]
+        raise RuntimeError(f"the model is not converted: {said[-1]}")
+
+    def open(self, path, inputs):
+        mnn = self._mnn
+        made = self._convert(path)
+        interpreter = mnn.Interpreter(made)
+        os.remove(made)  # it is in memory
+        session = interpreter.createSession(self._config)
+        slots = interpreter.getSessionInputAll(session)
+        if set(slots) != set(inputs):
+            raise RuntimeError(f"the inputs are {sorted(slots)}, not {sorted(inputs)}")
+        for name, slot in slots.items():
+            data = np.ascontiguousarray(inputs[name])
+            kind = mnn.Halide_Type_Float
+            if data.dtype != np.float32:  # it has no 64-bit integers
+                data, kind = data.astype(np.int32), mnn.Halide_Type_Int
+            slot.copyFrom(mnn.Tensor(data.shape, kind, data, mnn.Tensor_DimensionType_Caffe))
+
+        def call():
+            if interpreter.runSession(session):
+                raise RuntimeError("the session does not run")
+
+        def outputs():
+            found = {}
+            for name, slot in interpreter.getSessionOutputAll(session).items():
+                data = np.empty(slot.getShape(), np.float32)
+                host = mnn.Tensor(slot.getShape(), slot.getDataType(), data, mnn.Tensor_DimensionType_Caffe)
+                slot.copyToHostTensor(host)
+                found[name] = np.array(host.getNumpyData()).reshape(slot.getShape())
+            return found
+
+        return call, outputs
+
+
 class Tvm:
     """Apache TVM. It is tuned if the folder MODEL.tvm-THREADS has MetaSchedule's records, with weights in the layouts that they
     chose. TVM's trials and builds run on the cores of this process."""
@@ -240,7 +304,7 @@ def main():
     # Whatever a runtime prints must not mix with the answers: TVM's tuner prints progress on standard output.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    runtime = {"heddle": Heddle, "onnxruntime": OnnxRuntime, "openvino": OpenVino, "tvm": Tvm}[sys.argv[1]](int(sys.argv[2]))
+    runtime = {"heddle": Heddle, "onnxruntime": OnnxRuntime, "openvino": OpenVino, "mnn": Mnn, "tvm": Tvm}[sys.argv[1]](int(sys.argv[2]))
     opened = []
 
     def answer(request):

@@ -1,4 +1,4 @@
-"""Single operators against oneDNN and OpenBLAS on warm caches. Weights are known ahead of time, except in attention. Each side
+"""Single operators against oneDNN (Debian's, and today's) and OpenBLAS on warm caches. Weights are known ahead of time, except in attention. Each side
 takes its activations in the layout it prefers; the conversion is not timed."""
 
 import os
@@ -17,6 +17,7 @@ CLASSES = [
     ),
 ]
 TUNE_LIMIT_S = 2 * 3600
+ONEDNN_3 = "oneDNN 3"  # from PyPI; "oneDNN" is Debian's, an older one. Measured where its wheel installs
 
 
 def openblas_core():
@@ -27,7 +28,13 @@ def openblas_core():
     return {"OPENBLAS_CORETYPE": "Haswell"} if "avx2" in flags and "fma" in flags else {}
 
 
-def start_peers(programs, cpus):
+def onednn_wheel(root):
+    """What today's oneDNN needs to run. It is built on SYCL, whose CPU device is a library of Intel's for any x86."""
+    lib = os.path.join(root, "build", "bench", "venv-onednn", "lib")
+    return {"OCL_ICD_FILENAMES": os.path.join(lib, "libintelocl.so"), "LD_LIBRARY_PATH": lib}
+
+
+def start_peers(args, cpus, result):
     """The peers' drivers that were built, by name. Their threads wait as they do by default: they spin, then sleep."""
     threads = str(len(cpus))
     onednn = {"OMP_NUM_THREADS": threads, "GOMP_CPU_AFFINITY": " ".join(map(str, cpus))}
@@ -35,11 +42,27 @@ def start_peers(programs, cpus):
     peers = {}
     for name, program, env in [
         ("oneDNN", "heddle-bench-onednn", onednn),
+        (ONEDNN_3, "heddle-bench-onednn3", {"DPCPP_CPU_NUM_CUS": threads, **onednn_wheel(args.root)}),
         ("OpenBLAS", "heddle-bench-openblas", openblas),
     ]:
-        path = os.path.join(programs, program)
-        if os.path.exists(path):
-            peers[name] = Side(name, [path], cpus, env)
+        path = os.path.join(args.programs, program)
+        if not os.path.exists(path):
+            if name == ONEDNN_3:
+                result.add_note(f"{name} is not installed, and not measured")
+            continue
+        peer = Side(name, [path], cpus, env)
+        try:
+            result.versions[name] = peer.ask("version")["version"]
+            if name == ONEDNN_3:
+                overhead_us = peer.ask("overhead")["ns"] * 1e-3
+                result.versions[name] += f", built on SYCL: {overhead_us:.1f} us of each call, included in its times"
+        except SideError as error:
+            peer.close()
+            if name != ONEDNN_3:
+                raise
+            result.add_note(f"{name} does not run here: {error}")
+            continue
+        peers[name] = peer
     return peers
 
 
@@ -53,14 +76,12 @@ class Operators:
         self.cpus = cpus = report.cores_for(threads)
         argv = [os.path.join(args.programs, "heddle-operator-bench"), "--cpus", ",".join(map(str, cpus))]
         self.ours = Side("Heddle", argv + ["--no-winograd"] * args.direct)
-        self.peers = start_peers(args.programs, cpus)
+        self.peers = start_peers(args, cpus, result)
         about = self.ours.ask("version")
         self.target = about["target"]
         self.device = records.device_key(self.target, warm=True)
         self.records = records.Records(args.records or records.default_path(self.device, args.root))
         result.versions["Heddle"] = f"{args.commit}, {self.target}"
-        for name, peer in self.peers.items():
-            result.versions[name] = peer.ask("version")["version"]
 
     def close(self):
         for side in [self.ours, *self.peers.values()]:
@@ -75,10 +96,18 @@ class Operators:
         if default["trace"] != kernel["trace"]:
             contenders["default"] = (self.ours, {"id": default["id"]})
         implementations = {}
-        for peer_name, peer in self.peers.items():
+        for peer_name, peer in list(self.peers.items()):
             if peer_name == "OpenBLAS" and "x" not in name:
                 continue
-            opened = peer.ask("open", name=name, winograd=not self.args.direct)
+            try:
+                opened = peer.ask("open", name=name, winograd=not self.args.direct)
+            except SideError as error:
+                if peer_name != ONEDNN_3:
+                    raise
+                self.result.add_note(f"{name}: no figure of {peer_name}: {error}")
+                if peer.has_ended():
+                    del self.peers[peer_name]
+                continue
             implementations[peer_name] = opened["implementation"]
             contenders[peer_name] = (peer, {})
         if not implementations:

@@ -12,22 +12,12 @@ import sys
 import numpy as np
 
 from bench.common import report, turns
-from bench.common.side import Side, SideError
-from bench.models.benchmark import WINOGRAD_TOLERANCE, largest_error, run_tool, zoo
-
-
-def ranks(values):
-    order = sorted(range(len(values)), key=values.__getitem__)
-    return {place: rank for rank, place in enumerate(order)}
-
-
-def rank_correlation(first, second):
-    """Spearman's coefficient; None for fewer than three pairs."""
-    n = len(first)
-    if n < 3:
-        return None
-    a, b = ranks(first), ranks(second)
-    return 1 - 6 * sum((a[i] - b[i]) ** 2 for i in range(n)) / (n * (n * n - 1))
+from bench.common.ranks import rank_correlation
+from bench.common.side import SideError
+from bench.common.tool import run_tool
+from bench.models import peers
+from bench.models.benchmark import zoo
+from bench.models.peers import WINOGRAD_TOLERANCE, largest_error
 
 
 class Plans:
@@ -49,12 +39,6 @@ class Plans:
         run_tool([os.path.join(self.args.programs, "heddle"), "zoo", name, "-o", path, "--seed", "1"])
         return path
 
-    def side(self, runtime):
-        library = os.path.join(os.path.dirname(self.args.programs), "lib", "libheddle.so")
-        script = os.path.join(self.args.root, "bench", "models", "model_side.py")
-        label = "Heddle" if runtime == "heddle" else "ONNX Runtime"
-        return Side(label, [sys.executable, script, runtime, str(self.threads)], self.cpus, {"HEDDLE_LIBRARY": library})
-
     def measure(self, name):
         onnx = self.onnx(name)
         stem = os.path.join(self.work, os.path.basename(onnx)[: -len(".onnx")])
@@ -66,7 +50,7 @@ class Plans:
         for failure in chosen["failed"]:
             self.result.add_note(f"{name}: not measured: {failure}")
         self.result.versions["Heddle"] = f"{self.args.commit}, {chosen['target']}"
-        ours, peer = self.side("heddle"), self.side("onnxruntime")
+        ours, peer = (peers.start_side(self.args, label, label, self.threads, self.cpus) for label in ("heddle", "onnxruntime"))
         try:
             files = {"inputs": f"{stem}-inputs.npz"}
             peer.ask("inputs", model=onnx, seed=0, **files)

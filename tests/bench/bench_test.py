@@ -23,8 +23,11 @@ ROW, OTHER_ROW = "4x32x16", "8x16x32"
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT))
-from bench.common import crown, records, report, service, turns
+from bench.common import crown, ranks, records, report, service, turns
 from bench.common.side import Side, SideError
+from bench.gains import benchmark as gains
+from bench.graphs import benchmark as graphs
+from bench.models import variants
 from bench.scheduling import benchmark as scheduling
 from bench.search import benchmark as search
 
@@ -259,11 +262,11 @@ class PartsTest(unittest.TestCase):
                 self.reads += 1
                 return 100 * min(self.reads, self.disturbed_reads)
 
-        self.addCleanup(setattr, turns, "_busy_ticks", turns._busy_ticks)
+        self.addCleanup(setattr, turns, "busy_ticks", turns.busy_ticks)
         self.addCleanup(setattr, turns, "PAUSE_S", turns.PAUSE_S)
         turns.PAUSE_S = 0
         for disturbed_turns, repeated, disturbed in [(0, 0, False), (3, 3, False), (1000, turns.most_repeated, True)]:
-            turns._busy_ticks = Busy(disturbed_turns)
+            turns.busy_ticks = Busy(disturbed_turns)
             found = turns.measure({"a": (Quick(), {})}, 5, [0])
             self.assertEqual((found.times, found.repeated, found.disturbed), ({"a": [2] * 5}, repeated, disturbed))
 
@@ -278,8 +281,8 @@ class PartsTest(unittest.TestCase):
             def cpu_seconds(self):
                 return 0, 0
 
-        self.addCleanup(setattr, turns, "_busy_ticks", turns._busy_ticks)
-        turns._busy_ticks = lambda cpus: 0
+        self.addCleanup(setattr, turns, "busy_ticks", turns.busy_ticks)
+        turns.busy_ticks = lambda cpus: 0
         for other, settle, rounds in [
             (Timed(200), True, 5),  # twice as slow, always: nothing more to learn
             (Timed(300, 300, 200), False, 5),
@@ -303,8 +306,8 @@ class PartsTest(unittest.TestCase):
             def cpu_seconds(self):
                 return 0, 0
 
-        self.addCleanup(setattr, turns, "_busy_ticks", turns._busy_ticks)
-        turns._busy_ticks = lambda cpus: 0
+        self.addCleanup(setattr, turns, "busy_ticks", turns.busy_ticks)
+        turns.busy_ticks = lambda cpus: 0
         found = crown.crown(Machine(), [{"id": 0}, {"id": 1}], [0])
         self.assertEqual([kernel["id"] for kernel in found], [0, 1])
         medians = [statistics.median(kernel["samples_ns"]) for kernel in found]
@@ -408,9 +411,9 @@ class PartsTest(unittest.TestCase):
                 waited = min(self.reads, 6)  # a second more in each of the first turns
                 return self.used * waited, waited
 
-        self.addCleanup(setattr, turns, "_busy_ticks", turns._busy_ticks)
+        self.addCleanup(setattr, turns, "busy_ticks", turns.busy_ticks)
         self.addCleanup(setattr, turns, "PAUSE_S", turns.PAUSE_S)
-        turns._busy_ticks, turns.PAUSE_S = lambda cpus: 0, 0
+        turns.busy_ticks, turns.PAUSE_S = lambda cpus: 0, 0
         self.assertEqual(turns.measure({"a": (Waiting(used=0), {})}, 5, [0]).repeated, 3)
         # One of its threads had the core all the time: they waited for one another.
         self.assertEqual(turns.measure({"a": (Waiting(used=1), {})}, 5, [0]).repeated, 0)
@@ -438,6 +441,60 @@ class PartsTest(unittest.TestCase):
             with contextlib.redirect_stdout(output):
                 result.print_versions()
             self.assertEqual("one physical core" in output.getvalue(), told)
+
+
+class PlansTest(unittest.TestCase):
+    CONTENDERS = [{"name": "estimated", "ns": 4e6}, {"name": "substituted 1", "ns": 3e6, "chosen": True}]
+
+    def job(self, **comparison):
+        return {"plan_report": {"contenders": self.CONTENDERS}, "comparison": comparison}
+
+    def test_a_prediction_is_that_of_the_module_in_the_end(self):
+        self.assertEqual(graphs.prediction(self.job())["name"], "substituted 1")
+        self.assertEqual(graphs.prediction(self.job(plan_taken_back=True))["name"], "estimated")
+        self.assertIsNone(graphs.prediction(self.job(module_is_default=True)))
+        self.assertIsNone(graphs.prediction({}))
+
+    def test_seconds_of_stages(self):
+        spans = [{"kind": kind, "start_unix_ns": 10**9, "end_unix_ns": end * 10**9} for kind, end in [("profile", 3), ("build", 9), ("profile", 2), ("compare", 6)]]
+        unfinished = {"kind": "profile", "start_unix_ns": 10**9}
+        self.assertEqual(graphs.stage_seconds({"timeline": spans + [unfinished]}), {"profile": 3.0, "build": 8.0, "compare": 5.0})
+
+    def test_what_all_models_together_say(self):
+        def row(name, off, sequential, joint, predicted):
+            modes = {
+                mode: {"ms": ms, "profile_s": 60, "predicted_ns": p, "predicted_over_measured": p and p * 1e-6 / ms, "predicted_gain": p and off * 1e6 / p}
+                for mode, ms, p in [("off", off, None), ("sequential", sequential, predicted), ("joint", joint, predicted)]
+            }
+            found = {mode: {"ratio": modes[mode]["ms"] / joint} for mode in ("off", "sequential")}
+            return {"name": name, "modes": modes, "gains": found, "peers": {"ONNX Runtime": {"ratio": 2.0}}}
+
+        told = graphs.summary([row("a", 4.0, 2.0, 2.0, 2.2e6), row("b", 0.98, 1.0, 1.0, 1e6)])
+        self.assertIn("off / joint: geometric mean 1.400 of 2; lowest b 0.980; 1 of at least 1.1; below 0.99: b", told)
+        self.assertIn("ONNX Runtime / joint: geometric mean 2.000 of 2; lowest a 2.000", told)
+        self.assertIn("predicted times of 4 whole models: off by 5.0 % in the median, 10.0 % at most; rank correlation 1.00; of predicted gains with off / mode 1.00", told)
+        self.assertIn("seconds on the device: off 120, sequential 120, joint 120", told)
+        self.assertFalse([line for line in graphs.summary([row("a", 4.0, 2.0, 2.0, None)]) if "predicted" in line])
+
+    def test_told_gains_are_held_against_later_ones(self):
+        def row(name, told, later):
+            return {"name": name, "told": {"ratio": told, "low": told - 0.02, "high": told + 0.02}, "later_median": later, "later_least_task": (later, f"task of {name}")}
+
+        told = gains.summary([row("a", 1.2, 1.21), row("b", 1.1, 0.98)])
+        self.assertIn("below 0.99 later: b", told[0])
+        self.assertIn("told within 3 % of later in 1 of 2; farthest +12.2 % (b); later within the told interval in 1", told[1])
+        self.assertIn("least 0.980 (task of b)", told[2])
+
+    def test_a_model_has_other_sizes_or_says_which_have(self):
+        for wrong in ("mlp@7", "resnet18@", "resnet18@x", "resnet18@99999"):
+            with self.assertRaisesRegex(ValueError, "resnet18@N|not"):
+                variants.write(str(BIN), wrong, os.devnull)
+
+    def test_ranks(self):
+        self.assertEqual(ranks.ranks([30, 10, 30, 20]), [2.5, 0, 2.5, 1])
+        self.assertAlmostEqual(ranks.rank_correlation([1, 2, 3], [10, 30, 20]), 0.5)
+        self.assertIsNone(ranks.rank_correlation([1, 2], [1, 2]))
+        self.assertIsNone(ranks.rank_correlation([1, 1, 1], [1, 2, 3]))
 
 
 class ServiceTest(unittest.TestCase):
