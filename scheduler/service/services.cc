@@ -22,6 +22,7 @@ constexpr int64_t kMaxSpans = 20'000;
 // What lists and watchers get: a plan is long and never changes while they look.
 v1::Job WithoutPlan(v1::Job job) {
   job.clear_plan();
+  job.clear_machine();
   return job;
 }
 

@@ -13,6 +13,7 @@
 #include "compiler/onnx/parts.h"
 #include "worker/frame.h"
 #include "worker/stages/chunks.h"
+#include "worker/stages/machine_of.h"
 #include "worker/stages/stages.h"
 
 namespace heddle::worker {
@@ -42,8 +43,9 @@ graph::ExternalLoader PartLoader(const v1::StageStart& start) {
   };
 }
 
-ModelOptions FromProto(const v1::ModelOptions& options, const v1::StageStart& start) {
+ModelOptions FromProto(const v1::ModelOptions& options, const v1::StageStart& start, StageIo& io) {
   ModelOptions result;
+  result.machine = MachineOf(start, io);
   result.import.external = PartLoader(start);
   for (const v1::ModelOptions::Shape& shape : options.shapes()) {
     result.import.shapes[shape.input()].assign(shape.extents().begin(), shape.extents().end());
@@ -80,11 +82,12 @@ absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
   HEDDLE_ASSIGN_OR_RETURN(const std::string model, ReadModel(io));
   HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(start.target()));
   plan::Plan plan;
-  HEDDLE_ASSIGN_OR_RETURN(
-      const graph::FusedGraph fused,
-      PrepareModel(model, FromProto(start.import().options(), start), target, {}, &plan));
+  const ModelOptions options = FromProto(start.import().options(), start, io);
+  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused,
+                          PrepareModel(model, options, target, {}, &plan));
   v1::StageEvent event;
   v1::ImportResult* result = event.mutable_import();
+  if (options.machine) result->set_machine(start.machine());
   result->set_plan(plan::ToText(plan));
   for (const graph::Task& task : graph::ExtractTasks(fused)) {
     v1::TaskInfo* info = result->add_tasks();
@@ -135,14 +138,15 @@ absl::Status RunCompile(const v1::StageStart& start, StageIo& io) {
     best[trace.workload_key()] = {.trace = trace.trace(), .median_ns = trace.median_ns()};
   }
   std::vector<std::string> warnings;
+  const ModelOptions model_options = FromProto(spec.options(), start, io);
   const auto send = [&](const char* name) -> absl::Status {
     ChunkWriter module(io, name);
     const auto write = [&module](std::string_view bytes) {
       module.Append(bytes);
       return absl::OkStatus();
     };
-    HEDDLE_RETURN_IF_ERROR(WriteCompiledModel(model, FromProto(spec.options(), start), target, best,
-                                              options, write, &warnings));
+    HEDDLE_RETURN_IF_ERROR(
+        WriteCompiledModel(model, model_options, target, best, options, write, &warnings));
     module.End();
     return absl::OkStatus();
   };
