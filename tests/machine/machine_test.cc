@@ -51,7 +51,8 @@ TEST(Machine, EveryTargetIsDescribed) {
 }
 
 absl::StatusOr<TargetInfo> Described(const std::string& cpu, const MeasuredMachine* m = nullptr) {
-  const std::string triple = cpu.starts_with("neoverse") ? "aarch64-linux-gnu" : "x86_64-linux-gnu";
+  const bool arm = cpu.starts_with("neoverse") || cpu.starts_with("cortex");
+  const std::string triple = arm ? "aarch64-linux-gnu" : "x86_64-linux-gnu";
   const auto resolved =
       codegen::ResolveTarget(*ParseTarget("llvm -mcpu=" + cpu + " -triple=" + triple));
   if (!resolved.ok()) return resolved.status();
