@@ -150,7 +150,7 @@ void PutMeasured(const MeasuredMachine& machine, TargetInfo* info) {
   const double vector = static_cast<double>(info->vector_bytes), f32 = 4, clock = machine.clock_ghz;
   const int threads = info->target.threads;
   const double gflops = ShareOf(machine.gflops, machine.all_gflops, machine, threads),
-               beyond = ShareOf(machine.l3_gbps, machine.all_l3_gbps, machine, threads);
+               memory = ShareOf(machine.memory_gbps, machine.all_memory_gbps, machine, threads);
   CoreSpeed& core = info->core;
   core.operations_per_cycle = gflops / 2 / (vector / f32) / clock;
   core.loads_per_cycle = machine.l1_gbps / vector / clock;
@@ -158,13 +158,16 @@ void PutMeasured(const MeasuredMachine& machine, TargetInfo* info) {
   core.gathered_per_cycle = machine.gathered_per_ns / clock;
   core.multiply_add_cycles = machine.multiply_add_ns * clock;
   core.l2_bytes_per_cycle = machine.l2_gbps / clock;
-  core.l3_bytes_per_cycle = beyond / clock;
+  // What a kernel streams from beyond the second-level cache are weights, which other kernels have
+  // evicted from the third-level one (measure/measure.h).
+  core.l3_bytes_per_cycle = memory / clock;
   GraphSpeed& graph = info->graph_speed;
   const LayoutFit& fit = info->code.layout;
   graph.peak_gflops = machine.gflops;
   graph.vector_bytes = info->vector_bytes;
   graph.l2_bytes = machine.l2_bytes;
-  graph.bytes_per_ns = fit.far_share * machine.l3_gbps;
+  // Of what whole operators move, about half are activations, which the third-level cache holds.
+  graph.bytes_per_ns = fit.far_share * 2 / (1 / machine.l3_gbps + 1 / machine.memory_gbps);
   graph.near_bytes_per_ns = fit.near_share * machine.l2_gbps;
   graph.call_ns = machine.call_ns + fit.kernel_bytes / graph.near_bytes_per_ns;
   if (machine.cores == 1) return;

@@ -153,18 +153,19 @@ TEST(MeasuredMachine, DescribesTheTarget) {
   EXPECT_DOUBLE_EQ(one.core.gathered_per_cycle, 2);
   EXPECT_DOUBLE_EQ(one.core.multiply_add_cycles, 4);
   EXPECT_DOUBLE_EQ(one.core.l2_bytes_per_cycle, 24);
-  EXPECT_DOUBLE_EQ(one.core.l3_bytes_per_cycle, 8);
+  EXPECT_DOUBLE_EQ(one.core.l3_bytes_per_cycle, 4);  // of memory
+  EXPECT_DOUBLE_EQ(one.graph_speed.bytes_per_ns, 0.85 * 2 / (1.0 / 20 + 1.0 / 10));
   EXPECT_EQ(one.graph_speed.peak_gflops, 160);
   EXPECT_EQ(one.graph_speed.vector_bytes, 64);
-  // Four cores get 40 GB/s, two get as much as each can take.
+  // Cores share 16 GB/s, of which one alone takes 10.
   const TargetInfo two = described("llvm -mcpu=sapphirerapids -triple=x86_64-linux-gnu -threads=2");
   const TargetInfo four =
       described("llvm -mcpu=sapphirerapids -triple=x86_64-linux-gnu -threads=4");
   const TargetInfo more =
       described("llvm -mcpu=sapphirerapids -triple=x86_64-linux-gnu -threads=8");
-  EXPECT_DOUBLE_EQ(two.core.l3_bytes_per_cycle, 8);
-  EXPECT_DOUBLE_EQ(four.core.l3_bytes_per_cycle, 4);
-  EXPECT_DOUBLE_EQ(more.core.l3_bytes_per_cycle, 4);
+  EXPECT_DOUBLE_EQ(two.core.l3_bytes_per_cycle, 3.2);
+  EXPECT_DOUBLE_EQ(four.core.l3_bytes_per_cycle, 1.6);
+  EXPECT_DOUBLE_EQ(more.core.l3_bytes_per_cycle, 1.6);
   EXPECT_DOUBLE_EQ(four.core.operations_per_cycle, one.core.operations_per_cycle);
   // 1234.56 ns of 80 multiply-adds each.
   EXPECT_EQ(two.core.wake_multiply_adds, 98764);
