@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/limits.h"
 #include "base/status_macros.h"
 
 namespace heddle::tracker {
@@ -37,6 +38,11 @@ absl::Status CheckSlot(const SlotSpec& slot) {
   if (slot.kind == SlotKind::kDevice && (slot.device_key.empty() || slot.target.empty())) {
     return absl::InvalidArgumentError(
         absl::StrCat("device slot ", slot.name, " needs a device key and a target"));
+  }
+  if (slot.machine.size() > kMaxMachineBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slot ", slot.name, ": its measured machine has ", slot.machine.size(),
+                     " bytes; ", kMaxMachineBytes, " are allowed"));
   }
   return absl::OkStatus();
 }

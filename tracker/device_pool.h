@@ -35,6 +35,7 @@ struct SlotSpec {
   std::string target;               // device slots only: canonical text without -threads
   std::string note;                 // for people: what the slot cannot keep off its cores
   std::vector<std::string> builds;  // CPU slots: kinds of targets that it has compilers for
+  std::string machine;              // device slots: what was measured of them (Slot.machine)
   bool operator==(const SlotSpec&) const = default;
 };
 

@@ -19,7 +19,8 @@ SlotSpec FromProto(const v1::Slot& slot) {
           .device_key = slot.device_key(),
           .target = slot.target(),
           .note = slot.note(),
-          .builds = {slot.builds().begin(), slot.builds().end()}};
+          .builds = {slot.builds().begin(), slot.builds().end()},
+          .machine = slot.machine()};
 }
 
 void ToProto(const SlotSpec& spec, v1::Slot* slot) {
@@ -30,6 +31,7 @@ void ToProto(const SlotSpec& spec, v1::Slot* slot) {
   slot->set_target(spec.target);
   slot->set_note(spec.note);
   slot->mutable_builds()->Assign(spec.builds.begin(), spec.builds.end());
+  slot->set_machine(spec.machine);
 }
 
 v1::SlotState ToProto(SlotState state) {

@@ -16,9 +16,12 @@
 
 #include "base/target.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/machine/measured_machine.h"
 #include "compiler/runtime/device_kind.h"
+#include "worker/device_machine.h"
 #include "worker/slots.h"
 #include "worker/stage_child.h"
+#include "worker/stages/measure_child.h"
 #include "worker/stages/stages.h"
 #include "worker/worker_server.h"
 
@@ -60,6 +63,37 @@ void OpenCodeCache(const std::string& folder) {
                  folder);
 }
 
+// What the widest slot that measures on cores reaches; empty, with a line in the log, if nothing can
+// be measured. The cores are free: no slot is offered yet.
+std::string MachineText(const heddle::worker::WorkerOptions& options, bool again) {
+  heddle::worker::DeviceMachineOptions device;
+  for (const heddle::worker::SlotConfig& slot : options.slots) {
+    if (slot.device && slot.cores.size() > device.cores.size()) device.cores = slot.cores;
+  }
+  if (device.cores.empty()) return "";
+  device.folder = CacheFolder("machines", "heddle-machines");
+  device.device_key = options.device_key;
+  device.target = options.target;
+  device.version = heddle::machine::kMeasuredVersion;
+  device.command = {"/proc/self/exe", heddle::worker::kMeasureFlag};
+  device.check = [](const std::string& text) {
+    return heddle::machine::ParseMeasuredMachine(text).status();
+  };
+  device.again = again;
+  const auto found = heddle::worker::MachineOfDevice(device);
+  if (!found.ok()) {
+    spdlog::warn("this host's cores are not measured, what is usual for a {} must do: {}",
+                 options.device_key, std::string(found.status().message()));
+    return "";
+  }
+  spdlog::info("{}: {}{}", options.device_key,
+               heddle::machine::Summary(*heddle::machine::ParseMeasuredMachine(found->text)),
+               found->took > absl::ZeroDuration()
+                   ? fmt::format(" (measured in {:.1f} s)", absl::ToDoubleSeconds(found->took))
+                   : "");
+  return found->text;
+}
+
 // Waits for a signal; false if `limit_s` passes first.
 bool WaitForSignal(const sigset_t& signals, int limit_s) {
   const timespec limit{.tv_sec = limit_s, .tv_nsec = 0};
@@ -74,6 +108,8 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], heddle::worker::kStageChildFlag) == 0) {
     return heddle::worker::StageChildMain(argc, argv, heddle::worker::RunStage);
   }
+  if (argc > 1 && std::strcmp(argv[1], heddle::worker::kMeasureFlag) == 0)
+    return heddle::worker::MeasureChildMain(argc, argv);
   heddle::worker::WorkerOptions options;
   options.id = HostName();
   options.version = HEDDLE_VERSION;
@@ -82,6 +118,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> device_slots;
   std::vector<std::string> gpus;
   int gpu_clock_mhz = 0;
+  std::string machine = "measure";
   std::string code_cache = CacheFolder("code", "off");
   std::string blob_cache = CacheFolder("blobs", "heddle-blobs");
   int64_t blob_cache_mib = 32768;
@@ -109,6 +146,12 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--blob-cache-mib", blob_cache_mib, "Most that this folder may hold, MiB")
       ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--machine", machine,
+                 "How fast this host's cores are: 'measure' does so once and keeps it, 'again' "
+                 "measures anew, 'table' takes what is usual for the CPU")
+      ->envname("HEDDLE_MACHINE")
+      ->check(CLI::IsMember({"measure", "again", "table"}))
       ->capture_default_str();
   app.add_option("--device-key", options.device_key,
                  "Class of identical devices this one is of; default: the CPU's name");
@@ -169,6 +212,7 @@ int main(int argc, char** argv) {
     spdlog::warn("--blob-cache {}: {}; models with large tensors are refused", blob_cache,
                  std::string(blobs.status().message()));
   }
+  if (machine != "table") options.machine = MachineText(options, machine == "again");
   options.runner.child_command = {"/proc/self/exe", heddle::worker::kStageChildFlag};
 
   // Do both before any other thread exists, so that all threads inherit them.

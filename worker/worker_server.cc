@@ -67,6 +67,7 @@ v1::SynchronizeRequest MakeReport(const WorkerOptions& options) {
       slot->set_device_key(config.gpu.empty() ? options.device_key : config.device_key);
       slot->set_target(config.gpu.empty() ? options.target : config.target);
       slot->set_note(NoteOf(config, options.own_cores));
+      if (config.gpu.empty()) slot->set_machine(options.machine);
     }
   }
   return report;

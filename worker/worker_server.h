@@ -28,6 +28,7 @@ struct WorkerOptions {
   std::vector<SlotConfig> slots;
   std::string device_key;           // of device slots made of cores
   std::string target;               // likewise; canonical, without -threads
+  std::string machine;              // likewise; what was measured of them (Slot.machine)
   std::vector<std::string> builds;  // kinds of targets that this host has compilers for
   RunnerOptions runner;             // its guard is replaced by the server's
   SlotGuardOptions guard;

@@ -27,7 +27,7 @@ constexpr absl::Duration kKernelLimit = absl::Seconds(60);
 constexpr int kMostChoices = 4;
 
 struct Flags {
-  std::string model, folder, times;
+  std::string model, folder, times, machine;
   int threads = 1;
   std::vector<int> cpus = {0};
   bool warm = false;
@@ -41,6 +41,7 @@ class PlanBench {
   }
 
   absl::StatusOr<json> Run() {
+    HEDDLE_RETURN_IF_ERROR(ReadMachine());
     ReadTimes();
     HEDDLE_ASSIGN_OR_RETURN(PlanChoice choice, Choose());
     int choices = 0, measured = 0;
@@ -99,8 +100,9 @@ class PlanBench {
           options.cpus = flags_.cpus;
           if (flags_.warm) options.timing.flush_bytes = 0;
           HEDDLE_ASSIGN_OR_RETURN(const auto bench, WorkloadBench::Create(workload, options));
-          HEDDLE_ASSIGN_OR_RETURN(const codegen::Artifact artifact,
-                                  BuildCandidate(workload, ScheduleChoice::kDefault, "", target_));
+          HEDDLE_ASSIGN_OR_RETURN(
+              const codegen::Artifact artifact,
+              BuildCandidate(workload, ScheduleChoice::kDefault, "", target_, options_.machine));
           HEDDLE_ASSIGN_OR_RETURN(const Measurement measured, bench->Run(artifact));
           return absl::StrCat(measured.timing.MedianNs());
         });
@@ -125,6 +127,14 @@ class PlanBench {
                             CompileModel(model_.onnx, options_, target_, {}, compile));
     std::ofstream file(path, std::ios::binary);
     if (!(file << bytes)) return absl::UnavailableError(absl::StrCat("cannot write ", path));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadMachine() {
+    if (flags_.machine.empty()) return absl::OkStatus();
+    std::ifstream file(flags_.machine);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    HEDDLE_ASSIGN_OR_RETURN(options_.machine, machine::ParseMeasuredMachine(text));
     return absl::OkStatus();
   }
 
@@ -164,6 +174,8 @@ int main(int argc, char** argv) {
   app.add_option("model", flags.model, "ONNX file")->required();
   app.add_option("-o,--output", flags.folder, "folder for the modules")->required();
   app.add_option("--times", flags.times, "file that keeps the times of kernels between runs");
+  app.add_option("--machine", flags.machine,
+                 "what `heddle-worker --measure-machine` printed; default: the table");
   app.add_option("--threads", flags.threads, "threads of a kernel")->check(CLI::Range(1, 256));
   app.add_option("--cpus", flags.cpus, "cores to pin to")->delimiter(',');
   app.add_flag("--warm", flags.warm, "leave the caches as the last call left them");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -11,6 +12,7 @@
 #include "client/views/json.h"
 #include "client/views/progress_view.h"
 #include "client/views/timeline_view.h"
+#include "compiler/machine/measured_machine.h"
 
 namespace heddle::client {
 namespace {
@@ -263,17 +265,27 @@ int ListDevices(const GlobalOptions& global) {
                "no worker is registered; start one with `heddle-worker --tracker ADDRESS`\n");
     return kDone;
   }
+  std::map<std::string, std::string> machines;  // by device key
   Table table({"worker", "host", "slot", "kind", "cores", "device", "target", "state", "reason"});
   for (const v1::WorkerStatus& worker : response->workers()) {
     for (const v1::SlotStatus& status : worker.slots()) {
       const v1::Slot& slot = status.slot();
       const bool device = slot.kind() == v1::SLOT_DEVICE;
+      if (!slot.machine().empty()) machines.emplace(slot.device_key(), slot.machine());
       table.Add({worker.worker(), worker.host(), slot.name(), device ? "device" : "cpu",
                  fmt::format("{}", fmt::join(slot.cores(), ",")), device ? slot.device_key() : "-",
                  device ? slot.target() : "-", SlotStateWord(status.state()), status.reason()});
     }
   }
   fmt::print("{}", table.ToText(global.output.plain));
+  if (global.output.verbosity == 0) return kDone;
+  for (const auto& [key, text] : machines) {
+    const absl::StatusOr<machine::MeasuredMachine> measured = machine::ParseMeasuredMachine(text);
+    fmt::print("{}: {}\n", key,
+               measured.ok() ? machine::Summary(*measured)
+                             : fmt::format("not readable by this client: {}",
+                                           std::string(measured.status().message())));
+  }
   return kDone;
 }
 

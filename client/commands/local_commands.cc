@@ -7,6 +7,7 @@
 #include "client/modules/npy.h"
 #include "client/views/json.h"
 #include "client/zoo/zoo.h"
+#include "compiler/machine/measured_machine.h"
 #include "compiler/runtime/module.h"
 
 namespace heddle::client {
@@ -44,12 +45,16 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
   if (!module.ok()) return Fail(module.status());
   const runtime::Manifest& manifest = module->manifest;
   if (global.output.json) {
-    nlohmann::json object = {
-        {"schema_version", kJsonSchemaVersion},  {"model", manifest.model},
-        {"model_digest", manifest.model_digest}, {"target", manifest.target},
-        {"threads", manifest.threads},           {"producer", manifest.producer},
-        {"arena_bytes", manifest.arena_bytes},   {"unshared_bytes", manifest.unshared_bytes},
-        {"calls", manifest.calls.size()}};
+    nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
+                             {"model", manifest.model},
+                             {"model_digest", manifest.model_digest},
+                             {"target", manifest.target},
+                             {"threads", manifest.threads},
+                             {"producer", manifest.producer},
+                             {"machine", manifest.machine},
+                             {"arena_bytes", manifest.arena_bytes},
+                             {"unshared_bytes", manifest.unshared_bytes},
+                             {"calls", manifest.calls.size()}};
     for (const runtime::KernelSpec& kernel : manifest.kernels) {
       object["kernels"].push_back({{"symbol", kernel.symbol},
                                    {"task", kernel.task},
@@ -63,6 +68,8 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
   }
   fmt::print("model    {} ({})\ntarget   {}\nmade by  {}\n", manifest.model,
              manifest.model_digest.substr(0, 12), manifest.target, manifest.producer);
+  if (const auto machine = machine::ParseMeasuredMachine(manifest.machine); machine.ok())
+    fmt::print("machine  {}\n", machine::Summary(*machine));
   for (const runtime::TensorSpec& t : manifest.inputs)
     fmt::print("input    {}: {}[{}]\n", t.name, t.dtype, fmt::join(t.shape, ","));
   for (int i = 0; i < manifest.NumResults(); ++i) {

@@ -1,5 +1,6 @@
 #include "compiler/codegen/backend.h"
 
+#include "base/status_macros.h"
 #include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/codegen/llvm/llvm_backend.h"
 
@@ -20,8 +21,12 @@ absl::StatusOr<Target> ResolveTarget(const Target& target) {
   return BackendOf(target).Resolve(target);
 }
 
-absl::StatusOr<machine::TargetInfo> DescribeTarget(const Target& resolved) {
-  return BackendOf(resolved).Describe(resolved);
+absl::StatusOr<machine::TargetInfo> DescribeTarget(const Target& resolved,
+                                                   const machine::MeasuredMachine* measured) {
+  HEDDLE_ASSIGN_OR_RETURN(machine::TargetInfo info, BackendOf(resolved).Describe(resolved));
+  if (measured != nullptr && info.execution == machine::Execution::kThreads)
+    machine::PutMeasured(*measured, &info);
+  return info;
 }
 
 }  // namespace heddle::codegen

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "base/target.h"
 #include "compiler/ir/ir.h"
+#include "compiler/machine/measured_machine.h"
 #include "compiler/machine/target_info.h"
 #include "compiler/runtime/gpu_launch.h"
 #include "compiler/runtime/numerics.h"
@@ -90,7 +91,9 @@ const Backend& BackendOf(const Target& target);
 
 // BackendOf(target).Resolve(target).
 absl::StatusOr<Target> ResolveTarget(const Target& target);
-// BackendOf(resolved).Describe(resolved).
-absl::StatusOr<machine::TargetInfo> DescribeTarget(const Target& resolved);
+// BackendOf(resolved).Describe(resolved), with what was measured on the target's device, if that is
+// a CPU and `measured` is not null. All stages of a job must give the same.
+absl::StatusOr<machine::TargetInfo> DescribeTarget(
+    const Target& resolved, const machine::MeasuredMachine* measured = nullptr);
 
 }  // namespace heddle::codegen

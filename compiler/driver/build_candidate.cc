@@ -8,11 +8,13 @@
 
 namespace heddle {
 
-absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, ScheduleChoice choice,
-                                                 std::string_view trace, const Target& target) {
+absl::StatusOr<codegen::Artifact> BuildCandidate(
+    std::string_view workload, ScheduleChoice choice, std::string_view trace, const Target& target,
+    const std::optional<machine::MeasuredMachine>& machine) {
   HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, ir::ParseWorkload(workload));
   HEDDLE_ASSIGN_OR_RETURN(const Target resolved, codegen::ResolveTarget(target));
-  HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, codegen::DescribeTarget(resolved));
+  HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info,
+                          codegen::DescribeTarget(resolved, machine ? &*machine : nullptr));
   HEDDLE_ASSIGN_OR_RETURN(internal::LoweredWorkload lowered,
                           internal::ScheduleAndLower(naive, choice, trace, info, "kernel"));
   std::vector<ir::Program> programs{std::move(lowered.kernel)};

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "compiler/codegen/backend.h"
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/graph/passes/passes.h"
+#include "compiler/machine/measured_machine.h"
 #include "compiler/onnx/import.h"
 #include "compiler/plan/plan.h"
 #include "compiler/runtime/module.h"
@@ -25,13 +27,16 @@ struct ModelOptions {
   graph::PassOptions passes;
   graph::FuseOptions fuse;
   bool share_memory = true;
+  // What was measured on the target's device; nullopt: what the table of CPU families says. It
+  // enters what a plan leaves open, and the schedules of kernels without a trace.
+  std::optional<machine::MeasuredMachine> machine;
 };
 
 // Imports, optimises and fuses a model for `target` (default: this machine), as the plan says. What the
 // plan leaves open is estimated for the target. `complete` (optional) receives the plan with nothing left
-// open. A pure function: equal bytes, options, plan, vector width and thread count of the target give
-// equal groups and keys. InvalidArgument: the model is bad, the plan does not fit the model, or as
-// ResolveTarget.
+// open. A pure function: equal bytes, options, plan and target give equal groups and keys. If the plan
+// has nothing left open, options.machine changes nothing, and of the target only vector width and thread
+// count count. InvalidArgument: the model is bad, the plan does not fit the model, or as ResolveTarget.
 absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const ModelOptions& options,
                                                const Target& target = {},
                                                const plan::Plan& plan = {},
@@ -47,9 +52,10 @@ enum class ScheduleChoice { kNaive, kDefault, kTrace };
 // them. Arguments have the names of the workload's buffers; prepacked ones have their own names.
 // `trace` is used for kTrace only. InvalidArgument: malformed workload or trace, or as
 // ResolveTarget. FailedPrecondition: a step refuses, the program does not verify, or the target
-// forbids an approximation. Other errors as Backend::Compile.
-absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, ScheduleChoice choice,
-                                                 std::string_view trace, const Target& target);
+// forbids an approximation. Other errors as Backend::Compile. `machine`: as ModelOptions::machine.
+absl::StatusOr<codegen::Artifact> BuildCandidate(
+    std::string_view workload, ScheduleChoice choice, std::string_view trace, const Target& target,
+    const std::optional<machine::MeasuredMachine>& machine = std::nullopt);
 
 // ---- Whole models ----
 

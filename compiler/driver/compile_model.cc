@@ -172,6 +172,7 @@ absl::StatusOr<CompiledModel> TryCompile(std::string_view onnx, graph::FusedGrap
   manifest.model = compile.model_name;
   manifest.model_digest = Sha256Hex(onnx);
   manifest.target = ToText(resolved);
+  if (options.machine) manifest.machine = machine::ToText(*options.machine);
   manifest.cpu_features = FeaturesOf(resolved);
   manifest.threads = resolved.threads;
   manifest.inputs = SpecsOf(fused.graph, fused.graph.inputs);
@@ -194,7 +195,9 @@ absl::Status WriteCompiledModel(std::string_view onnx, const ModelOptions& optio
                                 const CompileOptions& compile, const runtime::ByteSink& sink,
                                 std::vector<std::string>* warnings) {
   HEDDLE_ASSIGN_OR_RETURN(const Target resolved, codegen::ResolveTarget(target));
-  HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, codegen::DescribeTarget(resolved));
+  HEDDLE_ASSIGN_OR_RETURN(
+      const machine::TargetInfo info,
+      codegen::DescribeTarget(resolved, options.machine ? &*options.machine : nullptr));
   plan::Plan plan;
   HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused,
                           PrepareModel(onnx, options, resolved, compile.plan, &plan));

@@ -8,9 +8,10 @@
 namespace heddle {
 namespace {
 
-absl::StatusOr<machine::TargetInfo> Describe(const Target& target) {
+absl::StatusOr<machine::TargetInfo> Describe(const Target& target,
+                                             const machine::MeasuredMachine* machine = nullptr) {
   HEDDLE_ASSIGN_OR_RETURN(const Target resolved, codegen::ResolveTarget(target));
-  return codegen::DescribeTarget(resolved);
+  return codegen::DescribeTarget(resolved, machine);
 }
 
 int64_t BlockFor(const machine::TargetInfo& info) {
@@ -26,7 +27,8 @@ absl::StatusOr<int64_t> BlockFor(const Target& target) {
 }
 
 absl::StatusOr<ModelOptions> ForTarget(ModelOptions options, const Target& target) {
-  HEDDLE_ASSIGN_OR_RETURN(options.passes.target, Describe(target));
+  HEDDLE_ASSIGN_OR_RETURN(options.passes.target,
+                          Describe(target, options.machine ? &*options.machine : nullptr));
   std::optional<int64_t>& block = options.passes.layout.block;
   if (!block.has_value()) block = BlockFor(options.passes.target);
   return options;

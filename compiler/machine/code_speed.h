@@ -69,7 +69,7 @@ struct WinogradFit {
   double gain = 1.2;
 };
 
-// How fast default schedules are relative to GraphCore, by operator and layout. Medians over the
+// How fast default schedules are relative to GraphSpeed, by operator and layout. Medians over the
 // kernels of the zoo's convolutional networks, each compiled in both layouts. Read by
 // graph/layout/layout_costs.cc.
 struct LayoutFit {
@@ -98,6 +98,14 @@ struct LayoutFit {
   double pool_of_planes = 2.2;
   // Share of the speed that is left if the last register is not full and needs masks.
   double masked = 0.7;
+  // Share of the rates at which a core reads memory in order (from beyond the second-level cache,
+  // and from within) that operators reach, which also write: GraphSpeed over CoreSpeed on the
+  // reference machine. Read where GraphSpeed is made from a measured machine.
+  double far_share = 0.85;
+  double near_share = 0.6;
+  // Bytes that a separate kernel moves between caches, which it would not if it were fused. Read
+  // there, too.
+  double kernel_bytes = 40e3;
 };
 
 // Limits of prefetching. Read by the passes prefetch_ahead and prefetch_epilogue.

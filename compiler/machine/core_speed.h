@@ -1,8 +1,10 @@
-// How fast a CPU is, as figures that were measured on one or are typical of many.
+// How fast a CPU is. The figures of a target come from its device, which a worker has measured
+// (measured_machine.h), or from the table of its CPU family (cpu_family.h).
 //
 // The defaults are the reference machine: a virtual Sapphire Rapids at 2.7 GHz with 64-byte
-// vectors, 48 KiB of first-level and 2 MiB of second-level cache. Every target has them today.
-// Only ratios matter to most decisions, so other CPUs are ordered well enough by them.
+// vectors, 48 KiB of first-level and 2 MiB of second-level cache. They stand for what was neither
+// measured nor is in the table. Only ratios matter to most decisions, so other CPUs are ordered
+// well enough by them.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +13,16 @@ namespace heddle::machine {
 
 // One core. A cycle is one of the core's clock; a vector fills a register.
 struct CoreSpeed {
-  // Vector operations in a cycle; a multiply-add is one. As many vectors can be loaded or stored in
-  // a cycle. A rough figure for current CPUs. Read by the tile cost, the choice of Winograd's form
-  // and the prior.
+  // Vector operations in a cycle; a multiply-add is one. A rough figure for current CPUs. Read by
+  // the tile cost, the choice of Winograd's form and the prior.
   double operations_per_cycle = 2;
+  // Vectors that are loaded in a cycle, and stored in the same one, if the first-level cache holds
+  // them. Rough figures for current CPUs. Read by the tile cost (loads) and the prior.
+  double loads_per_cycle = 2;
+  double stores_per_cycle = 1;
+  // Elements that are loaded in a cycle if the lanes of a vector are apart in memory. A rough
+  // figure for current CPUs. Read by the prior.
+  double gathered_per_cycle = 2;
   // Cycles from a multiply-add to the next one on the same accumulator. A rough figure for current
   // CPUs. Read by the tile cost and the prior.
   double multiply_add_cycles = 4;
@@ -48,28 +56,35 @@ struct CoreSpeed {
   int64_t wake_tiles = 8;
 };
 
-// The core that passes over graphs assume. It is the same for all targets, so that a model has the
-// same tasks on targets of the same vector width and number of threads, whatever their caches.
-struct GraphCore {
-  // Multiply-adds count twice: two 64-byte vectors of f32 a cycle at 2.7 GHz. Read by the layout
-  // costs.
+// How fast one core runs whole operators. The costs by which a plan is chosen (compiler/plan) read
+// it, and nothing else: a plan names what was chosen, so that a model has the same tasks wherever it
+// is compiled, on whatever machine the plan was made.
+struct GraphSpeed {
+  // Multiply-adds count twice: two 64-byte vectors of f32 a cycle at 2.7 GHz.
   double peak_gflops = 170;
-  // Bytes of a vector register. Read by the layout costs (lanes in use) and to merge groups of
-  // convolutions.
+  // Bytes of a vector register, some of whose lanes may be unused.
   int64_t vector_bytes = 64;
-  // Size of the second-level cache. Read by the layout costs: a depthwise convolution whose images
-  // fit is bound by `near_bytes_per_ns`.
+  // Size of the second-level cache. A depthwise convolution whose images fit is bound by
+  // `near_bytes_per_ns`.
   int64_t l2_bytes = 2 << 20;
-  // Bytes of one operand that stay in the second-level cache beside other data: seven eighths of
-  // it. An operand that fills the cache evicts its own beginning. Read by alternate-products.
-  int64_t near_bytes = int64_t{7} << 18;
   // Bytes read or written in a nanosecond: from beyond the second-level cache, and from within.
-  // Fitted with LayoutFit (code_speed.h). Read by the layout costs.
+  // Fitted with LayoutFit (code_speed.h).
   double bytes_per_ns = 20;
   double near_bytes_per_ns = 40;
   // Nanoseconds that a separate kernel costs: the call, and the data it moves between caches.
-  // Fitted with LayoutFit. Read by the layout costs, for a transpose.
+  // Fitted with LayoutFit.
   double call_ns = 1000;
+};
+
+// The core that passes over graphs assume. It is the same for all targets and machines, because
+// these passes decide which tasks a plan gives.
+struct GraphCore {
+  // Bytes of a vector register. Read to merge groups of convolutions.
+  int64_t vector_bytes = 64;
+  // Bytes of one operand that stay in the second-level cache beside other data: seven eighths of
+  // one of 2 MiB. An operand that fills the cache evicts its own beginning. Read by
+  // alternate-products.
+  int64_t near_bytes = int64_t{7} << 18;
 };
 
 }  // namespace heddle::machine

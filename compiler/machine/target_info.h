@@ -3,8 +3,8 @@
 // There is one value, TargetInfo, which codegen::DescribeTarget makes. It has three parts: facts
 // that a compiler, an operating system or a table of architectures states; speeds of the machine
 // (core_speed.h); speeds of our code on it (code_speed.h). A target without facts of its own keeps
-// the defaults. Figures that are measured on a device belong into DescribeTarget, too: nothing else
-// makes this value.
+// the defaults. What was measured on a device (measured_machine.h) is given to DescribeTarget, too:
+// nothing else makes this value.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +48,7 @@ struct TargetInfo {
   // ---- Speeds ----
 
   CoreSpeed core;
+  GraphSpeed graph_speed;
   GraphCore graph_core;
   CodeSpeed code;
 

@@ -1,7 +1,5 @@
 #include "compiler/measure/measure.h"
 
-#include <sched.h>
-
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +8,7 @@
 #include "compiler/ir/workload.h"
 #include "compiler/measure/data.h"
 #include "compiler/measure/loaded_kernel.h"
+#include "compiler/measure/scoped_pin.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/device_kind.h"
 #include "compiler/runtime/kernel_library.h"
@@ -23,29 +22,6 @@ using runtime::AlignedBuffer;
 // Operations per second that no core of a CPU reaches. Two 16-lane units at 6 GHz reach 0.4e12 in
 // single precision; the rest is a margin for work that the optimiser correctly moves out of loops.
 constexpr double kImpossibleFlops = 4e12;
-
-// Pins the calling thread, which is worker 0 of the pool, to one core for the lifetime of the
-// object.
-class ScopedPin {
- public:
-  explicit ScopedPin(const std::vector<int>& cpus) {
-    if (cpus.empty() || cpus[0] < 0 || cpus[0] >= CPU_SETSIZE) return;
-    if (sched_getaffinity(0, sizeof(before_), &before_) != 0) return;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpus[0], &one);
-    pinned_ = sched_setaffinity(0, sizeof(one), &one) == 0;
-  }
-  ~ScopedPin() {
-    if (pinned_) sched_setaffinity(0, sizeof(before_), &before_);
-  }
-  ScopedPin(const ScopedPin&) = delete;
-  ScopedPin& operator=(const ScopedPin&) = delete;
-
- private:
-  cpu_set_t before_;
-  bool pinned_ = false;
-};
 
 class Bench : public WorkloadBench {
  public:
@@ -67,7 +43,7 @@ class Bench : public WorkloadBench {
     }
     HEDDLE_ASSIGN_OR_RETURN(const internal::LoadedKernel kernel,
                             internal::LoadedKernel::Load(*library, artifact.kernels[0], memory));
-    const ScopedPin pin(options_.cpus);
+    const internal::ScopedPin pin(options_.cpus.empty() ? -1 : options_.cpus[0]);
     const auto call = [&] { kernel.Call(pool_.host()); };
     const AlignedBuffer& workspace = kernel.workspace();
     std::memset(workspace.data(), 0xff, workspace.size());

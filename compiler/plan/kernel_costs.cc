@@ -55,7 +55,7 @@ double KernelCosts::EstimateNs(const graph::FusedGraph& fused, const graph::Grou
     for (graph::ValueId v : *values)
       bytes += Bytes(fused.graph.values[static_cast<size_t>(v)].type);
   }
-  const machine::GraphCore& core = target_.graph_core;
+  const machine::GraphSpeed& core = target_.graph_speed;
   return core.call_ns + std::max(group.flops / core.peak_gflops, bytes / core.bytes_per_ns);
 }
 

@@ -14,7 +14,7 @@
 //   calls: [{"kernel", "buffers"}]; a buffer is [place, index, bytes] with place "input", "output",
 //          "param" or "arena"
 //
-//   plan: text, only if there is one
+//   plan, machine: texts, only if there is one
 //
 //   packed: [{"offset", "dtype", "shape", "bits"}] (packed_params.h), only if there are any
 //
@@ -294,6 +294,7 @@ std::string ManifestText(const Manifest& m, const std::vector<Section>& sections
   json["model_digest"] = m.model_digest;
   json["target"] = m.target;
   if (!m.plan.empty()) json["plan"] = m.plan;
+  if (!m.machine.empty()) json["machine"] = m.machine;
   json["cpu_features"] = m.cpu_features;
   json["threads"] = m.threads;
   json["arena_bytes"] = m.arena_bytes;
@@ -329,6 +330,7 @@ absl::Status ParseManifest(std::string_view text, Manifest* m, std::vector<Secti
   fields.Read("model_digest", &m->model_digest);
   fields.Read("target", &m->target);
   if (json.is_object() && json.contains("plan")) fields.Read("plan", &m->plan);
+  if (json.is_object() && json.contains("machine")) fields.Read("machine", &m->machine);
   fields.Read("cpu_features", &m->cpu_features);
   fields.Read("threads", &m->threads);
   fields.Read("arena_bytes", &m->arena_bytes);

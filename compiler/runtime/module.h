@@ -75,6 +75,7 @@ struct Manifest {
   std::string model_digest;  // SHA-256 of the submitted bytes, hexadecimal
   std::string target;        // canonical text
   std::string plan;          // what was chosen above the operators (compiler/plan/plan.h)
+  std::string machine;  // for which it was chosen (compiler/machine/measured_machine.h); empty: any
   std::vector<std::string> cpu_features;  // instruction sets that the code needs (cpu_features.h)
   int threads = 1;
   std::vector<TensorSpec> inputs;

@@ -14,7 +14,7 @@ struct CycleEstimate {
   // Vector operations; a multiplication and an addition count as one. Additions to one accumulator
   // wait for each other, so a sum with few accumulators takes longer.
   double arithmetic = 0;
-  // Loads and stores. Each pass of the register tile (RegisterLevel) loads its operands; a vector
+  // Loads and, at the same time, stores. Each pass of the register tile (RegisterLevel) loads its operands; a vector
   // that is not contiguous is loaded element by element. Accumulators are loaded and stored once
   // for all iterations of the loops directly outside the tile that do not move them. Accumulators
   // for which there is no register are loaded and stored at each step.

@@ -14,7 +14,7 @@ namespace heddle::cost_model {
 
 // Changes whenever a feature is added, removed or redefined. A search state or model of another
 // version is discarded.
-inline constexpr int kFeatureVersion = 4;
+inline constexpr int kFeatureVersion = 5;
 
 // One feature: what it means in a sentence, and its unit.
 struct FeatureInfo {

@@ -38,6 +38,8 @@ struct SlotInfo {
   bool usable = true;    // false: it drains, is in quarantine, or somebody else has leased it
   bool foreign = false;  // somebody else has leased it, so its cores are taken as well
   std::string why_not;   // one line that says why the slot is not usable
+  // What was measured of a device slot, for its stages; nothing here reads it. Empty: nothing.
+  std::string machine{};
   friend bool operator==(const SlotInfo&, const SlotInfo&) = default;
 };
 

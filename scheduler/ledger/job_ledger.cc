@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/limits.h"
 #include "scheduler/ledger/why_waiting.h"
 
 namespace heddle::scheduler {
@@ -102,10 +103,32 @@ void JobLedger::KeepFitted(const FittedModel& fitted, absl::Time wall, Batch* ba
   batch->push_back(std::move(put));
 }
 
+// Keeps the machine of a device key as long as one of its slots reports it. Workers of the same key
+// measure slightly different ones, and jobs that begin one after the other should get the same.
+void JobLedger::KeepMachines(const std::vector<SlotInfo>& slots, Batch* batch) {
+  std::map<std::string, std::vector<std::string>> reported;
+  for (const SlotInfo& slot : slots) {
+    if (slot.device && !slot.machine.empty()) reported[slot.device_key].push_back(slot.machine);
+  }
+  for (const auto& [key, machines] : reported) {
+    std::string& kept = machines_[key];
+    if (std::find(machines.begin(), machines.end(), kept) != machines.end()) continue;
+    kept = machines.front();
+    batch->push_back(PutMachine{key, kept});
+  }
+}
+
+const std::string& JobLedger::MachineOf(const std::string& device_key) const {
+  static const auto& none = *new std::string();
+  const auto found = machines_.find(device_key);
+  return found == machines_.end() ? none : found->second;
+}
+
 Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
                         const std::vector<Change>& changes, absl::Time now, absl::Time wall) {
   Batch batch;
   TakeIn(dispatcher, event);
+  if (const auto* changed = std::get_if<SlotsChanged>(&event)) KeepMachines(changed->slots, &batch);
   const auto* imported = ResultOf<Imported>(event);
   const auto* planned = ResultOf<Planned>(event);
   const auto* proposed = ResultOf<Proposed>(event);
@@ -188,6 +211,8 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
         *job.row.job.mutable_inputs() = imported->model.inputs();
         *job.row.job.mutable_outputs() = imported->model.outputs();
         job.row.job.set_plan(imported->model.plan());
+        if (imported->model.machine().size() <= kMaxMachineBytes)
+          job.row.job.set_machine(imported->model.machine());
         job.tuning_since = now;
       }
       if (planned != nullptr) KeepPlan(planned->plan, &job.row.job);

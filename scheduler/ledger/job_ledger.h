@@ -72,6 +72,9 @@ class JobLedger {
   // The store's transfer models and newer ones.
   const TransferModels& transfer_models() const { return transfer_models_; }
   void LoadTransferModels(const std::map<TransferModelId, v1::TransferModel>& stored);
+  // What was measured of the devices of a key; empty: nothing.
+  const std::string& MachineOf(const std::string& device_key) const;
+  void LoadMachines(std::map<std::string, std::string> stored) { machines_ = std::move(stored); }
   bool Has(JobId id) const { return jobs_.count(id) > 0; }
   const std::map<JobId, JobData>& jobs() const { return jobs_; }
   // Starts or stops the clock that measures how long the job has running stages.
@@ -98,6 +101,7 @@ class JobLedger {
   }
   void TakeIn(const Dispatcher& dispatcher, const Event& event);
   void KeepFitted(const FittedModel& fitted, absl::Time wall, Batch* batch);
+  void KeepMachines(const std::vector<SlotInfo>& slots, Batch* batch);
   // `measured` is null if nothing was measured, because the candidate is lost.
   InsertRecord MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
                           const Measured* measured, absl::Time wall);
@@ -114,6 +118,7 @@ class JobLedger {
   std::map<JobId, JobData> jobs_;
   RecentTransferSamples transfer_samples_;
   TransferModels transfer_models_;
+  std::map<std::string, std::string> machines_;  // by device key
 };
 
 }  // namespace heddle::scheduler

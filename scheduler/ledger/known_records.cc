@@ -9,6 +9,18 @@
 
 namespace heddle::scheduler {
 
+std::optional<std::string> DeviceKeyFor(const Dispatcher& dispatcher, JobId job) {
+  const std::string& pinned = dispatcher.FindJob(job)->params.device_key;
+  if (!pinned.empty()) return pinned;
+  const WorkItem profile{job, v1::STAGE_PROFILE, TaskIndex{0}, std::nullopt, true};
+  for (const bool usable : {true, false}) {
+    for (const SlotInfo& slot : dispatcher.slots()) {
+      if (slot.usable == usable && dispatcher.Suits(slot, profile)) return slot.device_key;
+    }
+  }
+  return std::nullopt;
+}
+
 absl::Status FindKnown(RecordStore* store, absl::Span<const WorkloadId> tasks,
                        std::vector<KnownRecords>* known) {
   for (const WorkloadId& task : tasks) {

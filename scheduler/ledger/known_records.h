@@ -6,10 +6,15 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "scheduler/core/dispatcher.h"
 #include "scheduler/core/events.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {
+
+// The device key that the job measures on: the pinned one, else that of a slot that suits, usable
+// ones first. nullopt if there is none.
+std::optional<std::string> DeviceKeyFor(const Dispatcher& dispatcher, JobId job);
 
 // How the warning of a job whose records could not be read begins.
 inline constexpr char kUnreadRecords[] = "what is on record could not be read: ";

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "scheduler/ledger/known_records.h"
 #include "scheduler/ledger/why_waiting.h"
 
 namespace heddle::scheduler {
@@ -310,6 +311,10 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, cons
   out.set_time_limit_ms(TimeLimitMs(start, params.batch * std::max(1, params.pipeline_depth)));
   out.set_candidate_time_limit_ms(kCandidateMs);
   out.set_target(spec.target());
+  // An import fixes the job's machine. Whatever else is measured meanwhile, the job keeps that one.
+  out.set_machine(start.kind == v1::STAGE_IMPORT
+                      ? ledger.MachineOf(DeviceKeyFor(dispatcher, start.job).value_or(""))
+                      : job.row.job.machine());
   const JobLedger::TaskData* task =
       start.task ? &job.tasks[static_cast<size_t>(start.task->value)] : nullptr;
   switch (start.kind) {

@@ -98,6 +98,8 @@ absl::Status SchedulerLoop::LoadJobs() {
   }
   HEDDLE_ASSIGN_OR_RETURN(const auto models, store_->AllTransferModels());
   ledger_.LoadTransferModels(models);
+  HEDDLE_ASSIGN_OR_RETURN(auto machines, store_->Machines());
+  ledger_.LoadMachines(std::move(machines));
   HEDDLE_ASSIGN_OR_RETURN(int64_t last, store_->LastAttempt());
   dispatcher_.SetNextAttempt(AttemptId{last + 1});
   HEDDLE_ASSIGN_OR_RETURN(auto fences, store_->Fences());
@@ -202,20 +204,6 @@ void SchedulerLoop::NoteEnd(const Event& event) {
     modules_.SetDigest(*stage->second.fetch, compiled->module_digest);
 }
 
-// The device key that the job measures on: the pinned one, else that of a slot that suits, usable
-// ones first. nullopt if there is none.
-std::optional<std::string> SchedulerLoop::DeviceKeyFor(JobId id) const {
-  const std::string& pinned = dispatcher_.FindJob(id)->params.device_key;
-  if (!pinned.empty()) return pinned;
-  const WorkItem profile{id, v1::STAGE_PROFILE, TaskIndex{0}, std::nullopt, true};
-  for (const bool usable : {true, false}) {
-    for (const SlotInfo& slot : dispatcher_.slots()) {
-      if (slot.usable == usable && dispatcher_.Suits(slot, profile)) return slot.device_key;
-    }
-  }
-  return std::nullopt;
-}
-
 // Holds the end of an import or a plan stage back until the known records of its tasks are read. Returns
 // true if it does.
 bool SchedulerLoop::AwaitsRecords(Input* input) {
@@ -229,7 +217,7 @@ bool SchedulerLoop::AwaitsRecords(Input* input) {
   auto waiting = std::make_shared<Input>(std::move(*input));
   waiting->planned = true;
   reader_->Read([this, waiting, import, params = dispatcher_.FindJob(job)->params,
-                 device_key = DeviceKeyFor(job)](RecordStore* store) {
+                 device_key = DeviceKeyFor(dispatcher_, job)](RecordStore* store) {
     StageFinished& held = std::get<StageFinished>(waiting->event);
     if (import) {
       PlanImport(store, params, device_key, &held);

@@ -99,7 +99,6 @@ class SchedulerLoop {
   void Handle(Input input);
   // Takes warnings and module digests from the end of a stage; the dispatcher does not need them.
   void NoteEnd(const Event& event);
-  std::optional<std::string> DeviceKeyFor(JobId job) const;
   bool AwaitsRecords(Input* input);
   void AskForRecords();
   void TakeFound(Found found);

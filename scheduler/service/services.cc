@@ -23,6 +23,7 @@ constexpr int64_t kMaxSpans = 20'000;
 v1::Job WithoutPlan(v1::Job job) {
   job.clear_plan();
   job.clear_estimated_plan();
+  job.clear_machine();
   return job;
 }
 

@@ -26,6 +26,7 @@ SlotsChanged SlotsFrom(const v1::ListWorkersResponse& list,
       slot.device_key = status.slot().device_key();
       slot.target = status.slot().target();
       slot.builds.assign(status.slot().builds().begin(), status.slot().builds().end());
+      slot.machine = status.slot().machine();
       // SLOT_BLOCKED means that a slot with a shared core is held. The dispatcher works this out
       // itself, since it knows which slots this process holds.
       const bool held = status.state() == v1::SLOT_HELD && !ours(status.lease_id());

@@ -187,6 +187,13 @@ class MemoryRecordStore : public RecordStore {
     return tables_.transfer_models.all();
   }
 
+  absl::StatusOr<std::map<std::string, std::string>> Machines() override {
+    absl::MutexLock lock(&mutex_);
+    std::map<std::string, std::string> machines = tables_.machines;
+    std::erase_if(machines, [](const auto& entry) { return entry.second.empty(); });
+    return machines;
+  }
+
   absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) override {
     absl::MutexLock lock(&mutex_);
     std::map<std::string, int> counts;

@@ -47,6 +47,10 @@ absl::Status MemoryWriter::operator()(const PutTransferModel& change) {
   return absl::OkStatus();
 }
 
+absl::Status MemoryWriter::operator()(const PutMachine& change) {
+  return Put(&t_.machines, change.device_key, change.machine);
+}
+
 absl::Status MemoryWriter::operator()(const InsertCandidate& change) {
   const auto key = std::make_pair(change.row.job, change.row.id);
   if (!t_.tasks.count({change.row.job, change.row.task})) {

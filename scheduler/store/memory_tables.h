@@ -30,6 +30,7 @@ struct MemoryTables {
   std::map<WorkloadId, std::pair<int64_t, v1::TransferSamples>>
       transfer_samples;  // with the time when each was made
   TransferModels transfer_models;
+  std::map<std::string, std::string> machines;  // by device key
   std::map<std::pair<int64_t, int64_t>, InsertCandidate> candidates;
   std::map<std::string, Workload> workloads;
   std::vector<StoredRecord> records;
@@ -50,6 +51,7 @@ class MemoryWriter {
   absl::Status operator()(const PutSearchState& change);
   absl::Status operator()(const PutLearned& change);
   absl::Status operator()(const PutTransferModel& change);
+  absl::Status operator()(const PutMachine& change);
   absl::Status operator()(const InsertCandidate& change);
   absl::Status operator()(const SetAttempts& change);
   absl::Status operator()(const MarkLearned& change);

@@ -122,6 +122,12 @@ struct PutTransferModel {
   TransferModelId id;
   v1::TransferModel model;
 };
+// What was measured of the devices of a key, as a text that the service does not read; replaces what
+// was kept. Empty: nothing.
+struct PutMachine {
+  std::string device_key;
+  std::string machine;
+};
 // AlreadyExists if the candidate is there.
 struct InsertCandidate {
   CandidateRow row;
@@ -144,7 +150,7 @@ struct PutStage {
 };
 using StoreChange =
     std::variant<PutJob, PutTask, CheckFence, PutSearchState, PutLearned, PutTransferModel,
-                 InsertCandidate, SetAttempts, MarkLearned, InsertRecord, PutStage>;
+                 PutMachine, InsertCandidate, SetAttempts, MarkLearned, InsertRecord, PutStage>;
 using Batch = std::vector<StoreChange>;
 
 // A candidate as it is loaded at the start.
@@ -193,6 +199,8 @@ class RecordStore {
   virtual absl::StatusOr<std::vector<TransferSamples>> FindRelatedSamples(const WorkloadId& id,
                                                                           int64_t limit) = 0;
   virtual absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> AllTransferModels() = 0;
+  // What was measured, by device key; keys without a machine are left out.
+  virtual absl::StatusOr<std::map<std::string, std::string>> Machines() = 0;
   // Device keys that have records for the target, the one with the most records first.
   virtual absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) = 0;
 };

@@ -43,6 +43,7 @@ absl::StatusOr<JobRow> DecodeJob(const Statement& row) {
   job.set_tuning_ms(notes.tuning_ms());
   job.set_parts_digest(notes.parts_digest());
   job.set_plan(notes.plan());
+  job.set_machine(notes.machine());
   if (notes.has_comparison()) *job.mutable_comparison() = notes.comparison();
   job.set_default_digest(notes.default_digest());
   job.set_estimated_plan(notes.estimated_plan());
@@ -317,6 +318,14 @@ absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> ReadTransferModels(
   }
   HEDDLE_RETURN_IF_ERROR(rows.status());
   return models;
+}
+
+absl::StatusOr<std::map<std::string, std::string>> ReadMachines(sqlite3* db) {
+  Statement rows(db, "SELECT key, machine FROM devices WHERE machine<>''");
+  std::map<std::string, std::string> machines;
+  while (rows.Step()) machines[rows.Text(0)] = rows.Text(1);
+  HEDDLE_RETURN_IF_ERROR(rows.status());
+  return machines;
 }
 
 absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(sqlite3* db, const std::string& target) {

@@ -23,6 +23,7 @@ absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t 
 absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(sqlite3* db, const WorkloadId& id,
                                                                 int64_t limit);
 absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> ReadTransferModels(sqlite3* db);
+absl::StatusOr<std::map<std::string, std::string>> ReadMachines(sqlite3* db);
 absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(sqlite3* db, const std::string& target);
 
 }  // namespace heddle::scheduler

@@ -101,6 +101,10 @@ class SqliteRecordStore : public RecordStore {
     absl::MutexLock lock(&read_mutex_);
     return ReadTransferModels(read_db_.get());
   }
+  absl::StatusOr<std::map<std::string, std::string>> Machines() override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadMachines(read_db_.get());
+  }
   absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) override {
     absl::MutexLock lock(&read_mutex_);
     return ReadDeviceKeys(read_db_.get(), target);

@@ -23,7 +23,7 @@ CREATE TABLE jobs(
   fault_kind INTEGER NOT NULL, fault_message TEXT NOT NULL, device_key TEXT NOT NULL,
   model_digest TEXT NOT NULL, module_digest TEXT NOT NULL,
   created_ns INTEGER NOT NULL, finished_ns INTEGER NOT NULL, running_ms INTEGER NOT NULL,
-  notes BLOB NOT NULL);  -- warnings, inputs, outputs, stop, tuning_ms, parts_digest, plans and their surveys, comparison, digests of
+  notes BLOB NOT NULL);  -- warnings, inputs, outputs, stop, tuning_ms, parts_digest, plans and their surveys, machine, comparison, digests of
                          -- modules besides the job's: as a Job message
 CREATE TABLE tasks(
   job INTEGER NOT NULL REFERENCES jobs(id), idx INTEGER NOT NULL, workload INTEGER NOT NULL REFERENCES workloads(id),
@@ -86,6 +86,10 @@ CREATE TABLE others_models(
   strategy TEXT NOT NULL, made_ns INTEGER NOT NULL, since INTEGER NOT NULL,
   model BLOB NOT NULL,  -- a TransferModel message, whose `since` is that of the column
   PRIMARY KEY(target, device, strategy));
+)sql",
+    // What was measured of the devices of a key.
+    R"sql(
+ALTER TABLE devices ADD COLUMN machine TEXT NOT NULL DEFAULT '';
 )sql"};
 
 }  // namespace

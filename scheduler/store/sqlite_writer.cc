@@ -16,6 +16,7 @@ absl::Status SqliteWriter::operator()(const PutJob& change) {
   notes.set_tuning_ms(job.tuning_ms());
   notes.set_parts_digest(job.parts_digest());
   notes.set_plan(job.plan());
+  notes.set_machine(job.machine());
   if (job.has_comparison()) *notes.mutable_comparison() = job.comparison();
   notes.set_default_digest(job.default_digest());
   notes.set_estimated_plan(job.estimated_plan());
@@ -125,6 +126,11 @@ absl::Status SqliteWriter::operator()(const PutTransferModel& change) {
              "(SELECT rowid FROM others_models ORDER BY made_ns DESC, rowid DESC LIMIT ?)")
       .Bind(TransferModels::kMost)
       .Run();
+}
+
+absl::Status SqliteWriter::operator()(const PutMachine& change) {
+  HEDDLE_ASSIGN_OR_RETURN(int64_t device, Device(change.device_key));
+  return Prepared("UPDATE devices SET machine=? WHERE id=?").Bind(change.machine, device).Run();
 }
 
 absl::Status SqliteWriter::operator()(const InsertCandidate& change) {

@@ -147,10 +147,11 @@ void MiniCluster::StartTracker() {
 
 void MiniCluster::StartWorker() {
   const std::vector<int> cores = Cores();
-  worker.Start({HEDDLE_BIN_DIR "/heddle-worker", "--tracker", tracker_address_, "--id", "w",
-                "--cpu-slots", std::to_string(cores.front()), "--device-slots",
-                std::to_string(cores.back()), "--blob-cache", File("cache"), "-v"},
-               File("worker.log"));
+  worker.Start(
+      {HEDDLE_BIN_DIR "/heddle-worker", "--tracker", tracker_address_, "--id", "w", "--cpu-slots",
+       std::to_string(cores.front()), "--device-slots", std::to_string(cores.back()),
+       "--blob-cache", File("cache"), "--machine", "table", "-v"},
+      File("worker.log"));
 }
 
 void MiniCluster::StartScheduler() {

@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "compiler/codegen/backend.h"
 #include "compiler/graph/layout/layout_costs.h"
 #include "compiler/graph/ops/convolution_weights.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/visit.h"
+#include "compiler/machine/cpu_family.h"
+#include "compiler/machine/measured_machine.h"
 #include "compiler/machine/target_info.h"
 #include "compiler/pass/lower.h"
 #include "compiler/schedule/rules/register_tile.h"
@@ -38,20 +41,72 @@ TEST(Machine, EveryTargetIsDescribed) {
     EXPECT_EQ(info->page_bytes % info->line_bytes, 0) << text;
     EXPECT_GE(info->L1Ways(), 4) << text;
     EXPECT_GT(info->l2_bytes, info->l1_bytes) << text;
-    // All targets have the speeds of the reference machine.
+    // Bandwidths of all targets are those of the reference machine, until somebody measures.
     EXPECT_EQ(info->core.l2_bytes_per_cycle, other.core.l2_bytes_per_cycle) << text;
-    EXPECT_EQ(info->graph_core.peak_gflops, other.graph_core.peak_gflops) << text;
+    EXPECT_EQ(info->graph_speed.bytes_per_ns, other.graph_speed.bytes_per_ns) << text;
+    // What tasks depend on is the same everywhere.
+    EXPECT_EQ(info->graph_core.vector_bytes, other.graph_core.vector_bytes) << text;
+    EXPECT_EQ(info->graph_core.near_bytes, other.graph_core.near_bytes) << text;
   }
+}
+
+absl::StatusOr<TargetInfo> Described(const std::string& cpu, const MeasuredMachine* m = nullptr) {
+  const bool arm = cpu.starts_with("neoverse") || cpu.starts_with("cortex");
+  const std::string triple = arm ? "aarch64-linux-gnu" : "x86_64-linux-gnu";
+  const auto resolved =
+      codegen::ResolveTarget(*ParseTarget("llvm -mcpu=" + cpu + " -triple=" + triple));
+  if (!resolved.ok()) return resolved.status();
+  return codegen::DescribeTarget(*resolved, m);
+}
+
+TEST(Machine, FamiliesOfCpusAreKnownToTheCompiler) {
+  std::set<std::string_view> names;
+  for (const CpuFamily& family : CpuFamilies()) {
+    for (const std::string_view name : family.names) {
+      EXPECT_TRUE(names.insert(name).second) << name << " is there twice";
+      EXPECT_EQ(FindCpuFamily(name), &family);
+      const auto info = Described(std::string(name));
+      ASSERT_TRUE(info.ok()) << info.status();
+      const CoreSpeed& core = info->core;
+      EXPECT_GE(core.operations_per_cycle, 1) << name;
+      EXPECT_LE(core.operations_per_cycle, 4) << name;
+      EXPECT_GE(core.loads_per_cycle, 1) << name;
+      EXPECT_LE(core.stores_per_cycle, core.loads_per_cycle) << name;
+      // Two lanes a byte-quarter, at the clock of the reference machine.
+      EXPECT_NEAR(info->graph_speed.peak_gflops,
+                  core.operations_per_cycle * info->vector_bytes / 4 * 2 * 170 / 64, 0.5)
+          << name;
+      EXPECT_EQ(info->graph_speed.vector_bytes, info->vector_bytes) << name;
+    }
+  }
+  EXPECT_EQ(FindCpuFamily("nehalem"), nullptr);
+}
+
+TEST(Machine, TheReferenceMachineIsOfItsFamily) {
+  const TargetInfo typical;
+  const auto info = Described("sapphirerapids");
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->core.operations_per_cycle, typical.core.operations_per_cycle);
+  EXPECT_EQ(info->core.loads_per_cycle, typical.core.loads_per_cycle);
+  EXPECT_EQ(info->core.stores_per_cycle, typical.core.stores_per_cycle);
+  EXPECT_EQ(info->core.multiply_add_cycles, typical.core.multiply_add_cycles);
+  EXPECT_EQ(info->graph_speed.peak_gflops, typical.graph_speed.peak_gflops);
+  EXPECT_EQ(info->graph_speed.vector_bytes, typical.graph_speed.vector_bytes);
+  EXPECT_EQ(info->graph_speed.l2_bytes, typical.graph_speed.l2_bytes);
 }
 
 TEST(Machine, NumbersOfTheReferenceMachineAgree) {
   const TargetInfo info;
   const CoreSpeed& core = info.core;
-  const GraphCore& graph = info.graph_core;
+  const GraphSpeed& graph = info.graph_speed;
   const double f32_lanes = static_cast<double>(graph.vector_bytes) / 4, ghz = 2.7;
   EXPECT_NEAR(graph.peak_gflops, 2 * core.operations_per_cycle * f32_lanes * ghz, 5);
   EXPECT_NEAR(core.l3_bytes_per_cycle * ghz, graph.bytes_per_ns, 4);
-  EXPECT_LT(graph.near_bytes, graph.l2_bytes);
+  EXPECT_LT(info.graph_core.near_bytes, graph.l2_bytes);
+  EXPECT_NEAR(graph.bytes_per_ns, info.code.layout.far_share * core.l3_bytes_per_cycle * ghz, 1);
+  EXPECT_NEAR(graph.call_ns, info.code.layout.kernel_bytes / graph.near_bytes_per_ns, 10);
+  EXPECT_NEAR(graph.near_bytes_per_ns, info.code.layout.near_share * core.l2_bytes_per_cycle * ghz,
+              2);
   EXPECT_GT(graph.near_bytes_per_ns, graph.bytes_per_ns);
   EXPECT_GT(core.l2_bytes_per_cycle, core.l3_bytes_per_cycle);
   EXPECT_GT(core.l1_fill_bytes_per_cycle, core.l2_fill_bytes_per_cycle);
@@ -67,10 +122,10 @@ TEST(Machine, LayoutCostsScaleWithTheCore) {
     const graph::Graph graph =
         *b.Build({{"y", *b.Add(graph::OpKind::kConv2d, {x, w}, {}, "conv")}});
     TargetInfo slow, fast;
-    fast.graph_core.peak_gflops *= 2;
-    fast.graph_core.bytes_per_ns *= 2;
-    fast.graph_core.near_bytes_per_ns *= 2;
-    fast.graph_core.call_ns /= 2;
+    fast.graph_speed.peak_gflops *= 2;
+    fast.graph_speed.bytes_per_ns *= 2;
+    fast.graph_speed.near_bytes_per_ns *= 2;
+    fast.graph_speed.call_ns /= 2;
     const graph::LayoutProblem::Operator
         before = graph::LayoutCosts(slow).OperatorCost(graph, graph.nodes[0]).ns,
         after = graph::LayoutCosts(fast).OperatorCost(graph, graph.nodes[0]).ns;
@@ -151,6 +206,8 @@ program mm(A: f32[64, 32], B: f32[32, 64]) -> (C: f32[64, 64]) {
   TargetInfo target;
   const cost_model::CycleEstimate before = cost_model::EstimateCycles(st, target);
   target.core.operations_per_cycle *= 2;
+  target.core.loads_per_cycle *= 2;
+  target.core.stores_per_cycle *= 2;
   target.core.multiply_add_cycles /= 2;
   target.core.instructions_per_cycle *= 2;
   target.core.l1_fill_bytes_per_cycle *= 2;

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/limits.h"
+
 namespace heddle::tracker {
 namespace {
 
@@ -196,6 +198,11 @@ TEST_F(DevicePoolTest, MalformedRequestsAreRefused) {
   EXPECT_EQ(code(pool_.Synchronize(report, At(0))), absl::StatusCode::kInvalidArgument);
   report = Report("x");
   report.slots[0].cores.clear();
+  EXPECT_EQ(code(pool_.Synchronize(report, At(0))), absl::StatusCode::kInvalidArgument);
+  report = Report("x");
+  report.slots[1].machine = std::string(kMaxMachineBytes, 'x');
+  EXPECT_EQ(code(pool_.Synchronize(report, At(0))), absl::StatusCode::kOk);
+  report.slots[1].machine += 'x';
   EXPECT_EQ(code(pool_.Synchronize(report, At(0))), absl::StatusCode::kInvalidArgument);
   report = Report("");
   EXPECT_EQ(code(pool_.Synchronize(report, At(0))), absl::StatusCode::kInvalidArgument);

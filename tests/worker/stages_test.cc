@@ -357,6 +357,47 @@ TEST(Stages, CompileFollowsThePlanOfTheImport) {
   EXPECT_EQ(compiled(first).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+constexpr char kMachine[] =
+    "machine 1\ncores 1\nl1_bytes 32768\nl2_bytes 1048576\nl3_bytes 0\nclock_ghz 3\ngflops 96\n"
+    "multiply_add_ns 1.3\nl1_gbps 190\nl2_gbps 90\nl3_gbps 30\nmemory_gbps 30\nstore_gbps 90\n"
+    "gathered_per_ns 3\ncall_ns 8\nall_gflops 96\nall_l3_gbps 30\nall_memory_gbps 30\nwake_ns 5\n";
+
+// The import says whether it used the machine, and the module names it.
+TEST(Stages, WorkForTheMachineThatTheyAreSent) {
+  for (const bool readable : {true, false}) {
+    const std::string machine = readable ? kMachine : "machine of the future";
+    v1::StageStart import = Base(v1::STAGE_IMPORT);
+    import.mutable_import();
+    import.set_machine(machine);
+    FakeIo imported;
+    imported.Feed("model", Mlp());
+    ASSERT_EQ(RunStage(import, imported), absl::OkStatus());
+    const v1::ImportResult& result = imported.events.back().import();
+    EXPECT_EQ(result.machine(), readable ? machine : "");
+    EXPECT_EQ(imported.warnings.size(), readable ? 0u : 1u);
+
+    v1::StageStart start = Base(v1::STAGE_COMPILE);
+    start.set_machine(machine);
+    start.mutable_compile()->set_choice(v1::SCHEDULE_DEFAULT);
+    start.mutable_compile()->set_plan(result.plan());
+    FakeIo compiled;
+    compiled.Feed("model", Mlp());
+    ASSERT_EQ(RunStage(start, compiled), absl::OkStatus());
+    const auto module = runtime::ParseModule(compiled.Received("module"));
+    ASSERT_TRUE(module.ok()) << module.status();
+    EXPECT_EQ(module->manifest.machine, readable ? kMachine : "");
+
+    v1::StageStart propose = Base(v1::STAGE_PROPOSE);
+    propose.set_machine(machine);
+    propose.mutable_propose()->mutable_search()->set_workload(result.tasks(0).workload());
+    propose.mutable_propose()->mutable_search()->set_strategy("random");
+    propose.mutable_propose()->set_count(2);
+    FakeIo proposed;
+    ASSERT_EQ(RunStage(propose, proposed), absl::OkStatus());
+    EXPECT_EQ(proposed.warnings.empty(), readable);
+  }
+}
+
 TEST(Stages, SlotsTooSmallForAKernelAreRefused) {
   v1::StageStart start = Base(v1::STAGE_PROFILE);
   start.mutable_profile()->set_workload(Import().tasks(0).workload());

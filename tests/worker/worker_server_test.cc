@@ -167,6 +167,7 @@ class WorkerServerTest : public ::testing::Test {
     options.builds = {"llvm", "a kind"};
     options.device_key = "key";
     options.target = "llvm -mcpu=x";
+    options.machine = "what was measured";
     const std::string child = std::string(HEDDLE_BIN_DIR) + "/heddle-fake-child";
     options.runner.child_command = {child, "--stage-child"};
     worker_ = WorkerServer::Start(options).value();
@@ -189,6 +190,13 @@ TEST_F(WorkerServerTest, CpuSlotsSayWhatTheyBuild) {
     const bool cpu = slot.slot().kind() == v1::SLOT_CPU;
     EXPECT_EQ(std::vector<std::string>(builds.begin(), builds.end()),
               cpu ? std::vector<std::string>({"llvm", "a kind"}) : std::vector<std::string>());
+  }
+}
+
+TEST_F(WorkerServerTest, DeviceSlotsSayHowFastTheyAre) {
+  const v1::ListWorkersResponse list = tracker_->List();
+  for (const v1::SlotStatus& slot : list.workers(0).slots()) {
+    EXPECT_EQ(slot.slot().machine(), slot.slot().kind() == v1::SLOT_CPU ? "" : "what was measured");
   }
 }
 

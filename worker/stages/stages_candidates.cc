@@ -15,6 +15,7 @@
 #include "worker/slots.h"
 #include "worker/stages/candidates.h"
 #include "worker/stages/evidence.h"
+#include "worker/stages/machine_of.h"
 #include "worker/stages/stages.h"
 
 namespace heddle::worker {
@@ -28,9 +29,10 @@ constexpr int kRepeatPart = 3;
 constexpr absl::Duration kCandidateLimit = absl::Seconds(30);  // if StageStart gives none
 
 absl::StatusOr<codegen::Artifact> BuildOne(const std::string& workload, const std::string& trace,
-                                           const Target& target) {
+                                           const Target& target,
+                                           const std::optional<machine::MeasuredMachine>& machine) {
   HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact,
-                          BuildCandidate(workload, ScheduleChoice::kTrace, trace, target));
+                          BuildCandidate(workload, ScheduleChoice::kTrace, trace, target, machine));
   if (artifact.shared_object.size() > kMaxArtifactBytes) {
     return absl::FailedPreconditionError(absl::StrCat("its code has ",
                                                       artifact.shared_object.size(), " bytes; ",
@@ -103,13 +105,14 @@ v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item,
 
 absl::Status RunBuild(const v1::StageStart& start, StageIo& io) {
   HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(start.target()));
+  const std::optional<machine::MeasuredMachine> machine = MachineOf(start, io);
   v1::StageInput input;
   while (io.Read(&input)) {
     const v1::Candidate& candidate = input.build().candidate();
     TellStarted(io, candidate.id());
     const auto begin = std::chrono::steady_clock::now();
     absl::StatusOr<codegen::Artifact> artifact =
-        BuildOne(start.build().workload(), candidate.trace(), target);
+        BuildOne(start.build().workload(), candidate.trace(), target, machine);
     // This host has no compiler for the target; another worker may have one.
     if (absl::IsUnavailable(artifact.status())) return artifact.status();
     v1::StageEvent event;

@@ -17,6 +17,7 @@
 #include "compiler/onnx/parts.h"
 #include "worker/frame.h"
 #include "worker/stages/chunks.h"
+#include "worker/stages/machine_of.h"
 #include "worker/stages/stages.h"
 
 namespace heddle::worker {
@@ -46,8 +47,9 @@ graph::ExternalLoader PartLoader(const v1::StageStart& start) {
   };
 }
 
-ModelOptions FromProto(const v1::ModelOptions& options, const v1::StageStart& start) {
+ModelOptions FromProto(const v1::ModelOptions& options, const v1::StageStart& start, StageIo& io) {
   ModelOptions result;
+  result.machine = MachineOf(start, io);
   result.import.external = PartLoader(start);
   for (const v1::ModelOptions::Shape& shape : options.shapes()) {
     result.import.shapes[shape.input()].assign(shape.extents().begin(), shape.extents().end());
@@ -141,11 +143,12 @@ absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
   HEDDLE_ASSIGN_OR_RETURN(const std::string model, ReadModel(io));
   HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(start.target()));
   plan::Plan plan;
-  const ModelOptions options = FromProto(start.import().options(), start);
+  const ModelOptions options = FromProto(start.import().options(), start, io);
   HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused,
                           PrepareModel(model, options, target, {}, &plan));
   v1::StageEvent event;
   v1::ImportResult* result = event.mutable_import();
+  if (options.machine) result->set_machine(start.machine());
   result->set_plan(plan::ToText(plan));
   for (const graph::Task& task : graph::ExtractTasks(fused))
     AddTask(task, task.weight, true, result->mutable_tasks());
@@ -174,7 +177,7 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
   search.progress = [&](int graph, double) { Report(io, graph, search.graphs, "graphs"); };
   HEDDLE_ASSIGN_OR_RETURN(
       const PlanChoice choice,
-      ChoosePlan(model, FromProto(spec.options(), start), target, times, search));
+      ChoosePlan(model, FromProto(spec.options(), start, io), target, times, search));
   v1::StageEvent event;
   v1::PlanResult& result = *event.mutable_planned();
   result.set_plan(plan::ToText(choice.best().plan));
@@ -233,14 +236,15 @@ absl::Status RunCompile(const v1::StageStart& start, StageIo& io) {
     best[trace.workload_key()] = {.trace = trace.trace(), .median_ns = trace.median_ns()};
   }
   std::vector<std::string> warnings;
+  const ModelOptions model_options = FromProto(spec.options(), start, io);
   const auto send = [&](const char* name) -> absl::Status {
     ChunkWriter module(io, name);
     const auto write = [&module](std::string_view bytes) {
       module.Append(bytes);
       return absl::OkStatus();
     };
-    HEDDLE_RETURN_IF_ERROR(WriteCompiledModel(model, FromProto(spec.options(), start), target, best,
-                                              options, write, &warnings));
+    HEDDLE_RETURN_IF_ERROR(
+        WriteCompiledModel(model, model_options, target, best, options, write, &warnings));
     module.End();
     return absl::OkStatus();
   };

@@ -10,6 +10,7 @@
 #include "cost_model/search.h"
 #include "cost_model/transfer/transfer_samples.h"
 #include "worker/stages/chunks.h"
+#include "worker/stages/machine_of.h"
 #include "worker/stages/stages.h"
 
 namespace heddle::worker {
@@ -17,9 +18,11 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<cost_model::Search>> MakeSearch(const v1::StageStart& start,
                                                                const v1::SearchSpec& spec,
-                                                               bool with_others) {
+                                                               bool with_others, StageIo& io) {
   HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(start.target()));
-  HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, codegen::DescribeTarget(target));
+  const std::optional<machine::MeasuredMachine> machine = MachineOf(start, io);
+  HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info,
+                          codegen::DescribeTarget(target, machine ? &*machine : nullptr));
   cost_model::SearchOptions options{.strategy = spec.strategy(), .seed = spec.seed()};
   if (with_others) {
     for (const v1::RelatedSamples& other : spec.others())
@@ -35,7 +38,7 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> BeginSearch(const v1::StageS
                                                                 StageIo& io) {
   if (!spec.transfer_model().empty()) {
     HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<cost_model::Search> search,
-                            MakeSearch(start, spec, /*with_others=*/false));
+                            MakeSearch(start, spec, /*with_others=*/false, io));
     const absl::Status taken = search->BeginWith(spec.transfer_model());
     if (taken.ok()) return search;
     if (!absl::IsDataLoss(taken)) return taken;
@@ -43,7 +46,7 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> BeginSearch(const v1::StageS
                          taken.message()));
   }
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<cost_model::Search> search,
-                          MakeSearch(start, spec, /*with_others=*/true));
+                          MakeSearch(start, spec, /*with_others=*/true, io));
   v1::StageEvent event;
   v1::TransferModel& others = *event.mutable_transfer_model();
   others.set_model(search->TransferModel());
@@ -63,7 +66,7 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> ResumeSearch(const v1::Stage
   HEDDLE_ASSIGN_OR_RETURN(const std::optional<std::string> state, ReadChunks(io, "state"));
   if (!state.has_value()) return BeginSearch(start, spec, io);
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<cost_model::Search> search,
-                          MakeSearch(start, spec, /*with_others=*/false));
+                          MakeSearch(start, spec, /*with_others=*/false, io));
   const absl::Status restored = search->Restore(*state);
   if (restored.ok()) return search;
   if (!absl::IsDataLoss(restored)) return restored;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "compiler/codegen/llvm/llvm_target.h"
+#include "compiler/machine/cpu_family.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -122,6 +123,7 @@ absl::StatusOr<machine::TargetInfo> DescribeCpu(const Target& resolved) {
   VectorUnit unit = DescribeVectorUnit(*machine);
   info.vector_bytes = unit.bytes;
   info.vector_registers = unit.registers;
+  if (const auto* family = machine::FindCpuFamily(resolved.cpu)) machine::PutFamily(*family, &info);
   if (IsHostArchitecture(resolved) && resolved.cpu == llvm::sys::getHostCPUName().str()) {
     info.l1_bytes = CacheBytes(_SC_LEVEL1_DCACHE_SIZE, info.l1_bytes);
     info.l2_bytes = CacheBytes(_SC_LEVEL2_CACHE_SIZE, info.l2_bytes);

@@ -12,7 +12,8 @@ namespace heddle::codegen {
 
 // The functions of Backend with the same names. A CPU `native` becomes this machine's CPU name,
 // plus the features in which the machine differs from that name's definition. Cache sizes are this
-// machine's if the target is this machine, else defaults.
+// machine's if the target is this machine. What is not known comes from the table of CPU families
+// (machine/cpu_family.h), or is a default.
 absl::StatusOr<Target> ResolveCpu(const Target& target);
 absl::StatusOr<machine::TargetInfo> DescribeCpu(const Target& resolved);
 bool CpuRunsHere(const Target& resolved);

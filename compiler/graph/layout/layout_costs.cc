@@ -16,7 +16,7 @@ constexpr int64_t kFewInputs = 4;
 // speed of masked code if some do not.
 double LaneUse(int64_t extent, int64_t element_bytes, const machine::TargetInfo& target) {
   const auto n = static_cast<double>(extent),
-             lanes = static_cast<double>(target.graph_core.vector_bytes / element_bytes);
+             lanes = static_cast<double>(target.graph_speed.vector_bytes / element_bytes);
   const double use = n / (std::ceil(n / lanes) * lanes);
   return use == 1 ? 1 : use * target.code.layout.masked;
 }
@@ -48,7 +48,7 @@ double TimesOfLast(int64_t inputs, const Shape& kernel, const OpAttrs& attrs,
 
 LayoutProblem::Operator ConvolutionNs(const Graph& graph, const Node& node, double memory_ns,
                                       const machine::TargetInfo& target) {
-  const machine::GraphCore& core = target.graph_core;
+  const machine::GraphSpeed& core = target.graph_speed;
   const machine::LayoutFit& fit = target.code.layout;
   const Shape& weights = graph.values[node.inputs[1]].type.shape;
   const TensorType& out = graph.values[node.outputs[0]].type;
@@ -90,7 +90,7 @@ LayoutCost LayoutCosts::OperatorCost(const Graph& graph, const Node& node) const
   double bytes = 0;
   for (ValueId v : node.inputs) bytes += static_cast<double>(Bytes(graph.values[v].type));
   bytes += static_cast<double>(Bytes(graph.values[node.outputs[0]].type));
-  const double memory_ns = bytes / target_.graph_core.bytes_per_ns;
+  const double memory_ns = bytes / target_.graph_speed.bytes_per_ns;
   const OpFamily family = Def(node.kind).family;
   if (family == OpFamily::kConvolution || family == OpFamily::kTransposedConvolution)
     return {ConvolutionNs(graph, node, memory_ns, target_)};
@@ -108,7 +108,7 @@ bool LooksTheSame(const TensorType& type) {
 int64_t LayoutCosts::MoveNs(const TensorType& type) const {
   // Nothing moves, but the reshape separates kernels that would fuse.
   if (LooksTheSame(type)) return 1;
-  const machine::GraphCore& core = target_.graph_core;
+  const machine::GraphSpeed& core = target_.graph_speed;
   return Ns(core.call_ns + 2 * static_cast<double>(Bytes(type)) / core.bytes_per_ns);
 }
 

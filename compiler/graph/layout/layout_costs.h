@@ -20,7 +20,7 @@ struct LayoutCost {
 // in all layouts.
 bool LooksTheSame(const TensorType& type);
 
-// Estimated times on one core, target.graph_core. Deterministic.
+// Estimated times on one core, target.graph_speed. Deterministic.
 class LayoutCosts {
  public:
   explicit LayoutCosts(const machine::TargetInfo& target = {}) : target_(target) {}

@@ -82,8 +82,8 @@ double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
   const double touched = static_cast<double>(scalar_element_bytes()) * ScalarsTouched(tile),
                once = std::min(touched / static_cast<double>(reduce_steps_), scalars_of_l2);
   scalars_of_l2 = once + (scalars_of_l2 - once) * std::clamp(2 * touched / l1 - 1, 0.0, 1.0);
-  double cycles = std::max({accumulators / core.operations_per_cycle,
-                            loads / core.operations_per_cycle, core.multiply_add_cycles,
+  double cycles = std::max({accumulators / core.operations_per_cycle, loads / core.loads_per_cycle,
+                            core.multiply_add_cycles,
                             (vectors_of_l2 + scalars_of_l2) / core.l2_bytes_per_cycle});
   cycles += fit.instruction_cycles * Instructions(tile);
   cycles += fit.page_cycles * static_cast<double>(pages);

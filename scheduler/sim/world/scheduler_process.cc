@@ -39,6 +39,7 @@ void SchedulerProcess::Boot(const std::function<void(const StoredJob&)>& loaded)
       dispatcher_->Restore(ledger_.Load(job, agenda_.now(), agenda_.now()));
     }
     ledger_.LoadTransferModels(*store_->AllTransferModels());
+    ledger_.LoadMachines(*store_->Machines());
   }
   dispatcher_->SetNextAttempt(AttemptId{next_attempt_});
 }

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "absl/strings/str_cat.h"
 #include "scheduler/ledger/stage_order.h"
 #include "scheduler/ledger/why_waiting.h"
@@ -108,6 +110,101 @@ TEST_F(DeadlineWarningTest, GoesWhenItCanBeMetOrTheJobIsOver) {
   ledger_.SetDeadlineWarning(id_, Estimate(true, 12));
   Feed(CancelRequested{id_, "enough"});
   EXPECT_THAT(Warnings(), ElementsAre());
+}
+
+// A job takes the machine that its import was sent, and keeps it.
+class JobMachineTest : public DispatcherTest {
+ protected:
+  static SlotInfo Device(const std::string& worker, const std::string& key,
+                         const std::string& machine) {
+    SlotInfo slot = DeviceSlot("p", {1}, worker);
+    slot.device_key = key;
+    slot.machine = machine;
+    return slot;
+  }
+  Batch Feed(const Event& event) {
+    return ledger_.Absorb(dispatcher_, event, Step(event).changes, now_, now_);
+  }
+  // The machines that become durable with the slots.
+  std::map<std::string, std::string> Slots(std::vector<SlotInfo> slots) {
+    std::map<std::string, std::string> put;
+    for (const StoreChange& change : Feed(SlotsChanged{std::move(slots), ""})) {
+      if (const auto* machine = std::get_if<PutMachine>(&change))
+        put[machine->device_key] = machine->machine;
+    }
+    return put;
+  }
+  void SubmitJob(const std::string& device_key = "") {
+    JobParams params;
+    params.target = kTarget;
+    params.trials_per_task = 4;
+    params.batch = 4;
+    params.device_key = device_key;
+    v1::Job description;
+    description.mutable_spec()->set_target(kTarget);
+    Feed(JobSubmitted{JobId{1}, params, description});
+  }
+  v1::StageStart Order(v1::StageKind kind) {
+    return MakeOrder(dispatcher_, ledger_, Live(kind), v1::SCHEDULE_BEST).start;
+  }
+  void Import(const std::string& machine) {
+    Imported imported = ImportOf({{"a"}}, "key");
+    imported.model.add_inputs("x: f32[1]");
+    imported.model.set_machine(machine);
+    Feed(StageFinished{Live(v1::STAGE_IMPORT).attempt, {}, true, std::move(imported)});
+  }
+
+  using Machines = std::map<std::string, std::string>;
+  JobLedger ledger_;
+};
+
+TEST_F(JobMachineTest, OfAKeyStaysWhileASlotReportsIt) {
+  EXPECT_EQ(Slots({CpuSlot("c", {0}), Device("w", "key", "one"), Device("x", "other", "")}),
+            Machines({{"key", "one"}}));
+  EXPECT_EQ(ledger_.MachineOf("key"), "one");
+  EXPECT_EQ(ledger_.MachineOf("other"), "");
+  EXPECT_EQ(Slots({Device("v", "key", "two"), Device("w", "key", "one")}), Machines());
+  EXPECT_EQ(ledger_.MachineOf("key"), "one");
+  EXPECT_EQ(Slots({}), Machines());
+  EXPECT_EQ(ledger_.MachineOf("key"), "one") << "its workers are away";
+  EXPECT_EQ(Slots({Device("v", "key", "two")}), Machines({{"key", "two"}}));
+  EXPECT_EQ(Slots({Device("v", "key", "two"), Device("w", "key", "one")}), Machines());
+  EXPECT_EQ(ledger_.MachineOf("key"), "two");
+  JobLedger restarted;
+  restarted.LoadMachines({{"key", "two"}});
+  EXPECT_EQ(restarted.MachineOf("key"), "two");
+}
+
+TEST_F(JobMachineTest, IsFixedByTheImport) {
+  Slots({CpuSlot("c", {0}), Device("w", "key", "one")});
+  SubmitJob();
+  EXPECT_EQ(Order(v1::STAGE_IMPORT).machine(), "one");
+  // It is measured anew while the import runs: what the stage was sent counts.
+  Slots({CpuSlot("c", {0}), Device("w", "key", "two")});
+  Import("one");
+  EXPECT_EQ(Order(v1::STAGE_PROPOSE).machine(), "one");
+  EXPECT_EQ(ledger_.data(JobId{1}).row.job.machine(), "one");
+  StoredJob stored;
+  stored.row = ledger_.data(JobId{1}).row;
+  JobLedger restarted;
+  restarted.Load(stored, now_, now_);
+  EXPECT_EQ(restarted.data(JobId{1}).row.job.machine(), "one");
+}
+
+TEST_F(JobMachineTest, IsThatOfThePinnedKey) {
+  Slots({CpuSlot("c", {0}), Device("w", "key", "one"), Device("x", "other", "two")});
+  SubmitJob("other");
+  EXPECT_EQ(Order(v1::STAGE_IMPORT).machine(), "two");
+  Import("");  // the worker could not read it
+  EXPECT_EQ(Order(v1::STAGE_PROPOSE).machine(), "");
+}
+
+TEST_F(JobMachineTest, IsNoneWithoutADevice) {
+  Slots({CpuSlot("c", {0})});
+  SubmitJob();
+  EXPECT_EQ(Order(v1::STAGE_IMPORT).machine(), "");
+  Import(std::string(100'000, 'x'));
+  EXPECT_EQ(ledger_.data(JobId{1}).row.job.machine(), "") << "longer than any";
 }
 
 class TransferSamplesTest : public DispatcherTest {

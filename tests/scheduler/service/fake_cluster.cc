@@ -201,6 +201,11 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
     return {grpc::StatusCode::RESOURCE_EXHAUSTED, "busy"};
   }
   ++stages;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (start.kind() == v1::STAGE_IMPORT) machines_[start.job()] = start.machine();
+    other_machines += start.machine() != machines_[start.job()];
+  }
   // Like the real worker: a newer stage waits until one that was cancelled has gone. Waiting for
   // one that then ends of itself means that two stages were given the slot at once.
   {
@@ -259,6 +264,7 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
         *event.mutable_import()->add_tasks() = TaskOf(behaviour_->tasks, 0);
       event.mutable_import()->add_inputs("x: f32[1]");
       event.mutable_import()->set_plan(PlanOf(start.job()));
+      event.mutable_import()->set_machine(start.machine());
       stream->Write(event);
       break;
     case v1::STAGE_PROPOSE:
@@ -376,6 +382,7 @@ v1::ListWorkersResponse FakeCluster::DefaultWorkers() const {
     if (!device) continue;
     slot.mutable_slot()->set_device_key("key");
     slot.mutable_slot()->set_target("llvm -mcpu=x");
+    slot.mutable_slot()->set_machine("a machine");
   }
   return list;
 }

@@ -75,7 +75,9 @@ class FakeWorker final : public v1::WorkerService::Service {
   std::atomic<int> warm_results{0};  // results that updates brought
   std::atomic<int> comparisons{0};
   std::atomic<int> plans{0};
-  std::atomic<int> plan_times{0};      // times of kernels that the latest plan stage was told
+  std::atomic<int> plan_times{0};  // times of kernels that the latest plan stage was told
+  // Stages that came with another machine than the import of their job.
+  std::atomic<int> other_machines{0};
   std::atomic<int64_t> blob_bytes{0};  // of all blobs that were sent
 
  private:
@@ -90,7 +92,8 @@ class FakeWorker final : public v1::WorkerService::Service {
   absl::Mutex mutex_;
   std::set<std::string> busy_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int> waiting_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::string> blobs_ ABSL_GUARDED_BY(mutex_);  // it keeps them all
+  std::map<std::string, std::string> machines_ ABSL_GUARDED_BY(mutex_);  // of imports, by job
+  std::map<std::string, std::string> blobs_ ABSL_GUARDED_BY(mutex_);     // it keeps them all
   std::atomic<int> traces_{0};
 };
 

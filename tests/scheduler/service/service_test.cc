@@ -49,6 +49,26 @@ TEST_F(ServiceTest, AJobFromSubmitToModule) {
   EXPECT_EQ(last.default_digest(), "");
 }
 
+// From the tracker's list to every stage, whatever is reported meanwhile and whoever restarts.
+TEST_F(ServiceTest, AJobKeepsTheMachineOfItsImport) {
+  cluster_.behaviour.candidate_ms = 20;
+  const std::string job = MustSubmit(Spec(12));
+  Wait(job, [](const v1::Job& now) { return now.trials() > 0; });
+  EXPECT_EQ(Get(job).machine(), "a machine");
+  v1::ListWorkersResponse workers = cluster_.DefaultWorkers();
+  workers.mutable_workers(0)->mutable_slots(1)->mutable_slot()->set_machine("another machine");
+  cluster_.tracker.SetWorkers(workers);
+  Stop();
+  Start();
+  EXPECT_EQ(WaitFinal(job).state(), v1::JOB_DONE);
+  EXPECT_EQ(Get(job).machine(), "a machine");
+  EXPECT_EQ(cluster_.worker.other_machines, 0);
+  const std::string next = MustSubmit(Spec());
+  EXPECT_EQ(WaitFinal(next).machine(), "another machine");
+  EXPECT_EQ(cluster_.worker.other_machines, 0);
+  EXPECT_EQ(store_->Machines().value().at("key"), "another machine");
+}
+
 TEST_F(ServiceTest, AKernelThatIsNoFasterInTheModelIsTakenBack) {
   cluster_.behaviour.one_task_slower = true;
   const std::string job = MustSubmit(Spec());

@@ -35,6 +35,7 @@ inline JobRow MakeJob(int64_t id, v1::JobState state = v1::JOB_TUNING) {
   row.job.set_created_unix_ns(1000 + id);
   row.job.add_inputs("x: f32[1]");
   row.job.set_plan("plan 1\n");
+  row.job.set_machine("machine 1\n");
   row.device_key = "dev";
   return row;
 }

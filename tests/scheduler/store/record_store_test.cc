@@ -25,6 +25,7 @@ TEST_P(RecordStoreTest, LoadsWhatWasPut) {
   EXPECT_EQ(job.row.device_key, "dev");
   EXPECT_THAT(job.row.job.inputs(), ElementsAre("x: f32[1]"));
   EXPECT_EQ(job.row.job.plan(), "plan 1\n");
+  EXPECT_EQ(job.row.job.machine(), "machine 1\n");
   ASSERT_THAT(job.tasks, SizeIs(2));
   EXPECT_EQ(job.tasks[1].info.workload(), "workload 1");
   EXPECT_EQ(job.tasks[1].info.weight(), 2);
@@ -253,6 +254,23 @@ TEST_P(RecordStoreTest, DeviceKeysByUse) {
 INSTANTIATE_TEST_SUITE_P(All, RecordStoreTest, kStores, StoreName);
 
 // ---- what only a file can do ----
+
+TEST_P(RecordStoreTest, KeepsTheMachineOfADeviceKey) {
+  using Machines = std::map<std::string, std::string>;
+  EXPECT_EQ(store_->Machines().value(), Machines());
+  AddJob(1);
+  ASSERT_TRUE(Apply({MakeRecord(1, 1, 0, 100)}).ok());
+  EXPECT_EQ(store_->Machines().value(), Machines()) << "a device key with records only";
+  ASSERT_TRUE(Apply({PutMachine{"dev", "machine 1\na"}, PutMachine{"new", "machine 1\nb"}}).ok());
+  EXPECT_EQ(store_->Machines().value(),
+            Machines({{"dev", "machine 1\na"}, {"new", "machine 1\nb"}}));
+  ASSERT_TRUE(Apply({PutMachine{"dev", "machine 2"}, PutMachine{"new", ""}}).ok());
+  EXPECT_EQ(store_->Machines().value(), Machines({{"dev", "machine 2"}}));
+  // A batch that is refused changes none.
+  EXPECT_FALSE(Apply({PutMachine{"dev", "machine 3"}, MakeRecord(1, 1, 0, 90)}).ok());
+  EXPECT_EQ(store_->Machines().value(), Machines({{"dev", "machine 2"}}));
+  EXPECT_THAT(Query({}), SizeIs(1));
+}
 
 TEST(SqliteStoreTest, SurvivesReopening) {
   const std::string path = TempDirectory() + "/a.db";
