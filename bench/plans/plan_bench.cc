@@ -111,12 +111,10 @@ class PlanBench {
       // After each improvement: graphs, seconds of all cores, cost.
       json curve = json::array();
       const double start = CpuSeconds();
-      int graphs = 0;
       double first = 0, last = 0, best = 0;
       search.progress = [&](int graph, double ns) {
         last = CpuSeconds();
-        if (graphs == 0) first = last;
-        graphs = graph;
+        if (first == 0) first = last;
         if (ns != best) curve.push_back({graph, last - start, ns});
         best = ns;
       };
@@ -130,8 +128,9 @@ class PlanBench {
       modes[name] = {{"ns", least->cost.ns},
                      {"contender", least->name},
                      {"substitutions", least->plan.substitutions.size()},
-                     {"graphs", graphs},
-                     {"graphs_per_cpu_s", graphs > 1 ? (graphs - 1) / (last - first) : 0},
+                     {"graphs", choice.graphs},
+                     {"bounded", choice.bounded},
+                     {"graphs_per_cpu_s", choice.graphs > 1 ? choice.graphs / (last - first) : 0},
                      {"cpu_s", CpuSeconds() - start},
                      {"wall_s", absl::ToDoubleSeconds(absl::Now() - wall)},
                      {"curve", curve}};

@@ -332,7 +332,6 @@ class Chooser {
     internal::GraphJudge judge(options_, costs_, &folded_, &programs_);
     const absl::Time deadline = absl::Now() + search.time_limit;
     std::vector<substitution::SearchedGraph> found;
-    int evaluations = 0;
     double least = 0;  // of the first search
     for (const bool joint : {false, true}) {
       if (joint && search.mode != PlanSearch::Mode::kJoint) break;
@@ -349,14 +348,15 @@ class Chooser {
       options.progress = [&](int graph, double best_ns) {
         // The second search begins with the given graph again.
         if (!joint) least = best_ns;
-        if (search.progress) search.progress(evaluations + graph, std::min(least, best_ns));
+        if (search.progress) search.progress(choice_.graphs + graph, std::min(least, best_ns));
       };
       HEDDLE_ASSIGN_OR_RETURN(const substitution::SearchResult result,
                               substitution::Search(simple_, rules, cost, &folded_, options));
-      evaluations += result.evaluations;
+      choice_.graphs += result.evaluations;
       choice_.timed_out = choice_.timed_out || result.timed_out;
       found.insert(found.end(), result.best.begin(), result.best.end());
     }
+    choice_.bounded = judge.bounded();
     std::vector<Made> made;
     for (const substitution::SearchedGraph& graph : found) {
       if (graph.substitutions.empty()) continue;

@@ -47,7 +47,10 @@ struct PlanChoice {
   std::vector<Contender> contenders;  // distinct plans, in the order above
   size_t chosen = 0;
   plan::PredictionError error;
-  bool timed_out = false;  // PlanSearch::time_limit ended a search
+  // Of the search for graphs.
+  int graphs = 0;          // evaluated
+  int bounded = 0;         // of these, found too costly by their bound
+  bool timed_out = false;  // PlanSearch::time_limit ended it
   const Contender& best() const { return contenders[chosen]; }
 };
 
