@@ -249,11 +249,19 @@ class Chooser {
   }
 
   absl::Status AddCuts() {
-    if (!options_.fuse.enabled) return absl::OkStatus();
-    const Made& whole = made_[Fastest()];
+    HEDDLE_ASSIGN_OR_RETURN(std::optional<Made> made, WithCuts(made_[Fastest()], nullptr));
+    if (made.has_value()) Add("cut where parts cost less", *std::move(made));
+    return absl::OkStatus();
+  }
+
+  // The same graph and layouts, with each kernel cut whose parts cost less; nullopt: there is none.
+  absl::StatusOr<std::optional<Made>> WithCuts(const Made& whole,
+                                               const substitution::SearchedGraph* graph) {
+    if (!options_.fuse.enabled) return std::nullopt;
     std::set<std::string> all;
     for (const graph::Group& group : whole.fused.groups) AddCutsOf(whole.fused, group, &all);
-    HEDDLE_ASSIGN_OR_RETURN(const Made parts, Make(whole.plan.layouts, all));
+    HEDDLE_ASSIGN_OR_RETURN(const Made parts,
+                            Make(whole.plan.layouts, all, std::nullopt, nullptr, graph));
     // The graphs have the same nodes. What is cut off a kernel may be fused into another one, so kernels
     // that share a part are compared with their parts together.
     const size_t kernels = whole.fused.groups.size();
@@ -282,10 +290,10 @@ class Chooser {
       if (parts_ns[find(k)] < kCut * whole_ns[find(k)])
         AddCutsOf(whole.fused, whole.fused.groups[k], &separate);
     }
-    if (separate == whole.plan.separate) return absl::OkStatus();
-    HEDDLE_ASSIGN_OR_RETURN(Made made, Make(whole.plan.layouts, separate));
-    Add("cut where parts cost less", std::move(made));
-    return absl::OkStatus();
+    if (separate == whole.plan.separate) return std::nullopt;
+    HEDDLE_ASSIGN_OR_RETURN(Made made,
+                            Make(whole.plan.layouts, separate, std::nullopt, nullptr, graph));
+    return made;
   }
 
   absl::Status AddImproved(const PlanSearch& search) {
@@ -362,7 +370,9 @@ class Chooser {
       if (graph.substitutions.empty()) continue;
       HEDDLE_ASSIGN_OR_RETURN(const auto judged, judge.Judge(graph.graph, true));
       HEDDLE_ASSIGN_OR_RETURN(Made best, WithBestLayouts(graph, judged.layouts));
-      made.push_back(std::move(best));
+      HEDDLE_ASSIGN_OR_RETURN(std::optional<Made> cut, WithCuts(best, &graph));
+      const bool cheaper = cut.has_value() && CostOf(cut->fused).ns < CostOf(best.fused).ns;
+      made.push_back(cheaper ? *std::move(cut) : std::move(best));
     }
     std::stable_sort(made.begin(), made.end(), [&](const Made& a, const Made& b) {
       return CostOf(a.fused).ns < CostOf(b.fused).ns;

@@ -11,7 +11,7 @@
 //   improved  the best so far, improved by changing the layout of one operator at a time, from the
 //             costliest on, as long as that gains and the number of evaluations allows.
 //   substituted  graphs that substitutions make of the model's, best first (substitution/search.h). Substitutions and
-//             layouts are chosen together (PlanSearch::Mode).
+//             layouts are chosen together (PlanSearch::Mode); then kernels are cut as in `cuts`.
 // Uniform and unfused contenders are there to be measured: their kernels are what the others are judged by.
 #pragma once
 

@@ -16,6 +16,7 @@
 #include "compiler/graph/core/operator.h"
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/passes/evaluate.h"
+#include "compiler/graph/passes/passes.h"
 #include "compiler/substitution/rule_file.h"
 #include "tests/graph/random_graph.h"
 
@@ -209,6 +210,35 @@ TEST(Substitute, GivesWhatApplyGives) {
   }
   EXPECT_GT(applied, 1000);
   EXPECT_GT(refused, 5);
+}
+
+// The same on images, and what the graph computes stays the same.
+TEST(Substitute, KeepsWhatRandomGraphsCompute) {
+  const auto rules = Applicable(ShippedRules().rules);
+  int applied = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    graph::TestRng rng(seed);
+    const Graph graph = *graph::Simplify(graph::RandomGraph(rng, 12));
+    const auto inputs = graph::RandomInputs(rng, graph);
+    const auto before = graph::EvaluateGraph(graph, inputs);
+    ASSERT_TRUE(before.ok()) << before.status();
+    for (const DirectedRule& rule : rules) {
+      const auto places = Named(graph, rule, FindMatches(graph, rule, 3));
+      for (const plan::Substitution& place : places) {
+        const auto after = Substituted(graph, rules, place, nullptr);
+        EXPECT_EQ(after.ok(), Replay(graph, rules, place).ok());
+        if (!after.ok()) continue;
+        ++applied;
+        ASSERT_TRUE(graph::CheckGraph(*after).ok()) << graph::CheckGraph(*after);
+        const auto computed = graph::EvaluateGraph(*after, inputs);
+        ASSERT_TRUE(computed.ok()) << computed.status();
+        EXPECT_LE(graph::Difference(*before, *computed), 1e-4)
+            << rule.name << "\n"
+            << graph::Print(graph) << graph::Print(*after);
+      }
+    }
+  }
+  EXPECT_GT(applied, 50);
 }
 
 // The number of threads changes nothing that is returned.
