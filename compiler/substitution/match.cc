@@ -108,7 +108,7 @@ std::optional<Cut> CutOf(const Graph& graph, const Node& node) {
   return cut;
 }
 
-// Whether a node of this kind can be the operator at all; MatchNode says whether it is.
+// False: no node of this kind is the operator. Else MatchNode says whether it is.
 bool MayBe(Op op, OpKind kind) {
   switch (op) {
     case Op::kAdd:
@@ -135,7 +135,7 @@ bool MayBe(Op op, OpKind kind) {
     case Op::kSplit1:
       return kind == OpKind::kSlice;
     default:
-      return false;
+      return true;
   }
 }
 

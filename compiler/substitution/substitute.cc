@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/sha256.h"
 #include "base/status_macros.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/operator.h"
@@ -34,6 +35,16 @@ struct Target {
 
 bool SameBytes(const TensorData& a, const TensorData& b) {
   return a.type == b.type && a.bytes->data() == b.bytes->data();
+}
+
+// A constant that a rule made. Constants of equal elements share their bytes, so that graphs which have them are
+// recognized as equal (GraphDigest).
+TensorData Shared(const TensorData& data, graph::FoldMemo* memo) {
+  Sha256 digest;
+  digest.Update(graph::ToText(data.type));
+  digest.Update(*data.bytes);
+  const Node key{OpKind::kIdentity, "", {}, {}, {{"elements", digest.Hex()}}};
+  return memo->Keep(key, {}, data);
 }
 
 absl::StatusOr<Target> MakeTarget(const Graph& graph, const DirectedRule& rule, const Match& match,
@@ -73,17 +84,22 @@ absl::StatusOr<Target> MakeTarget(const Graph& graph, const DirectedRule& rule, 
     outputs.emplace_back(absl::StrCat("result ", outputs.size()), v);
   }
   HEDDLE_ASSIGN_OR_RETURN(const Graph source, small.Build(outputs));
-  HEDDLE_ASSIGN_OR_RETURN(const Graph applied, Apply(source, rule, here));
+  HEDDLE_ASSIGN_OR_RETURN(Graph applied, Apply(source, rule, here));
+  const auto original = [&](const Graph& made, ValueId v, const TensorData& data) -> ValueId {
+    const auto known = constant_of.find(made.values[Index(v)].name);
+    if (known == constant_of.end()) return -1;
+    return SameBytes(data, graph.constants.at(known->second)) ? known->second : -1;
+  };
+  for (auto& [v, data] : applied.constants) {
+    if (memo != nullptr && original(applied, v, data) < 0) data = Shared(data, memo);
+  }
   Target target;
   HEDDLE_ASSIGN_OR_RETURN(target.graph, graph::FoldConstants(applied, memo));
   target.values.assign(target.graph.values.size(), -1);
   for (size_t i = 0; i < inputs.size(); ++i)
     target.values[Index(target.graph.inputs[i])] = inputs[i];
-  for (const auto& [v, data] : target.graph.constants) {
-    const auto known = constant_of.find(target.graph.values[Index(v)].name);
-    if (known != constant_of.end() && SameBytes(data, graph.constants.at(known->second)))
-      target.values[Index(v)] = known->second;
-  }
+  for (const auto& [v, data] : target.graph.constants)
+    target.values[Index(v)] = original(target.graph, v, data);
   return target;
 }
 
