@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "compiler/driver/graph_judge.h"
 #include "compiler/driver/model_layout.h"
 #include "compiler/graph/core/operator.h"
 #include "compiler/substitution/rule_file.h"
@@ -23,16 +27,18 @@ using graph::LayoutProblem;
 constexpr double kWorthwhile = 0.002;
 // A kernel is cut only if its parts cost less than this share of the whole.
 constexpr double kCut = 0.95;
+// Contenders whose graph is another one.
+constexpr int kSubstituted = 3;
 
 class Chooser {
  public:
-  static absl::StatusOr<Chooser> Make(std::string_view onnx, const ModelOptions& options,
-                                      const Target& target,
-                                      const std::map<std::string, double>& measured_ns) {
+  static absl::StatusOr<std::unique_ptr<Chooser>> Make(
+      std::string_view onnx, const ModelOptions& options, const Target& target,
+      const std::map<std::string, double>& measured_ns) {
     HEDDLE_ASSIGN_OR_RETURN(ModelOptions chosen, ForTarget(options, target));
     HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, graph::ImportOnnx(onnx, options.import));
     HEDDLE_ASSIGN_OR_RETURN(graph::Graph simple, graph::Simplify(imported, chosen.passes));
-    return Chooser(std::move(simple), std::move(chosen), measured_ns);
+    return absl::WrapUnique(new Chooser(std::move(simple), std::move(chosen), measured_ns));
   }
 
   absl::StatusOr<PlanChoice> Choose(const PlanSearch& search) {
@@ -42,7 +48,9 @@ class Chooser {
     for (const Made& made : made_) costs_.Learn(made.fused);
     for (size_t i = 0; i < made_.size(); ++i) choice_.contenders[i].cost = CostOf(made_[i].fused);
     choice_.error = costs_.Error();
-    if (choice_.error.kernels > 0) {
+    if (search.mode == PlanSearch::Mode::kOff) {
+      choice_.contenders.resize(1);
+    } else if (choice_.error.kernels > 0) {
       HEDDLE_RETURN_IF_ERROR(AddBestLayouts());
       HEDDLE_RETURN_IF_ERROR(AddCuts());
       HEDDLE_RETURN_IF_ERROR(AddImproved(search));
@@ -208,9 +216,10 @@ class Chooser {
     return absl::OkStatus();
   }
 
-  // A graph with the layouts that cost least: those that the estimates choose, one for all, or those that costs
-  // of its kernels choose.
-  absl::StatusOr<Made> WithBestLayouts(const substitution::SearchedGraph& graph) {
+  // A graph with the layouts that cost least: those that the estimates choose, one for all, those that the costs
+  // of its kernels choose, and `judged`.
+  absl::StatusOr<Made> WithBestLayouts(const substitution::SearchedGraph& graph,
+                                       const graph::FixedLayouts& judged) {
     HEDDLE_ASSIGN_OR_RETURN(Made best, Make(std::nullopt, {}, std::nullopt, nullptr, &graph));
     if (options_.passes.layout.fixed != nullptr) return best;
     const auto keep = [&](Made made) {
@@ -226,6 +235,8 @@ class Chooser {
     const graph::MeasuredLayoutCosts costs = LayoutCostsOf(uniform);
     HEDDLE_ASSIGN_OR_RETURN(Made made, Make(std::nullopt, {}, std::nullopt, &costs, &graph));
     keep(std::move(made));
+    HEDDLE_ASSIGN_OR_RETURN(made, Make(judged, {}, std::nullopt, nullptr, &graph));
+    keep(std::move(made));
     return best;
   }
 
@@ -238,11 +249,19 @@ class Chooser {
   }
 
   absl::Status AddCuts() {
-    if (!options_.fuse.enabled) return absl::OkStatus();
-    const Made& whole = made_[Fastest()];
+    HEDDLE_ASSIGN_OR_RETURN(std::optional<Made> made, WithCuts(made_[Fastest()], nullptr));
+    if (made.has_value()) Add("cut where parts cost less", *std::move(made));
+    return absl::OkStatus();
+  }
+
+  // The same graph and layouts, with each kernel cut whose parts cost less; nullopt: there is none.
+  absl::StatusOr<std::optional<Made>> WithCuts(const Made& whole,
+                                               const substitution::SearchedGraph* graph) {
+    if (!options_.fuse.enabled) return std::nullopt;
     std::set<std::string> all;
     for (const graph::Group& group : whole.fused.groups) AddCutsOf(whole.fused, group, &all);
-    HEDDLE_ASSIGN_OR_RETURN(const Made parts, Make(whole.plan.layouts, all));
+    HEDDLE_ASSIGN_OR_RETURN(const Made parts,
+                            Make(whole.plan.layouts, all, std::nullopt, nullptr, graph));
     // The graphs have the same nodes. What is cut off a kernel may be fused into another one, so kernels
     // that share a part are compared with their parts together.
     const size_t kernels = whole.fused.groups.size();
@@ -271,10 +290,10 @@ class Chooser {
       if (parts_ns[find(k)] < kCut * whole_ns[find(k)])
         AddCutsOf(whole.fused, whole.fused.groups[k], &separate);
     }
-    if (separate == whole.plan.separate) return absl::OkStatus();
-    HEDDLE_ASSIGN_OR_RETURN(Made made, Make(whole.plan.layouts, separate));
-    Add("cut where parts cost less", std::move(made));
-    return absl::OkStatus();
+    if (separate == whole.plan.separate) return std::nullopt;
+    HEDDLE_ASSIGN_OR_RETURN(Made made,
+                            Make(whole.plan.layouts, separate, std::nullopt, nullptr, graph));
+    return made;
   }
 
   absl::Status AddImproved(const PlanSearch& search) {
@@ -315,26 +334,54 @@ class Chooser {
     return absl::OkStatus();
   }
 
-  // While it is searched, each graph is judged with the layouts that the estimates choose for it.
   absl::Status AddSubstituted(const PlanSearch& search) {
     if (search.graphs <= 1) return absl::OkStatus();
     const auto rules = substitution::Applicable(substitution::ShippedRules().rules);
-    const auto cost = [&](const graph::Graph& graph) -> absl::StatusOr<double> {
-      const substitution::SearchedGraph candidate{graph, {}, 0};
-      HEDDLE_ASSIGN_OR_RETURN(const Made made,
-                              Make(std::nullopt, {}, std::nullopt, nullptr, &candidate));
-      return CostOf(made.fused).ns;
-    };
-    substitution::SearchOptions options;
-    options.evaluations = search.graphs;
-    options.progress = search.progress;
-    HEDDLE_ASSIGN_OR_RETURN(const substitution::SearchResult found,
-                            substitution::Search(simple_, rules, cost, &folded_, options));
-    int number = 0;
-    for (const substitution::SearchedGraph& graph : found.best) {
+    internal::GraphJudge judge(options_, costs_, &folded_, &programs_);
+    const absl::Time deadline = absl::Now() + search.time_limit;
+    std::vector<substitution::SearchedGraph> found;
+    double least = 0;  // of the first search
+    for (const bool joint : {false, true}) {
+      if (joint && search.mode != PlanSearch::Mode::kJoint) break;
+      const auto cost = [&](const graph::Graph& graph, double limit) -> absl::StatusOr<double> {
+        HEDDLE_ASSIGN_OR_RETURN(const auto judged, judge.Judge(graph, joint, limit));
+        return judged.ns;
+      };
+      substitution::SearchOptions options;
+      options.evaluations = search.graphs;
+      options.results = kSubstituted;
+      options.threads = search.threads;
+      options.also = found;
+      options.time_limit = deadline - absl::Now();
+      options.progress = [&](int graph, double best_ns) {
+        // The second search begins with the given graph again.
+        if (!joint) least = best_ns;
+        if (search.progress) search.progress(choice_.graphs + graph, std::min(least, best_ns));
+      };
+      HEDDLE_ASSIGN_OR_RETURN(const substitution::SearchResult result,
+                              substitution::Search(simple_, rules, cost, &folded_, options));
+      choice_.graphs += result.evaluations;
+      choice_.timed_out = choice_.timed_out || result.timed_out;
+      found.insert(found.end(), result.best.begin(), result.best.end());
+    }
+    choice_.bounded = judge.bounded();
+    std::vector<Made> made;
+    for (const substitution::SearchedGraph& graph : found) {
       if (graph.substitutions.empty()) continue;
-      HEDDLE_ASSIGN_OR_RETURN(Made made, WithBestLayouts(graph));
-      Add(absl::StrCat("substituted ", ++number), std::move(made));
+      HEDDLE_ASSIGN_OR_RETURN(const auto judged, judge.Judge(graph.graph, true));
+      HEDDLE_ASSIGN_OR_RETURN(Made best, WithBestLayouts(graph, judged.layouts));
+      HEDDLE_ASSIGN_OR_RETURN(std::optional<Made> cut, WithCuts(best, &graph));
+      const bool cheaper = cut.has_value() && CostOf(cut->fused).ns < CostOf(best.fused).ns;
+      made.push_back(cheaper ? *std::move(cut) : std::move(best));
+    }
+    std::stable_sort(made.begin(), made.end(), [&](const Made& a, const Made& b) {
+      return CostOf(a.fused).ns < CostOf(b.fused).ns;
+    });
+    const size_t others = choice_.contenders.size();
+    for (Made& m : made) {
+      const size_t number = choice_.contenders.size() - others + 1;
+      if (number > kSubstituted) break;
+      Add(absl::StrCat("substituted ", number), std::move(m));
     }
     return absl::OkStatus();
   }
@@ -365,8 +412,9 @@ absl::StatusOr<PlanChoice> ChoosePlan(std::string_view onnx, const ModelOptions&
                                       const Target& target,
                                       const std::map<std::string, double>& measured_ns,
                                       const PlanSearch& search) {
-  HEDDLE_ASSIGN_OR_RETURN(Chooser chooser, Chooser::Make(onnx, options, target, measured_ns));
-  return chooser.Choose(search);
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<Chooser> chooser,
+                          Chooser::Make(onnx, options, target, measured_ns));
+  return chooser->Choose(search);
 }
 
 }  // namespace heddle

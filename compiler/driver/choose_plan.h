@@ -10,7 +10,8 @@
 //             less than the whole.
 //   improved  the best so far, improved by changing the layout of one operator at a time, from the
 //             costliest on, as long as that gains and the number of evaluations allows.
-//   substituted  graphs that substitutions make of the model's, best first (substitution/search.h).
+//   substituted  graphs that substitutions make of the model's, best first (substitution/search.h). Substitutions and
+//             layouts are chosen together (PlanSearch::Mode); then kernels are cut as in `cuts`.
 // Uniform and unfused contenders are there to be measured: their kernels are what the others are judged by.
 #pragma once
 
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "compiler/driver/compile.h"
 #include "compiler/plan/kernel_costs.h"
 
@@ -45,17 +47,31 @@ struct PlanChoice {
   std::vector<Contender> contenders;  // distinct plans, in the order above
   size_t chosen = 0;
   plan::PredictionError error;
+  // Of the search for graphs.
+  int graphs = 0;          // evaluated
+  int bounded = 0;         // of these, found too costly by their bound
+  bool timed_out = false;  // PlanSearch::time_limit ended it
   const Contender& best() const { return contenders[chosen]; }
 };
 
 struct PlanSearch {
+  enum class Mode {
+    kOff,         // the estimated plan is the only contender
+    kSequential,  // substitutions first, each graph with the layouts that the estimates choose; then layouts for the best
+    kJoint,  // then once more, each graph with the best layouts for it, starting also from what the first search found
+  };
+  Mode mode = Mode::kJoint;
   int evaluations = 200;  // of `improved`: how many layouts are tried
-  int graphs = 200;  // of `substituted`: how many graphs are tried; 0: there is no such contender
-  std::function<void(int graph, double best_ns)> progress = nullptr;  // of this search
+  int graphs =
+      200;  // of `substituted`: how many graphs each search tries; 0: there is no such contender
+  int threads = 1;  // of the search for graphs; they do not change its result
+  // For the search for graphs. A safety: what it cuts short depends on the machine.
+  absl::Duration time_limit = absl::InfiniteDuration();
+  std::function<void(int graph, double best_ns)> progress = nullptr;  // of the search for graphs
 };
 
-// `measured_ns`: times of kernels by workload key, all made alike. A pure function. Without times, the
-// estimated plan is chosen. Errors as PrepareModel.
+// `measured_ns`: times of kernels by workload key, all made alike. A pure function unless a search is timed out.
+// Without times, the estimated plan is chosen. Errors as PrepareModel.
 absl::StatusOr<PlanChoice> ChoosePlan(std::string_view onnx, const ModelOptions& options,
                                       const Target& target,
                                       const std::map<std::string, double>& measured_ns,

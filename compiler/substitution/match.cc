@@ -27,6 +27,7 @@ using graph::TensorType;
 using graph::ValueId;
 
 constexpr const char* kReversed = "reversed ";
+constexpr size_t kMostMatches = 1000;
 
 template <typename Visit>
 void VisitTerms(const Term& term, const Visit& visit) {
@@ -107,10 +108,47 @@ std::optional<Cut> CutOf(const Graph& graph, const Node& node) {
   return cut;
 }
 
+// False: no node of this kind is the operator. Else MatchNode says whether it is.
+bool MayBe(Op op, OpKind kind) {
+  switch (op) {
+    case Op::kAdd:
+      return kind == OpKind::kAdd;
+    case Op::kMul:
+    case Op::kScale:
+      return kind == OpKind::kMul;
+    case Op::kMap:
+      return graph::Def(kind).elementwise;
+    case Op::kTranspose:
+      return kind == OpKind::kTranspose;
+    case Op::kMatmul:
+      return kind == OpKind::kMatmul;
+    case Op::kConv:
+    case Op::kDepthwise:
+      return IsConvolution(kind);
+    case Op::kAvgPool:
+      return kind == OpKind::kAvgPool;
+    case Op::kMaxPool:
+      return kind == OpKind::kMaxPool;
+    case Op::kConcat:
+      return kind == OpKind::kConcat;
+    case Op::kSplit0:
+    case Op::kSplit1:
+      return kind == OpKind::kSlice;
+    default:
+      return true;
+  }
+}
+
 class Matcher {
  public:
-  Matcher(const Graph& graph, const DirectedRule& rule, size_t limit)
-      : graph_(graph), rule_(rule.rule), limit_(limit), matrices_(IsMatrixRule(rule.rule)) {
+  // `within`: if set, only matches of these nodes.
+  Matcher(const Graph& graph, const DirectedRule& rule, size_t limit,
+          const std::set<int>* within = nullptr)
+      : graph_(graph),
+        rule_(rule.rule),
+        limit_(limit),
+        within_(within),
+        matrices_(IsMatrixRule(rule.rule)) {
     producers_ = graph::Producers(graph);
     readers_.resize(graph.values.size());
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -194,8 +232,9 @@ class Matcher {
       return;
     }
     const int n = producers_[static_cast<size_t>(v)];
-    if (n < 0) return;
+    if (n < 0 || (within_ != nullptr && !within_->contains(n))) return;
     const Node& node = graph_.nodes[static_cast<size_t>(n)];
+    if (!MayBe(term.op, node.kind)) return;
     Match more = match;
     if (!MatchNode(term, node, &more)) return;
     if (std::count(more.nodes.begin(), more.nodes.end(), n) == 0) more.nodes.push_back(n);
@@ -366,6 +405,7 @@ class Matcher {
   const Graph& graph_;
   const Rule& rule_;
   size_t limit_;
+  const std::set<int>* within_;
   bool matrices_;
   std::vector<int> producers_;
   std::vector<std::vector<int>> readers_;
@@ -737,6 +777,12 @@ bool Connected(const std::vector<Term>& terms) {
   return true;
 }
 
+std::vector<Match> Sorted(std::vector<Match> matches) {
+  std::stable_sort(matches.begin(), matches.end(),
+                   [](const Match& a, const Match& b) { return a.nodes < b.nodes; });
+  return matches;
+}
+
 bool CanApply(const Rule& rule) {
   if (std::any_of(rule.source.begin(), rule.source.end(),
                   [](const Term& t) { return t.operands.empty(); }))
@@ -779,10 +825,7 @@ std::vector<DirectedRule> Applicable(const std::vector<Rule>& rules) {
 }
 
 std::vector<Match> FindMatches(const Graph& graph, const DirectedRule& rule, size_t limit) {
-  std::vector<Match> matches = Matcher(graph, rule, limit).Run();
-  std::stable_sort(matches.begin(), matches.end(),
-                   [](const Match& a, const Match& b) { return a.nodes < b.nodes; });
-  return matches;
+  return Sorted(Matcher(graph, rule, limit).Run());
 }
 
 absl::StatusOr<Graph> Apply(const Graph& graph, const DirectedRule& rule, const Match& match) {
@@ -803,8 +846,8 @@ std::vector<plan::Substitution> Named(const Graph& graph, const DirectedRule& ru
   return named;
 }
 
-absl::StatusOr<Graph> Replay(const Graph& graph, const std::vector<DirectedRule>& rules,
-                             const plan::Substitution& substitution) {
+absl::StatusOr<NamedMatch> FindNamed(const Graph& graph, const std::vector<DirectedRule>& rules,
+                                     const plan::Substitution& substitution) {
   const auto rule = std::find_if(rules.begin(), rules.end(), [&](const DirectedRule& r) {
     return r.name == substitution.rule;
   });
@@ -812,13 +855,28 @@ absl::StatusOr<Graph> Replay(const Graph& graph, const std::vector<DirectedRule>
     return absl::NotFoundError(
         absl::StrCat("no rule '", substitution.rule, "'; the plan was made by another version"));
   }
-  const std::vector<Match> matches = FindMatches(graph, *rule);
+  const std::set<std::string> names(substitution.nodes.begin(), substitution.nodes.end());
+  std::set<int> nodes;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (names.contains(graph.nodes[n].name)) nodes.insert(static_cast<int>(n));
+  }
+  std::vector<Match> matches = Sorted(Matcher(graph, *rule, kMostMatches, &nodes).Run());
   const std::vector<plan::Substitution> named = Named(graph, *rule, matches);
   for (size_t i = 0; i < matches.size(); ++i) {
-    if (named[i] != substitution) continue;
-    absl::StatusOr<Graph> applied = Apply(graph, *rule, matches[i]);
-    if (!absl::IsFailedPrecondition(applied.status())) return applied;
+    if (named[i] == substitution) return NamedMatch{&*rule, std::move(matches[i])};
   }
+  return DoesNotApply(substitution);
+}
+
+absl::StatusOr<Graph> Replay(const Graph& graph, const std::vector<DirectedRule>& rules,
+                             const plan::Substitution& substitution) {
+  HEDDLE_ASSIGN_OR_RETURN(const NamedMatch named, FindNamed(graph, rules, substitution));
+  absl::StatusOr<Graph> applied = Apply(graph, *named.rule, named.match);
+  if (absl::IsFailedPrecondition(applied.status())) return DoesNotApply(substitution);
+  return applied;
+}
+
+absl::Status DoesNotApply(const plan::Substitution& substitution) {
   return absl::NotFoundError(absl::StrCat("rule '", substitution.rule, "' does not apply to ",
                                           absl::StrJoin(substitution.nodes, ", ")));
 }

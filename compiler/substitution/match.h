@@ -78,9 +78,19 @@ absl::StatusOr<graph::Graph> Apply(const graph::Graph& graph, const DirectedRule
 // All matches by the names of their nodes, in the order of FindMatches.
 std::vector<plan::Substitution> Named(const graph::Graph& graph, const DirectedRule& rule,
                                       const std::vector<Match>& matches);
-// NotFound: there is no such rule, or it does not match these nodes. Otherwise as Apply.
+// The match that a substitution names. NotFound: there is no such rule, or it does not match these nodes. `rule`
+// points into `rules`.
+struct NamedMatch {
+  const DirectedRule* rule = nullptr;
+  Match match;
+};
+absl::StatusOr<NamedMatch> FindNamed(const graph::Graph& graph,
+                                     const std::vector<DirectedRule>& rules,
+                                     const plan::Substitution& substitution);
+// NotFound: as FindNamed, or the rule cannot be applied there. Otherwise as Apply.
 absl::StatusOr<graph::Graph> Replay(const graph::Graph& graph,
                                     const std::vector<DirectedRule>& rules,
                                     const plan::Substitution& substitution);
+absl::Status DoesNotApply(const plan::Substitution& substitution);  // NotFound
 
 }  // namespace heddle::substitution

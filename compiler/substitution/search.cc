@@ -1,13 +1,19 @@
 #include "compiler/substitution/search.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/parallel_for.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "compiler/graph/core/operator.h"
@@ -111,6 +117,160 @@ struct Costlier {
   }
 };
 
+// Graphs that are made together, and graphs that are evaluated together. Large enough to keep several threads
+// busy; small enough that the bound, which moves between batches, is up to date.
+constexpr size_t kBatch = 16;
+
+class Searcher {
+ public:
+  Searcher(const std::vector<DirectedRule>& rules, const GraphCost& cost, graph::FoldMemo* memo,
+           const SearchOptions& options)
+      : rules_(rules),
+        cost_(cost),
+        memo_(memo),
+        options_(options),
+        deadline_(absl::Now() + options.time_limit) {}
+
+  absl::StatusOr<SearchResult> Run(const Graph& graph) {
+    std::vector<SearchedGraph> first{{graph, {}, 0}};
+    first.insert(first.end(), options_.also.begin(), options_.also.end());
+    std::erase_if(first, [&](const SearchedGraph& searched) {
+      return !seen_.insert(GraphDigest(searched.graph)).second;
+    });
+    HEDDLE_RETURN_IF_ERROR(Evaluate(std::move(first)));
+    while (!open_.empty() && !Ended()) {
+      const std::shared_ptr<const SearchedGraph> from = open_.top().searched;
+      open_.pop();
+      // The bound has moved since it was found.
+      if (from->cost > Limit()) continue;
+      HEDDLE_RETURN_IF_ERROR(Expand(*from));
+    }
+    result_.exhausted = open_.empty() && !ended_;
+    return std::move(result_);
+  }
+
+ private:
+  // A group of places at which a rule applies.
+  using Step = std::vector<plan::Substitution>;
+  struct Made {
+    std::optional<SearchedGraph> searched;  // nullopt: the step does not apply
+    std::string digest;
+  };
+
+  double Limit() const {
+    return result_.best.empty() ? std::numeric_limits<double>::infinity()
+                                : options_.alpha * result_.best[0].cost;
+  }
+
+  bool Ended() {
+    if (result_.evaluations >= options_.evaluations) ended_ = true;
+    if (absl::Now() > deadline_) ended_ = result_.timed_out = true;
+    return ended_;
+  }
+
+  // Calls f for each index, on all threads. The first error in the order of the indices.
+  absl::Status ForEach(size_t n, const std::function<absl::Status(size_t)>& f) const {
+    std::vector<absl::Status> statuses(n);
+    ParallelFor(static_cast<int>(n), options_.threads,
+                [&](int i) { statuses[static_cast<size_t>(i)] = f(static_cast<size_t>(i)); });
+    for (const absl::Status& status : statuses) HEDDLE_RETURN_IF_ERROR(status);
+    return absl::OkStatus();
+  }
+
+  absl::Status Expand(const SearchedGraph& from) {
+    const std::vector<Step> steps = StepsOf(from.graph);
+    for (size_t begin = 0; begin < steps.size() && !Ended(); begin += kBatch) {
+      const size_t n = std::min(kBatch, steps.size() - begin);
+      std::vector<Made> made(n);
+      HEDDLE_RETURN_IF_ERROR(
+          ForEach(n, [&](size_t i) { return Take(from, steps[begin + i], &made[i]); }));
+      std::vector<SearchedGraph> fresh;
+      for (Made& m : made) {
+        if (m.searched.has_value() && seen_.insert(m.digest).second)
+          fresh.push_back(*std::move(m.searched));
+      }
+      HEDDLE_RETURN_IF_ERROR(Evaluate(std::move(fresh)));
+    }
+    return absl::OkStatus();
+  }
+
+  // In the order of the rules.
+  std::vector<Step> StepsOf(const Graph& graph) const {
+    std::set<OpKind> kinds;
+    for (const Node& node : graph.nodes) kinds.insert(node.kind);
+    std::vector<std::vector<Step>> by_rule(rules_.size());
+    ParallelFor(static_cast<int>(rules_.size()), options_.threads, [&](int r) {
+      const DirectedRule& rule = rules_[static_cast<size_t>(r)];
+      if (std::all_of(rule.rule.source.begin(), rule.rule.source.end(),
+                      [&](const Term& term) { return MayMatch(kinds, term); }))
+        by_rule[static_cast<size_t>(r)] = Places(graph, rule, options_.all_alike);
+    });
+    std::vector<Step> steps;
+    for (std::vector<Step>& places : by_rule)
+      std::move(places.begin(), places.end(), std::back_inserter(steps));
+    return steps;
+  }
+
+  absl::Status Take(const SearchedGraph& from, const Step& step, Made* made) const {
+    SearchedGraph next{from.graph, from.substitutions, 0};
+    bool changed = false;
+    for (const plan::Substitution& place : step) {
+      const absl::Status applied = Substitute(rules_, place, memo_, &next.graph);
+      // Another place of the step may have changed what is around this one.
+      if (absl::IsNotFound(applied)) continue;
+      HEDDLE_RETURN_IF_ERROR(applied);
+      next.substitutions.push_back(place);
+      changed = true;
+    }
+    if (!changed) return absl::OkStatus();
+    made->digest = GraphDigest(next.graph);
+    made->searched = std::move(next);
+    return absl::OkStatus();
+  }
+
+  absl::Status Evaluate(std::vector<SearchedGraph> graphs) {
+    const auto left = static_cast<size_t>(std::max(1, options_.evaluations) - result_.evaluations);
+    if (graphs.size() > left) {
+      graphs.resize(left);
+      ended_ = true;
+    }
+    const double limit = Limit();
+    HEDDLE_RETURN_IF_ERROR(ForEach(graphs.size(), [&](size_t i) -> absl::Status {
+      HEDDLE_ASSIGN_OR_RETURN(graphs[i].cost, cost_(graphs[i].graph, limit));
+      return absl::OkStatus();
+    }));
+    for (SearchedGraph& searched : graphs) {
+      Add(std::move(searched));
+      ++result_.evaluations;
+      if (options_.progress) options_.progress(result_.evaluations, result_.best[0].cost);
+    }
+    return absl::OkStatus();
+  }
+
+  void Add(SearchedGraph searched) {
+    if (searched.cost > Limit()) return;
+    std::vector<SearchedGraph>& best = result_.best;
+    const auto place = std::upper_bound(
+        best.begin(), best.end(), searched.cost,
+        [](double value, const SearchedGraph& other) { return value < other.cost; });
+    if (place != best.end() || static_cast<int>(best.size()) < options_.results)
+      best.insert(place, searched);
+    if (static_cast<int>(best.size()) > options_.results) best.pop_back();
+    open_.push({std::make_shared<const SearchedGraph>(std::move(searched)), order_++});
+  }
+
+  const std::vector<DirectedRule>& rules_;
+  const GraphCost& cost_;
+  graph::FoldMemo* memo_;
+  const SearchOptions& options_;
+  const absl::Time deadline_;
+  std::priority_queue<Candidate, std::vector<Candidate>, Costlier> open_;
+  std::set<std::string> seen_;  // digests
+  int order_ = 0;
+  bool ended_ = false;
+  SearchResult result_;
+};
+
 }  // namespace
 
 std::string GraphDigest(const Graph& graph) {
@@ -134,67 +294,10 @@ std::string GraphDigest(const Graph& graph) {
   return all.Hex();
 }
 
-absl::StatusOr<Graph> Substituted(const Graph& graph, const std::vector<DirectedRule>& rules,
-                                  const plan::Substitution& substitution, graph::FoldMemo* memo) {
-  HEDDLE_ASSIGN_OR_RETURN(const Graph applied, Replay(graph, rules, substitution));
-  return graph::FoldConstants(applied, memo);
-}
-
 absl::StatusOr<SearchResult> Search(const Graph& graph, const std::vector<DirectedRule>& rules,
                                     const GraphCost& cost, graph::FoldMemo* memo,
                                     const SearchOptions& options) {
-  SearchResult result;
-  std::priority_queue<Candidate, std::vector<Candidate>, Costlier> open;
-  std::set<std::string> seen{GraphDigest(graph)};
-  int order = 0;
-  const auto add = [&](SearchedGraph searched) {
-    const auto place = std::upper_bound(
-        result.best.begin(), result.best.end(), searched.cost,
-        [](double value, const SearchedGraph& other) { return value < other.cost; });
-    if (place != result.best.end() || static_cast<int>(result.best.size()) < options.results)
-      result.best.insert(place, searched);
-    if (static_cast<int>(result.best.size()) > options.results) result.best.pop_back();
-    if (searched.cost > options.alpha * result.best[0].cost) return;
-    open.push({std::make_shared<const SearchedGraph>(std::move(searched)), order++});
-  };
-  HEDDLE_ASSIGN_OR_RETURN(const double start, cost(graph));
-  ++result.evaluations;
-  add({graph, {}, start});
-
-  while (!open.empty()) {
-    const std::shared_ptr<const SearchedGraph> from = open.top().searched;
-    open.pop();
-    // The bound has moved since it was found.
-    if (from->cost > options.alpha * result.best[0].cost) continue;
-    std::set<OpKind> kinds;
-    for (const Node& node : from->graph.nodes) kinds.insert(node.kind);
-    for (const DirectedRule& rule : rules) {
-      if (std::any_of(rule.rule.source.begin(), rule.rule.source.end(),
-                      [&](const Term& term) { return !MayMatch(kinds, term); }))
-        continue;
-      for (const auto& places : Places(from->graph, rule, options.all_alike)) {
-        SearchedGraph next{from->graph, from->substitutions, 0};
-        bool changed = false;
-        for (const plan::Substitution& place : places) {
-          absl::StatusOr<Graph> applied = Substituted(next.graph, rules, place, memo);
-          // Another place of the group may have changed what is around this one.
-          if (absl::IsNotFound(applied.status())) continue;
-          HEDDLE_RETURN_IF_ERROR(applied.status());
-          next.graph = *std::move(applied);
-          next.substitutions.push_back(place);
-          changed = true;
-        }
-        if (!changed || !seen.insert(GraphDigest(next.graph)).second) continue;
-        if (result.evaluations >= options.evaluations) return result;
-        HEDDLE_ASSIGN_OR_RETURN(next.cost, cost(next.graph));
-        ++result.evaluations;
-        add(std::move(next));
-        if (options.progress) options.progress(result.evaluations, result.best[0].cost);
-      }
-    }
-  }
-  result.exhausted = true;
-  return result;
+  return Searcher(rules, cost, memo, options).Run(graph);
 }
 
 }  // namespace heddle::substitution

@@ -55,7 +55,7 @@ TEST(ChoosePlan, ContendersReplay) {
   const auto measured = Measure(onnx, [](const graph::Task& task) {
     return 1000 + task.flops / 50 * (task.label.size() % 3 + 1);
   });
-  const auto choice = ChoosePlan(onnx, {}, X86(), measured);
+  const auto choice = ChoosePlan(onnx, {}, X86(), measured, {.graphs = 50});
   ASSERT_TRUE(choice.ok()) << choice.status();
   for (const Contender& contender : choice->contenders) {
     const auto fused = PrepareModel(onnx, {}, X86(), contender.plan);
@@ -82,7 +82,7 @@ TEST(ChoosePlan, TheFastestLayoutIsTaken) {
       for (const graph::Task& task : contender.tasks) measured[task.key] = 2e6;
     }
     for (const graph::Task& task : uniform->tasks) measured[task.key] = 1e4;
-    const auto choice = ChoosePlan(onnx, {}, X86(), measured);
+    const auto choice = ChoosePlan(onnx, {}, X86(), measured, {.graphs = 20});
     ASSERT_TRUE(choice.ok()) << choice.status();
     EXPECT_LE(choice->best().cost.ns, 1.01 * 1e4 * uniform->cost.calls) << layout;
   }
@@ -98,7 +98,7 @@ TEST(ChoosePlan, SlowKernelsAreCut) {
                                  [](const graph::Group& group) { return group.nodes.size() > 1; });
   ASSERT_NE(slow, estimated->groups.end());
   const auto time = [&](const graph::Task& task) { return task.key == slow->key ? 1e7 : 1e5; };
-  const auto choice = ChoosePlan(onnx, {}, X86(), Measure(onnx, time));
+  const auto choice = ChoosePlan(onnx, {}, X86(), Measure(onnx, time), {.graphs = 20});
   ASSERT_TRUE(choice.ok()) << choice.status();
   const auto fused = PrepareModel(onnx, {}, X86(), choice->best().plan);
   ASSERT_TRUE(fused.ok());
@@ -107,7 +107,7 @@ TEST(ChoosePlan, SlowKernelsAreCut) {
   std::set<std::string> fast;
   for (const graph::Group& group : estimated->groups) fast.insert(group.key);
   const auto best = [&](const graph::Task& task) { return fast.contains(task.key) ? 1e5 : 1e6; };
-  const auto whole = ChoosePlan(onnx, {}, X86(), Measure(onnx, best));
+  const auto whole = ChoosePlan(onnx, {}, X86(), Measure(onnx, best), {.graphs = 20});
   ASSERT_TRUE(whole.ok());
   EXPECT_TRUE(whole->best().plan.separate.empty());
   EXPECT_LE(whole->best().cost.ns, whole->contenders[0].cost.ns);
@@ -126,7 +126,7 @@ TEST(ChoosePlan, UncertainGainsAreNotTaken) {
     for (const auto& [key, ns] : all) {
       if (i++ % share == 0) measured[key] = ns;
     }
-    const auto choice = ChoosePlan(onnx, {}, X86(), measured, {.evaluations = 20});
+    const auto choice = ChoosePlan(onnx, {}, X86(), measured, {.evaluations = 20, .graphs = 20});
     ASSERT_TRUE(choice.ok()) << choice.status();
     const PlanCost &first = choice->contenders[0].cost, &best = choice->best().cost;
     if (choice->chosen != 0) {

@@ -266,7 +266,7 @@ TEST(FuseProperty, AMemoChangesNothing) {
     PassOptions passes;
     const FusedGraph plain = *Fuse(*Optimize(graph, passes));
     passes.memo = &constants;
-    const size_t before = programs.programs.size();
+    const size_t before = programs.size();
     // The second time, everything is known.
     for (int again = 0; again < 2; ++again) {
       const FusedGraph fused = *Fuse(*Optimize(graph, passes), {.memo = &programs});
@@ -279,7 +279,7 @@ TEST(FuseProperty, AMemoChangesNothing) {
       ASSERT_EQ(
           Difference(*EvaluateGraph(fused.graph, inputs), *EvaluateGraph(plain.graph, inputs)), 0);
     }
-    alike += programs.programs.size() < before + plain.groups.size();
+    alike += programs.size() < before + plain.groups.size();
   }
   EXPECT_GT(alike, 0) << "graphs had nothing in common";
 }

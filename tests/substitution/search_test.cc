@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <queue>
 #include <set>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/splitmix.h"
@@ -13,6 +16,7 @@
 #include "compiler/graph/core/operator.h"
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/passes/evaluate.h"
+#include "compiler/graph/passes/passes.h"
 #include "compiler/substitution/rule_file.h"
 #include "tests/graph/random_graph.h"
 
@@ -124,7 +128,9 @@ TEST(Search, FindsWhatExhaustiveSearchFinds) {
     options.alpha = 3;
     options.evaluations = 2 * static_cast<int>(kMostGraphs);
     options.all_alike = false;
-    const auto cost = [&](const Graph& g) -> absl::StatusOr<double> { return CostOf(g, seed); };
+    const auto cost = [&](const Graph& g, double) -> absl::StatusOr<double> {
+      return CostOf(g, seed);
+    };
     const auto found = Search(graph, rules, cost, &memo, options);
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_TRUE(found->exhausted);
@@ -140,7 +146,9 @@ TEST(Search, ResultsReplayAndAreTheSameAgain) {
   for (uint64_t seed = 0; seed < 12; ++seed) {
     graph::TestRng rng(seed);
     const Graph graph = RandomMatrices(rng, 6);
-    const auto cost = [&](const Graph& g) -> absl::StatusOr<double> { return CostOf(g, seed); };
+    const auto cost = [&](const Graph& g, double) -> absl::StatusOr<double> {
+      return CostOf(g, seed);
+    };
     SearchOptions options;
     options.evaluations = 60;
     graph::FoldMemo memo, other_memo;
@@ -169,6 +177,211 @@ TEST(Search, ResultsReplayAndAreTheSameAgain) {
   }
 }
 
+// Putting a target into a graph gives what building the graph anew gives.
+TEST(Substitute, GivesWhatApplyGives) {
+  const auto rules = Applicable(ShippedRules().rules);
+  int applied = 0, refused = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    graph::TestRng rng(seed);
+    const Graph graph = RandomMatrices(rng, 8);
+    for (const DirectedRule& rule : rules) {
+      for (const plan::Substitution& place : Named(graph, rule, FindMatches(graph, rule))) {
+        graph::FoldMemo memo;
+        const auto built = Replay(graph, rules, place);
+        const auto spliced = Substituted(graph, rules, place, &memo);
+        ASSERT_EQ(built.ok(), spliced.ok()) << built.status() << spliced.status();
+        if (!built.ok()) {
+          EXPECT_EQ(built.status(), spliced.status());
+          ++refused;
+          continue;
+        }
+        ++applied;
+        ASSERT_TRUE(graph::CheckGraph(*spliced).ok()) << graph::CheckGraph(*spliced) << "\n"
+                                                      << graph::Print(*spliced);
+        EXPECT_EQ(GraphDigest(*spliced), GraphDigest(*graph::FoldConstants(*built, &memo)))
+            << rule.name << "\n"
+            << graph::Print(*built) << graph::Print(*spliced);
+        for (size_t i = 0; i < graph.outputs.size(); ++i) {
+          EXPECT_EQ(graph.values[static_cast<size_t>(graph.outputs[i])].name,
+                    spliced->values[static_cast<size_t>(spliced->outputs[i])].name);
+        }
+      }
+    }
+  }
+  EXPECT_GT(applied, 1000);
+  EXPECT_GT(refused, 5);
+}
+
+// The same on images, and what the graph computes stays the same.
+TEST(Substitute, KeepsWhatRandomGraphsCompute) {
+  const auto rules = Applicable(ShippedRules().rules);
+  int applied = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    graph::TestRng rng(seed);
+    const Graph graph = *graph::Simplify(graph::RandomGraph(rng, 12));
+    const auto inputs = graph::RandomInputs(rng, graph);
+    const auto before = graph::EvaluateGraph(graph, inputs);
+    ASSERT_TRUE(before.ok()) << before.status();
+    for (const DirectedRule& rule : rules) {
+      const auto places = Named(graph, rule, FindMatches(graph, rule, 3));
+      for (const plan::Substitution& place : places) {
+        const auto after = Substituted(graph, rules, place, nullptr);
+        EXPECT_EQ(after.ok(), Replay(graph, rules, place).ok());
+        if (!after.ok()) continue;
+        ++applied;
+        ASSERT_TRUE(graph::CheckGraph(*after).ok()) << graph::CheckGraph(*after);
+        const auto computed = graph::EvaluateGraph(*after, inputs);
+        ASSERT_TRUE(computed.ok()) << computed.status();
+        EXPECT_LE(graph::Difference(*before, *computed), 1e-4)
+            << rule.name << "\n"
+            << graph::Print(graph) << graph::Print(*after);
+      }
+    }
+  }
+  EXPECT_GT(applied, 50);
+}
+
+// The number of threads changes nothing that is returned.
+TEST(Search, ThreadsDoNotChangeTheResult) {
+  const auto rules = Applicable(ShippedRules().rules);
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    graph::TestRng rng(seed);
+    const Graph graph = RandomMatrices(rng, 7);
+    const auto cost = [&](const Graph& g, double) -> absl::StatusOr<double> {
+      return CostOf(g, seed);
+    };
+    std::optional<SearchResult> first;
+    std::vector<double> first_curve;
+    for (int threads = 1; threads <= 3; ++threads) {
+      graph::FoldMemo memo;
+      std::vector<double> curve;
+      SearchOptions options;
+      options.evaluations = 70;
+      options.threads = threads;
+      options.progress = [&](int evaluation, double best) {
+        EXPECT_EQ(evaluation, static_cast<int>(curve.size()) + 1);
+        curve.push_back(best);
+      };
+      const auto found = Search(graph, rules, cost, &memo, options);
+      ASSERT_TRUE(found.ok()) << found.status();
+      if (!first.has_value()) {
+        first = *found;
+        first_curve = curve;
+        continue;
+      }
+      EXPECT_EQ(found->evaluations, first->evaluations);
+      EXPECT_EQ(found->exhausted, first->exhausted);
+      EXPECT_EQ(curve, first_curve);
+      ASSERT_EQ(found->best.size(), first->best.size());
+      for (size_t i = 0; i < found->best.size(); ++i) {
+        EXPECT_EQ(found->best[i].cost, first->best[i].cost);
+        EXPECT_EQ(found->best[i].substitutions, first->best[i].substitutions);
+        EXPECT_EQ(graph::Print(found->best[i].graph), graph::Print(first->best[i].graph));
+      }
+    }
+  }
+}
+
+// A longer search goes on where a shorter one ended, so its result is never worse.
+TEST(Search, MoreEvaluationsAreNeverWorse) {
+  const auto rules = Applicable(ShippedRules().rules);
+  for (uint64_t seed = 20; seed < 26; ++seed) {
+    graph::TestRng rng(seed);
+    const Graph graph = RandomMatrices(rng, 7);
+    const auto cost = [&](const Graph& g, double) -> absl::StatusOr<double> {
+      return CostOf(g, seed);
+    };
+    std::vector<double> longest;
+    for (const int evaluations : {80, 1, 2, 7, 16, 17, 33, 60}) {
+      graph::FoldMemo memo;
+      std::vector<double> curve;
+      SearchOptions options;
+      options.evaluations = evaluations;
+      options.progress = [&](int, double best) { curve.push_back(best); };
+      const auto found = Search(graph, rules, cost, &memo, options);
+      ASSERT_TRUE(found.ok()) << found.status();
+      EXPECT_LE(found->evaluations, evaluations);
+      EXPECT_TRUE(std::is_sorted(curve.rbegin(), curve.rend()));
+      EXPECT_EQ(found->best[0].cost, curve.back());
+      if (longest.empty()) longest = curve;
+      ASSERT_LE(curve.size(), longest.size());
+      EXPECT_TRUE(std::equal(curve.begin(), curve.end(), longest.begin()));
+    }
+  }
+}
+
+// A cost function that stops at the limit changes nothing but the number of full evaluations.
+TEST(Search, CostsAboveTheLimitNeedNotBeExact) {
+  const auto rules = Rules();
+  int stopped = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    graph::TestRng rng(seed);
+    const Graph graph = RandomMatrices(rng, 6);
+    SearchOptions options;
+    options.evaluations = 150;
+    graph::FoldMemo memo;
+    const auto exact = Search(
+        graph, rules,
+        [&](const Graph& g, double) -> absl::StatusOr<double> { return CostOf(g, seed); }, &memo,
+        options);
+    const auto bounded = Search(
+        graph, rules,
+        [&](const Graph& g, double limit) -> absl::StatusOr<double> {
+          const double cost = CostOf(g, seed);
+          if (cost <= limit) return cost;
+          ++stopped;
+          return 1.001 * limit;
+        },
+        &memo, options);
+    ASSERT_TRUE(exact.ok() && bounded.ok());
+    ASSERT_EQ(exact->best.size(), bounded->best.size());
+    for (size_t i = 0; i < exact->best.size(); ++i) {
+      EXPECT_EQ(exact->best[i].cost, bounded->best[i].cost);
+      EXPECT_EQ(exact->best[i].substitutions, bounded->best[i].substitutions);
+    }
+  }
+  EXPECT_GT(stopped, 50);
+}
+
+// What another search found is where this one starts, too.
+TEST(Search, GoesOnFromWhatIsKnown) {
+  const auto rules = Rules();
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    graph::TestRng rng(seed);
+    const Graph graph = RandomMatrices(rng, 6);
+    const auto cost = [&](const Graph& g, double) -> absl::StatusOr<double> {
+      return CostOf(g, seed);
+    };
+    graph::FoldMemo memo;
+    SearchOptions options;
+    options.evaluations = 100;
+    const auto found = Search(graph, rules, cost, &memo, options);
+    ASSERT_TRUE(found.ok());
+    options.also = found->best;
+    options.evaluations = 1 + static_cast<int>(found->best.size());
+    const auto more = Search(graph, rules, cost, &memo, options);
+    ASSERT_TRUE(more.ok());
+    EXPECT_EQ(more->best[0].cost, found->best[0].cost);
+  }
+}
+
+TEST(Search, TheTimeLimitEndsIt) {
+  graph::TestRng rng(3);
+  const Graph graph = RandomMatrices(rng, 7);
+  SearchOptions options;
+  options.time_limit = absl::ZeroDuration();
+  graph::FoldMemo memo;
+  const auto found = Search(
+      graph, Applicable(ShippedRules().rules),
+      [](const Graph& g, double) -> absl::StatusOr<double> { return CostOf(g, 1); }, &memo,
+      options);
+  ASSERT_TRUE(found.ok());
+  EXPECT_TRUE(found->timed_out);
+  EXPECT_FALSE(found->exhausted);
+  EXPECT_EQ(found->evaluations, 1);  // the given graph always has a cost
+  EXPECT_EQ(graph::Print(found->best[0].graph), graph::Print(graph));
+}
+
 // A step that costs more is taken if another one follows, within alpha.
 TEST(Search, AlphaLetsItPassOverAHill) {
   graph::GraphBuilder b;
@@ -182,7 +395,7 @@ TEST(Search, AlphaLetsItPassOverAHill) {
   const ValueId y = *b.Add(OpKind::kAdd, {product(product(x)), product(product(x))}, {}, "sum");
   const Graph graph = *b.Build({{"y", y}});
   // Folding one chain costs a little; both folded, the sum of products of x folds, too.
-  const auto cost = [](const Graph& g) -> absl::StatusOr<double> {
+  const auto cost = [](const Graph& g, double) -> absl::StatusOr<double> {
     const double products[] = {0, 10, 104, 102, 100};
     int n = 0;
     for (const graph::Node& node : g.nodes) n += node.kind == OpKind::kMatmul;

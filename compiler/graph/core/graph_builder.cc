@@ -1,5 +1,6 @@
 #include "compiler/graph/core/graph_builder.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 
@@ -96,6 +97,55 @@ absl::StatusOr<Graph> GraphBuilder::Build(
   return std::move(graph_);
 }
 
+namespace {
+
+// By value: whether an output needs it. All inputs count as needed.
+std::vector<bool> LiveValues(const Graph& graph) {
+  std::vector<bool> live(graph.values.size(), false);
+  for (ValueId v : graph.outputs) live[v] = true;
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    bool needed = false;
+    for (ValueId v : node.outputs) needed |= live[v];
+    if (!needed) continue;
+    for (ValueId v : node.inputs) live[v] = true;
+    for (ValueId v : node.outputs) live[v] = true;
+  }
+  for (ValueId v : graph.inputs) live[v] = true;
+  return live;
+}
+
+bool AllOf(const std::vector<bool>& values) {
+  return std::find(values.begin(), values.end(), false) == values.end();
+}
+
+Graph OnlyLive(const Graph& graph, const std::vector<bool>& live) {
+  Graph out;
+  out.lengths = graph.lengths;
+  std::vector<ValueId> map(graph.values.size(), -1);
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    if (!live[v]) continue;
+    map[v] = static_cast<ValueId>(out.values.size());
+    out.values.push_back(graph.values[v]);
+  }
+  for (ValueId v : graph.inputs) out.inputs.push_back(map[v]);
+  for (ValueId v : graph.outputs) out.outputs.push_back(map[v]);
+  for (const auto& [v, data] : graph.constants) {
+    if (live[v]) out.constants.emplace(map[v], data);
+  }
+  for (const Node& kept : graph.nodes) {
+    // The outputs of a node live together.
+    if (!live[kept.outputs[0]]) continue;
+    Node node = kept;
+    for (ValueId& v : node.inputs) v = map[v];
+    for (ValueId& v : node.outputs) v = map[v];
+    out.nodes.push_back(std::move(node));
+  }
+  return out;
+}
+
+}  // namespace
+
 absl::StatusOr<Graph> RewriteGraph(const Graph& graph, Rewriter rewrite) {
   GraphBuilder out;
   std::vector<ValueId> map(graph.values.size(), -1);
@@ -115,44 +165,14 @@ absl::StatusOr<Graph> RewriteGraph(const Graph& graph, Rewriter rewrite) {
   for (ValueId v : graph.outputs) outputs.emplace_back(graph.values[v].name, map[v]);
   HEDDLE_ASSIGN_OR_RETURN(Graph built, out.Build(outputs));
   built.lengths = graph.lengths;
-  return RemoveDead(built);
+  const std::vector<bool> live = LiveValues(built);
+  if (AllOf(live)) return built;
+  return OnlyLive(built, live);
 }
 
 Graph RemoveDead(const Graph& graph) {
-  std::vector<bool> live(graph.values.size(), false);
-  for (ValueId v : graph.outputs) live[v] = true;
-  std::vector<const Node*> kept;
-  for (size_t i = graph.nodes.size(); i-- > 0;) {
-    const Node& node = graph.nodes[i];
-    bool needed = false;
-    for (ValueId v : node.outputs) needed |= live[v];
-    if (!needed) continue;
-    for (ValueId v : node.inputs) live[v] = true;
-    for (ValueId v : node.outputs) live[v] = true;
-    kept.push_back(&node);
-  }
-  for (ValueId v : graph.inputs) live[v] = true;
-
-  Graph out;
-  out.lengths = graph.lengths;
-  std::vector<ValueId> map(graph.values.size(), -1);
-  for (size_t v = 0; v < graph.values.size(); ++v) {
-    if (!live[v]) continue;
-    map[v] = static_cast<ValueId>(out.values.size());
-    out.values.push_back(graph.values[v]);
-  }
-  for (ValueId v : graph.inputs) out.inputs.push_back(map[v]);
-  for (ValueId v : graph.outputs) out.outputs.push_back(map[v]);
-  for (const auto& [v, data] : graph.constants) {
-    if (live[v]) out.constants.emplace(map[v], data);
-  }
-  for (size_t i = kept.size(); i-- > 0;) {
-    Node node = *kept[i];
-    for (ValueId& v : node.inputs) v = map[v];
-    for (ValueId& v : node.outputs) v = map[v];
-    out.nodes.push_back(std::move(node));
-  }
-  return out;
+  const std::vector<bool> live = LiveValues(graph);
+  return AllOf(live) ? graph : OnlyLive(graph, live);
 }
 
 std::vector<int> Producers(const Graph& graph) {

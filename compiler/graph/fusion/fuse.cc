@@ -323,27 +323,44 @@ absl::StatusOr<FuseMemo::Known> MakeProgram(const Graph& graph, const Group& gro
   return made;
 }
 
-// Sets the program, the workload and the key of a group.
-absl::Status AddProgram(const Graph& graph, FuseMemo* memo, Group* group) {
+// Sets the key of a group and, if asked, its program and workload.
+absl::Status AddProgram(const Graph& graph, const FuseOptions& options, Group* group) {
   FuseMemo::Known made;
-  if (memo == nullptr) {
+  const FuseMemo::Known* known = &made;
+  if (options.memo == nullptr) {
     HEDDLE_ASSIGN_OR_RETURN(made, MakeProgram(graph, *group));
   } else {
     const std::string signature = Signature(graph, *group);
-    auto found = memo->programs.find(signature);
-    if (found == memo->programs.end()) {
+    known = options.memo->Find(signature);
+    if (known == nullptr) {
       HEDDLE_ASSIGN_OR_RETURN(made, MakeProgram(graph, *group));
-      found = memo->programs.emplace(signature, std::move(made)).first;
+      known = options.memo->Keep(signature, std::move(made));
     }
-    made = found->second;
   }
-  group->naive = std::move(made.naive);
-  group->workload = std::move(made.workload);
-  group->key = std::move(made.key);
+  group->key = known->key;
+  if (!options.programs) return absl::OkStatus();
+  group->naive = known->naive;
+  group->workload = known->workload;
   return absl::OkStatus();
 }
 
 }  // namespace
+
+const FuseMemo::Known* FuseMemo::Find(const std::string& signature) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = programs_.find(signature);
+  return found == programs_.end() ? nullptr : &found->second;
+}
+
+const FuseMemo::Known* FuseMemo::Keep(const std::string& signature, Known known) {
+  absl::MutexLock lock(&mutex_);
+  return &programs_.try_emplace(signature, std::move(known)).first->second;
+}
+
+size_t FuseMemo::size() const {
+  absl::MutexLock lock(&mutex_);
+  return programs_.size();
+}
 
 absl::StatusOr<tensor::TensorProgram> GroupExpression(const FusedGraph& fused, const Group& group) {
   return ExpressGroup(fused.graph, group);
@@ -367,9 +384,10 @@ absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
       continue;
     }
     HEDDLE_ASSIGN_OR_RETURN(Group group, Describe(graph, std::move(nodes), uses));
-    HEDDLE_RETURN_IF_ERROR(AddProgram(graph, options.memo, &group));
+    HEDDLE_RETURN_IF_ERROR(AddProgram(graph, options, &group));
     // Keys are hashes that identify tasks, records and kernels, so a collision must be an error.
-    if (workloads.emplace(group.key, group.workload).first->second != group.workload) {
+    if (options.programs &&
+        workloads.emplace(group.key, group.workload).first->second != group.workload) {
       return absl::InternalError(absl::StrCat("two different workloads have the key ", group.key,
                                               ", one is ", group.label));
     }

@@ -4,9 +4,12 @@
 #include <map>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "compiler/graph/core/graph.h"
 #include "compiler/tensor/expression.h"
 
@@ -41,15 +44,21 @@ struct FusedGraph {
 };
 
 // Remembers the programs of groups, for many graphs that have groups in common, such as the candidates
-// of a search. Not for several threads.
+// of a search. Several threads may use it at once.
 class FuseMemo {
  public:
   struct Known {
     ir::Program naive;
     std::string workload, key;
   };
-  // By what GroupExpression depends on.
-  std::map<std::string, Known> programs;
+  // By what GroupExpression depends on. The result lives as long as the memo. Find: null if it is not known.
+  const Known* Find(const std::string& signature) const;
+  const Known* Keep(const std::string& signature, Known known);
+  size_t size() const;
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::unordered_map<std::string, Known> programs_ ABSL_GUARDED_BY(mutex_);
 };
 
 struct FuseOptions {
@@ -58,6 +67,9 @@ struct FuseOptions {
   // A name that no value has does nothing.
   std::set<std::string> separate = {};
   FuseMemo* memo = nullptr;  // optional; the result is the same
+  // false: of a group's program, only the key is given, and neither `naive` nor `workload`. For those who ask only
+  // what kernels cost.
+  bool programs = true;
 };
 
 // Groups the nodes by the four fusion classes, greedily in topological order. A group has at most

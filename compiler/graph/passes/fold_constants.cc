@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -29,17 +31,29 @@ std::string KeyOf(const Node& node, const std::vector<TensorData>& operands) {
 
 }  // namespace
 
-const TensorData* FoldMemo::Find(const Node& node, const std::vector<TensorData>& operands) const {
-  const auto found = entries_.find(KeyOf(node, operands));
-  return found == entries_.end() ? nullptr : &found->second.result;
+std::optional<TensorData> FoldMemo::Find(const Node& node,
+                                         const std::vector<TensorData>& operands) const {
+  const std::string key = KeyOf(node, operands);
+  absl::MutexLock lock(&mutex_);
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return std::nullopt;
+  return found->second.result;
 }
 
-void FoldMemo::Keep(const Node& node, const std::vector<TensorData>& operands,
-                    const TensorData& result) {
-  entries_.try_emplace(KeyOf(node, operands), Entry{operands, result});
+TensorData FoldMemo::Keep(const Node& node, const std::vector<TensorData>& operands,
+                          TensorData result) {
+  std::string key = KeyOf(node, operands);
+  absl::MutexLock lock(&mutex_);
+  return entries_.try_emplace(std::move(key), Entry{operands, std::move(result)})
+      .first->second.result;
 }
 
 absl::StatusOr<Graph> FoldConstants(const Graph& graph, FoldMemo* memo) {
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+        return std::all_of(node.inputs.begin(), node.inputs.end(),
+                           [&](ValueId v) { return graph.constants.contains(v); });
+      }))
+    return RemoveDead(graph);
   int64_t given_bytes = 0;
   for (const auto& [value, data] : graph.constants)
     given_bytes += static_cast<int64_t>(data.bytes->size());
@@ -63,15 +77,17 @@ absl::StatusOr<Graph> FoldConstants(const Graph& graph, FoldMemo* memo) {
     const double cost = EvaluationCost(node.kind, node.attrs, types) / (moves ? kMovesPerStep : 1);
     const int64_t bytes = NumElements(result) * ir::SizeOf(result.dtype);
     if (cost > kMostSteps || !budget.Take(bytes, cost)) return std::nullopt;
-    const TensorData* known = memo == nullptr ? nullptr : memo->Find(node, operands);
-    if (known != nullptr) return out.Constant(node.name, *known);
+    if (memo != nullptr) {
+      std::optional<TensorData> known = memo->Find(node, operands);
+      if (known.has_value()) return out.Constant(node.name, *std::move(known));
+    }
     auto data = EvaluateOp(node.kind, node.attrs, operands);
     if (!data.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat(NameOf(node.kind), " node '", node.name, "', whose operands are constants: ",
                        data.status().message(), " (--disable-pass fold-constants leaves it)"));
     }
-    if (memo != nullptr) memo->Keep(node, operands, *data);
+    if (memo != nullptr) data = memo->Keep(node, operands, *std::move(data));
     return out.Constant(node.name, *std::move(data));
   });
 }

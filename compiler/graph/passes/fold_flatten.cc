@@ -67,6 +67,15 @@ Replacement Fold(GraphBuilder& out, const Node& node, const Node&) {
 
 }  // namespace
 
-absl::StatusOr<Graph> FoldFlatten(const Graph& graph) { return RewriteGraph(graph, Fold); }
+absl::StatusOr<Graph> FoldFlatten(const Graph& graph) {
+  const std::vector<int> producers = Producers(graph);
+  const bool any = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    if (node.kind != OpKind::kMatmul || !graph.constants.contains(node.inputs[1])) return false;
+    const int flat = producers[node.inputs[0]];
+    return flat >= 0 && graph.nodes[flat].kind == OpKind::kReshape;
+  });
+  if (!any) return graph;
+  return RewriteGraph(graph, Fold);
+}
 
 }  // namespace heddle::graph

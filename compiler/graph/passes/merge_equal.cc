@@ -1,10 +1,12 @@
 #include "compiler/graph/passes/merge_equal.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "compiler/graph/core/graph_builder.h"
@@ -27,9 +29,24 @@ bool IsOrdered(const Attrs& attrs) {
   return true;
 }
 
+// Whether two nodes do the same with the same operands. If none do, none will after others are merged.
+bool AnyAlike(const Graph& graph) {
+  std::vector<const Node*> nodes;
+  for (const Node& node : graph.nodes) {
+    if (!Def(node.kind).OnlyMoves()) nodes.push_back(&node);
+  }
+  const auto operands = [](const Node* node) { return std::tie(node->kind, node->inputs); };
+  std::sort(nodes.begin(), nodes.end(),
+            [&](const Node* a, const Node* b) { return operands(a) < operands(b); });
+  return std::adjacent_find(nodes.begin(), nodes.end(), [&](const Node* a, const Node* b) {
+           return operands(a) == operands(b);
+         }) != nodes.end();
+}
+
 }  // namespace
 
 absl::StatusOr<Graph> MergeEqual(const Graph& graph) {
+  if (!AnyAlike(graph)) return graph;
   using Key = std::tuple<OpKind, std::vector<ValueId>, Attrs>;
   std::map<Key, ValueId> seen;
   return RewriteGraph(graph, [&](GraphBuilder& out, const Node& node, const Node&) -> Replacement {

@@ -19,6 +19,7 @@ struct PassOptions {
   std::set<std::string> disabled;  // pass names; InvalidArgument if one does not exist
   LayoutOptions layout;            // options of the layout pass
   FoldMemo* memo = nullptr;        // for many graphs that share constants
+  bool check = true;               // the graph after each pass (CheckGraph)
   machine::TargetInfo target;      // PrepareModel sets it to that of the model's target
   // If set, called after every pass with its name, the graph and the time it took.
   std::function<void(const std::string& pass, const Graph&, double milliseconds)> observer;

@@ -1,0 +1,68 @@
+// What graphs cost: the sum of their kernels' costs, with the layouts that cost least. For a search among many
+// graphs that have most of their operators in common. Internal to this folder.
+//
+// The layouts of a graph are chosen in two ways, and the cheaper ones count: by the estimates for the target, and
+// by the costs of kernels (graph/layout/layout_choice.h). The cost of an operator in a layout is that of
+// the kernel that is built around it. It is found once for all graphs that have this kernel: in a graph of the
+// kernel's operators alone, all of them in that layout.
+#pragma once
+
+#include <atomic>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "compiler/driver/compile.h"
+#include "compiler/graph/fusion/fuse.h"
+#include "compiler/graph/layout/layout_plan.h"
+#include "compiler/graph/passes/fold_constants.h"
+#include "compiler/plan/kernel_costs.h"
+
+namespace heddle::internal {
+
+// Several threads may use it at once.
+class GraphJudge {
+ public:
+  static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+  // `options` are complete (ForTarget). All arguments outlive the judge.
+  GraphJudge(const ModelOptions& options, const plan::KernelCosts& costs, graph::FoldMemo* folded,
+             graph::FuseMemo* programs);
+
+  struct Judged {
+    double ns = 0;
+    graph::FixedLayouts layouts;
+    bool bounded = false;  // `ns` is only a bound: the graph costs more than the limit
+  };
+  // A graph that passed Simplify. `joint`: false: only the layouts that the estimates choose.
+  absl::StatusOr<Judged> Judge(const graph::Graph& graph, bool joint, double limit = kNoLimit);
+
+  // Of the judged graphs, those that were not placed because of their bound.
+  int bounded() const { return bounded_; }
+
+ private:
+  using Operator = graph::LayoutProblem::Operator;
+
+  // The costs in each layout of the operator that a channels-first kernel is built around.
+  absl::StatusOr<Operator> CostsOf(const graph::FusedGraph& fused, const graph::Group& group);
+  absl::StatusOr<Operator> FindCosts(const graph::FusedGraph& fused, const graph::Group& group);
+  // `shaped`: went through the passes before the layouts.
+  absl::StatusOr<double> CostWith(const graph::Graph& shaped, const graph::FixedLayouts& layouts);
+  double NsOf(const graph::FusedGraph& fused, const graph::Group& group);
+
+  const ModelOptions& options_;
+  const plan::KernelCosts& costs_;
+  graph::FuseMemo* programs_;
+  graph::PassOptions before_, after_;  // the passes before layouts are chosen, and the others
+
+  std::atomic<int> bounded_ = 0;
+  mutable absl::Mutex mutex_;
+  std::map<std::string, Operator> by_kernel_
+      ABSL_GUARDED_BY(mutex_);                                   // keys of channels-first kernels
+  std::map<std::string, double> ns_of_ ABSL_GUARDED_BY(mutex_);  // by key
+};
+
+}  // namespace heddle::internal
