@@ -4,6 +4,7 @@
 
 #include "base/status_macros.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/substitution/apply_rules.h"
 
 namespace heddle {
 namespace {
@@ -29,6 +30,7 @@ absl::StatusOr<ModelOptions> ForTarget(ModelOptions options, const Target& targe
   HEDDLE_ASSIGN_OR_RETURN(options.passes.target, Describe(target));
   std::optional<int64_t>& block = options.passes.layout.block;
   if (!block.has_value()) block = BlockFor(options.passes.target);
+  if (!options.passes.rules) options.passes.rules = substitution::ApplyRules;
   return options;
 }
 

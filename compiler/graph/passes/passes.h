@@ -20,6 +20,8 @@ struct PassOptions {
   LayoutOptions layout;            // options of the layout pass
   FoldMemo* memo = nullptr;        // for many graphs that share constants
   machine::TargetInfo target;      // PrepareModel sets it to that of the model's target
+  // The pass apply-rules, which comes from the substitutions; null: there is none.
+  std::function<absl::StatusOr<Graph>(const Graph&, FoldMemo*)> rules;
   // If set, called after every pass with its name, the graph and the time it took.
   std::function<void(const std::string& pass, const Graph&, double milliseconds)> observer;
 };
