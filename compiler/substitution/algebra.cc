@@ -59,8 +59,8 @@ std::optional<Type> InferWindowed(const Type& image, int64_t channels, SplitTree
 // The tree of a dimension in which each index becomes `factor` of them.
 SplitTree Scaled(const SplitTree& tree, int64_t factor) {
   if (tree == nullptr) return nullptr;
-  return std::make_shared<SplitNode>(SplitNode{tree->first * factor, Scaled(tree->left, factor),
-                                               Scaled(tree->right, factor)});
+  return std::make_shared<SplitNode>(
+      SplitNode{tree->first * factor, Scaled(tree->left, factor), Scaled(tree->right, factor)});
 }
 
 std::optional<Type> InferConcat(const Type& a, const Type& b, int64_t axis) {
@@ -225,7 +225,8 @@ std::optional<Type> Infer(Op op, std::span<const int64_t> parameters,
                            w[4], parameters[0]);
     }
     case Op::kEnlarge: {
-      if (!is(0, Sort::kWeights) && !is(0, Sort::kDepthwiseWeights) && !is(0, Sort::kGroupedWeights))
+      if (!is(0, Sort::kWeights) && !is(0, Sort::kDepthwiseWeights) &&
+          !is(0, Sort::kGroupedWeights))
         return std::nullopt;
       Type type = *operands[0];
       int64_t &width = type.shape.back(), &height = type.shape[type.shape.size() - 2];
@@ -692,12 +693,9 @@ class Checker {
       return;
     }
     static const std::map<ParameterKind, std::vector<int64_t>> kValues = {
-        {ParameterKind::kFunction, {7}},
-        {ParameterKind::kKernel, {1, 3}},
-        {ParameterKind::kWindow, {1, 2, 3, 4}},
-        {ParameterKind::kAxis, {0, 1}},
-        {ParameterKind::kFactor, {1, 2}},
-        {ParameterKind::kMovement, {1, 2}}};
+        {ParameterKind::kFunction, {7}},        {ParameterKind::kKernel, {1, 3}},
+        {ParameterKind::kWindow, {1, 2, 3, 4}}, {ParameterKind::kAxis, {0, 1}},
+        {ParameterKind::kFactor, {1, 2}},       {ParameterKind::kMovement, {1, 2}}};
     for (const int64_t value : kValues.at(kinds[i].second)) {
       parameters_[kinds[i].first] =
           kinds[i].second == ParameterKind::kFunction ? value + static_cast<int64_t>(i) : value;

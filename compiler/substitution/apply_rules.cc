@@ -33,9 +33,8 @@ const std::vector<DirectedRule>& Rules() {
     auto* found = new std::vector<DirectedRule>;
     const std::vector<DirectedRule> all = Applicable(ShippedRules().rules);
     for (const std::string_view text : kRules) {
-      const auto rule = std::find_if(all.begin(), all.end(), [&](const DirectedRule& r) {
-        return ToText(r.rule) == text;
-      });
+      const auto rule = std::find_if(all.begin(), all.end(),
+                                     [&](const DirectedRule& r) { return ToText(r.rule) == text; });
       if (rule == all.end()) Fatal(absl::StrCat("no rule ", std::string(text)));
       found->push_back(*rule);
     }

@@ -57,12 +57,17 @@ Domain Matrices() {
   d.leaves.push_back({Variable("s"), MakeType(Sort::kScalar, {})});
   d.leaves.push_back({Term{Op::kIdentity, "", {}, {}}, square});
   d.leaves.push_back({Term{Op::kOnes, "", {}, {}}, square});
-  d.instances = {{Op::kAdd, {}, {}},        {Op::kMul, {}, {}},
-                 {Op::kScale, {}, {}},      {Op::kMap, {kFunction}, {"f"}},
-                 {Op::kTranspose, {}, {}},  {Op::kMatmul, {}, {}},
+  d.instances = {{Op::kAdd, {}, {}},
+                 {Op::kMul, {}, {}},
+                 {Op::kScale, {}, {}},
+                 {Op::kMap, {kFunction}, {"f"}},
+                 {Op::kTranspose, {}, {}},
+                 {Op::kMatmul, {}, {}},
                  {Op::kMove, {kMovement}, {"r"}},
-                 {Op::kConcat, {0}, {"0"}}, {Op::kConcat, {1}, {"1"}},
-                 {Op::kSplit0, {0}, {"0"}}, {Op::kSplit0, {1}, {"1"}}};
+                 {Op::kConcat, {0}, {"0"}},
+                 {Op::kConcat, {1}, {"1"}},
+                 {Op::kSplit0, {0}, {"0"}},
+                 {Op::kSplit0, {1}, {"1"}}};
   return d;
 }
 
@@ -390,7 +395,8 @@ void GenerateDomain(const Domain& domain, const GeneratorOptions& options, Gener
   candidates->merge(all.collapses);
 
   Leaves leaves;
-  const Parameters parameters{{"f", kFunction}, {"s", kWindow}, {"k", kKernel}, {"m", kFactor}, {"r", kMovement}};
+  const Parameters parameters{
+      {"f", kFunction}, {"s", kWindow}, {"k", kKernel}, {"m", kFactor}, {"r", kMovement}};
   for (const Leaf& leaf : domain.leaves) {
     const size_t seed = options.seed * 1000 + leaves.size();
     const std::vector<int64_t> values(leaf.term.parameters.size(), kKernel);

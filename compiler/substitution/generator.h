@@ -24,7 +24,7 @@ namespace heddle::substitution {
 enum class Domains { kAll, kMatrices, kImages };
 
 struct GeneratorOptions {
-  int size = 3;     // operators of a graph, 1 to 4
+  int size = 3;  // operators of a graph, 1 to 4
   Domains domains = Domains::kAll;
   int threads = 1;  // does not change the result
   uint64_t seed = 1;

@@ -399,9 +399,9 @@ class Matcher {
           return false;
         const Shape& w = TypeOf(node.inputs[1]).shape;
         const int64_t groups = AttrsOf(node).Int("groups");
-        const Op op = groups == 1                       ? Op::kConv
+        const Op op = groups == 1                   ? Op::kConv
                       : groups == w[0] && w[1] == 1 ? Op::kDepthwise
-                                                        : Op::kGrouped;
+                                                    : Op::kGrouped;
         if (term.op != op) return false;
         if (op == Op::kGrouped) match->groups[node.inputs[1]] = groups;
         const Shape kernel(w.begin() + 2, w.end());
@@ -415,11 +415,10 @@ class Matcher {
           return false;
         const Shape& kernel = AttrsOf(node).Ints("kernel");
         return BindParameter(term.parameters[0], PoolKernelOf(graph_, node), match) &&
-               BindParameter(term.parameters[1],
-                             {graph::kConvolutions[kernel.size() - 1],
-                              RelativeWindow(node, kernel),
-                              {}},
-                             match);
+               BindParameter(
+                   term.parameters[1],
+                   {graph::kConvolutions[kernel.size() - 1], RelativeWindow(node, kernel), {}},
+                   match);
       }
       case Op::kConcat: {
         if (node.kind != OpKind::kConcat || node.inputs.size() != 2) return false;
@@ -571,10 +570,10 @@ class Rewriter {
   };
   // Where a constant is used.
   struct Place {
-    Op op;                           // that reads it
-    int axis = -1;                   // of a concatenation
-    bool first = true;               // whether it is the first operand
-    const Shape* other = nullptr;    // the shape of the other operand, if that is known
+    Op op;                                 // that reads it
+    int axis = -1;                         // of a concatenation
+    bool first = true;                     // whether it is the first operand
+    const Shape* other = nullptr;          // the shape of the other operand, if that is known
     std::optional<int64_t> channels = {};  // of the image that the weights are for
   };
 
@@ -683,7 +682,8 @@ class Rewriter {
   }
 
   // Constants come last, because their types follow from the other operand.
-  absl::StatusOr<std::vector<Made>> MakeOperands(const Term& term, std::optional<int64_t> channels) {
+  absl::StatusOr<std::vector<Made>> MakeOperands(const Term& term,
+                                                 std::optional<int64_t> channels) {
     std::vector<Made> operands(term.operands.size());
     const bool convolves = term.op == Op::kConv || term.op == Op::kDepthwise;
     const bool whole = term.op == Op::kAdd || term.op == Op::kScale || term.op == Op::kEnlarge;
@@ -1021,7 +1021,8 @@ class Rewriter {
   bool building_ = false;
   std::vector<ValueId> targets_;
   std::map<std::string, Made> made_;  // by text of terms
-  std::map<std::pair<ValueId, int64_t>, int64_t> split_at_;  // by value and axis, where SplitAt splits
+  std::map<std::pair<ValueId, int64_t>, int64_t>
+      split_at_;  // by value and axis, where SplitAt splits
 };
 
 bool Subset(const std::vector<std::string>& a, const std::vector<std::string>& b) {

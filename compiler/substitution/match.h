@@ -48,8 +48,9 @@ struct DirectedRule {
 
 // Every direction of the rules that can be applied: nothing in the target is unknown once the source is
 // matched, and the terms of the source are connected. A constant of the target is made with the type that its
-// place asks for; a target that has one has no more operators than the source. An enlarged kernel may have an unknown extent: it becomes that of another convolution of the
-// same image. So may a factor of groups: each divisor of their number is a match.
+// place asks for; a target that has one has no more operators than the source. An enlarged kernel may have an
+// unknown extent: it becomes that of another convolution of the same image. So may a factor of groups: each
+// divisor of their number is a match.
 std::vector<DirectedRule> Applicable(const std::vector<Rule>& rules);
 
 // What one operator of a rule stands for.
@@ -65,13 +66,13 @@ struct Match {
   std::vector<int> nodes;
   std::map<std::string, graph::ValueId> variables;
   std::map<std::string, Binding> parameters;
-  std::map<std::string, int64_t> axes;     // parameters that are axes
-  std::map<std::string, int64_t> kernels;  // parameters that are extents of kernels, or factors
+  std::map<std::string, int64_t> axes;       // parameters that are axes
+  std::map<std::string, int64_t> kernels;    // parameters that are extents of kernels, or factors
   std::map<graph::ValueId, int64_t> groups;  // of weights of grouped convolutions
   // Where values are split: by value and dimension, the extent of the first part.
   std::map<std::pair<graph::ValueId, int64_t>, int64_t> splits;
   // Variables that are broadcast operands. A rule takes them for tensors of the full shape, so its target may use
-  // them only element by element.
+  // them only element by element, or to the left of a product.
   std::set<std::string> broadcast;
   std::vector<graph::ValueId> outputs;  // what the terms of the source are
 };

@@ -38,7 +38,8 @@ class Network {
 
 TEST(PairConcats, AChainIsJoinedToWhatItWas) {
   Network n;
-  const Graph graph = n.Build({n.Relu(n.Concat({n.In(2, 1), n.In(2, 2), n.In(2, 3), n.In(2, 4)}, 1))});
+  const Graph graph =
+      n.Build({n.Relu(n.Concat({n.In(2, 1), n.In(2, 2), n.In(2, 3), n.In(2, 4)}, 1))});
   const Graph paired = *PairConcats(graph);
   EXPECT_EQ(Concats(paired), 3);
   for (const Node& node : paired.nodes) EXPECT_LE(node.inputs.size(), 2u);
@@ -66,8 +67,7 @@ TEST(JoinConcats, OtherAxesAndOtherReadersKeepThem) {
   {
     Network n;
     const ValueId inner = n.Concat({n.In(2, 1), n.In(2, 2)}, 1);
-    EXPECT_EQ(
-        Concats(*JoinConcats(n.Build({n.Concat({inner, n.In(2, 3)}, 1), n.Relu(inner)}))), 2);
+    EXPECT_EQ(Concats(*JoinConcats(n.Build({n.Concat({inner, n.In(2, 3)}, 1), n.Relu(inner)}))), 2);
   }
 }
 

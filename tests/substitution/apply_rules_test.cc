@@ -52,7 +52,8 @@ Graph Build(TestRng& rng, const Fire& f) {
   }
   if (f.out > 0) {
     const int64_t in = b.Type(x).shape[1];
-    const ValueId w = b.Constant("w", graph::RandomTensor(rng, {ir::DType::kF32, {f.out, in, 3, 3}}));
+    const ValueId w =
+        b.Constant("w", graph::RandomTensor(rng, {ir::DType::kF32, {f.out, in, 3, 3}}));
     x = *b.Add(OpKind::kConv2d, {x, w}, {{"pads", Shape(4, 1)}}, "conv");
   }
   outputs.emplace_back("y", x);
@@ -68,7 +69,9 @@ Graph Sunk(const Fire& f) {
   TestRng rng(3);
   const Graph graph = Build(rng, f), sunk = Simplified(graph);
   const std::vector<TensorData> inputs = graph::RandomInputs(rng, graph);
-  EXPECT_LE(graph::Difference(*graph::EvaluateGraph(graph, inputs), *graph::EvaluateGraph(sunk, inputs)), 1e-5)
+  EXPECT_LE(
+      graph::Difference(*graph::EvaluateGraph(graph, inputs), *graph::EvaluateGraph(sunk, inputs)),
+      1e-5)
       << graph::Print(sunk);
   return sunk;
 }

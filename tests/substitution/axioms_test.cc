@@ -33,7 +33,8 @@ TEST(Axioms, LawsOfOneGroupFailForGroupsOfChannels) {
                      "depthwise[s](z, w))")
                    .Holds());
   EXPECT_FALSE(
-      Check("concat[1](grouped[s](x, y), grouped[s](x, z)) => grouped[s](x, concat[0](y, z))").Holds());
+      Check("concat[1](grouped[s](x, y), grouped[s](x, z)) => grouped[s](x, concat[0](y, z))")
+          .Holds());
   // The paper's example of a wrong rewrite that these two would prove.
   EXPECT_FALSE(Check("add(avg_pool[k,s](x), avg_pool[k,s](z)) => depthwise[s](concat[1](x, z), "
                      "concat[0](pool_weights[k], pool_weights[k]))")
@@ -121,7 +122,8 @@ TEST(Algebra, GroupsReadTheirOwnChannels) {
 
 // With the padding that keeps the extents, and without padding (kWindows).
 TEST(Algebra, PaddingDecidesTheExtents) {
-  const Type image = MakeType(Sort::kImage, {1, 1, 3, 4}), w = MakeType(Sort::kWeights, {1, 1, 3, 3});
+  const Type image = MakeType(Sort::kImage, {1, 1, 3, 4}),
+             w = MakeType(Sort::kWeights, {1, 1, 3, 3});
   const Type* operands[] = {&image, &w};
   const auto shape = [&](int64_t window) {
     const int64_t parameters[] = {window};

@@ -133,15 +133,15 @@ TEST(Constants, AnAverageIsADepthwiseConvolutionAndBack) {
 TEST(Constants, OnlyExactConstantsMatch) {
   Network n(1);
   const ValueId x = n.In({1, 3, 5, 5});
-  EXPECT_TRUE(FindMatches(n.Build(n.Conv(x, n.Filled({3, 1, 3, 3}, 0.111), 1, 3)),
-                          Directed(kAverageBack))
-                  .empty());
+  EXPECT_TRUE(
+      FindMatches(n.Build(n.Conv(x, n.Filled({3, 1, 3, 3}, 0.111), 1, 3)), Directed(kAverageBack))
+          .empty());
   Network m(1);
   const ValueId y = m.In({1, 3, 5, 5});
-  EXPECT_EQ(FindMatches(m.Build(m.Conv(y, m.Filled({3, 1, 3, 3}, 1.0 / 9), 1, 3)),
-                        Directed(kAverageBack))
-                .size(),
-            1u);
+  EXPECT_EQ(
+      FindMatches(m.Build(m.Conv(y, m.Filled({3, 1, 3, 3}, 1.0 / 9), 1, 3)), Directed(kAverageBack))
+          .size(),
+      1u);
 }
 
 // The example of the paper's NasNet: two averages and their sum are one depthwise convolution.
@@ -165,8 +165,8 @@ TEST(Constants, TwoAveragesAndASumAreOneConvolution) {
 TEST(Constants, AnAverageAndAConvolutionAreOneConvolution) {
   Network n(3);
   const ValueId x = n.In({2, 4, 6, 5});
-  const ValueId sum = n.Add(OpKind::kAdd, {n.Average(x, 3, 1, 2, true),
-                                           n.Conv(x, n.Weights({4, 1, 3, 3}), 1, 4, 2)});
+  const ValueId sum = n.Add(
+      OpKind::kAdd, {n.Average(x, 3, 1, 2, true), n.Conv(x, n.Weights({4, 1, 3, 3}), 1, 4, 2)});
   const Graph graph = n.Build(sum);
   const Graph after =
       Applied(graph,
@@ -196,8 +196,8 @@ TEST(Constants, NeutralOperandsDisappear) {
   for (const bool left : {false, true}) {
     Network n(5);
     const ValueId x = n.Add(OpKind::kRelu, {n.In({2, 3, 3})}), i = n.Diagonal({3, 3});
-    const Graph graph = n.Build(left ? n.Add(OpKind::kMatmul, {i, x})
-                                     : n.Add(OpKind::kMatmul, {x, i}));
+    const Graph graph =
+        n.Build(left ? n.Add(OpKind::kMatmul, {i, x}) : n.Add(OpKind::kMatmul, {x, i}));
     const Graph after =
         Applied(graph, left ? "matmul(identity, x) => x" : "matmul(x, identity) => x");
     EXPECT_EQ(Count(after, OpKind::kMatmul), 0);
@@ -239,8 +239,7 @@ TEST(Groups, AreMergedByEveryDivisor) {
     const int64_t groups = std::vector<int64_t>{2, 4, 6, 8}[static_cast<size_t>(n.Draw(0, 3))];
     const int64_t in = n.Draw(1, 2), out = n.Draw(2, 3), stride = n.Draw(1, 2);
     const ValueId x = n.In({1, groups * in, 5, 6});
-    const Graph graph =
-        n.Build(n.Conv(x, n.Weights({groups * out, in, 3, 3}), 1, groups, stride));
+    const Graph graph = n.Build(n.Conv(x, n.Weights({groups * out, in, 3, 3}), 1, groups, stride));
     const std::vector<Match> matches = FindMatches(graph, Directed(kMergeGroups));
     std::set<int64_t> left;
     for (const Match& match : matches) {
@@ -267,8 +266,7 @@ TEST(Groups, OnlyGroupsOfOneSizeAreJoined) {
     const ValueId a = n.In({1, 4, 5, 5}), b = n.In({1, 6, 5, 5});
     const ValueId first = n.Conv(a, n.Weights({4, 2, 3, 3}), 1, 2);
     const ValueId second = n.Conv(b, n.Weights({3 * outputs, 2, 3, 3}), 1, 3);
-    const Graph graph =
-        n.Build(n.Add(OpKind::kConcat, {first, second}, {{"axis", int64_t{1}}}));
+    const Graph graph = n.Build(n.Add(OpKind::kConcat, {first, second}, {{"axis", int64_t{1}}}));
     const Graph after = Applied(graph, rule);
     EXPECT_EQ(Count(after, OpKind::kConv2d), outputs == 2 ? 1 : 2);
     ExpectSame(graph, after, 9);
@@ -311,7 +309,9 @@ TEST(Constants, RandomGraphsStayTheSame) {
     std::vector<ValueId> values;
     const Shape shape = images ? Shape{1, c, 5, 5} : Shape{4, 4};
     for (int i = 0; i < 2; ++i) values.push_back(n.In(shape));
-    const auto any = [&] { return values[static_cast<size_t>(n.Draw(0, static_cast<int64_t>(values.size()) - 1))]; };
+    const auto any = [&] {
+      return values[static_cast<size_t>(n.Draw(0, static_cast<int64_t>(values.size()) - 1))];
+    };
     for (int i = 0; i < 9; ++i) {
       const ValueId x = any();
       const int64_t kind = n.Draw(0, 8);
@@ -322,25 +322,23 @@ TEST(Constants, RandomGraphsStayTheSame) {
         if (kind == 3) values.push_back(n.Add(OpKind::kMatmul, {x, n.Diagonal({4, 4})}));
         if (kind == 4) values.push_back(n.Add(OpKind::kMatmul, {n.Diagonal({4, 4}), x}));
         if (kind == 5) values.push_back(n.Add(OpKind::kMatmul, {x, any()}));
-        if (kind == 6)
-          values.push_back(n.Add(OpKind::kAdd, {n.Diagonal({4, 4}), x}));
+        if (kind == 6) values.push_back(n.Add(OpKind::kAdd, {n.Diagonal({4, 4}), x}));
         if (kind >= 7) {
           const ValueId moved = n.Add(OpKind::kReshape, {x}, {{"shape", Shape{16}}});
-          values.push_back(n.Add(OpKind::kReshape, {n.Add(OpKind::kTanh, {moved})},
-                                 {{"shape", Shape{4, 4}}}));
+          values.push_back(
+              n.Add(OpKind::kReshape, {n.Add(OpKind::kTanh, {moved})}, {{"shape", Shape{4, 4}}}));
         }
         continue;
       }
       const int64_t pad = n.Draw(0, 1), kernel = 1 + 2 * pad;
       if (kind == 3 || kind == 4) values.push_back(n.Average(x, kernel, pad, 1, n.Draw(0, 3) > 0));
       if (kind == 5)
-        values.push_back(n.Conv(x, n.Filled({c, 1, kernel, kernel},
-                                            1.0 / static_cast<double>(kernel * kernel)),
-                                pad, c));
+        values.push_back(
+            n.Conv(x, n.Filled({c, 1, kernel, kernel}, 1.0 / static_cast<double>(kernel * kernel)),
+                   pad, c));
       if (kind == 6) values.push_back(n.Conv(x, n.Diagonal({c, c, kernel, kernel}), pad));
       if (kind == 7) values.push_back(n.Conv(x, n.Weights({c, c, kernel, kernel}), pad));
-      if (kind == 8)
-        values.push_back(n.Conv(x, n.Weights({c, c / 2, kernel, kernel}), pad, 2));
+      if (kind == 8) values.push_back(n.Conv(x, n.Weights({c, c / 2, kernel, kernel}), pad, 2));
     }
     if (!n.b.IsNodeOutput(values.back())) continue;
     const Graph graph = n.Build(values.back());

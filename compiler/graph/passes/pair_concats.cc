@@ -29,8 +29,8 @@ absl::StatusOr<Graph> PairConcats(const Graph& graph) {
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       const bool last = i + 1 == node.inputs.size();
       const std::string name = last ? node.name : absl::StrCat(node.name, "/", i + 1);
-      HEDDLE_ASSIGN_OR_RETURN(
-          joined, out.Add(OpKind::kConcat, {joined, node.inputs[i]}, node.attrs, name));
+      HEDDLE_ASSIGN_OR_RETURN(joined,
+                              out.Add(OpKind::kConcat, {joined, node.inputs[i]}, node.attrs, name));
     }
     return joined;
   });

@@ -56,7 +56,7 @@ constexpr Pass kSimplify[] = {
     {"simplify", Plain<SimplifyGraph>},
     {"recognize-normalize", Plain<RecognizeNormalize>},
     {"fold-batch-norm", Plain<FoldBatchNorm>},  // before layout: expects channels-first weights
-    {"pair-concats", Plain<PairConcats>},  // the form that rules match
+    {"pair-concats", Plain<PairConcats>},       // the form that rules match
     {"apply-rules", ByRules},
 };
 

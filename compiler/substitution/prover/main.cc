@@ -88,7 +88,8 @@ absl::Status CheckFits(const GeneratorOptions& options, double memory_gib) {
                                    static_cast<double>(count.kept) / 1e6));
   if (gib <= memory_gib) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "size %d needs about %.0f GiB for %.0f million graphs, and --memory allows %.0f: take --size %d, one of "
+      "size %d needs about %.0f GiB for %.0f million graphs, and --memory allows %.0f: take --size "
+      "%d, one of "
       "--domain matrices and images, or more memory",
       options.size, gib, static_cast<double>(count.kept) / 1e6, memory_gib, options.size - 1));
 }
@@ -209,7 +210,8 @@ int Main(int argc, char** argv) {
   CLI::App* generate =
       app.add_subcommand("generate", "Generate rules, prune them, keep what is proved");
   generate->add_option("--size", options.size, "Operators of a graph")->check(CLI::Range(1, 4));
-  generate->add_option("--domain", options.domains, "What graphs compute with: all, matrices, images")
+  generate
+      ->add_option("--domain", options.domains, "What graphs compute with: all, matrices, images")
       ->transform(CLI::CheckedTransformer(domains));
   generate->add_option("--memory", memory_gib, "GiB that graphs of size 4 may take");
   generate->add_option("--threads", options.threads, "Threads; the result is the same")

@@ -28,8 +28,9 @@ std::set<Op> OperatorsOf(const Rule& rule) {
 // Operators of matrices only and of images only, and those of both that no other operator is defined by.
 constexpr Op kMatrices[] = {Op::kMul,    Op::kMap,      Op::kMove, Op::kTranspose,
                             Op::kMatmul, Op::kIdentity, Op::kOnes};
-constexpr Op kImages[] = {Op::kConv,    Op::kDepthwise, Op::kGrouped,     Op::kEnlarge,        Op::kMergeGroups,
-                          Op::kAvgPool, Op::kMaxPool,   Op::kPoolWeights, Op::kIdentityWeights};
+constexpr Op kImages[] = {Op::kConv,    Op::kDepthwise,   Op::kGrouped,
+                          Op::kEnlarge, Op::kMergeGroups, Op::kAvgPool,
+                          Op::kMaxPool, Op::kPoolWeights, Op::kIdentityWeights};
 constexpr Op kOnTheirOwn[] = {Op::kMove, Op::kGrouped, Op::kMergeGroups, Op::kMaxPool};
 
 // The axioms that a proof of the rule may need. Fewer are never wrong, and the solver gets further with them.
