@@ -403,7 +403,10 @@ class Matcher {
                       : groups == w[0] && w[1] == 1 ? Op::kDepthwise
                                                     : Op::kGrouped;
         if (term.op != op) return false;
-        if (op == Op::kGrouped) match->groups[node.inputs[1]] = groups;
+        // Weights may be read in one number of groups only.
+        if (op == Op::kGrouped &&
+            match->groups.emplace(node.inputs[1], groups).first->second != groups)
+          return false;
         const Shape kernel(w.begin() + 2, w.end());
         return BindParameter(term.parameters[0], {node.kind, RelativeWindow(node, kernel), {}},
                              match);
