@@ -53,9 +53,16 @@ std::vector<const Node*> NodesOf(const Graph& graph, const plan::Substitution& s
   return nodes;
 }
 
+// How much of a graph its part keeps.
+struct Kept {
+  bool extents = false;    // else images and matrices have fewer rows
+  bool constants = false;  // else they are inputs, too, which makes the check harder to pass
+};
+
 // The nodes as a graph of their own: what they read are its inputs, what they make its outputs. nullopt: their
 // types do not allow smaller inputs.
-std::optional<Graph> PartOf(const Graph& graph, const std::vector<const Node*>& nodes, bool cut) {
+std::optional<Graph> PartOf(const Graph& graph, const std::vector<const Node*>& nodes,
+                            const Kept& kept) {
   graph::GraphBuilder part;
   std::map<ValueId, ValueId> made;
   std::set<ValueId> inside;
@@ -68,7 +75,7 @@ std::optional<Graph> PartOf(const Graph& graph, const std::vector<const Node*>& 
   }
   for (const Node* node : nodes) {
     const auto first = node->inputs.empty() ? inputs.end() : inputs.find(node->inputs[0]);
-    if (!cut || first == inputs.end()) continue;
+    if (kept.extents || first == inputs.end()) continue;
     Shape& shape = first->second.shape;
     const OpFamily family = graph::Def(node->kind).family;
     if (family == OpFamily::kConvolution || family == OpFamily::kPool) {
@@ -77,8 +84,13 @@ std::optional<Graph> PartOf(const Graph& graph, const std::vector<const Node*>& 
       shape[shape.size() - 2] = std::min(shape[shape.size() - 2], kRows);
     }
   }
-  for (const auto& [v, type] : inputs)
-    made[v] = part.Input(graph.values[static_cast<size_t>(v)].name, type);
+  for (const auto& [v, type] : inputs) {
+    const std::string& name = graph.values[static_cast<size_t>(v)].name;
+    const auto data = graph.constants.find(v);
+    const bool constant = kept.constants && data != graph.constants.end();
+    if (constant && data->second.type != type) return std::nullopt;
+    made[v] = constant ? part.Constant(name, data->second) : part.Input(name, type);
+  }
   std::vector<std::pair<std::string, ValueId>> outputs;
   for (const Node* node : nodes) {
     std::vector<ValueId> operands;
@@ -114,13 +126,14 @@ absl::Status CheckSubstitution(const Graph& graph,
   }
   if (checked->contains(kind)) return absl::OkStatus();
 
-  std::optional<Graph> before = PartOf(graph, nodes, true);
-  absl::StatusOr<Graph> after = absl::NotFoundError("");
-  if (before.has_value()) after = substitution::Replay(*before, rules, substitution);
-  if (!after.ok()) {
-    before = PartOf(graph, nodes, false);
-    if (!before.has_value()) return absl::InternalError("matched nodes make no graph");
-    after = substitution::Replay(*before, rules, substitution);
+  // A rule may need a constant, or an extent: the first part to which it applies is checked.
+  std::optional<Graph> before;
+  absl::StatusOr<Graph> after = absl::InternalError("matched nodes make no graph");
+  for (const Kept& kept : {Kept{}, Kept{.constants = true}, Kept{.extents = true},
+                           Kept{.extents = true, .constants = true}}) {
+    before = PartOf(graph, nodes, kept);
+    if (before.has_value()) after = substitution::Replay(*before, rules, substitution);
+    if (before.has_value() && after.ok()) break;
   }
   HEDDLE_RETURN_IF_ERROR(after.status());
   SplitMix random(1);

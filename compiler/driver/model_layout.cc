@@ -4,6 +4,7 @@
 
 #include "base/status_macros.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/substitution/apply_rules.h"
 
 namespace heddle {
 namespace {
@@ -31,6 +32,7 @@ absl::StatusOr<ModelOptions> ForTarget(ModelOptions options, const Target& targe
                           Describe(target, options.machine ? &*options.machine : nullptr));
   std::optional<int64_t>& block = options.passes.layout.block;
   if (!block.has_value()) block = BlockFor(options.passes.target);
+  if (!options.passes.rules) options.passes.rules = substitution::ApplyRules;
   return options;
 }
 

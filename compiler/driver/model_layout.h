@@ -10,8 +10,8 @@ namespace heddle {
 // least half a cache line. 0 on GPUs, which have no such layout. InvalidArgument: as ResolveTarget.
 absl::StatusOr<int64_t> BlockFor(const Target& target);
 
-// `options` with the missing parts set for the target: the description of it and of
-// options.machine, and the number of channels in a block. Errors as BlockFor.
+// `options` with the missing parts set for the target: the description of it and of options.machine,
+// the number of channels in a block, and the rules that every graph is simplified by. Errors as BlockFor.
 absl::StatusOr<ModelOptions> ForTarget(ModelOptions options, const Target& target);
 
 // The layouts that PrepareModel chooses for this model, and why.

@@ -56,10 +56,18 @@ std::optional<Type> InferWindowed(const Type& image, int64_t channels, SplitTree
   return type;
 }
 
+// The tree of a dimension in which each index becomes `factor` of them.
+SplitTree Scaled(const SplitTree& tree, int64_t factor) {
+  if (tree == nullptr) return nullptr;
+  return std::make_shared<SplitNode>(
+      SplitNode{tree->first * factor, Scaled(tree->left, factor), Scaled(tree->right, factor)});
+}
+
 std::optional<Type> InferConcat(const Type& a, const Type& b, int64_t axis) {
   if (axis < 0 || a.sort != b.sort) return std::nullopt;
-  // Groups of a depthwise are independent; its other dimensions are not those of a set of things.
-  if (a.sort == Sort::kDepthwiseWeights && axis != 0) return std::nullopt;
+  // Groups are independent; the other dimensions of their weights are not those of a set of things.
+  if ((a.sort == Sort::kDepthwiseWeights || a.sort == Sort::kGroupedWeights) && axis != 0)
+    return std::nullopt;
   for (size_t d = 0; d < a.shape.size(); ++d) {
     if (static_cast<int64_t>(d) != axis && a.shape[d] != b.shape[d]) return std::nullopt;
   }
@@ -177,6 +185,12 @@ std::optional<Type> Infer(Op op, std::span<const int64_t> parameters,
       return *operands[0];
     case Op::kMap:
       return *operands[0];
+    case Op::kMove: {
+      if (!is(0, Sort::kMatrix)) return std::nullopt;
+      const int64_t size = operands[0]->size();
+      return MakeType(Sort::kMatrix, parameters[0] == 1 ? std::vector<int64_t>{1, size}
+                                                        : std::vector<int64_t>{size, 1});
+    }
     case Op::kTranspose: {
       if (!is(0, Sort::kMatrix)) return std::nullopt;
       Type type = *operands[0];
@@ -203,13 +217,33 @@ std::optional<Type> Infer(Op op, std::span<const int64_t> parameters,
         return std::nullopt;
       return InferWindowed(*operands[0], operands[1]->shape[0], operands[1]->trees[0],
                            operands[1]->shape[2], operands[1]->shape[3], parameters[0]);
+    case Op::kGrouped: {
+      if (!is(0, Sort::kImage) || !is(1, Sort::kGroupedWeights)) return std::nullopt;
+      const std::vector<int64_t>& w = operands[1]->shape;
+      if (operands[0]->shape[1] != w[0] * w[2]) return std::nullopt;
+      return InferWindowed(*operands[0], w[0] * w[1], Scaled(operands[1]->trees[0], w[1]), w[3],
+                           w[4], parameters[0]);
+    }
     case Op::kEnlarge: {
-      if (!is(0, Sort::kWeights) && !is(0, Sort::kDepthwiseWeights)) return std::nullopt;
-      Type type = *operands[0];
-      if (type.shape[2] > parameters[0] || type.shape[3] > parameters[0] ||
-          (type.shape[2] == parameters[0] && type.shape[3] == parameters[0]))
+      if (!is(0, Sort::kWeights) && !is(0, Sort::kDepthwiseWeights) &&
+          !is(0, Sort::kGroupedWeights))
         return std::nullopt;
-      type.shape[2] = type.shape[3] = parameters[0];
+      Type type = *operands[0];
+      int64_t &width = type.shape.back(), &height = type.shape[type.shape.size() - 2];
+      if (height > parameters[0] || width > parameters[0] ||
+          (height == parameters[0] && width == parameters[0]))
+        return std::nullopt;
+      height = width = parameters[0];
+      return type;
+    }
+    case Op::kMergeGroups: {
+      const int64_t factor = parameters[0];
+      if (!is(0, Sort::kGroupedWeights) || operands[0]->shape[0] % factor != 0) return std::nullopt;
+      Type type = *operands[0];
+      type.shape[0] /= factor;
+      type.shape[1] *= factor;
+      type.shape[2] *= factor;
+      type.trees.assign(type.shape.size(), nullptr);
       return type;
     }
     case Op::kAvgPool:
@@ -251,6 +285,10 @@ std::vector<Element> Compute(Op op, std::span<const int64_t> parameters,
         result[i] = {Mix(a.elements[i].first ^ salt), Mix(a.elements[i].second ^ salt)};
       break;
     }
+    case Op::kMove:
+      result = a.elements;
+      if (parameters[0] != 1) std::reverse(result.begin(), result.end());
+      break;
     case Op::kTranspose: {
       const int64_t rows = type.shape[0], columns = type.shape[1];
       for (int64_t r = 0; r < rows; ++r) {
@@ -290,12 +328,36 @@ std::vector<Element> Compute(Op op, std::span<const int64_t> parameters,
       return Windowed(a, type, parameters[0], parameters[0], parameters[1], a.type.shape[1], false,
                       op == Op::kMaxPool,
                       [](int64_t, int64_t, int64_t, int64_t, Element e) { return e; });
+    case Op::kGrouped: {
+      const Tensor& w = *operands[1];
+      const int64_t outputs = w.type.shape[1], inputs = w.type.shape[2];
+      return Windowed(a, type, w.type.shape[3], w.type.shape[4], parameters[0], a.type.shape[1],
+                      true, false, [&](int64_t o, int64_t y, int64_t x, int64_t c, Element e) {
+                        const int64_t group = o / outputs;
+                        if (c / inputs != group) return Element{};
+                        return e * w.elements[static_cast<size_t>(Offset(
+                                       w.type.shape, {group, o % outputs, c % inputs, y, x}))];
+                      });
+    }
     case Op::kEnlarge: {
-      const int64_t top = (type.shape[2] - a.type.shape[2]) / 2,
-                    left = (type.shape[3] - a.type.shape[3]) / 2;
-      ForEach(a.type.shape, [&](int64_t i, const std::vector<int64_t>& at) {
-        result[static_cast<size_t>(Offset(type.shape, {at[0], at[1], at[2] + top, at[3] + left}))] =
-            a.elements[static_cast<size_t>(i)];
+      const size_t rank = type.shape.size();
+      const int64_t top = (type.shape[rank - 2] - a.type.shape[rank - 2]) / 2,
+                    left = (type.shape[rank - 1] - a.type.shape[rank - 1]) / 2;
+      ForEach(a.type.shape, [&](int64_t i, std::vector<int64_t> at) {
+        at[rank - 2] += top;
+        at[rank - 1] += left;
+        result[static_cast<size_t>(Offset(type.shape, at))] = a.elements[static_cast<size_t>(i)];
+      });
+      break;
+    }
+    case Op::kMergeGroups: {
+      const int64_t factor = parameters[0];
+      ForEach(a.type.shape, [&](int64_t i, std::vector<int64_t> at) {
+        const int64_t member = at[0] % factor;
+        at[0] /= factor;
+        at[1] += member * a.type.shape[1];
+        at[2] += member * a.type.shape[2];
+        result[static_cast<size_t>(Offset(type.shape, at))] = a.elements[static_cast<size_t>(i)];
       });
       break;
     }
@@ -413,7 +475,7 @@ std::optional<Tensor> Evaluate(const Term& term, const Leaves& leaves,
 namespace {
 
 // What a parameter stands for, by its place.
-enum class ParameterKind { kFunction, kKernel, kWindow, kAxis };
+enum class ParameterKind { kFunction, kKernel, kWindow, kAxis, kFactor, kMovement };
 
 ParameterKind KindOf(Op op, size_t place) {
   switch (op) {
@@ -421,7 +483,12 @@ ParameterKind KindOf(Op op, size_t place) {
       return ParameterKind::kFunction;
     case Op::kConv:
     case Op::kDepthwise:
+    case Op::kGrouped:
       return ParameterKind::kWindow;
+    case Op::kMergeGroups:
+      return ParameterKind::kFactor;
+    case Op::kMove:
+      return ParameterKind::kMovement;
     case Op::kAvgPool:
     case Op::kMaxPool:
       return place == 0 ? ParameterKind::kKernel : ParameterKind::kWindow;
@@ -454,7 +521,7 @@ void CollectLeaves(const Term& term, std::vector<const Term*>* leaves) {
 // Which sorts a leaf can have, from the operators that read it.
 void CollectSorts(const Term& term, std::map<std::string, std::set<Sort>>* sorts) {
   constexpr Sort kImages[] = {Sort::kImage};
-  constexpr Sort kWeights[] = {Sort::kWeights, Sort::kDepthwiseWeights};
+  constexpr Sort kWeights[] = {Sort::kWeights, Sort::kDepthwiseWeights, Sort::kGroupedWeights};
   const auto only = [&](size_t operand, std::span<const Sort> allowed) {
     const Term& leaf = term.operands[operand];
     if (!leaf.operands.empty()) return;
@@ -466,6 +533,7 @@ void CollectSorts(const Term& term, std::map<std::string, std::set<Sort>>* sorts
   };
   constexpr Sort kMatrices[] = {Sort::kMatrix};
   switch (term.op) {
+    case Op::kMove:
     case Op::kTranspose:
       only(0, kMatrices);
       break;
@@ -479,7 +547,14 @@ void CollectSorts(const Term& term, std::map<std::string, std::set<Sort>>* sorts
       break;
     case Op::kDepthwise:
       only(0, kImages);
+      only(1, std::span(kWeights).subspan(1, 1));
+      break;
+    case Op::kGrouped:
+      only(0, kImages);
       only(1, std::span(kWeights).last(1));
+      break;
+    case Op::kMergeGroups:
+      only(0, std::span(kWeights).last(1));
       break;
     case Op::kAvgPool:
     case Op::kMaxPool:
@@ -527,6 +602,8 @@ std::vector<Type> TypesOf(Sort sort, int64_t extent) {
           WithSplits(MakeType(sort, {n, c, 3, 4}), &types);
         }
       }
+      // Groups of several channels.
+      types.push_back(MakeType(sort, {1, extent * extent, 3, 4}));
       return types;
     case Sort::kWeights:
       for (int64_t o = 1; o <= extent; ++o) {
@@ -539,6 +616,15 @@ std::vector<Type> TypesOf(Sort sort, int64_t extent) {
     case Sort::kDepthwiseWeights:
       for (int64_t c = 1; c <= extent; ++c) {
         for (int64_t k : {1, 3}) WithSplits(MakeType(sort, {c, 1, k, k}), &types);
+      }
+      return types;
+    case Sort::kGroupedWeights:
+      for (int64_t g = 1; g <= extent; ++g) {
+        for (int64_t o = 1; o <= extent; ++o) {
+          for (int64_t i = 1; i <= extent; ++i) {
+            for (int64_t k : {1, 3}) types.push_back(MakeType(sort, {g, o, i, k, k}));
+          }
+        }
       }
       return types;
   }
@@ -565,8 +651,8 @@ class Checker {
         CollectSubterms(term);
       }
     }
-    constexpr Sort kAll[] = {Sort::kMatrix, Sort::kImage, Sort::kWeights, Sort::kDepthwiseWeights,
-                             Sort::kScalar};
+    constexpr Sort kAll[] = {Sort::kMatrix,           Sort::kImage,          Sort::kWeights,
+                             Sort::kDepthwiseWeights, Sort::kGroupedWeights, Sort::kScalar};
     for (const Term* leaf : leaves_) {
       std::set<Sort>& allowed = sorts[ToText(*leaf)];
       if (allowed.empty()) allowed = {std::begin(kAll), std::end(kAll)};
@@ -607,10 +693,9 @@ class Checker {
       return;
     }
     static const std::map<ParameterKind, std::vector<int64_t>> kValues = {
-        {ParameterKind::kFunction, {7}},
-        {ParameterKind::kKernel, {1, 3}},
-        {ParameterKind::kWindow, {1, 2, 3, 4}},
-        {ParameterKind::kAxis, {0, 1}}};
+        {ParameterKind::kFunction, {7}},        {ParameterKind::kKernel, {1, 3}},
+        {ParameterKind::kWindow, {1, 2, 3, 4}}, {ParameterKind::kAxis, {0, 1}},
+        {ParameterKind::kFactor, {1, 2}},       {ParameterKind::kMovement, {1, 2}}};
     for (const int64_t value : kValues.at(kinds[i].second)) {
       parameters_[kinds[i].first] =
           kinds[i].second == ParameterKind::kFunction ? value + static_cast<int64_t>(i) : value;

@@ -32,6 +32,7 @@ enum class Sort : uint8_t {
   kImage,             // [batch, channels, height, width]
   kWeights,           // [outputs, inputs, height, width] of a conv
   kDepthwiseWeights,  // [channels, 1, height, width]
+  kGroupedWeights,    // [groups, outputs and inputs of a group, height, width]
 };
 
 // Null: a leaf, which cannot be split.
@@ -57,7 +58,8 @@ struct Tensor {
 };
 
 // The values of parameters by name. A kernel is its odd extent; a window is one of kWindows; a function is
-// any number.
+// any number; a factor of groups is the number of those that become one; movement 1 makes one row of a matrix,
+// movement 2 one column, from the last element to the first.
 using Parameters = std::map<std::string, int64_t>;
 
 // How a window moves: its stride, and how many rows and columns more than (kernel - 1) / 2 are padded on each

@@ -25,6 +25,11 @@ constexpr Axiom kAxioms[] = {
     {"11", "transpose(mul(x, y)) => mul(transpose(x), transpose(y))"},
     {"12", "scale(transpose(x), w) => transpose(scale(x, w))"},
     {"23", "map[f](transpose(x)) => transpose(map[f](x))"},
+    // Movements, which keep every element.
+    {"10 move", "move[r](add(x, y)) => add(move[r](x), move[r](y))"},
+    {"11 move", "move[r](mul(x, y)) => mul(move[r](x), move[r](y))"},
+    {"12 move", "scale(move[r](x), w) => move[r](scale(x, w))"},
+    {"23 move", "map[f](move[r](x)) => move[r](map[f](x))"},
     // Matrix products.
     {"13", "matmul(x, matmul(y, z)) => matmul(matmul(x, y), z)"},
     {"14", "scale(matmul(x, y), w) => matmul(x, scale(y, w))"},
@@ -43,6 +48,11 @@ constexpr Axiom kAxioms[] = {
     {"19 depthwise", "depthwise[s](x, add(y, z)) => add(depthwise[s](x, y), depthwise[s](x, z))"},
     {"20 depthwise", "depthwise[s](add(x, y), z) => add(depthwise[s](x, z), depthwise[s](y, z))"},
     {"21 depthwise", "depthwise[s](x, y) => depthwise[s](x, enlarge[k](y))"},
+    {"17 grouped", "grouped[s](scale(x, w), y) => grouped[s](x, scale(y, w))"},
+    {"18 grouped", "scale(grouped[s](x, y), w) => grouped[s](scale(x, w), y)"},
+    {"19 grouped", "grouped[s](x, add(y, z)) => add(grouped[s](x, y), grouped[s](x, z))"},
+    {"20 grouped", "grouped[s](add(x, y), z) => add(grouped[s](x, z), grouped[s](y, z))"},
+    {"21 grouped", "grouped[s](x, y) => grouped[s](x, enlarge[k](y))"},
     {"24", "depthwise[s](x, pool_weights[k]) => avg_pool[k,s](x)"},
     // Concatenation and splits.
     {"28", "split0[a](concat[a](x, y)) => x"},
@@ -59,6 +69,8 @@ constexpr Axiom kAxioms[] = {
     {"38", "concat[0](conv[s](x, z), conv[s](y, z)) => conv[s](concat[0](x, y), z)"},
     {"38 depthwise",
      "concat[0](depthwise[s](x, z), depthwise[s](y, z)) => depthwise[s](concat[0](x, y), z)"},
+    {"38 grouped",
+     "concat[0](grouped[s](x, z), grouped[s](y, z)) => grouped[s](concat[0](x, y), z)"},
     {"39", "concat[1](conv[s](x, y), conv[s](x, z)) => conv[s](x, concat[0](y, z))"},
     {"40", "conv[s](concat[1](x, z), concat[1](y, w)) => add(conv[s](x, y), conv[s](z, w))"},
     {"41", "concat[1](avg_pool[k,s](x), avg_pool[k,s](y)) => avg_pool[k,s](concat[1](x, y))"},
@@ -69,8 +81,13 @@ constexpr Axiom kAxioms[] = {
     {"45",
      "concat[1](depthwise[s](x, y), depthwise[s](z, w)) => depthwise[s](concat[1](x, z), "
      "concat[0](y, w))"},
+    {"45 grouped",
+     "concat[1](grouped[s](x, y), grouped[s](z, w)) => grouped[s](concat[1](x, z), concat[0](y, "
+     "w))"},
     {"46", "concat[0](avg_pool[k,s](x), avg_pool[k,s](y)) => avg_pool[k,s](concat[0](x, y))"},
     {"47", "transpose(identity) => identity"},
+    // Groups of neighbours are one group whose weights are zero between them.
+    {"48", "grouped[s](x, y) => grouped[s](x, merge_groups[m](y))"},
 };
 
 }  // namespace

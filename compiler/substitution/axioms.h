@@ -5,7 +5,8 @@
 // them together. So number 22 is gone, and no law needs "without activation".
 //
 // TASO has one convolution, with groups; its laws 39 and 40 are wrong for groups. Here a convolution has one
-// group (`conv`) or one for each channel (`depthwise`), and each law names those for which it holds.
+// group (`conv`), one for each channel (`depthwise`), or any number (`grouped`), and each law names those for
+// which it holds.
 //
 // Concatenation is associative for arrays, and must not be a law here: with it, split0 would give different
 // parts of one tensor (x = split0(concat(x, concat(y, z))) = split0(concat(concat(x, y), z)) = concat(x, y)).

@@ -84,6 +84,20 @@ bool CanRewrite(const Rule& rule) {
          Subset(ParametersOf(rule.target), ParametersOf(rule.source));
 }
 
+// Whether a rule needs more of a graph than its operators: a constant with certain elements, or one that can be
+// computed before. It says less of what can be reached in graphs than it says of terms.
+bool NeedsConstants(const Term& term) {
+  if (term.op == Op::kEnlarge || term.op == Op::kMergeGroups) return true;
+  if (term.operands.empty()) return term.op != Op::kVariable;
+  return std::any_of(term.operands.begin(), term.operands.end(), NeedsConstants);
+}
+bool NeedsConstants(const Rule& rule) {
+  return std::any_of(rule.source.begin(), rule.source.end(),
+                     [](const Term& t) { return NeedsConstants(t); }) ||
+         std::any_of(rule.target.begin(), rule.target.end(),
+                     [](const Term& t) { return NeedsConstants(t); });
+}
+
 // Everything that the rules make of `terms` in some steps, as texts.
 std::set<std::string> Reachable(const std::vector<Term>& terms, const std::vector<Rule>& rules,
                                 int most, int steps, const DeriveOptions& options) {
@@ -140,6 +154,10 @@ std::set<std::string> Rewrites(const std::vector<Term>& terms, const Rule& rule)
       return;
     }
     for (const Term& subterm : subterms) {
+      // As in graphs, each term of a source is another operator.
+      if (std::any_of(replacements.begin(), replacements.end(),
+                      [&](const auto& r) { return r.first == subterm; }))
+        continue;
       MatchTerm(rule.source[i], subterm, bindings, [&](const Bindings& more) {
         replacements.emplace_back(subterm, Term{});
         match(i + 1, more);
@@ -171,24 +189,29 @@ std::vector<Rule> Independent(std::vector<Rule> rules, const DeriveOptions& opti
   };
   std::sort(rules.begin(), rules.end(),
             [&](const Rule& a, const Rule& b) { return size(a) < size(b); });
-  std::vector<Rule> kept, directed;
+  std::vector<Rule> kept;
+  // Both directions of those kept; `plain`: of those that need no constants.
+  std::vector<Rule> directed, plain;
   const auto direct = [](const Rule& rule, std::vector<Rule>* to) {
     for (const Rule& direction : {rule, Reversed(rule)}) {
       if (CanRewrite(direction)) to->push_back(direction);
     }
   };
   for (size_t i = 0; i < rules.size(); ++i) {
-    if (!Derivable(rules[i], directed, options)) {
+    const bool constants = NeedsConstants(rules[i]);
+    if (!Derivable(rules[i], constants ? directed : plain, options)) {
       kept.push_back(rules[i]);
       direct(rules[i], &directed);
+      if (!constants) direct(rules[i], &plain);
     }
     if (progress) progress(i + 1, kept.size());
   }
   // Small rules that are cases of larger ones.
   for (size_t i = 0; i < kept.size();) {
     std::vector<Rule> others;
+    const bool constants = NeedsConstants(kept[i]);
     for (size_t j = 0; j < kept.size(); ++j) {
-      if (j != i) direct(kept[j], &others);
+      if (j != i && (constants || !NeedsConstants(kept[j]))) direct(kept[j], &others);
     }
     if (Derivable(kept[i], others, options)) {
       kept.erase(kept.begin() + static_cast<int64_t>(i));

@@ -28,7 +28,8 @@ struct DeriveOptions {
 bool Derivable(const Rule& rule, const std::vector<Rule>& rules, const DeriveOptions& options = {});
 
 // Leaves out every rule that is derivable from smaller ones that stay, and then those that are cases of a
-// larger one. In the order of texts.
+// larger one. Rules with constants or with operators of weights do not stand for rules without, because in a
+// graph they apply only where these constants are. In the order of texts.
 std::vector<Rule> Independent(std::vector<Rule> rules, const DeriveOptions& options,
                               const std::function<void(size_t done, size_t kept)>& progress);
 

@@ -44,6 +44,8 @@ Type WithSplit(Type type, int axis, int64_t first) {
 constexpr int64_t kKernel = 3;
 constexpr int64_t kWindow = 1;
 constexpr int64_t kFunction = 7;
+constexpr int64_t kFactor = 2;
+constexpr int64_t kMovement = 1;
 
 Domain Matrices() {
   Domain d;
@@ -55,11 +57,17 @@ Domain Matrices() {
   d.leaves.push_back({Variable("s"), MakeType(Sort::kScalar, {})});
   d.leaves.push_back({Term{Op::kIdentity, "", {}, {}}, square});
   d.leaves.push_back({Term{Op::kOnes, "", {}, {}}, square});
-  d.instances = {{Op::kAdd, {}, {}},        {Op::kMul, {}, {}},
-                 {Op::kScale, {}, {}},      {Op::kMap, {kFunction}, {"f"}},
-                 {Op::kTranspose, {}, {}},  {Op::kMatmul, {}, {}},
-                 {Op::kConcat, {0}, {"0"}}, {Op::kConcat, {1}, {"1"}},
-                 {Op::kSplit0, {0}, {"0"}}, {Op::kSplit0, {1}, {"1"}}};
+  d.instances = {{Op::kAdd, {}, {}},
+                 {Op::kMul, {}, {}},
+                 {Op::kScale, {}, {}},
+                 {Op::kMap, {kFunction}, {"f"}},
+                 {Op::kTranspose, {}, {}},
+                 {Op::kMatmul, {}, {}},
+                 {Op::kMove, {kMovement}, {"r"}},
+                 {Op::kConcat, {0}, {"0"}},
+                 {Op::kConcat, {1}, {"1"}},
+                 {Op::kSplit0, {0}, {"0"}},
+                 {Op::kSplit0, {1}, {"1"}}};
   return d;
 }
 
@@ -77,6 +85,8 @@ Domain Images() {
       {Variable("q"), WithSplit(MakeType(Sort::kWeights, {2, 4, kKernel, kKernel}), 1, 2)});
   const Type depthwise = MakeType(Sort::kDepthwiseWeights, {2, 1, kKernel, kKernel});
   for (const char* name : {"d", "e"}) d.leaves.push_back({Variable(name), depthwise});
+  const Type grouped = MakeType(Sort::kGroupedWeights, {2, 1, 1, kKernel, kKernel});
+  for (const char* name : {"g", "h"}) d.leaves.push_back({Variable(name), grouped});
   d.leaves.push_back({Variable("s"), MakeType(Sort::kScalar, {})});
   d.leaves.push_back({Term{Op::kPoolWeights, "", {"k"}, {}}, depthwise});
   d.leaves.push_back({Term{Op::kIdentityWeights, "", {"k"}, {}}, weights});
@@ -84,7 +94,9 @@ Domain Images() {
                  {Op::kScale, {}, {}},
                  {Op::kConv, {kWindow}, {"s"}},
                  {Op::kDepthwise, {kWindow}, {"s"}},
+                 {Op::kGrouped, {kWindow}, {"s"}},
                  {Op::kEnlarge, {kKernel}, {"k"}},
+                 {Op::kMergeGroups, {kFactor}, {"m"}},
                  {Op::kAvgPool, {kKernel, kWindow}, {"k", "s"}},
                  {Op::kMaxPool, {kKernel, kWindow}, {"k", "s"}},
                  {Op::kConcat, {0}, {"0"}},
@@ -168,14 +180,15 @@ std::vector<int> OutputsOf(const Domain& domain, const SmallGraph& graph, int op
 struct Table {
   std::unordered_map<Fingerprint, std::vector<SmallGraph>, FingerprintHash> graphs;
   std::set<std::string> collapses;  // texts of rules
-  int64_t built = 0;
+  int64_t built = 0, kept = 0;
 };
 
 // Builds the graphs whose first operators are the share of one thread.
 class Builder {
  public:
-  Builder(const Domain& domain, const GeneratorOptions& options, int thread)
-      : domain_(domain), options_(options), thread_(thread) {
+  // `sample`: 0 to keep all graphs; else they are only counted.
+  Builder(const Domain& domain, const GeneratorOptions& options, int thread, int64_t sample = 0)
+      : domain_(domain), options_(options), thread_(thread), sample_(sample) {
     for (const Leaf& leaf : domain.leaves) {
       Tensor tensor{leaf.type, {}};
       std::vector<int64_t> values(leaf.term.parameters.size(), kKernel);
@@ -199,14 +212,17 @@ class Builder {
   }
 
   void Build(int operators, const Applied& last) {
+    if (sample_ > 0 && operators + 1 == options_.size && parents_++ % sample_ != 0) return;
     const int results = static_cast<int>(tensors_.size());
     for (int16_t i = 0; i < static_cast<int16_t>(domain_.instances.size()); ++i) {
       const Instance& instance = domain_.instances[static_cast<size_t>(i)];
       const bool binary = OpShapes()[static_cast<size_t>(instance.op)].operands == 2;
       const bool commutes = instance.op == Op::kAdd || instance.op == Op::kMul;
       for (int16_t a = 0; a < results; ++a) {
-        // Only weights that are given are enlarged.
-        if (instance.op == Op::kEnlarge && a >= static_cast<int16_t>(domain_.leaves.size())) break;
+        // Only weights that are given are enlarged or have their groups merged.
+        if ((instance.op == Op::kEnlarge || instance.op == Op::kMergeGroups) &&
+            a >= static_cast<int16_t>(domain_.leaves.size()))
+          break;
         for (int16_t b = binary ? 0 : -1; b < (binary ? results : 0); ++b) {
           const Applied next{i, a, b};
           if (operators == 0) {
@@ -265,7 +281,8 @@ class Builder {
       tensor.elements = Compute(which, instance.values, std::span(operands).first(n), tensor.type);
       made.push_back(std::move(tensor));
     }
-    ++table_.built;
+    const int64_t weight = sample_ > 0 && operators + 1 == options_.size ? sample_ : 1;
+    table_.built += weight;
     graph_[static_cast<size_t>(operators)] = op;
     const size_t before = tensors_.size();
     bool collapsed = false;
@@ -280,9 +297,10 @@ class Builder {
       Push(std::move(tensor));
     }
     if (collapsed) {
-      NoteCollapse(operators + 1, equal);
+      if (sample_ == 0) NoteCollapse(operators + 1, equal);
     } else {
-      Record(operators + 1);
+      table_.kept += weight;
+      if (sample_ == 0) Record(operators + 1);
       if (operators + 1 < options_.size) {
         const int last_results = std::exchange(last_results_, static_cast<int>(before));
         Build(operators + 1, op);
@@ -313,7 +331,8 @@ class Builder {
   const Domain& domain_;
   const GeneratorOptions& options_;
   int thread_;
-  int64_t first_ = 0;
+  int64_t sample_;
+  int64_t first_ = 0, parents_ = 0;
   std::vector<Tensor> tensors_;
   std::vector<Fingerprint> prints_;
   SmallGraph graph_;
@@ -335,6 +354,20 @@ std::vector<Term> OrderedOutputs(const Domain& domain, const SmallGraph& graph,
   std::vector<Term> ordered;
   for (auto& [print, term] : outputs) ordered.push_back(std::move(term));
   return ordered;
+}
+
+// Whether a graph has constants or operators of weights. What such graphs are equal to says little of graphs
+// without (derive.h).
+bool NeedsConstants(const Domain& domain, const SmallGraph& graph) {
+  const auto leaves = static_cast<int16_t>(domain.leaves.size());
+  const auto constant = [&](int16_t tensor) {
+    return tensor >= 0 && tensor < leaves &&
+           domain.leaves[static_cast<size_t>(tensor)].term.op != Op::kVariable;
+  };
+  return std::any_of(graph.begin(), graph.begin() + NumApplied(graph), [&](const Applied& op) {
+    const Op kind = domain.instances[static_cast<size_t>(op.instance)].op;
+    return kind == Op::kEnlarge || kind == Op::kMergeGroups || constant(op.a) || constant(op.b);
+  });
 }
 
 void GenerateDomain(const Domain& domain, const GeneratorOptions& options, Generated* result,
@@ -362,7 +395,8 @@ void GenerateDomain(const Domain& domain, const GeneratorOptions& options, Gener
   candidates->merge(all.collapses);
 
   Leaves leaves;
-  const Parameters parameters{{"f", kFunction}, {"s", kWindow}, {"k", kKernel}};
+  const Parameters parameters{
+      {"f", kFunction}, {"s", kWindow}, {"k", kKernel}, {"m", kFactor}, {"r", kMovement}};
   for (const Leaf& leaf : domain.leaves) {
     const size_t seed = options.seed * 1000 + leaves.size();
     const std::vector<int64_t> values(leaf.term.parameters.size(), kKernel);
@@ -377,10 +411,18 @@ void GenerateDomain(const Domain& domain, const GeneratorOptions& options, Gener
     });
     graphs.erase(std::unique(graphs.begin(), graphs.end()), graphs.end());
     const std::vector<Term> smallest = OrderedOutputs(domain, graphs[0], leaves, parameters);
+    const bool constants = NeedsConstants(domain, graphs[0]);
+    std::vector<Term> plain;  // the smallest without constants, if the smallest has some
     for (size_t i = 1; i < graphs.size(); ++i) {
       const std::vector<Term> other = OrderedOutputs(domain, graphs[i], leaves, parameters);
       if (other == smallest || other.size() != smallest.size()) continue;
       candidates->insert(ToText(Canonical({other, smallest})));
+      if (!constants || NeedsConstants(domain, graphs[i])) continue;
+      if (plain.empty()) {
+        plain = other;
+      } else if (other != plain) {
+        candidates->insert(ToText(Canonical({other, plain})));
+      }
     }
   }
 }
@@ -463,11 +505,33 @@ Rule Canonical(const Rule& rule) {
   return best;
 }
 
+namespace {
+
+std::vector<std::pair<const char*, Domain>> DomainsOf(const GeneratorOptions& options) {
+  std::vector<std::pair<const char*, Domain>> domains;
+  if (options.domains != Domains::kImages) domains.emplace_back("matrices", Matrices());
+  if (options.domains != Domains::kMatrices) domains.emplace_back("images", Images());
+  return domains;
+}
+
+}  // namespace
+
+GraphCount CountGraphs(const GeneratorOptions& options, int64_t sample) {
+  GeneratorOptions one = options;
+  one.threads = 1;
+  GraphCount count;
+  for (const auto& [name, domain] : DomainsOf(options)) {
+    const Table table = Builder(domain, one, 0, sample).Run();
+    count.graphs += table.built;
+    count.kept += table.kept;
+  }
+  return count;
+}
+
 Generated Generate(const GeneratorOptions& options) {
   Generated result;
   std::set<std::string> candidates;
-  for (const auto& [name, domain] :
-       {std::pair("matrices", Matrices()), std::pair("images", Images())}) {
+  for (const auto& [name, domain] : DomainsOf(options)) {
     GenerateDomain(domain, options, &result, &candidates);
     if (options.progress) {
       options.progress(absl::StrCat(name, ": ", result.graphs, " graphs, ", result.buckets,

@@ -21,8 +21,11 @@
 
 namespace heddle::substitution {
 
+enum class Domains { kAll, kMatrices, kImages };
+
 struct GeneratorOptions {
-  int size = 3;     // operators of a graph, 1 to 4
+  int size = 3;  // operators of a graph, 1 to 4
+  Domains domains = Domains::kAll;
   int threads = 1;  // does not change the result
   uint64_t seed = 1;
   std::function<void(const std::string&)> progress = nullptr;
@@ -31,11 +34,21 @@ struct GeneratorOptions {
 struct Generated {
   int64_t graphs = 0;   // built and fingerprinted
   int64_t buckets = 0;  // distinct fingerprints
-  // In the order of their texts. Within a bucket, each graph is paired with the smallest. The names of
-  // parameters stand for the values with which the graphs were built.
+  // In the order of their texts. Within a bucket, each graph is paired with the smallest, and each without constants
+  // with the smallest of these. The names of parameters stand for the values with which the graphs were built.
   std::vector<Rule> candidates;
 };
 Generated Generate(const GeneratorOptions& options);
+
+// How many graphs Generate builds, and how many of them it keeps to compare, without keeping any: graphs with
+// one operator less are all built, and every `sample`-th of them is continued.
+struct GraphCount {
+  int64_t graphs = 0, kept = 0;
+  // What the kept ones take: each is an entry of a hash table.
+  static constexpr int64_t kBytesEach = 120;
+  int64_t bytes() const { return kept * kBytesEach; }
+};
+GraphCount CountGraphs(const GeneratorOptions& options, int64_t sample);
 
 // The names of variables and parameters by first use, operands of add and mul in the order of their texts, and
 // the side with fewer operators first. That add and mul commute is part of this form: it is no rule.

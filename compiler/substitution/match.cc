@@ -10,6 +10,8 @@
 #include "base/status_macros.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/operator.h"
+#include "compiler/graph/core/tensor_data.h"
+#include "compiler/graph/ops/convolution_weights.h"
 #include "compiler/substitution/algebra.h"
 
 namespace heddle::substitution {
@@ -23,11 +25,13 @@ using graph::Node;
 using graph::OpFamily;
 using graph::OpKind;
 using graph::Shape;
+using graph::TensorData;
 using graph::TensorType;
 using graph::ValueId;
 
 constexpr const char* kReversed = "reversed ";
 constexpr size_t kMostMatches = 1000;
+constexpr int64_t kMostConstant = int64_t{1} << 24;  // elements of a constant that a rule makes
 
 template <typename Visit>
 void VisitTerms(const Term& term, const Visit& visit) {
@@ -47,6 +51,8 @@ bool AnyTerm(const Rule& rule, const auto& predicate) {
 bool IsMatrixRule(const Rule& rule) {
   return AnyTerm(rule, [](const Term& t) { return t.op == Op::kTranspose || t.op == Op::kMatmul; });
 }
+
+bool IsConstant(const Term& term) { return term.operands.empty() && term.op != Op::kVariable; }
 
 bool IsConvolution(OpKind kind) { return graph::Def(kind).family == OpFamily::kConvolution; }
 
@@ -87,6 +93,99 @@ std::optional<Attrs> WithKernel(const Attrs& window, const Shape& kernel) {
   }
   attrs["pads"] = pads;
   return attrs;
+}
+
+// Whether a transpose swaps the last two dimensions, and only these.
+bool TransposesMatrices(const Node& node) {
+  Shape perm = AttrsOf(node).Ints("perm");
+  if (perm.size() < 2) return false;
+  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  return std::is_sorted(perm.begin(), perm.end());
+}
+
+// Stride 1, and as much padding as keeps the extents.
+bool IsPlain(const Attrs& window) {
+  const auto all = [&](const char* name, int64_t value) {
+    const Shape& values = std::get<Shape>(window.at(name));
+    return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
+  };
+  return all("strides", 1) && all("pads", 0);
+}
+Binding PlainWindow(size_t dimensions) {
+  return {graph::kConvolutions[dimensions - 1],
+          {{"strides", Shape(dimensions, 1)},
+           {"dilations", Shape(dimensions, 1)},
+           {"pads", Shape(2 * dimensions, 0)}},
+          {}};
+}
+
+// What the kernel of a pool stands for. An average that counts padding is a depthwise convolution.
+Binding CountingAverage(const Shape& kernel) {
+  return {OpKind::kAvgPool, {{"count_include_pad", int64_t{1}}}, kernel};
+}
+Binding PoolKernelOf(const Graph& graph, const Node& node) {
+  const graph::OpAttrs attrs = AttrsOf(node);
+  const Shape& kernel = attrs.Ints("kernel");
+  Binding binding{node.kind, {}, kernel};
+  if (node.kind == OpKind::kAvgPool) {
+    const Shape& pads = attrs.Ints("pads");
+    const bool unpadded = std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; });
+    if (unpadded || attrs.Flag("count_include_pad")) binding = CountingAverage(kernel);
+  }
+  if (attrs.Flag("ceil_mode")) {
+    Attrs floor = node.attrs;
+    floor["ceil_mode"] = int64_t{0};
+    const std::vector<TensorType> types{graph.values[static_cast<size_t>(node.inputs[0])].type};
+    const auto type = graph::InferType(node.kind, types, floor);
+    if (!type.ok() || *type != graph.values[static_cast<size_t>(node.outputs[0])].type)
+      binding.attrs["ceil_mode"] = int64_t{1};
+  }
+  return binding;
+}
+
+// The elements of a constant of this type; nullopt: it has no such type.
+std::optional<TensorData> ConstantOf(Op op, const TensorType& type) {
+  const Shape& shape = type.shape;
+  const int64_t elements = graph::NumElements(type);
+  if (!ir::IsFloat(type.dtype) || elements < 1 || elements > kMostConstant) return std::nullopt;
+  const auto square = [&] { return shape.size() >= 2 && shape[0] == shape[1]; };
+  int64_t taps = 1;
+  for (size_t d = 2; d < shape.size(); ++d) taps *= shape[d];
+  switch (op) {
+    case Op::kOnes:
+      return graph::Filled(type, 1);
+    case Op::kPoolWeights:
+      if (shape.size() < 3 || shape[1] != 1) return std::nullopt;
+      return graph::Filled(type, 1.0 / static_cast<double>(taps));
+    case Op::kIdentity:
+    case Op::kIdentityWeights: {
+      if (!square() || (op == Op::kIdentity) != (shape.size() == 2)) return std::nullopt;
+      if (std::any_of(shape.begin() + 2, shape.end(), [](int64_t e) { return e % 2 == 0; }))
+        return std::nullopt;
+      std::vector<double> values(static_cast<size_t>(elements), 0);
+      // The middle of a kernel with odd extents is its middle element.
+      for (int64_t i = 0; i < shape[0]; ++i)
+        values[static_cast<size_t>((i * shape[0] + i) * taps + taps / 2)] = 1;
+      return graph::FromDoubles(values, shape, type.dtype);
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+bool HoldsConstant(Op op, const TensorData& data) {
+  // Most constants differ in the first elements.
+  TensorType first = data.type;
+  for (size_t d = 0; d < std::min<size_t>(2, first.shape.size()); ++d) {
+    if (first.shape[d] < 1) return false;
+    first.shape[d] = 1;
+  }
+  const std::optional<TensorData> small = ConstantOf(op, first);
+  if (!small.has_value() ||
+      graph::ToDoubles(graph::LeadingPart(data, first.shape)) != graph::ToDoubles(*small))
+    return false;
+  const std::optional<TensorData> whole = ConstantOf(op, data.type);
+  return whole.has_value() && *whole->bytes == *data.bytes;
 }
 
 // Where a slice cuts: nullopt if it is not one part of two in one dimension.
@@ -231,6 +330,11 @@ class Matcher {
       if (more.variables.emplace(term.name, v).first->second == v) then(more);
       return;
     }
+    if (IsConstant(term)) {
+      Match more = match;
+      if (MatchConstant(term, v, &more)) then(more);
+      return;
+    }
     const int n = producers_[static_cast<size_t>(v)];
     if (n < 0 || (within_ != nullptr && !within_->contains(n))) return;
     const Node& node = graph_.nodes[static_cast<size_t>(n)];
@@ -284,8 +388,20 @@ class Matcher {
     return match->axes.emplace(parameter, axis).first->second == axis;
   }
 
-  bool BindParameter(const std::string& name, Binding binding, Match* match) const {
-    if (name[0] == '1') return false;  // only identity weights need it
+  bool MatchConstant(const Term& term, ValueId v, Match* match) const {
+    const auto data = graph_.constants.find(v);
+    if (data == graph_.constants.end() || !HoldsConstant(term.op, data->second)) return false;
+    if (term.parameters.empty()) return true;
+    const Shape& shape = data->second.type.shape;
+    const Shape kernel(shape.begin() + 2, shape.end());
+    return BindParameter(
+        term.parameters[0],
+        term.op == Op::kPoolWeights ? CountingAverage(kernel) : Binding{{}, {}, kernel}, match);
+  }
+
+  static bool BindParameter(const std::string& name, Binding binding, Match* match) {
+    // Window 1 is one of stride 1 that keeps the extents.
+    if (name[0] == '1' && !IsPlain(binding.attrs)) return false;
     return match->parameters.emplace(name, binding).first->second == binding;
   }
 
@@ -305,33 +421,47 @@ class Matcher {
         return def.elementwise && node.inputs.size() == 1 && TypeOf(node.inputs[0]) == type &&
                BindParameter(term.parameters[0], {node.kind, node.attrs, {}}, match);
       }
-      case Op::kTranspose: {
-        if (node.kind != OpKind::kTranspose || rank < 2) return false;
-        Shape perm = AttrsOf(node).Ints("perm");
-        std::swap(perm[static_cast<size_t>(rank) - 1], perm[static_cast<size_t>(rank) - 2]);
-        return std::is_sorted(perm.begin(), perm.end());
-      }
+      case Op::kMove:
+        return (node.kind == OpKind::kReshape ||
+                (node.kind == OpKind::kTranspose && !TransposesMatrices(node))) &&
+               BindParameter(term.parameters[0], {node.kind, node.attrs, {}}, match);
+      case Op::kTranspose:
+        return node.kind == OpKind::kTranspose && TransposesMatrices(node);
       case Op::kMatmul:
         return node.kind == OpKind::kMatmul && node.attrs.empty() &&
                TypeOf(node.inputs[0]).shape.size() >= 2 && TypeOf(node.inputs[1]).shape.size() >= 2;
       case Op::kConv:
-      case Op::kDepthwise: {
+      case Op::kDepthwise:
+      case Op::kGrouped: {
         if (!IsConvolution(node.kind) || node.inputs.size() != 2) return false;
         if (AttrsOf(node).Text("layout") != AttrsOf(Node{node.kind, "", {}, {}, {}}).Text("layout"))
           return false;
         const Shape& w = TypeOf(node.inputs[1]).shape;
         const int64_t groups = AttrsOf(node).Int("groups");
-        const bool depthwise = term.op == Op::kDepthwise;
-        if (depthwise ? groups != w[0] || w[1] != 1 || groups == 1 : groups != 1) return false;
+        const Op op = groups == 1                   ? Op::kConv
+                      : groups == w[0] && w[1] == 1 ? Op::kDepthwise
+                                                    : Op::kGrouped;
+        if (term.op != op) return false;
+        // Weights may be read in one number of groups only.
+        if (op == Op::kGrouped &&
+            match->groups.emplace(node.inputs[1], groups).first->second != groups)
+          return false;
         const Shape kernel(w.begin() + 2, w.end());
         return BindParameter(term.parameters[0], {node.kind, RelativeWindow(node, kernel), {}},
                              match);
       }
       case Op::kAvgPool:
-      case Op::kMaxPool:
-        return node.kind == (term.op == Op::kAvgPool ? OpKind::kAvgPool : OpKind::kMaxPool) &&
-               node.inputs.size() == 1 &&
-               BindParameter(term.parameters[1], {node.kind, node.attrs, {}}, match);
+      case Op::kMaxPool: {
+        if (node.kind != (term.op == Op::kAvgPool ? OpKind::kAvgPool : OpKind::kMaxPool) ||
+            AttrsOf(node).Text("layout") != AttrsOf(Node{node.kind, "", {}, {}, {}}).Text("layout"))
+          return false;
+        const Shape& kernel = AttrsOf(node).Ints("kernel");
+        return BindParameter(term.parameters[0], PoolKernelOf(graph_, node), match) &&
+               BindParameter(
+                   term.parameters[1],
+                   {graph::kConvolutions[kernel.size() - 1], RelativeWindow(node, kernel), {}},
+                   match);
+      }
       case Op::kConcat: {
         if (node.kind != OpKind::kConcat || node.inputs.size() != 2) return false;
         int64_t axis = AttrsOf(node).Int("axis");
@@ -357,23 +487,43 @@ class Matcher {
     }
   }
 
-  // Extents of enlarged kernels that the source leaves open: those of other convolutions of the same image.
+  // What the source leaves open: extents of enlarged kernels and factors of groups.
   void ChooseKernels(const Match& match) {
-    std::string open;
-    const Term* weights = nullptr;
+    const Term* open = nullptr;
     for (const Term& term : rule_.target) {
       VisitTerms(term, [&](const Term& t) {
-        if (t.op != Op::kEnlarge || match.kernels.contains(t.parameters[0])) return;
-        open = t.parameters[0];
-        weights = &t.operands[0];
+        if ((t.op == Op::kEnlarge || t.op == Op::kMergeGroups) &&
+            !match.kernels.contains(t.parameters[0]))
+          open = &t;
       });
     }
-    if (open.empty()) {
+    if (open == nullptr) {
       found_.push_back(match);
       return;
     }
-    if (weights->op != Op::kVariable) return;
-    const ValueId w = match.variables.at(weights->name);
+    const Term& weights = open->operands[0];
+    if (weights.op != Op::kVariable) return;
+    const ValueId w = match.variables.at(weights.name);
+    for (const int64_t value :
+         open->op == Op::kEnlarge ? ExtentsFor(w, match) : FactorsFor(w, match)) {
+      Match more = match;
+      more.kernels[open->parameters[0]] = value;
+      ChooseKernels(more);
+    }
+  }
+
+  static std::set<int64_t> FactorsFor(ValueId w, const Match& match) {
+    std::set<int64_t> factors;
+    const auto groups = match.groups.find(w);
+    if (groups == match.groups.end()) return factors;
+    for (int64_t factor = 2; factor <= groups->second; ++factor) {
+      if (groups->second % factor == 0) factors.insert(factor);
+    }
+    return factors;
+  }
+
+  // The extents of other convolutions of the same image.
+  std::set<int64_t> ExtentsFor(ValueId w, const Match& match) const {
     const Shape& shape = TypeOf(w).shape;
     std::set<int64_t> extents;
     for (const int n : match.nodes) {
@@ -395,11 +545,7 @@ class Matcher {
           extents.insert(kernel[2]);
       }
     }
-    for (const int64_t extent : extents) {
-      Match more = match;
-      more.kernels[open] = extent;
-      ChooseKernels(more);
-    }
+    return extents;
   }
 
   const Graph& graph_;
@@ -463,6 +609,15 @@ class Rewriter {
     ValueId value = -1;
     std::map<int64_t, SplitTree> trees = {};  // by dimension
     bool broadcast = false;                   // stands for a tensor of a larger shape
+    int64_t groups = 0;                       // of weights of a grouped convolution
+  };
+  // Where a constant is used.
+  struct Place {
+    Op op;                                 // that reads it
+    int axis = -1;                         // of a concatenation
+    bool first = true;                     // whether it is the first operand
+    const Shape* other = nullptr;          // the shape of the other operand, if that is known
+    std::optional<int64_t> channels = {};  // of the image that the weights are for
   };
 
   static size_t Index(ValueId v) { return static_cast<size_t>(v); }
@@ -503,7 +658,7 @@ class Rewriter {
     building_ = true;
     std::vector<ValueId> targets;
     for (size_t i = 0; i < rule_.target.size(); ++i) {
-      HEDDLE_ASSIGN_OR_RETURN(const Made made, Make(rule_.target[i]));
+      HEDDLE_ASSIGN_OR_RETURN(const Made made, Make(rule_.target[i], std::nullopt));
       if (made.broadcast || out_.Type(made.value) != graph_.values[Index(match_.outputs[i])].type)
         return Refused("a result has another type");
       targets.push_back(made.value);
@@ -519,15 +674,16 @@ class Rewriter {
     return matrices_ ? rank - 2 + number : number;
   }
 
-  absl::StatusOr<Made> Make(const Term& term) {
-    const std::string text = ToText(term);
-    if (const auto known = made_.find(text); known != made_.end()) return known->second;
-    HEDDLE_ASSIGN_OR_RETURN(Made made, MakeNew(term));
-    made_[text] = made;
+  // `channels`: of the image that the term is the weights for, or columns of the matrix before it.
+  absl::StatusOr<Made> Make(const Term& term, std::optional<int64_t> channels) {
+    const std::string key = absl::StrCat(ToText(term), " ", channels.value_or(0));
+    if (const auto known = made_.find(key); known != made_.end()) return known->second;
+    HEDDLE_ASSIGN_OR_RETURN(Made made, MakeNew(term, channels));
+    made_[key] = made;
     return made;
   }
 
-  absl::StatusOr<Made> MakeNew(const Term& term) {
+  absl::StatusOr<Made> MakeNew(const Term& term, std::optional<int64_t> channels) {
     if (term.op == Op::kVariable) {
       const ValueId v = match_.variables.at(term.name);
       // What the source matched is read as it was, even if it is replaced elsewhere.
@@ -539,18 +695,122 @@ class Rewriter {
           made.trees[place.second] =
               std::make_shared<SplitNode>(SplitNode{point, nullptr, nullptr});
       }
+      if (const auto groups = match_.groups.find(v); groups != match_.groups.end())
+        made.groups = groups->second;
       return made;
     }
-    std::vector<Made> operands;
-    for (const Term& operand : term.operands) {
-      HEDDLE_ASSIGN_OR_RETURN(Made made, Make(operand));
-      operands.push_back(std::move(made));
-    }
+    HEDDLE_ASSIGN_OR_RETURN(std::vector<Made> operands, MakeOperands(term, channels));
     bool broadcast = false;
     HEDDLE_RETURN_IF_ERROR(CheckBroadcast(term.op, operands, &broadcast));
+    if (channels.has_value() && (term.op == Op::kSplit0 || term.op == Op::kSplit1))
+      HEDDLE_RETURN_IF_ERROR(SplitAt(*channels, term, &operands[0]));
     HEDDLE_ASSIGN_OR_RETURN(Made made, Apply(term, std::move(operands)));
     made.broadcast = broadcast;
     return made;
+  }
+
+  // A part of weights has the channels of the image that it is for, if nothing else says where they are split.
+  absl::Status SplitAt(int64_t channels, const Term& term, Made* whole) {
+    const Shape& shape = ShapeOf(whole->value);
+    const auto rank = static_cast<int64_t>(shape.size());
+    const int64_t axis = AxisOf(term.parameters[0], rank);
+    if (axis != (matrices_ ? rank - 2 : 1) || axis >= rank || Tree(*whole, axis) != nullptr)
+      return absl::OkStatus();
+    const int64_t extent = shape[static_cast<size_t>(axis)];
+    const int64_t point = term.op == Op::kSplit0 ? channels : extent - channels;
+    if (split_at_.emplace(std::pair(whole->value, axis), point).first->second != point)
+      return Refused("parts of the weights do not fit");
+    whole->trees[axis] = std::make_shared<SplitNode>(SplitNode{point, nullptr, nullptr});
+    return absl::OkStatus();
+  }
+
+  // Constants come last, because their types follow from the other operand.
+  absl::StatusOr<std::vector<Made>> MakeOperands(const Term& term,
+                                                 std::optional<int64_t> channels) {
+    std::vector<Made> operands(term.operands.size());
+    const bool convolves = term.op == Op::kConv || term.op == Op::kDepthwise;
+    const bool whole = term.op == Op::kAdd || term.op == Op::kScale || term.op == Op::kEnlarge;
+    for (const bool constants : {false, true}) {
+      for (size_t i = 0; i < operands.size(); ++i) {
+        if (IsConstant(term.operands[i]) != constants) continue;
+        std::optional<int64_t> wanted;
+        if (convolves && i == 1) wanted = ShapeOf(operands[0].value)[1];
+        if (term.op == Op::kMatmul && i == 1 && !ShapeOf(operands[0].value).empty())
+          wanted = ShapeOf(operands[0].value).back();
+        if (whole || (constants && term.op == Op::kConcat)) wanted = channels;
+        if (!constants) {
+          HEDDLE_ASSIGN_OR_RETURN(operands[i], Make(term.operands[i], wanted));
+          continue;
+        }
+        Place place{term.op, -1, i == 0, nullptr, wanted};
+        if (term.op == Op::kConcat) place.axis = term.parameters[0][0] - '0';
+        if (operands.size() == 2 && operands[1 - i].value >= 0)
+          place.other = &ShapeOf(operands[1 - i].value);
+        HEDDLE_ASSIGN_OR_RETURN(operands[i], MakeConstant(term.operands[i], place));
+      }
+    }
+    return operands;
+  }
+
+  absl::StatusOr<Made> MakeConstant(const Term& term, const Place& place) {
+    const TensorType& result = graph_.values[Index(match_.outputs[0])].type;
+    HEDDLE_ASSIGN_OR_RETURN(Shape shape, ShapeOfConstant(term, place));
+    const std::optional<TensorData> data = ConstantOf(term.op, {result.dtype, std::move(shape)});
+    if (!data.has_value()) return Refused("a constant has no such type");
+    return Made{out_.Constant(std::string(OpShapes()[static_cast<size_t>(term.op)].name), *data)};
+  }
+
+  absl::StatusOr<Shape> ShapeOfConstant(const Term& term, const Place& place) const {
+    const Shape* other = place.other;
+    switch (term.op) {
+      case Op::kOnes:
+        if (place.op != Op::kMul || other == nullptr) break;
+        return Shape(other->size(), 1);
+      case Op::kIdentity: {
+        if (other == nullptr || other->size() < 2) break;
+        if (place.op == Op::kAdd) return *other;
+        const size_t rank = other->size();
+        int64_t extent = 0;
+        if (place.op == Op::kMatmul) extent = (*other)[place.first ? rank - 2 : rank - 1];
+        if (place.op == Op::kConcat && place.axis >= 0 && place.axis <= 1)
+          extent = (*other)[rank - 1 - static_cast<size_t>(place.axis)];
+        if (extent == 0) break;
+        return Shape{extent, extent};
+      }
+      case Op::kPoolWeights:
+      case Op::kIdentityWeights: {
+        const bool pool = term.op == Op::kPoolWeights;
+        const auto bound = match_.parameters.find(term.parameters[0]);
+        Shape shape;
+        if (other != nullptr && place.op != Op::kConv && place.op != Op::kDepthwise) {
+          shape = *other;
+        } else if (bound != match_.parameters.end()) {
+          shape = {0, 0};
+          shape.insert(shape.end(), bound->second.kernel.begin(), bound->second.kernel.end());
+        }
+        if (shape.size() < 3) break;
+        const Shape kernel(shape.begin() + 2, shape.end());
+        if (bound != match_.parameters.end() && bound->second.kernel != kernel)
+          return Refused("kernels differ");
+        if (pool && (bound == match_.parameters.end() || bound->second != CountingAverage(kernel)))
+          return Refused("the average is not that of a convolution");
+        if (place.op == Op::kAdd && other != nullptr) return shape;
+        if (place.op == Op::kConcat && !pool && place.axis >= 0 && place.axis <= 1) {
+          shape[0] = shape[1] = shape[place.axis == 0 ? 1 : 0];
+          return shape;
+        }
+        if (!place.channels.has_value()) break;
+        const int64_t others = place.op == Op::kConcat && other != nullptr ? (*other)[0] : 0;
+        shape[0] = *place.channels - others;
+        shape[1] = pool ? 1 : shape[0];
+        if (place.op == Op::kConcat && other == nullptr) break;
+        if (shape[0] < 1) break;
+        return shape;
+      }
+      default:
+        break;
+    }
+    return Refused("the type of a constant is unknown");
   }
 
   // Whether the result is still broadcast.
@@ -569,6 +829,11 @@ class Rewriter {
       case Op::kSplit1:
         *result = first;
         return absl::OkStatus();
+      case Op::kMatmul:
+        // Rows that are alike have products that are alike.
+        *result = first && !operands.back().broadcast;
+        return operands.back().broadcast ? Refused("a broadcast operand would be used otherwise")
+                                         : absl::OkStatus();
       case Op::kConcat:
         *result = all;
         return any && !all ? Refused("one of two parts is broadcast") : absl::OkStatus();
@@ -598,6 +863,8 @@ class Rewriter {
           const SplitTree tree = extent(b) == 1 ? ta : extent(a) == 1 ? tb : CommonTree(ta, tb);
           if (tree != nullptr) made.trees[d] = tree;
         }
+        if (term.op == Op::kAdd && a.groups != b.groups) return Refused("groups differ");
+        made.groups = a.groups;
         return made;
       }
       case Op::kMap: {
@@ -605,6 +872,10 @@ class Rewriter {
         HEDDLE_ASSIGN_OR_RETURN(Made made, Add(f.kind, f.attrs, {a.value}));
         made.trees = a.trees;
         return made;
+      }
+      case Op::kMove: {
+        const Binding& movement = match_.parameters.at(term.parameters[0]);
+        return Add(movement.kind, movement.attrs, {a.value});
       }
       case Op::kTranspose: {
         const auto rank = static_cast<int64_t>(ShapeOf(a.value).size());
@@ -618,6 +889,7 @@ class Rewriter {
       }
       case Op::kMatmul: {
         const Made& b = operands[1];
+        if (a.broadcast) HEDDLE_RETURN_IF_ERROR(Align(&a, 2));
         if (ShapeOf(a.value).size() < 2 || ShapeOf(b.value).size() < 2)
           return Refused("a vector is no matrix");
         HEDDLE_ASSIGN_OR_RETURN(Made made, Add(OpKind::kMatmul, {}, {a.value, b.value}));
@@ -630,14 +902,19 @@ class Rewriter {
         return made;
       }
       case Op::kConv:
-      case Op::kDepthwise: {
+      case Op::kDepthwise:
+      case Op::kGrouped: {
         const Made& w = operands[1];
-        const Binding& window = match_.parameters.at(term.parameters[0]);
         const Shape& weights = ShapeOf(w.value);
+        const Binding window = WindowOf(term.parameters[0], weights.size() - 2);
         std::optional<Attrs> attrs =
             WithKernel(window.attrs, Shape(weights.begin() + 2, weights.end()));
         if (!attrs.has_value()) return Refused("the padding does not fit the kernel");
-        (*attrs)["groups"] = term.op == Op::kConv ? int64_t{1} : weights[0];
+        const int64_t groups = term.op == Op::kConv        ? 1
+                               : term.op == Op::kDepthwise ? weights[0]
+                                                           : w.groups;
+        if (groups == 0) return Refused("the groups are unknown");
+        (*attrs)["groups"] = groups;
         HEDDLE_ASSIGN_OR_RETURN(Made made, Add(window.kind, *attrs, {a.value, w.value}));
         if (Tree(a, 0) != nullptr) made.trees[0] = Tree(a, 0);
         if (Tree(w, 0) != nullptr) made.trees[1] = Tree(w, 0);
@@ -645,8 +922,13 @@ class Rewriter {
       }
       case Op::kAvgPool:
       case Op::kMaxPool: {
+        const Binding& pool = match_.parameters.at(term.parameters[0]);
         const Binding& window = match_.parameters.at(term.parameters[1]);
-        HEDDLE_ASSIGN_OR_RETURN(Made made, Add(window.kind, window.attrs, {a.value}));
+        std::optional<Attrs> attrs = WithKernel(window.attrs, pool.kernel);
+        if (!attrs.has_value()) return Refused("the padding does not fit the kernel");
+        (*attrs)["kernel"] = pool.kernel;
+        attrs->insert(pool.attrs.begin(), pool.attrs.end());
+        HEDDLE_ASSIGN_OR_RETURN(Made made, Add(pool.kind, *attrs, {a.value}));
         for (const int64_t d : {0, 1}) {
           if (Tree(a, d) != nullptr) made.trees[d] = Tree(a, d);
         }
@@ -660,6 +942,18 @@ class Rewriter {
         HEDDLE_ASSIGN_OR_RETURN(Made made,
                                 Add(OpKind::kPad, {{"begin", begin}, {"end", end}}, {a.value}));
         made.trees = a.trees;
+        made.groups = a.groups;
+        return made;
+      }
+      case Op::kMergeGroups: {
+        const int64_t factor = match_.kernels.at(term.parameters[0]);
+        const TensorData* weights = out_.ConstantData(a.value);
+        if (weights == nullptr) return Refused("the weights are computed");
+        if (a.groups == 0 || a.groups % factor != 0)
+          return Refused("the groups cannot be merged so");
+        const std::string name = absl::StrCat(out_.Name(a.value), "/merged");
+        Made made{out_.Constant(name, graph::MergeGroups(*weights, a.groups, factor))};
+        made.groups = a.groups / factor;
         return made;
       }
       case Op::kConcat: {
@@ -672,6 +966,12 @@ class Rewriter {
         HEDDLE_RETURN_IF_ERROR(Align(&b, full));
         const int64_t axis = AxisOf(term.parameters[0], full);
         if (axis < 0 || axis >= full) return Refused("a dimension is missing");
+        if (a.groups > 0 || b.groups > 0) {
+          const auto outputs = [&](const Made& m) {
+            return m.groups == 0 ? 0 : ShapeOf(m.value)[0] / m.groups;
+          };
+          if (axis != 0 || outputs(a) != outputs(b)) return Refused("groups differ");
+        }
         HEDDLE_ASSIGN_OR_RETURN(Made made,
                                 Add(OpKind::kConcat, {{"axis", axis}}, {a.value, b.value}));
         for (int64_t d = 0; d < full; ++d) {
@@ -680,6 +980,7 @@ class Rewriter {
         }
         made.trees[axis] = std::make_shared<SplitNode>(
             SplitNode{ShapeOf(a.value)[static_cast<size_t>(axis)], Tree(a, axis), Tree(b, axis)});
+        made.groups = a.groups + b.groups;
         return made;
       }
       case Op::kSplit0:
@@ -704,6 +1005,12 @@ class Rewriter {
       default:
         return Refused("it has an operator that graphs do not have");
     }
+  }
+
+  // Window 1 is one that keeps the extents, if the source does not say which.
+  Binding WindowOf(const std::string& parameter, size_t dimensions) const {
+    const auto bound = match_.parameters.find(parameter);
+    return bound != match_.parameters.end() ? bound->second : PlainWindow(dimensions);
   }
 
   static SplitTree Tree(const Made& made, int64_t axis) {
@@ -746,7 +1053,8 @@ class Rewriter {
   const Match& match_;
   bool matrices_;
   bool elementwise_ = !AnyTerm(rule_, [](const Term& t) {
-    return t.op == Op::kConv || t.op == Op::kDepthwise || t.op == Op::kEnlarge;
+    return t.op == Op::kConv || t.op == Op::kDepthwise || t.op == Op::kGrouped ||
+           t.op == Op::kEnlarge;
   });
   std::vector<int> producers_;
   std::vector<ValueId> map_;  // of the new graph, by values of the old one
@@ -756,6 +1064,8 @@ class Rewriter {
   bool building_ = false;
   std::vector<ValueId> targets_;
   std::map<std::string, Made> made_;  // by text of terms
+  std::map<std::pair<ValueId, int64_t>, int64_t>
+      split_at_;  // by value and axis, where SplitAt splits
 };
 
 bool Subset(const std::vector<std::string>& a, const std::vector<std::string>& b) {
@@ -787,18 +1097,26 @@ bool CanApply(const Rule& rule) {
   if (std::any_of(rule.source.begin(), rule.source.end(),
                   [](const Term& t) { return t.operands.empty(); }))
     return false;
-  if (AnyTerm(rule, [](const Term& t) { return t.operands.empty() && t.op != Op::kVariable; }))
-    return false;
-  // Graphs have no such operator; its result is a constant.
-  bool enlarged = false;
-  for (const Term& term : rule.source)
-    VisitTerms(term, [&](const Term& t) { enlarged = enlarged || t.op == Op::kEnlarge; });
-  if (enlarged || !Connected(rule.source)) return false;
+  // Graphs have no such operators; their results are constants.
+  bool folded = false;
+  for (const Term& term : rule.source) {
+    VisitTerms(term, [&](const Term& t) {
+      folded = folded || t.op == Op::kEnlarge || t.op == Op::kMergeGroups;
+    });
+  }
+  if (folded || !Connected(rule.source)) return false;
+  if (std::any_of(rule.target.begin(), rule.target.end(), IsConstant)) return false;
+  // A constant is made in place of an operator, not in addition to all of them.
+  bool constants = false;
+  for (const Term& term : rule.target)
+    VisitTerms(term, [&](const Term& t) { constants = constants || IsConstant(t); });
+  if (constants && NumOperators(rule.target) > NumOperators(rule.source)) return false;
   if (!Subset(VariablesOf(rule.target), VariablesOf(rule.source))) return false;
   std::set<std::string> kernels;
   for (const Term& term : rule.target) {
     VisitTerms(term, [&](const Term& t) {
-      if (t.op == Op::kEnlarge) kernels.insert(t.parameters[0]);
+      if (t.op == Op::kEnlarge || t.op == Op::kMergeGroups || t.op == Op::kIdentityWeights)
+        kernels.insert(t.parameters[0]);
     });
   }
   std::vector<std::string> needed = ParametersOf(rule.target);

@@ -6,17 +6,25 @@
 //   scale             mul by a tensor with one element
 //   map               any operator with one operand that works element by element
 //   transpose         of the last two dimensions
+//   move              reshapes, and transposes of other dimensions
 //   matmul            products of matrices or of batches of matrices
 //   conv, depthwise   convolutions with one group, and with one for each channel
+//   grouped           convolutions with other groups
 //   avg_pool, max_pool
 //   concat            of two operands
 //   split0, split1    slices of one dimension: one begins where it begins, the other ends where it ends
+//
+//   ones, identity, pool_weights, identity_weights
+//                     constants with exactly these elements
 //
 // Axes 0 and 1 are the rows and columns of matrices in rules with transpose or matmul, else batch and
 // channels; in weights, outputs and inputs.
 //
 // Parameters stand for all attributes that the operator has. A window stands for strides, dilations, and
-// padding relative to the kernel's extent, so that an enlarged kernel takes more padding.
+// padding relative to the kernel's extent, so that an enlarged kernel takes more padding, and so that a pool and
+// a convolution can have the same. The kernel of a pool stands for its extents and for what convolutions do not
+// have: a pool that is an average of fewer elements at the border, or that rounds its result's extent up where
+// that matters, is no depthwise convolution.
 #pragma once
 
 #include <map>
@@ -39,15 +47,17 @@ struct DirectedRule {
 };
 
 // Every direction of the rules that can be applied: nothing in the target is unknown once the source is
-// matched, the terms of the source are connected, and no side has constants. An enlarged kernel may have an
-// unknown extent: it becomes that of another convolution of the same image.
+// matched, and the terms of the source are connected. A constant of the target is made with the type that its
+// place asks for; a target that has one has no more operators than the source. An enlarged kernel may have an
+// unknown extent: it becomes that of another convolution of the same image. So may a factor of groups: each
+// divisor of their number is a match.
 std::vector<DirectedRule> Applicable(const std::vector<Rule>& rules);
 
 // What one operator of a rule stands for.
 struct Binding {
   graph::OpKind kind{};
   graph::Attrs attrs;
-  graph::Shape kernel;  // of a convolution's weights
+  graph::Shape kernel;  // of a pool, or of constant weights
   bool operator==(const Binding&) const = default;
 };
 
@@ -56,12 +66,13 @@ struct Match {
   std::vector<int> nodes;
   std::map<std::string, graph::ValueId> variables;
   std::map<std::string, Binding> parameters;
-  std::map<std::string, int64_t> axes;     // parameters that are axes
-  std::map<std::string, int64_t> kernels;  // parameters that are extents of kernels
+  std::map<std::string, int64_t> axes;       // parameters that are axes
+  std::map<std::string, int64_t> kernels;    // parameters that are extents of kernels, or factors
+  std::map<graph::ValueId, int64_t> groups;  // of weights of grouped convolutions
   // Where values are split: by value and dimension, the extent of the first part.
   std::map<std::pair<graph::ValueId, int64_t>, int64_t> splits;
   // Variables that are broadcast operands. A rule takes them for tensors of the full shape, so its target may use
-  // them only element by element.
+  // them only element by element, or to the left of a product.
   std::set<std::string> broadcast;
   std::vector<graph::ValueId> outputs;  // what the terms of the source are
 };

@@ -59,6 +59,7 @@ bool MayMatch(const std::set<OpKind>& kinds, const Term& term) {
       return kinds.contains(OpKind::kMatmul);
     case Op::kConv:
     case Op::kDepthwise:
+    case Op::kGrouped:
       return std::any_of(graph::kConvolutions.begin(), graph::kConvolutions.end(),
                          [&](OpKind kind) { return kinds.contains(kind); });
     case Op::kAvgPool:

@@ -30,11 +30,14 @@ namespace heddle::substitution {
   X(kMul, "mul", 0, 2)                                                                       \
   X(kScale, "scale", 0, 2)         /* all elements times one number */                       \
   X(kMap, "map", 1, 1)             /* [function] any function of each element */             \
+  X(kMove, "move", 1, 1)           /* [movement] of all elements to other places */          \
   X(kTranspose, "transpose", 0, 1) /* of a matrix */                                         \
   X(kMatmul, "matmul", 0, 2)                                                                 \
   X(kConv, "conv", 1, 2)                /* [window] image, weights; one group */             \
   X(kDepthwise, "depthwise", 1, 2)      /* [window] image, weights; a group per channel */   \
+  X(kGrouped, "grouped", 1, 2)          /* [window] image, weights; groups of channels */    \
   X(kEnlarge, "enlarge", 1, 1)          /* [kernel] weights, with zeros around them */       \
+  X(kMergeGroups, "merge_groups", 1, 1) /* [factor] weights, so many groups as one */        \
   X(kAvgPool, "avg_pool", 2, 1)         /* [kernel, window] image; padding counts */         \
   X(kMaxPool, "max_pool", 2, 1)         /* [kernel, window] image */                         \
   X(kConcat, "concat", 1, 2)            /* [axis] */                                         \

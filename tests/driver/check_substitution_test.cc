@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/tensor_data.h"
 #include "tests/graph/random_graph.h"
 
 namespace heddle {
@@ -53,6 +54,24 @@ TEST(CheckSubstitution, RightOnesPass) {
   const Graph different = Convolutions({32, 32, 1, 1}, {32, 32, 3, 3});
   EXPECT_EQ(Check(different, Rules("conv[s](x, y) => conv[s](x, enlarge[k](y))")),
             absl::OkStatus());
+}
+
+// A rule may need the constants that a graph has, and not only what is computed from its inputs.
+TEST(CheckSubstitution, ConstantsStayWhereARuleNeedsThem) {
+  for (const bool average : {true, false}) {
+    graph::GraphBuilder b;
+    graph::TestRng rng(2);
+    const ValueId x = b.Input("x", {ir::DType::kF32, {1, 8, 40, 40}});
+    const graph::TensorType type{ir::DType::kF32, average ? Shape{8, 1, 3, 3} : Shape{8, 2, 3, 3}};
+    const ValueId w =
+        b.Constant("w", average ? graph::Filled(type, 1.0 / 9) : graph::RandomTensor(rng, type));
+    const ValueId y = *b.Add(OpKind::kConv2d, {x, w},
+                             {{"pads", Shape(4, 1)}, {"groups", int64_t{average ? 8 : 4}}}, "conv");
+    EXPECT_EQ(Check(*b.Build({{"y", y}}),
+                    Rules(average ? "depthwise[s](x, pool_weights[k]) => avg_pool[k,s](x)"
+                                  : "grouped[s](x, y) => grouped[s](x, merge_groups[m](y))")),
+              absl::OkStatus());
+  }
 }
 
 TEST(CheckSubstitution, AWrongOneIsNamed) {

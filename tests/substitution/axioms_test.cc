@@ -32,6 +32,9 @@ TEST(Axioms, LawsOfOneGroupFailForGroupsOfChannels) {
   EXPECT_FALSE(Check("depthwise[s](concat[1](x, z), concat[0](y, w)) => add(depthwise[s](x, y), "
                      "depthwise[s](z, w))")
                    .Holds());
+  EXPECT_FALSE(
+      Check("concat[1](grouped[s](x, y), grouped[s](x, z)) => grouped[s](x, concat[0](y, z))")
+          .Holds());
   // The paper's example of a wrong rewrite that these two would prove.
   EXPECT_FALSE(Check("add(avg_pool[k,s](x), avg_pool[k,s](z)) => depthwise[s](concat[1](x, z), "
                      "concat[0](pool_weights[k], pool_weights[k]))")
@@ -87,6 +90,48 @@ TEST(Algebra, PartsOfAConcatenationAreItsOperands) {
             leaves["y"].elements);
   EXPECT_FALSE(part("split0[1](split0[1](concat[1](x, concat[1](y, z))))").has_value());
   EXPECT_FALSE(part("split0[0](concat[1](x, y))").has_value());
+}
+
+// Each group reads its own channels, whether it is one channel or two.
+TEST(Algebra, GroupsReadTheirOwnChannels) {
+  Leaves leaves;
+  Tensor image{MakeType(Sort::kImage, {1, 4, 1, 1}), {}};
+  for (uint64_t i : {1, 2, 3, 4}) image.elements.push_back({i, i});
+  leaves["x"] = image;
+  const auto weights = [](Type type, const std::vector<uint64_t>& values) {
+    Tensor tensor{std::move(type), {}};
+    for (const uint64_t v : values) tensor.elements.push_back({v, v});
+    return tensor;
+  };
+  leaves["d"] = weights(MakeType(Sort::kDepthwiseWeights, {4, 1, 1, 1}), {5, 6, 7, 8});
+  leaves["g"] = weights(MakeType(Sort::kGroupedWeights, {2, 1, 2, 1, 1}), {1, 10, 100, 1000});
+  const auto result = [&](const char* text) {
+    std::vector<uint64_t> got;
+    const std::optional<Tensor> tensor = Evaluate(*ParseTerm(text), leaves, {});
+    for (const Element& e : tensor->elements) got.push_back(e.first);
+    return got;
+  };
+  EXPECT_EQ(result("depthwise[1](x, d)"), (std::vector<uint64_t>{5, 12, 21, 32}));
+  EXPECT_EQ(result("grouped[1](x, g)"), (std::vector<uint64_t>{21, 4300}));
+  // One group of all channels, whose weights for the channels of others are zero.
+  EXPECT_EQ(Evaluate(*ParseTerm("merge_groups[2](g)"), leaves, {})->type.shape,
+            (std::vector<int64_t>{1, 2, 4, 1, 1}));
+  EXPECT_EQ(result("merge_groups[2](g)"), (std::vector<uint64_t>{1, 10, 0, 0, 0, 0, 100, 1000}));
+  EXPECT_EQ(result("grouped[1](x, merge_groups[2](g))"), (std::vector<uint64_t>{21, 4300}));
+}
+
+// With the padding that keeps the extents, and without padding (kWindows).
+TEST(Algebra, PaddingDecidesTheExtents) {
+  const Type image = MakeType(Sort::kImage, {1, 1, 3, 4}),
+             w = MakeType(Sort::kWeights, {1, 1, 3, 3});
+  const Type* operands[] = {&image, &w};
+  const auto shape = [&](int64_t window) {
+    const int64_t parameters[] = {window};
+    return Infer(Op::kConv, parameters, operands)->shape;
+  };
+  EXPECT_EQ(shape(1), (std::vector<int64_t>{1, 1, 3, 4}));  // stride 1
+  EXPECT_EQ(shape(2), (std::vector<int64_t>{1, 1, 2, 2}));  // stride 2
+  EXPECT_EQ(shape(3), (std::vector<int64_t>{1, 1, 1, 2}));  // no padding
 }
 
 // A convolution by hand.

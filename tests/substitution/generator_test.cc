@@ -31,6 +31,17 @@ TEST(Generator, ThreadsAndSeedsDoNotMatter) {
   }
 }
 
+// Counting all gives what is built; counting a part comes near.
+TEST(Generator, CountsWithoutKeeping) {
+  const int64_t graphs = Generate({.size = 2}).graphs;
+  EXPECT_EQ(CountGraphs({.size = 2}, 1).graphs, graphs);
+  const double estimate = static_cast<double>(CountGraphs({.size = 2}, 5).graphs);
+  EXPECT_NEAR(estimate / static_cast<double>(graphs), 1, 0.15);
+  const int64_t matrices = Generate({.size = 2, .domains = Domains::kMatrices}).graphs;
+  const int64_t images = Generate({.size = 2, .domains = Domains::kImages}).graphs;
+  EXPECT_EQ(matrices + images, graphs);
+}
+
 // Equal fingerprints are no chance: candidates hold for other tensors of other shapes, too.
 TEST(Generator, CandidatesHold) {
   const Generated generated = Generate({.size = 2});

@@ -54,7 +54,8 @@ bool Mutate(Term* term, std::mt19937_64& rng) {
     term->op = is(Op::kAvgPool) ? Op::kMaxPool : Op::kAvgPool;
   } else if (is(Op::kTranspose)) {
     *term = Term{Op::kMap, "", {"changed"}, term->operands};
-  } else if (is(Op::kMap) || is(Op::kConv) || is(Op::kDepthwise)) {
+  } else if (is(Op::kMap) || is(Op::kMove) || is(Op::kConv) || is(Op::kDepthwise) ||
+             is(Op::kGrouped)) {
     term->parameters[0] = "changed";
   } else if (is(Op::kConcat) && rng() % 2 == 0 && std::isdigit(term->parameters[0][0])) {
     term->parameters[0] = term->parameters[0] == "0" ? "1" : "0";

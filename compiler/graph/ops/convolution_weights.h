@@ -1,5 +1,4 @@
-// Brings the weights of convolutions into the order in which each layout reads them. Internal to
-// this folder.
+// Brings the weights of convolutions into the order in which each layout reads them.
 #pragma once
 
 #include "absl/status/statusor.h"

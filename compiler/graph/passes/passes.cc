@@ -15,9 +15,9 @@
 #include "compiler/graph/passes/fold_flatten.h"
 #include "compiler/graph/passes/merge_equal.h"
 #include "compiler/graph/passes/merge_products.h"
+#include "compiler/graph/passes/pair_concats.h"
 #include "compiler/graph/passes/recognize_normalize.h"
 #include "compiler/graph/passes/simplify_graph.h"
-#include "compiler/graph/passes/sink_concat.h"
 
 namespace heddle::graph {
 namespace {
@@ -42,6 +42,10 @@ absl::StatusOr<Graph> Folded(const Graph& graph, const PassOptions& options) {
   return FoldConstants(graph, options.memo);
 }
 
+absl::StatusOr<Graph> ByRules(const Graph& graph, const PassOptions& options) {
+  return options.rules ? options.rules(graph, options.memo) : graph;
+}
+
 absl::StatusOr<Graph> Cleaned(const Graph& graph, const PassOptions& /*options*/) {
   return RemoveDead(graph);
 }
@@ -52,14 +56,16 @@ constexpr Pass kSimplify[] = {
     {"simplify", Plain<SimplifyGraph>},
     {"recognize-normalize", Plain<RecognizeNormalize>},
     {"fold-batch-norm", Plain<FoldBatchNorm>},  // before layout: expects channels-first weights
+    {"pair-concats", Plain<PairConcats>},       // the form that rules match
+    {"apply-rules", ByRules},
 };
 
 // Some passes run again after layout, under another name, because layout makes new work for them.
 constexpr Pass kPlace[] = {
+    {"join-concats", Plain<JoinConcats>},
     {"merge-products", Plain<MergeProducts>},  // after fold-batch-norm, which needs single matrices
     {"merge-equal", Plain<MergeEqual>},
     {"alternate-products", Alternate},  // after merge-products, to include its results
-    {"sink-concat", Plain<SinkConcat>},
     {"layout", Layouts},
     {"fold-flatten", Plain<FoldFlatten>},       // folds transposes that layout put before products
     {"fold-layout-constants", Folded},          // folds weight transposes that layout made

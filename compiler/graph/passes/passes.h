@@ -21,6 +21,8 @@ struct PassOptions {
   FoldMemo* memo = nullptr;        // for many graphs that share constants
   bool check = true;               // the graph after each pass (CheckGraph)
   machine::TargetInfo target;      // PrepareModel sets it to that of the model's target
+  // The pass apply-rules, which comes from the substitutions; null: there is none.
+  std::function<absl::StatusOr<Graph>(const Graph&, FoldMemo*)> rules;
   // If set, called after every pass with its name, the graph and the time it took.
   std::function<void(const std::string& pass, const Graph&, double milliseconds)> observer;
 };

@@ -14,13 +14,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
+#include "compiler/substitution/algebra.h"
 #include "compiler/substitution/axioms.h"
 #include "compiler/substitution/derive.h"
 #include "compiler/substitution/generator.h"
 #include "compiler/substitution/prover/prover.h"
 #include "compiler/substitution/rule_file.h"
+#include "compiler/substitution/statements.h"
 
 namespace heddle::substitution {
 namespace {
@@ -53,18 +56,65 @@ std::string DigestOf(const std::vector<Rule>& rules) {
   return digest.Hex().substr(0, 16);
 }
 
+// Each term of a rule equals its partner, whatever the others are: a graph may need one of them only. The rules and
+// those of single terms that they contain, each once.
+std::vector<Rule> WithSingleTerms(const std::vector<Rule>& rules) {
+  std::map<std::string, Rule> all;
+  for (const Rule& rule : rules) {
+    all.emplace(ToText(rule), rule);
+    for (size_t i = 0; rule.source.size() > 1 && i < rule.source.size(); ++i) {
+      if (rule.source[i] == rule.target[i]) continue;
+      Rule single = Canonical({{rule.source[i]}, {rule.target[i]}});
+      std::string text = ToText(single);
+      all.emplace(std::move(text), std::move(single));
+    }
+  }
+  std::vector<Rule> sorted;
+  for (auto& [text, rule] : all) sorted.push_back(std::move(rule));
+  return sorted;
+}
+
+// Graphs of so many operators and more are counted before they are built.
+constexpr int kCountedSize = 4;
+constexpr int64_t kSample = 200;
+
+absl::Status CheckFits(const GeneratorOptions& options, double memory_gib) {
+  if (options.size < kCountedSize) return absl::OkStatus();
+  options.progress("counting the graphs");
+  const GraphCount count = CountGraphs(options, kSample);
+  const double gib = static_cast<double>(count.bytes()) / (1 << 30);
+  options.progress(absl::StrFormat("about %.1f million graphs, of which %.1f million are kept",
+                                   static_cast<double>(count.graphs) / 1e6,
+                                   static_cast<double>(count.kept) / 1e6));
+  if (gib <= memory_gib) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "size %d needs about %.0f GiB for %.0f million graphs, and --memory allows %.0f: take --size "
+      "%d, one of "
+      "--domain matrices and images, or more memory",
+      options.size, gib, static_cast<double>(count.kept) / 1e6, memory_gib, options.size - 1));
+}
+
 absl::Status RunGenerate(const GeneratorOptions& given, const std::string& output, bool unproved,
-                         unsigned effort) {
+                         unsigned effort, double memory_gib) {
   GeneratorOptions options = given;
   const auto start = Clock::now();
   options.progress = [&](const std::string& line) {
     const std::chrono::duration<double> took = Clock::now() - start;
     std::fprintf(stderr, "%6.1f s  %s\n", took.count(), line.c_str());
   };
+  HEDDLE_RETURN_IF_ERROR(CheckFits(options, memory_gib));
   const Generated generated = Generate(options);
   const std::string digest = DigestOf(generated.candidates);
   const size_t candidates = generated.candidates.size();
-  const Pruned pruned = Prune(generated.candidates, options);
+  Pruned pruned = Prune(generated.candidates, options);
+  for (const Rule& statement : Statements()) {
+    const Checked checked = CheckEqual(statement.source, statement.target);
+    if (!checked.Holds()) {
+      return absl::InternalError(
+          absl::StrCat("'", ToText(statement), "' is wrong: ", checked.counterexample));
+    }
+    pruned.rules.push_back(statement);
+  }
   options.progress(absl::StrCat(pruned.rules.size(), " to prove"));
   const std::vector<char> proved = ProveAll(pruned.rules, options.threads, effort);
   RuleFile file{AxiomsDigest(), {}, {}};
@@ -87,6 +137,9 @@ absl::Status RunGenerate(const GeneratorOptions& given, const std::string& outpu
   const size_t all_proved = rules.size();
   const std::string proved_digest = DigestOf(rules);
   options.progress(absl::StrCat(rules.size(), " proved"));
+  rules = WithSingleTerms(rules);
+  const size_t with_single = rules.size();
+  options.progress(absl::StrCat(rules.size(), " with those of single terms"));
   file.rules = Independent(std::move(rules), {}, [&](size_t done, size_t kept) {
     if (done % 100 == 0) options.progress(absl::StrCat(done, " examined, ", kept, " independent"));
   });
@@ -97,6 +150,7 @@ absl::Status RunGenerate(const GeneratorOptions& given, const std::string& outpu
       absl::StrCat(pruned.renamed, " after renaming, ", pruned.common, " after common parts"),
       absl::StrCat(all_proved, " proved, digest ", proved_digest, "; ", unknown,
                    " unknown and dropped"),
+      absl::StrCat(with_single, " with those of single terms"),
       absl::StrCat(file.rules.size(), " that do not follow from smaller ones, digest ",
                    DigestOf(file.rules))};
   for (const std::string& remark : file.remarks) std::printf("%s\n", remark.c_str());
@@ -149,10 +203,17 @@ int Main(int argc, char** argv) {
   size_t sample = 0;
   uint64_t seed = 1;
   unsigned effort = kProofEffort;
+  double memory_gib = 24;
+  const std::map<std::string, Domains> domains{
+      {"all", Domains::kAll}, {"matrices", Domains::kMatrices}, {"images", Domains::kImages}};
 
   CLI::App* generate =
       app.add_subcommand("generate", "Generate rules, prune them, keep what is proved");
   generate->add_option("--size", options.size, "Operators of a graph")->check(CLI::Range(1, 4));
+  generate
+      ->add_option("--domain", options.domains, "What graphs compute with: all, matrices, images")
+      ->transform(CLI::CheckedTransformer(domains));
+  generate->add_option("--memory", memory_gib, "GiB that graphs of size 4 may take");
   generate->add_option("--threads", options.threads, "Threads; the result is the same")
       ->check(CLI::Range(1, 256));
   generate->add_option("--seed", options.seed, "Of the tensors that are compared");
@@ -169,7 +230,7 @@ int Main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   const absl::Status status = generate->parsed()
-                                  ? RunGenerate(options, output, unproved, effort)
+                                  ? RunGenerate(options, output, unproved, effort, memory_gib)
                                   : RunProve(path, sample, seed, options.threads, effort);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-rules: %s\n", std::string(status.message()).c_str());

@@ -2,7 +2,9 @@
 
 #include <z3++.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "compiler/substitution/axioms.h"
@@ -10,12 +12,54 @@
 namespace heddle::substitution {
 namespace {
 
+void CollectOperators(const std::vector<Term>& terms, std::set<Op>* operators) {
+  for (const Term& term : terms) {
+    operators->insert(term.op);
+    CollectOperators(term.operands, operators);
+  }
+}
+std::set<Op> OperatorsOf(const Rule& rule) {
+  std::set<Op> operators;
+  CollectOperators(rule.source, &operators);
+  CollectOperators(rule.target, &operators);
+  return operators;
+}
+
+// Operators of matrices only and of images only, and those of both that no other operator is defined by.
+constexpr Op kMatrices[] = {Op::kMul,    Op::kMap,      Op::kMove, Op::kTranspose,
+                            Op::kMatmul, Op::kIdentity, Op::kOnes};
+constexpr Op kImages[] = {Op::kConv,    Op::kDepthwise,   Op::kGrouped,
+                          Op::kEnlarge, Op::kMergeGroups, Op::kAvgPool,
+                          Op::kMaxPool, Op::kPoolWeights, Op::kIdentityWeights};
+constexpr Op kOnTheirOwn[] = {Op::kMove, Op::kGrouped, Op::kMergeGroups, Op::kMaxPool};
+
+// The axioms that a proof of the rule may need. Fewer are never wrong, and the solver gets further with them.
+std::vector<Rule> AxiomsFor(const Rule& rule) {
+  const std::set<Op> used = OperatorsOf(rule);
+  const auto any = [](std::span<const Op> of, const std::set<Op>& operators) {
+    return std::any_of(of.begin(), of.end(), [&](Op op) { return operators.contains(op); });
+  };
+  const bool matrices = any(kMatrices, used), images = any(kImages, used);
+  std::vector<Rule> axioms;
+  for (const Axiom& axiom : Axioms()) {
+    Rule law = RuleOf(axiom);
+    const std::set<Op> operators = OperatorsOf(law);
+    if (!matrices && images && any(kMatrices, operators)) continue;
+    if (!images && any(kImages, operators)) continue;
+    const bool foreign = std::any_of(std::begin(kOnTheirOwn), std::end(kOnTheirOwn), [&](Op op) {
+      return operators.contains(op) && !used.contains(op);
+    });
+    if (!foreign) axioms.push_back(std::move(law));
+  }
+  return axioms;
+}
+
 // One for each proof: what a solver has seen before would change how far its effort reaches.
 struct Logic {
-  Logic()
+  explicit Logic(const Rule& rule)
       : tensor(context.uninterpreted_sort("Tensor")),
         parameter(context.uninterpreted_sort("Parameter")) {
-    for (const Axiom& axiom : Axioms()) axioms.push_back(Statement(RuleOf(axiom)));
+    for (const Rule& axiom : AxiomsFor(rule)) axioms.push_back(Statement(axiom));
   }
 
   z3::func_decl Function(Op op) {
@@ -62,7 +106,7 @@ struct Logic {
 }  // namespace
 
 bool Prove(const Rule& rule, unsigned effort) {
-  Logic logic;
+  Logic logic(rule);
   for (size_t i = 0; i < rule.source.size(); ++i) {
     if (rule.source[i] == rule.target[i]) continue;
     z3::solver solver(logic.context);

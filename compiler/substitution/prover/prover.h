@@ -1,6 +1,7 @@
 // Proves rules from the axioms with the SMT solver Z3: tensors are of one uninterpreted sort, operators are
 // uninterpreted functions, axioms hold for all tensors and parameters. A rule is proved if the axioms and
-// its negation cannot both hold. Shapes are not part of a proof; they are checked where a rule is applied.
+// its negation cannot both hold. Only the axioms about operators that the rule can have to do with are given to
+// the solver, because others cost it effort. Shapes are not part of a proof; they are checked where a rule is applied.
 //
 // Only the tool `heddle-rules` links Z3.
 #pragma once

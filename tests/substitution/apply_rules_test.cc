@@ -1,5 +1,6 @@
-// Concatenations behind pools and inside convolutions, against the graph as it was.
-#include "compiler/graph/passes/sink_concat.h"
+// Rules that are applied to every graph: concatenations behind pools and inside convolutions, against the graph as
+// it was.
+#include "compiler/substitution/apply_rules.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +9,21 @@
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/ops/op_util.h"
 #include "compiler/graph/passes/evaluate.h"
+#include "compiler/graph/passes/pair_concats.h"
 #include "tests/graph/random_graph.h"
 
-namespace heddle::graph {
+namespace heddle::substitution {
 namespace {
+
+using graph::Attrs;
+using graph::Graph;
+using graph::GraphBuilder;
+using graph::Node;
+using graph::OpKind;
+using graph::Shape;
+using graph::TensorData;
+using graph::TestRng;
+using graph::ValueId;
 
 int Count(const Graph& g, OpKind kind) {
   return static_cast<int>(
@@ -21,6 +33,7 @@ int Count(const Graph& g, OpKind kind) {
 struct Fire {
   std::vector<int64_t> parts;  // channels
   bool pool = false;
+  OpKind kind = OpKind::kMaxPool;
   int64_t out = 2;  // channels of the convolution; 0: none
   bool read_twice = false;
   int64_t axis = 1;
@@ -35,27 +48,35 @@ Graph Build(TestRng& rng, const Fire& f) {
   if (f.read_twice) outputs.emplace_back("joined", *b.Add(OpKind::kRelu, {x}, {}, "relu"));
   if (f.pool) {
     const Attrs window{{"kernel", Shape{3, 3}}, {"strides", Shape{2, 2}}, {"pads", Shape(4, 1)}};
-    x = *b.Add(OpKind::kMaxPool, {x}, window, "pool");
+    x = *b.Add(f.kind, {x}, window, "pool");
   }
   if (f.out > 0) {
     const int64_t in = b.Type(x).shape[1];
-    const ValueId w = b.Constant("w", RandomTensor(rng, {ir::DType::kF32, {f.out, in, 3, 3}}));
+    const ValueId w =
+        b.Constant("w", graph::RandomTensor(rng, {ir::DType::kF32, {f.out, in, 3, 3}}));
     x = *b.Add(OpKind::kConv2d, {x, w}, {{"pads", Shape(4, 1)}}, "conv");
   }
   outputs.emplace_back("y", x);
   return *b.Build(outputs);
 }
 
+// As Simplify and Place do it.
+Graph Simplified(const Graph& graph) {
+  return *graph::JoinConcats(*ApplyRules(*graph::PairConcats(graph)));
+}
+
 Graph Sunk(const Fire& f) {
   TestRng rng(3);
-  const Graph graph = Build(rng, f), sunk = *SinkConcat(graph);
-  const std::vector<TensorData> inputs = RandomInputs(rng, graph);
-  EXPECT_LE(Difference(*EvaluateGraph(graph, inputs), *EvaluateGraph(sunk, inputs)), 1e-5)
-      << Print(sunk);
+  const Graph graph = Build(rng, f), sunk = Simplified(graph);
+  const std::vector<TensorData> inputs = graph::RandomInputs(rng, graph);
+  EXPECT_LE(
+      graph::Difference(*graph::EvaluateGraph(graph, inputs), *graph::EvaluateGraph(sunk, inputs)),
+      1e-5)
+      << graph::Print(sunk);
   return sunk;
 }
 
-TEST(SinkConcat, AConvolutionOfTwoPartsIsASumOfTwo) {
+TEST(ApplyRules, AConvolutionOfTwoPartsIsASumOfTwo) {
   for (const bool pool : {false, true}) {
     const Graph sunk = Sunk({.parts = {3, 2}, .pool = pool});
     EXPECT_EQ(Count(sunk, OpKind::kConcat), 0);
@@ -64,14 +85,21 @@ TEST(SinkConcat, AConvolutionOfTwoPartsIsASumOfTwo) {
   }
 }
 
-TEST(SinkConcat, BehindAPoolThereIsLessToCopy) {
+TEST(ApplyRules, BehindAPoolThereIsLessToCopy) {
   const Graph sunk = Sunk({.parts = {1, 2, 3}, .pool = true});
   EXPECT_EQ(Count(sunk, OpKind::kMaxPool), 3);
   EXPECT_EQ(Count(sunk, OpKind::kConcat), 1);  // three parts stay together for the convolution
   EXPECT_EQ(sunk.nodes[3].kind, OpKind::kConcat);
 }
 
-TEST(SinkConcat, StaysWhereItIsWorthIt) {
+// Averages that do not count padding, too.
+TEST(ApplyRules, AveragesSinkAsMaximaDo) {
+  const Graph sunk = Sunk({.parts = {4, 2, 3}, .pool = true, .kind = OpKind::kAvgPool, .out = 0});
+  EXPECT_EQ(Count(sunk, OpKind::kAvgPool), 3);
+  EXPECT_EQ(Count(sunk, OpKind::kConcat), 1);
+}
+
+TEST(ApplyRules, StaysWhereItIsWorthIt) {
   EXPECT_EQ(Count(Sunk({.parts = {3, 2}, .out = 5}), OpKind::kConv2d),
             1);  // sums as large as the parts
   EXPECT_EQ(Count(Sunk({.parts = {3, 2}, .read_twice = true}), OpKind::kConv2d), 1);
@@ -79,4 +107,4 @@ TEST(SinkConcat, StaysWhereItIsWorthIt) {
 }
 
 }  // namespace
-}  // namespace heddle::graph
+}  // namespace heddle::substitution
