@@ -73,6 +73,10 @@ absl::StatusOr<Target> MakeTarget(const Graph& graph, const DirectedRule& rule, 
     if (const auto v = map.find(place.first); v != map.end())
       here.splits[{v->second, place.second}] = point;
   }
+  here.groups.clear();
+  for (const auto& [weights, count] : match.groups) {
+    if (const auto v = map.find(weights); v != map.end()) here.groups[v->second] = count;
+  }
   // Nodes that stand for the source, of which only the types of the outputs and one name count.
   const std::string& name = graph.nodes[static_cast<size_t>(match.nodes[0])].name;
   here.nodes = {0};

@@ -90,6 +90,8 @@ void AddTask(const graph::Task& task, int weight, bool with_workload,
   info.set_weight(weight);
 }
 
+// A search for graphs takes seconds, or a minute for the largest models. Beyond this, what it has must do.
+constexpr absl::Duration kPlanSearchLimit = absl::Minutes(3);
 // A survey has at most so many tasks for each one of the estimated plan, and so many more.
 constexpr int kSurveyFactor = 5, kSurveyMore = 64;
 // A second survey has at most this share of the tasks of the first one.
@@ -174,7 +176,10 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
   std::map<std::string, double> times;
   for (const v1::PlanSpec::KernelTime& time : spec.times()) times[time.workload_key()] = time.ns();
   PlanSearch search;
-  search.progress = [&](int graph, double) { Report(io, graph, search.graphs, "graphs"); };
+  search.mode =
+      spec.mode() == "sequential" ? PlanSearch::Mode::kSequential : PlanSearch::Mode::kJoint;
+  search.time_limit = kPlanSearchLimit;
+  search.progress = [&](int graph, double) { Report(io, graph, 2 * search.graphs, "graphs"); };
   HEDDLE_ASSIGN_OR_RETURN(
       const PlanChoice choice,
       ChoosePlan(model, FromProto(spec.options(), start, io), target, times, search));
