@@ -360,13 +360,13 @@ TEST(Transfer, HelpsOrIsSwitchedOff) {
   method.cold_start = 0;  // the table's times come from the same numbers as the estimate
   const auto search = [&](std::shared_ptr<const cost_model::OtherTasks> known) {
     Found found;
-    for (uint64_t seed = 0; seed < 4; ++seed) {
+    for (uint64_t seed = 0; seed < 12; ++seed) {
       const RunOptions options{
           .strategy = "", .method = &method, .others = known, .seed = seed, .trials = 192};
       const auto run = RunSearch(*problems[0], options);
       EXPECT_TRUE(run.ok()) << run.status();
-      for (double share : run->best) found.area += share / 192 / 4;
-      found.end += run->best.back() / 4;
+      for (double share : run->best) found.area += share / 192 / 12;
+      found.end += run->best.back() / 12;
     }
     return found;
   };
