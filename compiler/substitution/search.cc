@@ -272,6 +272,8 @@ class Searcher {
   SearchResult result_;
 };
 
+constexpr size_t kSmallConstant = 1024;  // bytes
+
 }  // namespace
 
 std::string GraphDigest(const Graph& graph) {
@@ -279,9 +281,13 @@ std::string GraphDigest(const Graph& graph) {
   for (size_t i = 0; i < graph.inputs.size(); ++i)
     digests[static_cast<size_t>(graph.inputs[i])] = absl::StrCat("input ", i);
   for (const auto& [v, data] : graph.constants) {
+    // Large constants are told apart by their place: reading all weights for each graph would take too long.
+    const std::string_view bytes = *data.bytes;
+    const std::string what = bytes.size() <= kSmallConstant
+                                 ? std::string(bytes)
+                                 : absl::StrCat("at ", reinterpret_cast<uintptr_t>(bytes.data()));
     digests[static_cast<size_t>(v)] =
-        absl::StrCat("constant ", reinterpret_cast<uintptr_t>(data.bytes->data()), " ",
-                     graph::ToText(data.type));
+        absl::StrCat("constant ", graph::ToText(data.type), " ", what);
   }
   for (const Node& node : graph.nodes) {
     Sha256 digest;

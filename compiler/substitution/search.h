@@ -64,8 +64,8 @@ absl::StatusOr<SearchResult> Search(const graph::Graph& graph,
                                     const std::vector<DirectedRule>& rules, const GraphCost& cost,
                                     graph::FoldMemo* memo, const SearchOptions& options = {});
 
-// A digest of what a graph computes: operators, attributes, types and constants, without names. Constants are
-// equal if they share their bytes.
+// A digest of what a graph computes: operators, attributes, types and constants, without names. Constants of
+// more than a kilobyte are equal if they share their bytes.
 std::string GraphDigest(const graph::Graph& graph);
 
 }  // namespace heddle::substitution
