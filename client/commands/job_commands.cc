@@ -47,9 +47,20 @@ void PrintJob(const v1::Job& job, const OutputOptions& output) {
   if (!job.comparison().missing().empty())
     fmt::print("         not compared with the default schedules: {}\n",
                job.comparison().missing());
-  if (const int back = job.comparison().taken_back_size(); back > 0)
+  int tasks = 0, back = 0;
+  for (const v1::TaskStatus& task : job.tasks()) {
+    if (task.info().weight() == 0) continue;  // of another plan
+    ++tasks;
+    back += task.keeps_default();
+  }
+  if (back > 0)
     fmt::print("         {} of {} tasks keep{} the default kernel: tuned, {} not faster there\n",
-               back, job.tasks_size(), back == 1 ? "s" : "", back == 1 ? "it was" : "they were");
+               back, tasks, back == 1 ? "s" : "", back == 1 ? "it was" : "they were");
+  if (job.comparison().plan_taken_back())
+    fmt::print(
+        "         the tasks below are of another plan, which was not surely faster; see "
+        "heddle explain {}\n",
+        job.id());
   for (const std::string& warning : job.warnings()) fmt::print("warning  {}\n", warning);
   if (job.tasks_size() > 0) fmt::print("\n{}", TaskTable(job, output.plain));
   for (const v1::TaskStatus& task : job.tasks()) {

@@ -160,19 +160,21 @@ std::string DescribeJob(const Dispatcher& dispatcher, const Job& job, absl::Time
     return cancelled->reason.empty() ? "cancelled" : absl::StrCat("cancelled: ", cancelled->reason);
   }
   if (Is<Done>(job.phase)) {
-    int reused = 0, records = 0, trials = 0, untuned = 0;
+    int tasks = 0, reused = 0, records = 0, trials = 0, untuned = 0;
     for (const Task& task : job.tasks) {
       trials += task.trials;
+      if (task.weight == 0) continue;  // of another plan
+      ++tasks;
       if (task.trials == 0 && task.known.total > 0) ++reused, records += task.known.total;
       if (task.valid() == 0 && task.known.valid == 0) ++untuned;
     }
     std::string text = "done";
     if (reused > 0) {
-      absl::StrAppend(&text, ": reused ", records, " records for ", reused, " of ",
-                      job.tasks.size(), " tasks", trials == 0 ? ", no new trials" : "");
+      absl::StrAppend(&text, ": reused ", records, " records for ", reused, " of ", tasks, " tasks",
+                      trials == 0 ? ", no new trials" : "");
     }
     if (untuned > 0)
-      absl::StrAppend(&text, reused > 0 ? "; " : ": ", untuned, " of ", job.tasks.size(),
+      absl::StrAppend(&text, reused > 0 ? "; " : ": ", untuned, " of ", tasks,
                       " tasks are untuned");
     if (!job.stop.empty()) absl::StrAppend(&text, text == "done" ? ": " : "; ", job.stop);
     return text;
