@@ -266,9 +266,12 @@ TEST_F(ClusterTest, APlanIsSettledOnceWhateverIsKilled) {
   EXPECT_EQ(static_cast<int>(candidates.size()), done.trials());
   for (const v1::TaskStatus& task : done.tasks()) {
     const bool exhausted = task.doing().find("nothing left to try") != std::string::npos;
-    const int all = weights[task.info().key()] > 0 ? kTrials : 1;
-    EXPECT_TRUE(task.trials() == all || exhausted)
-        << task.info().label() << ": " << task.trials() << " trials, " << all << " wanted";
+    const auto weight = weights.find(task.info().key());
+    // What the last plan stages added is not measured any more.
+    const int most = weight == weights.end() ? 0 : weight->second > 0 ? kTrials : 1;
+    const int least = most == kTrials && !exhausted ? kTrials : 0;
+    EXPECT_LE(task.trials(), most) << task.info().label();
+    EXPECT_GE(task.trials(), least) << task.info().label();
   }
   CheckModule(done);
 }
