@@ -35,8 +35,8 @@ struct ModelOptions {
 // Imports, optimises and fuses a model for `target` (default: this machine), as the plan says. What the
 // plan leaves open is estimated for the target. `complete` (optional) receives the plan with nothing left
 // open. A pure function: equal bytes, options, plan and target give equal groups and keys. If the plan
-// has nothing left open, options.machine changes nothing, and of the target only vector width and thread
-// count count. InvalidArgument: the model is bad, the plan does not fit the model, or as ResolveTarget.
+// has nothing left open, options.machine changes nothing, and of the target only the vector width and the
+// number of threads matter. InvalidArgument: the model is bad, the plan does not fit the model, or as ResolveTarget.
 absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const ModelOptions& options,
                                                const Target& target = {},
                                                const plan::Plan& plan = {},

@@ -17,7 +17,7 @@ inline bool IsGradient(const Job& job) {
   return job.params.allocation == Allocation::kGradient && !Surveying(job);
 }
 
-// Whether a survey has nothing to measure of the task, or is done with it.
+// Whether a survey need not measure the task: it has a record already, or its search has nothing to try.
 bool Surveyed(const Job& job, const Task& task);
 
 // Trials that a job may measure in total; `known` holds the number of known records of each task.

@@ -179,7 +179,7 @@ TEST_F(JobMachineTest, IsFixedByTheImport) {
   Slots({CpuSlot("c", {0}), Device("w", "key", "one")});
   SubmitJob();
   EXPECT_EQ(Order(v1::STAGE_IMPORT).machine(), "one");
-  // It is measured anew while the import runs: what the stage was sent counts.
+  // The device is measured again while the import runs. The job keeps what its import was sent.
   Slots({CpuSlot("c", {0}), Device("w", "key", "two")});
   Import("one");
   EXPECT_EQ(Order(v1::STAGE_PROPOSE).machine(), "one");
