@@ -16,6 +16,7 @@
 #include "client/views/tuning_work.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
+#include "compiler/driver/import_model.h"
 
 namespace heddle::client {
 namespace {
@@ -128,7 +129,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, const Mode
   if (const char* user = std::getenv("USER")) spec.set_user(user);
   // What the service would refuse is told before anything is sent.
   HEDDLE_RETURN_IF_ERROR(
-      graph::ImportOnnx(model.onnx, FromProto(spec.options(), &model).import).status());
+      ImportModel(model.onnx, FromProto(spec.options(), &model).import).status());
   return spec;
 }
 

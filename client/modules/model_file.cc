@@ -16,6 +16,7 @@
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "client/views/terminal.h"
+#include "compiler/driver/import_model.h"
 #include "compiler/onnx/parts.h"
 
 namespace heddle::client {
@@ -93,10 +94,15 @@ class Opener {
     }
     HEDDLE_ASSIGN_OR_RETURN(Source source, Source::Open(path_));
     if (source.size() == 0)
-      return Invalid(fmt::format("'{}' is empty; an ONNX model is expected", path_));
+      return Invalid(fmt::format(
+          "'{}' is empty; an ONNX model, or one of XGBoost or LightGBM is expected", path_));
     HEDDLE_ASSIGN_OR_RETURN(const SharedBytes bytes, MapFile(path_));
     sources_.emplace("", std::move(source));
     model_.path = path_;
+    if (IsForestFile(*bytes)) {  // has no parts in other files
+      model_.onnx = *bytes;
+      return std::move(model_);
+    }
     absl::StatusOr<std::string> onnx =
         onnx::DetachParts(*bytes, [this](const onnx::TensorPlace& place) { return Place(place); });
     if (!onnx.ok()) {

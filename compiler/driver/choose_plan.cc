@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "compiler/driver/graph_judge.h"
+#include "compiler/driver/import_model.h"
 #include "compiler/driver/model_layout.h"
 #include "compiler/graph/core/operator.h"
 #include "compiler/substitution/rule_file.h"
@@ -36,7 +37,7 @@ class Chooser {
       std::string_view onnx, const ModelOptions& options, const Target& target,
       const std::map<std::string, double>& measured_ns) {
     HEDDLE_ASSIGN_OR_RETURN(ModelOptions chosen, ForTarget(options, target));
-    HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, graph::ImportOnnx(onnx, options.import));
+    HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, ImportModel(onnx, options.import));
     HEDDLE_ASSIGN_OR_RETURN(graph::Graph simple, graph::Simplify(imported, chosen.passes));
     return absl::WrapUnique(new Chooser(std::move(simple), std::move(chosen), measured_ns));
   }
@@ -45,12 +46,14 @@ class Chooser {
     HEDDLE_RETURN_IF_ERROR(AddEstimated());
     HEDDLE_RETURN_IF_ERROR(AddUniform());
     HEDDLE_RETURN_IF_ERROR(AddUnfused());
+    HEDDLE_RETURN_IF_ERROR(AddForests());
     for (const Made& made : made_) costs_.Learn(made.fused);
     for (size_t i = 0; i < made_.size(); ++i) choice_.contenders[i].cost = CostOf(made_[i].fused);
     choice_.error = costs_.Error();
     if (search.mode == PlanSearch::Mode::kOff) {
       choice_.contenders.resize(1);
     } else if (choice_.error.kernels > 0) {
+      options_.passes.forests.fixed = made_[Fastest()].plan.forests;
       HEDDLE_RETURN_IF_ERROR(AddBestLayouts());
       HEDDLE_RETURN_IF_ERROR(AddCuts());
       HEDDLE_RETURN_IF_ERROR(AddImproved(search));
@@ -83,6 +86,7 @@ class Chooser {
     graph::PassOptions passes = options_.passes;
     passes.memo = &folded_;
     passes.layout.plan = &made.layouts;
+    passes.forests.plan = &made.plan.forests;
     if (layouts.has_value()) passes.layout.fixed = &*layouts;
     if (all.has_value()) passes.layout.all = all;
     if (costs != nullptr) passes.layout.costs = costs;
@@ -128,6 +132,17 @@ class Chooser {
   absl::Status AddEstimated() {
     HEDDLE_ASSIGN_OR_RETURN(Made made, Make(std::nullopt, {}));
     Add("estimated", std::move(made));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddForests() {
+    if (made_.front().plan.forests.empty()) return absl::OkStatus();
+    for (const graph::ForestForm form : graph::kForestForms) {
+      options_.passes.forests.all = form;
+      HEDDLE_ASSIGN_OR_RETURN(Made made, Make(std::nullopt, {}));
+      Add(absl::StrCat("forests: ", std::string(graph::ForestFormName(form))), std::move(made));
+    }
+    options_.passes.forests.all.reset();
     return absl::OkStatus();
   }
 

@@ -4,6 +4,7 @@
 // unless another one is expected to be faster by more than is uncertain about it. The others, in this order:
 //   uniform   one for each layout: every operator that has a form in it takes it.
 //   unfused   the first, with every kernel cut before and after the operator that it is built around.
+//   forests   one for each form of decision trees: every forest that has the form takes it.
 //   layouts   the layouts with the least sum of costs. The cost of an operator in a layout is that of the
 //             kernel that is built around it in the uniform graph (graph/layout/layout_choice.h).
 //   cuts      the layouts of the faster of the first and `layouts`; a kernel is cut where its parts cost
@@ -12,7 +13,7 @@
 //             costliest on, as long as that gains and the number of evaluations allows.
 //   substituted  graphs that substitutions make of the model's, best first (substitution/search.h). Substitutions and
 //             layouts are chosen together (PlanSearch::Mode); then kernels are cut as in `cuts`.
-// Uniform and unfused contenders are there to be measured: their kernels are what the others are judged by.
+// Uniform, unfused and forests contenders are there to be measured: their kernels are what the others are judged by.
 #pragma once
 
 #include <functional>

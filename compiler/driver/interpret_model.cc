@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/driver/compile.h"
+#include "compiler/driver/import_model.h"
 #include "compiler/graph/passes/evaluate.h"
 
 namespace heddle {
@@ -12,7 +13,7 @@ namespace heddle {
 absl::StatusOr<std::vector<std::string>> InterpretModel(
     std::string_view onnx, const ModelOptions& options, const std::vector<std::string>& inputs,
     const std::function<void(int done, int total)>& progress) {
-  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph, graph::ImportOnnx(onnx, options.import));
+  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph, ImportModel(onnx, options.import));
   std::vector<graph::TensorData> tensors(inputs.size());
   for (size_t i = 0; i < std::min(inputs.size(), graph.inputs.size()); ++i) {
     const graph::Value& value = graph.values[graph.inputs[i]];

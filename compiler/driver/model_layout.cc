@@ -4,6 +4,7 @@
 
 #include "base/status_macros.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/driver/import_model.h"
 #include "compiler/substitution/apply_rules.h"
 
 namespace heddle {
@@ -41,7 +42,7 @@ absl::StatusOr<graph::LayoutPlan> ExplainLayouts(std::string_view onnx, const Mo
   graph::LayoutPlan plan;
   HEDDLE_ASSIGN_OR_RETURN(ModelOptions explained, ForTarget(options, target));
   explained.passes.layout.plan = &plan;
-  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, graph::ImportOnnx(onnx, options.import));
+  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, ImportModel(onnx, options.import));
   HEDDLE_RETURN_IF_ERROR(graph::Optimize(imported, explained.passes).status());
   return plan;
 }

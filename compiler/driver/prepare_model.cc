@@ -5,6 +5,7 @@
 #include "base/status_macros.h"
 #include "compiler/driver/check_substitution.h"
 #include "compiler/driver/compile.h"
+#include "compiler/driver/import_model.h"
 #include "compiler/driver/model_layout.h"
 #include "compiler/substitution/rule_file.h"
 #include "compiler/substitution/search.h"
@@ -17,9 +18,12 @@ absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const Mode
   HEDDLE_ASSIGN_OR_RETURN(ModelOptions chosen, ForTarget(options, target));
   if (plan.layouts.has_value()) chosen.passes.layout.fixed = &*plan.layouts;
   graph::LayoutPlan layouts;
+  graph::ForestForms forests;
+  chosen.passes.forests.fixed = plan.forests;
+  chosen.passes.forests.plan = &forests;
   chosen.passes.layout.plan = &layouts;
   chosen.fuse.separate.insert(plan.separate.begin(), plan.separate.end());
-  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, graph::ImportOnnx(onnx, options.import));
+  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, ImportModel(onnx, options.import));
   HEDDLE_ASSIGN_OR_RETURN(graph::Graph simple, graph::Simplify(imported, chosen.passes));
   if (!plan.substitutions.empty()) {
     const auto rules = substitution::Applicable(substitution::ShippedRules().rules);
@@ -36,6 +40,7 @@ absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const Mode
     *complete = plan;
     complete->layouts = graph::Fixed(layouts);
     complete->separate = chosen.fuse.separate;
+    complete->forests = std::move(forests);
   }
   return graph::Fuse(std::move(optimised), chosen.fuse);
 }

@@ -4,9 +4,10 @@
 // Grammar (the text form that text.h prints and parses; indentation is free, `#` starts a comment):
 //
 //   program ::= "program" name "(" param,* ")" "->" "(" param,* ")" "{" stmt* "}"
-//   param   ::= name ":" dtype "[" int,* "]" "const"?
+//   param   ::= name ":" dtype "[" int,* "]" below? "const"?
+//   below   ::= "<" int                                           -- elements lie in 0, 1, .. int-1
 //   stmt    ::= "for" name "in" int kind? "{" stmt* "}"             -- name = 0, 1, .. int-1
-//             | "alloc" name ":" dtype "[" int,* "]" scope "{" stmt* "}"
+//             | "alloc" name ":" dtype "[" int,* "]" below? scope "{" stmt* "}"
 //             | "block" name "(" iter,* ")" where? reduce? "{" store "}"
 //             | store
 //             | "if" expr "{" stmt* "}"
@@ -86,6 +87,8 @@
 //     about as f32 does.
 //   * A `const` input is known when a module is made. What depends only on such inputs may be
 //     computed then (pass/hoist_constants.h). Outputs are never `const`.
+//   * The elements of an integer buffer with `below` lie in that range, so that they may be indices. The caller
+//     keeps that of inputs; every store into such a buffer provably does.
 //   * A scheduled program may contain blocks but no `prefetch`, which lowering adds; a lowered
 //     program (pass/lower.h) contains no blocks.
 #pragma once
@@ -134,6 +137,7 @@ struct Buffer {
   std::vector<int64_t> shape;  // empty for a scalar
   Scope scope = Scope::kGlobal;
   bool constant = false;  // an input known when a module is made
+  int64_t below = 0;      // if positive, each element (an integer) is at least 0 and less than this
 
   int64_t NumElements() const;
   int64_t SizeBytes() const { return NumElements() * SizeOf(dtype); }

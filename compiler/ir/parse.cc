@@ -129,6 +129,11 @@ class Parser {
       buffer->shape.push_back(extent);
     }
     Advance();
+    if (Accept("<")) {
+      HEDDLE_ASSIGN_OR_RETURN(buffer->below, TakeInt("what the elements are below"));
+      if (buffer->below <= 0 || !IsInteger(buffer->dtype))
+        return Error("expected integer elements below a positive number before");
+    }
     return buffer;
   }
 

@@ -98,6 +98,10 @@ void PrintType(const Buffer& buffer, std::string& out) {
     PrintInt(buffer.shape[i], out);
   }
   out += ']';
+  if (buffer.below > 0) {
+    out += " < ";
+    PrintInt(buffer.below, out);
+  }
 }
 
 void PrintParams(const std::vector<BufferRef>& params, std::string& out) {

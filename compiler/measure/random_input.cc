@@ -17,7 +17,11 @@ void FillWith(const ir::Buffer& buffer, void* data, const Next& next) {
 }  // namespace
 
 void FillInput(const ir::Buffer& buffer, void* data, SplitMix& random) {
-  const auto small = [&] { return static_cast<int>(random.Next() % 4) + 1; };
+  const auto small = [&]() -> int64_t {
+    if (buffer.below > 0)
+      return static_cast<int64_t>(random.Next() % static_cast<uint64_t>(buffer.below));
+    return static_cast<int64_t>(random.Next() % 4) + 1;
+  };
   const auto real = [&] { return 2 * random.Unit() - 1; };
   switch (buffer.dtype) {
     case ir::DType::kBool:

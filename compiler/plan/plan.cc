@@ -91,6 +91,14 @@ absl::Status ReadLine(Line line, Plan* plan) {
   } else if (kind == "separate") {
     HEDDLE_ASSIGN_OR_RETURN(std::string value, line.Name());
     plan->separate.insert(std::move(value));
+  } else if (kind == "forest") {
+    const std::string name = line.Word();
+    const std::optional<graph::ForestForm> form = graph::ForestFormFromName(name);
+    if (!form.has_value())
+      return Line::Bad(absl::StrCat("no form of a forest is called '", absl::CHexEscape(name), "'"));
+    HEDDLE_ASSIGN_OR_RETURN(std::string node, line.Name());
+    if (!plan->forests.emplace(std::move(node), *form).second)
+      return Line::Bad("the forest has two forms");
   } else {
     return Line::Bad(absl::StrCat("'", absl::CHexEscape(kind), "' is nothing that a plan chooses"));
   }
@@ -117,6 +125,11 @@ std::string ToText(const Plan& plan) {
   }
   for (const std::string& value : plan.separate)
     absl::StrAppend(&text, "separate ", Quoted(value), "\n");
+  for (const auto& [node, form] : plan.forests) {
+    const std::string_view name = graph::ForestFormName(form);
+    absl::StrAppend(&text, "forest ", absl::string_view(name.data(), name.size()), " ", Quoted(node),
+                    "\n");
+  }
   return text;
 }
 

@@ -10,10 +10,12 @@
 //   block 16                                 channels in a block; 0: no operator is blocked
 //   layout channels_last "node 3"            the layout of one node
 //   separate "value"                         its maker is not fused into a reader
+//   forest select "node"                     the form of the forest that this node of the imported graph is
 //
 // Substitutions are applied in their order, each to the result of those before it; so the order of these
 // lines counts. A plan without a `block` line leaves the layouts open: they are then estimated for the
-// target (graph/layout/layout_costs.h). With one, nodes without a `layout` line are channels first.
+// target (graph/layout/layout_costs.h). With one, nodes without a `layout` line are channels first. The forms of
+// forests without a line are estimated, too.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +28,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/graph/layout/layout_plan.h"
+#include "compiler/graph/passes/forest_forms.h"
 
 namespace heddle::plan {
 
@@ -40,6 +43,7 @@ struct Plan {
   std::vector<Substitution> substitutions;
   std::optional<graph::FixedLayouts> layouts;  // nullopt: open
   std::set<std::string> separate;              // names of values
+  graph::ForestForms forests;                  // forests without an entry are open
   bool operator==(const Plan&) const = default;
 };
 

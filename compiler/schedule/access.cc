@@ -75,6 +75,17 @@ std::vector<Expr> DistinctLoads(const ir::Block& block) {
   return loads;
 }
 
+int LookupsBy(const ir::Block& block, const ir::Buffer* buffer) {
+  int count = 0;
+  for (const Expr& load : DistinctLoads(block)) {
+    bool found = false;
+    for (const Expr& index : load->args)
+      ForEachLoad(index, [&](const Expr& inner) { found |= inner->buffer.get() == buffer; });
+    count += found;
+  }
+  return count;
+}
+
 int64_t TouchedBy(const ir::Block& block, const std::vector<Axis>& reduce, const Axis& axis,
                   int64_t size) {
   for (const ir::Expr& load : DistinctLoads(block)) {

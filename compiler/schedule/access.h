@@ -41,6 +41,9 @@ int64_t SharedBy(const std::vector<ir::Expr>& indices, const ir::Var* iter);
 // The loads of the block's value, each once.
 std::vector<ir::Expr> DistinctLoads(const ir::Block& block);
 
+// The number of the block's loads, each counted once, whose place depends on an element of `buffer`.
+int LookupsBy(const ir::Block& block, const ir::Buffer* buffer);
+
 // How many positions along the axis the windows of `size` neighbours touch together, according to
 // the first index that contains both the axis and a reduce axis. `size` if there is none.
 int64_t TouchedBy(const ir::Block& block, const std::vector<Axis>& reduce, const Axis& axis,

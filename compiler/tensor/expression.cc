@@ -79,20 +79,24 @@ class Names {
 
 Builder::Builder(std::string name) { program_.name = CleanName(name); }
 
-Tensor Builder::Input(std::string name, ir::DType dtype, std::vector<int64_t> shape,
-                      bool constant) {
+Tensor Builder::Input(std::string name, ir::DType dtype, std::vector<int64_t> shape, bool constant,
+                      int64_t below) {
   std::shared_ptr<ir::Buffer> buffer = MakeBuffer(name, dtype, std::move(shape));
   buffer->constant = constant;
+  buffer->below = below;
   program_.inputs.push_back(std::move(buffer));
   return Tensor(program_.inputs.back());
 }
 
 Tensor Builder::Compute(std::string name, std::vector<int64_t> shape,
-                        const std::function<Expr(Iters)>& fn) {
+                        const std::function<Expr(Iters)>& fn, int64_t below) {
   Stage stage;
   stage.spatial = MakeVars("i", shape);
   stage.value = fn(AsExprs(stage.spatial));
-  stage.out = MakeBuffer(name, stage.value->dtype, std::move(shape));
+  const std::shared_ptr<ir::Buffer> out =
+      MakeBuffer(name, stage.value->dtype, std::move(shape));
+  out->below = below;
+  stage.out = out;
   program_.stages.push_back(stage);
   return Tensor(stage.out);
 }

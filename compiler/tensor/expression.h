@@ -65,11 +65,11 @@ struct TensorProgram {
 class Builder {
  public:
   explicit Builder(std::string name);
-  // `constant`: the input is known when a module is made.
+  // `constant`: the input is known when a module is made. `below`: as ir::Buffer::below.
   Tensor Input(std::string name, ir::DType dtype, std::vector<int64_t> shape,
-               bool constant = false);
+               bool constant = false, int64_t below = 0);
   Tensor Compute(std::string name, std::vector<int64_t> shape,
-                 const std::function<ir::Expr(Iters)>& fn);
+                 const std::function<ir::Expr(Iters)>& fn, int64_t below = 0);
   Tensor Reduce(std::string name, std::vector<int64_t> shape, std::vector<int64_t> reduce_extents,
                 ir::ReduceOp op, const std::function<ir::Expr(Iters, Iters)>& fn);
   // A reduction that reads its own result (`self`): fn may load elements that come before the computed

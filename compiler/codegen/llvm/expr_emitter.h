@@ -44,6 +44,7 @@ class ExprEmitter {
   llvm::Value* LaneNumbers(llvm::Type* element);
   llvm::Value* AllLanes();
 
+  bool OffsetsFitI32(const ir::Linear& index);
   // `inside`: the elements of all active vector lanes lie within the buffer.
   Address MakeAddress(const ir::Buffer& buffer, const ir::Linear& index, bool inside = true);
   llvm::Value* LanePointers(const Address& address, llvm::Type* type);

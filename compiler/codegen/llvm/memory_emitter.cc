@@ -1,6 +1,7 @@
 // Emits loads, stores and their addresses.
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -35,6 +36,20 @@ bool AddsPadding(const ir::Store& store) {
 
 }  // namespace
 
+// Whether the part of an index that differs from lane to lane is a sum of i32 that does not overflow, in
+// whatever order it is added up.
+bool ExprEmitter::OffsetsFitI32(const ir::Linear& linear) {
+  if (!c_.lane_var) return false;
+  int64_t most = 0;
+  for (const auto& [term, coefficient] : linear.terms) {
+    if (!ir::UsesVar(term, c_.lane_var)) continue;
+    const std::optional<ir::Interval> bounds = ir::Bounds(term * ir::Int(coefficient), c_.ranges);
+    if (!bounds || !ir::Contains(ir::OfType(ir::DType::kI32), *bounds)) return false;
+    most += std::max(-bounds->min, bounds->max);
+  }
+  return most <= std::numeric_limits<int32_t>::max();
+}
+
 ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer, const ir::Linear& linear,
                                               bool inside) {
   const bool in_index = std::exchange(in_index_, true);
@@ -44,6 +59,8 @@ ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer, const ir
   int64_t alignment = std::gcd(kBufferAlignment, linear.constant * size);
   Value* offset = nullptr;   // of lane 0, without the constant
   Value* offsets = nullptr;  // the terms that depend on the lane other than by a constant stride
+  // A gather by i32 offsets reads twice as many elements at once as one by i64.
+  Type* offset_type = OffsetsFitI32(linear) ? b_.getInt32Ty() : b_.getInt64Ty();
   for (const auto& [term, coefficient] : linear.terms) {
     if (term->kind == ir::ExprKind::kVar && term->var.get() == c_.lane_var) {
       address.stride += coefficient;
@@ -52,6 +69,7 @@ ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer, const ir
     alignment = std::gcd(alignment, coefficient * size);
     Value* value = Emit(term);
     bool vector = value->getType()->isVectorTy();
+    if (vector) value = b_.CreateTrunc(value, Widen(offset_type));
     value = b_.CreateMul(value, llvm::ConstantInt::getSigned(value->getType(), coefficient), "",
                          false, true);
     Value*& sum = vector ? offsets : offset;
@@ -74,7 +92,7 @@ ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer, const ir
     return address;
   }
   if (address.stride != 0) {
-    Value* lanes = LaneNumbers(b_.getInt64Ty());
+    Value* lanes = LaneNumbers(offset_type);
     offsets = b_.CreateAdd(offsets, b_.CreateMul(lanes, llvm::ConstantInt::getSigned(
                                                             lanes->getType(), address.stride)));
   }

@@ -141,6 +141,9 @@ namespace heddle::graph {
   X(kTopK, "top_k")                                                                \
   X(kSuppress, "suppress")                                                         \
   X(kGridSample, "grid_sample")                                                    \
+  /* Decision trees. */                                                            \
+  X(kForestWalk, "forest_walk")                                                    \
+  X(kForestSelect, "forest_select")                                                \
   /* Numbers that depend on a seed. */                                             \
   X(kRandomBits, "random_bits")
 

@@ -266,6 +266,32 @@ absl::StatusOr<Group> Describe(const Graph& graph, std::vector<int> nodes,
   return group;
 }
 
+// What the elements of an input of a group lie below (OpDef::below), if it is a constant that keeps what all
+// its readers expect; else 0.
+int64_t Below(const Graph& graph, const Group& group, ValueId v) {
+  const auto constant = graph.constants.find(v);
+  if (constant == graph.constants.end() || constant->second.type.dtype != ir::DType::kI32) return 0;
+  int64_t below = 0;
+  for (int n : group.nodes) {
+    const Node& node = graph.nodes[n];
+    const auto reads = std::find(node.inputs.begin(), node.inputs.end(), v);
+    if (reads == node.inputs.end()) continue;
+    if (Def(node.kind).below == nullptr) return 0;
+    const std::vector<TensorType> types = InputTypes(graph, node);
+    const std::vector<int64_t> expected =
+        Def(node.kind).below({types, graph.values[node.outputs[0]].type, AttrsOf(node)});
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      if (node.inputs[k] != v) continue;
+      if (expected[k] <= 0) return 0;
+      below = below == 0 ? expected[k] : std::min(below, expected[k]);
+    }
+  }
+  const auto* elements = reinterpret_cast<const int32_t*>(constant->second.bytes->data());
+  const bool keeps = std::all_of(elements, elements + NumElements(constant->second.type),
+                                 [&](int32_t e) { return e >= 0 && e < below; });
+  return keeps ? below : 0;
+}
+
 absl::StatusOr<tensor::TensorProgram> ExpressGroup(const Graph& graph, const Group& group) {
   std::vector<std::string> ops;
   for (int n : group.nodes) ops.push_back(NameOf(graph.nodes[n].kind));
@@ -274,7 +300,8 @@ absl::StatusOr<tensor::TensorProgram> ExpressGroup(const Graph& graph, const Gro
   for (size_t i = 0; i < group.inputs.size(); ++i) {
     const TensorType& type = graph.values[group.inputs[i]].type;
     tensors[group.inputs[i]] = b.Input(absl::StrCat("p", i), type.dtype, type.shape,
-                                       graph.constants.contains(group.inputs[i]));
+                                       graph.constants.contains(group.inputs[i]),
+                                       Below(graph, group, group.inputs[i]));
   }
   for (int n : group.nodes) {
     const Node& node = graph.nodes[n];
@@ -300,7 +327,7 @@ std::string Signature(const Graph& graph, const Group& group) {
   for (ValueId v : group.inputs) {
     number.emplace(v, number.size());
     absl::StrAppend(&text, ToText(graph.values[v].type),
-                    graph.constants.contains(v) ? " constant\n" : "\n");
+                    graph.constants.contains(v) ? " constant " : " ", Below(graph, group, v), "\n");
   }
   for (int n : group.nodes) {
     const Node& node = graph.nodes[n];

@@ -86,6 +86,7 @@ void AppendIndexingOps(std::vector<OpDef>& ops);
 void AppendScatterOps(std::vector<OpDef>& ops);
 void AppendSuppressionOps(std::vector<OpDef>& ops);
 void AppendSamplingOps(std::vector<OpDef>& ops);
+void AppendForestOps(std::vector<OpDef>& ops);
 void AppendRandomOps(std::vector<OpDef>& ops);
 
 }  // namespace heddle::graph

@@ -25,6 +25,7 @@ Registry MakeRegistry() {
   AppendScatterOps(ops);
   AppendSuppressionOps(ops);
   AppendSamplingOps(ops);
+  AppendForestOps(ops);
   AppendRandomOps(ops);
   Registry registry;
   for (OpDef& op : ops) registry[static_cast<size_t>(op.kind)] = std::move(op);

@@ -34,6 +34,9 @@ absl::StatusOr<Graph> Plain(const Graph& graph, const PassOptions& /*options*/) 
 absl::StatusOr<Graph> Alternate(const Graph& graph, const PassOptions& options) {
   return AlternateProducts(graph, options.target.graph_core);
 }
+absl::StatusOr<Graph> Forests(const Graph& graph, const PassOptions& options) {
+  return AssignForestForms(graph, options.forests, options.target);
+}
 absl::StatusOr<Graph> Layouts(const Graph& graph, const PassOptions& options) {
   return AssignLayouts(graph, options.layout, options.target);
 }
@@ -63,6 +66,7 @@ constexpr Pass kSimplify[] = {
 // Some passes run again after layout, under another name, because layout makes new work for them.
 constexpr Pass kPlace[] = {
     {"join-concats", Plain<JoinConcats>},
+    {"forest-forms", Forests},
     {"merge-products", Plain<MergeProducts>},  // after fold-batch-norm, which needs single matrices
     {"merge-equal", Plain<MergeEqual>},
     {"alternate-products", Alternate},  // after merge-products, to include its results

@@ -11,6 +11,7 @@
 #include "compiler/graph/core/graph.h"
 #include "compiler/graph/layout/layout.h"
 #include "compiler/graph/passes/fold_constants.h"
+#include "compiler/graph/passes/forest_forms.h"
 #include "compiler/machine/target_info.h"
 
 namespace heddle::graph {
@@ -18,6 +19,7 @@ namespace heddle::graph {
 struct PassOptions {
   std::set<std::string> disabled;  // pass names; InvalidArgument if one does not exist
   LayoutOptions layout;            // options of the layout pass
+  ForestOptions forests;           // options of the pass forest-forms
   FoldMemo* memo = nullptr;        // for many graphs that share constants
   bool check = true;               // the graph after each pass (CheckGraph)
   machine::TargetInfo target;      // PrepareModel sets it to that of the model's target

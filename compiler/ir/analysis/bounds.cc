@@ -53,9 +53,12 @@ Interval Analyzer::TreeBounds(const Expr& e) {
       const Interval type = OfType(e->dtype), bounds = OpBounds(e);
       return Contains(type, bounds) ? bounds : type;
     }
-    default:
+    case ExprKind::kLoad:
+      return e->buffer->below > 0 ? Interval{0, e->buffer->below - 1} : OfType(e->dtype);
+    case ExprKind::kFloat:
       return OfType(e->dtype);
   }
+  return kEverything;
 }
 
 // A guard on a quotient is a fact about its dividend, so facts tighten the bounds of dividends.

@@ -129,8 +129,9 @@ Interval Evaluate(const ExprNode& e, absl::FunctionRef<const Interval*(const Var
     }
     case ExprKind::kCast:
       return Evaluate(*e.args[0], range_of);
-    case ExprKind::kFloat:
     case ExprKind::kLoad:
+      return e.buffer->below > 0 ? Interval{0, e.buffer->below - 1} : kEverything;
+    case ExprKind::kFloat:
       return kEverything;
     case ExprKind::kOp:
       break;

@@ -46,7 +46,7 @@ Interval OpInterval(Op op, Interval a, Interval b);
 
 // The interval of an integer expression, operator by operator, from those of its variables. Fast,
 // and less sharp than Analyzer::Bounds: it sees no relation between operands. nullopt where
-// `range_of` gives null, for loads, operators of one operand, and what is not finite.
+// `range_of` gives null, for loads of unknown range, operators of one operand, and what is not finite.
 std::optional<Interval> QuickBounds(const Expr& e,
                                     absl::FunctionRef<const Interval*(const Var*)> range_of);
 

@@ -244,6 +244,11 @@ class Verifier {
       return Broken("type", "a value of " + std::string(Name(store.value->dtype)) +
                                 " for a buffer of " + std::string(Name(buffer.dtype)));
     }
+    const Expr number = buffer.below > 0 ? Cast(DType::kI64, store.value) : nullptr;
+    if (number && !analyzer_.IsWithin(number, 0, buffer.below)) {
+      return Broken("below", "a value of " + buffer.name + ", " + Print(store.value) + ", is " +
+                                 RangeOf(number) + ", not below " + std::to_string(buffer.below));
+    }
     written_.insert(&buffer);
     return absl::OkStatus();
   }
@@ -286,6 +291,8 @@ class Verifier {
     HEDDLE_RETURN_IF_ERROR(TakeName(block.name));
     HEDDLE_RETURN_IF_ERROR(CheckBindings(block));
     HEDDLE_RETURN_IF_ERROR(CheckReduction(block));
+    if (block.reducer && block.store.buffer->below > 0)
+      return Broken("below", "a reduction makes " + block.store.buffer->name);
     HEDDLE_RETURN_IF_ERROR(CheckBlockBody(block));
     Substitution bindings;
     for (const BlockIter& iter : block.iters) bindings[iter.var.get()] = iter.binding;

@@ -45,6 +45,9 @@ bool ShouldInline(const ir::Program& program, const std::vector<Path>& blocks,
   for (const Path& path : blocks) {
     if (!Reads(path.block(), buffer)) continue;
     if (path.block().reducer) return false;
+    // A place that several loads share would be computed for each of them; in a chain of such stages the work
+    // would grow exponentially.
+    if (LookupsBy(path.block(), buffer) > 1) return false;
     readers.push_back(&path.block());
   }
   const int places = PlacesRead(readers, buffer);

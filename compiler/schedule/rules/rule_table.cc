@@ -6,6 +6,7 @@ namespace {
 
 constexpr StageRule kStageRules[] = {
     // CPU: reductions with the stages around them, then each stage that is left, alone.
+    {kWalkRule, MatchesWalk, MakeWalk},
     {"lanes", MatchesLanes, MakeLanes},
     {"window", MatchesWindow, MakeWindow},
     {"tiled", MatchesTiled, MakeTiled},

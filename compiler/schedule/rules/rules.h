@@ -34,6 +34,11 @@ std::unique_ptr<Rule> MakeLanes(const StageSite& site, Knobs& knobs);
 bool MatchesWindow(const StageSite& site);
 std::unique_ptr<Rule> MakeWindow(const StageSite& site, Knobs& knobs);
 
+// Reductions of what a walk finds (Stage::walk), as in decision trees: the places of all steps stay in registers, for a
+// tile of records or of trees.
+bool MatchesWalk(const StageSite& site);
+std::unique_ptr<Rule> MakeWalk(const StageSite& site, Knobs& knobs);
+
 // Multi-level tiling around an accumulator tile in registers, vectorized along a spatial axis.
 bool MatchesTiled(const StageSite& site);
 std::unique_ptr<Rule> MakeTiled(const StageSite& site, Knobs& knobs);

@@ -84,6 +84,30 @@ bool IsEpilogue(const ir::Program& program, const Stage& stage, const ir::Block&
          ReverseComputeAt(program, consumer.name, stage.view.spatial.back().loop).ok();
 }
 
+// The blocks of Stage::walk.
+std::vector<std::string> WalkTo(const ir::Program& program, const std::vector<Path>& blocks,
+                                const std::set<const ir::Buffer*>& constants,
+                                const ir::Block& stage) {
+  std::vector<std::string> walk;
+  const ir::Block* reader = &stage;
+  for (bool found = true; found;) {
+    found = false;
+    for (const Path& path : blocks) {
+      const ir::Block& block = path.block();
+      const ir::Buffer* buffer = block.store.buffer.get();
+      if (block.reducer || IsOutput(program, buffer) || constants.count(buffer) ||
+          LookupsBy(*reader, buffer) == 0 || ConsumersOf(blocks, block).size() != 1)
+        continue;
+      walk.push_back(block.name);
+      reader = &block;
+      found = true;
+      break;
+    }
+  }
+  std::reverse(walk.begin(), walk.end());
+  return walk;
+}
+
 }  // namespace
 
 std::vector<Stage> ReductionsOf(const ir::Program& program, const Owners& owners) {
@@ -103,6 +127,7 @@ std::vector<Stage> ReductionsOf(const ir::Program& program, const Owners& owners
     std::sort(stage.constants.begin(), stage.constants.end());
     FindVectorAxis(stage);
     FindLaneAxis(stage);
+    stage.walk = WalkTo(program, blocks, constants, *stage.block);
     const std::vector<Path> consumers = ConsumersOf(blocks, *stage.block);
     if (consumers.size() == 1) {
       const ir::Block& consumer = consumers[0].block();
@@ -123,6 +148,7 @@ std::vector<Stage> ReductionsOf(const ir::Program& program, const Owners& owners
     if (consumers.size() != 1) continue;
     for (Stage& stage : stages) {
       if (stage.block != &consumers[0].block()) continue;
+      if (std::count(stage.walk.begin(), stage.walk.end(), block.name) != 0) continue;
       stage.producers.push_back(block.name);
       stage.reads_half |= ReadsHalf(block);
     }

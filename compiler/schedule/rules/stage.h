@@ -21,6 +21,10 @@ struct Stage {
   const ir::Block* block = nullptr;    // alive as long as the analysed program
   std::string epilogue;                // empty: a reduction is copied out instead
   std::vector<std::string> producers;  // injective blocks that only this stage reads
+  // A walk: injective blocks, the first one first. Each says at which place the next one looks something up, at
+  // the same iterators, and nothing else reads it; the last one says so to this stage. They are not among
+  // the producers.
+  std::vector<std::string> walk;
   std::vector<std::string> constants;  // buffers it reads that are known when a module is made
   bool reads_half = false;             // a producer reads 16-bit floats
   bool alone = false;                  // offered without epilogue and producers

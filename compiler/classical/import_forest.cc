@@ -1,0 +1,102 @@
+#include "compiler/classical/import_forest.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/classical/emit_forest.h"
+#include "compiler/graph/core/graph_builder.h"
+
+namespace heddle::classical {
+namespace {
+
+using graph::GraphBuilder;
+using graph::OpKind;
+using graph::Shape;
+using graph::ValueId;
+using ir::DType;
+
+constexpr const char* kInput = "x";
+constexpr const char* kRows = "rows";
+constexpr int64_t kProposedRows = 1000;
+
+absl::StatusOr<int64_t> RowsOf(const Forest& forest,
+                               const std::map<std::string, std::vector<int64_t>>& shapes) {
+  for (const auto& [name, shape] : shapes) {
+    if (name == kInput) {
+      if (shape.size() == 2 && shape[0] > 0 && shape[1] == forest.features) return shape[0];
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the shape of input 'x' is [rows, features] with ", forest.features,
+          " features; give it as --shape x=", kProposedRows, "x", forest.features));
+    }
+    if (name != kRows) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the model has neither an input nor a dimension '", name, "'; it has the input 'x' and its 'rows'"));
+    }
+  }
+  const auto rows = shapes.find(kRows);
+  if (rows != shapes.end() && rows->second.size() == 1 && rows->second[0] > 0)
+    return rows->second[0];
+  return absl::InvalidArgumentError(
+      absl::StrCat("the number of rows of input 'x' is open; give it with --shape rows=", kProposedRows));
+}
+
+template <typename T>
+ValueId Constant(GraphBuilder& out, DType dtype, const std::string& name, Shape shape,
+                 const std::vector<T>& elements) {
+  std::string bytes(elements.size() * sizeof(T), '\0');
+  std::memcpy(bytes.data(), elements.data(), bytes.size());
+  return out.Constant(name, {{dtype, std::move(shape)}, SharedBytes::Of(std::move(bytes))});
+}
+
+// i64 [rows]
+absl::StatusOr<ValueId> Label(GraphBuilder& out, const Forest& forest, ValueId margins,
+                              ValueId scores, int64_t rows) {
+  ValueId number;
+  if (forest.outputs == 1) {
+    const bool margin = forest.transform == Transform::kNone;
+    const ValueId limit = Constant<float>(out, DType::kF32, "half", {1, 1}, {margin ? 0 : 0.5F});
+    // A margin has to be positive, a probability at least one half.
+    HEDDLE_ASSIGN_OR_RETURN(ValueId second,
+                            margin ? out.Add(OpKind::kLess, {limit, margins}, {}, "is_second")
+                                   : out.Add(OpKind::kLessEqual, {limit, scores}, {}, "is_second"));
+    HEDDLE_ASSIGN_OR_RETURN(
+        second, out.Add(OpKind::kCast, {second}, {{"to", std::string("i64")}}, "second"));
+    HEDDLE_ASSIGN_OR_RETURN(
+        number, out.Add(OpKind::kReshape, {second}, {{"shape", Shape{rows}}}, "number"));
+  } else {
+    HEDDLE_ASSIGN_OR_RETURN(
+        number, out.Add(OpKind::kArgMax, {scores}, {{"axes", Shape{1}}, {"keepdims", int64_t{0}}},
+                        "number"));
+  }
+  return out.Add(OpKind::kGather,
+                 {Constant(out, DType::kI64, "classes",
+                           {static_cast<int64_t>(forest.classes.size())}, forest.classes),
+                  number},
+                 {{"axis", int64_t{0}}}, "class_of");
+}
+
+}  // namespace
+
+absl::StatusOr<graph::Graph> ImportForest(
+    const Forest& forest, const std::map<std::string, std::vector<int64_t>>& shapes) {
+  HEDDLE_ASSIGN_OR_RETURN(const int64_t rows, RowsOf(forest, shapes));
+  GraphBuilder out;
+  const ValueId x = out.Input(kInput, {DType::kF32, {rows, forest.features}});
+  HEDDLE_ASSIGN_OR_RETURN(const ValueId margins, EmitMargins(out, x, forest));
+  HEDDLE_ASSIGN_OR_RETURN(ValueId scores, EmitTransform(out, margins, forest.transform));
+  std::vector<std::pair<std::string, ValueId>> outputs;
+  if (!forest.classes.empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(const ValueId label, Label(out, forest, margins, scores, rows));
+    outputs.emplace_back("label", label);
+  }
+  if (forest.outputs == 1) {
+    HEDDLE_ASSIGN_OR_RETURN(
+        scores, out.Add(OpKind::kReshape, {scores}, {{"shape", Shape{rows}}}, "row_scores"));
+  }
+  outputs.insert(outputs.begin(), {"scores", scores});
+  return out.Build(outputs);
+}
+
+}  // namespace heddle::classical

@@ -1,0 +1,180 @@
+// Decision trees: forest_walk, forest_select (Nakandala et al., "A Tensor Compiler for Unified Machine Learning
+// Prediction Serving", OSDI 2020: tree traversal; forest_select is our own).
+//
+// x: [K, n], n records with K columns, stored by columns. A node asks whether x[its column] >= its threshold; no goes
+// left. There are G groups of T trees, and the result [G, W, n] reduces what the trees of a group say of a
+// record: one value (W = 1) or several. Both operators compute the same; which one is faster depends on the depth,
+// the number of records and the target.
+//
+// A column or a node out of range reads the nearest one, because a kernel must not fault on any input.
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/graph/ops/op_util.h"
+
+namespace heddle::graph {
+namespace {
+
+using ir::DType;
+using ir::Expr;
+using ir::Make;
+using ir::Op;
+
+// The trees of forest_select are complete, so a level more doubles its work and its text.
+constexpr int64_t kMostSelectLevels = 8;
+// Each level is a stage.
+constexpr int64_t kMostSteps = 512;
+
+// An i32 number, an element of `from`, as an index below `extent`.
+Expr Index(Expr number, const tensor::Tensor& from, int64_t extent) {
+  const int64_t below = from.buffer()->below;
+  if (below > 0 && below <= extent) return ir::Cast(DType::kI64, std::move(number));
+  Expr least = ir::Int(0, DType::kI32), most = ir::Int(extent - 1, DType::kI32);
+  return ir::Cast(DType::kI64, Make(Op::kMin, {Make(Op::kMax, {std::move(number), least}), most}));
+}
+
+Expr GoesRight(const tensor::Tensor& x, const tensor::Tensor& columns,
+               const tensor::Tensor& thresholds, std::vector<Expr> node, const Expr& record) {
+  Expr column = Index(columns.At(node), columns, x.shape()[0]);
+  return Make(Op::kLe, {thresholds.At(std::move(node)), x(column, record)});
+}
+
+absl::StatusOr<ir::ReduceOp> ReduceOpOf(const OpAttrs& attrs) {
+  const std::string& name = attrs.Text("reduce");
+  if (name == "sum") return ir::ReduceOp::kSum;
+  if (name == "min") return ir::ReduceOp::kMin;
+  if (name == "max") return ir::ReduceOp::kMax;
+  return BadInput(absl::StrCat("reduce is \"", name, "\"; it may be sum, min or max"));
+}
+
+// x, and tables of `nodes` (0: any number of) entries for each tree.
+absl::Status ExpectForest(Types in, int64_t nodes) {
+  const TensorType &x = in[0], &columns = in[1], &thresholds = in[2];
+  if (x.shape.size() != 2) return BadInput(absl::StrCat("x is ", ToText(x), ", not [columns, records]"));
+  if (x.dtype == DType::kBool || ir::IsHalf(x.dtype))
+    return BadInput(absl::StrCat("is not defined on ", ToText(x)));
+  if (columns.dtype != DType::kI32 || columns.shape.size() != 3)
+    return BadInput(absl::StrCat("columns are ", ToText(columns), ", not i32[groups, trees, nodes]"));
+  if (nodes != 0 && columns.shape[2] != nodes)
+    return BadInput(absl::StrCat("columns are ", ToText(columns), "; a tree has ", nodes, " nodes"));
+  if (thresholds != TensorType{x.dtype, columns.shape}) {
+    return BadInput(absl::StrCat("thresholds are ", ToText(thresholds), "; x is ", ToText(x),
+                                 " and columns are ", ToText(columns)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ExpectValues(const TensorType& values, const Shape& trees, int64_t leaves) {
+  const bool fits = values.shape.size() == 4 && values.shape[0] == trees[0] &&
+                    values.shape[1] == trees[1] && values.shape[2] == leaves &&
+                    ir::IsFloat(values.dtype) && !ir::IsHalf(values.dtype);
+  if (fits) return absl::OkStatus();
+  return BadInput(absl::StrCat("values are ", ToText(values), ", not floats of [", trees[0], ", ",
+                               trees[1], ", ", leaves, ", values]"));
+}
+
+// forest_walk {steps, reduce}: the operands are x [K, n], and for each node of a tree its column, its threshold (both
+// [G, T, N]), its left child [G, T, N] (the right one is the next node), and its values [G, T, N, W]. A walk begins at
+// node 0 and takes `steps` steps. A leaf is its own left child, and its threshold is one that nothing reaches (NaN).
+absl::StatusOr<TensorType> InferWalk(Types in, const OpAttrs& attrs) {
+  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 5, 5));
+  HEDDLE_RETURN_IF_ERROR(ExpectForest(in, 0));
+  HEDDLE_RETURN_IF_ERROR(ReduceOpOf(attrs).status());
+  const Shape& nodes = in[1].shape;
+  if (in[3] != in[1])
+    return BadInput(absl::StrCat("left children are ", ToText(in[3]), ", not ", ToText(in[1])));
+  HEDDLE_RETURN_IF_ERROR(ExpectValues(in[4], nodes, nodes[2]));
+  const int64_t steps = attrs.Int("steps");
+  if (steps < 0 || steps > kMostSteps)
+    return BadInput(absl::StrCat(steps, " steps; there may be 0 to ", kMostSteps));
+  return TensorType{in[4].dtype, {nodes[0], in[4].shape[3], in[0].shape[1]}};
+}
+
+absl::StatusOr<tensor::Tensor> ExpressWalk(tensor::Builder& b, Tensors in, const OpAttrs& attrs) {
+  const tensor::Tensor &x = in[0], &columns = in[1], &thresholds = in[2], &left = in[3],
+                       &values = in[4];
+  HEDDLE_ASSIGN_OR_RETURN(const ir::ReduceOp op, ReduceOpOf(attrs));
+  const int64_t groups = columns.shape()[0], trees = columns.shape()[1], nodes = columns.shape()[2];
+  const int64_t records = x.shape()[1];
+  tensor::Tensor at;  // the node of each record after the steps so far
+  const auto node = [&](const Expr& group, const Expr& tree, const Expr& record) {
+    return at.buffer() == nullptr ? ir::Int(0) : Index(at(group, tree, record), at, nodes);
+  };
+  for (int64_t k = 0; k < attrs.Int("steps"); ++k) {
+    at = b.Compute("step", {groups, trees, records}, [&](tensor::Iters s) {
+      const std::vector<Expr> here{s[0], s[1], node(s[0], s[1], s[2])};
+      Expr right = GoesRight(x, columns, thresholds, here, s[2]);
+      return left.At(here) +
+             ir::Select(right, ir::Int(1, DType::kI32), ir::Int(0, DType::kI32));
+    }, left.buffer()->below > 0 ? left.buffer()->below + 1 : 0);
+  }
+  return b.Reduce("forest", {groups, values.shape()[3], records}, {trees}, op,
+                  [&](tensor::Iters s, tensor::Iters r) {
+                    return values(s[0], r[0], node(s[0], r[0], s[2]), s[1]);
+                  });
+}
+
+// forest_select {depth, reduce}: the trees are complete, and all their nodes are asked. The operands are x [K, n], the column
+// and the threshold of each node, level by level ([G, T, 2^depth - 1]), and the values of the leaves from left to
+// right, [G, T, 2^depth, 1]. There are no steps that wait for each other and nothing is looked up: with records in the lanes of a
+// vector, a node is a comparison and a selection.
+absl::StatusOr<TensorType> InferSelect(Types in, const OpAttrs& attrs) {
+  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 4, 4));
+  const int64_t depth = attrs.Int("depth");
+  if (depth < 1 || depth > kMostSelectLevels)
+    return BadInput(absl::StrCat(depth, " levels; there may be 1 to ", kMostSelectLevels));
+  HEDDLE_RETURN_IF_ERROR(ExpectForest(in, (int64_t{1} << depth) - 1));
+  HEDDLE_RETURN_IF_ERROR(ReduceOpOf(attrs).status());
+  HEDDLE_RETURN_IF_ERROR(ExpectValues(in[3], in[1].shape, int64_t{1} << depth));
+  if (in[3].shape[3] != 1) return BadInput("a leaf has one value");
+  return TensorType{in[3].dtype, {in[1].shape[0], 1, in[0].shape[1]}};
+}
+
+absl::StatusOr<tensor::Tensor> ExpressSelect(tensor::Builder& b, Tensors in, const OpAttrs& attrs) {
+  const tensor::Tensor &x = in[0], &columns = in[1], &thresholds = in[2], &values = in[3];
+  HEDDLE_ASSIGN_OR_RETURN(const ir::ReduceOp op, ReduceOpOf(attrs));
+  const int64_t inner = columns.shape()[2];
+  return b.Reduce("forest", {columns.shape()[0], 1, x.shape()[1]}, {columns.shape()[1]}, op,
+                  [&](tensor::Iters s, tensor::Iters r) {
+                    const std::function<Expr(int64_t)> value = [&](int64_t node) -> Expr {
+                      if (node >= inner) return values(s[0], r[0], ir::Int(node - inner), s[1]);
+                      Expr right =
+                          GoesRight(x, columns, thresholds, {s[0], r[0], ir::Int(node)}, s[2]);
+                      return ir::Select(right, value(2 * node + 2), value(2 * node + 1));
+                    };
+                    return value(0);
+                  });
+}
+
+double Nodes(const OpUse& use, double asked) {
+  return static_cast<double>(NumElements(use.output)) *
+         static_cast<double>(use.inputs[1].shape[1]) * asked;
+}
+
+}  // namespace
+
+void AppendForestOps(std::vector<OpDef>& ops) {
+  OpDef walk = MakeOp(OpKind::kForestWalk, FusionClass::kComplexOutFusable, InferWalk, ExpressWalk,
+                      {{"steps", int64_t{0}, AttrRole::kPlain, false, true},
+                       {"reduce", std::string("sum")}});
+  // The right child is the next node, so the last node is nobody's left child.
+  walk.below = [](const OpUse& use) -> std::vector<int64_t> {
+    return {0, use.inputs[0].shape[0], 0, use.inputs[1].shape[2] - 1, 0};
+  };
+  walk.flops = [](const OpUse& use) {
+    return Nodes(use, static_cast<double>(use.attrs.Int("steps")));
+  };
+  ops.push_back(std::move(walk));
+  OpDef select = MakeOp(OpKind::kForestSelect, FusionClass::kComplexOutFusable, InferSelect,
+                        ExpressSelect,
+                        {{"depth", int64_t{0}, AttrRole::kPlain, false, true},
+                         {"reduce", std::string("sum")}});
+  select.below = [](const OpUse& use) -> std::vector<int64_t> {
+    return {0, use.inputs[0].shape[0], 0, 0};
+  };
+  select.flops = [](const OpUse& use) {
+    return Nodes(use, static_cast<double>(use.inputs[1].shape[2]));
+  };
+  ops.push_back(std::move(select));
+}
+
+}  // namespace heddle::graph

@@ -1,0 +1,37 @@
+// The form of each forest: which operator computes it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "compiler/graph/core/graph.h"
+#include "compiler/machine/target_info.h"
+
+namespace heddle::graph {
+
+enum class ForestForm {
+  kWalk,    // forest_walk: a step for each level, any trees
+  kSelect,  // forest_select: all nodes of complete trees are asked; needs leaves of one value, and few levels
+};
+inline constexpr ForestForm kForestForms[] = {ForestForm::kWalk, ForestForm::kSelect};
+std::string_view ForestFormName(ForestForm form);  // "walk", "select"
+std::optional<ForestForm> ForestFormFromName(std::string_view name);
+
+// By the name of the node in the imported graph.
+using ForestForms = std::map<std::string, ForestForm>;
+
+struct ForestOptions {
+  ForestForms fixed;                            // forests that are not named here are estimated
+  std::optional<ForestForm> all = std::nullopt;  // of every forest that has it and is not named
+  ForestForms* plan = nullptr;                  // receives the form of every forest
+};
+
+// Before: forests are forest_walk nodes with constant tables, as imported. After: each has its form. InvalidArgument: a
+// fixed form does not exist for its node, or there is no such node.
+absl::StatusOr<Graph> AssignForestForms(const Graph& graph, const ForestOptions& options,
+                                        const machine::TargetInfo& target);
+
+}  // namespace heddle::graph
