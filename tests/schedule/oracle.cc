@@ -1,6 +1,7 @@
 #include "tests/schedule/oracle.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -22,8 +23,16 @@ namespace heddle::schedule {
 
 namespace {
 
-// The elements of a tensor of f32 or halves.
+// The elements of a tensor of f32, halves or i32.
 std::string Stored(const std::vector<float>& values, ir::DType dtype) {
+  if (dtype == ir::DType::kI32) {
+    std::string bytes(values.size() * sizeof(int32_t), 0);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const int32_t number = std::isnan(values[i]) ? -1 : static_cast<int32_t>(values[i]);
+      std::memcpy(bytes.data() + i * sizeof(number), &number, sizeof(number));
+    }
+    return bytes;
+  }
   const auto size = static_cast<size_t>(ir::SizeOf(dtype));
   std::string bytes(values.size() * size, 0);
   for (size_t i = 0; i < values.size(); ++i) {
@@ -58,6 +67,12 @@ absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t s
     std::vector<float> values(buffer->NumElements(), std::numeric_limits<float>::quiet_NaN());
     if (input) {
       for (float& value : values) value = uniform(rng);
+      if (buffer->dtype == ir::DType::kI32) {
+        // Without a range, also numbers that no index may be.
+        std::uniform_int_distribution<int> number(buffer->below > 0 ? 0 : -3,
+                                                  buffer->below > 0 ? static_cast<int>(buffer->below) - 1 : 12);
+        for (float& value : values) value = static_cast<float>(number(rng));
+      }
     }
     memory.push_back(Stored(values, buffer->dtype));
     tensors.push_back({buffer->dtype, buffer->shape, memory.back().data()});

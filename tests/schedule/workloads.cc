@@ -98,16 +98,60 @@ Tensor MakeElementwise(Builder& b) {
 
 }  // namespace
 
+ir::Program MakeWalk(int64_t groups, int64_t trees, int64_t steps, int64_t values, int64_t records,
+                     bool ranges) {
+  constexpr int64_t kColumns = 5, kNodes = 9;
+  Builder b("walk");
+  const std::vector<int64_t> nodes{groups, trees, kNodes};
+  const Tensor x = b.Input("x", DType::kF32, {kColumns, records}),
+               columns = b.Input("columns", DType::kI32, nodes, true, ranges ? kColumns : 0),
+               thresholds = b.Input("thresholds", DType::kF32, nodes, true),
+               left = b.Input("left", DType::kI32, nodes, true, ranges ? kNodes - 1 : 0),
+               leaves = b.Input("leaves", DType::kF32, {groups, trees, kNodes, values}, true),
+               bias = b.Input("bias", DType::kF32, {groups, values}, true);
+  const auto index = [&](const Expr& number, int64_t extent) {
+    if (ranges) return ir::Cast(DType::kI64, number);
+    const Expr least = ir::Int(0, DType::kI32), most = ir::Int(extent - 1, DType::kI32);
+    return ir::Cast(DType::kI64,
+                    ir::Make(ir::Op::kMin, {ir::Make(ir::Op::kMax, {number, least}), most}));
+  };
+  Tensor at;
+  const auto node = [&](const Expr& g, const Expr& t, const Expr& r) {
+    return at.buffer() ? index(at(g, t, r), kNodes) : ir::Int(0);
+  };
+  for (int64_t k = 0; k < steps; ++k) {
+    at = b.Compute(
+        "step", {groups, trees, records},
+        [&](Iters i) {
+          const std::vector<Expr> here{i[0], i[1], node(i[0], i[1], i[2])};
+          const Expr value = x(index(columns.At(here), kColumns), i[2]);
+          return left.At(here) + ir::Select(ir::Le(thresholds.At(here), value),
+                                            ir::Int(1, DType::kI32), ir::Int(0, DType::kI32));
+        },
+        ranges ? kNodes : 0);
+  }
+  const Tensor sum =
+      b.Reduce("forest", {groups, values, records}, {trees}, ReduceOp::kSum, [&](Iters s, Iters r) {
+        return leaves(s[0], r[0], node(s[0], r[0], s[2]), s[1]);
+      });
+  const Tensor result = b.Compute("add", sum.shape(), [&](Iters i) {
+    return sum(i[0], i[1], i[2]) + bias(i[0], i[1]);
+  });
+  return tensor::LowerToLoops(*b.Build({result})).value();
+}
+
 std::vector<std::string> WorkloadNames() {
   std::vector<std::string> names;
   for (const std::string& name : bench::OperatorNames()) {
     if (bench::FindOperator(name)->kind != OperatorKind::kMatrixProduct) names.push_back(name);
   }
-  for (const char* name : {"M1", "M2", "MT", "S", "P", "E"}) names.push_back(name);
+  for (const char* name : {"M1", "M2", "MT", "S", "P", "E", "T1", "T64"}) names.push_back(name);
   return names;
 }
 
 absl::StatusOr<ir::Program> MakeWorkload(const std::string& name) {
+  if (name == "T1") return MakeWalk(1, 32, 3, 1, 1);
+  if (name == "T64") return MakeWalk(1, 32, 3, 1, 64);
   Builder b("workload");
   Tensor result;
   if (name == "M1") {

@@ -13,11 +13,15 @@ namespace heddle::schedule {
 
 // C1..C12: convolution, bias and ReLU, NHWC activations, HWIO weights, with padding. D1..D9: the
 // same, depthwise. M1: a vector times a matrix, M2: a matrix product, MT: one with the second
-// operand transposed. S: softmax of rows. P: global average pooling. E: an elementwise chain.
+// operand transposed. T1, T64: a forest of 32 trees, walked for one and for 64 records. S: softmax of rows. P: global average pooling. E: an elementwise chain.
 // Any other convolution is named by its numbers, 56x24-144k1s1: size, input and output channels (0:
 // depthwise), kernel, stride. Weights and biases are const.
 std::vector<std::string> WorkloadNames();
 absl::StatusOr<ir::Program> MakeWorkload(const std::string& name);
+// Trees in `groups` of `trees` are walked `steps` steps for each record; each leaf gives `values` numbers, which are summed
+// over the trees of a group, and a bias is added. With `ranges`, the tables say what their numbers are below.
+ir::Program MakeWalk(int64_t groups, int64_t trees, int64_t steps, int64_t values, int64_t records,
+                     bool ranges = true);
 
 // The widest CPU, a machine with threads.
 machine::TargetInfo Wide();

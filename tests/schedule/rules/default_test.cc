@@ -337,6 +337,44 @@ TEST(Default, LanesOfOddColumns) {
 }
 
 // One loop over all elements: its steps keep the array flat to whoever simplifies the index.
+// Walks of trees keep the places of all steps in registers, over records or, if there are few of them, over trees. Whatever
+// is decided, they find what the naive program finds.
+TEST(Default, WalksOfTrees) {
+  struct Case {
+    int64_t groups, trees, steps, values, records;
+    const char* what;  // a step of the trace
+  };
+  const Case cases[] = {
+      {1, 32, 3, 1, 64, "vectorize step@forest.r0"},   {1, 32, 4, 1, 1, "rfactor forest"},
+      {1, 16, 2, 3, 40, "compute_at step_1"},          {3, 16, 2, 1, 37, "compute_at step_1"},
+      {1, 16, 3, 2, 5, "rfactor forest"},              {2, 48, 1, 1, 16, "compute_at step"},
+  };
+  for (const Case& c : cases) {
+    for (const bool ranges : {true, false}) {
+      const ir::Program naive = MakeWalk(c.groups, c.trees, c.steps, c.values, c.records, ranges);
+      const auto space = MakeSpace(naive, Wide()).value();
+      std::map<std::string, bool> offers;
+      for (const Offer& offer : space->Offers()) {
+        offers[offer.rule] = offer.status.ok();
+        EXPECT_TRUE(offer.status.ok()) << offer.rule << ": " << offer.status;
+      }
+      EXPECT_TRUE(offers["walk"]) << ir::Print(naive);
+      const Trace trace = DefaultTrace(naive, Wide()).value();
+      EXPECT_THAT(ToText(trace), HasSubstr(c.what));
+      if (!CheckTrace(naive, trace, 1).ok()) FAIL() << Explain(naive, trace, 1);
+      Rng rng(1);
+      int checked = 0;
+      for (int k = 0; k < 8; ++k) {
+        const auto random = space->Expand(space->Random(rng));
+        if (!random.ok()) continue;
+        ++checked;
+        if (!CheckTrace(naive, *random, 1).ok()) FAIL() << Explain(naive, *random, 1);
+      }
+      EXPECT_GT(checked, 2);
+    }
+  }
+}
+
 TEST(Default, FlatLoopsStayFlat) {
   for (const std::string shape : {"3, 8, 11", "3, 5, 16", "8, 6, 4", "2, 56, 3"}) {
     const std::string type = "f32[" + shape + "]";

@@ -1,0 +1,239 @@
+// Forests as graphs: what the operators compute is what a walk over the forest itself finds.
+#include "compiler/classical/emit_forest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "compiler/classical/import_forest.h"
+#include "compiler/graph/passes/evaluate.h"
+#include "compiler/graph/passes/passes.h"
+#include "tests/graph/random_graph.h"
+
+namespace heddle::classical {
+namespace {
+
+using ::testing::HasSubstr;
+using graph::TestRng;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+int Below(TestRng& rng, int n) { return static_cast<int>(rng() % static_cast<uint64_t>(n)); }
+
+// Values that trees and missing values are about: thresholds of RandomTree are multiples of 1/4.
+float RandomValue(TestRng& rng) {
+  switch (Below(rng, 12)) {
+    case 0:
+      return kNan;
+    case 1:
+      return 0;
+    case 2:
+      return -0.0F;
+    case 3:
+      return 1e-36F;
+    case 4:
+      return Below(rng, 2) ? kInf : -kInf;
+    default:
+      return static_cast<float>(Below(rng, 33) - 16) / 4;
+  }
+}
+
+Column RandomColumn(TestRng& rng, int features) {
+  Column column;
+  column.feature = Below(rng, features);
+  if (Below(rng, 3) == 0) column.missing = Column::Missing::kNanOrZero;
+  if (Below(rng, 3) == 0) {
+    column.kind = Column::Kind::kMember;
+    column.instead = static_cast<float>(Below(rng, 2));
+    for (int64_t m = 0; m < 4; ++m) {
+      if (Below(rng, 2)) column.members.push_back(m);
+    }
+  } else {
+    column.instead = Below(rng, 2) ? kInf : -kInf;
+  }
+  return column;
+}
+
+// Nodes in preorder. Leaves are numbered as they are made.
+int Grow(TestRng& rng, int columns, int depth, Tree& tree, int& leaves) {
+  if (depth == 0 || Below(rng, 4) == 0) return ~leaves++;
+  const auto at = static_cast<int>(tree.nodes.size());
+  tree.nodes.push_back({Below(rng, columns), static_cast<float>(Below(rng, 17) - 8) / 4});
+  const int left = Grow(rng, columns, depth - 1, tree, leaves);
+  const int right = Grow(rng, columns, depth - 1, tree, leaves);
+  tree.nodes[static_cast<size_t>(at)].left = left;
+  tree.nodes[static_cast<size_t>(at)].right = right;
+  return at;
+}
+
+Forest RandomForest(TestRng& rng, int depth) {
+  Forest forest;
+  forest.features = 1 + Below(rng, 5);
+  const int columns = 1 + Below(rng, 6);
+  for (int k = 0; k < columns; ++k) AddColumn(forest, RandomColumn(rng, forest.features));
+  forest.outputs = 1 + Below(rng, 3);
+  forest.aggregate = static_cast<Aggregate>(Below(rng, 4));
+  const bool vectors = Below(rng, 3) == 0;
+  // Every output has a tree: otherwise a minimum is over nothing.
+  const int trees = forest.outputs + Below(rng, 20);
+  for (int t = 0; t < trees; ++t) {
+    Tree tree;
+    int leaves = 0;
+    Grow(rng, static_cast<int>(forest.columns.size()), depth, tree, leaves);
+    tree.target = vectors ? -1 : t % forest.outputs;
+    for (int k = 0; k < leaves * (vectors ? forest.outputs : 1); ++k)
+      tree.leaves.push_back(static_cast<float>(Below(rng, 2001) - 1000) / 500);
+    forest.trees.push_back(std::move(tree));
+  }
+  for (int k = 0; k < forest.outputs; ++k)
+    forest.base.push_back(Below(rng, 2) ? 0 : static_cast<float>(Below(rng, 9)) / 8);
+  if (Below(rng, 3) == 0) forest.scale = 0.5F;
+  return forest;
+}
+
+graph::TensorData RandomRows(TestRng& rng, int64_t rows, int64_t features) {
+  std::string bytes(static_cast<size_t>(rows * features) * sizeof(float), 0);
+  for (int64_t i = 0; i < rows * features; ++i) {
+    const float value = RandomValue(rng);
+    std::memcpy(bytes.data() + static_cast<size_t>(i) * sizeof(float), &value, sizeof(float));
+  }
+  return {{ir::DType::kF32, {rows, features}}, SharedBytes::Of(std::move(bytes))};
+}
+
+const float* Floats(const graph::TensorData& data) {
+  return reinterpret_cast<const float*>(data.bytes->data());
+}
+
+graph::Graph MarginGraph(const Forest& forest, int64_t rows) {
+  graph::GraphBuilder out;
+  const graph::ValueId x = out.Input("x", {ir::DType::kF32, {rows, forest.features}});
+  const absl::StatusOr<graph::ValueId> margins = EmitMargins(out, x, forest);
+  EXPECT_TRUE(margins.ok()) << margins.status();
+  return out.Build({{"margins", *margins}}).value();
+}
+
+// In every form.
+TEST(EmitForest, RandomForests) {
+  int selects = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    TestRng rng(seed);
+    const Forest forest = RandomForest(rng, 1 + Below(rng, 6));
+    ASSERT_TRUE(CheckForest(forest).ok()) << CheckForest(forest);
+    constexpr int64_t kRows = 40;
+    const graph::TensorData x = RandomRows(rng, kRows, forest.features);
+    const graph::Graph imported = MarginGraph(forest, kRows);
+    for (const auto form : {std::optional<graph::ForestForm>(), std::optional(graph::ForestForm::kWalk),
+                            std::optional(graph::ForestForm::kSelect)}) {
+      graph::ForestForms forms;
+      graph::PassOptions options;
+      options.forests.all = form;
+      options.forests.plan = &forms;
+      const graph::Graph made = graph::Optimize(imported, options).value();
+      ASSERT_EQ(forms.size(), 1);
+      if (form.has_value()) selects += forms.begin()->second == graph::ForestForm::kSelect;
+      const auto found = graph::EvaluateGraph(made, {&x, 1});
+      ASSERT_TRUE(found.ok()) << found.status();
+      for (int64_t r = 0; r < kRows; ++r) {
+        const std::vector<double> expected = Margins(
+            forest, {Floats(x) + r * forest.features, static_cast<size_t>(forest.features)});
+        for (int k = 0; k < forest.outputs; ++k) {
+          EXPECT_NEAR(Floats((*found)[0])[r * forest.outputs + k], expected[static_cast<size_t>(k)], 1e-4)
+              << "seed " << seed << ", row " << r << ", output " << k;
+        }
+      }
+    }
+  }
+  EXPECT_GT(selects, 20) << "few forests have the form";
+}
+
+// The tree of figure 3 of Nakandala et al.
+TEST(EmitForest, TheGoldenTree) {
+  Forest forest;
+  forest.features = 5;
+  for (int k = 0; k < 5; ++k) AddColumn(forest, {.feature = k, .instead = -kInf});
+  forest.outputs = 2;
+  forest.base = {0, 0};
+  Tree tree;
+  tree.target = -1;
+  // F3 < 0.5 ? (F2 < 2 ? C1 : C2) : (F5 < 5.5 ? (F3 < 2.4 ? C2 : C1) : C1)
+  tree.nodes = {{2, 0.5F, 1, 2}, {1, 2, ~0, ~1}, {4, 5.5F, 3, ~4}, {2, 2.4F, ~2, ~3}};
+  tree.leaves = {1, 0, 0, 1, 0, 1, 1, 0, 1, 0};
+  forest.trees = {tree};
+  ASSERT_TRUE(CheckForest(forest).ok()) << CheckForest(forest);
+  const float below = -1;
+  for (const float f3 : {below, std::nextafter(0.5F, 0.0F), 0.5F, 2.4F, 3.0F}) {
+    for (const float f2 : {1.0F, 2.0F, 2.5F}) {
+      for (const float f5 : {5.0F, 5.5F, 6.0F}) {
+        const std::vector<float> row{0, f2, f3, 0, f5};
+        const bool first = f3 < 0.5F ? f2 < 2 : !(f5 < 5.5F) || !(f3 < 2.4F);
+        EXPECT_EQ(Margins(forest, row), (std::vector<double>{first ? 1.0 : 0.0, first ? 0.0 : 1.0}));
+      }
+    }
+  }
+}
+
+float Transformed(Transform transform, std::vector<float> row, size_t at) {
+  graph::GraphBuilder out;
+  const auto n = static_cast<int64_t>(row.size());
+  const graph::ValueId x = out.Input("x", {ir::DType::kF32, {1, n}});
+  const graph::ValueId y = EmitTransform(out, x, transform).value();
+  const graph::Graph made = out.Build({{"y", y}}).value();
+  std::string bytes(row.size() * sizeof(float), 0);
+  std::memcpy(bytes.data(), row.data(), bytes.size());
+  const graph::TensorData data{{ir::DType::kF32, {1, n}}, SharedBytes::Of(std::move(bytes))};
+  return Floats(graph::EvaluateGraph(made, {&data, 1}).value()[0])[at];
+}
+
+TEST(EmitForest, Transforms) {
+  EXPECT_NEAR(Transformed(Transform::kLogistic, {0.3F}, 0), 1 / (1 + std::exp(-0.3)), 1e-6);
+  EXPECT_NEAR(Transformed(Transform::kExp, {0.3F}, 0), std::exp(0.3), 1e-6);
+  EXPECT_NEAR(Transformed(Transform::kLog1pExp, {0.3F}, 0), std::log1p(std::exp(0.3)), 1e-6);
+  EXPECT_NEAR(Transformed(Transform::kSquareSigned, {-0.3F}, 0), -0.09, 1e-6);
+  const double sum = std::exp(1.0) + std::exp(2.0) + std::exp(0.0);
+  EXPECT_NEAR(Transformed(Transform::kSoftmax, {1, 2, 0}, 1), std::exp(2.0) / sum, 1e-6);
+  EXPECT_NEAR(Transformed(Transform::kSoftmaxZero, {1, 2, 0}, 1), std::exp(2.0) / (sum - 1), 1e-6);
+  EXPECT_EQ(Transformed(Transform::kSoftmaxZero, {1, 2, 0}, 2), 0);
+  EXPECT_EQ(Transformed(Transform::kSoftmaxZero, {0, 0, 0}, 0), 0);
+  // The quantile of the normal distribution at 0.975 is 1.95996; the approximation has four digits.
+  EXPECT_NEAR(Transformed(Transform::kProbit, {0.975F}, 0), 1.95996, 5e-3);
+}
+
+TEST(ImportForest, RowsAreAsked) {
+  TestRng rng(7);
+  const Forest forest = RandomForest(rng, 3);
+  EXPECT_THAT(std::string(ImportForest(forest, {}).status().message()),
+              HasSubstr("give it with --shape rows=1000"));
+  EXPECT_THAT(std::string(ImportForest(forest, {{"x", {3, forest.features + 1}}}).status().message()),
+              HasSubstr("--shape x=1000x"));
+  EXPECT_THAT(std::string(ImportForest(forest, {{"batch", {3}}}).status().message()),
+              HasSubstr("neither an input nor a dimension 'batch'"));
+  EXPECT_EQ(ImportForest(forest, {{"rows", {3}}}).value().values[0].type.shape[0], 3);
+}
+
+TEST(ImportForest, Labels) {
+  Forest forest;
+  forest.features = 1;
+  AddColumn(forest, {.feature = 0, .instead = -kInf});
+  forest.base = {0};
+  forest.transform = Transform::kLogistic;
+  forest.classes = {-1, 7};
+  forest.trees = {{{{0, 0, ~0, ~1}}, 0, {-2, 2}}};
+  const graph::Graph made = ImportForest(forest, {{"rows", {2}}}).value();
+  const float rows[] = {-1, 1};
+  const graph::TensorData x{{ir::DType::kF32, {2, 1}},
+                            SharedBytes::Copy({reinterpret_cast<const char*>(rows), sizeof rows})};
+  const auto found = graph::EvaluateGraph(made, {&x, 1}).value();
+  ASSERT_EQ(found.size(), 2);
+  EXPECT_NEAR(Floats(found[0])[1], 1 / (1 + std::exp(-2.0)), 1e-6);
+  const auto* labels = reinterpret_cast<const int64_t*>(found[1].bytes->data());
+  EXPECT_EQ(labels[0], -1);
+  EXPECT_EQ(labels[1], 7);
+}
+
+}  // namespace
+}  // namespace heddle::classical
