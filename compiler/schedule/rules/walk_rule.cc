@@ -50,7 +50,9 @@ class WalkRule : public Rule {
                            scalar ? std::min<int64_t>(8, rows.back()) : 2);
     trees_knob_ = knobs.Add(absl::StrCat("trees at once of ", reduce().loop),
                             Divisors(trees, kMostAtOnce),
-                            LargestDivisorUpTo(trees, records == 1 ? 8 : 1));
+                            scalar || over_records_
+                                ? LargestDivisorUpTo(trees, records == 1 ? 8 : 1)
+                                : LargestDivisorUpTo(std::max<int64_t>(1, trees / lanes), 4));
     block_knob_ = knobs.Add(absl::StrCat("tiles in a block of ", Record().loop),
                             {std::begin(kBlocks), std::end(kBlocks)}, records >= 64 ? 16 : 1);
     if (target.target.threads > 1) {
