@@ -1,5 +1,5 @@
 // What a kernel costs alone, with cold weights: measured where there is a record, else predicted from the kernels that
-// have one.
+// have one. What it costs in a model: reuse.h.
 //
 // A prediction is the estimate of the machine model, which is the roofline with cold weights (roofline.h) plus
 // the cost of a call, times a factor. The factor is learned. The
