@@ -59,7 +59,7 @@ case "$benchmark" in
     install_packages models venv
     ;;
   plans)
-    targets=(heddle-plan-bench heddle_shared heddle)
+    targets=(heddle-plan-bench heddle_shared heddle heddle-worker)
     install_packages models venv
     ;;
   scheduling) targets=(heddle-operator-bench "${service[@]}") ;;
