@@ -9,6 +9,7 @@ Prints {"spec", "versions", "file", "leaves": of all trees, "depth": of the deep
 """
 
 import dataclasses
+import glob
 import json
 import os
 import sys
@@ -167,6 +168,8 @@ def make(spec, folder):
         if {key: about[key] for key in wanted} == wanted:
             return about
     os.makedirs(folder, exist_ok=True)
+    for compiled in glob.glob(os.path.join(glob.escape(folder), f"{spec.file}.*")):
+        os.remove(compiled)  # by peers, from the file that is replaced now
     table = make_rows(TABLE_ROWS, seed=2)
     np.save(os.path.join(folder, "table.npy"), table)
     x = make_rows(TRAINING_ROWS, seed=1)

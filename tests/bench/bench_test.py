@@ -50,6 +50,40 @@ for line in sys.stdin:
 """
 
 
+# One tree of LightGBM: feature a above 0.5 gives 2; otherwise feature b above 0.25 gives 3, and else 1.
+FOREST = """tree
+version=v4
+num_class=1
+num_tree_per_iteration=1
+label_index=0
+max_feature_idx=1
+objective=regression
+feature_names=a b
+feature_infos=[0:1] [0:1]
+tree_sizes=0
+
+Tree=0
+num_leaves=3
+num_cat=0
+split_feature=0 1
+split_gain=1 1
+threshold=0.5 0.25
+decision_type=2 2
+left_child=1 -1
+right_child=-2 -3
+leaf_value=1 2 3
+leaf_weight=1 1 1
+leaf_count=1 1 1
+internal_value=0 0
+internal_weight=0 0
+internal_count=3 2
+is_linear=0
+shrinkage=1
+
+end of trees
+"""
+
+
 class RunTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -597,6 +631,31 @@ class ClassicalTest(unittest.TestCase):
         self.assertIn("no figure of ONNX Runtime: the model is not converted to ONNX: unknown objective", bench.result.notes[1])
         classical.missing_packages = lambda peer: ["treelite"]
         self.assertEqual(bench.open_peers(1), {})
+
+    def test_a_module_has_the_rows_and_the_form_that_are_asked_for(self):
+        def make(*flags):
+            argv = [BIN / "heddle-bench-module", f"{folder}/forest.txt", "-o", f"{folder}/forest.heddle", *flags]
+            return subprocess.run(argv, capture_output=True, text=True, timeout=60)
+
+        library = ctypes.CDLL(str(BIN.parent / "lib" / "libheddle.so"))
+        rows = (ctypes.c_float * 6)(0.5, 0.25, 0.5, 0.26, 0.6, 0)
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "forest.txt").write_text(FOREST)
+            forms = json.loads(make("--shape", "rows=3").stdout)["forms"]
+            self.assertGreater(len(forms), 1)
+            for form in forms:
+                made = make("--shape", "rows=3", "--forest-form", form)
+                self.assertEqual(set(json.loads(made.stdout)["forests"].values()), {form})
+                model, scores = ctypes.c_void_p(), (ctypes.c_float * 3)()
+                size = ctypes.c_size_t
+                self.assertEqual(library.heddle_load(f"{folder}/forest.heddle".encode(), 1, ctypes.byref(model)), 0)
+                self.assertEqual(library.heddle_set_input(model, 0, rows, size(ctypes.sizeof(rows))), 0)
+                self.assertEqual(library.heddle_run(model), 0)
+                self.assertEqual(library.heddle_get_output(model, 0, scores, size(ctypes.sizeof(scores))), 0)
+                self.assertEqual(list(scores), [1, 3, 2], form)
+                library.heddle_free(model)
+            self.assertIn(f"the forms are {', '.join(forms)}", make("--shape", "rows=3", "--forest-form", "none").stderr)
+            self.assertIn("--shape rows=", make().stderr)
 
     def test_each_call_takes_the_next_block(self):
         library = ctypes.CDLL(str(BIN.parent / "lib" / "libheddle-bench-rotate.so"))
