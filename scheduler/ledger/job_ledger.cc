@@ -135,6 +135,7 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
   const auto* updated = ResultOf<Updated>(event);
   const auto* compiled = ResultOf<Compiled>(event);
   const auto* compared = ResultOf<Compared>(event);
+  bool taken = false;  // the plan, the module or the comparison
   auto put_state = [&](JobId job, TaskIndex task, const std::string& state) {
     TaskOf(job, task).search_state = state;
     batch.push_back(PutSearchState{job.value, task.value, state});
@@ -215,10 +216,20 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
           job.row.job.set_machine(imported->model.machine());
         job.tuning_since = now;
       }
-      if (planned != nullptr) KeepPlan(planned->plan, &job.row.job);
-      if (compiled != nullptr) KeepModules(*compiled, &job.row.job);
-      if (compared != nullptr)
+      // Whatever else changes in this step, only the job that waits for a result takes it, once.
+      const v1::JobState before = job.row.job.state();
+      if (planned != nullptr && !taken && before == v1::JOB_PLANNING) {
+        taken = true;
+        KeepPlan(planned->plan, &job.row.job);
+      }
+      if (compiled != nullptr && !taken && before == v1::JOB_COMPILING) {
+        taken = true;
+        KeepModules(*compiled, &job.row.job);
+      }
+      if (compared != nullptr && !taken && before == v1::JOB_COMPARING) {
+        taken = true;
         KeepComparison(compared->result, *dispatcher.FindJob(job_changed->job), &job.row.job);
+      }
       UpdateJobRow(dispatcher, job_changed->job, now, wall);
       batch.push_back(PutJob{job.row});
       ReleaseHeld(&job, &batch);
@@ -256,7 +267,7 @@ void JobLedger::ReleaseHeld(JobData* job, Batch* batch) {
   job->held.clear();
 }
 
-// Takes in the tasks that the plan added, and the weights that it gave.
+// Takes in the tasks that the plan added.
 void JobLedger::KeepPlannedTasks(const Planned& planned, const Dispatcher& dispatcher, JobId id) {
   const std::vector<Task>& tasks = dispatcher.FindJob(id)->tasks;
   JobData& job = jobs_.at(id);
@@ -270,7 +281,6 @@ void JobLedger::KeepPlannedTasks(const Planned& planned, const Dispatcher& dispa
     row.info = planned.plan.tasks(found);
     row.known.untuned_ns = planned.KnownOf(found).untuned_ns;
   }
-  for (size_t i = 0; i < tasks.size(); ++i) job.tasks[i].row.info.set_weight(tasks[i].weight);
 }
 
 void JobLedger::KeepPlan(const v1::PlanResult& planned, v1::Job* row) {
@@ -301,14 +311,13 @@ void JobLedger::KeepComparison(const v1::CompareResult& result, const Job& job, 
   }
   if (!job.final()) return;
   const bool other = !row->other_digest().empty();
-  std::string module_digest = row->module_digest(), plan = row->plan();
+  std::string module_digest = row->module_digest();
   // The kernels of the plan add up to less, and yet the whole is not surely faster.
   if (other && !IsFaster(result.other_gain())) {
     comparison.set_plan_taken_back(true);
     comparison.mutable_result()->set_ns(result.other_ns());
     *comparison.mutable_result()->mutable_gain() = result.other_over_default();
     module_digest = row->other_digest();
-    plan = row->estimated_plan();
   }
   // Each kernel was faster by itself, and yet the whole is not: the default module is the better one.
   const std::string& plain = other ? row->other_default_digest() : row->default_digest();
@@ -320,11 +329,11 @@ void JobLedger::KeepComparison(const v1::CompareResult& result, const Job& job, 
   } else if (comparison.result().gain().high() < 1 && !plain.empty()) {
     comparison.set_module_is_default(true);
     module_digest = plain;
-    if (other) plan = row->estimated_plan();
   }
   row->set_module_digest(module_digest);
-  row->set_plan(plan);
-  if (plan == row->estimated_plan()) row->clear_estimated_plan();
+  if (!other || !ReturnsToEstimatedPlan(result)) return;
+  row->set_plan(row->estimated_plan());
+  row->clear_estimated_plan();
 }
 
 InsertRecord JobLedger::MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
@@ -391,6 +400,7 @@ void JobLedger::UpdateTaskRow(const Task& task, TaskRow* row) {
   const double untuned_ns = row->known.untuned_ns;
   static_cast<TaskProgress&>(*row) = task;
   row->known.untuned_ns = untuned_ns;  // ShareUntuned keeps it up to date, not the dispatcher
+  row->info.set_weight(task.weight);
   row->done = Is<Finished>(task.phase);
   row->warm_pending = task.unlearned.known || task.unlearned.others;
 }
