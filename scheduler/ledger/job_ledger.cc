@@ -1,6 +1,8 @@
 #include "scheduler/ledger/job_ledger.h"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
@@ -9,7 +11,8 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr int kMaxWarnings = 100;  // of one job; later ones are dropped
+constexpr int kMaxWarnings = 100;        // of one job; later ones are dropped
+constexpr size_t kMaxFactorBytes = 512;  // of a KernelFactor; longer ones are dropped
 
 JobPhase PhaseOf(const JobRow& row) {
   switch (row.job.state()) {
@@ -221,6 +224,7 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
       if (planned != nullptr && !taken && before == v1::JOB_PLANNING) {
         taken = true;
         KeepPlan(planned->plan, &job.row.job);
+        KeepExperience(planned->plan, job, wall, &batch);
       }
       if (compiled != nullptr && !taken && before == v1::JOB_COMPILING) {
         taken = true;
@@ -283,8 +287,33 @@ void JobLedger::KeepPlannedTasks(const Planned& planned, const Dispatcher& dispa
   }
 }
 
+// Keeps what the stage found of kernels whose default schedule was measured. Some of a job's tasks may be
+// known by imported records only, which do not say how they were made.
+void JobLedger::KeepExperience(const v1::PlanResult& planned, const JobData& job, absl::Time wall,
+                               Batch* batch) {
+  if (planned.experience().empty() || job.row.device_key.empty()) return;
+  std::set<std::string> untuned;
+  for (const TaskData& task : job.tasks) {
+    if (Faster(task.untuned_ns, task.row.known.untuned_ns) > 0) untuned.insert(task.row.info.key());
+  }
+  PutExperience put{job.row.job.spec().target(), job.row.device_key, absl::ToUnixNanos(wall), {}};
+  for (const v1::KernelFactor& factor : planned.experience()) {
+    const bool sane =
+        std::isfinite(factor.log_factor()) && factor.ByteSizeLong() <= kMaxFactorBytes;
+    if (sane && untuned.erase(factor.workload_key()) > 0) put.factors.push_back(factor);
+  }
+  if (!put.factors.empty()) batch->push_back(std::move(put));
+}
+
 void JobLedger::KeepPlan(const v1::PlanResult& planned, v1::Job* row) {
+  const v1::PlanReport first = row->plan_report();
+  const bool again = row->has_plan_report();
   *row->mutable_plan_report() = planned.report();
+  // Later stages were told what the job itself found, too.
+  if (again) {
+    row->mutable_plan_report()->set_experience_kernels(first.experience_kernels());
+    row->mutable_plan_report()->set_experience_error(first.experience_error());
+  }
   if (row->estimated_plan().empty()) row->set_estimated_plan(row->plan());
   row->set_plan(planned.plan());
   if (row->plan() == row->estimated_plan()) row->clear_estimated_plan();
