@@ -65,7 +65,7 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
                 "No Winograd convolutions: results to 1e-4 instead of 1e-3 (target -winograd=off)");
   app->add_flag("!--no-compare", o.compare,
                 "Do not time the module against the default schedules at the end");
-  app->add_flag("!--no-transfer", o.transfer, "Searches learn nothing from other tasks");
+  app->add_flag("!--no-transfer", o.transfer, "Learn nothing from other tasks and jobs");
   app->add_option("--records", o.records,
                   "Start with the records of this file, as `heddle records export` writes it");
   app->add_option("--allocation", o.job.allocation,

@@ -93,6 +93,11 @@ void Print(const v1::Job& job, bool plain) {
         "others, were off by {:.0f} % in the median\n",
         report.error_kernels(), 100 * report.error());
   }
+  if (report.experience_kernels() > 0) {
+    fmt::print(
+        "{} kernels, predicted from earlier jobs alone, were off by {:.0f} % in the median\n",
+        report.experience_kernels(), 100 * report.experience_error());
+  }
   const v1::Comparison& comparison = job.comparison();
   if (comparison.has_result() && comparison.result().has_other_gain()) {
     const v1::Gain& gain = comparison.result().other_gain();

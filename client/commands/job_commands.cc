@@ -56,11 +56,6 @@ void PrintJob(const v1::Job& job, const OutputOptions& output) {
   if (back > 0)
     fmt::print("         {} of {} tasks keep{} the default kernel: tuned, {} not faster there\n",
                back, tasks, back == 1 ? "s" : "", back == 1 ? "it was" : "they were");
-  if (job.comparison().plan_taken_back())
-    fmt::print(
-        "         the tasks below are of another plan, which was not surely faster; see "
-        "heddle explain {}\n",
-        job.id());
   for (const std::string& warning : job.warnings()) fmt::print("warning  {}\n", warning);
   if (job.tasks_size() > 0) fmt::print("\n{}", TaskTable(job, output.plain));
   for (const v1::TaskStatus& task : job.tasks()) {

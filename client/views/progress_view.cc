@@ -110,7 +110,7 @@ std::string TaskTable(const v1::Job& job, bool plain, int max_rows) {
   std::string text = table.ToText(plain);
   if (more > 0) text += fmt::format(".. and {} more tasks\n", more);
   if (others > 0) {
-    text += fmt::format("and {} of other plans, measured once each to choose the plan\n",
+    text += fmt::format("and {} of other plans, measured to choose the plan\n",
                         others == 1 ? "1 task" : fmt::format("{} tasks", others));
   }
   return text;

@@ -38,11 +38,12 @@ class Chooser {
  public:
   static absl::StatusOr<std::unique_ptr<Chooser>> Make(
       std::string_view onnx, const ModelOptions& options, const Target& target,
-      const std::map<std::string, double>& measured_ns) {
+      const std::map<std::string, double>& measured_ns, const plan::Experience& experience) {
     HEDDLE_ASSIGN_OR_RETURN(ModelOptions chosen, ForTarget(options, target));
     HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, ImportModel(onnx, options.import));
     HEDDLE_ASSIGN_OR_RETURN(graph::Graph simple, graph::Simplify(imported, chosen.passes));
-    return absl::WrapUnique(new Chooser(std::move(simple), std::move(chosen), measured_ns));
+    return absl::WrapUnique(
+        new Chooser(std::move(simple), std::move(chosen), measured_ns, experience));
   }
 
   absl::StatusOr<PlanChoice> Choose(const PlanSearch& search) {
@@ -53,6 +54,8 @@ class Chooser {
     for (const Made& made : made_) costs_.Learn(made.fused);
     for (size_t i = 0; i < made_.size(); ++i) choice_.contenders[i].cost = CostOf(made_[i].fused);
     choice_.error = costs_.Error();
+    choice_.experience = costs_.ErrorOfExperience();
+    choice_.learned = costs_.learned();
     if (search.mode == PlanSearch::Mode::kOff) {
       choice_.contenders.resize(1);
     } else if (choice_.error.kernels > 0) {
@@ -74,10 +77,10 @@ class Chooser {
   };
 
   Chooser(graph::Graph simple, ModelOptions options,
-          const std::map<std::string, double>& measured_ns)
+          const std::map<std::string, double>& measured_ns, const plan::Experience& experience)
       : simple_(std::move(simple)),
         options_(std::move(options)),
-        costs_(options_.passes.target, measured_ns),
+        costs_(options_.passes.target, measured_ns, experience),
         reuse_(options_.passes.target) {}
 
   absl::StatusOr<Made> Make(const std::optional<graph::FixedLayouts>& layouts,
@@ -452,9 +455,10 @@ double SpreadNs(const PlanCost& cost, const PlanCost& other) {
 absl::StatusOr<PlanChoice> ChoosePlan(std::string_view onnx, const ModelOptions& options,
                                       const Target& target,
                                       const std::map<std::string, double>& measured_ns,
-                                      const PlanSearch& search) {
+                                      const PlanSearch& search,
+                                      const plan::Experience& experience) {
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<Chooser> chooser,
-                          Chooser::Make(onnx, options, target, measured_ns));
+                          Chooser::Make(onnx, options, target, measured_ns, experience));
   return chooser->Choose(search);
 }
 

@@ -52,7 +52,9 @@ struct Contender {
 struct PlanChoice {
   std::vector<Contender> contenders;  // distinct plans, in the order above
   size_t chosen = 0;
-  plan::PredictionError error;
+  plan::PredictionError error;       // of measured kernels, each predicted from all others
+  plan::PredictionError experience;  // of measured kernels, predicted from earlier jobs alone
+  std::vector<plan::KernelFactor> learned;  // of measured kernels, for later jobs
   // Of the search for graphs.
   int graphs = 0;          // evaluated
   int bounded = 0;         // of these, found too costly by their bound
@@ -76,11 +78,13 @@ struct PlanSearch {
   std::function<void(int graph, double best_ns)> progress = nullptr;  // of the search for graphs
 };
 
-// `measured_ns`: times of kernels by workload key, all made alike. A pure function unless a search is timed out.
-// Without times, the estimated plan is chosen. Errors as PrepareModel.
+// `measured_ns`: times of kernels by workload key, all made alike. `experience`: what earlier jobs found, made
+// alike, too. A pure function unless a search is timed out. Without times, the estimated plan is chosen. Errors as
+// PrepareModel.
 absl::StatusOr<PlanChoice> ChoosePlan(std::string_view onnx, const ModelOptions& options,
                                       const Target& target,
                                       const std::map<std::string, double>& measured_ns,
-                                      const PlanSearch& search = {});
+                                      const PlanSearch& search = {},
+                                      const plan::Experience& experience = {});
 
 }  // namespace heddle

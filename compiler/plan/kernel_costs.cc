@@ -9,30 +9,50 @@
 namespace heddle::plan {
 namespace {
 
-constexpr double kPoolings[] = {0.25, 0.5, 1, 2, 4, 8};
 // The spread of a kernel's factor where nothing was measured: within a factor of 2.7, two times of three.
 constexpr double kUnknownSpread = 1;
 // A prediction is never better than this, however well the known kernels agree.
 constexpr double kLeastSpread = 0.05;
-constexpr size_t kFewKernels = 3;  // fewer say nothing of the spread
+constexpr size_t kFewKernels = PooledMeans::kFewest;  // fewer say nothing of the spread
 
 std::string TextOf(const graph::Node& node, const char* attribute) {
   const auto found = node.attrs.find(attribute);
   return found == node.attrs.end() ? "" : graph::ToText(found->second);
 }
 
-std::vector<std::string> ClassesOf(const graph::FusedGraph& fused, const graph::Group& group) {
+// Without its factor.
+KernelFactor ClassesOf(const graph::FusedGraph& fused, const graph::Group& group) {
   const graph::Node& anchor = AnchorOf(fused.graph, group);
   double results = 0;
   for (graph::ValueId v : anchor.outputs)
     results +=
         static_cast<double>(graph::NumElements(fused.graph.values[static_cast<size_t>(v)].type));
   const double operations = std::max(1.0, group.flops / std::max(1.0, results));
-  const std::string op = graph::NameOf(anchor.kind);
-  const std::string form = absl::StrCat(op, " ", TextOf(anchor, "layout"));
-  const std::string window = absl::StrCat(form, " ", TextOf(anchor, "strides"), " ",
-                                          std::lround(std::log2(operations) / 2));
-  return {"", op, form, window};
+  const auto scale = std::lround(std::log2(operations) / 2);
+  return {group.key, graph::NameOf(anchor.kind), TextOf(anchor, "layout"),
+          absl::StrCat(TextOf(anchor, "strides"), " ", scale)};
+}
+
+PooledMeans::Classes NamesOf(const KernelFactor& kernel) {
+  const std::string layout = absl::StrCat(kernel.op, " ", kernel.layout);
+  const std::string window = absl::StrCat(layout, " ", kernel.window);
+  return {"", kernel.op, layout, window, absl::StrCat(window, " ", kernel.key)};
+}
+
+PredictionError Summarise(std::vector<double> errors) {
+  if (errors.size() < kFewKernels) return {};
+  double squares = 0;
+  for (const double error : errors) squares += error * error;
+  const auto middle = errors.begin() + static_cast<std::ptrdiff_t>(errors.size() / 2);
+  std::nth_element(errors.begin(), middle, errors.end());
+  return {static_cast<int>(errors.size()), *middle,
+          std::sqrt(squares / static_cast<double>(errors.size()))};
+}
+
+double SquaresOf(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value * value;
+  return sum;
 }
 
 }  // namespace
@@ -45,65 +65,82 @@ const graph::Node& AnchorOf(const graph::Graph& graph, const graph::Group& group
   return graph.nodes[static_cast<size_t>(group.nodes.back())];
 }
 
+KernelCosts::KernelCosts(const machine::TargetInfo& target,
+                         std::map<std::string, double> measured_ns, const Experience& experience)
+    : call_ns_(target.graph_speed.call_ns),
+      roofline_(target),
+      measured_ns_(std::move(measured_ns)) {
+  for (const KernelFactor& kernel : experience.device) earlier_.emplace(kernel.key, kernel);
+  for (const KernelFactor& kernel : experience.others)
+    others_.Add(NamesOf(kernel), kernel.log_factor);
+  others_.Fit();
+  Fit();
+}
+
 double KernelCosts::EstimateNs(const graph::FusedGraph& fused, const graph::Group& group) const {
   return call_ns_ + roofline_.ColdNs(WorkOf(fused, group, TouchedBytes(fused, group)));
 }
 
-double KernelCosts::Factor(const Classes& classes, double pooling, const Known* without) const {
-  double factor = 0;
-  bool general = true;
-  for (const std::string& name : classes) {
-    const auto found = means_.find(name);
-    if (found == means_.end()) break;
-    Mean mean = found->second;
-    if (without != nullptr) {
-      mean.sum -= without->factor;
-      --mean.count;
+KernelCosts::Deviations KernelCosts::DeviationsOf(const std::vector<KernelFactor>& kernels) const {
+  const auto fit = [&](bool from_others) {
+    Deviations made;
+    made.from_others = from_others;
+    for (const KernelFactor& kernel : kernels) {
+      const PooledMeans::Classes names = NamesOf(kernel);
+      made.means.Add(names, kernel.log_factor - (from_others ? others_.Of(names) : 0));
     }
-    if (mean.count == 0) break;
-    factor =
-        general ? mean.sum / mean.count : (mean.sum + pooling * factor) / (mean.count + pooling);
-    general = false;
-  }
-  return factor;
+    made.errors = made.means.Fit();
+    return made;
+  };
+  Deviations with = fit(true);
+  if (others_.size() == 0 || kernels.size() < kFewKernels) return with;
+  Deviations without = fit(false);
+  return SquaresOf(without.errors) < SquaresOf(with.errors) ? without : with;
 }
 
 void KernelCosts::Fit() {
-  error_ = {};
-  if (known_.size() < kFewKernels) return;
-  double least = -1;
-  for (const double pooling : kPoolings) {
-    std::vector<double> errors;
-    double squares = 0;
-    for (const Known& known : known_) {
-      const double error = std::abs(Factor(known.classes, pooling, &known) - known.factor);
-      errors.push_back(error);
-      squares += error * error;
-    }
-    if (least >= 0 && squares >= least) continue;
-    least = squares;
-    pooling_ = pooling;
-    const auto middle = errors.begin() + static_cast<std::ptrdiff_t>(errors.size() / 2);
-    std::nth_element(errors.begin(), middle, errors.end());
-    error_ = {static_cast<int>(known_.size()), *middle,
-              std::sqrt(squares / static_cast<double>(errors.size()))};
+  std::vector<KernelFactor> known = learned_;
+  for (const auto& [key, kernel] : earlier_) {
+    const auto measured = measured_ns_.find(key);
+    if (measured == measured_ns_.end() || !(measured->second > 0)) known.push_back(kernel);
   }
+  device_ = DeviationsOf(known);
+  const auto own = static_cast<std::ptrdiff_t>(learned_.size());
+  error_ = Summarise({device_.errors.begin(), device_.errors.begin() + own});
+  const PredictionError all = Summarise(device_.errors);
+  const double rms = error_.kernels > 0 ? error_.rms : all.rms;
+  spread_ = all.kernels > 0 ? std::max(rms, kLeastSpread) : kUnknownSpread;
 }
 
 void KernelCosts::Learn(const graph::FusedGraph& fused) {
-  const size_t before = known_.size();
+  const size_t before = learned_.size();
   for (const graph::Group& group : fused.groups) {
     const auto measured = measured_ns_.find(group.key);
     if (measured == measured_ns_.end() || !(measured->second > 0)) continue;
     if (!seen_.insert(group.key).second) continue;
-    Known known{ClassesOf(fused, group), std::log(measured->second / EstimateNs(fused, group))};
-    for (const std::string& name : known.classes) {
-      means_[name].sum += known.factor;
-      ++means_[name].count;
-    }
-    known_.push_back(std::move(known));
+    KernelFactor kernel = ClassesOf(fused, group);
+    kernel.log_factor = std::log(measured->second / EstimateNs(fused, group));
+    learned_.push_back(std::move(kernel));
   }
-  if (known_.size() > before) Fit();
+  if (learned_.size() > before) Fit();
+}
+
+PredictionError KernelCosts::ErrorOfExperience() const {
+  if (earlier_.empty() && others_.size() == 0) return {};
+  std::vector<KernelFactor> kernels;
+  for (const auto& [key, kernel] : earlier_) kernels.push_back(kernel);
+  const Deviations device = DeviationsOf(kernels);
+  std::vector<double> errors;
+  for (const KernelFactor& kernel : learned_) {
+    const auto same = earlier_.find(kernel.key);
+    const bool known = same != earlier_.end();
+    const PooledMeans::Classes names = NamesOf(known ? same->second : kernel);
+    const double others = device.from_others ? others_.Of(names) : 0;
+    const double own = known ? same->second.log_factor - others : 0;
+    errors.push_back(
+        std::abs(others + device.means.Of(names, known ? &own : nullptr) - kernel.log_factor));
+  }
+  return Summarise(std::move(errors));
 }
 
 KernelCost KernelCosts::Of(const graph::FusedGraph& fused, const graph::Group& group) const {
@@ -111,10 +148,14 @@ KernelCost KernelCosts::Of(const graph::FusedGraph& fused, const graph::Group& g
   if (measured != measured_ns_.end() && measured->second > 0)
     return {measured->second, 0, KernelCost::Source::kRecord};
   const double estimate = EstimateNs(fused, group);
-  if (known_.empty()) return {estimate, kUnknownSpread, KernelCost::Source::kMachine};
-  const double factor = Factor(ClassesOf(fused, group), pooling_, nullptr);
-  return {estimate * std::exp(factor),
-          known_.size() < kFewKernels ? kUnknownSpread : std::max(error_.rms, kLeastSpread),
+  if (device_.means.size() + others_.size() == 0)
+    return {estimate, kUnknownSpread, KernelCost::Source::kMachine};
+  if (const auto same = earlier_.find(group.key); same != earlier_.end())
+    return {estimate * std::exp(same->second.log_factor), kLeastSpread,
+            KernelCost::Source::kLearned};
+  const PooledMeans::Classes names = NamesOf(ClassesOf(fused, group));
+  const double others = device_.from_others ? others_.Of(names) : 0;
+  return {estimate * std::exp(others + device_.means.Of(names)), spread_,
           KernelCost::Source::kLearned};
 }
 

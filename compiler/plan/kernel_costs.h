@@ -2,14 +2,17 @@
 // have one. What it costs in a model: reuse.h.
 //
 // A prediction is the estimate of the machine model, which is the roofline with cold weights (roofline.h) plus
-// the cost of a call, times a factor. The factor is learned. The
-// logarithm of measured time over estimate is averaged in classes that contain each other: all kernels,
-// those built around the same operator, those of them in the same layout, and those of them with the same
-// strides and about as many operations for each result. The mean of a class is drawn towards the mean of
-// the class that contains it, the more the fewer measurements the class has (partial pooling; Gelman and
-// Hill, "Data Analysis Using Regression and Multilevel/Hierarchical Models", 2007, chapter 12). How much it
-// is drawn is what predicts the known kernels best when each is left out in turn. The spread is the error of
-// these predictions.
+// the cost of a call, times a factor. The factor is learned from
+// the logarithms of measured time over estimate, in classes that contain each other: all kernels, those
+// built around the same operator, those of them in the same layout, those of them with the same strides and
+// about as many operations for each result, and those of the same workload.
+//
+// Kernels are known from three places: this job has measured them, or an earlier job on the same device,
+// or jobs on other devices (Experience). The logarithm of a factor is a sum. Its first part is pooled over
+// the kernels of other devices (plan/pooled_means.h). Its second part is what the device adds to that,
+// pooled over the device's own kernels, whichever job measured them. If the device's kernels are predicted
+// better without the first part, it is 0. The spread is the error of predictions of known kernels, each
+// left out in turn. A kernel that an earlier job measured on this device keeps the factor that it had.
 #pragma once
 
 #include <map>
@@ -19,6 +22,7 @@
 
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/machine/target_info.h"
+#include "compiler/plan/pooled_means.h"
 #include "compiler/plan/roofline.h"
 
 namespace heddle::plan {
@@ -30,11 +34,30 @@ struct KernelCost {
   Source source = Source::kMachine;
 };
 
-// How well kernels are predicted, each from all others.
+// How well measured kernels of this job are predicted.
 struct PredictionError {
   int kernels = 0;
   double median = 0;  // of |log(predicted / measured)|
   double rms = 0;
+};
+
+// Version of the estimate and of the classes. Factors of another version mean something else.
+inline constexpr int kFactorVersion = 1;
+
+// What one measured kernel says of others.
+struct KernelFactor {
+  std::string key;        // of its workload
+  std::string op;         // the operator that it is built around
+  std::string layout;     // of that operator; empty: it has none
+  std::string window;     // its strides, and the scale of the operations for each result
+  double log_factor = 0;  // log(measured / estimated)
+};
+
+// What earlier jobs have measured, with schedules made as those of this job. A device is named once for a
+// workload.
+struct Experience {
+  std::vector<KernelFactor> device;  // on the device that the costs are for
+  std::vector<KernelFactor> others;  // on other devices
 };
 
 // The node that a kernel is built around: the one that is not injective, or else the last.
@@ -42,41 +65,43 @@ const graph::Node& AnchorOf(const graph::Graph& graph, const graph::Group& group
 
 class KernelCosts {
  public:
-  // `measured_ns`: median times by workload key.
-  KernelCosts(const machine::TargetInfo& target, std::map<std::string, double> measured_ns)
-      : call_ns_(target.graph_speed.call_ns),
-        roofline_(target),
-        measured_ns_(std::move(measured_ns)) {}
+  // `measured_ns`: median times of this job by workload key. They count instead of what earlier jobs found.
+  KernelCosts(const machine::TargetInfo& target, std::map<std::string, double> measured_ns,
+              const Experience& experience = {});
 
   // Learns from the kernels of a graph that have a record. A workload counts once, whatever the number of
   // graphs that have it.
   void Learn(const graph::FusedGraph& fused);
   KernelCost Of(const graph::FusedGraph& fused, const graph::Group& group) const;
+  // Of the learned kernels, each predicted from all others that are known.
   const PredictionError& Error() const { return error_; }
+  // Of the learned kernels, each predicted from the experience, without what that says of its own workload
+  // on the device. No kernels: there is no experience.
+  PredictionError ErrorOfExperience() const;
+  // The learned kernels, for later jobs.
+  const std::vector<KernelFactor>& learned() const { return learned_; }
 
  private:
-  using Classes = std::vector<std::string>;  // from the most general on
-  struct Mean {
-    double sum = 0;
-    int count = 0;
-  };
-  struct Known {
-    Classes classes;
-    double factor;  // log(measured / estimated)
+  // What a device adds to the others.
+  struct Deviations {
+    bool from_others = true;     // false: the others say nothing of it
+    PooledMeans means;           // of the factors, less what the others say
+    std::vector<double> errors;  // of each kernel, predicted by the rest
   };
   double EstimateNs(const graph::FusedGraph& fused, const graph::Group& group) const;
-  // The mean of the most special class. `without`, if not null, is left out of all of them.
-  double Factor(const Classes& classes, double pooling, const Known* without) const;
+  Deviations DeviationsOf(const std::vector<KernelFactor>& kernels) const;
   void Fit();
 
   double call_ns_;
   Roofline roofline_;
   std::map<std::string, double> measured_ns_;
-  std::set<std::string> seen_;
-  std::vector<Known> known_;
-  std::map<std::string, Mean> means_;
-  double pooling_ = 1;  // weight of the containing class, in measurements
+  PooledMeans others_;
+  std::map<std::string, KernelFactor> earlier_;  // of the device, by earlier jobs, by workload
+  std::vector<KernelFactor> learned_;
+  std::set<std::string> seen_;  // workloads that were learned
+  Deviations device_;           // of the earlier kernels and the learned ones
   PredictionError error_;
+  double spread_ = 0;
 };
 
 }  // namespace heddle::plan

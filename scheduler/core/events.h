@@ -107,7 +107,8 @@ struct Compiled {
 };
 struct Planned {
   // The tasks of the chosen plan and those to survey. Tasks that the job has keep their place, and get
-  // this weight; the others are new. What is not named gets weight 0.
+  // this weight; the others are new, unless they are to be surveyed and there is no further survey. What
+  // is not named gets weight 0.
   v1::PlanResult plan;
   std::vector<KnownRecords> known{};  // of plan.tasks, in their order; it may be shorter or empty
 
@@ -119,6 +120,11 @@ struct Planned {
 struct Compared {
   v1::CompareResult result;
 };
+// Whether a compared job ends with the plan of its import, although another one was chosen: the module
+// by the chosen plan is not surely faster, or it is slower than with default schedules.
+inline bool ReturnsToEstimatedPlan(const v1::CompareResult& result) {
+  return result.has_other_gain() && (!IsFaster(result.other_gain()) || result.gain().high() < 1);
+}
 struct StageFinished {
   AttemptId attempt;
   FaultInfo fault;      // kind FAULT_NONE: the stage did its work

@@ -82,9 +82,10 @@ struct KnownRecords {
 
 // What the dispatcher decides of a task and the store remembers.
 struct TaskProgress {
-  int budget = 0;          // trials granted so far, those already made included
-  KnownRecords known;      // of the database at the start, and of other jobs since
-  bool exhausted = false;  // the search has nothing more to propose
+  int budget = 0;            // trials granted so far, those already made included
+  KnownRecords known;        // of the database at the start, and of other jobs since
+  bool exhausted = false;    // the search has nothing more to propose
+  int estimated_weight = 0;  // weight by the plan of the import
 };
 
 // Where a candidate without a final record is.

@@ -1,6 +1,8 @@
 #include "scheduler/ledger/job_ledger.h"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
@@ -9,7 +11,8 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr int kMaxWarnings = 100;  // of one job; later ones are dropped
+constexpr int kMaxWarnings = 100;        // of one job; later ones are dropped
+constexpr size_t kMaxFactorBytes = 512;  // of a KernelFactor; longer ones are dropped
 
 JobPhase PhaseOf(const JobRow& row) {
   switch (row.job.state()) {
@@ -135,6 +138,7 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
   const auto* updated = ResultOf<Updated>(event);
   const auto* compiled = ResultOf<Compiled>(event);
   const auto* compared = ResultOf<Compared>(event);
+  bool taken = false;  // the plan, the module or the comparison
   auto put_state = [&](JobId job, TaskIndex task, const std::string& state) {
     TaskOf(job, task).search_state = state;
     batch.push_back(PutSearchState{job.value, task.value, state});
@@ -215,10 +219,21 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
           job.row.job.set_machine(imported->model.machine());
         job.tuning_since = now;
       }
-      if (planned != nullptr) KeepPlan(planned->plan, &job.row.job);
-      if (compiled != nullptr) KeepModules(*compiled, &job.row.job);
-      if (compared != nullptr)
+      // Whatever else changes in this step, only the job that waits for a result takes it, once.
+      const v1::JobState before = job.row.job.state();
+      if (planned != nullptr && !taken && before == v1::JOB_PLANNING) {
+        taken = true;
+        KeepPlan(planned->plan, &job.row.job);
+        KeepExperience(planned->plan, job, wall, &batch);
+      }
+      if (compiled != nullptr && !taken && before == v1::JOB_COMPILING) {
+        taken = true;
+        KeepModules(*compiled, &job.row.job);
+      }
+      if (compared != nullptr && !taken && before == v1::JOB_COMPARING) {
+        taken = true;
         KeepComparison(compared->result, *dispatcher.FindJob(job_changed->job), &job.row.job);
+      }
       UpdateJobRow(dispatcher, job_changed->job, now, wall);
       batch.push_back(PutJob{job.row});
       ReleaseHeld(&job, &batch);
@@ -256,7 +271,7 @@ void JobLedger::ReleaseHeld(JobData* job, Batch* batch) {
   job->held.clear();
 }
 
-// Takes in the tasks that the plan added, and the weights that it gave.
+// Takes in the tasks that the plan added.
 void JobLedger::KeepPlannedTasks(const Planned& planned, const Dispatcher& dispatcher, JobId id) {
   const std::vector<Task>& tasks = dispatcher.FindJob(id)->tasks;
   JobData& job = jobs_.at(id);
@@ -270,11 +285,35 @@ void JobLedger::KeepPlannedTasks(const Planned& planned, const Dispatcher& dispa
     row.info = planned.plan.tasks(found);
     row.known.untuned_ns = planned.KnownOf(found).untuned_ns;
   }
-  for (size_t i = 0; i < tasks.size(); ++i) job.tasks[i].row.info.set_weight(tasks[i].weight);
+}
+
+// Keeps what the stage found of kernels whose default schedule was measured. Some of a job's tasks may be
+// known by imported records only, which do not say how they were made.
+void JobLedger::KeepExperience(const v1::PlanResult& planned, const JobData& job, absl::Time wall,
+                               Batch* batch) {
+  if (planned.experience().empty() || job.row.device_key.empty()) return;
+  std::set<std::string> untuned;
+  for (const TaskData& task : job.tasks) {
+    if (Faster(task.untuned_ns, task.row.known.untuned_ns) > 0) untuned.insert(task.row.info.key());
+  }
+  PutExperience put{job.row.job.spec().target(), job.row.device_key, absl::ToUnixNanos(wall), {}};
+  for (const v1::KernelFactor& factor : planned.experience()) {
+    const bool sane =
+        std::isfinite(factor.log_factor()) && factor.ByteSizeLong() <= kMaxFactorBytes;
+    if (sane && untuned.erase(factor.workload_key()) > 0) put.factors.push_back(factor);
+  }
+  if (!put.factors.empty()) batch->push_back(std::move(put));
 }
 
 void JobLedger::KeepPlan(const v1::PlanResult& planned, v1::Job* row) {
+  const v1::PlanReport first = row->plan_report();
+  const bool again = row->has_plan_report();
   *row->mutable_plan_report() = planned.report();
+  // Later stages were told what the job itself found, too.
+  if (again) {
+    row->mutable_plan_report()->set_experience_kernels(first.experience_kernels());
+    row->mutable_plan_report()->set_experience_error(first.experience_error());
+  }
   if (row->estimated_plan().empty()) row->set_estimated_plan(row->plan());
   row->set_plan(planned.plan());
   if (row->plan() == row->estimated_plan()) row->clear_estimated_plan();
@@ -301,14 +340,13 @@ void JobLedger::KeepComparison(const v1::CompareResult& result, const Job& job, 
   }
   if (!job.final()) return;
   const bool other = !row->other_digest().empty();
-  std::string module_digest = row->module_digest(), plan = row->plan();
+  std::string module_digest = row->module_digest();
   // The kernels of the plan add up to less, and yet the whole is not surely faster.
   if (other && !IsFaster(result.other_gain())) {
     comparison.set_plan_taken_back(true);
     comparison.mutable_result()->set_ns(result.other_ns());
     *comparison.mutable_result()->mutable_gain() = result.other_over_default();
     module_digest = row->other_digest();
-    plan = row->estimated_plan();
   }
   // Each kernel was faster by itself, and yet the whole is not: the default module is the better one.
   const std::string& plain = other ? row->other_default_digest() : row->default_digest();
@@ -320,11 +358,11 @@ void JobLedger::KeepComparison(const v1::CompareResult& result, const Job& job, 
   } else if (comparison.result().gain().high() < 1 && !plain.empty()) {
     comparison.set_module_is_default(true);
     module_digest = plain;
-    if (other) plan = row->estimated_plan();
   }
   row->set_module_digest(module_digest);
-  row->set_plan(plan);
-  if (plan == row->estimated_plan()) row->clear_estimated_plan();
+  if (!other || !ReturnsToEstimatedPlan(result)) return;
+  row->set_plan(row->estimated_plan());
+  row->clear_estimated_plan();
 }
 
 InsertRecord JobLedger::MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
@@ -391,6 +429,7 @@ void JobLedger::UpdateTaskRow(const Task& task, TaskRow* row) {
   const double untuned_ns = row->known.untuned_ns;
   static_cast<TaskProgress&>(*row) = task;
   row->known.untuned_ns = untuned_ns;  // ShareUntuned keeps it up to date, not the dispatcher
+  row->info.set_weight(task.weight);
   row->done = Is<Finished>(task.phase);
   row->warm_pending = task.unlearned.known || task.unlearned.others;
 }

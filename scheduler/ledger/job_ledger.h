@@ -107,6 +107,8 @@ class JobLedger {
                           const Measured* measured, absl::Time wall);
   void KeepPlannedTasks(const Planned& planned, const Dispatcher& dispatcher, JobId id);
   static void KeepPlan(const v1::PlanResult& planned, v1::Job* row);
+  static void KeepExperience(const v1::PlanResult& planned, const JobData& job, absl::Time wall,
+                             Batch* batch);
   static void KeepModules(const Compiled& compiled, v1::Job* row);
   static void KeepComparison(const v1::CompareResult& result, const Job& job, v1::Job* row);
   void ShareUntuned(const FinishCandidate& done);

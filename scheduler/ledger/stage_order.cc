@@ -28,7 +28,8 @@ constexpr size_t kMaxUpdateBytes = 3 << 20;
 // Tasks whose transfer samples a search is sent. With 128 samples each that is all it can use
 // (cost_model/transfer/transfer.h).
 constexpr int64_t kMaxOthers = 32;
-constexpr size_t kMaxOthersBytes = 768 << 10;  // see SearchSpec
+constexpr size_t kMaxOthersBytes = 768 << 10;    // see SearchSpec
+constexpr size_t kMaxExperienceBytes = 1 << 20;  // of the device, and of others; see PlanSpec
 
 // The weight of one sample. Samples from elsewhere count less.
 double WeightOf(Relatedness relatedness) {
@@ -248,6 +249,33 @@ void FillPlan(const JobLedger::JobData& job, const Job& state, v1::PlanSpec* pla
   }
 }
 
+// What other jobs found about costs. It is of default schedules, so it says nothing of tuned ones.
+void PlanExperience(const JobLedger::JobData& job, const JobParams& params, StageOrder* order) {
+  if (order->start.plan().last() || job.row.job.spec().no_transfer() || params.device_key.empty())
+    return;
+  order->reads.experience = {job.row.job.spec().target(), params.device_key};
+}
+
+void FillExperience(const absl::StatusOr<Experience>& found, StageOrder* order) {
+  if (!found.ok()) {
+    order->warnings.push_back(absl::StrCat("the plan is chosen without what earlier jobs found: ",
+                                           found.status().message()));
+    return;
+  }
+  const auto fill = [](const std::vector<v1::KernelFactor>& factors, auto* out) {
+    constexpr size_t kRest = 8;  // bytes of a factor besides its own message, at most
+    size_t bytes = 0;
+    for (const v1::KernelFactor& factor : factors) {
+      bytes += factor.ByteSizeLong() + kRest;
+      if (bytes > kMaxExperienceBytes) return;
+      *out->Add() = factor;
+    }
+  };
+  v1::PlanSpec& plan = *order->start.mutable_plan();
+  fill(found->device, plan.mutable_experience());
+  fill(found->others, plan.mutable_other_experience());
+}
+
 // `candidates`: the most that a profile stage may be fed.
 int64_t TimeLimitMs(const StartStage& start, int candidates) {
   switch (start.kind) {
@@ -326,6 +354,7 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, cons
       break;
     case v1::STAGE_PLAN:
       FillPlan(job, *dispatcher.FindJob(start.job), out.mutable_plan());
+      PlanExperience(job, params, &order);
       order.model_digest = job.row.job.model_digest();
       order.parts_digest = job.row.job.parts_digest();
       break;
@@ -384,6 +413,10 @@ OrderInputs FetchInputs(RecordStore* store, const OrderReads& reads) {
   };
   OrderInputs inputs;
   if (reads.related) inputs.related = store->FindRelatedSamples(*reads.related, kMaxOthers);
+  if (reads.experience) {
+    inputs.experience = store->FindExperience(reads.experience->target,
+                                              reads.experience->device_key, kMaxExperience);
+  }
   if (reads.warm) inputs.warm = query(*reads.warm);
   for (const v1::RecordQuery& best : reads.best) inputs.best.push_back(query(best));
   return inputs;
@@ -398,6 +431,7 @@ void CompleteOrder(const OrderInputs& inputs, StageOrder* order) {
     FillTransfer(*std::move(order->transfer), inputs.related, order, search);
     order->transfer.reset();
   }
+  if (order->reads.experience) FillExperience(inputs.experience, order);
   if (order->reads.warm) FillWarm(inputs.warm, start.mutable_update());
   if (!order->reads.best.empty()) FillBest(inputs.best, start.mutable_compile());
   order->reads = {};

@@ -28,17 +28,22 @@ struct TransferPlan {
 
 // What an order needs from the store.
 struct OrderReads {
+  struct Device {
+    std::string target, device_key;
+  };
   std::optional<WorkloadId> related;    // transfer samples that are related to this workload
   std::optional<v1::RecordQuery> warm;  // the known records that the update learns
   std::vector<v1::RecordQuery> best;    // the best record of each task of a module
+  std::optional<Device> experience;     // of other jobs there, and on other devices
 };
 
-// What the store had. A failed read of `related` becomes a warning. The others count as empty, and
-// what the job itself has measured must do.
+// What the store had. A failed read of `related` or `experience` becomes a warning. The others count as
+// empty, and what the job itself has measured must do.
 struct OrderInputs {
   absl::StatusOr<std::vector<TransferSamples>> related = std::vector<TransferSamples>();
   std::vector<v1::Record> warm;
   std::vector<std::vector<v1::Record>> best;  // one answer for each of OrderReads.best
+  absl::StatusOr<Experience> experience = Experience();
 };
 
 struct StageOrder {

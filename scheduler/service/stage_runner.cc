@@ -268,7 +268,10 @@ std::string StageRunner::MissingResult(const Results& results) const {
     case v1::STAGE_PLAN:
       return BadPlan(results);
     case v1::STAGE_COMPARE:
-      return results.compared ? "" : "the worker sent no comparison";
+      if (!results.compared) return "the worker sent no comparison";
+      return order_.start.compare().other_module().empty() || results.compared->has_other_gain()
+                 ? ""
+                 : "the worker did not compare the other plan";
     default:
       return "";
   }
@@ -278,6 +281,7 @@ std::string StageRunner::BadPlan(const Results& results) {
   if (!results.planned || results.planned->plan().empty()) return "the worker sent no plan";
   const v1::PlanResult& plan = *results.planned;
   if (plan.tasks_size() > kMaxPlanTasks) return "the worker's plan has too many tasks";
+  if (plan.experience_size() > kMaxPlanTasks) return "the worker learned of too many kernels";
   bool used = false;
   for (const v1::TaskInfo& task : plan.tasks()) {
     if (task.key().empty() || task.weight() < 0) return "the worker's plan has a malformed task";
@@ -414,6 +418,8 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       break;
     case v1::StageEvent::kPlanned:
       results->planned = event.planned();
+      // Tuned kernels say nothing of how long others take with their default schedules.
+      if (order_.start.plan().last()) results->planned->clear_experience();
       break;
     case v1::StageEvent::kCompared:
       results->compared = event.compared();

@@ -6,6 +6,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/target.h"
 #include "proto/job_states.h"
 #include "scheduler/store/memory_tables.h"
 
@@ -192,6 +193,30 @@ class MemoryRecordStore : public RecordStore {
     std::map<std::string, std::string> machines = tables_.machines;
     std::erase_if(machines, [](const auto& entry) { return entry.second.empty(); });
     return machines;
+  }
+
+  absl::StatusOr<Experience> FindExperience(const std::string& target,
+                                            const std::string& device_key, int64_t limit) override {
+    absl::MutexLock lock(&mutex_);
+    using Made = std::pair<int64_t, const v1::KernelFactor*>;  // when, and what
+    std::vector<Made> device, others;
+    for (const auto& [id, made] : tables_.factors) {
+      const bool same = id.target == target && id.device_key == device_key;
+      if (same) device.emplace_back(made.first, &made.second);
+      if (!same && KindOf(id.target) == KindOf(target))
+        others.emplace_back(made.first, &made.second);
+    }
+    const auto newest = [&](std::vector<Made> made) {
+      std::stable_sort(made.begin(), made.end(),
+                       [](const Made& a, const Made& b) { return a.first > b.first; });
+      std::vector<v1::KernelFactor> factors;
+      for (const Made& one : made) {
+        if (static_cast<int64_t>(factors.size()) == limit) break;
+        factors.push_back(*one.second);
+      }
+      return factors;
+    };
+    return Experience{newest(std::move(device)), newest(std::move(others))};
   }
 
   absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) override {

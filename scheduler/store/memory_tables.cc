@@ -1,5 +1,7 @@
 #include "scheduler/store/memory_tables.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
@@ -49,6 +51,22 @@ absl::Status MemoryWriter::operator()(const PutTransferModel& change) {
 
 absl::Status MemoryWriter::operator()(const PutMachine& change) {
   return Put(&t_.machines, change.device_key, change.machine);
+}
+
+absl::Status MemoryWriter::operator()(const PutExperience& change) {
+  for (const v1::KernelFactor& factor : change.factors) {
+    if (!t_.workloads.count(factor.workload_key())) continue;
+    (void)Put(&t_.factors, {factor.workload_key(), change.target, change.device_key},
+              {change.made_unix_ns, factor});
+  }
+  std::vector<decltype(t_.factors)::iterator> kept;  // of the device key
+  for (auto it = t_.factors.begin(); it != t_.factors.end(); ++it) {
+    if (it->first.device_key == change.device_key) kept.push_back(it);
+  }
+  std::stable_sort(kept.begin(), kept.end(),
+                   [](const auto& a, const auto& b) { return a->second.first > b->second.first; });
+  for (size_t i = kMaxExperience; i < kept.size(); ++i) Erase(&t_.factors, kept[i]);
+  return absl::OkStatus();
 }
 
 absl::Status MemoryWriter::operator()(const InsertCandidate& change) {

@@ -31,6 +31,8 @@ struct MemoryTables {
       transfer_samples;  // with the time when each was made
   TransferModels transfer_models;
   std::map<std::string, std::string> machines;  // by device key
+  std::map<WorkloadId, std::pair<int64_t, v1::KernelFactor>>
+      factors;  // with the time when each was made
   std::map<std::pair<int64_t, int64_t>, InsertCandidate> candidates;
   std::map<std::string, Workload> workloads;
   std::vector<StoredRecord> records;
@@ -52,6 +54,7 @@ class MemoryWriter {
   absl::Status operator()(const PutLearned& change);
   absl::Status operator()(const PutTransferModel& change);
   absl::Status operator()(const PutMachine& change);
+  absl::Status operator()(const PutExperience& change);
   absl::Status operator()(const InsertCandidate& change);
   absl::Status operator()(const SetAttempts& change);
   absl::Status operator()(const MarkLearned& change);
@@ -74,6 +77,12 @@ class MemoryWriter {
       it->second = std::move(value);
     }
     return absl::OkStatus();
+  }
+
+  template <typename Map>
+  void Erase(Map* map, typename Map::iterator it) {
+    undo_.push_back([map, entry = *it] { map->insert(entry); });
+    map->erase(it);
   }
 
   void AddWorkload(const std::string& key, MemoryTables::Workload workload);

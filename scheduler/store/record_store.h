@@ -84,6 +84,14 @@ Relatedness RelatednessOf(const WorkloadId& transfer_samples, const WorkloadId& 
 // search is told of.)
 bool Nearer(const WorkloadId& a, const WorkloadId& b, const WorkloadId& search);
 
+// What plan stages found about kernels' costs (KernelFactor in worker.proto), newest first.
+struct Experience {
+  std::vector<v1::KernelFactor> device;  // on a target and device key
+  std::vector<v1::KernelFactor> others;  // on others of the same kind of target
+};
+// Factors that are kept of a device key, over all its targets: the newest ones.
+inline constexpr int64_t kMaxExperience = 4096;
+
 // ---- changes ----
 // Besides these, the store takes SetAttempts and MarkLearned just as the dispatcher decides them
 // (scheduler/core/events.h).
@@ -128,6 +136,14 @@ struct PutMachine {
   std::string device_key;
   std::string machine;
 };
+// What a plan stage found. A factor replaces that of the same workload, target and device key. One whose
+// workload no task has is dropped.
+struct PutExperience {
+  std::string target;
+  std::string device_key;
+  int64_t made_unix_ns = 0;
+  std::vector<v1::KernelFactor> factors;
+};
 // AlreadyExists if the candidate is there.
 struct InsertCandidate {
   CandidateRow row;
@@ -148,9 +164,9 @@ struct InsertRecord {
 struct PutStage {
   StageRow row;
 };
-using StoreChange =
-    std::variant<PutJob, PutTask, CheckFence, PutSearchState, PutLearned, PutTransferModel,
-                 PutMachine, InsertCandidate, SetAttempts, MarkLearned, InsertRecord, PutStage>;
+using StoreChange = std::variant<PutJob, PutTask, CheckFence, PutSearchState, PutLearned,
+                                 PutTransferModel, PutMachine, PutExperience, InsertCandidate,
+                                 SetAttempts, MarkLearned, InsertRecord, PutStage>;
 using Batch = std::vector<StoreChange>;
 
 // A candidate as it is loaded at the start.
@@ -201,6 +217,11 @@ class RecordStore {
   virtual absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> AllTransferModels() = 0;
   // What was measured, by device key; keys without a machine are left out.
   virtual absl::StatusOr<std::map<std::string, std::string>> Machines() = 0;
+  // At most `limit` factors on the target and device key, and as many on others. Of those that were made
+  // at the same time, the smaller workload key comes first, then the smaller target and device key.
+  virtual absl::StatusOr<Experience> FindExperience(const std::string& target,
+                                                    const std::string& device_key,
+                                                    int64_t limit) = 0;
   // Device keys that have records for the target, the one with the most records first.
   virtual absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) = 0;
 };

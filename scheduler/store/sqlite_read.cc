@@ -61,8 +61,8 @@ absl::Status ReadTasks(sqlite3* db, StoredJob* job) {
       "SELECT "
       "t.idx,w.key,w.text,w.label,w.flops,t.weight,t.budget,t.known,t.known_valid,t.done,t."
       "exhausted,"
-      "t.warm_pending,t.known_best_ns,t.known_untuned_ns,t.state FROM tasks t JOIN workloads w ON "
-      "w.id=t.workload WHERE t.job=? ORDER BY t.idx");
+      "t.warm_pending,t.known_best_ns,t.known_untuned_ns,t.state,t.estimated_weight FROM tasks t "
+      "JOIN workloads w ON w.id=t.workload WHERE t.job=? ORDER BY t.idx");
   rows.Bind(job->row.id);
   while (rows.Step()) {
     TaskRow task;
@@ -79,6 +79,7 @@ absl::Status ReadTasks(sqlite3* db, StoredJob* job) {
     task.done = rows.Int(9) != 0;
     task.exhausted = rows.Int(10) != 0;
     task.warm_pending = rows.Int(11) != 0;
+    task.estimated_weight = static_cast<int>(rows.Int(15));
     job->tasks.push_back(std::move(task));
     job->states.push_back(rows.Text(14));
   }
@@ -326,6 +327,32 @@ absl::StatusOr<std::map<std::string, std::string>> ReadMachines(sqlite3* db) {
   while (rows.Step()) machines[rows.Text(0)] = rows.Text(1);
   HEDDLE_RETURN_IF_ERROR(rows.status());
   return machines;
+}
+
+absl::StatusOr<Experience> ReadExperience(sqlite3* db, const std::string& target,
+                                          const std::string& device_key, int64_t limit) {
+  Experience found;
+  for (const bool same : {true, false}) {
+    Statement rows(db,
+                   "SELECT w.key, k.op, k.layout, k.window, k.log_factor, k.version "
+                   "FROM kernel_factors k JOIN workloads w ON w.id=k.workload "
+                   "JOIN targets t ON t.id=k.target JOIN devices d ON d.id=k.device "
+                   "WHERE substr(t.text, 1, instr(t.text || ' ', ' ') - 1)=?3 "
+                   "AND (t.text=?1 AND d.key=?2)=?4 "
+                   "ORDER BY k.made_ns DESC, w.key, t.text, d.key LIMIT ?5");
+    rows.Bind(target, device_key, std::string(KindOf(target)), same, limit);
+    while (rows.Step()) {
+      v1::KernelFactor& factor = (same ? found.device : found.others).emplace_back();
+      factor.set_workload_key(rows.Text(0));
+      factor.set_op(rows.Text(1));
+      factor.set_layout(rows.Text(2));
+      factor.set_window(rows.Text(3));
+      factor.set_log_factor(rows.Real(4));
+      factor.set_version(static_cast<int32_t>(rows.Int(5)));
+    }
+    HEDDLE_RETURN_IF_ERROR(rows.status());
+  }
+  return found;
 }
 
 absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(sqlite3* db, const std::string& target) {

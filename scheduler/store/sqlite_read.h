@@ -24,6 +24,8 @@ absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(sqlite3* db, con
                                                                 int64_t limit);
 absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> ReadTransferModels(sqlite3* db);
 absl::StatusOr<std::map<std::string, std::string>> ReadMachines(sqlite3* db);
+absl::StatusOr<Experience> ReadExperience(sqlite3* db, const std::string& target,
+                                          const std::string& device_key, int64_t limit);
 absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(sqlite3* db, const std::string& target);
 
 }  // namespace heddle::scheduler

@@ -105,6 +105,11 @@ class SqliteRecordStore : public RecordStore {
     absl::MutexLock lock(&read_mutex_);
     return ReadMachines(read_db_.get());
   }
+  absl::StatusOr<Experience> FindExperience(const std::string& target,
+                                            const std::string& device_key, int64_t limit) override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadExperience(read_db_.get(), target, device_key, limit);
+  }
   absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) override {
     absl::MutexLock lock(&read_mutex_);
     return ReadDeviceKeys(read_db_.get(), target);

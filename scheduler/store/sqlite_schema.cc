@@ -90,6 +90,18 @@ CREATE TABLE others_models(
     // What was measured of the devices of a key.
     R"sql(
 ALTER TABLE devices ADD COLUMN machine TEXT NOT NULL DEFAULT '';
+)sql",
+    // What plan stages found about kernels' costs, and the weights of tasks by the plan of the import. Of older
+    // jobs these are unknown; the weights by the job's plan stand in for them.
+    R"sql(
+CREATE TABLE kernel_factors(
+  workload INTEGER NOT NULL REFERENCES workloads(id), target INTEGER NOT NULL REFERENCES targets(id),
+  device INTEGER NOT NULL REFERENCES devices(id), made_ns INTEGER NOT NULL,
+  op TEXT NOT NULL, layout TEXT NOT NULL, window TEXT NOT NULL, log_factor REAL NOT NULL, version INTEGER NOT NULL,
+  PRIMARY KEY(workload, target, device)) WITHOUT ROWID;
+CREATE INDEX kernel_factors_latest ON kernel_factors(device, made_ns);
+ALTER TABLE tasks ADD COLUMN estimated_weight INTEGER NOT NULL DEFAULT 0;
+UPDATE tasks SET estimated_weight=weight;
 )sql"};
 
 }  // namespace

@@ -50,16 +50,18 @@ absl::Status SqliteWriter::operator()(const PutTask& change) {
   return Prepared(
              "INSERT INTO "
              "tasks(job,idx,workload,weight,budget,known,known_valid,done,exhausted,warm_pending,"
-             "known_best_ns,known_untuned_ns) VALUES(?,?,?,?,?,?,?,?,?,?,?,?) ON "
+             "known_best_ns,known_untuned_ns,estimated_weight) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?) "
+             "ON "
              "CONFLICT(job,idx) DO UPDATE SET "
              "workload=excluded.workload,weight=excluded.weight,budget=excluded.budget,known="
              "excluded.known,"
              "known_valid=excluded.known_valid,done=excluded.done,exhausted=excluded.exhausted,"
              "warm_pending=excluded.warm_pending,known_best_ns=excluded.known_best_ns,"
-             "known_untuned_ns=excluded.known_untuned_ns")
+             "known_untuned_ns=excluded.known_untuned_ns,estimated_weight=excluded.estimated_"
+             "weight")
       .Bind(row.job, row.index, workload, row.info.weight(), row.budget, row.known.total,
             row.known.valid, row.done, row.exhausted, row.warm_pending, row.known.best_ns,
-            row.known.untuned_ns)
+            row.known.untuned_ns, row.estimated_weight)
       .Run();
 }
 
@@ -131,6 +133,27 @@ absl::Status SqliteWriter::operator()(const PutTransferModel& change) {
 absl::Status SqliteWriter::operator()(const PutMachine& change) {
   HEDDLE_ASSIGN_OR_RETURN(int64_t device, Device(change.device_key));
   return Prepared("UPDATE devices SET machine=? WHERE id=?").Bind(change.machine, device).Run();
+}
+
+absl::Status SqliteWriter::operator()(const PutExperience& change) {
+  HEDDLE_ASSIGN_OR_RETURN(int64_t target, Target(change.target));
+  HEDDLE_ASSIGN_OR_RETURN(int64_t device, Device(change.device_key));
+  for (const v1::KernelFactor& factor : change.factors) {
+    HEDDLE_RETURN_IF_ERROR(Prepared("INSERT OR REPLACE INTO kernel_factors "
+                                    "SELECT id,?,?,?,?,?,?,?,? FROM workloads WHERE key=?")
+                               .Bind(target, device, change.made_unix_ns, factor.op(),
+                                     factor.layout(), factor.window(), factor.log_factor(),
+                                     factor.version(), factor.workload_key())
+                               .Run());
+  }
+  return Prepared(
+             "DELETE FROM kernel_factors WHERE device=?1 AND (workload,target) IN "
+             "(SELECT k.workload,k.target FROM kernel_factors k JOIN workloads w ON "
+             "w.id=k.workload "
+             "JOIN targets t ON t.id=k.target WHERE k.device=?1 "
+             "ORDER BY k.made_ns DESC, w.key, t.text LIMIT -1 OFFSET ?2)")
+      .Bind(device, kMaxExperience)
+      .Run();
 }
 
 absl::Status SqliteWriter::operator()(const InsertCandidate& change) {

@@ -22,6 +22,7 @@ class SqliteWriter {
   absl::Status operator()(const PutLearned& change);
   absl::Status operator()(const PutTransferModel& change);
   absl::Status operator()(const PutMachine& change);
+  absl::Status operator()(const PutExperience& change);
   absl::Status operator()(const InsertCandidate& change);
   absl::Status operator()(const SetAttempts& change);
   absl::Status operator()(const MarkLearned& change);

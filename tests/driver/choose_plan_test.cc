@@ -230,6 +230,32 @@ TEST(ChoosePlan, GraphsAreSubstituted) {
             1e-5);
 }
 
+// What one job learns of kernels tells another one what they cost.
+TEST(ChoosePlan, ExperienceTellsCosts) {
+  const std::string onnx = *zoo::MakeZooModel("squeezenet", 0);
+  const auto all = Measure(onnx, [](const graph::Task& task) {
+    return 1000 + task.flops / 50 * (task.label.size() % 3 + 1);
+  });
+  const PlanSearch off = {.mode = PlanSearch::Mode::kOff};
+  const auto earlier = ChoosePlan(onnx, {}, X86(), all, off);
+  ASSERT_TRUE(earlier.ok()) << earlier.status();
+  EXPECT_EQ(earlier->experience.kernels, 0);
+  EXPECT_EQ(earlier->learned.size(), static_cast<size_t>(earlier->error.kernels));
+  std::map<std::string, double> some;
+  size_t i = 0;
+  for (const auto& [key, ns] : all) {
+    if (i++ % 8 == 0) some[key] = ns;
+  }
+  const auto alone = ChoosePlan(onnx, {}, X86(), some, off);
+  const auto told = ChoosePlan(onnx, {}, X86(), some, off, {earlier->learned, {}});
+  ASSERT_TRUE(alone.ok() && told.ok());
+  const double truth = earlier->best().cost.ns;
+  EXPECT_NEAR(told->best().cost.ns, truth, 1e-6 * truth);
+  EXPECT_GT(std::abs(alone->best().cost.ns - truth), 1e-3 * truth);
+  EXPECT_EQ(told->experience.kernels, static_cast<int>(told->learned.size()));
+  EXPECT_LT(told->learned.size(), earlier->learned.size()) << "only what it measured itself";
+}
+
 TEST(ChoosePlan, AnUnknownRuleIsNamed) {
   plan::Plan plan;
   plan.substitutions.push_back({"no such rule", 0, {"a"}});

@@ -119,6 +119,33 @@ absl::Status AddSurvey(const std::string& model, const ModelOptions& options, co
   return absl::OkStatus();
 }
 
+plan::KernelFactor FromProto(const v1::KernelFactor& factor) {
+  return {factor.workload_key(), factor.op(), factor.layout(), factor.window(),
+          factor.log_factor()};
+}
+
+// Factors of another version are left out.
+plan::Experience ExperienceOf(const v1::PlanSpec& spec) {
+  plan::Experience experience;
+  for (const v1::KernelFactor& factor : spec.experience())
+    if (factor.version() == plan::kFactorVersion) experience.device.push_back(FromProto(factor));
+  for (const v1::KernelFactor& factor : spec.other_experience())
+    if (factor.version() == plan::kFactorVersion) experience.others.push_back(FromProto(factor));
+  return experience;
+}
+
+void AddExperience(const std::vector<plan::KernelFactor>& learned, v1::PlanResult* result) {
+  for (const plan::KernelFactor& factor : learned) {
+    v1::KernelFactor& out = *result->add_experience();
+    out.set_workload_key(factor.key);
+    out.set_op(factor.op);
+    out.set_layout(factor.layout);
+    out.set_window(factor.window);
+    out.set_log_factor(factor.log_factor);
+    out.set_version(plan::kFactorVersion);
+  }
+}
+
 v1::PlanReport ReportOf(const PlanChoice& choice, bool tuned) {
   v1::PlanReport report;
   for (size_t i = 0; i < choice.contenders.size(); ++i) {
@@ -134,6 +161,8 @@ v1::PlanReport ReportOf(const PlanChoice& choice, bool tuned) {
   }
   report.set_error_kernels(choice.error.kernels);
   report.set_error(choice.error.median);
+  report.set_experience_kernels(choice.experience.kernels);
+  report.set_experience_error(choice.experience.median);
   report.set_tuned(tuned);
   return report;
 }
@@ -180,13 +209,14 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
       spec.mode() == "sequential" ? PlanSearch::Mode::kSequential : PlanSearch::Mode::kJoint;
   search.time_limit = kPlanSearchLimit;
   search.progress = [&](int graph, double) { Report(io, graph, 2 * search.graphs, "graphs"); };
-  HEDDLE_ASSIGN_OR_RETURN(
-      const PlanChoice choice,
-      ChoosePlan(model, FromProto(spec.options(), start, io), target, times, search));
+  HEDDLE_ASSIGN_OR_RETURN(const PlanChoice choice,
+                          ChoosePlan(model, FromProto(spec.options(), start, io), target, times,
+                                     search, ExperienceOf(spec)));
   v1::StageEvent event;
   v1::PlanResult& result = *event.mutable_planned();
   result.set_plan(plan::ToText(choice.best().plan));
   *result.mutable_report() = ReportOf(choice, spec.last());
+  AddExperience(choice.learned, &result);
   std::set<std::string> seen;
   for (const graph::Task& task : choice.best().tasks) {
     seen.insert(task.key);

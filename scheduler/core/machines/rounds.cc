@@ -309,11 +309,15 @@ void Rounds::EndTuningIfDone(Job& job) {
   effects_->Emit(JobChanged{job.id});
 }
 
+bool Rounds::SurveysFurther(const Job& job, bool asked) const {
+  return asked && Surveying(job) && job.stop.empty() && job.surveys + 1 < options_->max_surveys;
+}
+
 void Rounds::EndPlanning(Job& job, size_t first, bool survey_more) {
   const bool surveyed = Surveying(job);
   const bool tune = surveyed && job.stop.empty();
+  job.settled = !SurveysFurther(job, survey_more);
   job.surveys += surveyed;
-  job.settled = !(tune && survey_more && job.surveys < options_->max_surveys);
   job.stage_failures = 0;
   if (tune) {
     job.phase = Tuning{};

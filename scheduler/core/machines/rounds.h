@@ -53,6 +53,8 @@ class Rounds {
   void GoOnAfterSharedTrial(Job& job);
   // Ends waiting tasks that may not measure any more, for instance because of others' records.
   void FinishIdle(Job& job);
+  // Whether a further survey follows a plan stage that asks for one, or does not.
+  bool SurveysFurther(const Job& job, bool asked) const;
   // The plan stage has ended, and tasks from `first` on are new. After a survey, the tasks of the
   // settled plan are tuned and the others end, or a further survey follows. After tuning, the job
   // compiles.

@@ -51,8 +51,11 @@ void StageEnds::EndImport(Job& job, const StageFinished& event) {
   job.stage_failures = 0;
   job.phase = Tuning{};
   if (!imported->device_key.empty()) job.params.device_key = imported->device_key;
-  for (int i = 0; i < imported->model.tasks_size(); ++i)
-    job.tasks.push_back(MakeTask(imported->model.tasks(i), {.known = imported->KnownOf(i)}));
+  for (int i = 0; i < imported->model.tasks_size(); ++i) {
+    Task& task =
+        job.tasks.emplace_back(MakeTask(imported->model.tasks(i), {.known = imported->KnownOf(i)}));
+    task.estimated_weight = task.weight;
+  }
   sharing_->Join(job);
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     Task& task = job.tasks[i];
@@ -73,6 +76,7 @@ void StageEnds::EndPlan(Job& job, const StageFinished& event) {
     if (event.fault.kind != v1::FAULT_USER && TryAgain(event, &job)) return;
     return rounds_->EndPlanning(job, first, false);  // with the plan that it has
   }
+  const bool surveys = rounds_->SurveysFurther(job, planned->plan.survey());
   std::map<std::string, size_t> places;
   for (size_t i = 0; i < first; ++i) {
     places[job.tasks[i].key] = i;
@@ -80,6 +84,8 @@ void StageEnds::EndPlan(Job& job, const StageFinished& event) {
   }
   for (int i = 0; i < planned->plan.tasks_size(); ++i) {
     const v1::TaskInfo& info = planned->plan.tasks(i);
+    // Nobody will measure it, and no module has it.
+    if (info.weight() <= 0 && !surveys && !places.contains(info.key())) continue;
     const auto [place, added] = places.try_emplace(info.key(), job.tasks.size());
     if (added) {
       job.tasks.push_back(MakeTask(info, {.known = planned->KnownOf(i)}));
@@ -193,6 +199,15 @@ void StageEnds::EndCompare(Job& job, const StageFinished& event) {
     if (!first || IsFaster(found.gain())) continue;
     for (Task& task : job.tasks) {
       if (task.key == found.workload_key()) again = task.keep_default = true;
+    }
+  }
+  if (!again && ReturnsToEstimatedPlan(compared->result)) {
+    for (size_t i = 0; i < job.tasks.size(); ++i) {
+      Task& task = job.tasks[i];
+      if (task.weight == task.estimated_weight) continue;
+      task.weight = task.estimated_weight;
+      task.budget = Allowance(job, task);
+      effects_->Emit(TaskChanged{job.id, TaskIndex{static_cast<int>(i)}});
     }
   }
   if (!again) return rounds_->EndJob(job, Done{});

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace heddle::sim {
 namespace {
@@ -39,7 +41,8 @@ std::string BadComparison(const StoredJob& stored, const Job& live) {
   return "";
 }
 
-// A job's tasks have the weights that its plan gives them (Searches::Plan), in the store and here.
+// A job's tasks have the weights that its plan gives them (Searches::Plan), in the store and here. A task
+// that the job has not has the weight 0.
 std::string BadPlan(const StoredJob& stored, const Job& live) {
   const v1::Job& job = stored.row.job;
   const std::string name = JobName(stored.row.id);
@@ -49,14 +52,18 @@ std::string BadPlan(const StoredJob& stored, const Job& live) {
                           stored.tasks[i].info.weight());
   }
   if (!live.settled) return name + " is done and its plan is not settled";
-  if (live.params.plan && job.surveys() == 0 && job.plan() != "estimated" && !job.plan().empty())
+  absl::string_view plan = job.plan();
+  const bool estimated = absl::ConsumePrefix(&plan, "estimated");
+  if (live.params.plan && job.surveys() == 0 && !estimated && !plan.empty())
     return name + " has a plan that no stage chose";
-  const bool by_choice =
-      !job.comparison().plan_taken_back() && !job.plan().empty() && job.plan() != "estimated";
-  if (!by_choice) return "";
-  std::vector<std::string> weights;
+  if (job.comparison().plan_taken_back() && !estimated)
+    return name + " keeps a plan that was taken back";
+  std::vector<std::string> wanted = absl::StrSplit(plan, ' ', absl::SkipEmpty()), weights;
   for (const Task& task : live.tasks) weights.push_back(absl::StrCat(task.weight));
-  if (absl::StrJoin(weights, " ") == job.plan()) return "";
+  const size_t tasks = std::max(wanted.size(), weights.size());
+  wanted.resize(tasks, "0");
+  weights.resize(tasks, "0");
+  if (weights == wanted) return "";
   return absl::StrCat(name, " has weights ", absl::StrJoin(weights, " "), ", its plan says ",
                       job.plan());
 }

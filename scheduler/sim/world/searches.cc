@@ -28,11 +28,14 @@ std::optional<FittedModel> Fit(const StageWork& work) {
 v1::ImportResult Searches::Import(JobId id) const {
   const SimJob& job = JobOf(id);
   v1::ImportResult model;
+  std::string plan = "estimated";
   for (size_t i = 0; i < job.tasks.size(); ++i) {
-    if (!job.tasks[i].late) *model.add_tasks() = InfoOf(id, i);
+    if (job.tasks[i].late) continue;
+    *model.add_tasks() = InfoOf(id, i);
+    absl::StrAppend(&plan, " ", job.tasks[i].weight);
   }
   model.add_inputs("x: f32[1]");
-  model.set_plan("estimated");
+  model.set_plan(plan);
   return model;
 }
 
@@ -47,7 +50,8 @@ v1::TaskInfo Searches::InfoOf(JobId id, size_t index) const {
   return info;
 }
 
-// The text of a plan says which weights it gives, so that nobody can lose them unseen.
+// The text of a plan says which weights it gives, so that nobody can lose them unseen. A late task has a
+// weight if one after it has, so that late tasks come to the job in their order.
 Planned Searches::Plan(JobId id, const StageWork& work) const {
   const SimJob& job = JobOf(id);
   Planned out;
@@ -62,6 +66,12 @@ Planned Searches::Plan(JobId id, const StageWork& work) const {
     used |= info.weight() > 0;
   }
   if (!used && !job.tasks.empty()) out.plan.mutable_tasks(0)->set_weight(1);
+  bool later = false;
+  for (size_t i = job.tasks.size(); i-- > 0 && job.tasks[i].late;) {
+    v1::TaskInfo& info = *out.plan.mutable_tasks(static_cast<int>(i));
+    if (later && info.weight() == 0) info.set_weight(1);
+    later |= info.weight() > 0;
+  }
   std::vector<std::string> weights;
   for (const v1::TaskInfo& info : out.plan.tasks()) weights.push_back(absl::StrCat(info.weight()));
   out.plan.set_plan(absl::StrJoin(weights, " "));
@@ -119,6 +129,10 @@ Compared Searches::Compare(JobId job, const StageWork& work) {
   Compared out;
   if (const int comparisons = JobOf(job).comparisons; comparisons != SimJob::kAsFound) {
     out.result.mutable_gain()->set_high(2);
+    if (!work.compare.other_module().empty()) {
+      *out.result.mutable_other_gain() = out.result.gain();
+      *out.result.mutable_other_over_default() = out.result.gain();
+    }
     if (++compared_[job] >= comparisons) return out;
     v1::CompareResult::Task& slower = *out.result.add_tasks();  // its gain is not over 1
     slower.set_workload_key(Import(job).tasks(0).key());

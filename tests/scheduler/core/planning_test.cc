@@ -39,6 +39,7 @@ class PlanningTest : public RoundsTest {
     }
     return rounds;
   }
+  int64_t last_ = 0;  // job of a test with several
   std::vector<int> Trials() {
     std::vector<int> trials;
     for (const Task& task : job().tasks) trials.push_back(task.trials);
@@ -72,6 +73,24 @@ TEST_F(PlanningTest, EveryTaskGetsOneTrialThenThePlanDecides) {
   EXPECT_EQ(job().tasks[0].weight, 0);
 }
 
+// What a survey would measure is of no use where no survey follows: after the last one, after tuning, and
+// after a stop. Tasks that the job has stay, retired.
+TEST_F(PlanningTest, ATaskThatNobodyWillMeasureIsNotAdded) {
+  TwoCores();
+  Start(1, Plans(), {{"a", 1}, {"b", 0}});
+  Survey();
+  End(v1::STAGE_PLAN, PlanOf({{"a", 1}, {"b", 0}, {"c", 0}}));
+  EXPECT_EQ(job().tasks.size(), 2u) << "the stage asks for no survey";
+  EXPECT_FALSE(Surveying(job()));
+  Survey();
+  End(v1::STAGE_PLAN, PlanOf({{"d", 0}, {"b", 1}, {"e", 1}, {"a", 0}}, true));
+  ASSERT_EQ(job().tasks.size(), 3u) << "the job is tuned";
+  EXPECT_EQ(job().tasks[0].weight, 0);
+  EXPECT_EQ(job().tasks[2].key, "e") << "the plan needs it";
+  for (const Task& task : job().tasks) EXPECT_TRUE(Is<Finished>(task.phase)) << task.key;
+  EXPECT_TRUE(Compiling());
+}
+
 TEST_F(PlanningTest, AGradientJobSharesThePoolOfThePlansTasksOnly) {
   TwoCores();
   Start(1, Plans(Allocation::kGradient), {{"a", 1}, {"b", 0}, {"c", 0}});
@@ -95,7 +114,7 @@ TEST_F(PlanningTest, AFurtherSurveyMeasuresOnlyWhatIsNewAndThereAreAtMostTwo) {
   End(v1::STAGE_PLAN, PlanOf({{"c", 1}, {"d", 0}}, true));
   EXPECT_FALSE(Surveying(job())) << "the second survey is the last one";
   Survey();
-  EXPECT_THAT(Trials(), ElementsAre(1, 1, 8, 0));
+  EXPECT_THAT(Trials(), ElementsAre(1, 1, 8)) << "\"d\" is never measured";
 }
 
 TEST_F(PlanningTest, KnownRecordsNeedNoSurvey) {
@@ -144,6 +163,33 @@ TEST_F(PlanningTest, AStopDuringTheSurveyPlansOnceAndCompiles) {
   End(v1::STAGE_PLAN, PlanOf({{"b", 1}, {"d", 1}}, true));
   EXPECT_TRUE(Compiling());
   for (const Task& task : job().tasks) EXPECT_TRUE(Is<Finished>(task.phase)) << task.key;
+}
+
+// Where the whole module is not surely faster, the job has the plan of its import, and its weights.
+TEST_F(PlanningTest, APlanThatIsTakenBackTakesItsWeightsAlong) {
+  for (const auto& [low, gain_high, back] :
+       {std::tuple(1.01, 2.0, false), {0.99, 2.0, true}, {1.01, 0.9, true}}) {
+    const int64_t id = ++last_;
+    TwoCores();
+    JobParams params = Plans();
+    params.compare = params.force = true;
+    Start(id, params, {{"a", 2}, {"b", 1}, {"c", 0}});
+    while (Is<Tuning>(job(id).phase)) RoundAt(1000);
+    End(v1::STAGE_PLAN, PlanOf({{"a", 1}, {"c", 3}, {"d", 1}}));
+    while (Is<Tuning>(job(id).phase)) RoundAt(1000);
+    End(v1::STAGE_PLAN, PlanOf({{"a", 1}, {"c", 3}, {"d", 1}}));
+    End(v1::STAGE_COMPILE, Compiled{"tuned", "default", "other", "other default"});
+    Compared compared;
+    compared.result.mutable_other_gain()->set_low(low);
+    compared.result.mutable_gain()->set_high(gain_high);
+    const Decisions decisions = End(v1::STAGE_COMPARE, compared);
+    EXPECT_TRUE(Is<Done>(job(id).phase));
+    std::vector<int> weights;
+    for (const Task& task : job(id).tasks) weights.push_back(task.weight);
+    const std::vector<int> chosen = {1, 0, 3, 1}, estimated = {2, 1, 0, 0};
+    EXPECT_EQ(weights, back ? estimated : chosen) << id;
+    EXPECT_EQ(Count<TaskChanged>(decisions), back ? 4 : 0);
+  }
 }
 
 TEST_F(PlanningTest, AModelWithoutTasksHasNothingToPlan) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -418,6 +419,143 @@ TEST_F(TransferSamplesTest, IsFittedOnceForManySearches) {
   ASSERT_TRUE(order.transfer_model.has_value());
   finish("new", 0);
   EXPECT_EQ(told(1), "new");
+}
+
+// A job whose tasks are all on record, so that it only plans. Of "b" nobody knows the default schedule's time.
+class ExperienceTest : public DispatcherTest {
+ protected:
+  void Plan(bool no_transfer = false) {
+    Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("p2", {2})}, ""});
+    JobSubmitted submitted{JobId{1}, {}};
+    v1::JobSpec& spec = *submitted.description.mutable_spec();
+    spec.set_target(kTarget);
+    spec.set_trials_per_task(1);
+    spec.set_plan_search("joint");
+    spec.set_no_comparison(true);
+    spec.set_no_transfer(no_transfer);
+    submitted.params = *JobLedger::ParamsFrom(spec, now_, now_);
+    Feed(submitted);
+    Imported imported = ImportOf({{"a", 1, {3, 3, 900, 1000}}, {"b", 1, {3, 3, 900, 0}}}, "key");
+    imported.model.add_inputs("x: f32[1]");
+    imported.model.set_plan("estimated");
+    Feed(StageFinished{Live(v1::STAGE_IMPORT).attempt, {}, true, std::move(imported)});
+  }
+  Batch Feed(const Event& event) {
+    return ledger_.Absorb(dispatcher_, event, Step(event).changes, now_, now_);
+  }
+  static v1::KernelFactor Factor(const std::string& key, double log_factor) {
+    v1::KernelFactor factor;
+    factor.set_workload_key(key);
+    factor.set_log_factor(log_factor);
+    return factor;
+  }
+  static Planned PlanWith(const std::vector<v1::KernelFactor>& found, int experience_kernels = 0) {
+    Planned planned;
+    planned.plan.set_plan("chosen");
+    v1::TaskInfo& task = *planned.plan.add_tasks();
+    task.set_key("a");
+    task.set_weight(1);
+    *planned.plan.mutable_experience() = {found.begin(), found.end()};
+    planned.plan.mutable_report()->set_experience_kernels(experience_kernels);
+    planned.known = {{3, 3, 900, 1000}};
+    return planned;
+  }
+  StageOrder Order(const absl::StatusOr<Experience>& found) {
+    StageOrder order = MakeOrder(dispatcher_, ledger_, Live(v1::STAGE_PLAN), v1::SCHEDULE_BEST);
+    OrderInputs inputs;
+    inputs.experience = found;
+    CompleteOrder(inputs, &order);
+    return order;
+  }
+  const v1::Job& Row() const { return ledger_.data(JobId{1}).row.job; }
+
+  JobLedger ledger_;
+};
+
+TEST_F(ExperienceTest, IsToldToStagesThatJudgeDefaultSchedules) {
+  Plan();
+  const StageOrder asked = MakeOrder(dispatcher_, ledger_, Live(v1::STAGE_PLAN), v1::SCHEDULE_BEST);
+  ASSERT_TRUE(asked.reads.experience.has_value());
+  EXPECT_EQ(asked.reads.experience->target, kTarget);
+  EXPECT_EQ(asked.reads.experience->device_key, "key");
+  const Experience found = {{Factor("c", 1)}, {Factor("d", 2), Factor("e", 3)}};
+  const v1::PlanSpec told = Order(found).start.plan();
+  ASSERT_EQ(told.experience_size(), 1);
+  EXPECT_EQ(told.experience(0).workload_key(), "c");
+  ASSERT_EQ(told.other_experience_size(), 2);
+  EXPECT_EQ(told.other_experience(1).log_factor(), 3);
+  const StageOrder unread = Order(absl::InternalError("no disk"));
+  EXPECT_EQ(unread.start.plan().experience_size(), 0);
+  EXPECT_THAT(unread.warnings, ElementsAre(::testing::HasSubstr("no disk")));
+  Feed(StageFinished{Live(v1::STAGE_PLAN).attempt, {}, true, PlanWith({})});
+  const StageOrder last = MakeOrder(dispatcher_, ledger_, Live(v1::STAGE_PLAN), v1::SCHEDULE_BEST);
+  EXPECT_TRUE(last.start.plan().last());
+  EXPECT_FALSE(last.reads.experience.has_value()) << "it judges tuned kernels";
+}
+
+TEST_F(ExperienceTest, IsNotToldToAJobThatLearnsFromNoOther) {
+  Plan(true);
+  EXPECT_FALSE(MakeOrder(dispatcher_, ledger_, Live(v1::STAGE_PLAN), v1::SCHEDULE_BEST)
+                   .reads.experience.has_value());
+}
+
+TEST_F(ExperienceTest, FitsAMessage) {
+  Plan();
+  v1::KernelFactor longest = Factor("0123456789abcdef", 1);
+  longest.set_window(std::string(450, 'x'));
+  const std::vector<v1::KernelFactor> many(kMaxExperience, longest);
+  const v1::PlanSpec told = Order(Experience{many, many}).start.plan();
+  EXPECT_GT(told.experience_size(), 2000);
+  EXPECT_EQ(told.experience_size(), told.other_experience_size());
+  EXPECT_LT(told.ByteSizeLong(), size_t{2} << 20);
+}
+
+TEST_F(ExperienceTest, IsKeptOfKernelsWhoseDefaultScheduleIsKnown) {
+  Plan();
+  v1::KernelFactor longest = Factor("a", 1);
+  longest.set_window(std::string(10'000, 'x'));
+  const Batch batch = Feed(StageFinished{
+      Live(v1::STAGE_PLAN).attempt,
+      {},
+      true,
+      PlanWith({longest, Factor("a", NAN), Factor("a", 0.5), Factor("b", 1), Factor("z", 1)})});
+  std::vector<PutExperience> puts;
+  for (const StoreChange& change : batch) {
+    if (const auto* put = std::get_if<PutExperience>(&change)) puts.push_back(*put);
+  }
+  ASSERT_EQ(puts.size(), 1u);
+  EXPECT_EQ(puts[0].target, kTarget);
+  EXPECT_EQ(puts[0].device_key, "key");
+  EXPECT_EQ(puts[0].made_unix_ns, absl::ToUnixNanos(now_));
+  ASSERT_EQ(puts[0].factors.size(), 1u);
+  EXPECT_EQ(puts[0].factors[0].workload_key(), "a");
+  EXPECT_EQ(puts[0].factors[0].log_factor(), 0.5);
+}
+
+// The first plan stage alone is told nothing of the job itself.
+TEST_F(ExperienceTest, IsReportedAsTheFirstPlanStageFoundIt) {
+  Plan();
+  Feed(StageFinished{Live(v1::STAGE_PLAN).attempt, {}, true, PlanWith({}, 12)});
+  EXPECT_EQ(Row().plan_report().experience_kernels(), 12);
+  Feed(StageFinished{Live(v1::STAGE_PLAN).attempt, {}, true, PlanWith({}, 99)});
+  EXPECT_EQ(Row().plan_report().experience_kernels(), 12);
+}
+
+// A step may change several jobs. A result belongs to the one that waits for it.
+TEST_F(ExperienceTest, AJobTakesNoResultOfAnother) {
+  Plan();
+  Feed(StageFinished{Live(v1::STAGE_PLAN).attempt, {}, true, PlanWith({})});
+  Feed(StageFinished{Live(v1::STAGE_PLAN).attempt, {}, true, PlanWith({})});
+  ASSERT_EQ(Row().state(), v1::JOB_COMPILING);
+  Planned other = PlanWith({Factor("a", 7)});
+  other.plan.set_plan("of another job");
+  Compared compared;
+  compared.result.set_ns(7);
+  for (const StageFinished& end : {StageFinished{AttemptId{99}, {}, true, other},
+                                   StageFinished{AttemptId{99}, {}, true, compared}})
+    ledger_.Absorb(dispatcher_, end, {JobChanged{JobId{1}}}, now_, now_);
+  EXPECT_EQ(Row().plan(), "chosen");
+  EXPECT_FALSE(Row().has_comparison());
 }
 
 }  // namespace

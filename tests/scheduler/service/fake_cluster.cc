@@ -1,6 +1,7 @@
 #include "tests/scheduler/service/fake_cluster.h"
 
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -294,6 +295,13 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
       v1::PlanReport::Contender& contender = *result.mutable_report()->add_contenders();
       contender.set_name("estimated");
       contender.set_ns(1000);
+      result.mutable_report()->set_experience_kernels(start.plan().experience_size());
+      for (const auto& time : start.plan().times()) {
+        v1::KernelFactor& factor = *result.add_experience();
+        factor.set_workload_key(time.workload_key());
+        factor.set_op("op");
+        factor.set_log_factor(std::log(time.ns() / 1000));
+      }
       stream->Write(event);
       break;
     }

@@ -7,6 +7,7 @@
 namespace heddle::scheduler {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST_F(ServiceTest, AJobFromSubmitToModule) {
@@ -132,6 +133,38 @@ TEST_F(ServiceTest, APlanThatIsSlowerAsAWholeIsTakenBack) {
   std::string module;
   EXPECT_TRUE(Fetch(job, v1::SCHEDULE_BEST, &module).ok());
   EXPECT_EQ(module, "by the plan of " + job);
+  // Its tasks are those of the plan that it has.
+  const auto weights = [&] {
+    std::vector<int> all;
+    const v1::Job now = Get(job);
+    for (const v1::TaskStatus& task : now.tasks()) all.push_back(task.info().weight());
+    return all;
+  };
+  EXPECT_THAT(weights(), ElementsAre(1, 1, 0, 0));
+  Stop();
+  Start();
+  EXPECT_THAT(weights(), ElementsAre(1, 1, 0, 0));
+}
+
+// The report of this worker tells how many kernels of earlier jobs it was told of.
+TEST_F(ServiceTest, WhatAJobFoundAboutCostsServesTheNext) {
+  v1::JobSpec spec = Spec();
+  spec.set_plan_search("joint");
+  const auto told = [&] {
+    const v1::Job done = WaitFinal(MustSubmit(spec));
+    EXPECT_EQ(done.state(), v1::JOB_DONE) << done.ShortDebugString();
+    return done.plan_report().experience_kernels();
+  };
+  EXPECT_EQ(told(), 0);
+  const Experience found = *store_->FindExperience("llvm -mcpu=x", "key", 9);
+  EXPECT_EQ(found.device.size(), 3u) << "of the survey; the last plan stage adds no tuned kernels";
+  EXPECT_TRUE(found.others.empty());
+  EXPECT_EQ(told(), 3);
+  Stop();
+  Start();
+  EXPECT_EQ(told(), 3) << "also after a restart";
+  spec.set_no_transfer(true);
+  EXPECT_EQ(told(), 0) << "the job wants to learn from no other";
 }
 
 TEST_F(ServiceTest, AJobWhosePlanStageFailsKeepsItsPlan) {

@@ -29,6 +29,7 @@ TEST_P(RecordStoreTest, LoadsWhatWasPut) {
   ASSERT_THAT(job.tasks, SizeIs(2));
   EXPECT_EQ(job.tasks[1].info.workload(), "workload 1");
   EXPECT_EQ(job.tasks[1].info.weight(), 2);
+  EXPECT_EQ(job.tasks[1].estimated_weight, 3);
   EXPECT_THAT(job.states, ElementsAre("", std::string("a\0b", 3)));
   ASSERT_THAT(job.candidates, SizeIs(3));
   EXPECT_EQ(job.candidates[0].outcome, v1::OUTCOME_OK);
@@ -44,6 +45,7 @@ TEST_P(RecordStoreTest, PutReplacesAndKeepsTheSearchState) {
   TaskRow task = MakeTask(1, 0);
   task.done = true;
   task.exhausted = true;
+  task.estimated_weight = 4;
   JobRow job = MakeJob(1, v1::JOB_FAILED);
   job.job.mutable_fault()->set_kind(v1::FAULT_USER);
   job.job.mutable_fault()->set_message("bad model");
@@ -53,6 +55,7 @@ TEST_P(RecordStoreTest, PutReplacesAndKeepsTheSearchState) {
   ASSERT_TRUE(jobs.ok());
   EXPECT_TRUE(jobs->front().tasks[0].done);
   EXPECT_TRUE(jobs->front().tasks[0].exhausted);
+  EXPECT_EQ(jobs->front().tasks[0].estimated_weight, 4);
   EXPECT_EQ(jobs->front().states[0], "state");
   EXPECT_EQ(jobs->front().row.job.fault().message(), "bad model");
   EXPECT_TRUE(jobs->front().row.paused);

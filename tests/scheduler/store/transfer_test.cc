@@ -1,6 +1,10 @@
 // What searches predicted, learned and taught, in both record stores.
 #include <sqlite3.h>
 
+#include <map>
+#include <random>
+#include <set>
+
 #include "scheduler/store/sqlite_schema.h"
 #include "scheduler/store/transfer.h"
 #include "tests/scheduler/store/record_store_fixture.h"
@@ -238,6 +242,164 @@ TEST(TransferModels, SuitWhomTheirTeachersDo) {
   EXPECT_FALSE(MayStartFrom(model, {"c", "t", "dev"}, &elsewhere))
       << "the best teacher is not among them";
   EXPECT_TRUE(MayStartFrom(model, {"d", "t", "dev"}, &elsewhere)) << "it is no better than others";
+}
+
+// ---- what plan stages found about kernels' costs ----
+
+v1::KernelFactor Factor(int task, double log_factor) {
+  v1::KernelFactor factor;
+  factor.set_workload_key(Key(task));
+  factor.set_op("conv2d");
+  factor.set_layout("channels_last");
+  factor.set_window(absl::StrCat("[1, 1] ", task));
+  factor.set_log_factor(log_factor);
+  factor.set_version(3);
+  return factor;
+}
+std::vector<std::string> Texts(const std::vector<v1::KernelFactor>& factors) {
+  std::vector<std::string> texts;
+  for (const v1::KernelFactor& factor : factors) {
+    texts.push_back(absl::StrCat(factor.workload_key().substr(15), " ", factor.log_factor()));
+    EXPECT_EQ(factor.op(), "conv2d");
+    EXPECT_EQ(factor.layout(), "channels_last");
+    EXPECT_EQ(factor.window(), "[1, 1] " + factor.workload_key().substr(15));
+    EXPECT_EQ(factor.version(), 3);
+  }
+  return texts;
+}
+
+TEST_P(LearnedTest, KeepsWhatPlanStagesFound) {
+  AddJob(1, 4, 0);
+  EXPECT_THAT(store_->FindExperience("llvm -mcpu=x", "dev", 9)->device, SizeIs(0));
+  const auto put = [&](const std::string& target, const std::string& device, int64_t at,
+                       std::vector<v1::KernelFactor> factors) {
+    return Apply({PutExperience{target, device, at, std::move(factors)}});
+  };
+  ASSERT_TRUE(put("llvm -mcpu=x", "dev", 10, {Factor(2, 0.5), Factor(1, 0.25)}).ok());
+  ASSERT_TRUE(put("llvm -mcpu=x", "dev", 20, {Factor(3, -1), Factor(7, 9)}).ok());
+  ASSERT_TRUE(put("llvm -mcpu=x -threads=2", "dev", 15, {Factor(1, 2)}).ok());
+  ASSERT_TRUE(put("llvm -mcpu=y", "other", 25, {Factor(1, 3)}).ok());
+  ASSERT_TRUE(put("cuda -arch=sm_90", "gpu", 30, {Factor(1, 4)}).ok());
+  auto found = *store_->FindExperience("llvm -mcpu=x", "dev", 9);
+  EXPECT_THAT(Texts(found.device), ElementsAre("3 -1", "1 0.25", "2 0.5"))
+      << "newest first, without the workload that no task has";
+  EXPECT_THAT(Texts(found.others), ElementsAre("1 3", "1 2"))
+      << "of other devices and other targets, but of the same kind";
+  found = *store_->FindExperience("llvm -mcpu=x", "dev", 1);
+  EXPECT_THAT(Texts(found.device), ElementsAre("3 -1"));
+  EXPECT_THAT(Texts(found.others), ElementsAre("1 3"));
+  // A new job on an unknown device has only the others.
+  found = *store_->FindExperience("llvm -mcpu=z", "new", 9);
+  EXPECT_THAT(found.device, SizeIs(0));
+  EXPECT_THAT(Texts(found.others), ElementsAre("1 3", "3 -1", "1 2", "1 0.25", "2 0.5"));
+  // What is newer replaces what is known.
+  ASSERT_TRUE(put("llvm -mcpu=x", "dev", 40, {Factor(2, 0.75)}).ok());
+  found = *store_->FindExperience("llvm -mcpu=x", "dev", 9);
+  EXPECT_THAT(Texts(found.device), ElementsAre("2 0.75", "3 -1", "1 0.25"));
+  // A batch that is refused changes none.
+  ASSERT_TRUE(Apply({CheckFence{{{"w1", "cpu0"}, 7}}}).ok());
+  EXPECT_FALSE(Apply({PutExperience{"llvm -mcpu=x", "dev", 50, {Factor(2, 8), Factor(0, 8)}},
+                      CheckFence{{{"w1", "cpu0"}, 6}}})
+                   .ok());
+  found = *store_->FindExperience("llvm -mcpu=x", "dev", 9);
+  EXPECT_THAT(Texts(found.device), ElementsAre("2 0.75", "3 -1", "1 0.25"));
+}
+
+TEST_P(LearnedTest, KeepsTheNewestFactorsOfADeviceKey) {
+  constexpr int kMore = 10;
+  constexpr auto kMost = static_cast<int>(kMaxExperience);
+  const auto key = [](int i) { return absl::StrCat(1'000'000'000'000'000 + i); };
+  Batch batch = {PutJob{MakeJob(1)}};
+  std::vector<v1::KernelFactor> factors;
+  for (int i = 0; i < kMost + kMore; ++i) {
+    TaskRow task = MakeTask(1, i);
+    task.info.set_key(key(i));
+    batch.push_back(PutTask{task});
+    factors.push_back(Factor(1, i));
+    factors.back().set_workload_key(key(i));
+  }
+  ASSERT_TRUE(Apply(std::move(batch)).ok());
+  const std::vector<v1::KernelFactor> first(factors.begin(), factors.begin() + kMost);
+  ASSERT_TRUE(Apply({PutExperience{"llvm", "dev", 10, first}}).ok());
+  ASSERT_TRUE(Apply({PutExperience{"llvm", "other", 5, {factors[0]}}}).ok());
+  const std::vector<v1::KernelFactor> more(factors.begin() + kMost, factors.end());
+  // A batch that is refused brings back what it displaced.
+  ASSERT_TRUE(Apply({CheckFence{{{"w1", "cpu0"}, 7}}}).ok());
+  EXPECT_FALSE(
+      Apply({PutExperience{"llvm -threads=2", "dev", 20, more}, CheckFence{{{"w1", "cpu0"}, 6}}})
+          .ok());
+  EXPECT_THAT(store_->FindExperience("llvm", "dev", 2 * kMost)->device, SizeIs(kMost));
+  ASSERT_TRUE(Apply({PutExperience{"llvm -threads=2", "dev", 20, more}}).ok());
+  const Experience found = *store_->FindExperience("llvm", "dev", 2 * kMost);
+  ASSERT_THAT(found.device, SizeIs(kMost - kMore)) << "all targets of a device key together";
+  EXPECT_EQ(found.device.front().workload_key(), key(0));
+  EXPECT_EQ(found.device.back().workload_key(), key(kMost - kMore - 1));
+  EXPECT_THAT(found.others, SizeIs(kMore + 1)) << "other device keys keep theirs";
+}
+
+// Whatever is put, in whatever order: the newest of each workload is found, newest first.
+TEST_P(LearnedTest, FindsTheNewestOfEachKernelWhateverIsPut) {
+  AddJob(1, 8, 0);
+  std::mt19937 random(7);
+  const std::vector<std::string> targets = {"llvm", "llvm -threads=2", "cuda"},
+                                 devices = {"a", "b"};
+  std::map<WorkloadId, std::pair<int64_t, double>> known;
+  for (int step = 0; step < 200; ++step) {
+    const std::string &target = targets[random() % 3], &device = devices[random() % 2];
+    const int64_t at = step / 3;  // several at the same time
+    PutExperience put{target, device, at, {}};
+    std::set<int> tasks;
+    for (size_t i = random() % 5; i > 0; --i) tasks.insert(static_cast<int>(random() % 8));
+    for (const int task : tasks) {
+      put.factors.push_back(Factor(task, static_cast<double>(step)));
+      known[{Key(task), target, device}] = {at, step};
+    }
+    ASSERT_TRUE(Apply({put}).ok());
+    const std::string &of = targets[random() % 3], &on = devices[random() % 2];
+    const size_t limit = 1 + random() % 6;
+    using Sorted = std::map<std::pair<int64_t, WorkloadId>, double>;  // by minus the time
+    Sorted own, others;
+    for (const auto& [id, made] : known) {
+      const bool same = id.target == of && id.device_key == on;
+      if (same || (of == "cuda") == (id.target == "cuda"))
+        (same ? own : others)[{-made.first, id}] = made.second;
+    }
+    const auto texts = [&](const Sorted& sorted) {
+      std::vector<std::string> wanted;
+      for (const auto& [id, factor] : sorted) {
+        if (wanted.size() < limit)
+          wanted.push_back(absl::StrCat(id.second.key.substr(15), " ", factor));
+      }
+      return wanted;
+    };
+    const Experience found = *store_->FindExperience(of, on, static_cast<int64_t>(limit));
+    ASSERT_EQ(Texts(found.device), texts(own)) << step;
+    ASSERT_EQ(Texts(found.others), texts(others)) << step;
+  }
+}
+
+TEST(LearnedMigration, ADatabaseOfVersionSixKeepsItsTasks) {
+  const std::string path = TempDirectory() + "/old.db";
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  ASSERT_TRUE(Migrate(db, 6).ok());
+  const std::string rows =
+      absl::StrCat("INSERT INTO workloads VALUES(1,'", Key(1), "','workload 1','conv',1);",
+                   "INSERT INTO jobs VALUES(1,x'',4,0,'',0,'','dev','','',1,2,3,x'');",
+                   "INSERT INTO tasks VALUES(1,0,1,5,64,0,0,1,0,0,0,0,x'',x'');");
+  ASSERT_EQ(sqlite3_exec(db, rows.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
+      << sqlite3_errmsg(db);
+  sqlite3_close(db);
+  const auto opened = OpenSqliteRecordStore(path);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const auto jobs = (*opened)->LoadJobs();
+  ASSERT_TRUE(jobs.ok()) << jobs.status();
+  ASSERT_THAT(*jobs, SizeIs(1));
+  EXPECT_EQ(jobs->front().tasks[0].info.weight(), 5);
+  EXPECT_EQ(jobs->front().tasks[0].estimated_weight, 5);
+  const auto applied = (*opened)->Apply({Batch{PutExperience{"llvm", "dev", 1, {Factor(1, 0.5)}}}});
+  ASSERT_TRUE(applied.ok() && applied->front().ok());
+  EXPECT_THAT(Texts((*opened)->FindExperience("llvm", "dev", 9)->device), ElementsAre("1 0.5"));
 }
 
 // Its rows say neither of how many measurements they are nor of which version.
