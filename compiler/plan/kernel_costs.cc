@@ -29,7 +29,12 @@ std::vector<std::string> ClassesOf(const graph::FusedGraph& fused, const graph::
         static_cast<double>(graph::NumElements(fused.graph.values[static_cast<size_t>(v)].type));
   const double operations = std::max(1.0, group.flops / std::max(1.0, results));
   const std::string op = graph::NameOf(anchor.kind);
-  const std::string form = absl::StrCat(op, " ", TextOf(anchor, "layout"));
+  // A constant matrix is packed when the module is made. One that is computed is read as it lies.
+  const bool constant =
+      std::any_of(anchor.inputs.begin(), anchor.inputs.end(),
+                  [&](graph::ValueId v) { return fused.graph.constants.contains(v); });
+  const std::string form =
+      absl::StrCat(op, " ", TextOf(anchor, "layout"), constant ? " by a constant" : "");
   const std::string window = absl::StrCat(form, " ", TextOf(anchor, "strides"), " ",
                                           std::lround(std::log2(operations) / 2));
   return {"", op, form, window};

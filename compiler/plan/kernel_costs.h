@@ -1,15 +1,14 @@
 // What a kernel costs alone, with cold weights: measured where there is a record, else predicted from the kernels that
 // have one. What it costs in a model: reuse.h.
 //
-// A prediction is the estimate of the machine model, which is the roofline with cold weights (roofline.h) plus
-// the cost of a call, times a factor. The factor is learned. The
-// logarithm of measured time over estimate is averaged in classes that contain each other: all kernels,
-// those built around the same operator, those of them in the same layout, and those of them with the same
-// strides and about as many operations for each result. The mean of a class is drawn towards the mean of
-// the class that contains it, the more the fewer measurements the class has (partial pooling; Gelman and
-// Hill, "Data Analysis Using Regression and Multilevel/Hierarchical Models", 2007, chapter 12). How much it
-// is drawn is what predicts the known kernels best when each is left out in turn. The spread is the error of
-// these predictions.
+// A prediction is the estimate of the machine model, which is the roofline with cold weights (roofline.h) plus the cost
+// of a call, times a factor. The factor is learned. The logarithm of measured time over estimate is averaged in classes
+// that contain each other: all kernels, those built around the same operator, those of them in the same layout that
+// have a constant operand, or have none, and those of them with the same strides and about as many operations for
+// each result. The mean of a class is drawn towards the mean of the class that contains it, the more the fewer
+// measurements the class has (partial pooling; Gelman and Hill, "Data Analysis Using Regression and
+// Multilevel/Hierarchical Models", 2007, chapter 12). How much it is drawn is what predicts the known kernels best when
+// each is left out in turn. The spread is the error of these predictions.
 #pragma once
 
 #include <map>
