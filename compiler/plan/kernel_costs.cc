@@ -29,7 +29,12 @@ KernelFactor ClassesOf(const graph::FusedGraph& fused, const graph::Group& group
         static_cast<double>(graph::NumElements(fused.graph.values[static_cast<size_t>(v)].type));
   const double operations = std::max(1.0, group.flops / std::max(1.0, results));
   const auto scale = std::lround(std::log2(operations) / 2);
-  return {group.key, graph::NameOf(anchor.kind), TextOf(anchor, "layout"),
+  // A constant matrix is packed when the module is made. One that is computed is read as it lies.
+  const bool constant =
+      std::any_of(anchor.inputs.begin(), anchor.inputs.end(),
+                  [&](graph::ValueId v) { return fused.graph.constants.contains(v); });
+  return {group.key, graph::NameOf(anchor.kind),
+          absl::StrCat(TextOf(anchor, "layout"), constant ? " by a constant" : ""),
           absl::StrCat(TextOf(anchor, "strides"), " ", scale)};
 }
 

@@ -4,8 +4,8 @@
 // A prediction is the estimate of the machine model, which is the roofline with cold weights (roofline.h) plus
 // the cost of a call, times a factor. The factor is learned from
 // the logarithms of measured time over estimate, in classes that contain each other: all kernels, those
-// built around the same operator, those of them in the same layout, those of them with the same strides and
-// about as many operations for each result, and those of the same workload.
+// built around the same operator, those of them in the same layout that have a constant operand, or have none, those
+// of them with the same strides and about as many operations for each result, and those of the same workload.
 //
 // Kernels are known from three places: this job has measured them, or an earlier job on the same device,
 // or jobs on other devices (Experience). The logarithm of a factor is a sum. Its first part is pooled over

@@ -3,14 +3,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/zoo/zoo.h"
 #include "compiler/driver/compile.h"
+#include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/operator.h"
+#include "compiler/graph/core/tensor_data.h"
 
 namespace heddle::plan {
 namespace {
@@ -239,6 +243,70 @@ TEST(Experience, ItsErrorIsMeasured) {
   const PredictionError same = error({devices.Found(model, "here"), {}});
   EXPECT_NEAR(same.rms, itself.Error().rms, 1e-9);
   EXPECT_EQ(same.kernels, itself.Error().kernels);
+// A graph with a product of [64, 64] by each matrix: half of them constants, half of them given.
+graph::FusedGraph Products(const std::vector<int64_t>& columns) {
+  graph::GraphBuilder b;
+  const graph::ValueId x = b.Input("x", {ir::DType::kF32, {64, 64}});
+  std::vector<std::pair<std::string, graph::ValueId>> outputs;
+  for (const int64_t n : columns) {
+    const graph::TensorType type{ir::DType::kF32, {64, n}};
+    for (const bool constant : {true, false}) {
+      const graph::ValueId w =
+          constant ? b.Constant("w", graph::Filled(type, 1)) : b.Input(absl::StrCat("w", n), type);
+      outputs.emplace_back(absl::StrCat("y", outputs.size()),
+                           *b.Add(graph::OpKind::kMatmul, {x, w}, {}, "product"));
+    }
+  }
+  return *graph::Fuse(*b.Build(outputs));
+}
+
+bool HasConstant(const graph::FusedGraph& fused, const graph::Group& group) {
+  return std::any_of(group.inputs.begin(), group.inputs.end(),
+                     [&](graph::ValueId v) { return fused.graph.constants.contains(v); });
+}
+
+TEST(KernelCosts, ConstantsComeFromMemoryAndTheRestFromCaches) {
+  machine::TargetInfo target;
+  machine::GraphSpeed& speed = target.graph_speed;
+  speed.peak_gflops = 1e6;
+  speed.call_ns = 7;
+  speed.l2_bytes = 64 << 10;
+  speed.l3_bytes = 256 << 10;
+  speed.l2_read_bytes_per_ns = 64;
+  speed.l3_read_bytes_per_ns = 32;
+  speed.memory_read_bytes_per_ns = 16;
+  const double kib = 1024;
+  // By columns: with a matrix that is a constant, and with one that is not.
+  const std::map<int64_t, std::pair<double, double>> expected = {
+      {32, {8 * kib / 16 + 24 * kib / 64, 32 * kib / 64}},
+      {128, {32 * kib / 16 + 48 * kib / 64, 80 * kib / 32}},
+      {1024, {256 * kib / 16 + 272 * kib / 16, 528 * kib / 16}}};
+  std::vector<int64_t> columns;
+  for (const auto& [n, ns] : expected) columns.push_back(n);
+  const graph::FusedGraph fused = Products(columns);
+  ASSERT_EQ(fused.groups.size(), 6u);
+  const KernelCosts costs(target, {});
+  for (const graph::Group& group : fused.groups) {
+    const auto& [constant, given] =
+        expected.at(fused.graph.values[static_cast<size_t>(group.outputs[0])].type.shape[1]);
+    EXPECT_DOUBLE_EQ(costs.Of(fused, group).ns, 7 + (HasConstant(fused, group) ? constant : given))
+        << group.label;
+  }
+}
+
+// What a factor depends on is learned: here, whether the matrix is a constant.
+TEST(KernelCosts, ProductsByConstantsAreNotLikeOthers) {
+  const graph::FusedGraph fused = Products({16, 24, 32, 40, 48, 56});
+  const KernelCosts machine({}, {});
+  const auto truth = [&](const graph::Group& group) {
+    return machine.Of(fused, group).ns * (HasConstant(fused, group) ? 1.2 : 4);
+  };
+  std::map<std::string, double> measured;
+  for (size_t i = 0; i < 8; ++i) measured[fused.groups[i].key] = truth(fused.groups[i]);
+  KernelCosts costs({}, measured);
+  costs.Learn(fused);
+  for (size_t i = 8; i < fused.groups.size(); ++i)
+    EXPECT_NEAR(std::log(costs.Of(fused, fused.groups[i]).ns / truth(fused.groups[i])), 0, 0.1);
 }
 
 }  // namespace
