@@ -107,8 +107,12 @@ class Checker {
                                      "given here"));
     }
     for (const auto& [type, names] : lacking_) {
+      const std::string wayout =
+          type == TensorProto::STRING
+              ? "encode strings as numbers before the model, and cut off what reads them"
+              : absl::StrCat("there are ", SupportedTypeNames());
       problems_.Unsupported(absl::StrCat("element type ", onnx::ElementTypeName(type), " of ",
-                                         Quoted(names), " (there are ", SupportedTypeNames(), ")"));
+                                         Quoted(names), " (", wayout, ")"));
     }
     types_[&m.graph()] = std::move(scope.types);
     return std::move(types_);
@@ -269,10 +273,11 @@ class Checker {
     if (versions == onnx::AllRules().end())
       return unsupported(standard ? "is no operator of the standard" : "");
     if (FindTranslation(node) == nullptr) unsupported("");
-    if (standard && opset > NewestImportedOpset()) {  // the model's own is reported once
-      return node.has_opset() ? unsupported(absl::StrCat("is in a function of an opset beyond ",
-                                                         NewestImportedOpset()))
-                              : nullptr;
+    if (const int newest = NewestImportedOpset(node.domain()); opset > newest) {
+      if (standard && !node.has_opset()) return nullptr;  // the model's own is reported once
+      return unsupported(absl::StrCat(
+          node.has_opset() ? "is in a function of an opset beyond " : "is of an opset beyond ",
+          newest));
     }
     const onnx::OperatorRule* rule = onnx::FindRule(key, opset);
     if (rule == nullptr)

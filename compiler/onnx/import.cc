@@ -13,6 +13,7 @@
 #include "compiler/onnx/external.h"
 #include "compiler/onnx/inline.h"
 #include "compiler/onnx/input_values.h"
+#include "compiler/onnx/labels.h"
 #include "compiler/onnx/model.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/problems.h"
@@ -98,7 +99,7 @@ class Importer {
     const Translation* translation = FindTranslation(node);
     const onnx::OperatorRule* rule =
         translation == nullptr ? nullptr : onnx::FindRule(onnx::OperatorKey(node), opset);
-    if (rule == nullptr || (onnx::IsStandard(node.domain()) && opset > NewestImportedOpset())) {
+    if (rule == nullptr || opset > NewestImportedOpset(node.domain())) {
       // The checker has reported nodes of the model's graph.
       if (InSubgraph() && rule == nullptr) problems_.Unsupported(node, opset);
       return Break(node);
@@ -339,6 +340,7 @@ absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& op
   }
   Problems problems;
   InlineFunctions(model, problems);
+  NumberLabels(model);
   const ElementTypesByGraph types = CheckModel(model, problems);
   if (problems.HasInvalid()) return problems.Status();
   const absl::Status fixed = FixShapes(model, options);

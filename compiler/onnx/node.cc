@@ -446,6 +446,18 @@ ValueId NodeImport::EmitWithoutElements(OpKind kind, const std::vector<ValueId>&
   return -1;
 }
 
+ValueId NodeImport::EmitBy(
+    ValueId operand, absl::FunctionRef<absl::StatusOr<ValueId>(GraphBuilder&, ValueId)> function) {
+  if (!ok()) return -1;
+  if (!lengths_.Of(operand).empty()) Unsupported("an operand whose shape depends on data");
+  if (NumElements(Type(operand)) == 0) Unsupported("tensors without elements");
+  if (!ok()) return -1;
+  const absl::StatusOr<ValueId> v = function(builder_, operand);
+  if (v.ok()) return *v;
+  status_ = v.status();
+  return -1;
+}
+
 bool NodeImport::MayEvaluate(OpKind kind, const Attrs& attrs, Types types,
                              const TensorType& result) {
   const double cost = EvaluationCost(kind, attrs, types);

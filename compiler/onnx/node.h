@@ -169,6 +169,10 @@ class NodeImport {
   ValueId Emit(OpKind kind, const std::vector<ValueId>& inputs, const Attrs& attrs = {});
   // The same, but takes all operands as if they had no lengths.
   ValueId EmitFixed(OpKind kind, const std::vector<ValueId>& inputs, const Attrs& attrs = {});
+  // Emits what a function of another room makes of an operand, whose shape must not depend on data.
+  // The function's error is the node's.
+  ValueId EmitBy(ValueId operand,
+                 absl::FunctionRef<absl::StatusOr<ValueId>(GraphBuilder&, ValueId)> function);
   ValueId Constant(TensorData data);
   // Fill makes a constant whose elements are all `value`. CanMake tells whether import may make a
   // constant of this type, and subtracts it from the model's budget.
@@ -229,9 +233,10 @@ const TranslationTable& Translations();  // of all operators, by their onnx::Ope
 // The translation of a node's operator; null if there is none.
 const Translation* FindTranslation(const onnx::NodeProto& node);
 
-// The newest opset whose changes the translations know; models of newer ones are refused. To raise
-// it after operators.inc was written anew: read what changed in operators that have a translation.
-int NewestImportedOpset();
+// The newest opset of a domain whose changes the translations know; models of newer ones are refused.
+// To raise it after operators.inc or ml.inc was written anew: read what changed in operators that have
+// a translation.
+int NewestImportedOpset(std::string_view domain = "");
 
 void AddConstantTranslations(TranslationTable& table);
 void AddElementwiseTranslations(TranslationTable& table);
@@ -253,5 +258,8 @@ void AddSelectionTranslations(TranslationTable& table);
 void AddRandomTranslations(TranslationTable& table);
 void AddMicrosoftTranslations(TranslationTable& table);
 void AddMicrosoftAttentionTranslations(TranslationTable& table);
+void AddFeatureTranslations(TranslationTable& table);
+void AddLinearTranslations(TranslationTable& table);
+void AddTreeTranslations(TranslationTable& table);
 
 }  // namespace heddle::graph

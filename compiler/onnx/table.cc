@@ -1,5 +1,6 @@
 // The table of translations of ONNX operators, and its text for the documentation.
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <vector>
 
@@ -36,6 +37,9 @@ const TranslationTable& Translations() {
     AddRandomTranslations(*t);
     AddMicrosoftTranslations(*t);
     AddMicrosoftAttentionTranslations(*t);
+    AddFeatureTranslations(*t);
+    AddLinearTranslations(*t);
+    AddTreeTranslations(*t);
     return t;
   }();
   return *table;
@@ -52,24 +56,71 @@ std::vector<std::string> SupportedOnnxOps() {
   return names;
 }
 
-int NewestImportedOpset() {
-  constexpr int kNewestReviewedOpset = 28;
-  return std::min(onnx::NewestOpset(), kNewestReviewedOpset);
+int NewestImportedOpset(std::string_view domain) {
+  constexpr int kNewestReviewedOpset = 28, kNewestReviewedMlOpset = 5;
+  const int reviewed = onnx::IsStandard(domain)    ? kNewestReviewedOpset
+                       : domain == onnx::kMlDomain ? kNewestReviewedMlOpset
+                                                   : INT_MAX;
+  return std::min(onnx::NewestOpset(domain), reviewed);
 }
 
 namespace {
 
+using Source = onnx::OperatorRule::Source;
+
 // "1-9", or "13-28": the opsets that have an operator.
 std::string Opsets(const std::vector<onnx::OperatorRule>& versions) {
   const bool removed = versions.back().removed;
+  const std::string_view domain = versions[0].source == Source::kMl ? onnx::kMlDomain : "";
   return absl::StrCat(versions[0].since, "-",
-                      removed ? versions.back().since - 1 : NewestImportedOpset());
+                      removed ? versions.back().since - 1 : NewestImportedOpset(domain));
+}
+
+// The rows of the operators of the standard, or of its domain ai.onnx.ml, with their opsets.
+struct Rows {
+  std::string text;
+  int count = 0;
+};
+
+Rows RowsOf(Source source) {
+  Rows rows;
+  for (const auto& [name, translation] : Translations()) {
+    const auto known = onnx::AllRules().find(name);
+    if (known == onnx::AllRules().end())
+      Fatal(absl::StrCat("no table has the operator '", name, "'"));
+    const std::vector<onnx::OperatorRule>& versions = known->second;
+    if (versions[0].source != source) continue;
+    ++rows.count;
+    if (source == Source::kRuntime) {
+      absl::StrAppend(&rows.text, "| ", name, " | ", translation.limits, " |\n");
+      continue;
+    }
+    std::vector<int> changes;
+    for (const onnx::OperatorRule& rule : versions) {
+      if (rule.since != versions[0].since && !rule.removed) changes.push_back(rule.since);
+    }
+    absl::StrAppend(&rows.text, "| ", name, " | ", Opsets(versions), " | ",
+                    absl::StrJoin(changes, ", "), " | ", translation.limits, " |\n");
+  }
+  return rows;
+}
+
+// "`Name` 1-28" of each operator of the table without a translation.
+std::vector<std::string> Missing(Source source) {
+  std::vector<std::string> missing;
+  for (const auto& [name, versions] : onnx::AllRules()) {
+    if (versions[0].source == source && Translations().count(std::string(name)) == 0)
+      missing.push_back(absl::StrCat("`", std::string(name), "` ", Opsets(versions)));
+  }
+  return missing;
 }
 
 }  // namespace
 
 std::string OnnxOperatorTable() {
-  const onnx::Standard& standard = onnx::AllRules();
+  constexpr const char* kHead =
+      "| operator | opsets | changed in opset | not supported |\n|---|---|---|---|\n";
+  const Rows standard = RowsOf(Source::kStandard);
   std::string text = absl::StrCat(
       "# ONNX operators\n\n",
       "What `heddle` imports, as its importer says; a test compares. Each node is checked against "
@@ -81,32 +132,10 @@ std::string OnnxOperatorTable() {
       "of a "
       "module.\nShapes are fixed at import, so operands that decide a shape have to be constants, "
       "and "
-      "what has no elements is refused.\n\n| operator | opsets | changed in opset | not supported "
-      "|\n|---|---|---|---|\n");
-  std::string others;  // the lines of operators that are not of the standard
-  size_t count = 0;
-  for (const auto& [name, translation] : Translations()) {
-    const auto known = standard.find(name);
-    if (known == standard.end()) Fatal(absl::StrCat("no table has the operator '", name, "'"));
-    if (!known->second[0].standard) {
-      absl::StrAppend(&others, "| ", name, " | ", translation.limits, " |\n");
-      continue;
-    }
-    ++count;
-    std::vector<int> changes;
-    for (const onnx::OperatorRule& rule : known->second) {
-      if (rule.since != known->second[0].since && !rule.removed) changes.push_back(rule.since);
-    }
-    absl::StrAppend(&text, "| ", name, " | ", Opsets(known->second), " | ",
-                    absl::StrJoin(changes, ", "), " | ", translation.limits, " |\n");
-  }
-  std::vector<std::string> missing;
-  for (const auto& [name, versions] : standard) {
-    if (Translations().count(std::string(name)) == 0)
-      missing.push_back(absl::StrCat("`", std::string(name), "` ", Opsets(versions)));
-  }
+      "what has no elements is refused.\n\n",
+      kHead, standard.text);
   absl::StrAppend(
-      &text, "\n", count,
+      &text, "\n", standard.count,
       " operators. Functions of the model are inlined. Branches and loops whose course is known at "
       "import are taken and\nunrolled, and sequences disappear. Results whose shapes depend on "
       "data "
@@ -114,7 +143,24 @@ std::string OnnxOperatorTable() {
       "numbers take them from a seed, which is one more input of the\nmodule "
       "([using.md](using.md)). "
       "Of the standard, these are not supported (with their opsets):\n");
-  for (const std::string& name : missing) absl::StrAppend(&text, name, "\n");
+  for (const std::string& name : Missing(Source::kStandard)) absl::StrAppend(&text, name, "\n");
+  absl::StrAppend(
+      &text,
+      "\n## Classical models\n\nThe standard's domain `ai.onnx.ml` has trees, linear models, "
+      "support vector machines, and what stands before and after\nthem; its newest opset here is ",
+      NewestImportedOpset(onnx::kMlDomain),
+      ". Strings are no element type of a module:\n\n"
+      "- A model whose inputs are strings is refused. Encode them as numbers before the model.\n"
+      "- Where the model gives strings out of a list of its own (class labels, `LabelEncoder`, "
+      "`CategoryMapper`), the module gives\n  their places in that list, from 0 on, as int64; for "
+      "the default of an encoder it gives -1.\n"
+      "- `ZipMap` gives its operand, a tensor [rows, classes] with the classes in the order of "
+      "the labels.\n\n"
+      "Numbers of type double become float before models, as the scores are float. Where the "
+      "standard's text leaves a result\nopen, it is that of its reference implementation.\n\n",
+      kHead, RowsOf(Source::kMl).text,
+      "\nOf the domain, these are not supported, because they take maps:\n");
+  for (const std::string& name : Missing(Source::kMl)) absl::StrAppend(&text, name, "\n");
   absl::StrAppend(
       &text,
       "\n## Operators of ONNX Runtime\n\nThe quantiser and the graph optimiser of ONNX Runtime "
@@ -122,7 +168,7 @@ std::string OnnxOperatorTable() {
       "operators of their own domain, `com.microsoft`. They are\nchecked against the schemas of "
       "ONNX Runtime. What the schemas leave open is as its kernels for CPUs compute it.\n\n"
       "| operator | not supported |\n|---|---|\n",
-      others);
+      RowsOf(Source::kRuntime).text);
   return text;
 }
 

@@ -30,7 +30,7 @@ ALLOWED = {
     "compiler/plan": ["compiler/graph", "compiler/machine"],
     "compiler/substitution": ["compiler/graph", "compiler/ir", "compiler/plan/plan.h"],
     "compiler/classical": ["compiler/graph", "compiler/tensor", "compiler/ir"],
-    "compiler/onnx": ["compiler/graph", "compiler/tensor", "compiler/ir"],
+    "compiler/onnx": ["compiler/classical", "compiler/graph", "compiler/tensor", "compiler/ir"],
     "compiler/driver": ["compiler"],
     "compiler/measure": ["compiler/codegen", "compiler/runtime", "compiler/interpreter", "compiler/ir", "compiler/machine",
                          "compiler/pass"],

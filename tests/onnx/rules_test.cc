@@ -57,6 +57,10 @@ std::vector<double> Values(int opset, const std::string& text) {
 TEST(Standard, KnowsVersionsDefaultsAndTypes) {
   using onnx::FindRule;
   EXPECT_EQ(onnx::NewestOpset(), 28);
+  EXPECT_EQ(onnx::NewestOpset("ai.onnx.ml"), 5);
+  EXPECT_EQ(FindRule("ai.onnx.ml.LabelEncoder", 3)->since, 2);
+  EXPECT_EQ(FindRule("ai.onnx.ml.LabelEncoder", 4)->Attribute("default_int64")->fallback.i(), -1);
+  EXPECT_TRUE(FindRule("ai.onnx.ml.TreeEnsembleRegressor", 5)->removed);
   EXPECT_EQ(FindRule("Resize", 12)->since, 11);
   EXPECT_EQ(FindRule("Resize", 28)->since, 19);
   EXPECT_EQ(FindRule("Gelu", 19), nullptr);

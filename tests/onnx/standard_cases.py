@@ -112,11 +112,9 @@ def out_of_scope(path):
     for node in model.graph.node:
         if "training" in node.domain:
             return "training"
-        if node.op_type.startswith(("Sequence", "Optional", "String", "Regex", "LabelEncoder", "TfIdf")) or node.op_type in (
+        if node.op_type.startswith(("Sequence", "Optional", "String", "Regex", "TfIdf")) or node.op_type in (
                 "ConcatFromSequence", "SplitToSequence", "StringNormalizer", "ImageDecoder"):
             return "strings, sequences and optionals"
-        if node.domain.startswith("ai.onnx.ml"):
-            return "ai.onnx.ml"
     for info in list(model.graph.input) + list(model.graph.output):
         kind = info.type.WhichOneof("value")
         if kind != "tensor_type" or info.type.tensor_type.elem_type == onnx.TensorProto.STRING:

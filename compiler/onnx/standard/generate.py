@@ -4,6 +4,8 @@
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install onnx
     /tmp/venv/bin/python compiler/onnx/standard/generate.py > compiler/onnx/standard/operators.inc
 
+With --ml it writes ml.inc, the operators of the domain ai.onnx.ml, from the same package.
+
 With --microsoft it writes microsoft.inc, the operators of ONNX Runtime that have a translation, from the Python package
 onnxruntime:
 
@@ -11,7 +13,7 @@ onnxruntime:
     /tmp/venv/bin/python compiler/onnx/standard/generate.py --microsoft > compiler/onnx/standard/microsoft.inc
 
 standard.h explains the lines. After a new version of a package, read what changed (git diff) before kNewestReviewedOpset
-of table.cc is raised.
+or kNewestReviewedMlOpset of table.cc is raised.
 """
 import sys
 import types
@@ -22,7 +24,7 @@ import onnx.defs
 Option = onnx.defs.OpSchema.FormalParameterOption
 Attr = onnx.defs.OpSchema.AttrType
 SUFFIX = {Option.Single: "", Option.Optional: "?", Option.Variadic: "*"}
-OTHER_DOMAINS = ["ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.preview"]
+OTHER_DOMAINS = ["ai.onnx.preview.training", "ai.onnx.preview"]
 
 
 def element_types(allowed):
@@ -110,6 +112,25 @@ def standard_lines():
     return out + [operator_line(s, names_of_sets) for s in standard] + [')"']
 
 
+# ---- Operators of ai.onnx.ml ----
+
+
+def with_domain(schema):
+    """The same schema, with the domain before its name."""
+    fields = ("since_version", "deprecated", "inputs", "outputs", "attributes", "type_constraints")
+    return types.SimpleNamespace(name=f"{schema.domain}.{schema.name}", **{field: getattr(schema, field) for field in fields})
+
+
+def ml_lines():
+    schemas = [with_domain(s) for s in onnx.defs.get_all_schemas_with_history() if s.domain == "ai.onnx.ml"]
+    schemas.sort(key=lambda s: (s.name, s.since_version))
+    names_of_sets = sets_of(schemas, "L")
+    newest = max(s.since_version for s in schemas)
+    out = ["// Written by generate.py --ml from onnx " + onnx.__version__ + "; standard.h explains the lines.", 'R"(', f"newest {newest}",
+           f"source onnx {onnx.__version__}"] + set_lines(names_of_sets)
+    return out + [operator_line(s, names_of_sets) for s in schemas] + [')"']
+
+
 # ---- Operators of ONNX Runtime ----
 
 # SimplifiedLayerNormalization stands in the standard's own domain.
@@ -154,4 +175,5 @@ def microsoft_lines():
 
 
 if __name__ == "__main__":
-    print("\n".join(microsoft_lines() if "--microsoft" in sys.argv[1:] else standard_lines()))
+    written = {"--ml": ml_lines, "--microsoft": microsoft_lines}
+    print("\n".join(written[sys.argv[1]]() if len(sys.argv) > 1 else standard_lines()))

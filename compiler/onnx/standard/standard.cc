@@ -13,6 +13,9 @@ namespace {
 constexpr std::string_view kTable =
 #include "compiler/onnx/standard/operators.inc"
     ;
+constexpr std::string_view kMl =
+#include "compiler/onnx/standard/ml.inc"
+    ;
 constexpr std::string_view kMicrosoft =
 #include "compiler/onnx/standard/microsoft.inc"
     ;
@@ -114,8 +117,10 @@ OperandRule ParseOperand(std::string_view word) {
   return rule;
 }
 
+using Source = OperatorRule::Source;
+
 struct Table {
-  int newest = 0;
+  std::map<std::string_view, int> newest;  // opset of each domain
   Standard rules;
   std::map<std::string_view, std::vector<std::string_view>> domains;
 };
@@ -123,9 +128,12 @@ struct Table {
 class Parser {
  public:
   Table Run() {
-    ParseText(kTable);
-    standard_ = false;
-    ParseText(kMicrosoft);
+    for (const auto& [source, text] : {std::pair{Source::kStandard, kTable},
+                                       {Source::kMl, kMl},
+                                       {Source::kRuntime, kMicrosoft}}) {
+      source_ = source;
+      ParseText(text);
+    }
     return std::move(table_);
   }
 
@@ -142,7 +150,7 @@ class Parser {
   void ParseLine(const std::vector<std::string_view>& words) {
     if (words[0] == "source") return;
     if (words[0] == "newest") {
-      table_.newest = Number(words[1]);
+      table_.newest[source_ == Source::kMl ? kMlDomain : ""] = Number(words[1]);
     } else if (words[0] == "types") {
       for (size_t i = 2; i < words.size(); ++i) sets_[words[1]] |= Single(words[i]);
     } else if (words[0] == "domain") {
@@ -155,7 +163,7 @@ class Parser {
   void ParseOperator(const std::vector<std::string_view>& words) {
     OperatorRule rule;
     rule.name = words[0];
-    rule.standard = standard_;
+    rule.source = source_;
     rule.since = Number(words[1]);
     rule.removed = words.back() == "removed";
     std::map<std::string_view, ElementTypes> variables;
@@ -189,7 +197,7 @@ class Parser {
   }
 
   Table table_;
-  bool standard_ = true;  // whether the table is that of the standard
+  Source source_ = Source::kStandard;  // of the text that is parsed
   std::map<std::string_view, ElementTypes> sets_;
 };
 
@@ -248,7 +256,10 @@ int OperatorRule::Most(const std::vector<OperandRule>& list) {
   return any ? INT_MAX : static_cast<int>(list.size());
 }
 
-int NewestOpset() { return TheTable().newest; }
+int NewestOpset(std::string_view domain) {
+  const auto found = TheTable().newest.find(IsStandard(domain) ? "" : domain);
+  return found == TheTable().newest.end() ? INT_MAX : found->second;
+}
 
 std::string OperatorKey(std::string_view domain, std::string_view op_type) {
   std::string key;

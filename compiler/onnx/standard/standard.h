@@ -1,13 +1,14 @@
 // The operators of the ONNX standard, with all their versions: what a node of a given opset may look
 // like, and the defaults of what it leaves out. The table behind it (operators.inc) is written by
-// generate.py from the Python package `onnx`; nothing here depends on an installed libonnx. A second
-// table of the same form (microsoft.inc) has the operators of ONNX Runtime that are translated.
+// generate.py from the Python package `onnx`; nothing here depends on an installed libonnx. Two more
+// tables have the same form: ml.inc has the operators of the standard's domain ai.onnx.ml (classical
+// models), and microsoft.inc those of ONNX Runtime that are translated.
 //
 // Lines of the table; "|" separates inputs, outputs, attributes and type variables:
 //
-//     newest 28                        the newest opset
+//     newest 28                        the newest opset of the table's domain
 //     types S1 double float float16    a set of element types
-//     domain ai.onnx.ml Binarizer ..   names of operators of another domain
+//     domain ai.onnx.preview Adam ..   names of operators of another domain
 //     Split 18 | input:T split?:int64 | outputs*1:T | axis:int=0 num_outputs:int | T=S4
 //     Upsample 10 removed              no longer an operator from this opset on
 //
@@ -55,8 +56,9 @@ struct AttributeRule {
 
 // One version of an operator, as it holds from opset `since` on until the next version.
 struct OperatorRule {
-  std::string_view name;  // as OperatorKey
-  bool standard = true;   // false: of ONNX Runtime
+  enum class Source { kStandard, kMl, kRuntime };  // the table that has it
+  std::string_view name;                           // as OperatorKey
+  Source source = Source::kStandard;
   int since = 0;
   bool removed = false;  // the operator does not exist in these opsets
   std::vector<OperandRule> inputs, outputs;
@@ -77,11 +79,13 @@ struct OperatorRule {
   static int Most(const std::vector<OperandRule>& list);
 };
 
-// The newest opset of the table.
-int NewestOpset();
-
 // Whether a domain names the standard's own operators.
 inline bool IsStandard(std::string_view domain) { return domain.empty() || domain == "ai.onnx"; }
+// The standard's domain of classical models: trees, linear models, what comes before and after them.
+inline constexpr std::string_view kMlDomain = "ai.onnx.ml";
+
+// The newest opset of a domain of the standard. INT_MAX: no table says it.
+int NewestOpset(std::string_view domain = "");
 
 // The name by which every table knows an operator: "Relu" of the standard, else with the domain:
 // "com.microsoft.Gelu".
@@ -94,11 +98,11 @@ inline std::string OperatorKey(const NodeProto& node) {
 // there is no such operator. It may be a removed one.
 const OperatorRule* FindRule(std::string_view key, int opset);
 
-// All versions of all operators of the two tables, oldest first.
+// All versions of all operators of the tables, oldest first.
 using Standard = std::map<std::string_view, std::vector<OperatorRule>>;
 const Standard& AllRules();
 
-// Names of operators in the standard's other domains, such as ai.onnx.ml.
+// Names of operators in the standard's other domains, such as ai.onnx.preview.training.
 const std::map<std::string_view, std::vector<std::string_view>>& OtherDomains();
 
 }  // namespace heddle::onnx

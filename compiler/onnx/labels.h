@@ -1,0 +1,18 @@
+// Strings that a model gives out of a list of its own, such as class labels. Internal to the importer.
+#pragma once
+
+#include "compiler/onnx/model.h"
+
+namespace heddle::graph {
+
+// Modules have no strings. Where a model's graph gives strings out of a list, the module gives their
+// places in the list, from 0 on, as int64. This function makes the model say so, before it is checked:
+// - the results of classifiers with string labels, of encoders that give strings, and what only moves
+//   these results about (Reshape, Identity, ..), are declared as int64;
+// - a list of strings that is an initializer, and that nodes only pick from, becomes the numbers from 0
+//   on.
+// Operators whose attributes hold the list give numbers by their translation. All other strings stay,
+// and the checker refuses them.
+void NumberLabels(Model& model);
+
+}  // namespace heddle::graph

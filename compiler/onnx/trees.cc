@@ -1,0 +1,250 @@
+// Translation of tree ensembles (ai.onnx.ml). Thresholds and features are compared as f32, and leaves
+// are added in f32.
+#include <algorithm>
+#include <initializer_list>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/classical/emit_forest.h"
+#include "compiler/classical/onnx_trees.h"
+#include "compiler/onnx/scores.h"
+#include "compiler/onnx/slices.h"
+
+namespace heddle::graph {
+namespace {
+
+using classical::Aggregate;
+using classical::BranchMode;
+using classical::Transform;
+using ir::DType;
+
+// ---- Attributes ----
+
+// The numbers of an attribute that is a tensor, a vector.
+std::vector<double> TensorNumbers(NodeImport& n, std::string_view name) {
+  const onnx::AttributeProto* a = n.Find(name);
+  if (a == nullptr) return {};
+  const auto data = FromOnnxTensor(a->t());
+  if (!data.ok()) {
+    n.Fail(absl::StrCat("'", std::string(name), "': ", data.status().message()));
+    return {};
+  }
+  return ToDoubles(*data);
+}
+
+// An attribute that is a list of floats, or with the suffix "_as_tensor" a tensor of doubles.
+std::vector<double> Numbers(NodeImport& n, const std::string& name) {
+  const std::string tensor = name + "_as_tensor";
+  if (!n.HasAttr(tensor)) return n.Floats(name);
+  if (!n.Floats(name).empty()) n.Fail(absl::StrCat("has both '", name, "' and '", tensor, "'"));
+  return TensorNumbers(n, tensor);
+}
+
+std::vector<BranchMode> Modes(NodeImport& n) {
+  static const auto* words =
+      new std::map<std::string, BranchMode>{{"BRANCH_LEQ", BranchMode::kLessEqual},
+                                            {"BRANCH_LT", BranchMode::kLess},
+                                            {"BRANCH_GTE", BranchMode::kGreaterEqual},
+                                            {"BRANCH_GT", BranchMode::kGreater},
+                                            {"BRANCH_EQ", BranchMode::kEqual},
+                                            {"BRANCH_NEQ", BranchMode::kNotEqual},
+                                            {"LEAF", BranchMode::kLeaf}};
+  std::vector<BranchMode> modes;
+  for (const std::string& word : n.Strings("nodes_modes")) {
+    const auto found = words->find(word);
+    if (found == words->end()) {
+      n.Unsupported(absl::StrCat("the node mode '", word, "'"));
+      return {};
+    }
+    modes.push_back(found->second);
+  }
+  return modes;
+}
+
+classical::OnnxNodes NodesOf(NodeImport& n) {
+  n.Ignore({"nodes_hitrates", "nodes_hitrates_as_tensor"});
+  return {.treeids = n.Ints("nodes_treeids"),
+          .nodeids = n.Ints("nodes_nodeids"),
+          .featureids = n.Ints("nodes_featureids"),
+          .modes = Modes(n),
+          .values = Numbers(n, "nodes_values"),
+          .truenodeids = n.Ints("nodes_truenodeids"),
+          .falsenodeids = n.Ints("nodes_falsenodeids"),
+          .missing_value_tracks_true = n.Ints("nodes_missing_value_tracks_true")};
+}
+
+// `what`: "class" or "target".
+classical::OnnxVotes VotesOf(NodeImport& n, const std::string& what) {
+  return {.treeids = n.Ints(what + "_treeids"),
+          .nodeids = n.Ints(what + "_nodeids"),
+          .ids = n.Ints(what + "_ids"),
+          .weights = Numbers(n, what + "_weights")};
+}
+
+// The part of an ensemble that follows from its operand.
+classical::OnnxEnsemble EnsembleOf(NodeImport& n, ValueId x) {
+  classical::OnnxEnsemble ensemble;
+  if (!n.ok()) return ensemble;
+  const int64_t features = n.ShapeOf(x)[1];
+  if (features > classical::kMostFeatures)
+    n.Fail(absl::StrCat(features, " features; ", classical::kMostFeatures, " are the most"));
+  else
+    ensemble.features = static_cast<int>(features);
+  return ensemble;
+}
+
+// ---- Forests ----
+
+// Each equality's value for each row, behind the features: f32 [rows, features + equalities].
+ValueId WithEqualities(NodeImport& n, ValueId x,
+                       const std::vector<classical::Equality>& equalities) {
+  if (equalities.empty() || !n.ok()) return x;
+  const auto count = static_cast<int64_t>(equalities.size());
+  size_t most = 1;
+  for (const classical::Equality& e : equalities) most = std::max(most, e.values.size());
+  const auto width = static_cast<int64_t>(most);
+  if (!n.CanMake({DType::kF32, {count, width}})) return -1;
+  std::vector<int64_t> features;
+  std::vector<double> nan, values;  // NaN fills up: it equals nothing
+  for (const classical::Equality& e : equalities) {
+    features.push_back(e.feature);
+    nan.push_back(e.nan ? 1 : 0);
+    values.insert(values.end(), e.values.begin(), e.values.end());
+    values.resize(features.size() * most, std::numeric_limits<double>::quiet_NaN());
+  }
+  const ValueId picked =
+      n.Emit(OpKind::kGather, {x, n.Constant(FromInts(features))}, {{"axis", int64_t{1}}});
+  if (!n.ok()) return -1;
+  const int64_t rows = n.ShapeOf(x)[0];
+  const ValueId equal =
+      n.Emit(OpKind::kEqual, {n.Reshape(picked, {rows, count, 1}),
+                              n.Constant(FromDoubles(values, {1, count, width}, DType::kF32))});
+  const ValueId any = n.Emit(OpKind::kReduceMax, {n.Cast(equal, DType::kF32)},
+                             {{"axes", Shape{2}}, {"keepdims", int64_t{0}}});
+  const ValueId found =
+      n.Emit(OpKind::kWhere, {n.Emit(OpKind::kIsnan, {picked}),
+                              n.Constant(FromDoubles(nan, {1, count}, DType::kF32)), any});
+  return Concat(n, {x, found}, 1);
+}
+
+// The margins of the forest, f32 [rows, outputs].
+ValueId Margins(NodeImport& n, ValueId x, const absl::StatusOr<classical::OnnxForest>& ensemble) {
+  if (!n.ok()) return -1;
+  if (absl::IsUnimplemented(ensemble.status())) {
+    n.Unsupported(std::string(ensemble.status().message()));
+    return -1;
+  }
+  if (!ensemble.ok()) {
+    n.Fail(std::string(ensemble.status().message()));
+    return -1;
+  }
+  return n.EmitBy(WithEqualities(n, x, ensemble->equalities), [&](GraphBuilder& out, ValueId v) {
+    return classical::EmitMargins(out, v, ensemble->forest);
+  });
+}
+
+Aggregate AggregateOf(NodeImport& n) {
+  const std::string name = n.OneOf("aggregate_function", {"SUM", "AVERAGE", "MIN", "MAX"});
+  return name == "AVERAGE" ? Aggregate::kMean
+         : name == "MIN"   ? Aggregate::kMin
+         : name == "MAX"   ? Aggregate::kMax
+                           : Aggregate::kSum;
+}
+
+void TreeEnsembleRegressor(NodeImport& n) {
+  const ValueId x = RowsOf(n);
+  classical::OnnxEnsemble ensemble = EnsembleOf(n, x);
+  ensemble.outputs = n.Int("n_targets", 1);
+  ensemble.aggregate = AggregateOf(n);
+  ensemble.base = Numbers(n, "base_values");
+  const classical::OnnxNodes nodes = NodesOf(n);
+  const classical::OnnxVotes votes = VotesOf(n, "target");
+  const Transform transform = TransformOf(n);
+  if (!n.ok()) return;
+  n.Set(0, Transformed(n, Margins(n, x, classical::ReadOnnxForest(nodes, votes, ensemble)),
+                       transform));
+}
+
+void TreeEnsembleClassifier(NodeImport& n) {
+  const ValueId x = RowsOf(n);
+  const std::vector<int64_t> labels = ClassLabels(n, "classlabels_int64s", "classlabels_strings");
+  classical::OnnxEnsemble ensemble = EnsembleOf(n, x);
+  ensemble.outputs = static_cast<int64_t>(labels.size());
+  ensemble.base = Numbers(n, "base_values");
+  const classical::OnnxNodes nodes = NodesOf(n);
+  const classical::OnnxVotes votes = VotesOf(n, "class");
+  const Transform transform = TransformOf(n);
+  if (!n.ok()) return;
+  if (labels.size() < 2) return n.Unsupported("a single class");
+  auto classifier = classical::ReadOnnxClassifier(nodes, votes, ensemble);
+  if (!classifier.ok()) return n.Fail(std::string(classifier.status().message()));
+  const bool one_score = classifier->ensemble.forest.outputs == 1;
+  const ValueId scores = Margins(n, x, std::move(classifier->ensemble));
+  if (one_score) {
+    const bool untouched = transform == Transform::kNone || transform == Transform::kProbit;
+    return SetTwoClasses(n, scores, untouched && classifier->like_probability, transform, labels);
+  }
+  SetLabels(n, Best(n, scores), labels);
+  n.Set(1, Transformed(n, scores, transform));
+}
+
+// Enumerators by the numbers that the attribute has for them.
+template <typename T>
+T ByNumber(NodeImport& n, const char* name, std::initializer_list<T> values) {
+  const int64_t number = n.Int(name);
+  if (number >= 0 && number < static_cast<int64_t>(values.size())) return values.begin()[number];
+  n.Unsupported(absl::StrCat(name, " ", number));
+  return *values.begin();
+}
+
+void TreeEnsemble(NodeImport& n) {
+  n.Ignore({"nodes_hitrates"});
+  const ValueId x = RowsOf(n);
+  classical::OnnxEnsemble ensemble = EnsembleOf(n, x);
+  ensemble.outputs = n.Int("n_targets", 1);
+  ensemble.aggregate =
+      ByNumber(n, "aggregate_function",
+               {Aggregate::kMean, Aggregate::kSum, Aggregate::kMin, Aggregate::kMax});
+  const Transform transform = ByNumber(n, "post_transform",
+                                       {Transform::kNone, Transform::kSoftmax, Transform::kLogistic,
+                                        Transform::kSoftmaxZero, Transform::kProbit});
+  classical::OnnxTrees trees{.roots = n.Ints("tree_roots"),
+                             .featureids = n.Ints("nodes_featureids"),
+                             .modes = {},
+                             .splits = TensorNumbers(n, "nodes_splits"),
+                             .truenodeids = n.Ints("nodes_truenodeids"),
+                             .falsenodeids = n.Ints("nodes_falsenodeids"),
+                             .trueleafs = n.Ints("nodes_trueleafs"),
+                             .falseleafs = n.Ints("nodes_falseleafs"),
+                             .missing_value_tracks_true = n.Ints("nodes_missing_value_tracks_true"),
+                             .membership_values = TensorNumbers(n, "membership_values"),
+                             .leaf_targetids = n.Ints("leaf_targetids"),
+                             .leaf_weights = TensorNumbers(n, "leaf_weights")};
+  for (const double mode : TensorNumbers(n, "nodes_modes")) {
+    if (!(mode >= 0 && mode < static_cast<double>(BranchMode::kLeaf)))
+      return n.Unsupported(absl::StrCat("the node mode ", mode));
+    trees.modes.push_back(static_cast<BranchMode>(static_cast<int>(mode)));
+  }
+  if (!n.ok()) return;
+  const ValueId scores =
+      Transformed(n, Margins(n, x, classical::ReadOnnxForest(trees, ensemble)), transform);
+  if (n.ok()) n.Set(0, n.Cast(scores, n.Type(n.In(0)).dtype));
+}
+
+}  // namespace
+
+void AddTreeTranslations(TranslationTable& table) {
+  const auto add = [&](const char* name, Translation::Run run, const char* limits) {
+    table[onnx::OperatorKey(onnx::kMlDomain, name)] = {run, limits};
+  };
+  constexpr const char* kExtremes = "MIN and MAX of trees whose leaves are for different targets";
+  add("TreeEnsemble", TreeEnsemble, kExtremes);
+  add("TreeEnsembleRegressor", TreeEnsembleRegressor, kExtremes);
+  add("TreeEnsembleClassifier", TreeEnsembleClassifier, "a single class");
+}
+
+}  // namespace heddle::graph

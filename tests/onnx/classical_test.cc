@@ -1,0 +1,915 @@
+// Operators of ai.onnx.ml against the same computations in plain loops.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/graph/core/tensor_data.h"
+#include "compiler/graph/passes/evaluate.h"
+#include "compiler/onnx/import.h"
+#include "tests/onnx/model_text.h"
+
+namespace heddle::graph {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Rng = std::mt19937_64;
+using Row = std::vector<double>;
+using Rows = std::vector<Row>;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+onnx::ModelProto Model(const std::string& graph, int ml_opset = 1) {
+  onnx::ModelProto model = onnx_cases::ModelOf(18, graph);
+  auto* opset = model.add_opset_import();
+  opset->set_domain("ai.onnx.ml");
+  opset->set_version(ml_opset);
+  return model;
+}
+
+std::vector<TensorData> Results(const onnx::ModelProto& model,
+                                const std::vector<TensorData>& inputs) {
+  const auto graph = ImportOnnx(model.SerializeAsString());
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  if (!graph.ok()) return {};
+  const auto outputs = EvaluateGraph(*graph, inputs);
+  EXPECT_TRUE(outputs.ok()) << outputs.status();
+  return outputs.ok() ? *outputs : std::vector<TensorData>{};
+}
+
+std::vector<TensorData> Results(const std::string& graph, const std::vector<TensorData>& inputs,
+                                int ml_opset = 1) {
+  return Results(Model(graph, ml_opset), inputs);
+}
+
+// The values of the only output.
+Row Values(const std::string& graph, const std::vector<TensorData>& inputs, int ml_opset = 1) {
+  const std::vector<TensorData> results = Results(graph, inputs, ml_opset);
+  EXPECT_EQ(results.size(), 1u) << graph;
+  return results.size() == 1 ? ToDoubles(results[0]) : Row{};
+}
+
+std::string Refusal(const std::string& graph, int ml_opset = 1) {
+  const absl::Status status = ImportOnnx(Model(graph, ml_opset).SerializeAsString()).status();
+  EXPECT_FALSE(status.ok()) << graph;
+  const std::string text(status.message());
+  EXPECT_THAT(text, Not(HasSubstr("\n")));
+  return text;
+}
+
+// A list of numbers as text. A float needs a point or an exponent.
+std::string List(const Row& numbers) {
+  return absl::StrCat("[",
+                      absl::StrJoin(numbers, ", ",
+                                    [](std::string* out, double v) {
+                                      char text[32];
+                                      std::snprintf(text, sizeof(text), "%.9e", v);
+                                      out->append(text);
+                                    }),
+                      "]");
+}
+std::string Integers(const std::vector<int64_t>& numbers) {
+  return absl::StrCat("[", absl::StrJoin(numbers, ", "), "]");
+}
+
+double Random(Rng& rng) {  // an f32 from -2 to 2
+  return static_cast<float>(static_cast<double>(rng() % 4001) / 1000 - 2);
+}
+Row Randoms(Rng& rng, size_t count) {
+  Row numbers;
+  for (size_t i = 0; i < count; ++i) numbers.push_back(Random(rng));
+  return numbers;
+}
+Rows RandomRows(Rng& rng, size_t rows, size_t columns) {
+  Rows out;
+  for (size_t i = 0; i < rows; ++i) out.push_back(Randoms(rng, columns));
+  return out;
+}
+Row Flat(const Rows& rows) {
+  Row out;
+  for (const Row& row : rows) out.insert(out.end(), row.begin(), row.end());
+  return out;
+}
+TensorData Matrix(const Rows& rows, ir::DType dtype = ir::DType::kF32) {
+  return FromDoubles(
+      Flat(rows), {static_cast<int64_t>(rows.size()), static_cast<int64_t>(rows[0].size())}, dtype);
+}
+TensorData Floats(const Row& values, const Shape& shape) {
+  return FromDoubles(values, shape, ir::DType::kF32);
+}
+TensorData Ints(const std::vector<int64_t>& values, const Shape& shape,
+                ir::DType dtype = ir::DType::kI64) {
+  return {{dtype, shape}, FromInts(values, dtype).bytes};
+}
+
+void ExpectNear(const Row& found, const Row& expected, double near = 2e-5) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      EXPECT_TRUE(std::isnan(found[i])) << "element " << i;
+    } else {
+      EXPECT_NEAR(found[i], expected[i], near * (1 + std::fabs(expected[i]))) << "element " << i;
+    }
+  }
+}
+
+// ---- Numbers to numbers ----
+
+TEST(MlFeatures, ScalersSubtractAndMultiply) {
+  Rng rng(1);
+  const Rows x = RandomRows(rng, 3, 4);
+  const Row offset = Randoms(rng, 4), scale = Randoms(rng, 4);
+  Row expected;
+  for (const Row& row : x) {
+    for (size_t f = 0; f < 4; ++f) expected.push_back((row[f] - offset[f]) * scale[f]);
+  }
+  const std::string scaler =
+      absl::StrCat("ai.onnx.ml.Scaler<offset = ", List(offset), ", scale = ", List(scale), ">(x)");
+  ExpectNear(
+      Values(absl::StrCat("(float[3,4] x) => (float[a,b] y) {y = ", scaler, "}"), {Matrix(x)}),
+      expected);
+  ExpectNear(Values(absl::StrCat("(double[3,4] x) => (float[a,b] y) {y = ", scaler, "}"),
+                    {Matrix(x, ir::DType::kF64)}),
+             expected);
+  EXPECT_THAT(Values("(int64[1,2] x) => (float[a,b] y) {"
+                     "y = ai.onnx.ml.Scaler<offset = [0.5], scale = [2.0]>(x)}",
+                     {Ints({1, -2}, {1, 2})}),
+              ElementsAre(1, -5));
+  EXPECT_THAT(Values("(float[2] x) => (float[a] y) {"
+                     "y = ai.onnx.ml.Scaler<offset = [1.0, 2.0], scale = [2.0, 3.0]>(x)}",
+                     {Floats({1, 3}, {2})}),
+              ElementsAre(0, 3));
+}
+
+TEST(MlFeatures, NormsOfZeroChangeNothing) {
+  Rng rng(2);
+  Rows x = RandomRows(rng, 4, 3);
+  x[1] = {0, 0, 0};
+  for (const std::string norm : {"MAX", "L1", "L2"}) {
+    Row expected;
+    for (const Row& row : x) {
+      double length = 0;
+      for (const double v : row) {
+        length = norm == "MAX"  ? std::max(length, std::fabs(v))
+                 : norm == "L1" ? length + std::fabs(v)
+                                : length + v * v;
+      }
+      if (norm == "L2") length = std::sqrt(length);
+      for (const double v : row) expected.push_back(length == 0 ? v : v / length);
+    }
+    ExpectNear(Values(absl::StrCat("(float[4,3] x) => (float[a,b] y) {"
+                                   "y = ai.onnx.ml.Normalizer<norm = \"",
+                                   norm, "\">(x)}"),
+                      {Matrix(x)}),
+               expected);
+  }
+  EXPECT_THAT(Values("(int32[2] x) => (float[a] y) {y = ai.onnx.ml.Normalizer<norm = \"L1\">(x)}",
+                     {Ints({1, -3}, {2}, ir::DType::kI32)}),
+              ElementsAre(0.25, -0.75));
+}
+
+TEST(MlFeatures, ImputersReplaceOneValue) {
+  const std::string floats =
+      "(float[2,2] x) => (float[a,b] y) {y = ai.onnx.ml.Imputer<imputed_value_floats = [5.0, 6.0]";
+  const TensorData x = Floats({1, -1, kNan, 4}, {2, 2});
+  ExpectNear(Values(absl::StrCat(floats, ", replaced_value_float = -1.0>(x)}"), {x}),
+             {1, 6, kNan, 4});
+  onnx::ModelProto model = Model(absl::StrCat(floats, ", replaced_value_float = 0.0>(x)}"));
+  model.mutable_graph()->mutable_node(0)->mutable_attribute(1)->set_f(static_cast<float>(kNan));
+  const auto results = Results(model, {x});
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_THAT(ToDoubles(results[0]), ElementsAre(1, -1, 5, 4));
+  EXPECT_THAT(Values("(double[3] x) => (double[a] y) {"
+                     "y = ai.onnx.ml.Imputer<imputed_value_floats = [0.5]>(x)}",
+                     {FromDoubles({0, 1, 0}, {3}, ir::DType::kF64)}),
+              ElementsAre(0.5, 1, 0.5));
+  for (const auto& [type, dtype] :
+       {std::pair{"int64", ir::DType::kI64}, {"int32", ir::DType::kI32}})
+    EXPECT_THAT(
+        Values(absl::StrCat("(", type, "[1,3] x) => (", type,
+                            "[a,b] y) {y = ai.onnx.ml.Imputer<imputed_value_int64s = [7, 8, 9], "
+                            "replaced_value_int64 = -1>(x)}"),
+               {Ints({-1, 2, -1}, {1, 3}, dtype)}),
+        ElementsAre(7, 2, 9));
+}
+
+TEST(MlFeatures, BinarizersCompareWithAFraction) {
+  for (const auto& [type, dtype] : {std::pair{"float", ir::DType::kF32},
+                                    {"double", ir::DType::kF64},
+                                    {"int32", ir::DType::kI32},
+                                    {"int64", ir::DType::kI64}}) {
+    EXPECT_THAT(Values(absl::StrCat("(", type, "[4] x) => (", type,
+                                    "[a] y) {y = ai.onnx.ml.Binarizer<threshold = 1.5>(x)}"),
+                       {FromDoubles({-3, 1, 2, 3}, {4}, dtype)}),
+                ElementsAre(0, 0, 1, 1))
+        << type;
+  }
+  EXPECT_THAT(Values("(float[3] x) => (float[a] y) {y = ai.onnx.ml.Binarizer(x)}",
+                     {Floats({0, kNan, 0.1}, {3})}),
+              ElementsAre(0, 0, 1));
+}
+
+// ---- Columns ----
+
+TEST(MlFeatures, VectorizersCutAndFill) {
+  EXPECT_THAT(Values("(float[2,2] x, float[2,1] y, float[2,3] z) => (float[a,b] r) {"
+                     "r = ai.onnx.ml.FeatureVectorizer<inputdimensions = [1, 2, 3]>(x, y, z)}",
+                     {Floats({1, 2, 3, 4}, {2, 2}), Floats({5, 6}, {2, 1}),
+                      Floats({7, 8, 9, 10, 11, 12}, {2, 3})}),
+              ElementsAre(1, 5, 0, 7, 8, 9, 3, 6, 0, 10, 11, 12));
+  EXPECT_THAT(Values("(int64[2] x, int64[1] y) => (float[a,b] r) {"
+                     "r = ai.onnx.ml.FeatureVectorizer(x, y)}",
+                     {Ints({1, 2}, {2}), Ints({3}, {1})}),
+              ElementsAre(1, 2, 3));
+}
+
+TEST(MlFeatures, ExtractorsPickFromTheLastDimension) {
+  const std::string pick =
+      " {i = Constant<value = int64[1,3] {2, 0, 2}>() y = ai.onnx.ml.ArrayFeatureExtractor(x, i)}";
+  const auto matrix =
+      Results("(float[2,3] x) => (float[a,b] y)" + pick, {Floats({1, 2, 3, 4, 5, 6}, {2, 3})});
+  ASSERT_EQ(matrix.size(), 1u);
+  EXPECT_EQ(matrix[0].type.shape, (Shape{2, 3}));
+  EXPECT_THAT(ToDoubles(matrix[0]), ElementsAre(3, 1, 3, 6, 4, 6));
+  const auto vector = Results("(int64[3] x) => (int64[a,b] y)" + pick, {Ints({7, 8, 9}, {3})});
+  ASSERT_EQ(vector.size(), 1u);
+  EXPECT_EQ(vector[0].type.shape, (Shape{1, 3}));
+  EXPECT_THAT(ToDoubles(vector[0]), ElementsAre(9, 7, 9));
+  EXPECT_THAT(Refusal("(float[2,2] x) => (float[a,b] y)" + pick), HasSubstr("feature 2 of 2"));
+}
+
+// ---- Categories ----
+
+TEST(MlFeatures, OneHotTakesIntegersOfAnyType) {
+  for (const auto& [type, dtype] : {std::pair{"float", ir::DType::kF32},
+                                    {"double", ir::DType::kF64},
+                                    {"int32", ir::DType::kI32},
+                                    {"int64", ir::DType::kI64}}) {
+    for (const int zeros : {0, 1}) {
+      const auto results =
+          Results(absl::StrCat("(", type,
+                               "[2,2] x) => (float[a,b,c] y) {"
+                               "y = ai.onnx.ml.OneHotEncoder<cats_int64s = [3, -1, 5], zeros = ",
+                               zeros, ">(x)}"),
+                  {FromDoubles({5, 3, 4, -1}, {2, 2}, dtype)});
+      ASSERT_EQ(results.size(), 1u);
+      EXPECT_EQ(results[0].type.shape, (Shape{2, 2, 3}));
+      EXPECT_THAT(ToDoubles(results[0]), ElementsAre(0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0)) << type;
+    }
+  }
+  EXPECT_THAT(Values("(float[1] x) => (float[a,b] y) {"
+                     "y = ai.onnx.ml.OneHotEncoder<cats_int64s = [3, 4]>(x)}",
+                     {Floats({3.9}, {1})}),
+              ElementsAre(1, 0));
+  EXPECT_THAT(Refusal("(int64[1] x) => (float[a,b] y) {"
+                      "y = ai.onnx.ml.OneHotEncoder<cats_int64s = [3, 3]>(x)}"),
+              HasSubstr("twice"));
+}
+
+// The value of the last key that equals x, which may be NaN.
+double LookedUp(const Row& keys, const Row& values, double fallback, double x) {
+  for (size_t i = keys.size(); i-- > 0;) {
+    if (keys[i] == x || (std::isnan(keys[i]) && std::isnan(x))) return values[i];
+  }
+  return fallback;
+}
+
+void SetNumbers(onnx::AttributeProto* a, const std::string& name, const Row& numbers, bool real) {
+  a->set_name(name);
+  a->set_type(real ? onnx::AttributeProto::FLOATS : onnx::AttributeProto::INTS);
+  for (const double v : numbers)
+    real ? a->add_floats(static_cast<float>(v)) : a->add_ints(static_cast<int64_t>(v));
+}
+
+TEST(MlFeatures, LabelEncodersMapNumbersToNumbers) {
+  Rng rng(3);
+  for (const bool real_keys : {false, true}) {
+    for (const bool real_values : {false, true}) {
+      for (int trial = 0; trial < 20; ++trial) {
+        Row keys, values, x;
+        for (uint64_t i = 0, count = 1 + rng() % 8; i < count; ++i) {
+          keys.push_back(static_cast<double>(rng() % 12) - 6);
+          if (real_keys && rng() % 5 == 0) keys.back() = rng() % 2 ? kNan : 0.5;
+          values.push_back(static_cast<double>(rng() % 100));
+        }
+        for (int i = 0; i < 20; ++i) {
+          x.push_back(static_cast<double>(rng() % 14) - 7);
+          if (real_keys && rng() % 5 == 0) x.back() = rng() % 2 ? kNan : 0.5;
+        }
+        for (const int opset : {2, 4}) {
+          onnx::ModelProto model =
+              Model(absl::StrCat("(", real_keys ? "float" : "int64", "[4,5] x) => (",
+                                 real_values ? "float" : "int64",
+                                 "[a,b] y) {y = ai.onnx.ml.LabelEncoder<default_int64 = 77, "
+                                 "default_float = 77.0>(x)}"),
+                    opset);
+          onnx::NodeProto* node = model.mutable_graph()->mutable_node(0);
+          SetNumbers(node->add_attribute(), real_keys ? "keys_floats" : "keys_int64s", keys,
+                     real_keys);
+          SetNumbers(node->add_attribute(), real_values ? "values_floats" : "values_int64s", values,
+                     real_values);
+          const auto results = Results(
+              model, {FromDoubles(x, {4, 5}, real_keys ? ir::DType::kF32 : ir::DType::kI64)});
+          ASSERT_EQ(results.size(), 1u);
+          Row expected;
+          for (const double v : x) expected.push_back(LookedUp(keys, values, 77, v));
+          EXPECT_EQ(ToDoubles(results[0]), expected);
+        }
+      }
+    }
+  }
+}
+
+TEST(MlFeatures, LabelEncodersTakeTensors) {
+  EXPECT_THAT(
+      Values("(double[4] x) => (int16[a] y) {y = ai.onnx.ml.LabelEncoder<"
+             "keys_tensor = double[3] {0.1, 2.0, 0.3}, values_tensor = int16[3] {5, -6, 7}, "
+             "default_tensor = int16[1] {-9}>(x)}",
+             {FromDoubles({0.3, 0.1, 7, 2}, {4}, ir::DType::kF64)}, 4),
+      ElementsAre(7, 5, -9, -6));
+  EXPECT_THAT(Values("(int32[2] x) => (double[a] y) {y = ai.onnx.ml.LabelEncoder<"
+                     "keys_tensor = int32[1] {3}, values_tensor = double[1] {0.1}>(x)}",
+                     {Ints({3, 4}, {2}, ir::DType::kI32)}, 4),
+              ElementsAre(0.1, 0));
+  EXPECT_THAT(Refusal("(int32[2] x) => (int64[a] y) {y = ai.onnx.ml.LabelEncoder<"
+                      "keys_int64s = [1], values_int64s = [2]>(x)}",
+                      4),
+              HasSubstr("keys of type i64"));
+  EXPECT_THAT(Refusal("(int64[2] x) => (int64[a] y) {y = ai.onnx.ml.LabelEncoder<"
+                      "keys_int64s = [1, 2], values_int64s = [2]>(x)}",
+                      2),
+              HasSubstr("2 keys and 1 values"));
+}
+
+// Instead of strings out of a list, there are places in the list.
+TEST(MlFeatures, StringsOfListsArePlaces) {
+  const TensorData x = Ints({2, 0, 9, 1}, {4});
+  EXPECT_THAT(Values("(int64[4] x) => (string[a] y) {"
+                     "y = ai.onnx.ml.LabelEncoder<classes_strings = [\"a\", \"b\", \"c\"]>(x)}",
+                     {x}),
+              ElementsAre(2, 0, -1, 1));
+  EXPECT_THAT(Values("(int64[4] x) => (string[a] y) {y = ai.onnx.ml.LabelEncoder<"
+                     "keys_int64s = [9, 2], values_strings = [\"a\", \"b\"]>(x)}",
+                     {x}, 2),
+              ElementsAre(1, -1, 0, -1));
+  EXPECT_THAT(Values("(int64[4] x) => (string[a] y) {z = ai.onnx.ml.CategoryMapper<"
+                     "cats_int64s = [9, 2], cats_strings = [\"a\", \"b\"]>(x) y = Identity(z)}",
+                     {x}),
+              ElementsAre(1, -1, 0, -1));
+  onnx::ModelProto model = Model(
+      "(int64[4] x) => (string[a,b] y) {z = ai.onnx.ml.ArrayFeatureExtractor(classes, x) "
+      "s = Constant<value = int64[2] {2, 2}>() y = Reshape(z, s)}");
+  onnx::TensorProto* classes = model.mutable_graph()->add_initializer();
+  classes->set_name("classes");
+  classes->set_data_type(onnx::TensorProto::STRING);
+  classes->add_dims(3);
+  for (const char* name : {"a", "b", "c"}) classes->add_string_data(name);
+  const auto results = Results(model, {Ints({2, 0, 1, 1}, {4})});
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].type, (TensorType{ir::DType::kI64, {2, 2}}));
+  EXPECT_THAT(ToDoubles(results[0]), ElementsAre(2, 0, 1, 1));
+}
+
+// ---- Scores ----
+
+double Logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+Row TransformedRow(Row x, const std::string& transform) {
+  if (transform == "LOGISTIC") {
+    for (double& v : x) v = Logistic(v);
+  } else if (transform == "PROBIT") {
+    // The approximation of the inverse of erf that the standard's reference has.
+    for (double& v : x) {
+      const double y = 2 * v - 1, log = std::log((1 - y) * (1 + y)),
+                   half = 2 / (M_PI * 0.147) + log / 2;
+      v = std::copysign(std::sqrt(2) * std::sqrt(std::sqrt(half * half - log / 0.147) - half), y);
+    }
+  } else if (transform != "NONE") {
+    const bool zeros_stay = transform == "SOFTMAX_ZERO";
+    double sum = 0;
+    for (double& v : x) sum += v = zeros_stay && v == 0 ? 0 : std::exp(v);
+    for (double& v : x) v = sum == 0 ? 0 : v / sum;
+  }
+  return x;
+}
+
+constexpr const char* kTransforms[] = {"NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT"};
+
+int64_t Best(const Row& scores) {
+  return std::max_element(scores.begin(), scores.end()) - scores.begin();
+}
+
+double Dot(const double* a, const double* b, size_t count) {
+  return std::inner_product(a, a + count, b, 0.0);
+}
+
+TEST(MlLinear, RegressorsOfSeveralTargets) {
+  Rng rng(4);
+  for (const std::string transform : {"NONE", "LOGISTIC", "SOFTMAX"}) {
+    for (const size_t targets : {1, 3}) {
+      const Rows x = RandomRows(rng, 5, 4);
+      const Row coefficients = Randoms(rng, 4 * targets), intercepts = Randoms(rng, targets);
+      Row expected;
+      for (const Row& row : x) {
+        Row y;
+        for (size_t t = 0; t < targets; ++t)
+          y.push_back(Dot(row.data(), &coefficients[4 * t], 4) + intercepts[t]);
+        y = TransformedRow(y, transform);
+        expected.insert(expected.end(), y.begin(), y.end());
+      }
+      const auto results = Results(
+          absl::StrCat(
+              "(float[5,4] x) => (float[a,b] y) {y = ai.onnx.ml.LinearRegressor<targets = ",
+              targets, ", coefficients = ", List(coefficients), ", intercepts = ", List(intercepts),
+              ", post_transform = \"", transform, "\">(x)}"),
+          {Matrix(x)});
+      ASSERT_EQ(results.size(), 1u);
+      EXPECT_EQ(results[0].type.shape, (Shape{5, static_cast<int64_t>(targets)}));
+      ExpectNear(ToDoubles(results[0]), expected);
+    }
+  }
+  EXPECT_THAT(Values("(int64[2] x) => (float[a,b] y) {"
+                     "y = ai.onnx.ml.LinearRegressor<coefficients = [1.0, 2.0]>(x)}",
+                     {Ints({3, 4}, {2})}),
+              ElementsAre(11));
+  EXPECT_THAT(Refusal("(float[1,2] x) => (float[a,b] y) {"
+                      "y = ai.onnx.ml.LinearRegressor<coefficients = [1.0, 2.0, 3.0]>(x)}"),
+              HasSubstr("3 numbers of 'coefficients'"));
+}
+
+TEST(MlLinear, ClassifiersOfSeveralClasses) {
+  Rng rng(5);
+  for (const std::string transform : kTransforms) {
+    const std::vector<int64_t> labels = {7, -2, 30};
+    Rows x = RandomRows(rng, 6, 4);
+    Row coefficients = Randoms(rng, 12), intercepts = Randoms(rng, 3);
+    if (transform == "PROBIT") {  // it takes probabilities
+      for (double& c : coefficients) c = std::fabs(c) / 40;
+      for (double& c : intercepts) c = 0.4 + c / 20;
+      for (Row& row : x) {
+        for (double& v : row) v = std::fabs(v);
+      }
+    }
+    Row expected, expected_labels;
+    for (const Row& row : x) {
+      Row scores;
+      for (size_t c = 0; c < 3; ++c)
+        scores.push_back(Dot(row.data(), &coefficients[4 * c], 4) + intercepts[c]);
+      expected_labels.push_back(static_cast<double>(labels[Best(scores)]));
+      scores = TransformedRow(scores, transform);
+      expected.insert(expected.end(), scores.begin(), scores.end());
+    }
+    const auto results =
+        Results(absl::StrCat("(float[6,4] x) => (int64[a] label, float[b,c] z) {"
+                             "label, z = ai.onnx.ml.LinearClassifier<classlabels_ints = ",
+                             Integers(labels), ", coefficients = ", List(coefficients),
+                             ", intercepts = ", List(intercepts), ", post_transform = \"",
+                             transform, "\", multi_class = 1>(x)}"),
+                {Matrix(x)});
+    ASSERT_EQ(results.size(), 2u);
+    EXPECT_EQ(ToDoubles(results[0]), expected_labels) << transform;
+    ExpectNear(ToDoubles(results[1]), expected, transform == "PROBIT" ? 2e-4 : 2e-5);
+  }
+}
+
+TEST(MlLinear, ClassifiersOfOneScore) {
+  for (const std::string transform : {"NONE", "LOGISTIC", "SOFTMAX"}) {
+    const auto results =
+        Results(absl::StrCat("(double[3,1] x) => (int64[a] label, float[b,c] z) {"
+                             "label, z = ai.onnx.ml.LinearClassifier<classlabels_ints = [4, 5], "
+                             "coefficients = [2.0], intercepts = [-1.0], post_transform = \"",
+                             transform, "\">(x)}"),
+                {FromDoubles({0.5, 0.75, -1}, {3, 1}, ir::DType::kF64)});
+    ASSERT_EQ(results.size(), 2u);
+    EXPECT_THAT(ToDoubles(results[0]), ElementsAre(4, 5, 4));
+    Row expected;
+    for (const double score : {0.0, 0.5, -3.0}) {
+      const Row both = TransformedRow({-score, score}, transform);
+      expected.insert(expected.end(), both.begin(), both.end());
+    }
+    ExpectNear(ToDoubles(results[1]), expected);
+  }
+}
+
+TEST(MlLinear, SoftmaxZeroLeavesZerosOut) {
+  ExpectNear(Values("(float[3,2] x) => (float[a,b] y) {y = ai.onnx.ml.LinearRegressor<targets = 2, "
+                    "coefficients = [1.0, 0.0, 0.0, 1.0], post_transform = \"SOFTMAX_ZERO\">(x)}",
+                    {Floats({0, 2, 0, 0, 1, 1}, {3, 2})}),
+             {0, 1, 0, 0, 0.5, 0.5});
+}
+
+// ---- Support vector machines ----
+
+struct Svm {
+  std::string kernel;
+  double gamma = 0.2, offset = 0.25, degree = 3;
+  Rows vectors = {};
+
+  double operator()(const Row& x, const Row& v) const {
+    if (kernel == "RBF") {
+      double sum = 0;
+      for (size_t i = 0; i < x.size(); ++i) sum += (x[i] - v[i]) * (x[i] - v[i]);
+      return std::exp(-gamma * sum);
+    }
+    const double product = Dot(x.data(), v.data(), x.size());
+    if (kernel == "LINEAR") return product;
+    const double inner = gamma * product + offset;
+    return kernel == "SIGMOID" ? std::tanh(inner) : std::pow(inner, degree);
+  }
+
+  std::string Attributes() const {
+    return absl::StrCat("kernel_type = \"", kernel,
+                        "\", kernel_params = ", List({gamma, offset, degree}),
+                        ", support_vectors = ", List(Flat(vectors)));
+  }
+};
+
+Svm RandomSvm(Rng& rng, const std::string& kernel, size_t vectors, size_t features) {
+  Svm svm{.kernel = kernel};
+  svm.degree = static_cast<double>(1 + rng() % 4);
+  svm.vectors = RandomRows(rng, vectors, features);
+  return svm;
+}
+
+constexpr const char* kKernels[] = {"LINEAR", "POLY", "RBF", "SIGMOID"};
+
+TEST(MlSvm, RegressorsOfAllKernels) {
+  Rng rng(6);
+  for (const std::string kernel : kKernels) {
+    for (int trial = 0; trial < 8; ++trial) {
+      const Svm svm = RandomSvm(rng, kernel, 5, 3);
+      const Rows x = RandomRows(rng, 4, 3);
+      const Row coefficients = Randoms(rng, 5);
+      const double rho = Random(rng);
+      for (const int one_class : {0, 1}) {
+        Row expected;
+        for (const Row& row : x) {
+          double y = rho;
+          for (size_t v = 0; v < 5; ++v) y += coefficients[v] * svm(row, svm.vectors[v]);
+          expected.push_back(one_class == 0 ? y : y > 0 ? 1 : -1);
+        }
+        ExpectNear(
+            Values(absl::StrCat("(float[4,3] x) => (float[a,b] y) {"
+                                "y = ai.onnx.ml.SVMRegressor<n_supports = 5, rho = ",
+                                List({rho}), ", coefficients = ", List(coefficients),
+                                ", one_class = ", one_class, ", ", svm.Attributes(), ">(x)}"),
+                   {Matrix(x)}),
+            expected, 1e-4);
+      }
+    }
+  }
+  EXPECT_THAT(Values("(float[1,2] x) => (float[a,b] y) {y = ai.onnx.ml.SVMRegressor<"
+                     "kernel_type = \"RBF\", coefficients = [2.0, 3.0], rho = [1.0]>(x)}",
+                     {Floats({1, 10}, {1, 2})}),
+              ElementsAre(33));
+}
+
+// Platt's probabilities of pairs, coupled step by step as LIBSVM does it.
+Row Coupled(size_t classes, const Rows& r) {
+  Rows q(classes, Row(classes, 0));
+  for (size_t i = 0; i < classes; ++i) {
+    for (size_t j = 0; j < classes; ++j) {
+      if (i == j) continue;
+      q[i][i] += r[j][i] * r[j][i];
+      q[i][j] = -r[j][i] * r[i][j];
+    }
+  }
+  Row p(classes, 1.0 / static_cast<double>(classes)), qp(classes);
+  for (int sweep = 0; sweep < 100; ++sweep) {
+    double pqp = 0, error = 0;
+    for (size_t i = 0; i < classes; ++i) {
+      qp[i] = Dot(q[i].data(), p.data(), classes);
+      pqp += p[i] * qp[i];
+    }
+    for (const double v : qp) error = std::max(error, std::fabs(v - pqp));
+    if (error < 0.005 / static_cast<double>(classes)) break;
+    for (size_t i = 0; i < classes; ++i) {
+      const double step = (pqp - qp[i]) / q[i][i];
+      pqp = (pqp + step * (step * q[i][i] + 2 * qp[i])) / (1 + step) / (1 + step);
+      for (size_t j = 0; j < classes; ++j) {
+        qp[j] = (qp[j] + step * q[i][j]) / (1 + step);
+        p[j] = (p[j] + (i == j ? step : 0)) / (1 + step);
+      }
+    }
+  }
+  return p;
+}
+
+TEST(MlSvm, ClassifiersVoteByPairs) {
+  Rng rng(7);
+  for (int trial = 0; trial < 60; ++trial) {
+    const size_t classes = 2 + rng() % 3, pairs = classes * (classes - 1) / 2;
+    const bool probabilities = rng() % 2 == 0;
+    const std::string transform = kTransforms[rng() % 3];
+    std::vector<int64_t> per_class, labels;
+    size_t vectors = 0;
+    for (size_t c = 0; c < classes; ++c) {
+      per_class.push_back(static_cast<int64_t>(1 + rng() % 3));
+      labels.push_back(static_cast<int64_t>(10 * c + 3));
+      vectors += per_class.back();
+    }
+    const Svm svm = RandomSvm(rng, kKernels[trial % 4], vectors, 3);
+    const Row coefficients = Randoms(rng, (classes - 1) * vectors), rho = Randoms(rng, pairs);
+    const Row a = Randoms(rng, pairs), b = Randoms(rng, pairs);
+    const Rows x = RandomRows(rng, 8, 3);
+    Row expected, expected_labels;
+    for (const Row& row : x) {
+      Row scores;
+      std::vector<int> votes(classes, 0);
+      Rows r(classes, Row(classes, 0));
+      for (size_t i = 0; i < classes; ++i) {
+        for (size_t j = i + 1; j < classes; ++j) {
+          double sum = rho[scores.size()];
+          size_t v = 0;
+          for (size_t c = 0; c < classes; ++c) {
+            for (int64_t k = 0; k < per_class[c]; ++k, ++v) {
+              const double value = svm(row, svm.vectors[v]);
+              if (c == i) sum += coefficients[(j - 1) * vectors + v] * value;
+              if (c == j) sum += coefficients[i * vectors + v] * value;
+            }
+          }
+          ++votes[sum > 0 ? i : j];
+          const double p = 1 - Logistic(sum * a[scores.size()] + b[scores.size()]);
+          r[i][j] = std::clamp(p, 1e-7, 1 - 1e-7);
+          r[j][i] = 1 - r[i][j];
+          scores.push_back(sum);
+        }
+      }
+      expected_labels.push_back(static_cast<double>(
+          labels[std::max_element(votes.begin(), votes.end()) - votes.begin()]));
+      if (probabilities)
+        scores = Coupled(classes, r);
+      else if (classes == 2)
+        scores = {-scores[0], scores[0]};
+      scores = TransformedRow(scores, transform);
+      expected.insert(expected.end(), scores.begin(), scores.end());
+    }
+    const auto results = Results(
+        absl::StrCat(
+            "(float[8,3] x) => (int64[s] label, float[t,u] z) {"
+            "label, z = ai.onnx.ml.SVMClassifier<classlabels_ints = ",
+            Integers(labels), ", vectors_per_class = ", Integers(per_class),
+            ", coefficients = ", List(coefficients), ", rho = ", List(rho), ", ",
+            probabilities ? absl::StrCat("prob_a = ", List(a), ", prob_b = ", List(b), ", ") : "",
+            svm.Attributes(), ", post_transform = \"", transform, "\">(x)}"),
+        {Matrix(x)});
+    ASSERT_EQ(results.size(), 2u);
+    EXPECT_EQ(ToDoubles(results[0]), expected_labels) << trial;
+    SCOPED_TRACE(trial);
+    ExpectNear(ToDoubles(results[1]), expected, 1e-4);
+  }
+}
+
+TEST(MlSvm, ClassifiersWithoutVectorsAreLinear) {
+  const auto results = Results(
+      "(float[2,2] x) => (string[s] label, float[t,u] z) {label, z = ai.onnx.ml.SVMClassifier<"
+      "classlabels_strings = [\"a\", \"b\"], kernel_type = \"RBF\", "
+      "coefficients = [1.0, 0.0, 0.0, 1.0], rho = [0.5]>(x)}",
+      {Floats({3, 1, 1, 3}, {2, 2})});
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[0].type.dtype, ir::DType::kI64);
+  EXPECT_THAT(ToDoubles(results[0]), ElementsAre(0, 1));
+  EXPECT_THAT(ToDoubles(results[1]), ElementsAre(3.5, 1.5, 1.5, 3.5));
+}
+
+// ---- Trees ----
+
+// Two trees of one node each: x[0] <= 0.5, NaN included, and x[1] > -1. Node 1 is the leaf of "true".
+const std::string kNodes =
+    "nodes_treeids = [0, 0, 0, 1, 1, 1], nodes_nodeids = [0, 1, 2, 0, 1, 2], "
+    "nodes_featureids = [0, 0, 0, 1, 0, 0], "
+    "nodes_modes = [\"BRANCH_LEQ\", \"LEAF\", \"LEAF\", \"BRANCH_GT\", \"LEAF\", \"LEAF\"], "
+    "nodes_values = [0.5, 0.0, 0.0, -1.0, 0.0, 0.0], nodes_truenodeids = [1, 0, 0, 1, 0, 0], "
+    "nodes_falsenodeids = [2, 0, 0, 2, 0, 0], "
+    "nodes_missing_value_tracks_true = [1, 0, 0, 0, 0, 0]";
+const Rows kTreeRows = {{0, 0}, {0.5, -1}, {1, -2}, {2, 3}, {kNan, kNan}};
+
+// What each row gets from the trees: of leaf "true" or "false" of tree 0, and of tree 1.
+std::vector<std::pair<size_t, size_t>> LeavesOfRows() {
+  std::vector<std::pair<size_t, size_t>> leaves;
+  for (const Row& x : kTreeRows)
+    leaves.emplace_back(std::isnan(x[0]) || x[0] <= 0.5 ? 0 : 1, x[1] > -1 ? 0 : 1);
+  return leaves;
+}
+
+// Votes of the four leaves for one output each, under the names of an operator.
+std::string Votes(const std::string& what, const std::vector<int64_t>& outputs,
+                  const Row& weights) {
+  return absl::StrCat(what, "_treeids = [0, 0, 1, 1], ", what, "_nodeids = [1, 2, 1, 2], ", what,
+                      "_ids = ", Integers(outputs), ", ", what, "_weights = ", List(weights));
+}
+
+TEST(MlTrees, RegressorsAggregate) {
+  const Row w = {1, 2.5, -3, 4};
+  for (const std::string aggregate : {"SUM", "AVERAGE", "MIN", "MAX"}) {
+    for (const std::string transform : {"NONE", "LOGISTIC"}) {
+      Row expected;
+      for (const auto& [first, second] : LeavesOfRows()) {
+        const double a = w[first], b = w[2 + second];
+        const double y = aggregate == "SUM"       ? a + b
+                         : aggregate == "AVERAGE" ? (a + b) / 2
+                         : aggregate == "MIN"     ? std::min(a, b)
+                                                  : std::max(a, b);
+        expected.push_back(TransformedRow({y + 0.25}, transform)[0]);
+      }
+      ExpectNear(Values(absl::StrCat("(float[5,2] x) => (float[a,b] y) {"
+                                     "y = ai.onnx.ml.TreeEnsembleRegressor<n_targets = 1, ",
+                                     kNodes, ", ", Votes("target", {0, 0, 0, 0}, w),
+                                     ", base_values = [0.25], aggregate_function = \"", aggregate,
+                                     "\", post_transform = \"", transform, "\">(x)}"),
+                        {Matrix(kTreeRows)}),
+                 expected);
+    }
+  }
+}
+
+// Doubles come as tensors. Equality is exact, also of what is no f32.
+TEST(MlTrees, RegressorsTakeTensorsAndEqualities) {
+  const std::string regressor =
+      "y = ai.onnx.ml.TreeEnsembleRegressor<n_targets = 2, nodes_treeids = [0, 0, 0, 0, 0], "
+      "nodes_nodeids = [4, 3, 2, 1, 0], nodes_featureids = [0, 0, 0, 0, 0], "
+      "nodes_modes = [\"LEAF\", \"LEAF\", \"BRANCH_NEQ\", \"LEAF\", \"BRANCH_EQ\"], "
+      "nodes_values_as_tensor = double[5] {0, 0, 3, 0, 1.5}, "
+      "nodes_truenodeids = [0, 0, 3, 0, 1], nodes_falsenodeids = [0, 0, 4, 0, 2], "
+      "target_treeids = [0, 0, 0, 0], target_nodeids = [1, 3, 4, 4], target_ids = [0, 1, 0, 1], "
+      "target_weights_as_tensor = double[4] {1, 2, 3, 4}, "
+      "base_values_as_tensor = double[2] {0.5, -0.5}>(x)}";
+  EXPECT_THAT(Values("(float[4,1] x) => (float[a,b] y) {" + regressor,
+                     {Floats({1.5, 3, 1.25, kNan}, {4, 1})}, 3),
+              ElementsAre(1.5, -0.5, 3.5, 3.5, 0.5, 1.5, 0.5, 1.5));
+  EXPECT_THAT(Values("(int64[1] x) => (float[a,b] y) {" + regressor, {Ints({3}, {1})}, 3),
+              ElementsAre(3.5, 3.5));
+}
+
+TEST(MlTrees, ClassifiersOfOneColumn) {
+  for (const bool positive : {true, false}) {
+    const Row w = {0.25, 0.5, positive ? 0.125 : -0.75, 0.375};
+    for (const std::string transform : {"NONE", "LOGISTIC", "SOFTMAX"}) {
+      Row expected, labels;
+      for (const auto& [first, second] : LeavesOfRows()) {
+        const double score = w[first] + w[2 + second];
+        const bool complement = positive && transform == "NONE";
+        labels.push_back(score > (complement ? 0.5 : 0) ? 9 : 8);
+        const Row both = TransformedRow({complement ? 1 - score : -score, score}, transform);
+        expected.insert(expected.end(), both.begin(), both.end());
+      }
+      const auto results = Results(absl::StrCat("(float[5,2] x) => (int64[a] label, float[b,c] z) {"
+                                                "label, z = ai.onnx.ml.TreeEnsembleClassifier<"
+                                                "classlabels_int64s = [8, 9], ",
+                                                kNodes, ", ", Votes("class", {0, 0, 0, 0}, w),
+                                                ", post_transform = \"", transform, "\">(x)}"),
+                                   {Matrix(kTreeRows)});
+      ASSERT_EQ(results.size(), 2u);
+      EXPECT_EQ(ToDoubles(results[0]), labels) << positive << transform;
+      ExpectNear(ToDoubles(results[1]), expected);
+    }
+  }
+}
+
+TEST(MlTrees, ClassifiersOfSeveralClasses) {
+  const Row w = {0.5, 0.75, 0.25, 1};
+  const std::vector<int64_t> classes = {0, 1, 2, 1};
+  Row expected, labels;
+  for (const auto& [first, second] : LeavesOfRows()) {
+    Row scores = {0.125, 0, 0};
+    scores[classes[first]] += w[first];
+    scores[classes[2 + second]] += w[2 + second];
+    labels.push_back(static_cast<double>(Best(scores)));
+    scores = TransformedRow(scores, "SOFTMAX");
+    expected.insert(expected.end(), scores.begin(), scores.end());
+  }
+  const auto results = Results(
+      absl::StrCat("(double[5,2] x) => (string[a] label, float[b,c] z) {"
+                   "label, z = ai.onnx.ml.TreeEnsembleClassifier<"
+                   "classlabels_strings = [\"a\", \"b\", \"c\"], base_values = [0.125, 0.0, 0.0], ",
+                   kNodes, ", ", Votes("class", classes, w), ", post_transform = \"SOFTMAX\">(x)}"),
+      {Matrix(kTreeRows, ir::DType::kF64)});
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(ToDoubles(results[0]), labels);
+  ExpectNear(ToDoubles(results[1]), expected);
+}
+
+TEST(MlTrees, EnsemblesOfOpset5) {
+  onnx::ModelProto model = Model(
+      "(float16[5,1] x) => (float16[a,b] y) {y = ai.onnx.ml.TreeEnsemble<n_targets = 2, "
+      "tree_roots = [0, 2], nodes_featureids = [0, 0, 0], nodes_modes = uint8[3] {6, 0, 0}, "
+      "nodes_splits = float16[3] {0, 0, 0}, nodes_truenodeids = [0, 1, 3], nodes_trueleafs = [1, "
+      "1, 1], "
+      "nodes_falsenodeids = [1, 2, 3], nodes_falseleafs = [0, 1, 1], "
+      "leaf_targetids = [0, 1, 0, 1], leaf_weights = float16[4] {0, 0, 0, 0}, "
+      "membership_values = float[4] {1, 4, 2, 0}>(x)}",
+      5);
+  const auto set = [&](const std::string& name, const Row& values, ir::DType dtype) {
+    for (onnx::AttributeProto& a : *model.mutable_graph()->mutable_node(0)->mutable_attribute()) {
+      if (a.name() != name) continue;
+      a.mutable_t()->clear_float_data();
+      a.mutable_t()->clear_int32_data();
+      a.mutable_t()->set_raw_data(
+          std::string(*FromDoubles(values, {static_cast<int64_t>(values.size())}, dtype).bytes));
+    }
+  };
+  set("nodes_splits", {0, 1.5, 0}, ir::DType::kF16);
+  set("leaf_weights", {1, 10, 100, 0.5}, ir::DType::kF16);
+  set("membership_values", {1, 4, 2.5, kNan}, ir::DType::kF32);
+  const auto results =
+      Results(model, {FromDoubles({4, 1, 1.25, 2, kNan}, {5, 1}, ir::DType::kF16)});
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].type.dtype, ir::DType::kF16);
+  EXPECT_THAT(ToDoubles(results[0]), ElementsAre(1, 0.5, 1, 0.5, 0, 10.5, 100, 0.5, 100, 0.5));
+}
+
+TEST(MlTrees, WhatIsNoEnsembleIsRefused) {
+  const auto regressor = [&](const std::string& attributes, const std::string& x = "float[5,2]") {
+    return Refusal(absl::StrCat("(", x,
+                                " x) => (float[a,b] y) {"
+                                "y = ai.onnx.ml.TreeEnsembleRegressor<",
+                                attributes, ">(x)}"));
+  };
+  const std::string votes = Votes("target", {0, 0, 0, 0}, {1, 2, 3, 4});
+  EXPECT_THAT(regressor(absl::StrCat("n_targets = 1, ", kNodes, ", ", votes), "float[5,1]"),
+              HasSubstr("feature 1 of 1"));
+  EXPECT_THAT(regressor(absl::StrCat("n_targets = 2, ", kNodes, ", ",
+                                     Votes("target", {0, 0, 0, 1}, {1, 2, 3, 4}),
+                                     ", aggregate_function = \"MIN\"")),
+              HasSubstr("MIN or MAX"));
+  EXPECT_THAT(regressor(absl::StrCat("n_targets = 1, ", votes)), HasSubstr("is not there"));
+}
+
+// ---- Whole models ----
+
+TEST(MlModels, APipelineWithStringLabelsAndAMap) {
+  onnx::ModelProto model = Model(
+      "(float[2,2] x) => (string[a] label, float[b,c] probabilities) {"
+      "s = ai.onnx.ml.Scaler<offset = [1.0, 0.0], scale = [2.0, 1.0]>(x) "
+      "l, z = ai.onnx.ml.LinearClassifier<classlabels_strings = [\"no\", \"yes\"], "
+      "coefficients = [1.0, 0.0, 0.0, 1.0], post_transform = \"SOFTMAX\">(s) "
+      "label = Identity(l) "
+      "probabilities = ai.onnx.ml.ZipMap<classlabels_strings = [\"no\", \"yes\"]>(z)}");
+  onnx::TypeProto* map = model.mutable_graph()->mutable_output(1)->mutable_type();
+  map->clear_value();
+  map->mutable_sequence_type();
+  const auto results = Results(model, {Floats({1, 2, 3, 1}, {2, 2})});
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[0].type, (TensorType{ir::DType::kI64, {2}}));
+  EXPECT_THAT(ToDoubles(results[0]), ElementsAre(1, 0));
+  Row expected = TransformedRow({0, 2}, "SOFTMAX"), second = TransformedRow({4, 1}, "SOFTMAX");
+  expected.insert(expected.end(), second.begin(), second.end());
+  ExpectNear(ToDoubles(results[1]), expected);
+}
+
+// ---- Refusals ----
+
+TEST(MlRefusals, StringsNameTheInputAndTheWayOut) {
+  EXPECT_THAT(
+      Refusal("(string[2] name, float[2] x) => (int64[a] y, float[b] z) {"
+              "y = ai.onnx.ml.LabelEncoder<keys_strings = [\"a\"], values_int64s = [1]>(name) "
+              "z = Identity(x)}",
+              2),
+      AllOf(HasSubstr("element type string of 'name'"), HasSubstr("encode strings"),
+            Not(HasSubstr("'y'"))));
+}
+
+TEST(MlRefusals, OpsetsAreThoseOfTheDomain) {
+  const std::string trees =
+      "(float[2,2] x) => (float[a,b] y) {y = ai.onnx.ml.TreeEnsembleRegressor<n_targets = 1>(x)}";
+  EXPECT_THAT(Refusal(trees, 5), HasSubstr("was removed in opset 5"));
+  EXPECT_THAT(Refusal(trees, 6), HasSubstr("is of an opset beyond 5"));
+  EXPECT_THAT(Refusal("(float[2] x) => (float[a] y) {y = ai.onnx.ml.LabelEncoder<"
+                      "keys_floats = [1.0], values_floats = [2.0]>(x)}",
+                      1),
+              HasSubstr("takes int64 or string"));
+  // A model that only lists a newer opset of the domain is none of that opset.
+  EXPECT_TRUE(
+      ImportOnnx(Model("(float[2] x) => (float[a] y) {y = Neg(x)}", 6).SerializeAsString()).ok());
+}
+
+TEST(MlRefusals, WhatIsNotSupportedIsNamed) {
+  EXPECT_THAT(Refusal("(float[2,2] x) => (float[a,b] y) {"
+                      "y = ai.onnx.ml.DictVectorizer<string_vocabulary = [\"a\"]>(x)}"),
+              HasSubstr("ai.onnx.ml.DictVectorizer"));
+  EXPECT_THAT(Refusal("(float[2,2] x) => (float[a,b] y) {y = ai.onnx.ml.SVMRegressor<"
+                      "coefficients = [1.0, 2.0], rho = [0.0], post_transform = \"LOGISTIC\">(x)}"),
+              AllOf(HasSubstr("SVMRegressor"), HasSubstr("post_transform 'LOGISTIC'")));
+  EXPECT_THAT(Refusal("(float[2,1] x) => (int64[a] y, float[b,c] z) {"
+                      "y, z = ai.onnx.ml.LinearClassifier<coefficients = [1.0]>(x)}"),
+              HasSubstr("'classlabels_ints'"));
+  EXPECT_THAT(Refusal("(float[2,2,2] x) => (float[a,b] y) {"
+                      "y = ai.onnx.ml.LinearRegressor<coefficients = [1.0, 2.0]>(x)}"),
+              HasSubstr("not 2x2x2"));
+  EXPECT_THAT(Refusal("(float[2,2] x) => (float[a,b] y) {"
+                      "y = ai.onnx.ml.Scaler<offset = [1.0, 2.0, 3.0]>(x)}"),
+              HasSubstr("'offset' has 3 numbers"));
+}
+
+}  // namespace
+}  // namespace heddle::graph
