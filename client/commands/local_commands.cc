@@ -69,20 +69,20 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
   if (!module.ok()) return Fail(module.status());
   const runtime::Manifest& manifest = module->manifest;
   if (global.output.json) {
-    nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
-                             {"model", manifest.model},
-                             {"model_digest", manifest.model_digest},
-                             {"target", manifest.target},
-                             {"threads", manifest.threads},
-                             {"producer", manifest.producer},
-                             {"machine", manifest.machine},
-                             {"arena_bytes", manifest.arena_bytes},
-                             {"unshared_bytes", manifest.unshared_bytes},
-                             {"inputs", TensorsToJson(manifest.inputs, manifest.inputs.size())},
-                             {"outputs", TensorsToJson(manifest.outputs,
-                                                       static_cast<size_t>(manifest.NumResults()))},
-                             {"independent_rows", manifest.independent_rows},
-                             {"calls", manifest.calls.size()}};
+    nlohmann::json object = {
+        {"schema_version", kJsonSchemaVersion},
+        {"model", manifest.model},
+        {"model_digest", manifest.model_digest},
+        {"target", manifest.target},
+        {"threads", manifest.threads},
+        {"producer", manifest.producer},
+        {"machine", manifest.machine},
+        {"arena_bytes", manifest.arena_bytes},
+        {"unshared_bytes", manifest.unshared_bytes},
+        {"inputs", TensorsToJson(manifest.inputs, manifest.inputs.size())},
+        {"outputs", TensorsToJson(manifest.outputs, static_cast<size_t>(manifest.NumResults()))},
+        {"independent_rows", manifest.independent_rows},
+        {"calls", manifest.calls.size()}};
     for (const runtime::KernelSpec& kernel : manifest.kernels) {
       object["kernels"].push_back({{"symbol", kernel.symbol},
                                    {"task", kernel.task},

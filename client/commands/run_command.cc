@@ -159,10 +159,10 @@ absl::StatusOr<GivenInputs> GatherInputs(const RunOptions& options,
       open.push_back(i);
       continue;
     }
-    HEDDLE_RETURN_IF_ERROR(
-        take(paths[i], {i},
-             IsCsv(paths[i]) ? ReadCsvInputs(paths[i], {specs[i]}, manifest.independent_rows)
-                             : ReadNpyInput(paths[i], specs[i], manifest.independent_rows)));
+    HEDDLE_RETURN_IF_ERROR(take(paths[i], {i},
+                                IsCsv(paths[i])
+                                    ? ReadCsvInputs(paths[i], {specs[i]}, manifest.independent_rows)
+                                    : ReadNpyInput(paths[i], specs[i], manifest.independent_rows)));
   }
   if (!table.empty()) {
     if (open.empty())
@@ -379,15 +379,15 @@ absl::Status Report(const GlobalOptions& global, const RunOptions& options,
   const bool has_rows = RowTable::HasRows(results);
   if ((options.csv || csv_file) && !has_rows)
     return absl::InvalidArgumentError(
-        "the outputs have no rows in common, so they are no table; write .npy files to a directory");
+        "the outputs have no rows in common, so they are no table; write .npy files to a "
+        "directory");
   if (csv_file) {
     HEDDLE_RETURN_IF_ERROR(WriteCsv(RowTable(specs, results), options.output));
   } else if (!options.output.empty()) {
     HEDDLE_RETURN_IF_ERROR(WriteOutputs(specs, results, options.output));
   }
-  const bool of_table =
-      std::any_of(options.inputs.begin(), options.inputs.end(), IsCsv) ||
-      (independent_rows && !options.inputs.empty());
+  const bool of_table = std::any_of(options.inputs.begin(), options.inputs.end(), IsCsv) ||
+                        (independent_rows && !options.inputs.empty());
   const bool nothing_else =
       options.output.empty() && !options.evaluate && !options.profile && options.check.empty();
   if (options.csv || (nothing_else && of_table && has_rows))
@@ -416,13 +416,14 @@ int RunModule(const GlobalOptions& global, const RunOptions& options) {
   const runtime::Manifest& manifest = executor.manifest();
   const absl::StatusOr<GivenInputs> inputs = GatherInputs(options, manifest);
   if (!inputs.ok()) return Fail(inputs.status());
-  const bool runs_again = options.evaluate || options.profile || !options.check.empty() ||
-                          !options.against.empty();
+  const bool runs_again =
+      options.evaluate || options.profile || !options.check.empty() || !options.against.empty();
   if (runs_again && manifest.independent_rows && inputs->rows != manifest.inputs[0].shape[0]) {
-    return Fail(absl::InvalidArgumentError(fmt::format(
-        "--check, --evaluate, --profile and --against need the {} rows that the module takes, and {} "
-        "are given; give as many, or none",
-        manifest.inputs[0].shape[0], inputs->rows)));
+    return Fail(
+        absl::InvalidArgumentError(fmt::format("--check, --evaluate, --profile and --against need "
+                                               "the {} rows that the module takes, and {} "
+                                               "are given; give as many, or none",
+                                               manifest.inputs[0].shape[0], inputs->rows)));
   }
   const absl::StatusOr<std::vector<NpyArray>> results = RunRows(*inputs, executor);
   if (absl::IsCancelled(results.status())) return kInterrupted;

@@ -49,7 +49,8 @@ absl::StatusOr<bool> CsvReader::Next(std::vector<std::string>* cells) {
   } while (Take(','));
   cells->resize(count);
   if (at_ < text_.size() && !TakeLineEnd())
-    return Wrong(line_, "something follows the end of a cell in quotes; write a comma between cells");
+    return Wrong(line_,
+                 "something follows the end of a cell in quotes; write a comma between cells");
   return true;
 }
 

@@ -61,10 +61,11 @@ struct NumberType {
   Appender append;
 };
 constexpr NumberType kNumberTypes[] = {
-    {"f32", AppendNumber<float>},    {"f64", AppendNumber<double>},   {"i8", AppendNumber<int8_t>},
-    {"i16", AppendNumber<int16_t>},  {"i32", AppendNumber<int32_t>},  {"i64", AppendNumber<int64_t>},
-    {"u8", AppendNumber<uint8_t>},   {"u16", AppendNumber<uint16_t>}, {"u32", AppendNumber<uint32_t>},
-    {"u64", AppendNumber<uint64_t>},
+    {"f32", AppendNumber<float>},    {"f64", AppendNumber<double>},
+    {"i8", AppendNumber<int8_t>},    {"i16", AppendNumber<int16_t>},
+    {"i32", AppendNumber<int32_t>},  {"i64", AppendNumber<int64_t>},
+    {"u8", AppendNumber<uint8_t>},   {"u16", AppendNumber<uint16_t>},
+    {"u32", AppendNumber<uint32_t>}, {"u64", AppendNumber<uint64_t>},
 };
 
 // A column that a spec needs.
@@ -127,8 +128,10 @@ absl::StatusOr<Places> PlacesByName(const std::vector<std::string>& header,
   std::vector<std::string> missing;
   for (const Column& column : needed) {
     if (++names[column.name] == 2) {
-      return Wrong("the model has two columns '{}', so that names tell nothing; leave the header out, and "
-                   "give the columns in the model's order", column.name);
+      return Wrong(
+          "the model has two columns '{}', so that names tell nothing; leave the header out, and "
+          "give the columns in the model's order",
+          column.name);
     }
     const auto at = found.find(column.name);
     if (at == found.end()) {
@@ -147,17 +150,19 @@ absl::StatusOr<Places> PlacesByName(const std::vector<std::string>& header,
   if (missing.empty()) return places;
   const std::string others =
       places.unused.empty() ? "" : fmt::format(", and has {}", SomeNames(places.unused));
-  return Wrong("the header lacks {} of the {} columns that the model needs: {}{}; rename columns, or leave "
-               "the header out and give the columns in the model's order{}",
-               missing.size(), needed.size(), SomeNames(missing), others,
-               header.size() == 1 ? "; cells are separated by commas" : "");
+  return Wrong(
+      "the header lacks {} of the {} columns that the model needs: {}{}; rename columns, or leave "
+      "the header out and give the columns in the model's order{}",
+      missing.size(), needed.size(), SomeNames(missing), others,
+      header.size() == 1 ? "; cells are separated by commas" : "");
 }
 
 absl::StatusOr<Places> PlacesByPosition(size_t columns, size_t needed) {
   if (columns != needed) {
-    return Wrong("{} column{} where the model takes {}, by position; give these in the model's order{}",
-                 columns, columns == 1 ? "" : "s", needed,
-                 columns == 1 ? "; cells are separated by commas" : "");
+    return Wrong(
+        "{} column{} where the model takes {}, by position; give these in the model's order{}",
+        columns, columns == 1 ? "" : "s", needed,
+        columns == 1 ? "; cells are separated by commas" : "");
   }
   Places places;
   for (size_t c = 0; c < needed; ++c) places.of.push_back(c);
@@ -199,9 +204,9 @@ absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<T
   TableInput table;
   table.header = header;
   table.by_name = header && named;
-  HEDDLE_ASSIGN_OR_RETURN(
-      Places places,
-      table.by_name ? std::move(by_name) : PlacesByPosition(first.size(), needed.size()));
+  HEDDLE_ASSIGN_OR_RETURN(Places places, table.by_name
+                                             ? std::move(by_name)
+                                             : PlacesByPosition(first.size(), needed.size()));
   table.unused = std::move(places.unused);
   table.bytes.resize(specs.size());
   if (header) {

@@ -134,7 +134,8 @@ std::string RowTable::ToText(bool plain) const {
   if (rows_ > shown_rows) left.push_back(fmt::format("{} more rows", rows_ - shown_rows));
   if (columns_left > 0) left.push_back(fmt::format("{} more columns", columns_left));
   std::string text = table.ToText(plain);
-  if (!left.empty()) text += fmt::format(".. and {}: --csv or --json prints all\n", fmt::join(left, " and "));
+  if (!left.empty())
+    text += fmt::format(".. and {}: --csv or --json prints all\n", fmt::join(left, " and "));
   return text;
 }
 

@@ -34,9 +34,9 @@ class RowTable {
     std::string name;
     std::vector<std::string> columns;  // empty: they have no names
     std::vector<std::string> labels;
-    int64_t width = 1;             // elements of a row
+    int64_t width = 1;  // elements of a row
     std::string dtype;
-    std::vector<double> floats;    // the elements, or
+    std::vector<double> floats;     // the elements, or
     std::vector<int64_t> integers;  // these; u64 by its bits
   };
   std::vector<std::string> Header(int64_t most) const;

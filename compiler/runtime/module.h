@@ -42,7 +42,8 @@ struct TensorSpec {
   std::vector<DimLength> lengths = {};
   // Names for people who run the module on tables; a row is one index of dimension 0.
   std::vector<std::string> columns = {};  // of the elements of a row; empty: they have none
-  std::vector<std::string> labels = {};  // labels[k] is what the integer k stands for; empty: itself
+  std::vector<std::string> labels =
+      {};                     // labels[k] is what the integer k stands for; empty: itself
   int64_t SizeBytes() const;  // 0 for an unknown dtype
 };
 

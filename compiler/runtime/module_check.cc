@@ -18,7 +18,8 @@ constexpr int64_t kMaxBytes = int64_t{1} << 44;
 constexpr size_t kMaxRank = 32;
 constexpr int kMaxThreads = 256;
 constexpr size_t kMaxNames = size_t{1} << 20;  // columns or labels of a tensor
-constexpr size_t kMaxNameBytes = 4096;  // four times what models may have: invalid UTF-8 grows in the manifest
+constexpr size_t kMaxNameBytes =
+    4096;  // four times what models may have: invalid UTF-8 grows in the manifest
 
 absl::Status Bad(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("module manifest is inconsistent: ", what));
@@ -31,8 +32,8 @@ absl::Status CheckNames(const TensorSpec& tensor) {
       return Bad(absl::StrCat("tensor '", tensor.name, "' has ", names->size(), " names"));
     for (const std::string& name : *names) {
       if (name.size() > kMaxNameBytes) {
-        return Bad(absl::StrCat("tensor '", tensor.name, "' has a name of ", name.size(),
-                                " bytes"));
+        return Bad(
+            absl::StrCat("tensor '", tensor.name, "' has a name of ", name.size(), " bytes"));
       }
     }
   }

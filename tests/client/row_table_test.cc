@@ -17,9 +17,9 @@
 namespace heddle::client {
 namespace {
 
+using runtime::TensorSpec;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using runtime::TensorSpec;
 
 template <typename T>
 NpyArray ArrayOf(const std::string& dtype, std::vector<int64_t> shape,
@@ -65,10 +65,10 @@ TEST(RowTable, LabelsComeFirstAndNamesAreShown) {
 }
 
 TEST(RowTable, WithoutNamesColumnsAreCounted) {
-  const RowTable table({{.name = "y", .dtype = "f64", .shape = {4}},
-                        {.name = "n", .dtype = "u64", .shape = {4, 1, 2}}},
-                       {ArrayOf<double>("f64", {1}, {0.1}),
-                        ArrayOf<uint64_t>("u64", {1, 1, 2}, {3, UINT64_MAX})});
+  const RowTable table(
+      {{.name = "y", .dtype = "f64", .shape = {4}},
+       {.name = "n", .dtype = "u64", .shape = {4, 1, 2}}},
+      {ArrayOf<double>("f64", {1}, {0.1}), ArrayOf<uint64_t>("u64", {1, 1, 2}, {3, UINT64_MAX})});
   EXPECT_EQ(table.CsvHeader(), "row,n.0,n.1,y\n");
   EXPECT_EQ(table.CsvRow(0), "1,3,18446744073709551615,0.1\n");
   EXPECT_EQ(nlohmann::json::parse(table.JsonRow(0))["outputs"],

@@ -17,10 +17,10 @@
 namespace heddle::client {
 namespace {
 
+using runtime::TensorSpec;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using runtime::TensorSpec;
 
 TensorSpec Spec(const std::string& name, const std::string& dtype, int64_t columns,
                 std::vector<std::string> names = {}) {
@@ -149,7 +149,8 @@ TEST(TableInput, DecimalNumbersAreRoundedOnce) {
 }
 
 TEST(TableInput, SeveralInputsAreNamedAsTheyAre) {
-  const auto table = ParseTable("sex,age\n1,30\n0,40\n", {Spec("age", "f32", 1), Spec("sex", "i64", 1)});
+  const auto table =
+      ParseTable("sex,age\n1,30\n0,40\n", {Spec("age", "f32", 1), Spec("sex", "i64", 1)});
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_TRUE(table->by_name);
   EXPECT_THAT(Floats(table->bytes[0]), ElementsAre(30, 40));

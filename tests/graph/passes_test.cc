@@ -85,8 +85,8 @@ TEST(PassesProperty, LayoutOnAndOffAgree) {
 // A name for each column of each tensor that has rows.
 Tables NamesOf(const Graph& graph) {
   Tables tables;
-  for (const auto& [values, names] : {std::pair{&graph.inputs, &tables.inputs},
-                                      std::pair{&graph.outputs, &tables.outputs}}) {
+  for (const auto& [values, names] :
+       {std::pair{&graph.inputs, &tables.inputs}, std::pair{&graph.outputs, &tables.outputs}}) {
     for (ValueId v : *values) {
       names->emplace_back();
       const Value& value = graph.values[v];

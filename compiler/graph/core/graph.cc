@@ -194,7 +194,8 @@ absl::Status CheckTables(const Graph& graph) {
   }
   if (!graph.tables.independent_rows) return absl::OkStatus();
   if (!graph.lengths.empty())
-    return absl::InvalidArgumentError("rows are independent, but an output's length depends on data");
+    return absl::InvalidArgumentError(
+        "rows are independent, but an output's length depends on data");
   std::optional<int64_t> rows;
   for (const auto& [values, names] : sides) {
     for (ValueId v : values) {
