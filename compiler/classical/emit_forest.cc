@@ -118,6 +118,24 @@ absl::StatusOr<ValueId> ValueColumns(GraphBuilder& out, ValueId x, const Forest&
   return out.Add(OpKind::kWhere, {missing, instead, picked}, {}, "values");
 }
 
+// Where a column counts from 0, what is below 0 becomes -1, which is no member; elsewhere -0.5 is truncated to 0.
+absl::StatusOr<ValueId> FromZero(GraphBuilder& out, ValueId x, const Forest& forest,
+                                 const std::vector<int>& columns) {
+  std::vector<float> least;
+  bool any = false;
+  for (const int k : columns) {
+    const bool from_zero = forest.columns[static_cast<size_t>(k)].from_zero;
+    any |= from_zero;
+    least.push_back(from_zero ? 0.0F : -1.0F);
+  }
+  if (!any) return x;
+  HEDDLE_ASSIGN_OR_RETURN(
+      const ValueId below,
+      out.Add(OpKind::kLess, {x, Floats(out, "least", {1, static_cast<int64_t>(least.size())}, least)},
+              {}, "is_below"));
+  return out.Add(OpKind::kWhere, {below, Scalar(out, "no_category", -1), x}, {}, "from_zero");
+}
+
 // A table for each column says for 0, 1, .. whether it is a member; what is below or beyond is none.
 absl::StatusOr<ValueId> MemberColumns(GraphBuilder& out, ValueId x, const Forest& forest,
                                       const std::vector<int>& columns) {
@@ -141,9 +159,10 @@ absl::StatusOr<ValueId> MemberColumns(GraphBuilder& out, ValueId x, const Forest
   }
   HEDDLE_ASSIGN_OR_RETURN(const ValueId picked, Pick(out, x, forest, columns));
   HEDDLE_ASSIGN_OR_RETURN(const ValueId missing, IsMissing(out, picked, forest, columns));
+  HEDDLE_ASSIGN_OR_RETURN(const ValueId counted, FromZero(out, picked, forest, columns));
   HEDDLE_ASSIGN_OR_RETURN(
       const ValueId bounded,
-      out.Add(OpKind::kClip, {picked},
+      out.Add(OpKind::kClip, {counted},
               {{"min", -1.0}, {"max", static_cast<double>(most + 1)}}, "bounded"));
   HEDDLE_ASSIGN_OR_RETURN(const ValueId number, out.Add(OpKind::kCast, {bounded},
                                                         {{"to", std::string("i64")}}, "category"));
@@ -397,6 +416,12 @@ absl::StatusOr<ValueId> EmitTransform(GraphBuilder& out, ValueId margins, Transf
     case Transform::kSquareSigned: {
       HEDDLE_ASSIGN_OR_RETURN(const ValueId size, out.Add(OpKind::kAbs, {margins}, {}, "size"));
       return out.Add(OpKind::kMul, {margins, size}, {}, "square_signed");
+    }
+    case Transform::kStep: {
+      HEDDLE_ASSIGN_OR_RETURN(
+          const ValueId positive,
+          out.Add(OpKind::kLess, {Scalar(out, "zero", 0), margins}, {}, "is_positive"));
+      return out.Add(OpKind::kCast, {positive}, {{"to", std::string("f32")}}, "step");
     }
     case Transform::kLog1pExp:
       return out.Add(OpKind::kSoftplus, {margins}, {}, "log1p_exp");

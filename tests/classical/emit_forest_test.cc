@@ -39,7 +39,7 @@ float RandomValue(TestRng& rng) {
     case 4:
       return Below(rng, 2) ? kInf : -kInf;
     default:
-      return static_cast<float>(Below(rng, 33) - 16) / 4;
+      return static_cast<float>(Below(rng, 33) - 16) / 4;  // -0.5 and -0.25 are among them
   }
 }
 
@@ -50,6 +50,7 @@ Column RandomColumn(TestRng& rng, int features) {
   if (Below(rng, 3) == 0) {
     column.kind = Column::Kind::kMember;
     column.instead = static_cast<float>(Below(rng, 2));
+    column.from_zero = Below(rng, 2) == 0;
     for (int64_t m = 0; m < 4; ++m) {
       if (Below(rng, 2)) column.members.push_back(m);
     }
@@ -75,7 +76,8 @@ Forest RandomForest(TestRng& rng, int depth) {
   Forest forest;
   forest.features = 1 + Below(rng, 5);
   const int columns = 1 + Below(rng, 6);
-  for (int k = 0; k < columns; ++k) AddColumn(forest, RandomColumn(rng, forest.features));
+  ColumnNumbers numbers(forest);
+  for (int k = 0; k < columns; ++k) numbers.Add(RandomColumn(rng, forest.features));
   forest.outputs = 1 + Below(rng, 3);
   forest.aggregate = static_cast<Aggregate>(Below(rng, 4));
   const bool vectors = Below(rng, 3) == 0;
@@ -155,7 +157,8 @@ TEST(EmitForest, RandomForests) {
 TEST(EmitForest, TheGoldenTree) {
   Forest forest;
   forest.features = 5;
-  for (int k = 0; k < 5; ++k) AddColumn(forest, {.feature = k, .instead = -kInf});
+  ColumnNumbers numbers(forest);
+  for (int k = 0; k < 5; ++k) numbers.Add({.feature = k, .instead = -kInf});
   forest.outputs = 2;
   forest.base = {0, 0};
   Tree tree;
@@ -193,6 +196,8 @@ TEST(EmitForest, Transforms) {
   EXPECT_NEAR(Transformed(Transform::kLogistic, {0.3F}, 0), 1 / (1 + std::exp(-0.3)), 1e-6);
   EXPECT_NEAR(Transformed(Transform::kExp, {0.3F}, 0), std::exp(0.3), 1e-6);
   EXPECT_NEAR(Transformed(Transform::kLog1pExp, {0.3F}, 0), std::log1p(std::exp(0.3)), 1e-6);
+  EXPECT_EQ(Transformed(Transform::kStep, {0, 0.5F}, 0), 0);
+  EXPECT_EQ(Transformed(Transform::kStep, {0, 0.5F}, 1), 1);
   EXPECT_NEAR(Transformed(Transform::kSquareSigned, {-0.3F}, 0), -0.09, 1e-6);
   const double sum = std::exp(1.0) + std::exp(2.0) + std::exp(0.0);
   EXPECT_NEAR(Transformed(Transform::kSoftmax, {1, 2, 0}, 1), std::exp(2.0) / sum, 1e-6);
@@ -218,7 +223,7 @@ TEST(ImportForest, RowsAreAsked) {
 TEST(ImportForest, Labels) {
   Forest forest;
   forest.features = 1;
-  AddColumn(forest, {.feature = 0, .instead = -kInf});
+  ColumnNumbers(forest).Add({.feature = 0, .instead = -kInf});
   forest.base = {0};
   forest.transform = Transform::kLogistic;
   forest.classes = {-1, 7};

@@ -245,6 +245,14 @@ class Draw {
         return Use{{F32({2, 4, 3, 5}), F32({2, 6, 7, 2})}, {}};
       case OpKind::kMatmul:
         return Use{{F32(x_), F32({x_.back(), 6})}, {}};
+      case OpKind::kForestWalk:
+        return Use{{F32({5, 8}), Ints({2, 3, 9}, 0, 4, ir::DType::kI32), F32({2, 3, 9}),
+                    Ints({2, 3, 9}, 0, 7, ir::DType::kI32), F32({2, 3, 9, 4})},
+                   {{"steps", int64_t{3}}}};
+      case OpKind::kForestSelect:
+        return Use{{F32({5, 8}), Ints({2, 3, 3}, 0, 4, ir::DType::kI32), F32({2, 3, 3}),
+                    F32({2, 3, 4, 1})},
+                   {{"depth", int64_t{2}}}};
       case OpKind::kEinsum:
         return Use{{F32({2, 4, 3}), F32({3, 6})},
                    {{"terms", std::string("abc,cd")}, {"result", std::string("abd")}}};

@@ -41,6 +41,8 @@ Plan RandomPlan(std::mt19937_64& rng) {
       plan.layouts->of[RandomName(rng)] = graph::kLayouts[rng() % 3];
   }
   for (uint64_t i = rng() % 4; i > 0; --i) plan.separate.insert(RandomName(rng));
+  for (uint64_t i = rng() % 3; i > 0; --i)
+    plan.forests[RandomName(rng)] = graph::kForestForms[rng() % 2];
   return plan;
 }
 
@@ -58,6 +60,8 @@ TEST(PlanText, RoundTripsWhateverTheNames) {
 TEST(PlanText, ErrorsNameTheLine) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "first line"},
+      {"plan 1\nforest oak \"a\"\n", "line 2 of the plan: no form of a forest is called 'oak'"},
+      {"plan 1\nforest walk \"a\"\nforest select \"a\"\n", "line 3 of the plan: the forest has two forms"},
       {"plan 2\n", "first line"},
       {"plan 1\nturn \"a\"\n", "line 2 of the plan: 'turn'"},
       {"plan 1\nlayout channels_last \"a\"\n", "block comes before"},

@@ -1,8 +1,9 @@
 // Reductions of what a walk finds, such as the leaves of decision trees.
 //
 // Every step of a walk waits for the look-ups of the step before it. So a tile of independent walks takes each step
-// together: of several records in the lanes of a vector and several trees beside each other, or, where there
-// are too few records, of several trees in the lanes. Between steps the places stay in registers.
+// together: of several records and several trees. They lie in the lanes of vectors, if there are enough records
+// or else trees, or side by side in scalar code, where gathers are slow. Between steps the places stay in registers. A tree is
+// walked by a block of records before the next one is, so that its nodes are still in the cache.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -15,38 +16,46 @@ namespace heddle::schedule {
 
 namespace {
 
-// Vectors of walks at once: they hide each other's latency, and their places have to fit into registers.
-constexpr int64_t kMostVectors = 8;
+// Vectors (or scalars) of walks at once: they hide each other's latency, and their places have to fit into registers.
+constexpr int64_t kMostAtOnce = 16;
 constexpr int64_t kLeastLanes = 2;
+// Records of a block, in tiles.
+constexpr int64_t kBlocks[] = {1, 4, 16, 64};
+// A step in scalar code: four loads, a comparison, and the arithmetic around them.
+constexpr double kScalarInstructions = 10;
+constexpr double kLookups = 3;
 
 class WalkRule : public Rule {
  public:
   WalkRule(const Stage& stage, const machine::TargetInfo& target, Knobs& knobs) : stage_(stage) {
-    const int64_t full = LanesOf(target, stage.block->store.buffer->dtype);
     const std::string& name = stage.view.block;
     const int64_t trees = reduce().extent;
     for (size_t k = 0; k < spatial().size(); ++k) {
       (DecidesWalk(spatial()[k]) ? walked_ : valued_).push_back(k);
     }
-    over_records_ = stage.vector_axis >= 0 && spatial()[stage.vector_axis].extent >= full &&
-                    !walked_.empty() && walked_.back() == static_cast<size_t>(stage.vector_axis);
-    if (over_records_) {
-      record_ = static_cast<size_t>(stage.vector_axis);
-      lanes_ = full;
-      const int64_t vectors = (spatial()[record_].extent + full - 1) / full;
-      std::vector<int64_t> rows;
-      for (int64_t size = 1; size <= std::min(kMostVectors, vectors); size *= 2)
-        rows.push_back(size);
-      rows_knob_ = knobs.Add(absl::StrCat("vectors at once of ", spatial()[record_].loop), rows, 2);
-      trees_knob_ = knobs.Add(absl::StrCat("trees at once of ", name),
-                              Divisors(trees, kMostVectors), LargestDivisorUpTo(trees, 2));
-    } else {
-      lanes_ = PowerOfTwoDivisor(trees, full);
-      trees_knob_ = knobs.Add(absl::StrCat("vectors at once of ", reduce().loop),
-                              Divisors(trees / lanes_, kMostVectors),
-                              LargestDivisorUpTo(trees / lanes_, 4));
-    }
-    if (target.target.threads > 1 && !walked_.empty()) {
+    if (walked_.empty()) return;  // refused by Apply
+    const int64_t records = Record().extent;
+    const int64_t full = LanesOf(target, stage.block->store.buffer->dtype);
+    over_records_ = records >= full;
+    const int64_t lanes = over_records_ ? full : PowerOfTwoDivisor(trees, full);
+    std::vector<int64_t> widths;
+    if (lanes >= kLeastLanes) widths.push_back(lanes);
+    widths.push_back(1);
+    const bool scalar = kScalarInstructions / target.core.instructions_per_cycle <
+                        kLookups / target.core.gathered_per_cycle;
+    lanes_knob_ = knobs.Add(absl::StrCat("lanes of ", name), widths, scalar ? 1 : widths[0]);
+    std::vector<int64_t> rows;
+    for (int64_t size = 1; size <= std::min(kMostAtOnce, records); size *= 2) rows.push_back(size);
+    rows_knob_ = knobs.Add(absl::StrCat("records at once of ", Record().loop), rows,
+                           scalar ? std::min<int64_t>(8, rows.back()) : 2);
+    trees_knob_ = knobs.Add(absl::StrCat("trees at once of ", reduce().loop),
+                            Divisors(trees, kMostAtOnce),
+                            scalar || over_records_
+                                ? LargestDivisorUpTo(trees, records == 1 ? 8 : 1)
+                                : LargestDivisorUpTo(std::max<int64_t>(1, trees / lanes), 4));
+    block_knob_ = knobs.Add(absl::StrCat("tiles in a block of ", Record().loop),
+                            {std::begin(kBlocks), std::end(kBlocks)}, records >= 64 ? 16 : 1);
+    if (target.target.threads > 1) {
       const int64_t work = ElementsOf(spatial()) * trees * static_cast<int64_t>(stage.walk.size());
       parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1},
                                  work >= target.core.wake_multiply_adds);
@@ -54,26 +63,45 @@ class WalkRule : public Rule {
   }
 
   absl::Status Apply(const Knobs& knobs, const Point& point, Recorder& out) const override {
-    if (lanes_ < kLeastLanes)
-      return absl::FailedPreconditionError("too few records and trees for the lanes of a vector");
+    if (walked_.empty()) return absl::FailedPreconditionError("one walk for all records");
+    HEDDLE_RETURN_IF_ERROR(Check(knobs, point));
     HEDDLE_RETURN_IF_ERROR(InlineProducers(stage_, out));
     const bool parallel = parallel_knob_ >= 0 && knobs.Value(point, parallel_knob_) != 0;
-    const int64_t trees = knobs.Value(point, trees_knob_);
-    return over_records_ ? ApplyRecords(knobs.Value(point, rows_knob_), trees, parallel, out)
-                         : ApplyTrees(trees, parallel, out);
+    const int64_t lanes = knobs.Value(point, lanes_knob_), trees = knobs.Value(point, trees_knob_);
+    return lanes == 1 || over_records_
+               ? ApplyRecords({.block = knobs.Value(point, block_knob_),
+                               .rows = knobs.Value(point, rows_knob_),
+                               .lanes = lanes,
+                               .trees = trees},
+                              parallel, out)
+               : ApplyTrees(lanes, trees, parallel, out);
   }
 
   absl::Status Check(const Knobs& knobs, const Point& point) const override {
-    const int64_t vectors =
-        knobs.Value(point, trees_knob_) * (over_records_ ? knobs.Value(point, rows_knob_) : 1);
-    return vectors <= 2 * kMostVectors
-               ? absl::OkStatus()
-               : absl::FailedPreconditionError("more walks at once than registers");
+    if (walked_.empty()) return absl::OkStatus();
+    const int64_t lanes = knobs.Value(point, lanes_knob_), trees = knobs.Value(point, trees_knob_);
+    if (lanes > 1 && !over_records_) {
+      return reduce().extent % (lanes * trees) == 0
+                 ? absl::OkStatus()
+                 : absl::FailedPreconditionError("the trees are no multiple of the vectors");
+    }
+    const int64_t rows = knobs.Value(point, rows_knob_);
+    if (rows * trees > kMostAtOnce)
+      return absl::FailedPreconditionError("more walks at once than registers");
+    if (rows * lanes > 2 * Record().extent)
+      return absl::FailedPreconditionError("a tile is more than twice as large as the records");
+    return absl::OkStatus();
   }
 
  private:
+  // How records and trees are cut: records into blocks of tiles of rows of lanes.
+  struct Tile {
+    int64_t block = 1, rows = 1, lanes = 1, trees = 1;
+  };
+
   const std::vector<Axis>& spatial() const { return stage_.view.spatial; }
   const Axis& reduce() const { return stage_.view.reduce[0]; }
+  const Axis& Record() const { return spatial()[walked_.back()]; }
 
   // Whether walks differ along an axis. Otherwise it tells apart values that one walk finds.
   bool DecidesWalk(const Axis& axis) const {
@@ -95,15 +123,15 @@ class WalkRule : public Rule {
   }
 
   // Puts all steps at the head of `loop`, in registers. In each of them, the iterator `axis` (counted as in the step's
-  // block) becomes `vectors` unrolled vectors.
-  absl::Status PlaceWalk(const Loop& loop, size_t axis, int64_t vectors, Recorder& out) const {
+  // block) becomes unrolled vectors of `lanes`.
+  absl::Status PlaceWalk(const Loop& loop, size_t axis, int64_t lanes, Recorder& out) const {
     for (auto step = stage_.walk.rbegin(); step != stage_.walk.rend(); ++step) {
       HEDDLE_ASSIGN_OR_RETURN(std::vector<Loop> loops, out.ComputeAt(*step, loop));
       HEDDLE_RETURN_IF_ERROR(out.SetScope(*step, ir::Scope::kLocal));
-      if (axis >= loops.size() || loops[axis].extent != vectors * lanes_)
+      if (axis >= loops.size() || loops[axis].extent % lanes != 0)
         return absl::FailedPreconditionError("a step has another shape than its walk");
       HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> parts,
-                              out.Split(loops[axis], {vectors, lanes_}));
+                              out.Split(loops[axis], {loops[axis].extent / lanes, lanes}));
       loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(axis));
       loops.push_back(parts[0]);
       HEDDLE_RETURN_IF_ERROR(out.Reorder(Concat({loops, {parts[1]}})));
@@ -113,39 +141,43 @@ class WalkRule : public Rule {
     return absl::OkStatus();
   }
 
-  absl::Status ApplyRecords(int64_t rows, int64_t trees, bool parallel, Recorder& out) const {
+  absl::Status ApplyRecords(const Tile& tile, bool parallel, Recorder& out) const {
     HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, Accumulate(stage_, out));
-    const Axis& record = spatial()[record_];
-    const int64_t tile = rows * lanes_;
-    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> r,
-                            out.Split(LoopOf(record), {(record.extent + tile - 1) / tile, rows, lanes_}));
-    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> t,
-                            out.Split(LoopOf(reduce()), {reduce().extent / trees, trees}));
+    const int64_t together = tile.rows * tile.lanes;
+    const int64_t tiles = (Record().extent + together - 1) / together;
+    const int64_t block = LargestDivisorUpTo(tiles, tile.block);
+    HEDDLE_ASSIGN_OR_RETURN(
+        const std::vector<Loop> r,
+        out.Split(LoopOf(Record()), {tiles / block, block, tile.rows, tile.lanes}));
+    HEDDLE_ASSIGN_OR_RETURN(
+        const std::vector<Loop> t,
+        out.Split(LoopOf(reduce()), {reduce().extent / tile.trees, tile.trees}));
     std::vector<Loop> outer = LoopsOfAxes(walked_);
     outer.back() = r[0];  // the records are the last axis
-    std::vector<Loop> tiles = LoopsOfAxes(valued_);
-    tiles.push_back(r[1]);
-    HEDDLE_RETURN_IF_ERROR(out.Reorder(Concat({outer, t, tiles, {r[2]}})));
-    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> copy, out.ReverseComputeAt(epilogue, r[0]));
+    std::vector<Loop> inner = LoopsOfAxes(valued_);
+    inner.push_back(r[2]);
+    HEDDLE_RETURN_IF_ERROR(
+        out.Reorder(Concat({outer, {t[0], r[1], t[1]}, inner, {r[3]}})));
+    HEDDLE_ASSIGN_OR_RETURN(std::vector<Loop> copy, out.ReverseComputeAt(epilogue, r[0]));
+    copy.erase(copy.begin());  // over the tiles of a block
     // Iterators of a step: those that decide the walk, with the tree before the records.
-    HEDDLE_RETURN_IF_ERROR(PlaceWalk(t[0], walked_.size(), rows, out));
+    HEDDLE_RETURN_IF_ERROR(PlaceWalk(r[1], walked_.size(), tile.lanes, out));
     if (parallel) HEDDLE_RETURN_IF_ERROR(FuseParallel(outer, out));
-    HEDDLE_RETURN_IF_ERROR(UnrollTile(tiles, r[2], copy, out));
+    HEDDLE_RETURN_IF_ERROR(UnrollTile(inner, r[3], copy, out));
     HEDDLE_RETURN_IF_ERROR(out.Unroll(t[1]));
     return out.DecomposeReduction(stage_.view.block, t[0]);
   }
 
   // Each lane sums the trees of its own; then the lanes are merged.
-  absl::Status ApplyTrees(int64_t vectors, bool parallel, Recorder& out) const {
-    const int64_t tile = vectors * lanes_;
+  absl::Status ApplyTrees(int64_t lanes, int64_t vectors, bool parallel, Recorder& out) const {
+    const int64_t tile = vectors * lanes;
     HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> t,
-                            out.Split(LoopOf(reduce()), {reduce().extent / tile, vectors, lanes_}));
+                            out.Split(LoopOf(reduce()), {reduce().extent / tile, vectors, lanes}));
     HEDDLE_ASSIGN_OR_RETURN(const Recorder::Factored sums, out.Rfactor(stage_.view.block, t[2]));
     std::vector<Loop> outer, inner;
     for (const size_t k : walked_) outer.push_back(sums.merge[k]);
     for (const size_t k : valued_) inner.push_back(sums.merge[k]);
     inner.push_back(sums.merge.back());
-    if (outer.empty()) return absl::FailedPreconditionError("one walk for all records");
     HEDDLE_RETURN_IF_ERROR(out.Reorder(Concat({outer, inner})));
     // The partial block's loops: the lane, the spatial ones, the reduce loops that are left.
     HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> own,
@@ -155,7 +187,7 @@ class WalkRule : public Rule {
     const Loop &lane = own[0], &blocks = own[n + 1], &several = own[n + 2];
     const std::vector<Loop> results(own.begin() + 1, own.begin() + static_cast<std::ptrdiff_t>(n) + 1);
     HEDDLE_RETURN_IF_ERROR(out.Reorder(Concat({{blocks, several}, results, {lane}})));
-    HEDDLE_RETURN_IF_ERROR(PlaceWalk(blocks, walked_.size() - 1, vectors, out));
+    HEDDLE_RETURN_IF_ERROR(PlaceWalk(blocks, walked_.size() - 1, lanes, out));
     HEDDLE_RETURN_IF_ERROR(out.Unroll(several));
     HEDDLE_RETURN_IF_ERROR(UnrollAll(results, out));
     HEDDLE_RETURN_IF_ERROR(VectorizeLanes(lane, out));
@@ -168,10 +200,8 @@ class WalkRule : public Rule {
 
   Stage stage_;
   std::vector<size_t> walked_, valued_;  // spatial axes that decide the walk, and the others
-  bool over_records_ = false;
-  size_t record_ = 0;  // spatial axis, if over_records_
-  int64_t lanes_ = 1;
-  int rows_knob_ = -1, trees_knob_ = -1, parallel_knob_ = -1;
+  bool over_records_ = false;            // vectors are over records, not over trees
+  int lanes_knob_ = -1, rows_knob_ = -1, trees_knob_ = -1, block_knob_ = -1, parallel_knob_ = -1;
 };
 
 }  // namespace
