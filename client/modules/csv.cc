@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
 
 namespace heddle::client {
@@ -89,7 +87,9 @@ absl::Status CsvReader::ReadQuoted(std::string& cell) {
 std::string CsvCell(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos && !text.starts_with(kByteOrderMark))
     return std::string(text);
-  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
 }
 
 std::string CsvRecord(const std::vector<std::string>& cells) {

@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <set>
 #include <type_traits>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "base/status_macros.h"
 #include "client/modules/csv.h"
 #include "client/modules/npy.h"
@@ -29,12 +29,19 @@ absl::Status Wrong(fmt::format_string<Args...> format, Args&&... args) {
   return absl::InvalidArgumentError(fmt::format(format, std::forward<Args>(args)...));
 }
 
+std::string_view WithoutBlanks(std::string_view cell) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const size_t begin = cell.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return "";
+  return cell.substr(begin, cell.find_last_not_of(kBlanks) + 1 - begin);
+}
+
 bool IsMissing(std::string_view cell) { return cell.empty() || cell == "NA"; }
 
 // Appends the number in a cell to `out`; false if it is no T.
 template <typename T>
 bool AppendNumber(std::string_view cell, std::string* out) {
-  cell = absl::StripAsciiWhitespace(cell);
+  cell = WithoutBlanks(cell);
   T value{};
   if (std::is_floating_point_v<T> && IsMissing(cell)) {
     value = std::numeric_limits<T>::quiet_NaN();
@@ -122,17 +129,18 @@ absl::StatusOr<Places> PlacesByName(const std::vector<std::string>& header,
                                     const std::vector<Column>& needed) {
   std::map<std::string_view, std::vector<size_t>> found;
   for (size_t c = 0; c < header.size(); ++c) found[header[c]].push_back(c);
+  std::set<std::string_view> names;
+  for (const Column& column : needed) {
+    if (names.insert(column.name).second) continue;
+    return Wrong(
+        "the model has two columns '{}', so that names tell nothing; leave the header out, and "
+        "give the columns in the model's order",
+        column.name);
+  }
   Places places;
   std::vector<bool> used(header.size(), false);
-  std::map<std::string_view, int> names;
   std::vector<std::string> missing;
   for (const Column& column : needed) {
-    if (++names[column.name] == 2) {
-      return Wrong(
-          "the model has two columns '{}', so that names tell nothing; leave the header out, and "
-          "give the columns in the model's order",
-          column.name);
-    }
     const auto at = found.find(column.name);
     if (at == found.end()) {
       missing.push_back(column.name);

@@ -191,7 +191,7 @@ TEST(TableInput, MistakesAreNamed) {
     EXPECT_THAT(Error(fmt::format("1,1\n2,{}\n", bad), {Spec("n", "u8", 2)}),
                 HasSubstr(fmt::format("line 2, column 2: '{}' is no number (u8)", bad)));
   EXPECT_THAT(Error("1\n", {Spec("x", "f16", 1)}), HasSubstr("'x' is f16"));
-  EXPECT_THAT(Error("1\n", {{.name = "s", .dtype = "f32"}}), HasSubstr("rank 0"));
+  EXPECT_THAT(Error("1\n", {{.name = "s", .dtype = "f32", .shape = {}}}), HasSubstr("rank 0"));
   EXPECT_THAT(Error("1\n", {Spec("x", "f32", 1 << 21)}), HasSubstr("too many for a table"));
   for (const char* bad : {"+-1", "++1", "1,5", "0x10", "1 2", "--1", "e5", "."})
     EXPECT_THAT(Error(fmt::format("1\n\"{}\"\n", bad), {Spec("x", "f32", 1)}), HasSubstr("line 2"));
