@@ -6,14 +6,18 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "client/commands/model_options.h"
 #include "client/modules/model_file.h"
 #include "client/record_file.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/driver/choose_plan.h"
 #include "compiler/driver/compile.h"
+#include "compiler/plan/plan.h"
 #include "compiler/runtime/module.h"
 
 namespace heddle::bench {
@@ -23,11 +27,28 @@ using nlohmann::json;
 
 struct Flags {
   std::string model, output, records;
+  client::ModelFlags import;
+  std::string forest_form;  // empty: estimated
   int threads = 1;
   bool fusion = true;
   bool memory_plan = true;
   bool measured_plan = false;
 };
+
+std::vector<std::string> FormNames() {
+  std::vector<std::string> names;
+  for (const graph::ForestForm form : graph::kForestForms)
+    names.emplace_back(graph::ForestFormName(form));
+  return names;
+}
+
+// The form of each forest of a compiled model, by the name of its node.
+absl::StatusOr<std::map<std::string, std::string>> FormsOf(const runtime::Manifest& manifest) {
+  HEDDLE_ASSIGN_OR_RETURN(const plan::Plan plan, plan::ParsePlan(manifest.plan));
+  std::map<std::string, std::string> forms;
+  for (const auto& [node, form] : plan.forests) forms[node] = graph::ForestFormName(form);
+  return forms;
+}
 
 // The fastest record of each task for exactly `target`, measured cold on such a CPU.
 absl::StatusOr<std::map<std::string, BestRecord>> ReadRecords(const std::string& path,
@@ -47,6 +68,15 @@ absl::StatusOr<std::map<std::string, BestRecord>> ReadRecords(const std::string&
   return best;
 }
 
+// nullopt: every form is estimated.
+absl::StatusOr<std::optional<graph::ForestForm>> ParseForm(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  const std::optional<graph::ForestForm> form = graph::ForestFormFromName(name);
+  if (form.has_value()) return form;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "forests have no form '", name, "'; the forms are ", absl::StrJoin(FormNames(), ", ")));
+}
+
 absl::Status Make(const Flags& flags) {
   Target target;
   target.threads = flags.threads;
@@ -54,8 +84,10 @@ absl::Status Make(const Flags& flags) {
   HEDDLE_ASSIGN_OR_RETURN(const client::ModelFile model, client::OpenModel(flags.model));
   std::vector<std::string> warnings;
   HEDDLE_ASSIGN_OR_RETURN(const auto best, ReadRecords(flags.records, target, &warnings));
-  ModelOptions options;
-  options.import.external = model.Loader();
+  HEDDLE_ASSIGN_OR_RETURN(const v1::ModelOptions imported_as,
+                          client::MakeModelOptions(flags.import));
+  ModelOptions options = client::FromProto(imported_as, &model);
+  HEDDLE_ASSIGN_OR_RETURN(options.passes.forests.all, ParseForm(flags.forest_form));
   options.fuse.enabled = flags.fusion;
   options.share_memory = flags.memory_plan;
   CompileOptions compile;
@@ -78,6 +110,7 @@ absl::Status Make(const Flags& flags) {
   int tuned = 0;
   for (const runtime::KernelSpec& kernel : module.manifest.kernels)
     tuned += kernel.schedule == "tuned";
+  HEDDLE_ASSIGN_OR_RETURN(const auto forests, FormsOf(module.manifest));
   std::printf("%s\n", json{{"target", ToText(target)},
                            {"kernels", module.manifest.kernels.size()},
                            {"calls", module.manifest.calls.size()},
@@ -86,6 +119,8 @@ absl::Status Make(const Flags& flags) {
                            {"winograd", module.manifest.AllNumerics().winograd},
                            {"arena_bytes", module.manifest.arena_bytes},
                            {"unshared_bytes", module.manifest.unshared_bytes},
+                           {"forests", forests},
+                           {"forms", FormNames()},  // all that there are
                            {"warnings", warnings}}
                           .dump()
                           .c_str());
@@ -97,11 +132,16 @@ absl::Status Make(const Flags& flags) {
 
 int main(int argc, char** argv) {
   heddle::bench::Flags flags;
-  CLI::App app("Compiles a model from a file of records; bench/run.sh models calls it.");
-  app.add_option("model", flags.model, "ONNX file")->required();
+  CLI::App app(
+      "Compiles a model from a file of records; bench/run.sh models and classical call it.");
+  app.add_option("model", flags.model, "ONNX file, or a forest of XGBoost or LightGBM")->required();
   app.add_option("-o,--output", flags.output, "module to write")->required();
   app.add_option("--records", flags.records, "JSON lines; without: default schedules");
   app.add_option("--threads", flags.threads, "threads of a kernel")->check(CLI::Range(1, 256));
+  app.add_option("--shape", flags.import.shapes,
+                 "shape of an input, or extent of a dimension: rows=1")
+      ->allow_extra_args(false);
+  app.add_option("--forest-form", flags.forest_form, "form of every forest that has it");
   app.add_flag("!--no-fusion", flags.fusion, "one kernel for each operator");
   app.add_flag("!--no-memory-plan", flags.memory_plan, "every value has memory of its own");
   app.add_flag("--measured-plan", flags.measured_plan, "choose the plan by the records");

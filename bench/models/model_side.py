@@ -278,32 +278,56 @@ class Tvm:
         return lambda: machine.invoke_stateful("main"), outputs
 
 
-def time_round(call):
-    """Samples in ns, each the mean of at least 10 ms of calls. The first is dropped as warm-up if there is another."""
+def time_calls(calls):
+    """Samples in ns of one call, each the mean of at least 10 ms; `calls(n)` makes n of them. The first sample is dropped as
+    warm-up if there is another."""
     samples = []
     now = time.perf_counter_ns
     batch = 1
     end = now() + ROUND_NS
     for _ in range(SAMPLES + 1):
-        calls, start = 0, now()
+        made, start = 0, now()
         while True:
-            for _ in range(batch):
-                call()
-            calls += batch
+            calls(batch)
+            made += batch
             elapsed = now() - start
             if elapsed >= SAMPLE_NS:
                 break
-        samples.append(elapsed / calls)
+        samples.append(elapsed / made)
         batch = max(1, int(SAMPLE_NS / samples[-1] / 4))
         if now() >= end:
             break
     return samples[1:] or samples
 
 
-def main():
-    # Whatever a runtime prints must not mix with the answers: TVM's tuner prints progress on standard output.
+def time_round(call):
+    def calls(count):
+        for _ in range(count):
+            call()
+
+    return time_calls(calls)
+
+
+def take_output():
+    """Standard output as a file for answers alone. What a runtime prints there, such as the progress of TVM's tuner, goes to
+    standard error from now on."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return answers
+
+
+def serve(answer, answers):
+    """Answers each line of JSON on standard input. An exception becomes an error answer."""
+    for line in sys.stdin:
+        try:
+            text = json.dumps(answer(json.loads(line)))
+        except Exception as error:
+            text = json.dumps({"error": f"{type(error).__name__}: {error}".splitlines()[0][:400]})
+        print(text, file=answers, flush=True)
+
+
+def main():
+    answers = take_output()
     runtime = {"heddle": Heddle, "onnxruntime": OnnxRuntime, "openvino": OpenVino, "mnn": Mnn, "tvm": Tvm}[sys.argv[1]](int(sys.argv[2]))
     opened = []
 
@@ -326,12 +350,7 @@ def main():
             return {"samples_ns": time_round(opened[request["id"]])}
         return {"error": f"no request '{request['do']}'"}
 
-    for line in sys.stdin:
-        try:
-            text = json.dumps(answer(json.loads(line)))
-        except Exception as error:  # any exception becomes an error answer
-            text = json.dumps({"error": f"{type(error).__name__}: {error}".splitlines()[0][:400]})
-        print(text, file=answers, flush=True)
+    serve(answer, answers)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,10 @@ class Plans:
         self.cpus = report.cores_for(threads)
         self.work = os.path.join(args.root, "build", "bench", "plans")
         os.makedirs(self.work, exist_ok=True)
+        # What a worker measures of this machine. A job chooses its plan by that, too.
+        self.machine = os.path.join(self.work, "machine.txt")
+        with open(self.machine, "w") as file:
+            file.write(run_tool([os.path.join(args.programs, "heddle-worker"), "--measure-machine"]))
 
     def onnx(self, name):
         """The file of a model, which is one of the zoo or a path."""
@@ -46,7 +50,7 @@ class Plans:
         os.makedirs(folder, exist_ok=True)
         tool = os.path.join(self.args.programs, "heddle-plan-bench")
         cpus = ",".join(map(str, self.cpus))
-        chosen = json.loads(run_tool([tool, onnx, "-o", folder, "--threads", str(self.threads), "--cpus", cpus]))
+        chosen = json.loads(run_tool([tool, onnx, "-o", folder, "--machine", self.machine, "--threads", str(self.threads), "--cpus", cpus]))
         for failure in chosen["failed"]:
             self.result.add_note(f"{name}: not measured: {failure}")
         self.result.versions["Heddle"] = f"{self.args.commit}, {chosen['target']}"
@@ -130,7 +134,11 @@ def run(args, result):
         if report.cores_for(threads) is None:
             result.add_failure(f"{threads} threads", f"only {len(os.sched_getaffinity(0))} cores are allowed")
             continue
-        bench = Plans(args, threads, result)
+        try:
+            bench = Plans(args, threads, result)
+        except SideError as error:
+            result.add_failure(f"{threads} threads", error)
+            continue
         print(HEAD, flush=True)
         for name in names:
             try:

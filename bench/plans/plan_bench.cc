@@ -65,7 +65,8 @@ class PlanBench {
       HEDDLE_RETURN_IF_ERROR(Compile(contender.plan, path));
       contenders.push_back({{"name", contender.name},
                             {"predicted_ns", contender.cost.ns},
-                            {"spread_ns", contender.cost.spread_ns},
+                            {"saved_ns", contender.cost.saved_ns},
+                            {"spread_ns", SpreadNs(contender.cost)},
                             {"calls", contender.cost.calls},
                             {"measured_calls", contender.cost.measured},
                             {"cuts", contender.plan.separate.size()},

@@ -406,7 +406,7 @@ absl::StatusOr<ValueId> EmitTransform(GraphBuilder& out, ValueId margins, Transf
     case Transform::kOneAgainstRest:
       return out.Add(OpKind::kSigmoid, {margins}, {}, "logistic");
     case Transform::kSoftmax:
-      return out.Add(OpKind::kSoftmax, {margins}, {{"axis", int64_t{1}}}, "softmax");
+      return out.Add(OpKind::kSoftmax, {margins}, {{"axes", Shape{1}}}, "softmax");
     case Transform::kSoftmaxZero:
       return SoftmaxZero(out, margins);
     case Transform::kProbit:

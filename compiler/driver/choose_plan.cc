@@ -15,6 +15,7 @@
 #include "compiler/driver/import_model.h"
 #include "compiler/driver/model_layout.h"
 #include "compiler/graph/core/operator.h"
+#include "compiler/plan/reuse.h"
 #include "compiler/substitution/rule_file.h"
 #include "compiler/substitution/search.h"
 
@@ -30,6 +31,8 @@ constexpr double kWorthwhile = 0.002;
 constexpr double kCut = 0.95;
 // Contenders whose graph is another one.
 constexpr int kSubstituted = 3;
+// Standard deviation of what is saved in a model, as a share of it.
+constexpr double kSavedSpread = 0.5;
 
 class Chooser {
  public:
@@ -74,7 +77,8 @@ class Chooser {
           const std::map<std::string, double>& measured_ns)
       : simple_(std::move(simple)),
         options_(std::move(options)),
-        costs_(options_.passes.target, measured_ns) {}
+        costs_(options_.passes.target, measured_ns),
+        reuse_(options_.passes.target) {}
 
   absl::StatusOr<Made> Make(const std::optional<graph::FixedLayouts>& layouts,
                             const std::set<std::string>& separate,
@@ -117,16 +121,29 @@ class Chooser {
     double variance = 0;
     // Calls of one kernel are wrong together.
     std::map<std::string, double> unknown;
+    std::vector<double> alone;
     for (const graph::Group& group : fused.groups) {
       const plan::KernelCost cost = costs_.Of(fused, group);
-      sum.ns += cost.ns;
+      alone.push_back(cost.ns);
       ++sum.calls;
       sum.measured += cost.source == plan::KernelCost::Source::kRecord;
       if (cost.spread > 0) unknown[group.key] += cost.ns * cost.spread;
     }
     for (const auto& [key, spread] : unknown) variance += spread * spread;
     sum.spread_ns = std::sqrt(variance);
+    const std::vector<double> costs = reuse_.CostsNs(fused, alone);
+    for (size_t i = 0; i < costs.size(); ++i) {
+      sum.ns += costs[i];
+      sum.saved_ns += alone[i] - costs[i];
+    }
     return sum;
+  }
+
+  // What the calls of a graph cost in it, in the order of its groups.
+  std::vector<double> CostsNs(const graph::FusedGraph& fused) const {
+    std::vector<double> alone;
+    for (const graph::Group& group : fused.groups) alone.push_back(costs_.Of(fused, group).ns);
+    return reuse_.CostsNs(fused, alone);
   }
 
   absl::Status AddEstimated() {
@@ -192,19 +209,22 @@ class Chooser {
     return absl::OkStatus();
   }
 
-  // Costs of operators in each layout: those of the kernels that are built around them in uniform graphs.
+  // Costs of operators in each layout: those of the kernels that are built around them in uniform graphs. Where their
+  // constants come from in a mixed graph, a sum over operators cannot say; it is taken to be as in the uniform one.
   graph::MeasuredLayoutCosts LayoutCostsOf(
       const std::vector<std::pair<Layout, graph::FusedGraph>>& uniform) const {
     std::map<std::string, LayoutProblem::Operator> ns_by_node;
     std::map<std::string, std::string> last_key;
     constexpr int64_t kNever = LayoutProblem::kNever;
     for (const auto& [layout, fused] : uniform) {
-      for (const graph::Group& group : fused.groups) {
+      const std::vector<double> costs = CostsNs(fused);
+      for (size_t i = 0; i < costs.size(); ++i) {
+        const graph::Group& group = fused.groups[i];
         const graph::Node& anchor = plan::AnchorOf(fused.graph, group);
         LayoutProblem::Operator& op =
             ns_by_node.try_emplace(anchor.name, LayoutProblem::Operator{kNever, kNever, kNever})
                 .first->second;
-        const auto ns = std::max<int64_t>(1, std::llround(costs_.Of(fused, group).ns));
+        const auto ns = std::max<int64_t>(1, std::llround(costs[i]));
         switch (layout) {
           case Layout::kChannelsFirst:
             op.first_ns = ns;
@@ -295,11 +315,12 @@ class Chooser {
             find(kernel_of[static_cast<size_t>(part.nodes.front())]);
     }
     std::vector<double> whole_ns(kernels, 0), parts_ns(kernels, 0);  // by set
-    for (size_t k = 0; k < kernels; ++k)
-      whole_ns[find(k)] += costs_.Of(whole.fused, whole.fused.groups[k]).ns;
-    for (const graph::Group& part : parts.fused.groups)
-      parts_ns[find(kernel_of[static_cast<size_t>(part.nodes.front())])] +=
-          costs_.Of(parts.fused, part).ns;
+    const std::vector<double> whole_costs = CostsNs(whole.fused), part_costs = CostsNs(parts.fused);
+    for (size_t k = 0; k < kernels; ++k) whole_ns[find(k)] += whole_costs[k];
+    for (size_t i = 0; i < part_costs.size(); ++i) {
+      const int first = parts.fused.groups[i].nodes.front();
+      parts_ns[find(kernel_of[static_cast<size_t>(first)])] += part_costs[i];
+    }
     std::set<std::string> separate = whole.plan.separate;
     for (size_t k = 0; k < kernels; ++k) {
       if (parts_ns[find(k)] < kCut * whole_ns[find(k)])
@@ -406,7 +427,7 @@ class Chooser {
     const PlanCost& first = choice_.contenders[0].cost;
     for (size_t i = 1; i < choice_.contenders.size(); ++i) {
       const PlanCost& cost = choice_.contenders[i].cost;
-      if (cost.ns + cost.spread_ns >= first.ns * (1 - kWorthwhile)) continue;
+      if (cost.ns + SpreadNs(cost, first) >= first.ns * (1 - kWorthwhile)) continue;
       if (cost.ns < choice_.best().cost.ns) choice_.chosen = i;
     }
   }
@@ -414,6 +435,7 @@ class Chooser {
   graph::Graph simple_;
   ModelOptions options_;
   plan::KernelCosts costs_;
+  plan::ReuseModel reuse_;
   graph::FoldMemo folded_;
   graph::FuseMemo programs_;
   std::vector<std::pair<Layout, graph::FusedGraph>> uniform_;
@@ -422,6 +444,10 @@ class Chooser {
 };
 
 }  // namespace
+
+double SpreadNs(const PlanCost& cost, const PlanCost& other) {
+  return std::hypot(cost.spread_ns, kSavedSpread * (cost.saved_ns - other.saved_ns));
+}
 
 absl::StatusOr<PlanChoice> ChoosePlan(std::string_view onnx, const ModelOptions& options,
                                       const Target& target,

@@ -1,4 +1,4 @@
-// Chooses the plan of a model by what its kernels cost (plan/kernel_costs.h).
+// Chooses the plan of a model by what its kernels cost alone (plan/kernel_costs.h) and in the model (plan/reuse.h).
 //
 // Contenders are whole plans. The first is the one that the estimates for the target give, and it stays
 // unless another one is expected to be faster by more than is uncertain about it. The others, in this order:
@@ -32,10 +32,15 @@ namespace heddle {
 // What one inference costs in kernels, one after the other.
 struct PlanCost {
   double ns = 0;
-  double spread_ns = 0;  // standard deviation; errors of predictions are taken as independent
+  double saved_ns = 0;   // what `ns` is below the sum of the kernels alone
+  double spread_ns = 0;  // standard deviation of that sum; errors of predictions are independent
   int calls = 0;
   int measured = 0;  // of the calls, those whose kernel has a record
 };
+
+// Standard deviation of the difference of two costs, `other`'s predictions aside. What is saved may be wrong by half of
+// it. Where both plans save the same, it is wrong in both, and the difference is right.
+double SpreadNs(const PlanCost& cost, const PlanCost& other = {});
 
 struct Contender {
   std::string name;  // "estimated", "channels last everywhere", ..

@@ -61,6 +61,7 @@ GraphJudge::GraphJudge(const ModelOptions& options, const plan::KernelCosts& cos
                        graph::FoldMemo* folded, graph::FuseMemo* programs)
     : options_(options),
       costs_(costs),
+      reuse_(options.passes.target),
       programs_(programs),
       before_(options.passes),
       after_(options.passes) {
@@ -95,31 +96,33 @@ absl::StatusOr<double> GraphJudge::CostWith(const Graph& shaped, const FixedLayo
   fuse.memo = programs_;
   fuse.programs = false;
   HEDDLE_ASSIGN_OR_RETURN(const FusedGraph fused, graph::Fuse(std::move(placed), fuse));
+  std::vector<double> alone;
+  for (const Group& group : fused.groups) alone.push_back(NsOf(fused, group));
   double sum = 0;
-  for (const Group& group : fused.groups) sum += NsOf(fused, group);
+  for (const double ns : reuse_.CostsNs(fused, alone)) sum += ns;
   return sum;
 }
 
-absl::StatusOr<LayoutProblem::Operator> GraphJudge::CostsOf(const FusedGraph& fused,
-                                                            const Group& group) {
+absl::StatusOr<GraphJudge::ByLayout> GraphJudge::CostsOf(const FusedGraph& fused,
+                                                         const Group& group) {
   {
     absl::MutexLock lock(&mutex_);
     if (const auto known = by_kernel_.find(group.key); known != by_kernel_.end())
       return known->second;
   }
-  HEDDLE_ASSIGN_OR_RETURN(const Operator costs, FindCosts(fused, group));
+  HEDDLE_ASSIGN_OR_RETURN(const ByLayout costs, FindCosts(fused, group));
   absl::MutexLock lock(&mutex_);
   return by_kernel_.emplace(group.key, costs).first->second;
 }
 
-absl::StatusOr<LayoutProblem::Operator> GraphJudge::FindCosts(const FusedGraph& fused,
-                                                              const Group& group) {
+absl::StatusOr<GraphJudge::ByLayout> GraphJudge::FindCosts(const FusedGraph& fused,
+                                                           const Group& group) {
   HEDDLE_ASSIGN_OR_RETURN(const Graph alone, Alone(fused, group));
   const std::string& anchor = plan::AnchorOf(fused.graph, group).name;
   std::set<std::string> own;
   for (const Node& node : alone.nodes) own.insert(node.name);
   constexpr int64_t kNever = LayoutProblem::kNever;
-  Operator costs{kNever, kNever, kNever};
+  ByLayout costs{{kNever, kNever, kNever}, kNoLimit};
   for (const Layout layout : graph::kLayouts) {
     if (layout == Layout::kChannelsBlocked && options_.passes.layout.block.value_or(0) == 0)
       continue;
@@ -146,16 +149,20 @@ absl::StatusOr<LayoutProblem::Operator> GraphJudge::FindCosts(const FusedGraph& 
       }
     }
     HEDDLE_ASSIGN_OR_RETURN(const FusedGraph made, graph::Fuse(std::move(placed), fuse));
-    double ns = 0;
+    double ns = 0, least_ns = 0;
     for (const Group& part : made.groups) {
-      if (std::any_of(part.nodes.begin(), part.nodes.end(),
-                      [&](int n) { return !moves.contains(n); }))
-        ns += NsOf(made, part);
+      if (std::all_of(part.nodes.begin(), part.nodes.end(),
+                      [&](int n) { return moves.contains(n); }))
+        continue;
+      const double alone_ns = NsOf(made, part);
+      ns += alone_ns;
+      least_ns += reuse_.LeastNs(made, part, alone_ns);
     }
-    int64_t& cost = layout == Layout::kChannelsFirst  ? costs.first_ns
-                    : layout == Layout::kChannelsLast ? costs.last_ns
-                                                      : costs.blocked_ns;
+    int64_t& cost = layout == Layout::kChannelsFirst  ? costs.alone.first_ns
+                    : layout == Layout::kChannelsLast ? costs.alone.last_ns
+                                                      : costs.alone.blocked_ns;
     cost = std::max<int64_t>(1, std::llround(ns));
+    costs.least_ns = std::min(costs.least_ns, least_ns);
   }
   return costs;
 }
@@ -176,16 +183,24 @@ absl::StatusOr<GraphJudge::Judged> GraphJudge::Judge(const Graph& graph, bool jo
     HEDDLE_ASSIGN_OR_RETURN(const FusedGraph first, graph::Fuse(shaped, fuse));
     std::map<std::string, Operator> costs;
     double least = 0;
-    for (const Group& group : first.groups) {
+    const std::vector<bool> may_reuse = reuse_.MayReuse(first);
+    for (size_t g = 0; g < first.groups.size(); ++g) {
+      const Group& group = first.groups[g];
       const Node& anchor = plan::AnchorOf(first.graph, group);
       // Kernels that only move or map elements may be fused with others once layouts are chosen.
       const bool counts = !IsInjective(anchor);
       if (!graph::HasChannelsLastForm(first.graph, anchor)) {
-        if (counts) least += NsOf(first, group);
+        const double ns = NsOf(first, group);
+        if (counts) least += may_reuse[g] ? reuse_.LeastNs(first, group, ns) : ns;
         continue;
       }
-      HEDDLE_ASSIGN_OR_RETURN(const Operator ns, CostsOf(first, group));
-      if (counts) least += static_cast<double>(std::min({ns.first_ns, ns.last_ns, ns.blocked_ns}));
+      HEDDLE_ASSIGN_OR_RETURN(const ByLayout by_layout, CostsOf(first, group));
+      const Operator& ns = by_layout.alone;
+      if (counts) {
+        least += may_reuse[g]
+                     ? by_layout.least_ns
+                     : static_cast<double>(std::min({ns.first_ns, ns.last_ns, ns.blocked_ns}));
+      }
       costs[anchor.name] = ns;
     }
     if (kTrust * least > limit) {

@@ -1,10 +1,11 @@
-// What graphs cost: the sum of their kernels' costs, with the layouts that cost least. For a search among many
-// graphs that have most of their operators in common. Internal to this folder.
+// What graphs cost: the sum of their kernels' costs in a model (plan/reuse.h), with the layouts that cost least. For a
+// search among many graphs that have most of their operators in common. Internal to this folder.
 //
 // The layouts of a graph are chosen in two ways, and the cheaper ones count: by the estimates for the target, and
 // by the costs of kernels (graph/layout/layout_choice.h). The cost of an operator in a layout is that of
 // the kernel that is built around it. It is found once for all graphs that have this kernel: in a graph of the
-// kernel's operators alone, all of them in that layout.
+// kernel's operators alone, all of them in that layout. So it does not know which constants are warm in a model. The
+// sums by which layouts are compared in the end do.
 #pragma once
 
 #include <atomic>
@@ -20,6 +21,7 @@
 #include "compiler/graph/layout/layout_plan.h"
 #include "compiler/graph/passes/fold_constants.h"
 #include "compiler/plan/kernel_costs.h"
+#include "compiler/plan/reuse.h"
 
 namespace heddle::internal {
 
@@ -45,22 +47,28 @@ class GraphJudge {
 
  private:
   using Operator = graph::LayoutProblem::Operator;
-
   // The costs in each layout of the operator that a channels-first kernel is built around.
-  absl::StatusOr<Operator> CostsOf(const graph::FusedGraph& fused, const graph::Group& group);
-  absl::StatusOr<Operator> FindCosts(const graph::FusedGraph& fused, const graph::Group& group);
+  struct ByLayout {
+    Operator alone;
+    double least_ns = 0;  // in any layout, in any model
+  };
+
+  absl::StatusOr<ByLayout> CostsOf(const graph::FusedGraph& fused, const graph::Group& group);
+  absl::StatusOr<ByLayout> FindCosts(const graph::FusedGraph& fused, const graph::Group& group);
   // `shaped`: went through the passes before the layouts.
   absl::StatusOr<double> CostWith(const graph::Graph& shaped, const graph::FixedLayouts& layouts);
+  // What a kernel costs alone.
   double NsOf(const graph::FusedGraph& fused, const graph::Group& group);
 
   const ModelOptions& options_;
   const plan::KernelCosts& costs_;
+  const plan::ReuseModel reuse_;
   graph::FuseMemo* programs_;
   graph::PassOptions before_, after_;  // the passes before layouts are chosen, and the others
 
   std::atomic<int> bounded_ = 0;
   mutable absl::Mutex mutex_;
-  std::map<std::string, Operator> by_kernel_
+  std::map<std::string, ByLayout> by_kernel_
       ABSL_GUARDED_BY(mutex_);                                   // keys of channels-first kernels
   std::map<std::string, double> ns_of_ ABSL_GUARDED_BY(mutex_);  // by key
 };

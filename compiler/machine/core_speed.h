@@ -74,6 +74,15 @@ struct GraphSpeed {
   // Nanoseconds that a separate kernel costs: the call, and the data it moves between caches.
   // Fitted with LayoutFit.
   double call_ns = 1000;
+
+  // Size of the third-level cache; 0: there is none. A rough figure for current CPUs.
+  int64_t l3_bytes = 32 << 20;
+  // Bytes in a nanosecond that a core only reads, in order, by where they lie. The rate of the
+  // second-level cache is that of CoreSpeed. The other two are rough figures that agree with
+  // `bytes_per_ns` as those of a measured machine do.
+  double l2_read_bytes_per_ns = 65;
+  double l3_read_bytes_per_ns = 40;
+  double memory_read_bytes_per_ns = 17;
 };
 
 // The core that passes over graphs assume. It is the same for all targets and machines, because

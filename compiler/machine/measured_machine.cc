@@ -170,6 +170,10 @@ void PutMeasured(const MeasuredMachine& machine, TargetInfo* info) {
   graph.bytes_per_ns = fit.far_share * 2 / (1 / machine.l3_gbps + 1 / machine.memory_gbps);
   graph.near_bytes_per_ns = fit.near_share * machine.l2_gbps;
   graph.call_ns = machine.call_ns + fit.kernel_bytes / graph.near_bytes_per_ns;
+  graph.l3_bytes = machine.l3_bytes;
+  graph.l2_read_bytes_per_ns = machine.l2_gbps;
+  graph.l3_read_bytes_per_ns = machine.l3_gbps;
+  graph.memory_read_bytes_per_ns = machine.memory_gbps;
   if (machine.cores == 1) return;
   // What one core multiplies and adds while the others wake up; the rest in proportion.
   const CoreSpeed typical;

@@ -10,19 +10,17 @@
 #include "absl/status/statusor.h"
 #include "base/target.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/machine/cold_timing.h"
 #include "compiler/runtime/timing.h"
 
 namespace heddle {
 
-// Bytes touched between two timed calls to empty the caches. Inside a model, other kernels evict a
-// kernel's weights, and the best schedule with warm caches need not be the best with cold ones.
-// ResNet-18 runs in 17.0 ms if tuned with warm caches and in 15.7 ms if tuned with cold ones, timed
-// in turns. This size evicts the second-level cache and most of the third.
-inline constexpr int64_t kFlushBytes = int64_t{64} << 20;
-
+// Each call is timed with cold caches. Inside a model, other kernels evict a kernel's weights, and
+// the best schedule with warm caches need not be the best with cold ones. ResNet-18 runs in 17.0 ms
+// if tuned with warm caches and in 15.7 ms if tuned with cold ones, timed in turns.
 inline runtime::TimingOptions ColdTiming() {
   runtime::TimingOptions timing;
-  timing.flush_bytes = kFlushBytes;
+  timing.flush_bytes = machine::kFlushBytes;
   return timing;
 }
 

@@ -16,10 +16,6 @@ constexpr double kUnknownSpread = 1;
 constexpr double kLeastSpread = 0.05;
 constexpr size_t kFewKernels = 3;  // fewer say nothing of the spread
 
-double Bytes(const graph::TensorType& type) {
-  return static_cast<double>(graph::NumElements(type)) * ir::SizeOf(type.dtype);
-}
-
 std::string TextOf(const graph::Node& node, const char* attribute) {
   const auto found = node.attrs.find(attribute);
   return found == node.attrs.end() ? "" : graph::ToText(found->second);
@@ -50,13 +46,7 @@ const graph::Node& AnchorOf(const graph::Graph& graph, const graph::Group& group
 }
 
 double KernelCosts::EstimateNs(const graph::FusedGraph& fused, const graph::Group& group) const {
-  double bytes = 0;
-  for (const auto* values : {&group.inputs, &group.outputs}) {
-    for (graph::ValueId v : *values)
-      bytes += Bytes(fused.graph.values[static_cast<size_t>(v)].type);
-  }
-  const machine::GraphSpeed& core = target_.graph_speed;
-  return core.call_ns + std::max(group.flops / core.peak_gflops, bytes / core.bytes_per_ns);
+  return call_ns_ + roofline_.ColdNs(WorkOf(fused, group, TouchedBytes(fused, group)));
 }
 
 double KernelCosts::Factor(const Classes& classes, double pooling, const Known* without) const {

@@ -1,7 +1,8 @@
-// What a kernel costs: measured where there is a record, else predicted from the kernels that have one.
+// What a kernel costs alone, with cold weights: measured where there is a record, else predicted from the kernels that
+// have one. What it costs in a model: reuse.h.
 //
-// A prediction is the estimate of the machine model, which is the longer of arithmetic at the peak and of
-// moving each operand and result once, plus the cost of a call, times a factor. The factor is learned. The
+// A prediction is the estimate of the machine model, which is the roofline with cold weights (roofline.h) plus
+// the cost of a call, times a factor. The factor is learned. The
 // logarithm of measured time over estimate is averaged in classes that contain each other: all kernels,
 // those built around the same operator, those of them in the same layout, and those of them with the same
 // strides and about as many operations for each result. The mean of a class is drawn towards the mean of
@@ -18,6 +19,7 @@
 
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/machine/target_info.h"
+#include "compiler/plan/roofline.h"
 
 namespace heddle::plan {
 
@@ -42,7 +44,9 @@ class KernelCosts {
  public:
   // `measured_ns`: median times by workload key.
   KernelCosts(const machine::TargetInfo& target, std::map<std::string, double> measured_ns)
-      : target_(target), measured_ns_(std::move(measured_ns)) {}
+      : call_ns_(target.graph_speed.call_ns),
+        roofline_(target),
+        measured_ns_(std::move(measured_ns)) {}
 
   // Learns from the kernels of a graph that have a record. A workload counts once, whatever the number of
   // graphs that have it.
@@ -65,7 +69,8 @@ class KernelCosts {
   double Factor(const Classes& classes, double pooling, const Known* without) const;
   void Fit();
 
-  machine::TargetInfo target_;
+  double call_ns_;
+  Roofline roofline_;
   std::map<std::string, double> measured_ns_;
   std::set<std::string> seen_;
   std::vector<Known> known_;

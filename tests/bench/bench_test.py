@@ -4,11 +4,13 @@
 Usage: bench_test.py BIN_DIR [unittest arguments]
 """
 import contextlib
+import ctypes
 import io
 import itertools
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -23,7 +25,10 @@ ROW, OTHER_ROW = "4x32x16", "8x16x32"
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT))
-from bench.common import crown, ranks, records, report, service, turns
+from bench.classical import benchmark as classical
+from bench.classical import models as forests
+from bench.classical.rotate import At, Each, Rotation
+from bench.common import arguments, crown, ranks, records, report, service, turns
 from bench.common.side import Side, SideError
 from bench.gains import benchmark as gains
 from bench.graphs import benchmark as graphs
@@ -495,6 +500,133 @@ class PlansTest(unittest.TestCase):
         self.assertAlmostEqual(ranks.rank_correlation([1, 2, 3], [10, 30, 20]), 0.5)
         self.assertIsNone(ranks.rank_correlation([1, 2], [1, 2]))
         self.assertIsNone(ranks.rank_correlation([1, 1, 1], [1, 2, 3]))
+
+
+class ClassicalTest(unittest.TestCase):
+    DENSE = forests.BY_NAME["dense-500x8"]
+
+    def row(self, spec, rows, times_us, forms=("select",), depth=8):
+        """A row with the same time in every turn."""
+        measured = turns.Measured({label: [us * 1e3] * 3 for label, us in times_us.items()})
+        about = {label: {"way": "", "max_error": 0} for label in times_us}
+        return classical.make_row(spec, rows, 1, {"leaves": 1, "depth": depth}, list(forms), about, measured)
+
+    def test_rows_are_chosen_by_name_and_number(self):
+        everything = classical.select(None)
+        self.assertEqual(len(set(everything)), len(everything))
+        self.assertEqual({spec for spec, _ in everything}, set(forests.CALLS + forests.MODELS))
+        self.assertEqual({rows for spec, rows in everything if spec in forests.CALLS}, {1})
+        self.assertEqual(classical.select(["dense-500x8"]), [(self.DENSE, rows) for rows in classical.ROWS])
+        self.assertEqual(classical.select(["dense-500x8@7", "sparse-1x3@1"]), [(self.DENSE, 7), (forests.CALLS[1], 1)])
+        for wrong in ("dense", "dense-500x8@", "dense-500x8@0", "dense-500x8@x", f"dense-500x8@{forests.TABLE_ROWS + 1}"):
+            with self.assertRaisesRegex(ValueError, f"'{wrong}'"):
+                classical.select([wrong])
+
+    def test_models_have_the_trees_of_their_names(self):
+        self.assertEqual(len(forests.BY_NAME), len(forests.CALLS + forests.MODELS))
+        for spec in forests.BY_NAME.values():
+            self.assertEqual(forests.rounds_of(spec) * (forests.CLASSES if spec.task == "multiclass" else 1), spec.trees)
+            self.assertGreater(spec.most_leaves, spec.depth)  # or no tree could be so deep
+        xgboost = {"split": "f1", "children": [{"leaf": 1.0}, {"split": "f2", "children": [{"leaf": 2.0}, {"leaf": 3.0}]}]}
+        lightgbm = {"left_child": {"left_child": {"leaf_value": 1}, "right_child": {"leaf_value": 2}}, "right_child": {"leaf_value": 3}}
+        for tree, leaves, depth in [(xgboost, 3, 2), (lightgbm, 3, 2), ({"leaf_value": 1}, 1, 0)]:
+            self.assertEqual((forests.count_leaves(tree), forests.max_depth(tree)), (leaves, depth))
+
+    def test_a_row_has_the_best_of_each_kind_and_the_regret(self):
+        times = {"walk": 6.0, "select": 4.0, "XGBoost": 30.0, "ONNX Runtime": 12.0, "TL2cgen": 9.0}
+        row = self.row(self.DENSE, 1, times, forms=("walk", "select"))
+        self.assertEqual(row["best"], {"general": "ONNX Runtime", "compiled": "TL2cgen"})
+        self.assertEqual([row["peers"][label]["ratio"] for label in ("XGBoost", "ONNX Runtime", "TL2cgen")], [5.0, 2.0, 1.5])
+        self.assertEqual((row["form"], row["best_form"], row["ours_us"]), ("walk", "select", 6.0))
+        self.assertAlmostEqual(row["regret"], 0.5)
+        self.assertEqual((row["rule_form"], row["rule_regret"]), ("walk", row["regret"]))  # the trees are deep
+        self.assertEqual(self.row(self.DENSE, 1, times, ("walk", "select"), depth=3)["rule_regret"], 0)
+        # A form that the model does not have cannot be what the rule takes.
+        self.assertEqual(self.row(self.DENSE, 1, {"walk": 6.0, "XGBoost": 7.0}, ("walk",), depth=3)["rule_form"], "walk")
+        self.assertEqual(self.row(self.DENSE, 1, {"walk": 6.0, "XGBoost": 7.0}, ("walk",))["best"]["compiled"], None)
+        told = io.StringIO()
+        with contextlib.redirect_stdout(told):
+            classical.print_row(row)
+        self.assertRegex(told.getvalue(), r"dense-500x8@1 +1 +6\.00 +walk +select +ONNX Runtime +12\.00 +2\.00 +TL2cgen +9\.00 +1\.50 +XGBoost 30\.00 \(5\.00\)")
+
+    def test_what_all_rows_together_say(self):
+        rows = [
+            self.row(forests.CALLS[0], 1, {"select": 1.0, "XGBoost": 20.0}),
+            self.row(self.DENSE, 1, {"select": 5.0, "XGBoost": 40.0, "TL2cgen": 10.0}),
+            self.row(forests.BY_NAME["dense-100x8"], 1, {"select": 5.0, "walk": 4.0, "XGBoost": 10.0}, ("select", "walk")),
+            self.row(self.DENSE, 100, {"select": 5.0, "XGBoost": 45.0}),
+        ]
+        told = "\n".join(classical.summary(rows))
+        self.assertIn("a call with one row and one tree, dense, 1 thread: Heddle 1.00 us, XGBoost 20.00 us", told)
+        self.assertIn("1 row, 1 thread: best general: geometric mean 4.00 of 2, lowest dense-100x8 2.00", told)
+        self.assertIn("1 row, 1 thread: best compiled: geometric mean 2.00 of 1, lowest dense-500x8 2.00", told)
+        self.assertIn("less what its call takes with one tree: median 2.00 of 2, lowest dense-100x8 0.00", told)
+        self.assertIn("100 rows, 1 thread: best general: geometric mean 9.00 of 1", told)
+        self.assertIn("1 row, 1 thread: form by estimate: 12.5 % slower than the best form on average, at most 25.0 % (dense-100x8)", told)
+        self.assertIn("by Hummingbird's rule: 0.0 % slower", told)
+        self.assertNotIn("100 rows, 1 thread: best compiled", told)
+
+    def test_a_peer_that_fails_is_noted_and_not_tried_again(self):
+        asked, closed = [], []
+
+        class Answering:
+            def ask(self, do):
+                return {"version": "1.0"}
+
+            def close(self):
+                closed.append(self)
+
+        def open(label, runtime, model, rows):
+            asked.append(label)
+            if label == "XGBoost":
+                raise SideError("no")
+            return (None, {}), {}
+
+        self.addCleanup(setattr, classical, "missing_packages", classical.missing_packages)
+        classical.missing_packages = lambda peer: []
+        bench = classical.Classical.__new__(classical.Classical)
+        bench.spec, bench.given_up, bench.result = self.DENSE, set(), report.Report("classical")
+        bench.work, bench.about = "", {"file": "f", "onnx": "unknown objective"}
+        bench.open = open
+        failing, answering = Answering(), Answering()
+        bench.sides = {"XGBoost": failing, "TL2cgen": answering}
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual([list(bench.open_peers(1)), list(bench.open_peers(100))], [["TL2cgen"]] * 2)
+        self.assertEqual((asked, closed), (["XGBoost", "TL2cgen", "TL2cgen"], [failing]))
+        self.assertEqual(len(bench.result.notes), 2)
+        self.assertIn("no figure of ONNX Runtime: the model is not converted to ONNX: unknown objective", bench.result.notes[1])
+        classical.missing_packages = lambda peer: ["treelite"]
+        self.assertEqual(bench.open_peers(1), {})
+
+    def test_each_call_takes_the_next_block(self):
+        library = ctypes.CDLL(str(BIN.parent / "lib" / "libheddle-bench-rotate.so"))
+        libc = ctypes.CDLL(None)
+        copy, compare = libc.memcpy, libc.memcmp
+        copy.restype = None
+        source = (ctypes.c_int64 * 4)(10, 11, 12, 13)
+        pointers = (ctypes.c_void_p * 4)(*(ctypes.addressof(source) + 8 * i for i in (3, 2, 1, 0)))
+        direct, loaded = (ctypes.c_int64 * 4)(), (ctypes.c_int64 * 4)()
+        at = ctypes.addressof
+        steps = [(copy, Each(at(direct), 8), Each(at(source), 8), 8), (copy, Each(at(loaded), 8), At(at(pointers), 8), 8)]
+        rotation = Rotation(library, 4, steps)
+        rotation.calls(3)
+        self.assertEqual((list(direct), list(loaded)), ([10, 11, 12, 0], [13, 12, 11, 0]))
+        source[0], source[1] = 20, 21
+        rotation.calls(2)  # the last block and the first one again
+        self.assertEqual((list(direct), list(loaded)), ([20, 11, 12, 13], [13, 12, 11, 20]))
+        same = Rotation(library, 4, [(compare, Each(at(direct), 8), Each(at(source), 8), 8)], lambda: "they differ")
+        same.calls(1)
+        with self.assertRaisesRegex(RuntimeError, "they differ"):
+            same.calls(3)
+
+
+class ArgumentsTest(unittest.TestCase):
+    def test_the_script_knows_every_benchmark(self):
+        script = (ROOT / "bench" / "run.sh").read_text()
+        for name in arguments.BENCHMARKS:
+            self.assertRegex(script, re.compile(rf"^  (\w+ \| )*{name}( \| \w+)*\)", re.M))
+            self.assertRegex(script, rf"# Usage: bench/run\.sh [a-z|]*\b{name}\b")
+            self.assertTrue((ROOT / "bench" / name / "benchmark.py").exists(), name)
 
 
 class ServiceTest(unittest.TestCase):

@@ -61,10 +61,12 @@ Column RandomColumn(TestRng& rng, int features) {
 }
 
 // Nodes in preorder. Leaves are numbered as they are made.
-int Grow(TestRng& rng, int columns, int depth, Tree& tree, int& leaves) {
+int Grow(TestRng& rng, const std::vector<Column>& columns, int depth, Tree& tree, int& leaves) {
   if (depth == 0 || Below(rng, 4) == 0) return ~leaves++;
   const auto at = static_cast<int>(tree.nodes.size());
-  tree.nodes.push_back({Below(rng, columns), static_cast<float>(Below(rng, 17) - 8) / 4});
+  const int column = Below(rng, static_cast<int>(columns.size()));
+  const bool member = columns[static_cast<size_t>(column)].kind == Column::Kind::kMember;
+  tree.nodes.push_back({column, member ? 1 : static_cast<float>(Below(rng, 17) - 8) / 4});
   const int left = Grow(rng, columns, depth - 1, tree, leaves);
   const int right = Grow(rng, columns, depth - 1, tree, leaves);
   tree.nodes[static_cast<size_t>(at)].left = left;
@@ -86,7 +88,7 @@ Forest RandomForest(TestRng& rng, int depth) {
   for (int t = 0; t < trees; ++t) {
     Tree tree;
     int leaves = 0;
-    Grow(rng, static_cast<int>(forest.columns.size()), depth, tree, leaves);
+    Grow(rng, forest.columns, depth, tree, leaves);
     tree.target = vectors ? -1 : t % forest.outputs;
     for (int k = 0; k < leaves * (vectors ? forest.outputs : 1); ++k)
       tree.leaves.push_back(static_cast<float>(Below(rng, 2001) - 1000) / 500);

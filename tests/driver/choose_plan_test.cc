@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "client/zoo/zoo.h"
@@ -66,7 +67,20 @@ TEST(ChoosePlan, ContendersReplay) {
       EXPECT_EQ(tasks[i].key, contender.tasks[i].key) << contender.name;
       EXPECT_EQ(tasks[i].weight, contender.tasks[i].weight) << contender.name;
     }
+    if (contender.cost.measured < contender.cost.calls) continue;
+    double alone = 0;
+    for (const graph::Task& task : tasks) alone += task.weight * measured.at(task.key);
+    EXPECT_NEAR(contender.cost.ns + contender.cost.saved_ns, alone, 1e-6 * alone);
+    EXPECT_GE(contender.cost.saved_ns, 0);
   }
+}
+
+// What two plans save alike makes no difference between them.
+TEST(ChoosePlan, WhatBothPlansSaveIsWrongInBoth) {
+  const PlanCost cost{.ns = 100, .saved_ns = 50, .spread_ns = 3};
+  EXPECT_DOUBLE_EQ(SpreadNs(cost, {.ns = 200, .saved_ns = 50, .spread_ns = 7}), 3);
+  EXPECT_DOUBLE_EQ(SpreadNs(cost, {.ns = 200, .saved_ns = 42}), 5);
+  EXPECT_DOUBLE_EQ(SpreadNs(cost), std::hypot(3, 25));
 }
 
 // Whatever layout is the fastest everywhere is taken everywhere.

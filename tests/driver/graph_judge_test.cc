@@ -31,10 +31,12 @@ using graph::OpKind;
 using graph::ValueId;
 using substitution::DirectedRule;
 
-// Convolutions of a few images, with sums and maxima of them. All images have one shape.
-Graph RandomImages(graph::TestRng& rng, int nodes) {
+// Convolutions of a few images, with sums and maxima of them. All images have one shape. `weights`: how many
+// convolutions may share; 0: each has its own.
+Graph RandomImages(graph::TestRng& rng, int nodes, int64_t channels = 4, size_t weights = 0) {
   graph::GraphBuilder b;
-  const graph::TensorType image{ir::DType::kF32, {1, 4, 5, 5}};
+  const graph::TensorType image{ir::DType::kF32, {1, channels, 5, 5}};
+  std::vector<ValueId> shared;
   std::vector<ValueId> values{b.Input("x", image)};
   std::set<ValueId> read;
   const auto pick = [&] {
@@ -48,8 +50,12 @@ Graph RandomImages(graph::TestRng& rng, int nodes) {
       case 0:
       case 1:
       case 2: {
-        const ValueId w =
-            b.Constant("w", graph::RandomTensor(rng, {ir::DType::kF32, {4, 4, 3, 3}}));
+        if (weights == 0) shared.clear();
+        if (shared.empty() || shared.size() < weights) {
+          shared.push_back(b.Constant(
+              "w", graph::RandomTensor(rng, {ir::DType::kF32, {channels, channels, 3, 3}})));
+        }
+        const ValueId w = shared[shared.size() > 1 ? rng() % shared.size() : 0];
         values.push_back(
             *b.Add(OpKind::kConv2d, {pick(), w}, {{"pads", graph::Shape{1, 1, 1, 1}}}, name));
         break;
@@ -215,6 +221,47 @@ TEST(JointSearch, FindsWhatAllGraphsInAllLayoutsGive) {
   }
   EXPECT_GT(substituted, 10);
   EXPECT_GT(moved, 20);
+}
+
+// With weights that several kernels read and with caches that hold some of them, a bound is still one, and a graph
+// costs what its kernels cost in a model.
+TEST(GraphJudge, WarmWeightsAreCounted) {
+  int bounded = 0, saved = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    graph::TestRng rng(seed);
+    ModelOptions options;
+    options.passes.layout.block = seed % 2 == 0 ? 0 : 16;
+    options.fuse.enabled = seed % 3 != 0;
+    machine::GraphSpeed& speed = options.passes.target.graph_speed;
+    speed.peak_gflops = seed % 5 == 0 ? 10 : 1e4;
+    speed.l2_bytes = 4096 << (rng() % 5);
+    speed.l3_bytes = rng() % 3 == 0 ? 0 : speed.l2_bytes << (rng() % 5);
+    const Graph graph = *graph::Simplify(RandomImages(rng, 6, 16, rng() % 3));
+    graph::FoldMemo memo;
+    graph::FuseMemo programs;
+    const plan::KernelCosts costs(options.passes.target, {});
+    internal::GraphJudge judge(options, costs, &memo, &programs);
+    const auto judged = judge.Judge(graph, true), limited = judge.Judge(graph, true, 0);
+    ASSERT_TRUE(judged.ok()) << judged.status();
+    ASSERT_TRUE(limited.ok()) << limited.status();
+    EXPECT_LE(limited->ns, judged->ns) << "seed " << seed;
+    bounded += limited->bounded;
+    graph::PassOptions passes = options.passes;
+    passes.layout.fixed = &judged->layouts;
+    const auto fused = graph::Fuse(*graph::Place(graph, passes), options.fuse);
+    ASSERT_TRUE(fused.ok()) << fused.status();
+    std::vector<double> alone;
+    for (const graph::Group& group : fused->groups) alone.push_back(costs.Of(*fused, group).ns);
+    double sum = 0, sum_alone = 0;
+    for (const double ns : plan::ReuseModel(options.passes.target).CostsNs(*fused, alone))
+      sum += ns;
+    for (const double ns : alone) sum_alone += ns;
+    EXPECT_NEAR(judged->ns, sum, 1e-9 * sum) << "seed " << seed;
+    saved += sum < 0.99 * sum_alone;
+  }
+  EXPECT_GT(bounded, 30);
+  EXPECT_GT(saved, 10);
+  EXPECT_LT(saved, 60);
 }
 
 // Convolutions and sums as a model.

@@ -29,6 +29,7 @@ ALLOWED = {
     "compiler/graph/fusion": GRAPH + ["compiler/graph/ops"],
     "compiler/plan": ["compiler/graph", "compiler/machine"],
     "compiler/substitution": ["compiler/graph", "compiler/ir", "compiler/plan/plan.h"],
+    "compiler/classical": ["compiler/graph", "compiler/tensor", "compiler/ir"],
     "compiler/onnx": ["compiler/graph", "compiler/tensor", "compiler/ir"],
     "compiler/driver": ["compiler"],
     "compiler/measure": ["compiler/codegen", "compiler/runtime", "compiler/interpreter", "compiler/ir", "compiler/machine",
@@ -50,6 +51,7 @@ ALLOWED = {
 PUBLIC = [
     "compiler/driver/choose_plan.h",
     "compiler/driver/compile.h",
+    "compiler/driver/import_model.h",
     "compiler/driver/model_layout.h",
     "compiler/graph/core/graph.h",
     "compiler/graph/fusion/fuse.h",

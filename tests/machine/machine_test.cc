@@ -108,6 +108,13 @@ TEST(Machine, NumbersOfTheReferenceMachineAgree) {
   EXPECT_NEAR(graph.near_bytes_per_ns, info.code.layout.near_share * core.l2_bytes_per_cycle * ghz,
               2);
   EXPECT_GT(graph.near_bytes_per_ns, graph.bytes_per_ns);
+  EXPECT_NEAR(graph.l2_read_bytes_per_ns, core.l2_bytes_per_cycle * ghz, 1);
+  EXPECT_NEAR(graph.bytes_per_ns,
+              info.code.layout.far_share * 2 /
+                  (1 / graph.l3_read_bytes_per_ns + 1 / graph.memory_read_bytes_per_ns),
+              1);
+  EXPECT_GT(graph.l2_read_bytes_per_ns, graph.l3_read_bytes_per_ns);
+  EXPECT_GT(graph.l3_bytes, graph.l2_bytes);
   EXPECT_GT(core.l2_bytes_per_cycle, core.l3_bytes_per_cycle);
   EXPECT_GT(core.l1_fill_bytes_per_cycle, core.l2_fill_bytes_per_cycle);
 }

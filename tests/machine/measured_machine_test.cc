@@ -157,6 +157,10 @@ TEST(MeasuredMachine, DescribesTheTarget) {
   EXPECT_DOUBLE_EQ(one.graph_speed.bytes_per_ns, 0.85 * 2 / (1.0 / 20 + 1.0 / 10));
   EXPECT_EQ(one.graph_speed.peak_gflops, 160);
   EXPECT_EQ(one.graph_speed.vector_bytes, 64);
+  EXPECT_EQ(one.graph_speed.l3_bytes, 32 << 20);
+  EXPECT_EQ(one.graph_speed.l2_read_bytes_per_ns, 60);
+  EXPECT_EQ(one.graph_speed.l3_read_bytes_per_ns, 20);
+  EXPECT_EQ(one.graph_speed.memory_read_bytes_per_ns, 10);
   // Cores share 16 GB/s, of which one alone takes 10.
   const TargetInfo two = described("llvm -mcpu=sapphirerapids -triple=x86_64-linux-gnu -threads=2");
   const TargetInfo four =

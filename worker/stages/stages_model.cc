@@ -126,7 +126,7 @@ v1::PlanReport ReportOf(const PlanChoice& choice, bool tuned) {
     v1::PlanReport::Contender& out = *report.add_contenders();
     out.set_name(contender.name);
     out.set_ns(contender.cost.ns);
-    out.set_spread_ns(contender.cost.spread_ns);
+    out.set_spread_ns(SpreadNs(contender.cost));
     out.set_calls(contender.cost.calls);
     out.set_measured(contender.cost.measured);
     out.set_substitutions(static_cast<int>(contender.plan.substitutions.size()));
@@ -193,12 +193,12 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
     AddTask(task, task.weight, !times.contains(task.key), result.mutable_tasks());
   }
   // What the chosen plan and those that may yet beat it have and nobody has measured.
-  const double best_ns = choice.best().cost.ns;
+  const PlanCost& best = choice.best().cost;
   const size_t most = seen.size() + std::max<size_t>(16, times.size() / kFurtherShare);
   for (const Contender& contender : choice.contenders) {
     const bool chosen = &contender == &choice.best();
     if (spec.last() ||
-        (!chosen && contender.cost.ns - kHopeful * contender.cost.spread_ns > best_ns))
+        (!chosen && contender.cost.ns - kHopeful * SpreadNs(contender.cost, best) > best.ns))
       continue;
     for (const graph::Task& task : contender.tasks) {
       if (times.contains(task.key)) continue;
