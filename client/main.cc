@@ -298,8 +298,12 @@ int main(int argc, char** argv) {
   CLI::App* run_app = command("run", "Run a module, without a service");
   run_app->add_option("module", run.module, "Module file")->required();
   run_app->add_option("--input", run.inputs,
-                      "x.npy in order, or name=x.npy (repeatable; missing inputs are random)");
-  run_app->add_option("-o,--output", run.output, ".npy file, or a directory for several outputs");
+                      "x.npy in order, or name=x.npy (repeatable; missing inputs are random); "
+                      "data.csv holds a row for each row of the inputs, its columns by name or "
+                      "in the model's order");
+  run_app->add_option("-o,--output", run.output,
+                      ".npy file, a directory for several outputs, or a .csv file of all rows");
+  run_app->add_flag("--csv", run.csv, "Print what each row gives as CSV");
   run_app->add_option("--threads", run.threads, "Threads (0: as tuned)")->check(CLI::Range(0, 256));
   run_app->add_option("--seed", run.seed, "Seed of random inputs")
       ->check(CLI::NonNegativeNumber)

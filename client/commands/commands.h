@@ -102,8 +102,11 @@ int ImportRecords(const GlobalOptions& global, const std::string& input);
 
 struct RunOptions {
   std::string module;
-  std::vector<std::string> inputs;  // "x.npy" in order, or "name=x.npy"; missing ones are random
-  std::string output;  // .npy file (one output) or directory; empty: a summary is printed
+  // "x.npy" in order, or "name=x.npy" or "name=x.csv"; missing ones are random. "x.csv" is a table for all inputs without
+  // a file of their own.
+  std::vector<std::string> inputs;
+  std::string output;  // .npy file (one output), directory or .csv file; empty: printed
+  bool csv = false;    // print all rows as CSV
   int threads = 0;
   uint64_t seed = 0;  // of random inputs
   bool evaluate = false;

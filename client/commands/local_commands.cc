@@ -5,6 +5,7 @@
 
 #include "client/commands/commands.h"
 #include "client/modules/npy.h"
+#include "client/modules/table_input.h"
 #include "client/views/json.h"
 #include "client/zoo/zoo.h"
 #include "compiler/machine/measured_machine.h"
@@ -40,21 +41,48 @@ int WriteZooModel(const GlobalOptions& global, const std::string& name, const st
   return kDone;
 }
 
+namespace {
+
+nlohmann::json TensorsToJson(const std::vector<runtime::TensorSpec>& tensors, size_t count) {
+  nlohmann::json list = nlohmann::json::array();
+  for (size_t i = 0; i < count; ++i) {
+    const runtime::TensorSpec& t = tensors[i];
+    list.push_back({{"name", t.name}, {"dtype", t.dtype}, {"shape", t.shape}});
+    if (!t.columns.empty()) list.back()["columns"] = t.columns;
+    if (!t.labels.empty()) list.back()["labels"] = t.labels;
+  }
+  return list;
+}
+
+// The names of a tensor's columns and labels, behind its type.
+std::string NamesText(const runtime::TensorSpec& t) {
+  std::string text;
+  if (!t.columns.empty()) text += " columns " + SomeNames(t.columns);
+  if (!t.labels.empty()) text += " labels " + SomeNames(t.labels);
+  return text;
+}
+
+}  // namespace
+
 int ShowModule(const GlobalOptions& global, const std::string& path) {
   const absl::StatusOr<runtime::Module> module = runtime::ReadModuleFile(path);
   if (!module.ok()) return Fail(module.status());
   const runtime::Manifest& manifest = module->manifest;
   if (global.output.json) {
-    nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
-                             {"model", manifest.model},
-                             {"model_digest", manifest.model_digest},
-                             {"target", manifest.target},
-                             {"threads", manifest.threads},
-                             {"producer", manifest.producer},
-                             {"machine", manifest.machine},
-                             {"arena_bytes", manifest.arena_bytes},
-                             {"unshared_bytes", manifest.unshared_bytes},
-                             {"calls", manifest.calls.size()}};
+    nlohmann::json object = {
+        {"schema_version", kJsonSchemaVersion},
+        {"model", manifest.model},
+        {"model_digest", manifest.model_digest},
+        {"target", manifest.target},
+        {"threads", manifest.threads},
+        {"producer", manifest.producer},
+        {"machine", manifest.machine},
+        {"arena_bytes", manifest.arena_bytes},
+        {"unshared_bytes", manifest.unshared_bytes},
+        {"inputs", TensorsToJson(manifest.inputs, manifest.inputs.size())},
+        {"outputs", TensorsToJson(manifest.outputs, static_cast<size_t>(manifest.NumResults()))},
+        {"independent_rows", manifest.independent_rows},
+        {"calls", manifest.calls.size()}};
     for (const runtime::KernelSpec& kernel : manifest.kernels) {
       object["kernels"].push_back({{"symbol", kernel.symbol},
                                    {"task", kernel.task},
@@ -71,14 +99,14 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
   if (const auto machine = machine::ParseMeasuredMachine(manifest.machine); machine.ok())
     fmt::print("machine  {}\n", machine::Summary(*machine));
   for (const runtime::TensorSpec& t : manifest.inputs)
-    fmt::print("input    {}: {}[{}]\n", t.name, t.dtype, fmt::join(t.shape, ","));
+    fmt::print("input    {}: {}[{}]{}\n", t.name, t.dtype, fmt::join(t.shape, ","), NamesText(t));
   for (int i = 0; i < manifest.NumResults(); ++i) {
     const runtime::TensorSpec& t = manifest.outputs[static_cast<size_t>(i)];
     std::vector<std::string> extents;
     for (int64_t extent : t.shape) extents.push_back(fmt::format("{}", extent));
     for (const runtime::DimLength& length : t.lengths)
       extents[static_cast<size_t>(length.axis)].insert(0, "up to ");
-    fmt::print("output   {}: {}[{}]\n", t.name, t.dtype, fmt::join(extents, ","));
+    fmt::print("output   {}: {}[{}]{}\n", t.name, t.dtype, fmt::join(extents, ","), NamesText(t));
   }
   int64_t packed = 0, unpacked = 0;
   for (const runtime::PackedParam& param : manifest.packed) {

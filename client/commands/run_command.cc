@@ -12,7 +12,10 @@
 #include "client/modules/npy.h"
 #include "client/modules/output_check.h"
 #include "client/modules/profile.h"
+#include "client/modules/run_rows.h"
+#include "client/modules/table_input.h"
 #include "client/views/json.h"
+#include "client/views/row_table.h"
 #include "compiler/measure/in_turns.h"
 
 namespace heddle::client {
@@ -59,10 +62,56 @@ absl::StatusOr<std::unique_ptr<Executor>> MakeExecutor(const Loaded& loaded,
   return executor;
 }
 
-// Inputs in the module's order: from the given files, otherwise random.
-absl::StatusOr<std::vector<std::string>> GatherInputs(const RunOptions& options,
-                                                      const std::vector<TensorSpec>& specs) {
+bool IsCsv(const std::string& path) { return path.ends_with(".csv"); }
+
+// What a file holds for one input, or for several.
+struct FileInputs {
+  int64_t rows = 0;
+  std::vector<std::string> bytes;
+};
+
+absl::StatusOr<FileInputs> ReadNpyInput(const std::string& path, const TensorSpec& spec,
+                                        bool any_rows) {
+  HEDDLE_ASSIGN_OR_RETURN(NpyArray array, ReadNpyFile(path));
+  std::vector<int64_t> shape = array.shape;
+  if (any_rows && !shape.empty() && shape[0] > 0) shape[0] = spec.shape[0];
+  if (array.dtype != spec.dtype || shape != spec.shape) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: {}{} where input '{}' is {}{}{}", path, array.dtype, ShapeText(array.shape), spec.name,
+        spec.dtype, ShapeText(spec.shape), any_rows ? ", or as many rows as you like" : ""));
+  }
+  return FileInputs{any_rows ? array.shape[0] : 0, {std::move(array.bytes)}};
+}
+
+// Says on stderr what was taken from the file.
+absl::StatusOr<FileInputs> ReadCsvInputs(const std::string& path,
+                                         const std::vector<TensorSpec>& specs, bool any_rows) {
+  HEDDLE_ASSIGN_OR_RETURN(TableInput table, ReadTableFile(path, specs));
+  for (const TensorSpec& spec : specs) {
+    if (any_rows || spec.shape[0] == table.rows) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {} rows where input '{}' is {}{}, and rows are not independent; give {}",
+                    path, table.rows, spec.name, spec.dtype, ShapeText(spec.shape), spec.shape[0]));
+  }
+  fmt::print(stderr, "{}: {} row{}, columns by {}{}\n", path, table.rows,
+             table.rows == 1 ? "" : "s", table.by_name ? "name" : "position",
+             table.by_name  ? ""
+             : table.header ? "; the first line is a header"
+                            : "; there is no header");
+  if (!table.unused.empty()) {
+    fmt::print(stderr, "warning: {}: columns that the model does not have are ignored: {}\n", path,
+               SomeNames(table.unused));
+  }
+  return FileInputs{any_rows ? table.rows : 0, std::move(table.bytes)};
+}
+
+// Inputs in the module's order: from the given files, otherwise random. A CSV file without a name is for all inputs
+// that have no file of their own.
+absl::StatusOr<GivenInputs> GatherInputs(const RunOptions& options,
+                                         const runtime::Manifest& manifest) {
+  const std::vector<TensorSpec>& specs = manifest.inputs;
   std::vector<std::string> paths(specs.size());
+  std::string table;
   size_t next = 0;
   for (const std::string& argument : options.inputs) {
     size_t index = next;
@@ -73,6 +122,15 @@ absl::StatusOr<std::vector<std::string>> GatherInputs(const RunOptions& options,
         path = argument.substr(specs[i].name.size() + 1);
       }
     }
+    if (path == argument && IsCsv(path)) {
+      if (!table.empty()) {
+        return absl::InvalidArgumentError(fmt::format(
+            "{} and {} are both for all inputs; give one table, or name=FILE.csv for each input",
+            table, path));
+      }
+      table = path;
+      continue;
+    }
     if (path == argument) ++next;
     if (index >= specs.size()) {
       return absl::InvalidArgumentError(
@@ -80,27 +138,54 @@ absl::StatusOr<std::vector<std::string>> GatherInputs(const RunOptions& options,
     }
     paths[index] = path;
   }
-  std::vector<std::string> inputs;
+  GivenInputs inputs{std::vector<std::string>(specs.size()), 0};
+  std::string rows_of;  // the file that tells how many rows there are
+  // Puts what a file holds into these inputs.
+  const auto take = [&](const std::string& path, const std::vector<size_t>& of,
+                        absl::StatusOr<FileInputs> file) -> absl::Status {
+    HEDDLE_RETURN_IF_ERROR(file.status());
+    if (!rows_of.empty() && file->rows != inputs.rows) {
+      return absl::InvalidArgumentError(fmt::format("{} has {} rows and {} has {}; give as many",
+                                                    rows_of, inputs.rows, path, file->rows));
+    }
+    inputs.rows = file->rows;
+    rows_of = path;
+    for (size_t i = 0; i < of.size(); ++i) inputs.bytes[of[i]] = std::move(file->bytes[i]);
+    return absl::OkStatus();
+  };
+  std::vector<size_t> open;
   for (size_t i = 0; i < specs.size(); ++i) {
     if (paths[i].empty()) {
-      inputs.push_back(RandomTensor(specs[i], options.seed + i));
+      open.push_back(i);
       continue;
     }
-    HEDDLE_ASSIGN_OR_RETURN(NpyArray array, ReadNpyFile(paths[i]));
-    if (array.dtype != specs[i].dtype || array.shape != specs[i].shape) {
-      return absl::InvalidArgumentError(fmt::format(
-          "{}: {}{} where input '{}' is {}{}", paths[i], array.dtype, ShapeText(array.shape),
-          specs[i].name, specs[i].dtype, ShapeText(specs[i].shape)));
-    }
-    inputs.push_back(std::move(array.bytes));
+    HEDDLE_RETURN_IF_ERROR(take(paths[i], {i},
+                                IsCsv(paths[i])
+                                    ? ReadCsvInputs(paths[i], {specs[i]}, manifest.independent_rows)
+                                    : ReadNpyInput(paths[i], specs[i], manifest.independent_rows)));
+  }
+  if (!table.empty()) {
+    if (open.empty())
+      return absl::InvalidArgumentError(
+          fmt::format("{}: the model has no input without a file", table));
+    std::vector<TensorSpec> of_table;
+    for (size_t i : open) of_table.push_back(specs[i]);
+    HEDDLE_RETURN_IF_ERROR(
+        take(table, open, ReadCsvInputs(table, of_table, manifest.independent_rows)));
+    open.clear();
+  }
+  if (manifest.independent_rows && rows_of.empty()) inputs.rows = specs[0].shape[0];
+  for (size_t i : open) {
+    TensorSpec spec = specs[i];
+    if (manifest.independent_rows) spec.shape[0] = inputs.rows;
+    inputs.bytes[i] = RandomTensor(spec, options.seed + i);
   }
   return inputs;
 }
 
-absl::Status WriteOutputs(const Executor& executor, const std::string& output) {
-  const std::vector<TensorSpec>& specs = executor.manifest().outputs;
-  const auto results = static_cast<size_t>(executor.manifest().NumResults());
-  const bool directory = results > 1 || std::filesystem::is_directory(output);
+absl::Status WriteOutputs(const std::vector<TensorSpec>& specs,
+                          const std::vector<NpyArray>& results, const std::string& output) {
+  const bool directory = results.size() > 1 || std::filesystem::is_directory(output);
   if (directory) {
     std::error_code error;
     std::filesystem::create_directories(output, error);
@@ -108,22 +193,45 @@ absl::Status WriteOutputs(const Executor& executor, const std::string& output) {
       return absl::InvalidArgumentError(
           fmt::format("cannot make directory '{}': {}", output, error.message()));
   }
-  for (size_t i = 0; i < results; ++i) {
-    const int index = static_cast<int>(i);
-    const std::string path = directory ? output + "/" + NpyFileName(specs[i].name, index) : output;
-    const NpyArray array{specs[i].dtype, executor.OutputShape(index), executor.Output(index)};
-    HEDDLE_RETURN_IF_ERROR(WriteFile(path, SerializeNpy(array)));
-    fmt::print(stderr, "{}: {}{}\n", path, array.dtype, ShapeText(array.shape));
+  for (size_t i = 0; i < results.size(); ++i) {
+    const std::string path =
+        directory ? output + "/" + NpyFileName(specs[i].name, static_cast<int>(i)) : output;
+    HEDDLE_RETURN_IF_ERROR(WriteFile(path, SerializeNpy(results[i])));
+    fmt::print(stderr, "{}: {}{}\n", path, results[i].dtype, ShapeText(results[i].shape));
   }
   return absl::OkStatus();
 }
 
-void Summarise(const Executor& executor, const OutputOptions& output) {
+absl::Status WriteCsv(const RowTable& table, const std::string& path) {
+  constexpr size_t kPiece = 1 << 16;
+  HEDDLE_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open(path));
+  std::string text = table.CsvHeader();
+  for (int64_t row = 0; row < table.rows(); ++row) {
+    text += table.CsvRow(row);
+    if (text.size() < kPiece) continue;
+    HEDDLE_RETURN_IF_ERROR(file.Append(text));
+    text.clear();
+  }
+  HEDDLE_RETURN_IF_ERROR(file.Append(text));
+  HEDDLE_RETURN_IF_ERROR(file.Commit());
+  fmt::print(stderr, "{}: {} rows\n", path, table.rows());
+  return absl::OkStatus();
+}
+
+void PrintRows(const RowTable& table, bool csv, const OutputOptions& output) {
+  if (!csv && !output.json) return fmt::print("{}", table.ToText(output.plain));
+  if (csv) fmt::print("{}", table.CsvHeader());
+  for (int64_t row = 0; row < table.rows(); ++row)
+    fmt::print("{}", csv ? table.CsvRow(row) : table.JsonRow(row));
+}
+
+void Summarise(const std::vector<TensorSpec>& specs, const std::vector<NpyArray>& results,
+               const OutputOptions& output) {
   nlohmann::json list = nlohmann::json::array();
-  for (int i = 0; i < executor.manifest().NumResults(); ++i) {
-    const TensorSpec& spec = executor.manifest().outputs[static_cast<size_t>(i)];
-    const std::vector<int64_t> shape = executor.OutputShape(i);
-    const std::vector<double> values = ToDoubles(executor.Output(i), spec.dtype);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const TensorSpec& spec = specs[i];
+    const std::vector<int64_t>& shape = results[i].shape;
+    const std::vector<double> values = ToDoubles(results[i].bytes, spec.dtype);
     if (values.empty()) {
       if (output.json)
         list.push_back({{"name", spec.name}, {"dtype", spec.dtype}, {"shape", shape}});
@@ -263,9 +371,37 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
   return kDone;
 }
 
+// What goes to the file of --output, or to stdout.
+absl::Status Report(const GlobalOptions& global, const RunOptions& options,
+                    const std::vector<TensorSpec>& specs, const std::vector<NpyArray>& results,
+                    bool independent_rows) {
+  const bool csv_file = IsCsv(options.output);
+  const bool has_rows = RowTable::HasRows(results);
+  if ((options.csv || csv_file) && !has_rows)
+    return absl::InvalidArgumentError(
+        "the outputs have no rows in common, so they are no table; write .npy files to a "
+        "directory");
+  if (csv_file) {
+    HEDDLE_RETURN_IF_ERROR(WriteCsv(RowTable(specs, results), options.output));
+  } else if (!options.output.empty()) {
+    HEDDLE_RETURN_IF_ERROR(WriteOutputs(specs, results, options.output));
+  }
+  const bool of_table = std::any_of(options.inputs.begin(), options.inputs.end(), IsCsv) ||
+                        (independent_rows && !options.inputs.empty());
+  const bool nothing_else =
+      options.output.empty() && !options.evaluate && !options.profile && options.check.empty();
+  if (options.csv || (nothing_else && of_table && has_rows))
+    PrintRows(RowTable(specs, results), options.csv, global.output);
+  else if (nothing_else)
+    Summarise(specs, results, global.output);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int RunModule(const GlobalOptions& global, const RunOptions& options) {
+  if (options.csv && global.output.json)
+    return Fail(absl::InvalidArgumentError("--csv and --json are two formats; give one"));
   std::vector<Loaded> modules;
   std::vector<std::string> paths = {options.module};
   paths.insert(paths.end(), options.against.begin(), options.against.end());
@@ -277,21 +413,27 @@ int RunModule(const GlobalOptions& global, const RunOptions& options) {
   absl::StatusOr<std::unique_ptr<Executor>> made = MakeExecutor(modules[0], options.module);
   if (!made.ok()) return Fail(made.status());
   Executor& executor = **made;
-  const absl::StatusOr<std::vector<std::string>> inputs =
-      GatherInputs(options, executor.manifest().inputs);
+  const runtime::Manifest& manifest = executor.manifest();
+  const absl::StatusOr<GivenInputs> inputs = GatherInputs(options, manifest);
   if (!inputs.ok()) return Fail(inputs.status());
-  for (size_t i = 0; i < inputs->size(); ++i) {
-    std::memcpy(executor.InputData(static_cast<int>(i)), (*inputs)[i].data(), (*inputs)[i].size());
+  const bool runs_again =
+      options.evaluate || options.profile || !options.check.empty() || !options.against.empty();
+  if (runs_again && manifest.independent_rows && inputs->rows != manifest.inputs[0].shape[0]) {
+    return Fail(
+        absl::InvalidArgumentError(fmt::format("--check, --evaluate, --profile and --against need "
+                                               "the {} rows that the module takes, and {} "
+                                               "are given; give as many, or none",
+                                               manifest.inputs[0].shape[0], inputs->rows)));
   }
-  if (const absl::Status ran = executor.Run(); !ran.ok()) return Fail(ran);
-  if (!options.output.empty()) {
-    if (const absl::Status written = WriteOutputs(executor, options.output); !written.ok())
-      return Fail(written);
-  } else if (!options.evaluate && !options.profile && options.check.empty()) {
-    Summarise(executor, global.output);
-  }
+  const absl::StatusOr<std::vector<NpyArray>> results = RunRows(*inputs, executor);
+  if (absl::IsCancelled(results.status())) return kInterrupted;
+  if (!results.ok()) return Fail(results.status());
+  if (const absl::Status told =
+          Report(global, options, manifest.outputs, *results, manifest.independent_rows);
+      !told.ok())
+    return Fail(told);
   if (!options.check.empty()) {
-    const int code = CheckAgainstInterpreter(options, *inputs, executor, global.output);
+    const int code = CheckAgainstInterpreter(options, inputs->bytes, executor, global.output);
     if (code != kDone) return code;
   }
   if (options.profile) {
@@ -300,8 +442,9 @@ int RunModule(const GlobalOptions& global, const RunOptions& options) {
     if (code != kDone) return code;
   }
   made->reset();  // its memory may come to be that of a module to time
-  return options.evaluate || !options.against.empty() ? Evaluate(global, options, modules, *inputs)
-                                                      : kDone;
+  return options.evaluate || !options.against.empty()
+             ? Evaluate(global, options, modules, inputs->bytes)
+             : kDone;
 }
 
 }  // namespace heddle::client

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "client/embedded_service.h"
+#include "client/modules/csv.h"
 #include "client/modules/npy.h"
 #include "client/views/json.h"
 #include "client/views/scatter_plot.h"
@@ -212,14 +213,10 @@ json SweepRun::Document() const {
           {"rows", rows}};
 }
 
-std::string CsvCell(const json& value) {
+std::string CellText(const json& value) {
   if (value.is_null()) return "";
   if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>());
-  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
+  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 std::string SweepRun::ToCsv() const {
@@ -228,18 +225,18 @@ std::string SweepRun::ToCsv() const {
   cells.insert(cells.end(), {"state", "wall_s", "measured", "latency_ms"});
   for (const auto& [kind, name] : kStages) cells.push_back(fmt::format("{}_s", name));
   cells.insert(cells.end(), {"job", "error"});
-  std::string csv = fmt::format("{}\n", fmt::join(cells, ","));
+  std::string csv = CsvRecord(cells);
   for (const json& row : rows_) {
     if (row.is_null()) continue;
     cells.clear();
     for (const SweepParameter& parameter : options_.parameters)
-      cells.push_back(CsvCell(row["parameters"][parameter.name]));
+      cells.push_back(CellText(row["parameters"][parameter.name]));
     for (const char* key : {"state", "wall_s", "measured", "latency_ms"})
-      cells.push_back(CsvCell(row.value(key, json())));
+      cells.push_back(CellText(row.value(key, json())));
     for (const auto& [kind, name] : kStages)
-      cells.push_back(CsvCell(row.value("stage_s", json::object()).value(name, json())));
-    for (const char* key : {"job", "error"}) cells.push_back(CsvCell(row.value(key, json())));
-    csv += fmt::format("{}\n", fmt::join(cells, ","));
+      cells.push_back(CellText(row.value("stage_s", json::object()).value(name, json())));
+    for (const char* key : {"job", "error"}) cells.push_back(CellText(row.value(key, json())));
+    csv += CsvRecord(cells);
   }
   return csv;
 }

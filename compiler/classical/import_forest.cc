@@ -77,6 +77,14 @@ absl::StatusOr<ValueId> Label(GraphBuilder& out, const Forest& forest, ValueId m
                  {{"axis", int64_t{0}}}, "class_of");
 }
 
+// The classes that the outputs score.
+std::vector<std::string> ScoreNames(const Forest& forest) {
+  std::vector<std::string> names;
+  for (int64_t of : forest.classes) names.push_back(absl::StrCat(of));
+  if (forest.outputs == 1 && names.size() == 2) names.erase(names.begin());
+  return names;
+}
+
 }  // namespace
 
 absl::StatusOr<graph::Graph> ImportForest(
@@ -96,7 +104,13 @@ absl::StatusOr<graph::Graph> ImportForest(
         scores, out.Add(OpKind::kReshape, {scores}, {{"shape", Shape{rows}}}, "row_scores"));
   }
   outputs.insert(outputs.begin(), {"scores", scores});
-  return out.Build(outputs);
+  HEDDLE_ASSIGN_OR_RETURN(graph::Graph graph, out.Build(outputs));
+  graph.tables.independent_rows = true;
+  graph.tables.inputs = {{.columns = forest.feature_names}};
+  graph.tables.outputs.resize(outputs.size());
+  graph.tables.outputs[0].columns = ScoreNames(forest);
+  HEDDLE_RETURN_IF_ERROR(graph::CheckTables(graph));
+  return graph;
 }
 
 }  // namespace heddle::classical

@@ -16,7 +16,10 @@ namespace heddle::classical {
 //   scores  what the source's own library predicts: f32 [rows], or [rows, outputs] if there are several
 //   label   of classifiers: i64 [rows], the class with the largest score (of two classes: whether the score of the second
 //           is at least one half; without a transform: is positive)
-// `shapes`: the shape of "x", or the extent of "rows". InvalidArgument: it has neither, or the shape does not fit.
+// Rows are independent. The columns of x have the names of the features; those of scores are the classes, or the second one for
+// the one score of a binary classifier.
+// `shapes`: the shape of "x", or the extent of "rows". InvalidArgument: it has neither, the shape does not
+// fit, or a feature's name is too long (graph::kMostNameBytes).
 absl::StatusOr<graph::Graph> ImportForest(const Forest& forest,
                                           const std::map<std::string, std::vector<int64_t>>& shapes);
 

@@ -105,11 +105,16 @@ absl::Status AddCopies(const graph::Graph& graph, const Places& places, KernelTa
 }
 
 std::vector<runtime::TensorSpec> SpecsOf(const graph::Graph& graph,
-                                         const std::vector<graph::ValueId>& values) {
+                                         const std::vector<graph::ValueId>& values,
+                                         const std::vector<graph::TensorNames>& names) {
   std::vector<runtime::TensorSpec> specs;
   for (graph::ValueId v : values) {
     const graph::Value& value = graph.values[v];
     specs.push_back({value.name, std::string(ir::Name(value.type.dtype)), value.type.shape, {}});
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    specs[i].columns = names[i].columns;
+    specs[i].labels = names[i].labels;
   }
   return specs;
 }
@@ -175,8 +180,10 @@ absl::StatusOr<CompiledModel> TryCompile(std::string_view onnx, graph::FusedGrap
   if (options.machine) manifest.machine = machine::ToText(*options.machine);
   manifest.cpu_features = FeaturesOf(resolved);
   manifest.threads = resolved.threads;
-  manifest.inputs = SpecsOf(fused.graph, fused.graph.inputs);
-  manifest.outputs = SpecsOf(fused.graph, fused.graph.outputs);
+  const graph::Tables& tables = fused.graph.tables;
+  manifest.inputs = SpecsOf(fused.graph, fused.graph.inputs, tables.inputs);
+  manifest.outputs = SpecsOf(fused.graph, fused.graph.outputs, tables.outputs);
+  manifest.independent_rows = tables.independent_rows;
   for (const graph::OutputLength& l : fused.graph.lengths)
     manifest.outputs[static_cast<size_t>(l.output)].lengths.push_back({l.axis, l.length});
   manifest.kernels = kernels.specs();

@@ -3,7 +3,10 @@
 //   producer, model, model_digest, target, cpu_features, threads, arena_bytes, unshared_bytes,
 //   workspace_bytes: as in struct Manifest
 //   inputs, outputs: [{"name", "dtype", "shape"}]; and "lengths" for an output with extents that
-//             depend on data: [[axis, number of the output that holds the extent]]
+//             depend on data: [[axis, number of the output that holds the extent]]; and, only if there are any, the texts
+//             "columns", one for each element of an index of dimension 0, and "labels", what the integers 0, 1, .. stand for
+//
+//   independent_rows: true, only if it is (struct Manifest)
 //
 //   kernels: [{"symbol", "task", "label", "flops", "workspace_bytes", "schedule", "record_ms",
 //              "winograd", "tf32", "sum_terms" (these three: numerics.h), "untouched_bytes",
@@ -45,6 +48,8 @@ Json TensorsJson(const std::vector<TensorSpec>& tensors) {
     array.push_back({{"name", t.name}, {"dtype", t.dtype}, {"shape", t.shape}});
     for (const DimLength& length : t.lengths)
       array.back()["lengths"].push_back(Json::array({length.axis, length.output}));
+    if (!t.columns.empty()) array.back()["columns"] = t.columns;
+    if (!t.labels.empty()) array.back()["labels"] = t.labels;
   }
   return array;
 }
@@ -191,6 +196,8 @@ std::vector<TensorSpec> ReadTensors(const Json& array, std::string* error) {
     fields.Read("name", &t.name);
     fields.Read("dtype", &t.dtype);
     fields.Read("shape", &t.shape);
+    if (item.contains("columns")) fields.Read("columns", &t.columns);
+    if (item.contains("labels")) fields.Read("labels", &t.labels);
     if (!item.contains("lengths")) continue;
     for (const Json& length : fields.Array("lengths")) {
       int pair[2] = {-1, -1};
@@ -302,6 +309,7 @@ std::string ManifestText(const Manifest& m, const std::vector<Section>& sections
   json["workspace_bytes"] = m.workspace_bytes;
   json["inputs"] = TensorsJson(m.inputs);
   json["outputs"] = TensorsJson(m.outputs);
+  if (m.independent_rows) json["independent_rows"] = true;
   json["kernels"] = KernelsJson(m.kernels);
   json["calls"] = CallsJson(m.calls);
   for (const PackedParam& p : m.packed) {
@@ -338,6 +346,8 @@ absl::Status ParseManifest(std::string_view text, Manifest* m, std::vector<Secti
   fields.Read("workspace_bytes", &m->workspace_bytes);
   m->inputs = ReadTensors(fields.Array("inputs"), &error);
   m->outputs = ReadTensors(fields.Array("outputs"), &error);
+  if (json.is_object() && json.contains("independent_rows"))
+    fields.Read("independent_rows", &m->independent_rows);
   m->kernels = ReadKernels(fields.Array("kernels"), &error);
   m->calls = ReadCalls(fields.Array("calls"), &error);
   if (json.is_object() && json.contains("packed")) {

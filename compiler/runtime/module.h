@@ -40,6 +40,10 @@ struct TensorSpec {
   std::string dtype;           // "f32", .. as in the IR
   std::vector<int64_t> shape;  // an extent may be 0
   std::vector<DimLength> lengths = {};
+  // Names for people who run the module on tables; a row is one index of dimension 0.
+  std::vector<std::string> columns = {};  // of the elements of a row; empty: they have none
+  std::vector<std::string> labels =
+      {};                     // labels[k] is what the integer k stands for; empty: itself
   int64_t SizeBytes() const;  // 0 for an unknown dtype
 };
 
@@ -81,6 +85,8 @@ struct Manifest {
   std::vector<TensorSpec> inputs;
   // The outputs of the model, and behind them those that only hold lengths.
   std::vector<TensorSpec> outputs;
+  // Dimension 0 of every input and output counts the same rows, and outputs for a row depend on no other row.
+  bool independent_rows = false;
   std::vector<KernelSpec> kernels;
   std::vector<CallSpec> calls;  // execution order
   int64_t arena_bytes = 0;

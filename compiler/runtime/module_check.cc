@@ -17,9 +17,34 @@ constexpr int64_t kMaxElements = int64_t{1} << 40;
 constexpr int64_t kMaxBytes = int64_t{1} << 44;
 constexpr size_t kMaxRank = 32;
 constexpr int kMaxThreads = 256;
+constexpr size_t kMaxNames = size_t{1} << 20;  // columns or labels of a tensor
+constexpr size_t kMaxNameBytes =
+    4096;  // four times what models may have: invalid UTF-8 grows in the manifest
 
 absl::Status Bad(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("module manifest is inconsistent: ", what));
+}
+
+// The shape of the tensor has been checked.
+absl::Status CheckNames(const TensorSpec& tensor) {
+  for (const auto* names : {&tensor.columns, &tensor.labels}) {
+    if (names->size() > kMaxNames)
+      return Bad(absl::StrCat("tensor '", tensor.name, "' has ", names->size(), " names"));
+    for (const std::string& name : *names) {
+      if (name.size() > kMaxNameBytes) {
+        return Bad(
+            absl::StrCat("tensor '", tensor.name, "' has a name of ", name.size(), " bytes"));
+      }
+    }
+  }
+  if (tensor.columns.empty()) return absl::OkStatus();
+  // A product that is too large already stays so, or is 0 in the end: no names fit either.
+  size_t columns = tensor.shape.empty() ? 0 : 1;
+  for (size_t d = 1; d < tensor.shape.size() && columns <= kMaxNames; ++d)
+    columns *= static_cast<size_t>(tensor.shape[d]);
+  if (tensor.columns.size() == columns) return absl::OkStatus();
+  return Bad(absl::StrCat("tensor '", tensor.name, "' has ", tensor.columns.size(), " names for ",
+                          columns, " columns"));
 }
 
 absl::Status CheckTensor(const TensorSpec& tensor) {
@@ -35,6 +60,21 @@ absl::Status CheckTensor(const TensorSpec& tensor) {
       return Bad(absl::StrCat("tensor '", tensor.name, "' has extent ", extent));
     }
     elements *= extent;
+  }
+  return CheckNames(tensor);
+}
+
+// One input, at least; all tensors have their rows in dimension 0.
+absl::Status CheckRows(const Manifest& manifest) {
+  if (!manifest.independent_rows) return absl::OkStatus();
+  const bool has_rows = !manifest.inputs.empty() && !manifest.inputs[0].shape.empty();
+  const int64_t rows = has_rows ? manifest.inputs[0].shape[0] : 0;
+  if (rows < 1) return Bad("rows are independent, but there are none");
+  for (const auto* tensors : {&manifest.inputs, &manifest.outputs}) {
+    for (const TensorSpec& tensor : *tensors) {
+      if (tensor.shape.empty() || tensor.shape[0] != rows || !tensor.lengths.empty())
+        return Bad(absl::StrCat("tensor '", tensor.name, "' does not have ", rows, " rows"));
+    }
   }
   return absl::OkStatus();
 }
@@ -159,6 +199,7 @@ absl::Status CheckModule(const Module& module) {
     }
   }
   HEDDLE_RETURN_IF_ERROR(CheckLengths(manifest));
+  HEDDLE_RETURN_IF_ERROR(CheckRows(manifest));
   for (const KernelSpec& kernel : manifest.kernels) {
     HEDDLE_RETURN_IF_ERROR(CheckKernel(kernel, manifest));
   }

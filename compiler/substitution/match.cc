@@ -599,6 +599,7 @@ class Rewriter {
     }
     HEDDLE_ASSIGN_OR_RETURN(Graph built, out_.Build(outputs));
     built.lengths = graph_.lengths;
+    built.tables = graph_.tables;
     return graph::RemoveDead(built);
   }
 

@@ -242,5 +242,30 @@ TEST(ImportForest, Labels) {
   EXPECT_EQ(labels[1], 7);
 }
 
+TEST(ImportForest, ColumnsHaveTheNamesOfFeaturesAndClasses) {
+  using Names = std::vector<std::string>;
+  TestRng rng(3);
+  Forest forest = RandomForest(rng, 3);
+  const auto tables = [&] { return ImportForest(forest, {{"rows", {4}}}).value().tables; };
+  forest.classes.clear();
+  EXPECT_TRUE(tables().independent_rows);
+  EXPECT_EQ(tables().inputs[0].columns, Names());
+  EXPECT_EQ(tables().outputs, std::vector<graph::TensorNames>(1));
+  for (int k = 0; k < forest.features; ++k)
+    forest.feature_names.push_back("feature " + std::to_string(k));
+  for (int k = 0; k < forest.outputs; ++k) forest.classes.push_back(10 - k);
+  if (forest.outputs == 1) forest.classes.push_back(9);
+  Names scored;
+  for (int64_t of : forest.classes) scored.push_back(std::to_string(of));
+  if (forest.outputs == 1) scored.erase(scored.begin());
+  EXPECT_EQ(tables().inputs[0].columns, forest.feature_names);
+  ASSERT_EQ(tables().outputs.size(), 2u);
+  EXPECT_EQ(tables().outputs[0].columns, scored);
+  EXPECT_EQ(tables().outputs[1], graph::TensorNames());
+  forest.feature_names[0] = std::string(graph::kMostNameBytes + 1, 'x');
+  EXPECT_THAT(std::string(ImportForest(forest, {{"rows", {4}}}).status().message()),
+              HasSubstr("shorten it"));
+}
+
 }  // namespace
 }  // namespace heddle::classical

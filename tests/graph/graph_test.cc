@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/ops/op_util.h"
@@ -62,6 +64,40 @@ TEST(CheckGraph, LengthsBelongToOutputs) {
        {OutputLength{2, 0, 1}, {0, 1, 1}, {0, -1, 1}, {0, 0, 2}, {0, 0, 0}, {1, 0, 0}}) {
     g.lengths = {bad};
     EXPECT_FALSE(CheckGraph(g).ok()) << bad.output << " " << bad.axis << " " << bad.length;
+  }
+}
+
+TEST(CheckGraph, NamesFitTheirTensors) {
+  const auto refusal = [](const std::function<void(Graph&)>& change) {
+    Graph g = Sum();
+    g.tables.independent_rows = true;
+    g.tables.inputs = {{.columns = {"a", "b", "c"}}};
+    g.tables.outputs = {{.columns = {"d", "e", "f"}}};
+    change(g);
+    return Refusal(g);
+  };
+  EXPECT_EQ(refusal([](Graph&) {}), "");
+  EXPECT_EQ(refusal([](Graph& g) { g.tables.inputs.clear(); }), "");
+  EXPECT_EQ(refusal([](Graph& g) { g.tables.inputs[0].columns.clear(); }), "");
+  EXPECT_THAT(refusal([](Graph& g) { g.tables.inputs[0].columns.pop_back(); }),
+              HasSubstr("'x' has 2 names for 3 columns"));
+  EXPECT_THAT(refusal([](Graph& g) { g.tables.outputs.emplace_back(); }),
+              HasSubstr("2 tensors of 1"));
+  EXPECT_THAT(refusal([](Graph& g) { g.tables.outputs[0].labels = {"no"}; }),
+              HasSubstr("'y' has labels"));
+  EXPECT_THAT(refusal([](Graph& g) { g.tables.outputs[0].columns[1].assign(1025, 'x'); }),
+              HasSubstr("1025 bytes"));
+  EXPECT_EQ(refusal([](Graph& g) { g.tables.outputs[0].columns[1].assign(1024, 'x'); }), "");
+
+  // An input of other rows, or of none.
+  for (const Shape& shape : {Shape{3}, Shape{}}) {
+    GraphBuilder b;
+    const ValueId x = b.Input("x", {ir::DType::kF32, {2}});
+    b.Input("other", {ir::DType::kF32, shape});
+    Graph g = *b.Build({{"y", *b.Add(OpKind::kExp, {x}, {}, "exp")}});
+    EXPECT_EQ(Refusal(g), "");
+    g.tables.independent_rows = true;
+    EXPECT_THAT(Refusal(g), HasSubstr("'other' has "));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "client/zoo/zoo.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/tensor_data.h"
+#include "compiler/graph/fusion/fuse.h"
 #include "compiler/graph/ops/op_util.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/onnx/import.h"
@@ -78,6 +79,34 @@ TEST(PassesProperty, LayoutOnAndOffAgree) {
     EXPECT_LE(Difference(*EvaluateGraph(*with, inputs), *EvaluateGraph(*without, inputs)),
               kTolerance)
         << "seed " << seed;
+  }
+}
+
+// A name for each column of each tensor that has rows.
+Tables NamesOf(const Graph& graph) {
+  Tables tables;
+  for (const auto& [values, names] :
+       {std::pair{&graph.inputs, &tables.inputs}, std::pair{&graph.outputs, &tables.outputs}}) {
+    for (ValueId v : *values) {
+      names->emplace_back();
+      const Value& value = graph.values[v];
+      if (value.type.shape.empty()) continue;
+      for (int64_t c = 0; c < NumElements(value.type) / value.type.shape[0]; ++c)
+        names->back().columns.push_back(value.name + std::to_string(c));
+    }
+  }
+  return tables;
+}
+
+TEST(PassesProperty, NamesOfColumnsStay) {
+  for (uint64_t seed = 3000; seed < 3000 + kGraphs / 4; ++seed) {
+    TestRng rng(seed);
+    Graph graph = RandomGraph(rng, 8);
+    graph.tables = NamesOf(graph);
+    const auto optimized = Optimize(graph);
+    ASSERT_TRUE(optimized.ok()) << optimized.status();
+    EXPECT_EQ(optimized->tables, graph.tables) << "seed " << seed;
+    EXPECT_EQ(Fuse(*optimized)->graph.tables, graph.tables);
   }
 }
 

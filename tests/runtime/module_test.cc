@@ -122,6 +122,35 @@ TEST(ModuleTest, LengthsOfOutputsAreKept) {
   EXPECT_TRUE(parsed->manifest.outputs[1].lengths.empty());
 }
 
+TEST(ModuleTest, NamesOfColumnsAreKept) {
+  Module module = MakeTestModule();
+  EXPECT_EQ(SerializeModule(module).find("columns"), std::string::npos)
+      << "a module without names is as it was before there were any";
+  Manifest& m = module.manifest;
+  for (int c = 0; c < 100; ++c) m.inputs[0].columns.push_back("größe, \"" + std::to_string(c));
+  m.outputs[0].labels = {"no", "", "yes"};
+  m.independent_rows = true;
+  const auto parsed = ParseModule(SerializeModule(module));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->manifest.inputs[0].columns, m.inputs[0].columns);
+  EXPECT_EQ(parsed->manifest.outputs[0].labels, m.outputs[0].labels);
+  EXPECT_TRUE(parsed->manifest.outputs[0].columns.empty());
+  EXPECT_TRUE(parsed->manifest.independent_rows);
+}
+
+// Names that a model may have fit, even if their bytes are no UTF-8 and become longer.
+TEST(ModuleTest, NamesHaveALimit) {
+  Module module = MakeTestModule();
+  module.manifest.outputs[0].labels = {std::string(1024, '\xff')};
+  EXPECT_TRUE(ParseModule(SerializeModule(module)).ok());
+  module.manifest.outputs[0].labels = {std::string(4097, 'x')};
+  EXPECT_THAT(std::string(ParseModule(SerializeModule(module)).status().message()),
+              HasSubstr("a name of 4097 bytes"));
+  module.manifest.outputs[0].labels.assign((1 << 20) + 1, "");
+  EXPECT_THAT(std::string(ParseModule(SerializeModule(module)).status().message()),
+              HasSubstr("1048577 names"));
+}
+
 // Each contradiction is written with right checksums, so only the manifest's rules can find it.
 TEST(ModuleTest, ContradictionsAreRefused) {
   const std::vector<std::function<void(Module&)>> lies = {
@@ -174,6 +203,24 @@ TEST(ModuleTest, ContradictionsAreRefused) {
       [](Module& m) { m.manifest.calls[0].buffers[2].bytes = -1; },
       [](Module& m) { m.manifest.calls[0].buffers[2].index = INT64_MAX - 63; },
       [](Module& m) { m.params = SharedBytes::Of(std::string(kBytes, '\0')); },
+      [](Module& m) { m.manifest.inputs[0].columns.resize(99); },
+      [](Module& m) { m.manifest.outputs[0].columns.resize(101); },
+      [](Module& m) {
+        m.manifest.inputs.push_back({"scalar", "f32", {}});
+        m.manifest.inputs[1].columns = {"a"};
+      },
+      [](Module& m) {
+        m.manifest.inputs.push_back({"other", "f32", {11, 100}});
+        m.manifest.independent_rows = true;
+      },
+      [](Module& m) {
+        m.manifest.inputs.push_back({"scalar", "f32", {}});
+        m.manifest.independent_rows = true;
+      },
+      [](Module& m) {
+        HoldLengths(m, {{1, 1}});
+        m.manifest.independent_rows = true;
+      },
   };
   ASSERT_TRUE(CheckModule(MakeTestModule()).ok());
   for (size_t i = 0; i < lies.size(); ++i) {

@@ -106,5 +106,17 @@ TEST(ApplyRules, StaysWhereItIsWorthIt) {
   EXPECT_EQ(Count(Sunk({.parts = {4, 4}, .pool = true, .out = 0, .axis = 2}), OpKind::kMaxPool), 1);
 }
 
+TEST(ApplyRules, NamesOfColumnsStay) {
+  TestRng rng(3);
+  Graph graph = Build(rng, {.parts = {1, 2, 3}, .pool = true});
+  graph.tables.outputs = {{.labels = {}}};
+  for (int64_t c = 0; c < graph::NumElements(graph.values[graph.outputs[0]].type); ++c)
+    graph.tables.outputs[0].columns.push_back(std::to_string(c));
+  ASSERT_TRUE(CheckGraph(graph).ok()) << CheckGraph(graph);
+  const Graph sunk = Simplified(graph);
+  ASSERT_EQ(Count(sunk, OpKind::kMaxPool), 3) << "no rule was applied";
+  EXPECT_EQ(sunk.tables, graph.tables);
+}
+
 }  // namespace
 }  // namespace heddle::substitution

@@ -1,6 +1,7 @@
 #include "compiler/graph/core/graph.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -70,6 +71,7 @@ class Checker {
       if (!seen.insert(v).second)
         return Broken(absl::StrCat("'", graph_.values[v].name, "' is an output twice"));
     }
+    if (auto s = CheckTables(graph_); !s.ok()) return Broken(std::string(s.message()));
     return absl::OkStatus();
   }
 
@@ -116,6 +118,34 @@ class Checker {
   std::vector<bool> defined_;
 };
 
+template <typename... What>
+absl::Status NoTable(const Value& value, const What&... what) {
+  return absl::InvalidArgumentError(absl::StrCat("'", value.name, "' ", what...));
+}
+
+absl::Status CheckNames(const Value& value, const TensorNames& names) {
+  const Shape& shape = value.type.shape;
+  if (!names.columns.empty()) {
+    if (shape.empty()) return NoTable(value, "has names for columns and no dimension");
+    const int64_t columns = NumElements({value.type.dtype, Shape(shape.begin() + 1, shape.end())});
+    if (static_cast<int64_t>(names.columns.size()) != columns)
+      return NoTable(value, "has ", names.columns.size(), " names for ", columns, " columns");
+  }
+  if (!names.labels.empty() && !ir::IsInteger(value.type.dtype))
+    return NoTable(value, "has labels and is ", ToText(value.type), ", not of integers");
+  for (const auto* list : {&names.columns, &names.labels}) {
+    if (list->size() > kMostNames)
+      return NoTable(value, "has ", list->size(), " names; ", kMostNames, " is the most");
+    for (const std::string& name : *list) {
+      if (name.size() > kMostNameBytes) {
+        return NoTable(value, "has a name of ", name.size(), " bytes, '", name.substr(0, 40),
+                       "..'; ", kMostNameBytes, " is the most: shorten it");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int64_t NumElements(const TensorType& type) {
@@ -147,6 +177,38 @@ int Graph::NumResults() const {
 }
 
 absl::Status CheckGraph(const Graph& graph) { return Checker(graph).Run(); }
+
+absl::Status CheckTables(const Graph& graph) {
+  const struct {
+    const std::vector<ValueId>& values;
+    const std::vector<TensorNames>& names;
+  } sides[] = {{graph.inputs, graph.tables.inputs}, {graph.outputs, graph.tables.outputs}};
+  for (const auto& [values, names] : sides) {
+    if (!names.empty() && names.size() != values.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("there are names for ", names.size(), " tensors of ", values.size()));
+    }
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (auto s = CheckNames(graph.values[values[i]], names[i]); !s.ok()) return s;
+    }
+  }
+  if (!graph.tables.independent_rows) return absl::OkStatus();
+  if (!graph.lengths.empty())
+    return absl::InvalidArgumentError(
+        "rows are independent, but an output's length depends on data");
+  std::optional<int64_t> rows;
+  for (const auto& [values, names] : sides) {
+    for (ValueId v : values) {
+      const Shape& shape = graph.values[v].type.shape;
+      if (shape.empty()) return NoTable(graph.values[v], "has no dimension for rows");
+      if (shape[0] != rows.value_or(shape[0])) {
+        return NoTable(graph.values[v], "has ", shape[0], " rows where another tensor has ", *rows);
+      }
+      rows = shape[0];
+    }
+  }
+  return absl::OkStatus();
+}
 
 std::string Print(const Graph& graph) {
   std::string out;

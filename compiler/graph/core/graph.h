@@ -61,6 +61,25 @@ struct OutputLength {
   int length = 0;  // of the output that holds the extent, an i64 scalar
 };
 
+// Names for what an input or output holds.
+struct TensorNames {
+  // What each element of a row is called: a row has the elements of one index of dimension 0. Empty: they have no names.
+  std::vector<std::string> columns = {};
+  // What integers stand for: labels[k] is the meaning of the value k. Empty: a value means itself.
+  std::vector<std::string> labels = {};
+  bool operator==(const TensorNames&) const = default;
+};
+
+// How the inputs and outputs are read as tables. No operator and no workload depends on it.
+struct Tables {
+  // Dimension 0 of every input and output counts the same rows, and what outputs have for a row depends on no other row.
+  bool independent_rows = false;
+  std::vector<TensorNames> inputs = {}, outputs = {};  // empty, or one for each input or output
+  bool operator==(const Tables&) const = default;
+};
+inline constexpr size_t kMostNames = size_t{1} << 20;  // columns or labels of a tensor
+inline constexpr size_t kMostNameBytes = 1024;         // of one of them
+
 // Invariants (CheckGraph): nodes are in topological order; every value is an input, a constant, or
 // one node's output; types and attributes agree with the operators' definitions; names are unique.
 struct Graph {
@@ -70,11 +89,15 @@ struct Graph {
   std::vector<ValueId> outputs;  // of the model, and behind them those that only hold lengths
   std::vector<Node> nodes;
   std::vector<OutputLength> lengths = {};
+  Tables tables = {};
 
   // The number of outputs that the model itself has.
   int NumResults() const;
 };
 absl::Status CheckGraph(const Graph& graph);
+// The part of CheckGraph that is about `tables`. InvalidArgument: names do not fit the tensor, are too many or too long, or
+// rows cannot be independent.
+absl::Status CheckTables(const Graph& graph);
 // One line per node: %3:f32[..] = conv2d(%1, %2) {strides=[2,2]}
 std::string Print(const Graph& graph);
 

@@ -122,6 +122,7 @@ bool AllOf(const std::vector<bool>& values) {
 Graph OnlyLive(const Graph& graph, const std::vector<bool>& live) {
   Graph out;
   out.lengths = graph.lengths;
+  out.tables = graph.tables;
   std::vector<ValueId> map(graph.values.size(), -1);
   for (size_t v = 0; v < graph.values.size(); ++v) {
     if (!live[v]) continue;
@@ -165,6 +166,7 @@ absl::StatusOr<Graph> RewriteGraph(const Graph& graph, Rewriter rewrite) {
   for (ValueId v : graph.outputs) outputs.emplace_back(graph.values[v].name, map[v]);
   HEDDLE_ASSIGN_OR_RETURN(Graph built, out.Build(outputs));
   built.lengths = graph.lengths;
+  built.tables = graph.tables;
   const std::vector<bool> live = LiveValues(built);
   if (AllOf(live)) return built;
   return OnlyLive(built, live);

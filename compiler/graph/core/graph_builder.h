@@ -46,8 +46,8 @@ class GraphBuilder {
 
 // Copies `graph` node by node into a new one. `rewrite` gets each node twice: with its inputs in
 // the new graph, and as it is in `graph`. It returns the value that replaces the node's result, or
-// nullopt to keep the node. RewriteGraph copies the constants, keeps the names of outputs, and
-// finally removes dead nodes.
+// nullopt to keep the node. RewriteGraph copies the constants, keeps the names of outputs and what
+// Graph says of them, and finally removes dead nodes.
 using Replacement = absl::StatusOr<std::optional<ValueId>>;
 using Rewriter =
     absl::FunctionRef<Replacement(GraphBuilder& out, const Node& node, const Node& original)>;

@@ -39,6 +39,7 @@ class LayoutPass {
     }
     HEDDLE_ASSIGN_OR_RETURN(Graph built, out_.Build(outputs));
     built.lengths = graph_.lengths;
+    built.tables = graph_.tables;
     return RemoveDead(built);
   }
 

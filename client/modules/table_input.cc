@@ -1,0 +1,260 @@
+#include "client/modules/table_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <set>
+#include <type_traits>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "client/modules/csv.h"
+#include "client/modules/npy.h"
+
+namespace heddle::client {
+namespace {
+
+using runtime::TensorSpec;
+
+constexpr size_t kShownNames = 5;
+constexpr size_t kShownBytes = 40;
+
+template <typename... Args>
+absl::Status Wrong(fmt::format_string<Args...> format, Args&&... args) {
+  return absl::InvalidArgumentError(fmt::format(format, std::forward<Args>(args)...));
+}
+
+std::string_view WithoutBlanks(std::string_view cell) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const size_t begin = cell.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return "";
+  return cell.substr(begin, cell.find_last_not_of(kBlanks) + 1 - begin);
+}
+
+bool IsMissing(std::string_view cell) { return cell.empty() || cell == "NA"; }
+
+// Appends the number in a cell to `out`; false if it is no T.
+template <typename T>
+bool AppendNumber(std::string_view cell, std::string* out) {
+  cell = WithoutBlanks(cell);
+  T value{};
+  if (std::is_floating_point_v<T> && IsMissing(cell)) {
+    value = std::numeric_limits<T>::quiet_NaN();
+  } else {
+    if (cell.size() > 1 && cell[0] == '+' && cell[1] != '-') cell.remove_prefix(1);
+    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+    if (end != cell.data() + cell.size() || error == std::errc::invalid_argument) return false;
+    if (error == std::errc::result_out_of_range) {
+      if constexpr (std::is_same_v<T, float>)
+        value = std::strtof(std::string(cell).c_str(), nullptr);
+      else if constexpr (std::is_same_v<T, double>)
+        value = std::strtod(std::string(cell).c_str(), nullptr);
+      else
+        return false;
+    }
+  }
+  out->append(reinterpret_cast<const char*>(&value), sizeof value);
+  return true;
+}
+
+using Appender = bool (*)(std::string_view cell, std::string* out);
+struct NumberType {
+  std::string_view dtype;
+  Appender append;
+};
+constexpr NumberType kNumberTypes[] = {
+    {"f32", AppendNumber<float>},    {"f64", AppendNumber<double>},
+    {"i8", AppendNumber<int8_t>},    {"i16", AppendNumber<int16_t>},
+    {"i32", AppendNumber<int32_t>},  {"i64", AppendNumber<int64_t>},
+    {"u8", AppendNumber<uint8_t>},   {"u16", AppendNumber<uint16_t>},
+    {"u32", AppendNumber<uint32_t>}, {"u64", AppendNumber<uint64_t>},
+};
+
+// A column that a spec needs.
+struct Column {
+  std::string name;  // empty: none
+  size_t spec = 0;
+  Appender append = nullptr;
+};
+
+int64_t ColumnsOf(const TensorSpec& spec) {
+  int64_t columns = 1;
+  for (size_t d = 1; d < spec.shape.size(); ++d) columns *= spec.shape[d];
+  return columns;
+}
+
+absl::StatusOr<std::vector<Column>> NeededColumns(const std::vector<TensorSpec>& specs) {
+  std::vector<Column> needed;
+  for (size_t s = 0; s < specs.size(); ++s) {
+    const TensorSpec& spec = specs[s];
+    const NumberType* type = nullptr;
+    for (const NumberType& t : kNumberTypes) {
+      if (t.dtype == spec.dtype) type = &t;
+    }
+    if (type == nullptr || spec.shape.empty())
+      return Wrong("input '{}' is {} of rank {} and takes no table; give an .npy file", spec.name,
+                   spec.dtype, spec.shape.size());
+    const int64_t columns = ColumnsOf(spec);
+    if (columns > kMostTableColumns - std::ssize(needed))
+      return Wrong("input '{}' has {} columns, too many for a table; give an .npy file", spec.name,
+                   columns);
+    const bool as_tensor = spec.columns.empty() && columns == 1 && specs.size() > 1;
+    for (size_t c = 0; c < static_cast<size_t>(columns); ++c) {
+      const std::string name = as_tensor                 ? spec.name
+                               : c < spec.columns.size() ? spec.columns[c]
+                                                         : "";
+      needed.push_back({name, s, type->append});
+    }
+  }
+  return needed;
+}
+
+bool IsNumber(std::string_view cell) {
+  std::string ignored;
+  return AppendNumber<double>(cell, &ignored);
+}
+
+// Where the needed columns are in the file.
+struct Places {
+  std::vector<size_t> of;           // by needed column
+  std::vector<std::string> unused;  // names
+};
+
+absl::StatusOr<Places> PlacesByName(const std::vector<std::string>& header,
+                                    const std::vector<Column>& needed) {
+  std::map<std::string_view, std::vector<size_t>> found;
+  for (size_t c = 0; c < header.size(); ++c) found[header[c]].push_back(c);
+  std::set<std::string_view> names;
+  for (const Column& column : needed) {
+    if (names.insert(column.name).second) continue;
+    return Wrong(
+        "the model has two columns '{}', so that names tell nothing; leave the header out, and "
+        "give the columns in the model's order",
+        column.name);
+  }
+  Places places;
+  std::vector<bool> used(header.size(), false);
+  std::vector<std::string> missing;
+  for (const Column& column : needed) {
+    const auto at = found.find(column.name);
+    if (at == found.end()) {
+      missing.push_back(column.name);
+      continue;
+    }
+    if (at->second.size() > 1)
+      return Wrong("the header has the column '{}' {} times; leave one", column.name,
+                   at->second.size());
+    places.of.push_back(at->second[0]);
+    used[at->second[0]] = true;
+  }
+  for (size_t c = 0; c < header.size(); ++c) {
+    if (!used[c]) places.unused.push_back(header[c]);
+  }
+  if (missing.empty()) return places;
+  const std::string others =
+      places.unused.empty() ? "" : fmt::format(", and has {}", SomeNames(places.unused));
+  return Wrong(
+      "the header lacks {} of the {} columns that the model needs: {}{}; rename columns, or leave "
+      "the header out and give the columns in the model's order{}",
+      missing.size(), needed.size(), SomeNames(missing), others,
+      header.size() == 1 ? "; cells are separated by commas" : "");
+}
+
+absl::StatusOr<Places> PlacesByPosition(size_t columns, size_t needed) {
+  if (columns != needed) {
+    return Wrong(
+        "{} column{} where the model takes {}, by position; give these in the model's order{}",
+        columns, columns == 1 ? "" : "s", needed,
+        columns == 1 ? "; cells are separated by commas" : "");
+  }
+  Places places;
+  for (size_t c = 0; c < needed; ++c) places.of.push_back(c);
+  return places;
+}
+
+std::string Shortened(std::string_view cell) {
+  return cell.size() <= kShownBytes ? std::string(cell)
+                                    : std::string(cell.substr(0, kShownBytes)) + "..";
+}
+
+}  // namespace
+
+std::string SomeNames(const std::vector<std::string>& names) {
+  std::string text;
+  const size_t shown = std::min(names.size(), kShownNames);
+  for (size_t i = 0; i < shown; ++i) {
+    const bool last = i > 0 && i + 1 == names.size();
+    text += fmt::format("{}'{}'", i == 0 ? "" : last ? " and " : ", ", Shortened(names[i]));
+  }
+  if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
+
+absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<TensorSpec>& specs) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Column> needed, NeededColumns(specs));
+  bool named = true;
+  for (const Column& column : needed) named = named && !column.name.empty();
+  CsvReader reader(text);
+  std::vector<std::string> cells;
+  HEDDLE_ASSIGN_OR_RETURN(bool more, reader.Next(&cells));
+  if (!more) return Wrong("the file is empty; give a row of numbers for each row of the input");
+  const std::vector<std::string> first = cells;
+  absl::StatusOr<Places> by_name = absl::NotFoundError("");
+  if (named) by_name = PlacesByName(first, needed);
+  const bool numbers = std::all_of(first.begin(), first.end(), IsNumber);
+  const bool header = !numbers || by_name.ok();
+
+  TableInput table;
+  table.header = header;
+  table.by_name = header && named;
+  HEDDLE_ASSIGN_OR_RETURN(Places places, table.by_name
+                                             ? std::move(by_name)
+                                             : PlacesByPosition(first.size(), needed.size()));
+  table.unused = std::move(places.unused);
+  table.bytes.resize(specs.size());
+  if (header) {
+    HEDDLE_ASSIGN_OR_RETURN(more, reader.Next(&cells));
+    if (!more) return Wrong("there are no rows below the header");
+  }
+  const int64_t most = kMostTableCells / std::max<int64_t>(std::ssize(needed), 1);
+  while (more) {
+    if (cells.size() != first.size()) {
+      return Wrong("line {}: {} cells where the first line has {}", reader.line(), cells.size(),
+                   first.size());
+    }
+    if (++table.rows > most)
+      return Wrong("line {}: more than {} cells; split the file", reader.line(), kMostTableCells);
+    for (size_t c = 0; c < needed.size(); ++c) {
+      const std::string& cell = cells[places.of[c]];
+      const TensorSpec& spec = specs[needed[c].spec];
+      if (needed[c].append(cell, &table.bytes[needed[c].spec])) continue;
+      const std::string name = header ? fmt::format(" '{}'", Shortened(first[places.of[c]])) : "";
+      const bool may_miss = spec.dtype[0] == 'f';
+      return Wrong("line {}, column {}{}: '{}' is no number ({}{})", reader.line(),
+                   places.of[c] + 1, name, Shortened(cell), spec.dtype,
+                   may_miss ? "; leave the cell empty if there is none" : "");
+    }
+    HEDDLE_ASSIGN_OR_RETURN(more, reader.Next(&cells));
+  }
+  return table;
+}
+
+absl::StatusOr<TableInput> ReadTableFile(const std::string& path,
+                                         const std::vector<TensorSpec>& specs) {
+  std::error_code ignored;  // ReadFile tells
+  const auto size = std::filesystem::file_size(path, ignored);
+  if (!ignored && size > static_cast<uintmax_t>(kMostTableBytes)) {
+    return Wrong("{}: {} bytes, {} are the most; split the file", path, size, kMostTableBytes);
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  absl::StatusOr<TableInput> table = ParseTable(text, specs);
+  if (!table.ok()) return Wrong("{}: {}", path, std::string(table.status().message()));
+  return table;
+}
+
+}  // namespace heddle::client

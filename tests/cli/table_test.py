@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""heddle run on tables: a model of trees in, labels and named probabilities out.
+
+Usage: table_test.py BIN_DIR [unittest arguments]
+"""
+import csv
+import io
+import json
+import math
+import pathlib
+import tempfile
+import unittest
+
+from programs import heddle, write_npy
+
+NAMES = ["age", "income", "height"]
+ROWS = 4  # of the module
+
+# One tree for each of three classes: (feature, threshold, score below, score from there on).
+STUMPS = [(0, 30.0, 1.5, -0.5), (1, 2.5, -1.0, 0.75), (2, 1.5, 0.25, 0.5)]
+
+
+def stump(feature, threshold, below, above):
+    return {
+        "tree_param": {"num_deleted": "0", "num_feature": str(len(NAMES)), "num_nodes": "3", "size_leaf_vector": "1"},
+        "left_children": [1, -1, -1], "right_children": [2, -1, -1], "parents": [2147483647, 0, 0],
+        "split_indices": [feature, 0, 0], "split_conditions": [threshold, below, above],
+        "split_type": [0, 0, 0], "default_left": [1, 0, 0], "base_weights": [0.0, below, above],
+        "categories": [], "categories_nodes": [], "categories_segments": [], "categories_sizes": [],
+        "id": 0, "loss_changes": [1.0, 0.0, 0.0], "sum_hessian": [2.0, 1.0, 1.0]}
+
+
+def xgboost_model(objective, stumps, names):
+    classes = len(stumps) if objective.startswith("multi") else 0
+    return {
+        "version": [2, 0, 3],
+        "learner": {
+            "attributes": {}, "feature_names": names, "feature_types": [],
+            "gradient_booster": {
+                "name": "gbtree",
+                "model": {
+                    "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(stumps))},
+                    "iteration_indptr": [0, len(stumps)],
+                    "tree_info": list(range(classes)) if classes else [0] * len(stumps),
+                    "trees": [dict(stump(*s), id=i) for i, s in enumerate(stumps)]}},
+            "learner_model_param": {"base_score": "5E-1", "boost_from_average": "1", "num_class": str(classes),
+                                    "num_feature": str(len(NAMES)), "num_target": "1"},
+            "objective": {"name": objective}}}
+
+
+def margins(row):
+    """What the trees say. A missing value goes to the left."""
+    return [above if row[feature] is not None and row[feature] >= threshold else below
+            for feature, threshold, below, above in STUMPS]
+
+
+def softmax(values):
+    sums = sum(map(math.exp, values))
+    return [math.exp(v) / sums for v in values]
+
+
+def random_rows(count):
+    return [[(7 * i) % 61, None if i % 5 == 3 else (i % 9) / 2, 1 + (i % 11) / 10] for i in range(count)]
+
+
+class Tables(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.directory.name)
+        cls.three = cls.make("three", xgboost_model("multi:softprob", STUMPS, NAMES))
+        cls.two = cls.make("two", xgboost_model("binary:logistic", STUMPS[:1], []))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.directory.cleanup()
+
+    @classmethod
+    def make(cls, name, model):
+        file = cls.path / f"{name}.json"
+        file.write_text(json.dumps(model))
+        module = cls.path / f"{name}.heddle"
+        heddle("tune", file, "--shape", f"rows={ROWS}", "-o", module, "--trials", 1, "--batch", 1, "--no-compare", "--plan", "off",
+               "--data", cls.path / "data", "--server", "127.0.0.1:9", check=0)
+        return module
+
+    def write(self, rows, header=NAMES, order=None, name="data.csv", extra=()):
+        """A CSV file with its columns in that order. `extra`: columns of text at the end."""
+        order = order or range(len(NAMES))
+        file = self.path / name
+        with open(file, "w", newline="") as out:
+            writer = csv.writer(out)
+            if header:
+                writer.writerow([header[c] for c in order] + list(extra))
+            for row in rows:
+                writer.writerow(["" if row[c] is None else row[c] for c in order] + ["text, and more"] * len(extra))
+        return file
+
+    def told(self, *args):
+        """The rows that --json prints."""
+        lines = heddle("run", *args, "--json", check=0).stdout.splitlines()
+        found = [json.loads(line) for line in lines]
+        self.assertEqual([row["row"] for row in found], list(range(1, len(found) + 1)))
+        return [row["outputs"] for row in found]
+
+    def expect(self, found, rows):
+        self.assertEqual(len(found), len(rows))
+        for outputs, row in zip(found, rows):
+            probabilities = softmax(margins(row))
+            self.assertEqual(list(outputs["scores"]), ["0", "1", "2"])
+            for name, value in enumerate(probabilities):
+                self.assertAlmostEqual(outputs["scores"][str(name)], value, places=5)
+            self.assertEqual(outputs["label"], probabilities.index(max(probabilities)))
+
+    def refused(self, module, *args, says):
+        done = heddle("run", module, *args, check=2)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        for word in says:
+            self.assertIn(word, done.stderr)
+        self.assertEqual(done.stdout, "")
+
+    def test_any_number_of_rows_in_any_order_of_columns(self):
+        for count in (1, ROWS - 1, ROWS, ROWS + 1, 5 * ROWS + 3):
+            rows = random_rows(count)
+            self.expect(self.told(self.three, "--input", self.write(rows)), rows)
+            self.expect(self.told(self.three, "--input", self.write(rows, order=[2, 0, 1])), rows)
+            self.expect(self.told(self.three, "--input", self.write(rows, header=None)), rows)
+
+    def test_columns_that_the_model_lacks_are_ignored_with_a_warning(self):
+        rows = random_rows(6)
+        file = self.write(rows, order=[1, 2, 0], extra=["id", "note"])
+        self.expect(self.told(self.three, "--input", file), rows)
+        warned = heddle("run", self.three, "--input", file, check=0).stderr
+        self.assertIn("6 rows, columns by name", warned)
+        self.assertIn("ignored: 'id' and 'note'", warned)
+
+    def test_an_npy_file_may_have_any_number_of_rows(self):
+        for count in (1, ROWS, 2 * ROWS + 1):
+            write_npy(self.path / "x.npy", [count, len(NAMES)], 2.0)
+            self.expect(self.told(self.three, "--input", self.path / "x.npy"), [[2.0] * len(NAMES)] * count)
+            heddle("run", self.three, "--input", self.path / "x.npy", "-o", self.path / "out", check=0)
+            header = (self.path / "out" / "scores.npy").read_bytes()[:128]
+            self.assertIn(f"({count},3)".encode(), header)
+
+    def test_the_table_names_labels_and_probabilities(self):
+        shown = heddle("run", self.three, "--input", self.write(random_rows(27)), check=0).stdout.splitlines()
+        self.assertEqual(shown[0].split(), ["row", "label", "scores.0", "scores.1", "scores.2"])
+        self.assertEqual(len(shown), 1 + 20 + 1)
+        self.assertIn("7 more rows", shown[-1])
+        plain = heddle("run", self.three, "--input", self.path / "data.csv", "--plain", check=0).stdout.splitlines()
+        self.assertEqual(len(plain), 1 + 27)
+
+    def test_csv_on_stdout_and_in_a_file(self):
+        rows = random_rows(27)
+        file = self.write(rows)
+        printed = heddle("run", self.three, "--input", file, "--csv", check=0).stdout
+        found = list(csv.DictReader(io.StringIO(printed)))
+        self.assertEqual(len(found), len(rows))
+        for line, row in zip(found, rows):
+            for name, value in enumerate(softmax(margins(row))):
+                self.assertAlmostEqual(float(line[f"scores.{name}"]), value, places=5)
+        silent = heddle("run", self.three, "--input", file, "-o", self.path / "out.csv", check=0)
+        self.assertEqual(silent.stdout, "")
+        self.assertEqual((self.path / "out.csv").read_text(), printed)
+        self.refused(self.three, "--csv", "--json", says=("--csv", "--json"))
+
+    def test_two_classes_have_one_named_score(self):
+        rows = random_rows(9)
+        for outputs, row in zip(self.told(self.two, "--input", self.write(rows)), rows):
+            probability = 1 / (1 + math.exp(-margins(row)[0]))
+            self.assertAlmostEqual(outputs["scores"]["1"], probability, places=5)
+            self.assertEqual(outputs["label"], int(probability >= 0.5))
+        # The model has no names, so other ones in the file are a header and nothing more.
+        by_position = heddle("run", self.two, "--input", self.write(rows, header=["a", "b", "c"]), check=0)
+        self.assertIn("columns by position; the first line is a header", by_position.stderr)
+
+    def test_what_does_not_match_is_said_at_once(self):
+        rows = random_rows(3)
+        self.refused(self.three, "--input", self.write(rows, header=["age", "salary", "height"]),
+                     says=("data.csv", "lacks 1 of the 3 columns", "'income'", "'salary'", "rename"))
+        self.refused(self.three, "--input", self.write([[*row[:2], "tall"] for row in rows]),
+                     says=("line 2, column 3 'height'", "'tall' is no number"))
+        self.refused(self.two, "--input", self.write(rows, extra=["id"]), says=("4 columns", "takes 3"))
+        self.refused(self.three, "--input", self.write([]), says=("no rows",))
+        (self.path / "broken.csv").write_text('age,income,height\n1,"2,3\n')
+        self.refused(self.three, "--input", self.path / "broken.csv", says=("broken.csv", "line 2", "quotes"))
+        heddle("run", self.three, "--input", self.path / "nowhere.csv", check=4)
+        write_npy(self.path / "wide.npy", [3, 4])
+        self.refused(self.three, "--input", self.path / "wide.npy", says=("[3,4]", "[4,3]", "as many rows as you like"))
+        write_npy(self.path / "five.npy", [5, 3])
+        done = heddle("run", self.three, "--input", self.path / "five.npy", "--check", self.path / "three.json", check=2)
+        self.assertIn("need the 4 rows", done.stderr)
+
+    def test_without_a_file_nothing_is_different(self):
+        summary = heddle("run", self.three, check=0).stdout
+        self.assertIn("scores: f32[4,3]  min ", summary)
+        self.assertIn("columns 'age', 'income' and 'height'", heddle("inspect", self.three, check=0).stdout)
+        inspected = json.loads(heddle("inspect", self.three, "--json", check=0).stdout)
+        self.assertEqual(inspected["inputs"][0]["columns"], NAMES)
+        self.assertEqual(inspected["outputs"][0]["columns"], ["0", "1", "2"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

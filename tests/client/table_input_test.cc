@@ -1,0 +1,202 @@
+// Tables as inputs: random tables in random order of columns, and every mistake in one line.
+#include "client/modules/table_input.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "client/modules/csv.h"
+
+namespace heddle::client {
+namespace {
+
+using runtime::TensorSpec;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TensorSpec Spec(const std::string& name, const std::string& dtype, int64_t columns,
+                std::vector<std::string> names = {}) {
+  return {.name = name, .dtype = dtype, .shape = {4, columns}, .columns = std::move(names)};
+}
+
+std::string Error(std::string_view text, const std::vector<TensorSpec>& specs) {
+  const auto table = ParseTable(text, specs);
+  EXPECT_FALSE(table.ok()) << text;
+  EXPECT_EQ(table.status().message().find('\n'), std::string_view::npos);
+  return std::string(table.status().message());
+}
+
+std::vector<float> Floats(const std::string& bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+struct Cell {
+  std::string text, bytes;
+};
+
+template <typename T>
+Cell CellOf(T value, std::string text) {
+  return {std::move(text), std::string(reinterpret_cast<const char*>(&value), sizeof value)};
+}
+
+// A number of the type, and one of its texts.
+Cell RandomCell(std::mt19937_64& rng, const std::string& dtype) {
+  if (dtype == "i64") {
+    const auto value = static_cast<int64_t>(rng());
+    return CellOf(value, fmt::format("{}", value));
+  }
+  if (dtype == "u8") {
+    const auto value = static_cast<uint8_t>(rng());
+    return CellOf(value, fmt::format(" {} ", value));
+  }
+  if (rng() % 6 == 0) {
+    constexpr const char* kMissing[] = {"", "NA", "nan", "NaN", " "};
+    const std::string text = kMissing[rng() % std::size(kMissing)];
+    return dtype == "f32" ? CellOf(std::numeric_limits<float>::quiet_NaN(), text)
+                          : CellOf(std::numeric_limits<double>::quiet_NaN(), text);
+  }
+  const double value = std::ldexp(static_cast<double>(static_cast<int64_t>(rng())), -60);
+  const std::string plus = value > 0 && rng() % 2 == 0 ? "+" : "";
+  if (dtype == "f64") return CellOf(value, plus + fmt::format("{}", value));
+  const auto narrow = static_cast<float>(value);
+  return CellOf(narrow, plus + fmt::format("{}", narrow));
+}
+
+std::string Joined(const std::vector<std::string>& cells, const std::vector<size_t>& order) {
+  std::vector<std::string> ordered;
+  for (size_t at : order) ordered.push_back(cells[at]);
+  return CsvRecord(ordered);
+}
+
+// With names: columns in any order, among others. Without: in the order of the specs.
+TEST(TableInput, RandomTablesAreReadAsTheyAre) {
+  constexpr const char* kTypes[] = {"f32", "f64", "i64", "u8"};
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    std::mt19937_64 rng(seed);
+    const bool named = seed % 3 != 0;
+    std::vector<TensorSpec> specs;
+    std::vector<std::string> names;
+    std::vector<size_t> spec_of;
+    for (size_t s = 0; s < 1 + rng() % 3; ++s) {
+      // One column without a name would be named as its input.
+      const auto columns = static_cast<int64_t>((named ? 1 : 2) + rng() % 4);
+      TensorSpec& spec =
+          specs.emplace_back(Spec("t" + std::to_string(s), kTypes[rng() % 4], columns));
+      for (int64_t c = 0; c < spec.shape[1]; ++c) {
+        names.push_back(fmt::format("{},\"{}\"", spec.name, c));
+        if (named) spec.columns.push_back(names.back());
+        spec_of.push_back(s);
+      }
+    }
+    const size_t needed = names.size();
+    const size_t others = named ? rng() % 3 : 0;
+    for (size_t c = 0; c < others; ++c) names.push_back("other " + std::to_string(c));
+    std::vector<size_t> order(names.size());
+    for (size_t c = 0; c < order.size(); ++c) order[c] = c;
+    if (named) std::shuffle(order.begin(), order.end(), rng);
+
+    const bool header = named || rng() % 2 == 0;
+    std::string text = header ? Joined(names, order) : "";
+    std::vector<std::string> expected(specs.size());
+    const auto rows = static_cast<int64_t>(1 + rng() % 6);
+    for (int64_t r = 0; r < rows; ++r) {
+      std::vector<std::string> cells;
+      for (size_t c = 0; c < names.size(); ++c) {
+        if (c >= needed) {
+          cells.push_back("no number");
+          continue;
+        }
+        const Cell cell = RandomCell(rng, specs[spec_of[c]].dtype);
+        cells.push_back(cell.text);
+        expected[spec_of[c]] += cell.bytes;
+      }
+      text += Joined(cells, order);
+    }
+    const auto table = ParseTable(text, specs);
+    ASSERT_TRUE(table.ok()) << table.status() << "\n" << text;
+    EXPECT_EQ(table->rows, rows);
+    EXPECT_EQ(table->by_name, named);
+    EXPECT_EQ(table->header, header);
+    EXPECT_EQ(table->unused.size(), others);
+    EXPECT_EQ(table->bytes, expected) << "seed " << seed << "\n" << text;
+  }
+}
+
+// strtof is the oracle, also for what is too large or too small.
+TEST(TableInput, DecimalNumbersAreRoundedOnce) {
+  std::mt19937_64 rng(5);
+  for (int round = 0; round < 20000; ++round) {
+    std::string text = rng() % 2 == 0 ? "-" : "";
+    for (uint64_t n = 1 + rng() % 20; n > 0; --n) text += static_cast<char>('0' + rng() % 10);
+    if (rng() % 2 == 0 && text.size() > 1)
+      text.insert(text.size() - rng() % std::min<size_t>(text.size() - 1, 8), ".");
+    if (rng() % 2 == 0) text += fmt::format("e{}", static_cast<int>(rng() % 120) - 60);
+    if (text.back() == '.') text += "0";
+    const auto table = ParseTable(text, {Spec("x", "f32", 1)});
+    ASSERT_TRUE(table.ok()) << table.status() << " " << text;
+    EXPECT_EQ(Floats(table->bytes[0])[0], std::strtof(text.c_str(), nullptr)) << text;
+  }
+}
+
+TEST(TableInput, SeveralInputsAreNamedAsTheyAre) {
+  const auto table =
+      ParseTable("sex,age\n1,30\n0,40\n", {Spec("age", "f32", 1), Spec("sex", "i64", 1)});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_TRUE(table->by_name);
+  EXPECT_THAT(Floats(table->bytes[0]), ElementsAre(30, 40));
+  EXPECT_EQ(table->bytes[1].size(), 16u);
+}
+
+TEST(TableInput, NamesThatAreNumbersAreAHeader) {
+  const auto named = ParseTable("1,0\n5,6\n", {Spec("x", "f32", 2, {"0", "1"})});
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_THAT(Floats(named->bytes[0]), ElementsAre(6, 5));
+  const auto plain = ParseTable("2,0\n5,6\n", {Spec("x", "f32", 2, {"0", "1"})});
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_FALSE(plain->header);
+  EXPECT_THAT(Floats(plain->bytes[0]), ElementsAre(2, 0, 5, 6));
+}
+
+TEST(TableInput, MistakesAreNamed) {
+  const std::vector<TensorSpec> named = {Spec("x", "f32", 3, {"age", "income", "height"})};
+  const std::vector<TensorSpec> unnamed = {Spec("x", "f32", 3)};
+  EXPECT_THAT(Error("age,size,x\n1,2,3\n", named),
+              AllOf(HasSubstr("lacks 2 of the 3 columns"), HasSubstr("'income' and 'height'"),
+                    HasSubstr("has 'size' and 'x'"), HasSubstr("leave the header out")));
+  EXPECT_THAT(Error("age;income;height\n1;2;3\n", named), HasSubstr("separated by commas"));
+  EXPECT_THAT(Error("age,income,height,age\n1,2,3,4\n", named), HasSubstr("'age' 2 times"));
+  EXPECT_TRUE(ParseTable("age,income,height,z,z\n1,2,3,4,5\n", named).ok());
+  EXPECT_THAT(Error("a,a\n1,2\n", {Spec("x", "f32", 2, {"a", "a"})}),
+              HasSubstr("the model has two columns 'a'"));
+  EXPECT_THAT(Error("a,b\n1,2\n", unnamed), HasSubstr("2 columns where the model takes 3"));
+  EXPECT_THAT(Error("1,2\n", named), HasSubstr("2 columns where the model takes 3"));
+  EXPECT_THAT(Error("", named), HasSubstr("empty"));
+  EXPECT_THAT(Error("age,income,height\n", named), HasSubstr("no rows"));
+  EXPECT_THAT(Error("age,income,height\n1,2,3\n1,2\n", named),
+              HasSubstr("line 3: 2 cells where the first line has 3"));
+  EXPECT_THAT(Error("height,age,income\n\"1\",2,3\n1,old,3\n", named),
+              HasSubstr("line 3, column 2 'age': 'old' is no number (f32; leave the cell empty"));
+  EXPECT_THAT(Error("1,2,3\n1,2,1e5x\n", unnamed), HasSubstr("line 2, column 3: '1e5x'"));
+  for (const char* bad : {"1.5", "", "nan", "300", "-1"})
+    EXPECT_THAT(Error(fmt::format("1,1\n2,{}\n", bad), {Spec("n", "u8", 2)}),
+                HasSubstr(fmt::format("line 2, column 2: '{}' is no number (u8)", bad)));
+  EXPECT_THAT(Error("1\n", {Spec("x", "f16", 1)}), HasSubstr("'x' is f16"));
+  EXPECT_THAT(Error("1\n", {{.name = "s", .dtype = "f32", .shape = {}}}), HasSubstr("rank 0"));
+  EXPECT_THAT(Error("1\n", {Spec("x", "f32", 1 << 21)}), HasSubstr("too many for a table"));
+  for (const char* bad : {"+-1", "++1", "1,5", "0x10", "1 2", "--1", "e5", "."})
+    EXPECT_THAT(Error(fmt::format("1\n\"{}\"\n", bad), {Spec("x", "f32", 1)}), HasSubstr("line 2"));
+  EXPECT_EQ(ReadTableFile("/nonexistent.csv", named).status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace heddle::client
