@@ -243,6 +243,8 @@ TEST(Experience, ItsErrorIsMeasured) {
   const PredictionError same = error({devices.Found(model, "here"), {}});
   EXPECT_NEAR(same.rms, itself.Error().rms, 1e-9);
   EXPECT_EQ(same.kernels, itself.Error().kernels);
+}
+
 // A graph with a product of [64, 64] by each matrix: half of them constants, half of them given.
 graph::FusedGraph Products(const std::vector<int64_t>& columns) {
   graph::GraphBuilder b;
