@@ -61,11 +61,13 @@ class PlanBench {
     json contenders = json::array();
     for (size_t i = 0; i < choice.contenders.size(); ++i) {
       const Contender& contender = choice.contenders[i];
+      double saved = 0;
+      for (const auto& [key, ns] : contender.cost.saved_ns) saved += ns;
       const std::string path = absl::StrCat(flags_.folder, "/", i, ".heddle");
       HEDDLE_RETURN_IF_ERROR(Compile(contender.plan, path));
       contenders.push_back({{"name", contender.name},
                             {"predicted_ns", contender.cost.ns},
-                            {"saved_ns", contender.cost.saved_ns},
+                            {"saved_ns", saved},
                             {"spread_ns", SpreadNs(contender.cost)},
                             {"calls", contender.cost.calls},
                             {"measured_calls", contender.cost.measured},

@@ -31,7 +31,7 @@ constexpr double kWorthwhile = 0.002;
 constexpr double kCut = 0.95;
 // Contenders whose graph is another one.
 constexpr int kSubstituted = 3;
-// Standard deviation of what is saved in a model, as a share of it.
+// Standard deviation of what the calls of a kernel save in a model, as a share of it.
 constexpr double kSavedSpread = 0.5;
 
 class Chooser {
@@ -137,7 +137,7 @@ class Chooser {
     const std::vector<double> costs = reuse_.CostsNs(fused, alone);
     for (size_t i = 0; i < costs.size(); ++i) {
       sum.ns += costs[i];
-      sum.saved_ns += alone[i] - costs[i];
+      if (costs[i] < alone[i]) sum.saved_ns[fused.groups[i].key] += alone[i] - costs[i];
     }
     return sum;
   }
@@ -449,7 +449,11 @@ class Chooser {
 }  // namespace
 
 double SpreadNs(const PlanCost& cost, const PlanCost& other) {
-  return std::hypot(cost.spread_ns, kSavedSpread * (cost.saved_ns - other.saved_ns));
+  std::map<std::string, double> saved = cost.saved_ns;
+  for (const auto& [key, ns] : other.saved_ns) saved[key] -= ns;
+  double variance = cost.spread_ns * cost.spread_ns;
+  for (const auto& [key, ns] : saved) variance += kSavedSpread * ns * kSavedSpread * ns;
+  return std::sqrt(variance);
 }
 
 absl::StatusOr<PlanChoice> ChoosePlan(std::string_view onnx, const ModelOptions& options,

@@ -32,14 +32,16 @@ namespace heddle {
 // What one inference costs in kernels, one after the other.
 struct PlanCost {
   double ns = 0;
-  double saved_ns = 0;   // what `ns` is below the sum of the kernels alone
-  double spread_ns = 0;  // standard deviation of that sum; errors of predictions are independent
+  double spread_ns =
+      0;  // standard deviation, of the kernels alone; errors of predictions are independent
   int calls = 0;
   int measured = 0;  // of the calls, those whose kernel has a record
+  // What the calls of each kernel take less in the model than alone, by workload key.
+  std::map<std::string, double> saved_ns = {};
 };
 
 // Standard deviation of the difference of two costs, `other`'s predictions aside. What is saved may be wrong by half of
-// it. Where both plans save the same, it is wrong in both, and the difference is right.
+// it, for each kernel by itself. What both plans save with a kernel is wrong in both, and makes no difference.
 double SpreadNs(const PlanCost& cost, const PlanCost& other = {});
 
 struct Contender {
