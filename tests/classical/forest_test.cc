@@ -7,7 +7,6 @@
 #include <functional>
 #include <limits>
 #include <random>
-#include <set>
 
 #include "tests/classical/random_forest.h"
 
@@ -15,7 +14,6 @@ namespace heddle::classical {
 namespace {
 
 using Rng = std::mt19937_64;
-using testing::Test;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -242,7 +240,6 @@ TEST(CheckForest, RefusesEveryKindOfDamage) {
          f.trees.pop_back();
        }},
   };
-  std::set<std::string> messages;
   for (const Damage& damage : kDamages) {
     Forest forest = SmallForest();
     damage.apply(forest);
