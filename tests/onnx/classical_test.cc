@@ -751,6 +751,70 @@ TEST(MlTrees, RegressorsTakeTensorsAndEqualities) {
               ElementsAre(3.5, 3.5));
 }
 
+// 0.1 and the numbers beside it are no f32; neither are their comparisons.
+TEST(MlTrees, DoublesAreComparedAsDoubles) {
+  const Row values = {0.1, 0.3, 0.7, std::nextafter(0.3, 1), 1.5, -2};
+  Row x = {kNan};
+  for (const double v : values) {
+    for (const double near : {v, std::nextafter(v, 9), std::nextafter(v, -9)}) x.push_back(near);
+  }
+  // A chain of nodes, each with a leaf of its own.
+  const std::vector<std::string> modes = {"BRANCH_LT",  "BRANCH_GTE", "BRANCH_EQ",
+                                          "BRANCH_LEQ", "BRANCH_GT",  "BRANCH_EQ"};
+  std::vector<int64_t> ids, yes, no, zeros, votes;
+  Row weights, all_values;
+  std::vector<std::string> words;
+  for (int64_t i = 0; i < 13; ++i) {
+    const bool leaf = i % 2 == 1 || i == 12;
+    ids.push_back(i);
+    yes.push_back(leaf ? 0 : i + 1);
+    no.push_back(leaf ? 0 : i + 2);
+    zeros.push_back(0);
+    all_values.push_back(leaf ? 0 : values[i / 2]);
+    words.push_back(absl::StrCat("\"", leaf ? "LEAF" : modes[i / 2], "\""));
+    if (leaf) votes.push_back(i), weights.push_back(static_cast<double>(i));
+  }
+  Row expected;
+  for (const double v : x) {
+    double y = 12;
+    for (size_t i = 0; i < modes.size() && y == 12; ++i) {
+      const double t = values[i];
+      const std::string& mode = modes[i];
+      const bool is_true = mode == "BRANCH_LT"    ? v < t
+                           : mode == "BRANCH_LEQ" ? v <= t
+                           : mode == "BRANCH_GTE" ? v >= t
+                           : mode == "BRANCH_GT"  ? v > t
+                                                  : v == t;
+      if (is_true) y = static_cast<double>(2 * i + 1);
+    }
+    expected.push_back(y);
+  }
+  const auto count = static_cast<int64_t>(votes.size());
+  onnx::ModelProto model =
+      Model(absl::StrCat("(double[", x.size(),
+                         ",1] x) => (float[a,b] y) {"
+                         "y = ai.onnx.ml.TreeEnsembleRegressor<n_targets = 1, nodes_treeids = ",
+                         Integers(zeros), ", nodes_nodeids = ", Integers(ids),
+                         ", nodes_featureids = ", Integers(zeros), ", nodes_modes = [",
+                         absl::StrJoin(words, ", "), "], nodes_truenodeids = ", Integers(yes),
+                         ", nodes_falsenodeids = ", Integers(no),
+                         ", target_treeids = ", Integers(std::vector<int64_t>(count, 0)),
+                         ", target_nodeids = ", Integers(votes),
+                         ", target_ids = ", Integers(std::vector<int64_t>(count, 0)),
+                         ", target_weights = ", List(weights), ">(x)}"),
+            3);
+  onnx::AttributeProto* a = model.mutable_graph()->mutable_node(0)->add_attribute();
+  a->set_name("nodes_values_as_tensor");
+  a->set_type(onnx::AttributeProto::TENSOR);
+  a->mutable_t()->set_data_type(onnx::TensorProto::DOUBLE);
+  a->mutable_t()->add_dims(13);
+  for (const double v : all_values) a->mutable_t()->add_double_data(v);
+  const auto results =
+      Results(model, {FromDoubles(x, {static_cast<int64_t>(x.size()), 1}, ir::DType::kF64)});
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(ToDoubles(results[0]), expected);
+}
+
 TEST(MlTrees, ClassifiersOfOneColumn) {
   for (const bool positive : {true, false}) {
     const Row w = {0.25, 0.5, positive ? 0.125 : -0.75, 0.375};
