@@ -975,5 +975,113 @@ TEST(MlRefusals, WhatIsNotSupportedIsNamed) {
               HasSubstr("'offset' has 3 numbers"));
 }
 
+// ---- Damage ----
+
+// Changes one attribute: its lists get shorter, longer or other numbers.
+void Damage(onnx::NodeProto& node, Rng& rng) {
+  if (node.attribute_size() == 0) return;
+  onnx::AttributeProto& a =
+      *node.mutable_attribute(static_cast<int>(rng() % node.attribute_size()));
+  const std::vector<int64_t> numbers = {-1, 0, 1, 2, 3, 7, 1 << 20, INT64_MAX, INT64_MIN};
+  const int64_t number = numbers[rng() % numbers.size()];
+  const auto edit = [&](auto* list, auto value) {
+    const int way = static_cast<int>(rng() % 4), size = list->size();
+    if (way == 0 && size > 0)
+      list->RemoveLast();
+    else if (way == 1)
+      *list->Add() = value;
+    else if (way == 2 && size > 0)
+      *list->Mutable(static_cast<int>(rng() % size)) = value;
+    else
+      list->Clear();
+  };
+  if (a.ints_size() > 0) edit(a.mutable_ints(), number);
+  if (a.floats_size() > 0) edit(a.mutable_floats(), static_cast<float>(number));
+  if (a.strings_size() > 0) edit(a.mutable_strings(), std::string("BRANCH_EQ"));
+  if (a.has_i()) a.set_i(number);
+  if (a.has_f()) a.set_f(static_cast<float>(number));
+  if (a.has_s()) a.set_s("NONE");
+  if (a.t().double_data_size() > 0)
+    edit(a.mutable_t()->mutable_double_data(), static_cast<double>(number));
+  if (a.t().int32_data_size() > 0)
+    edit(a.mutable_t()->mutable_int32_data(), static_cast<int32_t>(number));
+  if (a.t().dims_size() > 0 && rng() % 2) a.mutable_t()->set_dims(0, rng() % 2 ? number : 1);
+}
+
+// Whatever the attributes are, a model is refused in one line, or the graph is legal and can be
+// computed.
+TEST(MlRefusals, DamagedAttributesNeverCrash) {
+  const std::vector<std::pair<std::string, int>> graphs = {
+      {"(float[3,2] x) => (int64[a] y, float[b,c] z) {y, z = ai.onnx.ml.SVMClassifier<"
+       "classlabels_ints = [4, 1, 7], kernel_type = \"POLY\", kernel_params = [0.5, 0.0, 3.0], "
+       "vectors_per_class = [2, 1, 1], support_vectors = [1.0, 0.5, -1.0, 2.0, 0.25, 0.5, -0.75, "
+       "-2.0], coefficients = [1.0, -0.5, 0.75, -1.0, 0.5, 1.0, -1.0, 0.25], "
+       "rho = [0.1, -0.2, 0.3], prob_a = [-1.5, -2.0, -0.5], prob_b = [0.25, 0.0, -0.25]>(x)}",
+       1},
+      {"(float[3,2] x) => (float[b,c] z) {z = ai.onnx.ml.SVMRegressor<n_supports = 2, "
+       "kernel_type = \"RBF\", kernel_params = [0.5, 0.0, 3.0], one_class = 0, "
+       "support_vectors = [1.0, 0.5, -1.0, 2.0], coefficients = [1.0, -0.5], rho = [0.1]>(x)}",
+       1},
+      {"(float[3,2] x) => (int64[a] y, float[b,c] z) {y, z = ai.onnx.ml.LinearClassifier<"
+       "classlabels_ints = [4, 1], coefficients = [1.0, -0.5, 2.0, 1.0], intercepts = [0.5, 1.0], "
+       "post_transform = \"SOFTMAX\">(x)}",
+       1},
+      {absl::StrCat("(float[3,2] x) => (int64[a] y, float[b,c] z) {"
+                    "y, z = ai.onnx.ml.TreeEnsembleClassifier<classlabels_int64s = [8, 9], "
+                    "base_values = [0.5, 1.0], ",
+                    kNodes, ", ", Votes("class", {0, 1, 0, 1}, {1, 2, 3, 4}), ">(x)}"),
+       3},
+      {absl::StrCat("(double[3,2] x) => (float[b,c] z) {z = ai.onnx.ml.TreeEnsembleRegressor<"
+                    "n_targets = 2, aggregate_function = \"MAX\", ",
+                    kNodes, ", ", Votes("target", {0, 0, 1, 1}, {1, 2, 3, 4}), ">(x)}"),
+       3},
+      {"(double[3,2] x) => (double[a,b] y) {y = ai.onnx.ml.TreeEnsemble<n_targets = 2, "
+       "tree_roots = [0, 2], nodes_featureids = [0, 1, 0], nodes_modes = uint8[3] {6, 0, 4}, "
+       "nodes_splits = double[3] {0.1, 1, 2}, nodes_truenodeids = [0, 1, 3], "
+       "nodes_trueleafs = [1, 1, 1], nodes_falsenodeids = [1, 2, 3], nodes_falseleafs = [0, 1, 1], "
+       "leaf_targetids = [0, 1, 0, 1], leaf_weights = double[4] {1, 2, 3, 4}, "
+       "membership_values = double[3] {1, 4, nan}>(x)}",
+       5},
+      {"(int64[3,2] x) => (float[a,b] y) {y = ai.onnx.ml.LabelEncoder<"
+       "keys_int64s = [1, 2, 3], values_floats = [0.5, 1.5, 2.5], default_float = 9.0>(x)}",
+       2},
+      {"(float[3,2] x, float[3,1] w) => (float[a,b] y) {"
+       "y = ai.onnx.ml.FeatureVectorizer<inputdimensions = [2, 1]>(x, w)}",
+       1},
+      {"(float[3,2] x) => (float[a,b,c] y) {"
+       "y = ai.onnx.ml.OneHotEncoder<cats_int64s = [1, 2], zeros = 1>(x)}",
+       1},
+      {"(float[3,2] x) => (float[a,b] y) {y = ai.onnx.ml.Imputer<"
+       "imputed_value_floats = [1.0, 2.0], replaced_value_float = 0.5>(x)}",
+       1},
+  };
+  int good = 0, refused = 0;
+  for (const auto& [graph, opset] : graphs) {
+    const onnx::ModelProto model = Model(graph, opset);
+    ASSERT_TRUE(ImportOnnx(model.SerializeAsString()).ok())
+        << ImportOnnx(model.SerializeAsString()).status();
+    for (uint64_t seed = 0; seed < 300; ++seed) {
+      SCOPED_TRACE(absl::StrCat("seed ", seed, " of ", graph));
+      Rng rng(seed);
+      onnx::ModelProto damaged = model;
+      for (uint64_t k = 0; k <= seed % 3; ++k)
+        Damage(*damaged.mutable_graph()->mutable_node(0), rng);
+      const auto imported = ImportOnnx(damaged.SerializeAsString());
+      if (!imported.ok()) {
+        ++refused;
+        ASSERT_THAT(std::string(imported.status().message()), Not(HasSubstr("\n")));
+        continue;
+      }
+      ++good;
+      std::vector<TensorData> inputs;
+      for (const ValueId v : imported->inputs)
+        inputs.push_back(Filled(imported->values[v].type, 1));
+      ASSERT_TRUE(EvaluateGraph(*imported, inputs).ok());
+    }
+  }
+  EXPECT_GT(good, 300);
+  EXPECT_GT(refused, 300);
+}
+
 }  // namespace
 }  // namespace heddle::graph
