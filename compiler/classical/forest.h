@@ -10,7 +10,8 @@
 //     one feature but send missing values to different sides use different columns.
 //   * A categorical split asks whether the value is one of a set. A member column holds the answer as 1
 //     or 0, and the node's threshold is 1.
-//   * x == t is two nodes (x < t, x < next after t) that share a side; x != t likewise.
+//   * x == t asks a feature that is made of x, and is 1 or 0 (onnx_trees.h). With two comparisons of x,
+//     the tree would have one side twice.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,10 @@
 namespace heddle::classical {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Ranks are exact in f32.
+constexpr size_t kMostRanks = size_t{1} << 24;
 
 absl::Status Refuse(const std::string& what) { return absl::InvalidArgumentError(what); }
 
@@ -62,7 +65,7 @@ struct Branches {
 // A comparison by size, as a node of a forest makes it: is the value at least the threshold?
 struct Question {
   bool yes_is_true = true;  // whether the branch is true if it is
-  float threshold = 0;
+  double threshold = 0;
   std::optional<bool> always;  // what the branch is for every value but NaN, if that is known
 };
 
@@ -76,18 +79,18 @@ Question Compare(BranchMode mode, double value) {
   } else if (above && value == kInfinity) {
     q.always = below;  // nothing is above
   } else {
-    q.threshold = above ? SmallestAbove(value) : SmallestAtLeast(value);
+    q.threshold = above ? std::nextafter(value, kInfinity) : value;
     if (q.threshold == -kInfinity) q.always = !below;  // everything is at least -infinity
   }
   return q;
 }
 
-// The values of f32 among these.
-std::vector<float> SingleValues(std::span<const double> values) {
-  std::set<float> distinct;
+// The values that x may have among these.
+std::vector<double> Possible(std::span<const double> values, bool doubles) {
+  std::set<double> distinct;
   for (const double v : values) {
-    const auto single = static_cast<float>(v);
-    if (static_cast<double>(single) == v) distinct.insert(single == 0 ? 0.0F : single);
+    if (!std::isnan(v) && (doubles || static_cast<double>(static_cast<float>(v)) == v))
+      distinct.insert(v == 0 ? 0.0 : v);
   }
   return {distinct.begin(), distinct.end()};
 }
@@ -114,6 +117,7 @@ class Planter {
     }
     for (const Place root : branches_.roots) HEDDLE_RETURN_IF_ERROR(Plant(root));
     if (!Sums()) AddZeros();
+    HEDDLE_RETURN_IF_ERROR(SetThresholds());
     forest.features = ensemble_.features + static_cast<int>(out_.equalities.size());
     HEDDLE_RETURN_IF_ERROR(CheckForest(forest));
     return std::move(out_);
@@ -129,11 +133,13 @@ class Planter {
 
   absl::Status Plant(Place root) {
     Tree tree;
+    std::vector<double>& thresholds = thresholds_.emplace_back();
     std::vector<const std::vector<Vote>*> leaves;
     for (std::vector<Pending> pending{{root, -1, false}}; !pending.empty();) {
       auto [at, parent, right] = pending.back();
       pending.pop_back();
       Node node;
+      double threshold = 0;
       std::pair<Place, Place> sides;
       bool asks = false;
       while (at >= 0 && !asks) {
@@ -144,7 +150,7 @@ class Planter {
         if (branch.feature < 0 || branch.feature >= ensemble_.features)
           return Refuse(absl::StrCat("node ", at, " reads feature ", branch.feature, " of ",
                                      ensemble_.features));
-        asks = Ask(branch, node, sides);
+        asks = Ask(branch, node, threshold, sides);
         if (!asks) at = sides.first;
       }
       int number = 0;
@@ -156,6 +162,7 @@ class Planter {
       } else {
         number = static_cast<int>(tree.nodes.size());
         tree.nodes.push_back(node);
+        thresholds.push_back(threshold);
         pending.push_back({sides.second, number, true});
         pending.push_back({sides.first, number, false});
       }
@@ -166,8 +173,9 @@ class Planter {
     return absl::OkStatus();
   }
 
-  // Fills the node's question, and its left and right side. False: every value takes the left side.
-  bool Ask(const Branch& branch, Node& node, std::pair<Place, Place>& sides) {
+  // Fills the node's column, its threshold, and its left and right side. False: every value takes the
+  // left side.
+  bool Ask(const Branch& branch, Node& node, double& threshold, std::pair<Place, Place>& sides) {
     const auto side = [&](bool is_true) { return is_true ? branch.if_true : branch.if_false; };
     const auto feature = static_cast<int>(branch.feature);
     const bool equality = branch.mode == BranchMode::kEqual ||
@@ -180,18 +188,21 @@ class Planter {
       if (!q.always) {
         sides = {side(!q.yes_is_true), side(q.yes_is_true)};
         node.column = ValueColumn(feature, nan == q.yes_is_true);
-        node.threshold = q.threshold;
+        threshold = q.threshold;
         return true;
       }
       sides = {side(*q.always), side(nan)};
+      threshold = 1;
       return nan != *q.always && AskEquality({feature, {}, true}, node);
     }
-    const std::vector<float> values = SingleValues(
-        branch.mode == BranchMode::kMember ? branch.members : std::span(&branch.value, 1));
+    const std::vector<double> values =
+        Possible(branch.mode == BranchMode::kMember ? branch.members : std::span(&branch.value, 1),
+                 ensemble_.doubles);
     // The equality of NaN is what takes the right side, as the members do.
     const bool nan_is_member = nan != inverse;
     sides = {side(inverse), side(!inverse)};
     if (values.empty() && !nan_is_member) return false;
+    threshold = 1;
     return AskEquality({feature, values, nan_is_member}, node);
   }
 
@@ -200,7 +211,6 @@ class Planter {
         equalities_.try_emplace(equality, static_cast<int>(out_.equalities.size()));
     if (is_new) out_.equalities.push_back(equality);
     node.column = ValueColumn(ensemble_.features + found->second, false);
-    node.threshold = 1;
     return true;
   }
 
@@ -211,10 +221,46 @@ class Planter {
     if (is_new) {
       Column column;
       column.feature = feature;
-      column.instead = missing_is_right ? kInfinity : -kInfinity;
+      column.instead = static_cast<float>(missing_is_right ? kInfinity : -kInfinity);
       out_.forest.columns.push_back(column);
     }
     return found->second;
+  }
+
+  // Gives the nodes their thresholds: those of f32 values, or ranks.
+  absl::Status SetThresholds() {
+    Forest& forest = out_.forest;
+    const auto each = [&](auto visit) {
+      for (size_t t = 0; t < thresholds_.size(); ++t) {
+        for (size_t i = 0; i < thresholds_[t].size(); ++i) {
+          Node& node = forest.trees[t].nodes[i];
+          visit(node, forest.columns[node.column].feature, thresholds_[t][i]);
+        }
+      }
+    };
+    if (ensemble_.doubles) {
+      out_.thresholds.resize(ensemble_.features);
+      each([&](Node&, int feature, double threshold) {
+        if (feature < ensemble_.features) out_.thresholds[feature].push_back(threshold);
+      });
+    }
+    for (std::vector<double>& list : out_.thresholds) {
+      for (double& v : list) v = v == 0 ? 0 : v;
+      std::sort(list.begin(), list.end());
+      list.erase(std::unique(list.begin(), list.end()), list.end());
+      if (list.size() > kMostRanks)
+        return Refuse(absl::StrCat("a feature has more than ", kMostRanks, " thresholds"));
+    }
+    each([&](Node& node, int feature, double threshold) {
+      if (!ensemble_.doubles || feature >= ensemble_.features) {
+        node.threshold = SmallestAtLeast(threshold);
+        return;
+      }
+      const std::vector<double>& list = out_.thresholds[feature];
+      const auto at = std::lower_bound(list.begin(), list.end(), threshold);
+      node.threshold = static_cast<float>(at - list.begin() + 1);
+    });
+    return absl::OkStatus();
   }
 
   bool Sums() const {
@@ -275,6 +321,7 @@ class Planter {
   const OnnxEnsemble& ensemble_;
   std::vector<bool> visited_;
   OnnxForest out_;
+  std::vector<std::vector<double>> thresholds_;  // of each node of each tree
   std::map<std::pair<int, bool>, int> columns_;
   std::map<Equality, int> equalities_;
   int64_t leaf_values_ = 0;
@@ -429,14 +476,23 @@ absl::StatusOr<Branches> BranchesOf(const OnnxTrees& trees) {
 
 }  // namespace
 
-float EqualityValue(const Equality& equality, float value) {
-  if (std::isnan(value)) return equality.nan ? 1 : 0;
-  return std::binary_search(equality.values.begin(), equality.values.end(), value) ? 1 : 0;
-}
-
-std::vector<float> FeaturesOf(const OnnxForest& ensemble, std::span<const float> x) {
-  std::vector<float> features(x.begin(), x.end());
-  for (const Equality& e : ensemble.equalities) features.push_back(EqualityValue(e, x[e.feature]));
+std::vector<float> FeaturesOf(const OnnxForest& ensemble, std::span<const double> x) {
+  std::vector<float> features;
+  for (size_t f = 0; f < x.size(); ++f) {
+    if (ensemble.thresholds.empty() || std::isnan(x[f])) {
+      features.push_back(static_cast<float>(x[f]));
+      continue;
+    }
+    const std::vector<double>& list = ensemble.thresholds[f];
+    features.push_back(
+        static_cast<float>(std::upper_bound(list.begin(), list.end(), x[f]) - list.begin()));
+  }
+  for (const Equality& e : ensemble.equalities) {
+    const double v = x[e.feature];
+    const bool found =
+        std::isnan(v) ? e.nan : std::binary_search(e.values.begin(), e.values.end(), v);
+    features.push_back(found ? 1 : 0);
+  }
   return features;
 }
 

@@ -69,26 +69,29 @@ struct OnnxEnsemble {
   int64_t outputs = 1;
   Aggregate aggregate = Aggregate::kSum;
   std::vector<double> base = {};  // one number for each output; empty: zeros
+  bool doubles = false;           // whether x has f64 elements; otherwise they are f32
 };
 
 // A feature that is made of one of x: 1 if x[feature] is one of the values, or NaN if `nan` is set; else 0.
 struct Equality {
   int feature = 0;
-  std::vector<float> values;  // sorted, distinct, not NaN
+  std::vector<double> values;  // sorted, distinct, not NaN
   bool nan = false;
   auto operator<=>(const Equality&) const = default;
 };
 
-// A forest whose features are those of x, and behind them the equalities.
+// A forest whose features are those of x, and behind them the equalities. The nodes of a forest compare
+// f32. So if x has f64 elements, the first features are ranks: of a value, how many of the thresholds of
+// its feature it is at least; of NaN, NaN.
 struct OnnxForest {
   Forest forest;
   std::vector<Equality> equalities;  // distinct
+  // Of each feature of x: sorted, distinct, not NaN. Empty if x has f32 elements.
+  std::vector<std::vector<double>> thresholds;
 };
 
-// The value of an equality for a value of its feature.
-float EqualityValue(const Equality& equality, float value);
-// A row of x with the equalities behind it: the features of the forest.
-std::vector<float> FeaturesOf(const OnnxForest& ensemble, std::span<const float> x);
+// The features of the forest for a row of x.
+std::vector<float> FeaturesOf(const OnnxForest& ensemble, std::span<const double> x);
 
 // InvalidArgument: arrays have different lengths; ids lead nowhere, in a circle, or to a node twice; a feature or an
 // output does not exist; or the forest exceeds a limit (forest.h). Unimplemented: the aggregate is kMin or

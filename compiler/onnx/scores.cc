@@ -7,9 +7,12 @@
 #include "compiler/onnx/slices.h"
 
 namespace heddle::graph {
+
 using classical::Transform;
 
-ValueId RowsOf(NodeImport& n) {
+ValueId RowsOf(NodeImport& n) { return n.Cast(ExactRowsOf(n), ir::DType::kF32); }
+
+ValueId ExactRowsOf(NodeImport& n) {
   const ValueId x = n.In(0);
   if (!n.ok()) return -1;
   const Shape shape = n.ShapeOf(x);
@@ -18,7 +21,8 @@ ValueId RowsOf(NodeImport& n) {
     return -1;
   }
   if (shape.back() == 0) n.Unsupported("rows without features");
-  return n.Cast(n.Reshape(x, {shape.size() == 1 ? 1 : shape[0], shape.back()}), ir::DType::kF32);
+  const ValueId rows = n.Reshape(x, {shape.size() == 1 ? 1 : shape[0], shape.back()});
+  return n.Type(x).dtype == ir::DType::kF64 ? rows : n.Cast(rows, ir::DType::kF32);
 }
 
 Transform TransformOf(NodeImport& n) {

@@ -9,8 +9,9 @@
 
 namespace heddle::graph {
 
-// Operand 0 of a model as f32 [rows, features]; a vector is one row.
+// Operand 0 of a model as f32 [rows, features]; a vector is one row. ExactRowsOf leaves f64 as it is.
 ValueId RowsOf(NodeImport& n);
+ValueId ExactRowsOf(NodeImport& n);
 
 // The attribute post_transform, which is a word.
 classical::Transform TransformOf(NodeImport& n);

@@ -156,8 +156,9 @@ std::string OnnxOperatorTable() {
       "the default of an encoder it gives -1.\n"
       "- `ZipMap` gives its operand, a tensor [rows, classes] with the classes in the order of "
       "the labels.\n\n"
-      "Numbers of type double become float before models, as the scores are float. Where the "
-      "standard's text leaves a result\nopen, it is that of its reference implementation.\n\n",
+      "Trees compare doubles as doubles. All scores are computed in float, which is their type. "
+      "Where the standard's text leaves\na result open, it is that of its reference "
+      "implementation.\n\n",
       kHead, RowsOf(Source::kMl).text,
       "\nOf the domain, these are not supported, because they take maps:\n");
   for (const std::string& name : Missing(Source::kMl)) absl::StrAppend(&text, name, "\n");

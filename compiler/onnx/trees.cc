@@ -1,4 +1,4 @@
-// Translation of tree ensembles (ai.onnx.ml). Thresholds and features are compared as f32, and leaves
+// Translation of tree ensembles (ai.onnx.ml). Features are compared as f64 if they are, else as f32. Leaves
 // are added in f32.
 #include <algorithm>
 #include <initializer_list>
@@ -94,20 +94,60 @@ classical::OnnxEnsemble EnsembleOf(NodeImport& n, ValueId x) {
     n.Fail(absl::StrCat(features, " features; ", classical::kMostFeatures, " are the most"));
   else
     ensemble.features = static_cast<int>(features);
+  ensemble.doubles = n.Type(x).dtype == DType::kF64;
   return ensemble;
 }
 
 // ---- Forests ----
 
-// Each equality's value for each row, behind the features: f32 [rows, features + equalities].
-ValueId WithEqualities(NodeImport& n, ValueId x,
-                       const std::vector<classical::Equality>& equalities) {
-  if (equalities.empty() || !n.ok()) return x;
+// Of each element of x f64 [rows, features], how many of its feature's thresholds it is at least; NaN stays.
+ValueId Ranks(NodeImport& n, ValueId x, const std::vector<std::vector<double>>& thresholds) {
+  if (!n.ok()) return -1;
+  const auto features = static_cast<int64_t>(thresholds.size());
+  size_t most = 0;
+  for (const auto& list : thresholds) most = std::max(most, list.size());
+  int64_t width = 1;  // of a table in which a binary search takes the same steps everywhere
+  while (static_cast<size_t>(width - 1) < most) width *= 2;
+  if (!n.CanMake({DType::kF64, {features, width}})) return -1;
+  std::vector<double> table;  // NaN fills up: nothing is at least NaN
+  std::vector<int64_t> starts;
+  for (const auto& list : thresholds) {
+    starts.push_back(static_cast<int64_t>(table.size()));
+    table.insert(table.end(), list.begin(), list.end());
+    table.resize(starts.size() * static_cast<size_t>(width),
+                 std::numeric_limits<double>::quiet_NaN());
+  }
+  const ValueId numbers =
+      n.Constant(FromDoubles(table, {static_cast<int64_t>(table.size())}, DType::kF64));
+  const ValueId start = n.Reshape(n.Constant(FromInts(starts)), {1, features});
+  ValueId rank = n.Fill({DType::kI64, {n.ShapeOf(x)[0], features}}, 0);
+  for (int64_t step = width / 2; step > 0; step /= 2) {
+    const ValueId place =
+        n.Emit(OpKind::kAdd, {n.Emit(OpKind::kAdd, {rank, start}), n.ScalarLike(step - 1.0, rank)});
+    const ValueId threshold = n.Emit(OpKind::kGather, {numbers, place}, {{"axis", int64_t{0}}});
+    const ValueId reached = n.Emit(OpKind::kLessEqual, {threshold, x});
+    rank = n.Emit(
+        OpKind::kAdd,
+        {rank, n.Emit(OpKind::kWhere, {reached, n.ScalarLike(static_cast<double>(step), rank),
+                                       n.ScalarLike(0, rank)})});
+  }
+  const ValueId real = n.Cast(rank, DType::kF32);
+  return n.Emit(OpKind::kWhere,
+                {n.Emit(OpKind::kIsnan, {x}),
+                 n.ScalarLike(std::numeric_limits<double>::quiet_NaN(), real), real});
+}
+
+// The features of the forest for each row of x: f32 [rows, features].
+ValueId FeaturesOf(NodeImport& n, ValueId x, const classical::OnnxForest& ensemble) {
+  const std::vector<classical::Equality>& equalities = ensemble.equalities;
+  const ValueId first = ensemble.thresholds.empty() ? x : Ranks(n, x, ensemble.thresholds);
+  if (equalities.empty() || !n.ok()) return first;
   const auto count = static_cast<int64_t>(equalities.size());
   size_t most = 1;
   for (const classical::Equality& e : equalities) most = std::max(most, e.values.size());
   const auto width = static_cast<int64_t>(most);
-  if (!n.CanMake({DType::kF32, {count, width}})) return -1;
+  const DType dtype = n.Type(x).dtype;
+  if (!n.CanMake({dtype, {count, width}})) return -1;
   std::vector<int64_t> features;
   std::vector<double> nan, values;  // NaN fills up: it equals nothing
   for (const classical::Equality& e : equalities) {
@@ -122,13 +162,13 @@ ValueId WithEqualities(NodeImport& n, ValueId x,
   const int64_t rows = n.ShapeOf(x)[0];
   const ValueId equal =
       n.Emit(OpKind::kEqual, {n.Reshape(picked, {rows, count, 1}),
-                              n.Constant(FromDoubles(values, {1, count, width}, DType::kF32))});
+                              n.Constant(FromDoubles(values, {1, count, width}, dtype))});
   const ValueId any = n.Emit(OpKind::kReduceMax, {n.Cast(equal, DType::kF32)},
                              {{"axes", Shape{2}}, {"keepdims", int64_t{0}}});
   const ValueId found =
       n.Emit(OpKind::kWhere, {n.Emit(OpKind::kIsnan, {picked}),
                               n.Constant(FromDoubles(nan, {1, count}, DType::kF32)), any});
-  return Concat(n, {x, found}, 1);
+  return Concat(n, {first, found}, 1);
 }
 
 // The margins of the forest, f32 [rows, outputs].
@@ -142,7 +182,7 @@ ValueId Margins(NodeImport& n, ValueId x, const absl::StatusOr<classical::OnnxFo
     n.Fail(std::string(ensemble.status().message()));
     return -1;
   }
-  return n.EmitBy(WithEqualities(n, x, ensemble->equalities), [&](GraphBuilder& out, ValueId v) {
+  return n.EmitBy(FeaturesOf(n, x, *ensemble), [&](GraphBuilder& out, ValueId v) {
     return classical::EmitMargins(out, v, ensemble->forest);
   });
 }
@@ -156,7 +196,7 @@ Aggregate AggregateOf(NodeImport& n) {
 }
 
 void TreeEnsembleRegressor(NodeImport& n) {
-  const ValueId x = RowsOf(n);
+  const ValueId x = ExactRowsOf(n);
   classical::OnnxEnsemble ensemble = EnsembleOf(n, x);
   ensemble.outputs = n.Int("n_targets", 1);
   ensemble.aggregate = AggregateOf(n);
@@ -170,7 +210,7 @@ void TreeEnsembleRegressor(NodeImport& n) {
 }
 
 void TreeEnsembleClassifier(NodeImport& n) {
-  const ValueId x = RowsOf(n);
+  const ValueId x = ExactRowsOf(n);
   const std::vector<int64_t> labels = ClassLabels(n, "classlabels_int64s", "classlabels_strings");
   classical::OnnxEnsemble ensemble = EnsembleOf(n, x);
   ensemble.outputs = static_cast<int64_t>(labels.size());
@@ -203,7 +243,7 @@ T ByNumber(NodeImport& n, const char* name, std::initializer_list<T> values) {
 
 void TreeEnsemble(NodeImport& n) {
   n.Ignore({"nodes_hitrates"});
-  const ValueId x = RowsOf(n);
+  const ValueId x = ExactRowsOf(n);
   classical::OnnxEnsemble ensemble = EnsembleOf(n, x);
   ensemble.outputs = n.Int("n_targets", 1);
   ensemble.aggregate =

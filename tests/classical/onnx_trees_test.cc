@@ -53,12 +53,13 @@ double DrawThreshold(Rng& rng) {
   return (*numbers)[Draw(rng, Chance(rng, 80) ? 12 : static_cast<int>(numbers->size()))];
 }
 
-float DrawFeature(Rng& rng) {
-  if (Chance(rng, 15)) return static_cast<float>(kNan);
-  const auto near = static_cast<float>(DrawThreshold(rng));
+double DrawFeature(Rng& rng, bool doubles) {
+  if (Chance(rng, 15)) return kNan;
+  const double near = DrawThreshold(rng);
   const int side = Draw(rng, 4);
-  if (side > 1) return near;
-  return std::nextafter(near, side == 0 ? HUGE_VALF : -HUGE_VALF);
+  const float to = side == 0 ? HUGE_VALF : side == 1 ? -HUGE_VALF : static_cast<float>(near);
+  if (doubles) return side > 1 ? near : std::nextafter(near, static_cast<double>(to));
+  return std::nextafter(static_cast<float>(near), to);
 }
 
 // ---- The interpreter ----
@@ -129,7 +130,7 @@ size_t Find(const OnnxNodes& n, int64_t tree, int64_t node) {
 // `roots`: the root's id of each tree id.
 std::vector<double> Interpret(const OnnxNodes& n, const OnnxVotes& v, const OnnxEnsemble& e,
                               const std::map<int64_t, int64_t>& roots,
-                              const std::vector<float>& x) {
+                              const std::vector<double>& x) {
   Sums sums(e);
   for (const auto& [tree, root] : roots) {
     size_t at = Find(n, tree, root);
@@ -149,7 +150,7 @@ std::vector<double> Interpret(const OnnxNodes& n, const OnnxVotes& v, const Onnx
 }
 
 std::vector<double> Interpret(const OnnxTrees& t, const OnnxEnsemble& e,
-                              const std::vector<float>& x) {
+                              const std::vector<double>& x) {
   std::vector<std::vector<double>> sets;  // of each node
   size_t next = 0;
   for (const BranchMode mode : t.modes) {
@@ -185,6 +186,7 @@ OnnxEnsemble DrawEnsemble(Rng& rng) {
   for (int64_t k = 0; k < e.outputs && Chance(rng, 60); ++k)
     e.base.push_back(Draw(rng, 9) / 4.0 - 1);
   if (std::ssize(e.base) != e.outputs) e.base.clear();
+  e.doubles = Chance(rng, 50);
   return e;
 }
 
@@ -336,15 +338,15 @@ RandomTrees DrawTrees(Rng& rng) {
 }
 
 void ExpectSame(const absl::StatusOr<OnnxForest>& forest, const OnnxEnsemble& ensemble, Rng& rng,
-                const std::function<std::vector<double>(const std::vector<float>&)>& interpret) {
+                const std::function<std::vector<double>(const std::vector<double>&)>& interpret) {
   ASSERT_TRUE(forest.ok()) << forest.status();
   ASSERT_EQ(forest->forest.features,
             ensemble.features + static_cast<int>(forest->equalities.size()));
   const absl::Status legal = CheckForest(forest->forest);
   ASSERT_TRUE(legal.ok()) << legal;
   for (int row = 0; row < 20; ++row) {
-    std::vector<float> x;
-    for (int f = 0; f < ensemble.features; ++f) x.push_back(DrawFeature(rng));
+    std::vector<double> x;
+    for (int f = 0; f < ensemble.features; ++f) x.push_back(DrawFeature(rng, ensemble.doubles));
     const std::vector<double> found = Margins(forest->forest, FeaturesOf(*forest, x)),
                               expected = interpret(x);
     ASSERT_EQ(found.size(), expected.size());
@@ -360,7 +362,7 @@ TEST(OnnxTrees, NodesInAnyOrderAreWhatTheStandardSays) {
     Rng rng(seed);
     const RandomNodes r = DrawNodes(rng);
     ExpectSame(ReadOnnxForest(r.nodes, r.votes, r.ensemble), r.ensemble, rng,
-               [&](const std::vector<float>& x) {
+               [&](const std::vector<double>& x) {
                  return Interpret(r.nodes, r.votes, r.ensemble, r.roots, x);
                });
     if (HasFatalFailure()) return;
@@ -373,7 +375,7 @@ TEST(OnnxTrees, TreesWithSetsAreWhatTheStandardSays) {
     Rng rng(seed);
     const RandomTrees r = DrawTrees(rng);
     ExpectSame(ReadOnnxForest(r.trees, r.ensemble), r.ensemble, rng,
-               [&](const std::vector<float>& x) { return Interpret(r.trees, r.ensemble, x); });
+               [&](const std::vector<double>& x) { return Interpret(r.trees, r.ensemble, x); });
     if (HasFatalFailure()) return;
   }
 }
@@ -397,7 +399,7 @@ double ValueOf(BranchMode mode, double value, float x, bool tracks_true = false)
   if (tracks_true) s.nodes.missing_value_tracks_true = {1, 0, 0};
   const auto forest = ReadOnnxForest(s.nodes, s.votes, s.ensemble);
   EXPECT_TRUE(forest.ok()) << forest.status();
-  return forest.ok() ? Margins(forest->forest, FeaturesOf(*forest, std::vector{x}))[0] : -1;
+  return forest.ok() ? Margins(forest->forest, FeaturesOf(*forest, std::vector<double>{x}))[0] : -1;
 }
 
 TEST(OnnxTrees, NanIsUnequalToEverything) {
@@ -454,7 +456,8 @@ TEST(OnnxTrees, EqualitiesDoNotMultiplyNodes) {
   EXPECT_EQ(forest->forest.trees[0].nodes.size(), kLength);
   for (const float x : {0.0F, 7.0F, 499.0F, 500.0F, 3.5F}) {
     const double expected = x == std::floor(x) && x < kLength ? x : kLength;
-    EXPECT_EQ(Margins(forest->forest, FeaturesOf(*forest, std::vector{x}))[0], expected) << x;
+    EXPECT_EQ(Margins(forest->forest, FeaturesOf(*forest, std::vector<double>{x}))[0], expected)
+        << x;
   }
 }
 

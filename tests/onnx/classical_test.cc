@@ -751,6 +751,70 @@ TEST(MlTrees, RegressorsTakeTensorsAndEqualities) {
               ElementsAre(3.5, 3.5));
 }
 
+// 0.1 and the numbers beside it are no f32; neither are their comparisons.
+TEST(MlTrees, DoublesAreComparedAsDoubles) {
+  const Row values = {0.1, 0.3, 0.7, std::nextafter(0.3, 1), 1.5, -2};
+  Row x = {kNan};
+  for (const double v : values) {
+    for (const double near : {v, std::nextafter(v, 9), std::nextafter(v, -9)}) x.push_back(near);
+  }
+  // A chain of nodes, each with a leaf of its own.
+  const std::vector<std::string> modes = {"BRANCH_LT",  "BRANCH_GTE", "BRANCH_EQ",
+                                          "BRANCH_LEQ", "BRANCH_GT",  "BRANCH_EQ"};
+  std::vector<int64_t> ids, yes, no, zeros, votes;
+  Row weights, all_values;
+  std::vector<std::string> words;
+  for (int64_t i = 0; i < 13; ++i) {
+    const bool leaf = i % 2 == 1 || i == 12;
+    ids.push_back(i);
+    yes.push_back(leaf ? 0 : i + 1);
+    no.push_back(leaf ? 0 : i + 2);
+    zeros.push_back(0);
+    all_values.push_back(leaf ? 0 : values[i / 2]);
+    words.push_back(absl::StrCat("\"", leaf ? "LEAF" : modes[i / 2], "\""));
+    if (leaf) votes.push_back(i), weights.push_back(static_cast<double>(i));
+  }
+  Row expected;
+  for (const double v : x) {
+    double y = 12;
+    for (size_t i = 0; i < modes.size() && y == 12; ++i) {
+      const double t = values[i];
+      const std::string& mode = modes[i];
+      const bool is_true = mode == "BRANCH_LT"    ? v < t
+                           : mode == "BRANCH_LEQ" ? v <= t
+                           : mode == "BRANCH_GTE" ? v >= t
+                           : mode == "BRANCH_GT"  ? v > t
+                                                  : v == t;
+      if (is_true) y = static_cast<double>(2 * i + 1);
+    }
+    expected.push_back(y);
+  }
+  const auto count = static_cast<int64_t>(votes.size());
+  onnx::ModelProto model =
+      Model(absl::StrCat("(double[", x.size(),
+                         ",1] x) => (float[a,b] y) {"
+                         "y = ai.onnx.ml.TreeEnsembleRegressor<n_targets = 1, nodes_treeids = ",
+                         Integers(zeros), ", nodes_nodeids = ", Integers(ids),
+                         ", nodes_featureids = ", Integers(zeros), ", nodes_modes = [",
+                         absl::StrJoin(words, ", "), "], nodes_truenodeids = ", Integers(yes),
+                         ", nodes_falsenodeids = ", Integers(no),
+                         ", target_treeids = ", Integers(std::vector<int64_t>(count, 0)),
+                         ", target_nodeids = ", Integers(votes),
+                         ", target_ids = ", Integers(std::vector<int64_t>(count, 0)),
+                         ", target_weights = ", List(weights), ">(x)}"),
+            3);
+  onnx::AttributeProto* a = model.mutable_graph()->mutable_node(0)->add_attribute();
+  a->set_name("nodes_values_as_tensor");
+  a->set_type(onnx::AttributeProto::TENSOR);
+  a->mutable_t()->set_data_type(onnx::TensorProto::DOUBLE);
+  a->mutable_t()->add_dims(13);
+  for (const double v : all_values) a->mutable_t()->add_double_data(v);
+  const auto results =
+      Results(model, {FromDoubles(x, {static_cast<int64_t>(x.size()), 1}, ir::DType::kF64)});
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(ToDoubles(results[0]), expected);
+}
+
 TEST(MlTrees, ClassifiersOfOneColumn) {
   for (const bool positive : {true, false}) {
     const Row w = {0.25, 0.5, positive ? 0.125 : -0.75, 0.375};
@@ -909,6 +973,114 @@ TEST(MlRefusals, WhatIsNotSupportedIsNamed) {
   EXPECT_THAT(Refusal("(float[2,2] x) => (float[a,b] y) {"
                       "y = ai.onnx.ml.Scaler<offset = [1.0, 2.0, 3.0]>(x)}"),
               HasSubstr("'offset' has 3 numbers"));
+}
+
+// ---- Damage ----
+
+// Changes one attribute: its lists get shorter, longer or other numbers.
+void Damage(onnx::NodeProto& node, Rng& rng) {
+  if (node.attribute_size() == 0) return;
+  onnx::AttributeProto& a =
+      *node.mutable_attribute(static_cast<int>(rng() % node.attribute_size()));
+  const std::vector<int64_t> numbers = {-1, 0, 1, 2, 3, 7, 1 << 20, INT64_MAX, INT64_MIN};
+  const int64_t number = numbers[rng() % numbers.size()];
+  const auto edit = [&](auto* list, auto value) {
+    const int way = static_cast<int>(rng() % 4), size = list->size();
+    if (way == 0 && size > 0)
+      list->RemoveLast();
+    else if (way == 1)
+      *list->Add() = value;
+    else if (way == 2 && size > 0)
+      *list->Mutable(static_cast<int>(rng() % size)) = value;
+    else
+      list->Clear();
+  };
+  if (a.ints_size() > 0) edit(a.mutable_ints(), number);
+  if (a.floats_size() > 0) edit(a.mutable_floats(), static_cast<float>(number));
+  if (a.strings_size() > 0) edit(a.mutable_strings(), std::string("BRANCH_EQ"));
+  if (a.has_i()) a.set_i(number);
+  if (a.has_f()) a.set_f(static_cast<float>(number));
+  if (a.has_s()) a.set_s("NONE");
+  if (a.t().double_data_size() > 0)
+    edit(a.mutable_t()->mutable_double_data(), static_cast<double>(number));
+  if (a.t().int32_data_size() > 0)
+    edit(a.mutable_t()->mutable_int32_data(), static_cast<int32_t>(number));
+  if (a.t().dims_size() > 0 && rng() % 2) a.mutable_t()->set_dims(0, rng() % 2 ? number : 1);
+}
+
+// Whatever the attributes are, a model is refused in one line, or the graph is legal and can be
+// computed.
+TEST(MlRefusals, DamagedAttributesNeverCrash) {
+  const std::vector<std::pair<std::string, int>> graphs = {
+      {"(float[3,2] x) => (int64[a] y, float[b,c] z) {y, z = ai.onnx.ml.SVMClassifier<"
+       "classlabels_ints = [4, 1, 7], kernel_type = \"POLY\", kernel_params = [0.5, 0.0, 3.0], "
+       "vectors_per_class = [2, 1, 1], support_vectors = [1.0, 0.5, -1.0, 2.0, 0.25, 0.5, -0.75, "
+       "-2.0], coefficients = [1.0, -0.5, 0.75, -1.0, 0.5, 1.0, -1.0, 0.25], "
+       "rho = [0.1, -0.2, 0.3], prob_a = [-1.5, -2.0, -0.5], prob_b = [0.25, 0.0, -0.25]>(x)}",
+       1},
+      {"(float[3,2] x) => (float[b,c] z) {z = ai.onnx.ml.SVMRegressor<n_supports = 2, "
+       "kernel_type = \"RBF\", kernel_params = [0.5, 0.0, 3.0], one_class = 0, "
+       "support_vectors = [1.0, 0.5, -1.0, 2.0], coefficients = [1.0, -0.5], rho = [0.1]>(x)}",
+       1},
+      {"(float[3,2] x) => (int64[a] y, float[b,c] z) {y, z = ai.onnx.ml.LinearClassifier<"
+       "classlabels_ints = [4, 1], coefficients = [1.0, -0.5, 2.0, 1.0], intercepts = [0.5, 1.0], "
+       "post_transform = \"SOFTMAX\">(x)}",
+       1},
+      {absl::StrCat("(float[3,2] x) => (int64[a] y, float[b,c] z) {"
+                    "y, z = ai.onnx.ml.TreeEnsembleClassifier<classlabels_int64s = [8, 9], "
+                    "base_values = [0.5, 1.0], ",
+                    kNodes, ", ", Votes("class", {0, 1, 0, 1}, {1, 2, 3, 4}), ">(x)}"),
+       3},
+      {absl::StrCat("(double[3,2] x) => (float[b,c] z) {z = ai.onnx.ml.TreeEnsembleRegressor<"
+                    "n_targets = 2, aggregate_function = \"MAX\", ",
+                    kNodes, ", ", Votes("target", {0, 0, 1, 1}, {1, 2, 3, 4}), ">(x)}"),
+       3},
+      {"(double[3,2] x) => (double[a,b] y) {y = ai.onnx.ml.TreeEnsemble<n_targets = 2, "
+       "tree_roots = [0, 2], nodes_featureids = [0, 1, 0], nodes_modes = uint8[3] {6, 0, 4}, "
+       "nodes_splits = double[3] {0.1, 1, 2}, nodes_truenodeids = [0, 1, 3], "
+       "nodes_trueleafs = [1, 1, 1], nodes_falsenodeids = [1, 2, 3], nodes_falseleafs = [0, 1, 1], "
+       "leaf_targetids = [0, 1, 0, 1], leaf_weights = double[4] {1, 2, 3, 4}, "
+       "membership_values = double[3] {1, 4, nan}>(x)}",
+       5},
+      {"(int64[3,2] x) => (float[a,b] y) {y = ai.onnx.ml.LabelEncoder<"
+       "keys_int64s = [1, 2, 3], values_floats = [0.5, 1.5, 2.5], default_float = 9.0>(x)}",
+       2},
+      {"(float[3,2] x, float[3,1] w) => (float[a,b] y) {"
+       "y = ai.onnx.ml.FeatureVectorizer<inputdimensions = [2, 1]>(x, w)}",
+       1},
+      {"(float[3,2] x) => (float[a,b,c] y) {"
+       "y = ai.onnx.ml.OneHotEncoder<cats_int64s = [1, 2], zeros = 1>(x)}",
+       1},
+      {"(float[3,2] x) => (float[a,b] y) {y = ai.onnx.ml.Imputer<"
+       "imputed_value_floats = [1.0, 2.0], replaced_value_float = 0.5>(x)}",
+       1},
+  };
+  int good = 0, refused = 0;
+  for (const auto& [graph, opset] : graphs) {
+    const onnx::ModelProto model = Model(graph, opset);
+    ASSERT_TRUE(ImportOnnx(model.SerializeAsString()).ok())
+        << ImportOnnx(model.SerializeAsString()).status();
+    for (uint64_t seed = 0; seed < 300; ++seed) {
+      SCOPED_TRACE(absl::StrCat("seed ", seed, " of ", graph));
+      Rng rng(seed);
+      onnx::ModelProto damaged = model;
+      for (uint64_t k = 0; k <= seed % 3; ++k)
+        Damage(*damaged.mutable_graph()->mutable_node(0), rng);
+      const auto imported = ImportOnnx(damaged.SerializeAsString());
+      if (!imported.ok()) {
+        ++refused;
+        ASSERT_THAT(std::string(imported.status().message()), Not(HasSubstr("\n")));
+        continue;
+      }
+      ++good;
+      std::vector<TensorData> inputs;
+      for (const ValueId v : imported->inputs)
+        inputs.push_back(Filled(imported->values[v].type, 1));
+      ASSERT_TRUE(EvaluateGraph(*imported, inputs).ok());
+    }
+  }
+  EXPECT_GT(good, 300);
+  EXPECT_GT(refused, 300);
 }
 
 }  // namespace

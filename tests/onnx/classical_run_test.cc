@@ -1,0 +1,88 @@
+// Models of ai.onnx.ml as machine code against the interpreter of their graphs.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/driver/compile.h"
+#include "tests/driver/run_model.h"
+#include "tests/onnx/model_text.h"
+
+namespace heddle::onnx_cases {
+namespace {
+
+std::string Model(const std::string& graph) {
+  onnx::ModelProto model = ModelOf(18, graph);
+  auto* opset = model.add_opset_import();
+  opset->set_domain("ai.onnx.ml");
+  opset->set_version(3);
+  return model.SerializeAsString();
+}
+
+// Rows of numbers from -2 to 2 in steps of a quarter; some are NaN.
+template <typename T>
+std::string RandomRows(size_t count) {
+  std::mt19937_64 rng(5);
+  std::string bytes(count * sizeof(T), '\0');
+  for (size_t i = 0; i < count; ++i) {
+    const T v =
+        rng() % 10 == 0 ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(rng() % 17) / 4 - 2;
+    std::memcpy(bytes.data() + i * sizeof(T), &v, sizeof(T));
+  }
+  return bytes;
+}
+
+void ExpectSame(const std::string& graph, const std::string& input) {
+  const std::string model = Model(graph);
+  const auto expected = InterpretModel(model, {}, {input});
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  const auto bytes = CompileModel(model, {}, Target(), {}, {});
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const auto found = RunModule(*runtime::ParseModule(*bytes), {input});
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_EQ(found->size(), 2u);
+  EXPECT_EQ((*found)[0], (*expected)[0]) << "labels";
+  EXPECT_LE(RelativeError((*found)[1], (*expected)[1]), 1e-5) << "scores";
+}
+
+TEST(ClassicalRun, AMachineWithProbabilitiesAfterImputerAndScaler) {
+  ExpectSame(R"((float[21,2] x) => (int64[a] label, float[b,c] scores) {
+    nan = IsNaN(x)
+    half = Constant<value = float {0.5}>()
+    numbers = Where(nan, half, x)
+    full = ai.onnx.ml.Imputer<imputed_value_floats = [0.125, 0.75], replaced_value_float = -2.0>(numbers)
+    s = ai.onnx.ml.Scaler<offset = [0.25, -0.5], scale = [1.5, 2.0]>(full)
+    label, scores = ai.onnx.ml.SVMClassifier<classlabels_ints = [4, 1, 7], kernel_type = "RBF",
+      kernel_params = [0.5, 0.0, 3.0], vectors_per_class = [2, 1, 1],
+      support_vectors = [1.0, 0.5, -1.0, 2.0, 0.25, 0.5, -0.75, -2.0],
+      coefficients = [1.0, -0.5, 0.75, -1.0, 0.5, 1.0, -1.0, 0.25], rho = [0.1, -0.2, 0.3],
+      prob_a = [-1.5, -2.0, -0.5], prob_b = [0.25, 0.0, -0.25]>(s)
+  })",
+             RandomRows<float>(42));
+}
+
+constexpr const char* kTrees = R"(] x) => (string[a] label, float[b,c] scores) {
+    label, scores = ai.onnx.ml.TreeEnsembleClassifier<classlabels_strings = ["a", "b", "c"],
+      nodes_treeids = [0, 0, 0, 0, 0, 1, 1, 1], nodes_nodeids = [0, 1, 2, 3, 4, 0, 1, 2],
+      nodes_featureids = [0, 0, 1, 0, 0, 1, 0, 0],
+      nodes_modes = ["BRANCH_LT", "LEAF", "BRANCH_EQ", "LEAF", "LEAF", "BRANCH_GT", "LEAF", "LEAF"],
+      nodes_values = [0.25, 0.0, 1.5, 0.0, 0.0, -0.5, 0.0, 0.0],
+      nodes_truenodeids = [1, 0, 3, 0, 0, 1, 0, 0], nodes_falsenodeids = [2, 0, 4, 0, 0, 2, 0, 0],
+      nodes_missing_value_tracks_true = [1, 0, 0, 0, 0, 0, 0, 0],
+      class_treeids = [0, 0, 0, 1, 1], class_nodeids = [1, 3, 4, 1, 2], class_ids = [0, 1, 2, 1, 0],
+      class_weights = [1.0, 2.0, 0.5, 0.25, 0.125], base_values = [0.0, 0.1, 0.2],
+      post_transform = "SOFTMAX">(x)
+  })";
+
+TEST(ClassicalRun, TreesOfFloats) {
+  ExpectSame(absl::StrCat("(float[33,2", kTrees), RandomRows<float>(66));
+}
+
+TEST(ClassicalRun, TreesOfDoubles) {
+  ExpectSame(absl::StrCat("(double[33,2", kTrees), RandomRows<double>(66));
+}
+
+}  // namespace
+}  // namespace heddle::onnx_cases
