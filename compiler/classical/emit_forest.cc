@@ -96,8 +96,7 @@ absl::StatusOr<ValueId> IsMissing(GraphBuilder& out, ValueId x, const Forest& fo
   }
   if (!any) return missing;
   HEDDLE_ASSIGN_OR_RETURN(const ValueId size, out.Add(OpKind::kAbs, {x}, {}, "magnitude"));
-  const ValueId least =
-      Floats(out, "zero", {1, static_cast<int64_t>(zero.size())}, zero);
+  const ValueId least = Floats(out, "zero", {1, static_cast<int64_t>(zero.size())}, zero);
   HEDDLE_ASSIGN_OR_RETURN(const ValueId small,
                           out.Add(OpKind::kLessEqual, {size, least}, {}, "is_zero"));
   return out.Add(OpKind::kOr, {missing, small}, {}, "is_missing");
@@ -113,8 +112,8 @@ absl::StatusOr<ValueId> ValueColumns(GraphBuilder& out, ValueId x, const Forest&
                                      const std::vector<int>& columns) {
   HEDDLE_ASSIGN_OR_RETURN(const ValueId picked, Pick(out, x, forest, columns));
   HEDDLE_ASSIGN_OR_RETURN(const ValueId missing, IsMissing(out, picked, forest, columns));
-  const ValueId instead = Floats(out, "instead", {1, static_cast<int64_t>(columns.size())},
-                                 Instead(forest, columns));
+  const ValueId instead =
+      Floats(out, "instead", {1, static_cast<int64_t>(columns.size())}, Instead(forest, columns));
   return out.Add(OpKind::kWhere, {missing, instead, picked}, {}, "values");
 }
 
@@ -131,8 +130,9 @@ absl::StatusOr<ValueId> FromZero(GraphBuilder& out, ValueId x, const Forest& for
   if (!any) return x;
   HEDDLE_ASSIGN_OR_RETURN(
       const ValueId below,
-      out.Add(OpKind::kLess, {x, Floats(out, "least", {1, static_cast<int64_t>(least.size())}, least)},
-              {}, "is_below"));
+      out.Add(OpKind::kLess,
+              {x, Floats(out, "least", {1, static_cast<int64_t>(least.size())}, least)}, {},
+              "is_below"));
   return out.Add(OpKind::kWhere, {below, Scalar(out, "no_category", -1), x}, {}, "from_zero");
 }
 
@@ -154,7 +154,8 @@ absl::StatusOr<ValueId> MemberColumns(GraphBuilder& out, ValueId x, const Forest
   std::vector<int64_t> starts;
   for (int64_t i = 0; i < n; ++i) {
     starts.push_back(i * entries + 1);
-    for (const int64_t m : forest.columns[static_cast<size_t>(columns[static_cast<size_t>(i)])].members)
+    for (const int64_t m :
+         forest.columns[static_cast<size_t>(columns[static_cast<size_t>(i)])].members)
       table[static_cast<size_t>(starts.back() + m)] = 1;
   }
   HEDDLE_ASSIGN_OR_RETURN(const ValueId picked, Pick(out, x, forest, columns));
@@ -162,8 +163,8 @@ absl::StatusOr<ValueId> MemberColumns(GraphBuilder& out, ValueId x, const Forest
   HEDDLE_ASSIGN_OR_RETURN(const ValueId counted, FromZero(out, picked, forest, columns));
   HEDDLE_ASSIGN_OR_RETURN(
       const ValueId bounded,
-      out.Add(OpKind::kClip, {counted},
-              {{"min", -1.0}, {"max", static_cast<double>(most + 1)}}, "bounded"));
+      out.Add(OpKind::kClip, {counted}, {{"min", -1.0}, {"max", static_cast<double>(most + 1)}},
+              "bounded"));
   HEDDLE_ASSIGN_OR_RETURN(const ValueId number, out.Add(OpKind::kCast, {bounded},
                                                         {{"to", std::string("i64")}}, "category"));
   HEDDLE_ASSIGN_OR_RETURN(
@@ -192,8 +193,8 @@ absl::StatusOr<ValueId> Columns(GraphBuilder& out, ValueId x, const Forest& fore
   }
   ValueId columns = parts.empty() ? x : parts[0];  // trees without nodes ask for no column
   if (parts.size() > 1) {
-    HEDDLE_ASSIGN_OR_RETURN(columns, out.Add(OpKind::kConcat, parts, {{"axis", int64_t{1}}},
-                                             "all_columns"));
+    HEDDLE_ASSIGN_OR_RETURN(columns,
+                            out.Add(OpKind::kConcat, parts, {{"axis", int64_t{1}}}, "all_columns"));
   }
   return out.Add(OpKind::kTranspose, {columns}, {{"perm", Shape{1, 0}}}, "by_column");
 }
@@ -260,7 +261,8 @@ absl::StatusOr<Tables> TablesOf(const Forest& forest, const ColumnOrder& order) 
   Tables tables;
   const bool one_target = std::all_of(forest.trees.begin(), forest.trees.end(),
                                       [](const Tree& tree) { return tree.target >= 0; });
-  std::vector<std::vector<const Tree*>> groups(one_target ? static_cast<size_t>(forest.outputs) : 1);
+  std::vector<std::vector<const Tree*>> groups(one_target ? static_cast<size_t>(forest.outputs)
+                                                          : 1);
   for (const Tree& tree : forest.trees) {
     groups[one_target ? static_cast<size_t>(tree.target) : 0].push_back(&tree);
     // One more than there are: nothing is behind the last node, which so may be a left child, too.
@@ -277,8 +279,8 @@ absl::StatusOr<Tables> TablesOf(const Forest& forest, const ColumnOrder& order) 
   const int64_t entries = tables.groups * tables.trees * tables.nodes;
   if (entries * tables.values > kMostEntries) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the forest has ", forest.trees.size(), " trees of up to ", tables.nodes,
-        " nodes with ", tables.values, " values, which makes tables of more than 1 GiB"));
+        "the forest has ", forest.trees.size(), " trees of up to ", tables.nodes, " nodes with ",
+        tables.values, " values, which makes tables of more than 1 GiB"));
   }
   const auto size = static_cast<size_t>(entries);
   tables.columns.assign(size, 0);
@@ -287,8 +289,8 @@ absl::StatusOr<Tables> TablesOf(const Forest& forest, const ColumnOrder& order) 
   tables.leaves.assign(size * static_cast<size_t>(tables.values), Neutral(forest.aggregate));
   for (size_t g = 0; g < groups.size(); ++g) {
     for (size_t t = 0; t < groups[g].size(); ++t) {
-      const size_t at = (g * static_cast<size_t>(tables.trees) + t) *
-                        static_cast<size_t>(tables.nodes);
+      const size_t at =
+          (g * static_cast<size_t>(tables.trees) + t) * static_cast<size_t>(tables.nodes);
       FillTree(*groups[g][t], forest, order, at, tables);
     }
   }
@@ -378,8 +380,8 @@ absl::StatusOr<ValueId> EmitMargins(GraphBuilder& out, ValueId x, const Forest& 
   const auto scaled = [&]() -> absl::Status {
     if (scale == 1) return absl::OkStatus();
     HEDDLE_ASSIGN_OR_RETURN(
-        margins, out.Add(OpKind::kMul, {margins, Floats(out, "scale", {1, 1, 1}, {scale})}, {},
-                         "scaled"));
+        margins,
+        out.Add(OpKind::kMul, {margins, Floats(out, "scale", {1, 1, 1}, {scale})}, {}, "scaled"));
     return absl::OkStatus();
   };
   // The mean is that of the trees alone, while `forest.scale` applies to the base, too.
@@ -387,14 +389,14 @@ absl::StatusOr<ValueId> EmitMargins(GraphBuilder& out, ValueId x, const Forest& 
   HEDDLE_RETURN_IF_ERROR(scaled());
   if (std::any_of(base.begin(), base.end(), [](float b) { return b != 0; })) {
     HEDDLE_ASSIGN_OR_RETURN(
-        margins,
-        out.Add(OpKind::kAdd,
-                {margins, Floats(out, "base", {tables.groups, tables.values, 1}, base)}, {},
-                "with_base"));
+        margins, out.Add(OpKind::kAdd,
+                         {margins, Floats(out, "base", {tables.groups, tables.values, 1}, base)},
+                         {}, "with_base"));
   }
   HEDDLE_ASSIGN_OR_RETURN(
-      margins, out.Add(OpKind::kReshape, {margins},
-                       {{"shape", Shape{static_cast<int64_t>(forest.outputs), rows}}}, "by_output"));
+      margins,
+      out.Add(OpKind::kReshape, {margins},
+              {{"shape", Shape{static_cast<int64_t>(forest.outputs), rows}}}, "by_output"));
   return out.Add(OpKind::kTranspose, {margins}, {{"perm", Shape{1, 0}}}, "margins");
 }
 

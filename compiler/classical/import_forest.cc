@@ -26,20 +26,21 @@ absl::StatusOr<int64_t> RowsOf(const Forest& forest,
   for (const auto& [name, shape] : shapes) {
     if (name == kInput) {
       if (shape.size() == 2 && shape[0] > 0 && shape[1] == forest.features) return shape[0];
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the shape of input 'x' is [rows, features] with ", forest.features,
-          " features; give it as --shape x=", kProposedRows, "x", forest.features));
+      return absl::InvalidArgumentError(
+          absl::StrCat("the shape of input 'x' is [rows, features] with ", forest.features,
+                       " features; give it as --shape x=", kProposedRows, "x", forest.features));
     }
     if (name != kRows) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the model has neither an input nor a dimension '", name, "'; it has the input 'x' and its 'rows'"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("the model has neither an input nor a dimension '", name,
+                       "'; it has the input 'x' and its 'rows'"));
     }
   }
   const auto rows = shapes.find(kRows);
   if (rows != shapes.end() && rows->second.size() == 1 && rows->second[0] > 0)
     return rows->second[0];
-  return absl::InvalidArgumentError(
-      absl::StrCat("the number of rows of input 'x' is open; give it with --shape rows=", kProposedRows));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the number of rows of input 'x' is open; give it with --shape rows=", kProposedRows));
 }
 
 template <typename T>

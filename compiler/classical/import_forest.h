@@ -20,7 +20,7 @@ namespace heddle::classical {
 // the one score of a binary classifier.
 // `shapes`: the shape of "x", or the extent of "rows". InvalidArgument: it has neither, the shape does not
 // fit, or a feature's name is too long (graph::kMostNameBytes).
-absl::StatusOr<graph::Graph> ImportForest(const Forest& forest,
-                                          const std::map<std::string, std::vector<int64_t>>& shapes);
+absl::StatusOr<graph::Graph> ImportForest(
+    const Forest& forest, const std::map<std::string, std::vector<int64_t>>& shapes);
 
 }  // namespace heddle::classical

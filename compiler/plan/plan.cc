@@ -95,7 +95,8 @@ absl::Status ReadLine(Line line, Plan* plan) {
     const std::string name = line.Word();
     const std::optional<graph::ForestForm> form = graph::ForestFormFromName(name);
     if (!form.has_value())
-      return Line::Bad(absl::StrCat("no form of a forest is called '", absl::CHexEscape(name), "'"));
+      return Line::Bad(
+          absl::StrCat("no form of a forest is called '", absl::CHexEscape(name), "'"));
     HEDDLE_ASSIGN_OR_RETURN(std::string node, line.Name());
     if (!plan->forests.emplace(std::move(node), *form).second)
       return Line::Bad("the forest has two forms");
@@ -127,8 +128,8 @@ std::string ToText(const Plan& plan) {
     absl::StrAppend(&text, "separate ", Quoted(value), "\n");
   for (const auto& [node, form] : plan.forests) {
     const std::string_view name = graph::ForestFormName(form);
-    absl::StrAppend(&text, "forest ", absl::string_view(name.data(), name.size()), " ", Quoted(node),
-                    "\n");
+    absl::StrAppend(&text, "forest ", absl::string_view(name.data(), name.size()), " ",
+                    Quoted(node), "\n");
   }
   return text;
 }

@@ -93,8 +93,7 @@ Tensor Builder::Compute(std::string name, std::vector<int64_t> shape,
   Stage stage;
   stage.spatial = MakeVars("i", shape);
   stage.value = fn(AsExprs(stage.spatial));
-  const std::shared_ptr<ir::Buffer> out =
-      MakeBuffer(name, stage.value->dtype, std::move(shape));
+  const std::shared_ptr<ir::Buffer> out = MakeBuffer(name, stage.value->dtype, std::move(shape));
   out->below = below;
   stage.out = out;
   program_.stages.push_back(stage);

@@ -66,8 +66,8 @@ class Builder {
  public:
   explicit Builder(std::string name);
   // `constant`: the input is known when a module is made. `below`: as ir::Buffer::below.
-  Tensor Input(std::string name, ir::DType dtype, std::vector<int64_t> shape,
-               bool constant = false, int64_t below = 0);
+  Tensor Input(std::string name, ir::DType dtype, std::vector<int64_t> shape, bool constant = false,
+               int64_t below = 0);
   Tensor Compute(std::string name, std::vector<int64_t> shape,
                  const std::function<ir::Expr(Iters)>& fn, int64_t below = 0);
   Tensor Reduce(std::string name, std::vector<int64_t> shape, std::vector<int64_t> reduce_extents,

@@ -17,8 +17,8 @@
 namespace heddle::classical {
 namespace {
 
-using ::testing::HasSubstr;
 using graph::TestRng;
+using ::testing::HasSubstr;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -131,8 +131,9 @@ TEST(EmitForest, RandomForests) {
     constexpr int64_t kRows = 40;
     const graph::TensorData x = RandomRows(rng, kRows, forest.features);
     const graph::Graph imported = MarginGraph(forest, kRows);
-    for (const auto form : {std::optional<graph::ForestForm>(), std::optional(graph::ForestForm::kWalk),
-                            std::optional(graph::ForestForm::kSelect)}) {
+    for (const auto form :
+         {std::optional<graph::ForestForm>(), std::optional(graph::ForestForm::kWalk),
+          std::optional(graph::ForestForm::kSelect)}) {
       graph::ForestForms forms;
       graph::PassOptions options;
       options.forests.all = form;
@@ -146,7 +147,8 @@ TEST(EmitForest, RandomForests) {
         const std::vector<double> expected = Margins(
             forest, {Floats(x) + r * forest.features, static_cast<size_t>(forest.features)});
         for (int k = 0; k < forest.outputs; ++k) {
-          EXPECT_NEAR(Floats((*found)[0])[r * forest.outputs + k], expected[static_cast<size_t>(k)], 1e-4)
+          EXPECT_NEAR(Floats((*found)[0])[r * forest.outputs + k], expected[static_cast<size_t>(k)],
+                      1e-4)
               << "seed " << seed << ", row " << r << ", output " << k;
         }
       }
@@ -176,7 +178,8 @@ TEST(EmitForest, TheGoldenTree) {
       for (const float f5 : {5.0F, 5.5F, 6.0F}) {
         const std::vector<float> row{0, f2, f3, 0, f5};
         const bool first = f3 < 0.5F ? f2 < 2 : !(f5 < 5.5F) || !(f3 < 2.4F);
-        EXPECT_EQ(Margins(forest, row), (std::vector<double>{first ? 1.0 : 0.0, first ? 0.0 : 1.0}));
+        EXPECT_EQ(Margins(forest, row),
+                  (std::vector<double>{first ? 1.0 : 0.0, first ? 0.0 : 1.0}));
       }
     }
   }
@@ -215,8 +218,9 @@ TEST(ImportForest, RowsAreAsked) {
   const Forest forest = RandomForest(rng, 3);
   EXPECT_THAT(std::string(ImportForest(forest, {}).status().message()),
               HasSubstr("give it with --shape rows=1000"));
-  EXPECT_THAT(std::string(ImportForest(forest, {{"x", {3, forest.features + 1}}}).status().message()),
-              HasSubstr("--shape x=1000x"));
+  EXPECT_THAT(
+      std::string(ImportForest(forest, {{"x", {3, forest.features + 1}}}).status().message()),
+      HasSubstr("--shape x=1000x"));
   EXPECT_THAT(std::string(ImportForest(forest, {{"batch", {3}}}).status().message()),
               HasSubstr("neither an input nor a dimension 'batch'"));
   EXPECT_EQ(ImportForest(forest, {{"rows", {3}}}).value().values[0].type.shape[0], 3);

@@ -61,7 +61,8 @@ TEST(PlanText, ErrorsNameTheLine) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "first line"},
       {"plan 1\nforest oak \"a\"\n", "line 2 of the plan: no form of a forest is called 'oak'"},
-      {"plan 1\nforest walk \"a\"\nforest select \"a\"\n", "line 3 of the plan: the forest has two forms"},
+      {"plan 1\nforest walk \"a\"\nforest select \"a\"\n",
+       "line 3 of the plan: the forest has two forms"},
       {"plan 2\n", "first line"},
       {"plan 1\nturn \"a\"\n", "line 2 of the plan: 'turn'"},
       {"plan 1\nlayout channels_last \"a\"\n", "block comes before"},

@@ -69,8 +69,9 @@ absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t s
       for (float& value : values) value = uniform(rng);
       if (buffer->dtype == ir::DType::kI32) {
         // Without a range, also numbers that no index may be.
-        std::uniform_int_distribution<int> number(buffer->below > 0 ? 0 : -3,
-                                                  buffer->below > 0 ? static_cast<int>(buffer->below) - 1 : 12);
+        std::uniform_int_distribution<int> number(
+            buffer->below > 0 ? 0 : -3,
+            buffer->below > 0 ? static_cast<int>(buffer->below) - 1 : 12);
         for (float& value : values) value = static_cast<float>(number(rng));
       }
     }

@@ -131,12 +131,10 @@ ir::Program MakeWalk(int64_t groups, int64_t trees, int64_t steps, int64_t value
         ranges ? kNodes : 0);
   }
   const Tensor sum =
-      b.Reduce("forest", {groups, values, records}, {trees}, ReduceOp::kSum, [&](Iters s, Iters r) {
-        return leaves(s[0], r[0], node(s[0], r[0], s[2]), s[1]);
-      });
-  const Tensor result = b.Compute("add", sum.shape(), [&](Iters i) {
-    return sum(i[0], i[1], i[2]) + bias(i[0], i[1]);
-  });
+      b.Reduce("forest", {groups, values, records}, {trees}, ReduceOp::kSum,
+               [&](Iters s, Iters r) { return leaves(s[0], r[0], node(s[0], r[0], s[2]), s[1]); });
+  const Tensor result = b.Compute(
+      "add", sum.shape(), [&](Iters i) { return sum(i[0], i[1], i[2]) + bias(i[0], i[1]); });
   return tensor::LowerToLoops(*b.Build({result})).value();
 }
 

@@ -299,9 +299,9 @@ absl::StatusOr<tensor::TensorProgram> ExpressGroup(const Graph& graph, const Gro
   std::map<ValueId, tensor::Tensor> tensors;
   for (size_t i = 0; i < group.inputs.size(); ++i) {
     const TensorType& type = graph.values[group.inputs[i]].type;
-    tensors[group.inputs[i]] = b.Input(absl::StrCat("p", i), type.dtype, type.shape,
-                                       graph.constants.contains(group.inputs[i]),
-                                       Below(graph, group, group.inputs[i]));
+    tensors[group.inputs[i]] =
+        b.Input(absl::StrCat("p", i), type.dtype, type.shape,
+                graph.constants.contains(group.inputs[i]), Below(graph, group, group.inputs[i]));
   }
   for (int n : group.nodes) {
     const Node& node = graph.nodes[n];

@@ -49,13 +49,16 @@ absl::StatusOr<ir::ReduceOp> ReduceOpOf(const OpAttrs& attrs) {
 // x, and tables of `nodes` (0: any number of) entries for each tree.
 absl::Status ExpectForest(Types in, int64_t nodes) {
   const TensorType &x = in[0], &columns = in[1], &thresholds = in[2];
-  if (x.shape.size() != 2) return BadInput(absl::StrCat("x is ", ToText(x), ", not [columns, records]"));
+  if (x.shape.size() != 2)
+    return BadInput(absl::StrCat("x is ", ToText(x), ", not [columns, records]"));
   if (x.dtype == DType::kBool || ir::IsHalf(x.dtype))
     return BadInput(absl::StrCat("is not defined on ", ToText(x)));
   if (columns.dtype != DType::kI32 || columns.shape.size() != 3)
-    return BadInput(absl::StrCat("columns are ", ToText(columns), ", not i32[groups, trees, nodes]"));
+    return BadInput(
+        absl::StrCat("columns are ", ToText(columns), ", not i32[groups, trees, nodes]"));
   if (nodes != 0 && columns.shape[2] != nodes)
-    return BadInput(absl::StrCat("columns are ", ToText(columns), "; a tree has ", nodes, " nodes"));
+    return BadInput(
+        absl::StrCat("columns are ", ToText(columns), "; a tree has ", nodes, " nodes"));
   if (thresholds != TensorType{x.dtype, columns.shape}) {
     return BadInput(absl::StrCat("thresholds are ", ToText(thresholds), "; x is ", ToText(x),
                                  " and columns are ", ToText(columns)));
@@ -100,12 +103,15 @@ absl::StatusOr<tensor::Tensor> ExpressWalk(tensor::Builder& b, Tensors in, const
     return at.buffer() == nullptr ? ir::Int(0) : Index(at(group, tree, record), at, nodes);
   };
   for (int64_t k = 0; k < attrs.Int("steps"); ++k) {
-    at = b.Compute("step", {groups, trees, records}, [&](tensor::Iters s) {
-      const std::vector<Expr> here{s[0], s[1], node(s[0], s[1], s[2])};
-      Expr right = GoesRight(x, columns, thresholds, here, s[2]);
-      return left.At(here) +
-             ir::Select(right, ir::Int(1, DType::kI32), ir::Int(0, DType::kI32));
-    }, left.buffer()->below > 0 ? left.buffer()->below + 1 : 0);
+    at = b.Compute(
+        "step", {groups, trees, records},
+        [&](tensor::Iters s) {
+          const std::vector<Expr> here{s[0], s[1], node(s[0], s[1], s[2])};
+          Expr right = GoesRight(x, columns, thresholds, here, s[2]);
+          return left.At(here) +
+                 ir::Select(right, ir::Int(1, DType::kI32), ir::Int(0, DType::kI32));
+        },
+        left.buffer()->below > 0 ? left.buffer()->below + 1 : 0);
   }
   return b.Reduce("forest", {groups, values.shape()[3], records}, {trees}, op,
                   [&](tensor::Iters s, tensor::Iters r) {
@@ -133,16 +139,16 @@ absl::StatusOr<tensor::Tensor> ExpressSelect(tensor::Builder& b, Tensors in, con
   const tensor::Tensor &x = in[0], &columns = in[1], &thresholds = in[2], &values = in[3];
   HEDDLE_ASSIGN_OR_RETURN(const ir::ReduceOp op, ReduceOpOf(attrs));
   const int64_t inner = columns.shape()[2];
-  return b.Reduce("forest", {columns.shape()[0], 1, x.shape()[1]}, {columns.shape()[1]}, op,
-                  [&](tensor::Iters s, tensor::Iters r) {
-                    const std::function<Expr(int64_t)> value = [&](int64_t node) -> Expr {
-                      if (node >= inner) return values(s[0], r[0], ir::Int(node - inner), s[1]);
-                      Expr right =
-                          GoesRight(x, columns, thresholds, {s[0], r[0], ir::Int(node)}, s[2]);
-                      return ir::Select(right, value(2 * node + 2), value(2 * node + 1));
-                    };
-                    return value(0);
-                  });
+  return b.Reduce(
+      "forest", {columns.shape()[0], 1, x.shape()[1]}, {columns.shape()[1]}, op,
+      [&](tensor::Iters s, tensor::Iters r) {
+        const std::function<Expr(int64_t)> value = [&](int64_t node) -> Expr {
+          if (node >= inner) return values(s[0], r[0], ir::Int(node - inner), s[1]);
+          Expr right = GoesRight(x, columns, thresholds, {s[0], r[0], ir::Int(node)}, s[2]);
+          return ir::Select(right, value(2 * node + 2), value(2 * node + 1));
+        };
+        return value(0);
+      });
 }
 
 double Nodes(const OpUse& use, double asked) {
@@ -153,9 +159,9 @@ double Nodes(const OpUse& use, double asked) {
 }  // namespace
 
 void AppendForestOps(std::vector<OpDef>& ops) {
-  OpDef walk = MakeOp(OpKind::kForestWalk, FusionClass::kComplexOutFusable, InferWalk, ExpressWalk,
-                      {{"steps", int64_t{0}, AttrRole::kPlain, false, true},
-                       {"reduce", std::string("sum")}});
+  OpDef walk = MakeOp(
+      OpKind::kForestWalk, FusionClass::kComplexOutFusable, InferWalk, ExpressWalk,
+      {{"steps", int64_t{0}, AttrRole::kPlain, false, true}, {"reduce", std::string("sum")}});
   // The right child is the next node, so the last node is nobody's left child.
   walk.below = [](const OpUse& use) -> std::vector<int64_t> {
     return {0, use.inputs[0].shape[0], 0, use.inputs[1].shape[2] - 1, 0};
@@ -164,10 +170,9 @@ void AppendForestOps(std::vector<OpDef>& ops) {
     return Nodes(use, static_cast<double>(use.attrs.Int("steps")));
   };
   ops.push_back(std::move(walk));
-  OpDef select = MakeOp(OpKind::kForestSelect, FusionClass::kComplexOutFusable, InferSelect,
-                        ExpressSelect,
-                        {{"depth", int64_t{0}, AttrRole::kPlain, false, true},
-                         {"reduce", std::string("sum")}});
+  OpDef select = MakeOp(
+      OpKind::kForestSelect, FusionClass::kComplexOutFusable, InferSelect, ExpressSelect,
+      {{"depth", int64_t{0}, AttrRole::kPlain, false, true}, {"reduce", std::string("sum")}});
   select.below = [](const OpUse& use) -> std::vector<int64_t> {
     return {0, use.inputs[0].shape[0], 0, 0};
   };

@@ -145,31 +145,32 @@ absl::StatusOr<Graph> AssignForestForms(const Graph& graph, const ForestOptions&
   size_t named = 0;
   HEDDLE_ASSIGN_OR_RETURN(
       Graph made,
-      RewriteGraph(graph, [&](GraphBuilder& out, const Node& node,
-                              const Node& original) -> Replacement {
-        if (node.kind != OpKind::kForestWalk) return std::nullopt;
-        const bool has_select = HasSelect(graph, original) && AreTrees(graph, original);
-        ForestForm form = Estimated(graph, original, target);
-        if (options.all.has_value()) form = *options.all;
-        if (!has_select) form = ForestForm::kWalk;
-        if (const auto fixed = options.fixed.find(original.name); fixed != options.fixed.end()) {
-          ++named;
-          form = fixed->second;
-          if (form == ForestForm::kSelect && !has_select)
-            return absl::InvalidArgumentError(
-                absl::StrCat("the forest '", original.name, "' has no form 'select'"));
-        }
-        if (options.plan != nullptr) options.plan->emplace(original.name, form);
-        if (form == ForestForm::kWalk) return std::nullopt;
-        std::vector<ValueId> inputs = CompleteTrees(graph, original).Add(out, original.name);
-        inputs.insert(inputs.begin(), node.inputs[0]);
-        HEDDLE_ASSIGN_OR_RETURN(
-            const ValueId result,
-            out.Add(OpKind::kForestSelect, std::move(inputs),
-                    {{"depth", Steps(original)}, {"reduce", AttrsOf(original).Text("reduce")}},
-                    original.name));
-        return result;
-      }));
+      RewriteGraph(
+          graph, [&](GraphBuilder& out, const Node& node, const Node& original) -> Replacement {
+            if (node.kind != OpKind::kForestWalk) return std::nullopt;
+            const bool has_select = HasSelect(graph, original) && AreTrees(graph, original);
+            ForestForm form = Estimated(graph, original, target);
+            if (options.all.has_value()) form = *options.all;
+            if (!has_select) form = ForestForm::kWalk;
+            if (const auto fixed = options.fixed.find(original.name);
+                fixed != options.fixed.end()) {
+              ++named;
+              form = fixed->second;
+              if (form == ForestForm::kSelect && !has_select)
+                return absl::InvalidArgumentError(
+                    absl::StrCat("the forest '", original.name, "' has no form 'select'"));
+            }
+            if (options.plan != nullptr) options.plan->emplace(original.name, form);
+            if (form == ForestForm::kWalk) return std::nullopt;
+            std::vector<ValueId> inputs = CompleteTrees(graph, original).Add(out, original.name);
+            inputs.insert(inputs.begin(), node.inputs[0]);
+            HEDDLE_ASSIGN_OR_RETURN(
+                const ValueId result,
+                out.Add(OpKind::kForestSelect, std::move(inputs),
+                        {{"depth", Steps(original)}, {"reduce", AttrsOf(original).Text("reduce")}},
+                        original.name));
+            return result;
+          }));
   if (named != options.fixed.size()) {
     for (const auto& [name, form] : options.fixed) {
       const bool known = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {

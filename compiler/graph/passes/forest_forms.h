@@ -13,7 +13,7 @@
 namespace heddle::graph {
 
 enum class ForestForm {
-  kWalk,    // forest_walk: a step for each level, any trees
+  kWalk,  // forest_walk: a step for each level, any trees
   kSelect,  // forest_select: all nodes of complete trees are asked; needs leaves of one value, and few levels
 };
 inline constexpr ForestForm kForestForms[] = {ForestForm::kWalk, ForestForm::kSelect};
@@ -24,9 +24,9 @@ std::optional<ForestForm> ForestFormFromName(std::string_view name);
 using ForestForms = std::map<std::string, ForestForm>;
 
 struct ForestOptions {
-  ForestForms fixed;                            // forests that are not named here are estimated
+  ForestForms fixed;                             // forests that are not named here are estimated
   std::optional<ForestForm> all = std::nullopt;  // of every forest that has it and is not named
-  ForestForms* plan = nullptr;                  // receives the form of every forest
+  ForestForms* plan = nullptr;                   // receives the form of every forest
 };
 
 // Before: forests are forest_walk nodes with constant tables, as imported. After: each has its form. InvalidArgument: a

@@ -48,10 +48,9 @@ class WalkRule : public Rule {
     for (int64_t size = 1; size <= std::min(kMostAtOnce, records); size *= 2) rows.push_back(size);
     rows_knob_ = knobs.Add(absl::StrCat("records at once of ", Record().loop), rows,
                            scalar ? std::min<int64_t>(8, rows.back()) : 2);
-    trees_knob_ = knobs.Add(absl::StrCat("trees at once of ", reduce().loop),
-                            Divisors(trees, kMostAtOnce),
-                            scalar || over_records_
-                                ? LargestDivisorUpTo(trees, records == 1 ? 8 : 1)
+    trees_knob_ = knobs.Add(
+        absl::StrCat("trees at once of ", reduce().loop), Divisors(trees, kMostAtOnce),
+        scalar || over_records_ ? LargestDivisorUpTo(trees, records == 1 ? 8 : 1)
                                 : LargestDivisorUpTo(std::max<int64_t>(1, trees / lanes), 4));
     block_knob_ = knobs.Add(absl::StrCat("tiles in a block of ", Record().loop),
                             {std::begin(kBlocks), std::end(kBlocks)}, records >= 64 ? 16 : 1);
@@ -68,13 +67,12 @@ class WalkRule : public Rule {
     HEDDLE_RETURN_IF_ERROR(InlineProducers(stage_, out));
     const bool parallel = parallel_knob_ >= 0 && knobs.Value(point, parallel_knob_) != 0;
     const int64_t lanes = knobs.Value(point, lanes_knob_), trees = knobs.Value(point, trees_knob_);
-    return lanes == 1 || over_records_
-               ? ApplyRecords({.block = knobs.Value(point, block_knob_),
-                               .rows = knobs.Value(point, rows_knob_),
-                               .lanes = lanes,
-                               .trees = trees},
-                              parallel, out)
-               : ApplyTrees(lanes, trees, parallel, out);
+    return lanes == 1 || over_records_ ? ApplyRecords({.block = knobs.Value(point, block_knob_),
+                                                       .rows = knobs.Value(point, rows_knob_),
+                                                       .lanes = lanes,
+                                                       .trees = trees},
+                                                      parallel, out)
+                                       : ApplyTrees(lanes, trees, parallel, out);
   }
 
   absl::Status Check(const Knobs& knobs, const Point& point) const override {
@@ -156,8 +154,7 @@ class WalkRule : public Rule {
     outer.back() = r[0];  // the records are the last axis
     std::vector<Loop> inner = LoopsOfAxes(valued_);
     inner.push_back(r[2]);
-    HEDDLE_RETURN_IF_ERROR(
-        out.Reorder(Concat({outer, {t[0], r[1], t[1]}, inner, {r[3]}})));
+    HEDDLE_RETURN_IF_ERROR(out.Reorder(Concat({outer, {t[0], r[1], t[1]}, inner, {r[3]}})));
     HEDDLE_ASSIGN_OR_RETURN(std::vector<Loop> copy, out.ReverseComputeAt(epilogue, r[0]));
     copy.erase(copy.begin());  // over the tiles of a block
     // Iterators of a step: those that decide the walk, with the tree before the records.
@@ -180,12 +177,12 @@ class WalkRule : public Rule {
     inner.push_back(sums.merge.back());
     HEDDLE_RETURN_IF_ERROR(out.Reorder(Concat({outer, inner})));
     // The partial block's loops: the lane, the spatial ones, the reduce loops that are left.
-    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> own,
-                            out.ComputeAt(sums.partial, outer.back()));
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> own, out.ComputeAt(sums.partial, outer.back()));
     HEDDLE_RETURN_IF_ERROR(out.SetScope(sums.partial, ir::Scope::kLocal));
     const size_t n = spatial().size();
     const Loop &lane = own[0], &blocks = own[n + 1], &several = own[n + 2];
-    const std::vector<Loop> results(own.begin() + 1, own.begin() + static_cast<std::ptrdiff_t>(n) + 1);
+    const std::vector<Loop> results(own.begin() + 1,
+                                    own.begin() + static_cast<std::ptrdiff_t>(n) + 1);
     HEDDLE_RETURN_IF_ERROR(out.Reorder(Concat({{blocks, several}, results, {lane}})));
     HEDDLE_RETURN_IF_ERROR(PlaceWalk(blocks, walked_.size() - 1, lanes, out));
     HEDDLE_RETURN_IF_ERROR(out.Unroll(several));

@@ -345,9 +345,12 @@ TEST(Default, WalksOfTrees) {
     const char* what;  // a step of the trace
   };
   const Case cases[] = {
-      {1, 32, 3, 1, 64, "compute_at step_2 forest.i2.1"},   {1, 32, 4, 1, 1, "rfactor forest"},
-      {1, 16, 2, 3, 40, "compute_at step_1"},          {3, 16, 2, 1, 37, "compute_at step_1"},
-      {1, 16, 3, 2, 5, "rfactor forest"},              {2, 48, 1, 1, 16, "compute_at step"},
+      {1, 32, 3, 1, 64, "compute_at step_2 forest.i2.1"},
+      {1, 32, 4, 1, 1, "rfactor forest"},
+      {1, 16, 2, 3, 40, "compute_at step_1"},
+      {3, 16, 2, 1, 37, "compute_at step_1"},
+      {1, 16, 3, 2, 5, "rfactor forest"},
+      {2, 48, 1, 1, 16, "compute_at step"},
   };
   for (const Case& c : cases) {
     for (const bool ranges : {true, false}) {
