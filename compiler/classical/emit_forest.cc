@@ -24,7 +24,7 @@ using ir::DType;
 
 // Trees are added to each group until its number is a multiple of this, so that vectors may run over them.
 constexpr int64_t kTreesTogether = 16;
-// Entries of all tables of a forest: 2^28 of 4 bytes are 1 GiB.
+// Entries of all tables of a forest together: 2^28 of 4 bytes are 1 GiB.
 constexpr int64_t kMostEntries = int64_t{1} << 28;
 
 template <typename T>
@@ -276,12 +276,15 @@ absl::StatusOr<Tables> TablesOf(const Forest& forest, const ColumnOrder& order) 
     tables.trees = (tables.trees + kTreesTogether - 1) / kTreesTogether * kTreesTogether;
   tables.groups = static_cast<int64_t>(groups.size());
   tables.values = one_target ? 1 : forest.outputs;
-  const int64_t entries = tables.groups * tables.trees * tables.nodes;
-  if (entries * tables.values > kMostEntries) {
+  // Columns, thresholds and left children have an entry for each node, and so has each value of a leaf.
+  const int64_t most_nodes = kMostEntries / (3 + tables.values);
+  if (tables.nodes > most_nodes / tables.groups / tables.trees) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the forest has ", forest.trees.size(), " trees of up to ", tables.nodes, " nodes with ",
-        tables.values, " values, which makes tables of more than 1 GiB"));
+        "the forest has ", forest.trees.size(), " trees, the largest with ", tables.nodes / 2,
+        " nodes; all trees take as much room as the largest, which makes tables of more than 1 "
+        "GiB"));
   }
+  const int64_t entries = tables.groups * tables.trees * tables.nodes;
   const auto size = static_cast<size_t>(entries);
   tables.columns.assign(size, 0);
   tables.left.assign(size, 0);

@@ -40,6 +40,8 @@ absl::Status CheckColumn(const Column& c, int features) {
   for (size_t i = 0; i < c.members.size(); ++i) {
     if (c.members[i] < 0 || (i > 0 && c.members[i] <= c.members[i - 1]))
       return Refuse("members are not sorted, distinct and from 0 on");
+    if (c.members[i] > kMostCategory)
+      return Refuse(absl::StrCat("the member ", c.members[i], " is above ", kMostCategory));
   }
   return absl::OkStatus();
 }

@@ -32,7 +32,9 @@ inline constexpr int kMostTrees = 1 << 20;
 inline constexpr int64_t kMostNodes = int64_t{1} << 26;       // inner nodes, of all trees together
 inline constexpr int64_t kMostLeafValues = int64_t{1} << 27;  // of all trees together
 inline constexpr int64_t kMostMembers = int64_t{1} << 24;     // of all columns together
-inline constexpr int kMostDepth = 1024;                       // as Depth counts
+inline constexpr int64_t kMostCategory =
+    (int64_t{1} << 24) - 1;             // f32 tells all numbers up to this from the next one
+inline constexpr int kMostDepth = 512;  // as Depth counts; a walk has no more steps
 
 // What the trees see of one input feature.
 struct Column {

@@ -7,7 +7,7 @@
 //   param   ::= name ":" dtype "[" int,* "]" below? "const"?
 //   below   ::= "<" int                                           -- elements lie in 0, 1, .. int-1
 //   stmt    ::= "for" name "in" int kind? "{" stmt* "}"             -- name = 0, 1, .. int-1
-//             | "alloc" name ":" dtype "[" int,* "]" below? scope "{" stmt* "}"
+//             | "alloc" name ":" dtype "[" int,* "]" scope "{" stmt* "}"
 //             | "block" name "(" iter,* ")" where? reduce? "{" store "}"
 //             | store
 //             | "if" expr "{" stmt* "}"
@@ -87,8 +87,8 @@
 //     about as f32 does.
 //   * A `const` input is known when a module is made. What depends only on such inputs may be
 //     computed then (pass/hoist_constants.h). Outputs are never `const`.
-//   * The elements of an integer buffer with `below` lie in that range, so that they may be indices. The caller
-//     keeps that of inputs; every store into such a buffer provably does.
+//   * The elements of an integer input with `below` lie in that range, so that they may be indices. The
+//     caller keeps that; the range fits the type.
 //   * A scheduled program may contain blocks but no `prefetch`, which lowering adds; a lowered
 //     program (pass/lower.h) contains no blocks.
 #pragma once
@@ -137,7 +137,8 @@ struct Buffer {
   std::vector<int64_t> shape;  // empty for a scalar
   Scope scope = Scope::kGlobal;
   bool constant = false;  // an input known when a module is made
-  int64_t below = 0;      // if positive, each element (an integer) is at least 0 and less than this
+  int64_t below =
+      0;  // of an integer input, if positive: each element is at least 0 and less than this
 
   int64_t NumElements() const;
   int64_t SizeBytes() const { return NumElements() * SizeOf(dtype); }

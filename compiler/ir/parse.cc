@@ -129,11 +129,6 @@ class Parser {
       buffer->shape.push_back(extent);
     }
     Advance();
-    if (Accept("<")) {
-      HEDDLE_ASSIGN_OR_RETURN(buffer->below, TakeInt("what the elements are below"));
-      if (buffer->below <= 0 || !IsInteger(buffer->dtype))
-        return Error("expected integer elements below a positive number before");
-    }
     return buffer;
   }
 
@@ -143,6 +138,11 @@ class Parser {
     while (!At(")")) {
       if (!params.empty()) HEDDLE_RETURN_IF_ERROR(Expect(","));
       HEDDLE_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> buffer, ParseBufferType());
+      if (Accept("<")) {
+        HEDDLE_ASSIGN_OR_RETURN(buffer->below, TakeInt("what the elements are below"));
+        if (buffer->below <= 0 || !IsInteger(buffer->dtype))
+          return Error("expected integer elements below a positive number before");
+      }
       buffer->constant = Accept("const");
       buffers_[buffer->name] = buffer;
       params.push_back(std::move(buffer));

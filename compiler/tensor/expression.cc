@@ -89,13 +89,11 @@ Tensor Builder::Input(std::string name, ir::DType dtype, std::vector<int64_t> sh
 }
 
 Tensor Builder::Compute(std::string name, std::vector<int64_t> shape,
-                        const std::function<Expr(Iters)>& fn, int64_t below) {
+                        const std::function<Expr(Iters)>& fn) {
   Stage stage;
   stage.spatial = MakeVars("i", shape);
   stage.value = fn(AsExprs(stage.spatial));
-  const std::shared_ptr<ir::Buffer> out = MakeBuffer(name, stage.value->dtype, std::move(shape));
-  out->below = below;
-  stage.out = out;
+  stage.out = MakeBuffer(name, stage.value->dtype, std::move(shape));
   program_.stages.push_back(stage);
   return Tensor(stage.out);
 }

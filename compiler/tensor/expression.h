@@ -69,7 +69,7 @@ class Builder {
   Tensor Input(std::string name, ir::DType dtype, std::vector<int64_t> shape, bool constant = false,
                int64_t below = 0);
   Tensor Compute(std::string name, std::vector<int64_t> shape,
-                 const std::function<ir::Expr(Iters)>& fn, int64_t below = 0);
+                 const std::function<ir::Expr(Iters)>& fn);
   Tensor Reduce(std::string name, std::vector<int64_t> shape, std::vector<int64_t> reduce_extents,
                 ir::ReduceOp op, const std::function<ir::Expr(Iters, Iters)>& fn);
   // A reduction that reads its own result (`self`): fn may load elements that come before the computed

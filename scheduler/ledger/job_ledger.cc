@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kMaxWarnings = 100;        // of one job; later ones are dropped
 constexpr size_t kMaxFactorBytes = 512;  // of a KernelFactor; longer ones are dropped
+constexpr double kMaxLogFactor = 9.2;    // a factor of 10,000 either way
 
 JobPhase PhaseOf(const JobRow& row) {
   switch (row.job.state()) {
@@ -298,8 +299,9 @@ void JobLedger::KeepExperience(const v1::PlanResult& planned, const JobData& job
   }
   PutExperience put{job.row.job.spec().target(), job.row.device_key, absl::ToUnixNanos(wall), {}};
   for (const v1::KernelFactor& factor : planned.experience()) {
+    // Also false for NaN. What is farther off than that would decide every later plan.
     const bool sane =
-        std::isfinite(factor.log_factor()) && factor.ByteSizeLong() <= kMaxFactorBytes;
+        std::abs(factor.log_factor()) <= kMaxLogFactor && factor.ByteSizeLong() <= kMaxFactorBytes;
     if (sane && untuned.erase(factor.workload_key()) > 0) put.factors.push_back(factor);
   }
   if (!put.factors.empty()) batch->push_back(std::move(put));

@@ -109,26 +109,25 @@ ir::Program MakeWalk(int64_t groups, int64_t trees, int64_t steps, int64_t value
                left = b.Input("left", DType::kI32, nodes, true, ranges ? kNodes - 1 : 0),
                leaves = b.Input("leaves", DType::kF32, {groups, trees, kNodes, values}, true),
                bias = b.Input("bias", DType::kF32, {groups, values}, true);
-  const auto index = [&](const Expr& number, int64_t extent) {
-    if (ranges) return ir::Cast(DType::kI64, number);
+  const auto clamped = [](const Expr& number, int64_t extent) {
     const Expr least = ir::Int(0, DType::kI32), most = ir::Int(extent - 1, DType::kI32);
     return ir::Cast(DType::kI64,
                     ir::Make(ir::Op::kMin, {ir::Make(ir::Op::kMax, {number, least}), most}));
   };
+  const auto index = [&](const Expr& number, int64_t extent) {
+    return ranges ? ir::Cast(DType::kI64, number) : clamped(number, extent);
+  };
   Tensor at;
   const auto node = [&](const Expr& g, const Expr& t, const Expr& r) {
-    return at.buffer() ? index(at(g, t, r), kNodes) : ir::Int(0);
+    return at.buffer() ? clamped(at(g, t, r), kNodes) : ir::Int(0);
   };
   for (int64_t k = 0; k < steps; ++k) {
-    at = b.Compute(
-        "step", {groups, trees, records},
-        [&](Iters i) {
-          const std::vector<Expr> here{i[0], i[1], node(i[0], i[1], i[2])};
-          const Expr value = x(index(columns.At(here), kColumns), i[2]);
-          return left.At(here) + ir::Select(ir::Le(thresholds.At(here), value),
-                                            ir::Int(1, DType::kI32), ir::Int(0, DType::kI32));
-        },
-        ranges ? kNodes : 0);
+    at = b.Compute("step", {groups, trees, records}, [&](Iters i) {
+      const std::vector<Expr> here{i[0], i[1], node(i[0], i[1], i[2])};
+      const Expr value = x(index(columns.At(here), kColumns), i[2]);
+      return left.At(here) + ir::Select(ir::Le(thresholds.At(here), value), ir::Int(1, DType::kI32),
+                                        ir::Int(0, DType::kI32));
+    });
   }
   const Tensor sum =
       b.Reduce("forest", {groups, values, records}, {trees}, ReduceOp::kSum,

@@ -103,15 +103,11 @@ absl::StatusOr<tensor::Tensor> ExpressWalk(tensor::Builder& b, Tensors in, const
     return at.buffer() == nullptr ? ir::Int(0) : Index(at(group, tree, record), at, nodes);
   };
   for (int64_t k = 0; k < attrs.Int("steps"); ++k) {
-    at = b.Compute(
-        "step", {groups, trees, records},
-        [&](tensor::Iters s) {
-          const std::vector<Expr> here{s[0], s[1], node(s[0], s[1], s[2])};
-          Expr right = GoesRight(x, columns, thresholds, here, s[2]);
-          return left.At(here) +
-                 ir::Select(right, ir::Int(1, DType::kI32), ir::Int(0, DType::kI32));
-        },
-        left.buffer()->below > 0 ? left.buffer()->below + 1 : 0);
+    at = b.Compute("step", {groups, trees, records}, [&](tensor::Iters s) {
+      const std::vector<Expr> here{s[0], s[1], node(s[0], s[1], s[2])};
+      Expr right = GoesRight(x, columns, thresholds, here, s[2]);
+      return left.At(here) + ir::Select(right, ir::Int(1, DType::kI32), ir::Int(0, DType::kI32));
+    });
   }
   return b.Reduce("forest", {groups, values.shape()[3], records}, {trees}, op,
                   [&](tensor::Iters s, tensor::Iters r) {

@@ -21,9 +21,8 @@ using ir::Stmt;
 namespace {
 
 BufferRef NewBuffer(std::string name, const ir::Buffer& like, ir::Scope scope) {
-  ir::Buffer buffer{std::move(name), like.dtype, like.shape, scope};
-  buffer.below = like.below;
-  return std::make_shared<const ir::Buffer>(std::move(buffer));
+  return std::make_shared<const ir::Buffer>(
+      ir::Buffer{std::move(name), like.dtype, like.shape, scope});
 }
 
 // The largest number of statements that the reader shares with a writer of the buffer. Below that

@@ -127,7 +127,6 @@ absl::StatusOr<Rewritten> Pack(const Program& p, const std::string& block_name,
   const std::string name = buffer_name + ".pack";
   auto packed = std::make_shared<ir::Buffer>(
       ir::Buffer{name + "_buf", source->dtype, packing.Shape(source->shape)});
-  packed->below = source->below;  // zeros fill the rest
   std::vector<std::string> names{name, packed->name};
   for (size_t k = 0; k < packed->shape.size(); ++k) {
     names.push_back(absl::StrCat(name, ".", k));
