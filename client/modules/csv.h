@@ -35,7 +35,8 @@ class CsvReader {
   int64_t record_line_ = 0;
 };
 
-// The cell as it stands in a file, with quotes if it needs them.
+// The text of a cell in a CSV file. It stands in double quotes if it holds a comma, a quote or a line
+// break, or begins with a byte order mark.
 std::string CsvCell(std::string_view text);
 // A line of cells, with its end. CsvReader reads them back if there is one at least.
 std::string CsvRecord(const std::vector<std::string>& cells);

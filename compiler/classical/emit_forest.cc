@@ -408,7 +408,6 @@ absl::StatusOr<ValueId> EmitTransform(GraphBuilder& out, ValueId margins, Transf
     case Transform::kNone:
       return margins;
     case Transform::kLogistic:
-    case Transform::kOneAgainstRest:
       return out.Add(OpKind::kSigmoid, {margins}, {}, "logistic");
     case Transform::kSoftmax:
       return out.Add(OpKind::kSoftmax, {margins}, {{"axes", Shape{1}}}, "softmax");

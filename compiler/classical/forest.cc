@@ -270,7 +270,6 @@ void ApplyTransform(Transform transform, std::span<double> outputs) {
       case Transform::kSoftmaxZero:
         break;
       case Transform::kLogistic:
-      case Transform::kOneAgainstRest:
         x = Logistic(x);
         break;
       case Transform::kProbit:

@@ -92,8 +92,7 @@ enum class Transform {
   kExp,           // count:poisson, reg:gamma, reg:tweedie
   kSquareSigned,  // x * |x| (LightGBM's reg_sqrt)
   kLog1pExp,      // log(1 + exp(x)) (LightGBM's cross_entropy_lambda)
-  kOneAgainstRest,  // kLogistic, each output for itself (LightGBM's multiclassova)
-  kStep,            // 1 if x > 0, else 0 (XGBoost's binary:hinge)
+  kStep,          // 1 if x > 0, else 0 (XGBoost's binary:hinge)
 };
 
 struct Forest {

@@ -54,8 +54,7 @@ constexpr Objective kObjectives[] = {
     {"tweedie", Transform::kExp},
     {"binary", Transform::kLogistic, false, /*takes_sigmoid=*/true, /*classifies=*/true},
     {"multiclass", Transform::kSoftmax, false, false, /*classifies=*/true},
-    {"multiclassova", Transform::kOneAgainstRest, false, /*takes_sigmoid=*/true,
-     /*classifies=*/true},
+    {"multiclassova", Transform::kLogistic, false, /*takes_sigmoid=*/true, /*classifies=*/true},
     {"cross_entropy", Transform::kLogistic},
     {"xentropy", Transform::kLogistic},
     {"cross_entropy_lambda", Transform::kLog1pExp},
@@ -262,7 +261,8 @@ absl::Status TreeReader::Add(const Section& tree, int target) {
     n.right = listed(right[i]);
     if (missing == kMissingZero) n.column.missing = Column::Missing::kNanOrZero;
     if (thresholds[i] == kInfinity) {
-      // Every value goes left, also +infinity; a missing one may go right. So it is the only member.
+      // The threshold is +infinity, so every value goes left, +infinity too. Only a missing value may go
+      // right. The node becomes a member column without members: its answer is `instead` if the value is missing, else 0.
       n.column.kind = Column::Kind::kMember;
       n.column.instead = missing != kMissingNone && !missing_left ? 1 : 0;
       n.threshold = 1;

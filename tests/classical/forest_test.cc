@@ -286,7 +286,6 @@ TEST(ApplyTransform, FollowsTheFormulas) {
     const auto one = [&](Transform t) { return Transformed(t, {x})[0]; };
     EXPECT_EQ(one(Transform::kNone), x);
     EXPECT_NEAR(one(Transform::kLogistic), e / (1 + e), 1e-15);
-    EXPECT_NEAR(one(Transform::kOneAgainstRest), e / (1 + e), 1e-15);
     EXPECT_NEAR(one(Transform::kExp) / e, 1, 1e-15);
     EXPECT_EQ(one(Transform::kSquareSigned), x < 0 ? -x * x : x * x);
     EXPECT_NEAR(one(Transform::kLog1pExp), std::log1p(e), 1e-14);
