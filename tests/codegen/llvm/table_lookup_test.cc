@@ -357,6 +357,23 @@ TEST(Instructions, TablesArePermutedAndNotGathered) {
   }
 }
 
+// Also for CPUs with only some of the extensions, and with registers of other sizes.
+TEST(Instructions, EveryCpuHasCodeForEveryTable) {
+  for (const char* cpu : {"btver2", "haswell", "znver3", "alderlake", "knl", "skylake-avx512",
+                          "znver5", "graniterapids", "x86-64 -mattr=+avx2",
+                          "x86-64 -mattr=+avx512f", "x86-64-v4 -mattr=-avx512bw",
+                          "x86-64-v4 -mattr=-avx512vl", "x86-64-v3 -mattr=+avx10.1-256"}) {
+    for (const char* type : {"u8", "i16", "f32", "f64"}) {
+      for (const int64_t elements : {3, 100}) {
+        SCOPED_TRACE(absl::StrCat(cpu, " ", type, " ", elements));
+        const Code code = CodeFor(UniformTable(type, elements, 48),
+                                  absl::StrCat("llvm -mcpu=", cpu, " -triple=x86_64-linux-gnu"));
+        EXPECT_FALSE(code.assembly.empty());
+      }
+    }
+  }
+}
+
 TEST(Instructions, OtherCpusAndOtherTablesHaveNone) {
   const std::string zen = "llvm -mcpu=znver4 -triple=x86_64-linux-gnu";
   const std::string table = UniformTable("f32", 32, 16);
