@@ -33,7 +33,6 @@ struct Flags {
   std::string model, folder, times, machine;
   int threads = 1;
   std::vector<int> cpus = {0};
-  bool warm = false;
   bool search = false, invent = false;
   int graphs = 200, search_threads = 1;
 };
@@ -168,7 +167,6 @@ class PlanBench {
           MeasureOptions options;
           options.threads = flags_.threads;
           options.cpus = flags_.cpus;
-          if (flags_.warm) options.timing.flush_bytes = 0;
           HEDDLE_ASSIGN_OR_RETURN(const auto bench, WorkloadBench::Create(workload, options));
           HEDDLE_ASSIGN_OR_RETURN(
               const codegen::Artifact artifact,
@@ -248,7 +246,6 @@ int main(int argc, char** argv) {
                  "what `heddle-worker --measure-machine` printed; default: the table");
   app.add_option("--threads", flags.threads, "threads of a kernel")->check(CLI::Range(1, 256));
   app.add_option("--cpus", flags.cpus, "cores to pin to")->delimiter(',');
-  app.add_flag("--warm", flags.warm, "leave the caches as the last call left them");
   app.add_flag("--search", flags.search,
                "compile nothing: report what the search for graphs reaches without substitutions, "
                "with substitutions "

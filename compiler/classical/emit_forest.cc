@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numbers>
 #include <utility>
@@ -10,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "compiler/graph/core/tensor_data.h"
 
 namespace heddle::classical {
 namespace {
@@ -28,16 +28,14 @@ constexpr int64_t kTreesTogether = 16;
 constexpr int64_t kMostEntries = int64_t{1} << 28;
 
 template <typename T>
-ValueId Table(GraphBuilder& out, DType dtype, const std::string& name, Shape shape,
+ValueId Table(GraphBuilder& out, const std::string& name, Shape shape,
               const std::vector<T>& elements) {
-  std::string bytes(elements.size() * sizeof(T), '\0');
-  if (!bytes.empty()) std::memcpy(bytes.data(), elements.data(), bytes.size());
-  return out.Constant(name, {{dtype, std::move(shape)}, SharedBytes::Of(std::move(bytes))});
+  return out.Constant(name, graph::FromElements(std::move(shape), elements));
 }
 
 ValueId Floats(GraphBuilder& out, const std::string& name, Shape shape,
                const std::vector<float>& elements) {
-  return Table(out, DType::kF32, name, std::move(shape), elements);
+  return Table(out, name, std::move(shape), elements);
 }
 
 ValueId Scalar(GraphBuilder& out, const std::string& name, float value) {
@@ -77,7 +75,7 @@ absl::StatusOr<ValueId> Pick(GraphBuilder& out, ValueId x, const Forest& forest,
   }
   if (all) return x;
   const auto n = static_cast<int64_t>(features.size());
-  return out.Add(OpKind::kGather, {x, Table(out, DType::kI64, "features", {n}, features)},
+  return out.Add(OpKind::kGather, {x, Table(out, "features", {n}, features)},
                  {{"axis", int64_t{1}}}, "columns");
 }
 
@@ -169,8 +167,7 @@ absl::StatusOr<ValueId> MemberColumns(GraphBuilder& out, ValueId x, const Forest
                                                         {{"to", std::string("i64")}}, "category"));
   HEDDLE_ASSIGN_OR_RETURN(
       const ValueId place,
-      out.Add(OpKind::kAdd, {number, Table(out, DType::kI64, "starts", {1, n}, starts)}, {},
-              "place"));
+      out.Add(OpKind::kAdd, {number, Table(out, "starts", {1, n}, starts)}, {}, "place"));
   HEDDLE_ASSIGN_OR_RETURN(
       const ValueId found,
       out.Add(OpKind::kGather, {Floats(out, "members", {n * entries}, table), place},
@@ -369,9 +366,9 @@ absl::StatusOr<ValueId> EmitMargins(GraphBuilder& out, ValueId x, const Forest& 
   HEDDLE_ASSIGN_OR_RETURN(
       ValueId margins,
       out.Add(OpKind::kForestWalk,
-              {columns, Table(out, DType::kI32, "node_columns", nodes, tables.columns),
+              {columns, Table(out, "node_columns", nodes, tables.columns),
                Floats(out, "node_thresholds", nodes, tables.thresholds),
-               Table(out, DType::kI32, "node_left", nodes, tables.left),
+               Table(out, "node_left", nodes, tables.left),
                Floats(out, "node_values", leaves, tables.leaves)},
               Attrs{{"steps", tables.steps}, {"reduce", std::string(Reduction(forest.aggregate))}},
               "forest"));

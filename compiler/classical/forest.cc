@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "compiler/classical/refuse.h"
 
 namespace heddle::classical {
 namespace {
@@ -18,30 +18,27 @@ constexpr float kLargest = std::numeric_limits<float>::max();
 // LightGBM takes everything up to this for 0.
 constexpr float kNearlyZero = 1e-35f;
 
-absl::Status Refuse(std::string why) { return absl::InvalidArgumentError(std::move(why)); }
-
 template <typename T>
 absl::Status CheckRange(const char* what, T value, T least, T most) {
   if (value >= least && value <= most) return absl::OkStatus();
-  return Refuse(
-      absl::StrCat("a forest has ", value, " ", what, "; it may have ", least, " to ", most));
+  return Refuse("a forest has ", value, " ", what, "; it may have ", least, " to ", most);
 }
 
 absl::Status CheckColumn(const Column& c, int features) {
   if (c.feature < 0 || c.feature >= features)
-    return Refuse(absl::StrCat("feature ", c.feature, " of ", features));
+    return Refuse("feature ", c.feature, " of ", features);
   if (c.kind == Column::Kind::kValue) {
     if (std::isnan(c.instead)) return Refuse("NaN instead of a missing value");
     if (!c.members.empty() || c.from_zero) return Refuse("a value column has members");
     return absl::OkStatus();
   }
   if (c.instead != 0 && c.instead != 1)
-    return Refuse(absl::StrCat(c.instead, " instead of a missing value; a member is 0 or 1"));
+    return Refuse(c.instead, " instead of a missing value; a member is 0 or 1");
   for (size_t i = 0; i < c.members.size(); ++i) {
     if (c.members[i] < 0 || (i > 0 && c.members[i] <= c.members[i - 1]))
       return Refuse("members are not sorted, distinct and from 0 on");
     if (c.members[i] > kMostCategory)
-      return Refuse(absl::StrCat("the member ", c.members[i], " is above ", kMostCategory));
+      return Refuse("the member ", c.members[i], " is above ", kMostCategory);
   }
   return absl::OkStatus();
 }
@@ -54,26 +51,26 @@ absl::Status CheckColumns(const Forest& forest) {
     absl::Status status = CheckColumn(c, forest.features);
     members += static_cast<int64_t>(c.members.size());
     if (status.ok() && members > kMostMembers)
-      status = Refuse(absl::StrCat("the columns have more than ", kMostMembers, " members"));
+      status = Refuse("the columns have more than ", kMostMembers, " members");
     if (status.ok() && !distinct.insert(c).second) status = Refuse("equals a column before it");
-    if (!status.ok()) return Refuse(absl::StrCat("column ", i, ": ", status.message()));
+    if (!status.ok()) return Refuse("column ", i, ": ", status.message());
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckTree(const Tree& tree, const Forest& forest) {
   if (tree.target < -1 || tree.target >= forest.outputs)
-    return Refuse(absl::StrCat("target ", tree.target, " of ", forest.outputs, " outputs"));
+    return Refuse("target ", tree.target, " of ", forest.outputs, " outputs");
   const size_t width = tree.target < 0 ? forest.outputs : 1;
   const size_t leaves = tree.nodes.size() + 1;
   if (tree.leaves.size() != leaves * width) {
-    return Refuse(absl::StrCat(tree.leaves.size(), " leaf values; ", leaves, " leaves with ", width,
-                               " each are needed"));
+    return Refuse(tree.leaves.size(), " leaf values; ", leaves, " leaves with ", width,
+                  " each are needed");
   }
   std::vector<bool> reached(tree.nodes.size()), leaf_reached(leaves);
   for (size_t i = 0; i < tree.nodes.size(); ++i) {
     const Node& n = tree.nodes[i];
-    const auto wrong = [&](auto... why) { return Refuse(absl::StrCat("node ", i, ": ", why...)); };
+    const auto wrong = [&](auto... why) { return Refuse("node ", i, ": ", why...); };
     if (n.column < 0 || n.column >= static_cast<int>(forest.columns.size()))
       return wrong("column ", n.column, " of ", forest.columns.size());
     if (std::isnan(n.threshold) || n.threshold == -kInfinity)
@@ -94,11 +91,10 @@ absl::Status CheckTree(const Tree& tree, const Forest& forest) {
   }
   // 2n children are n - 1 nodes and n + 1 leaves, so none is left out if none comes twice.
   for (float leaf : tree.leaves) {
-    if (!std::isfinite(leaf)) return Refuse(absl::StrCat("a leaf value is ", leaf));
+    if (!std::isfinite(leaf)) return Refuse("a leaf value is ", leaf);
   }
   const int depth = Depth(tree);
-  if (depth > kMostDepth)
-    return Refuse(absl::StrCat("the depth is ", depth, "; ", kMostDepth, " is the most"));
+  if (depth > kMostDepth) return Refuse("the depth is ", depth, "; ", kMostDepth, " is the most");
   return absl::OkStatus();
 }
 
@@ -173,20 +169,18 @@ absl::Status CheckForest(const Forest& forest) {
   HEDDLE_RETURN_IF_ERROR(CheckRange<int64_t>("inner nodes", nodes, 0, kMostNodes));
   HEDDLE_RETURN_IF_ERROR(CheckRange<int64_t>("leaf values", leaf_values, 1, kMostLeafValues));
   if (!forest.feature_names.empty() && std::ssize(forest.feature_names) != forest.features) {
-    return Refuse(
-        absl::StrCat(forest.feature_names.size(), " names for ", forest.features, " features"));
+    return Refuse(forest.feature_names.size(), " names for ", forest.features, " features");
   }
   if (std::ssize(forest.base) != forest.outputs) {
-    return Refuse(
-        absl::StrCat(forest.base.size(), " base values for ", forest.outputs, " outputs"));
+    return Refuse(forest.base.size(), " base values for ", forest.outputs, " outputs");
   }
   for (float base : forest.base) {
-    if (!std::isfinite(base)) return Refuse(absl::StrCat("a base value is ", base));
+    if (!std::isfinite(base)) return Refuse("a base value is ", base);
   }
-  if (!std::isfinite(forest.scale)) return Refuse(absl::StrCat("the scale is ", forest.scale));
+  if (!std::isfinite(forest.scale)) return Refuse("the scale is ", forest.scale);
   const int classes = forest.outputs == 1 ? 2 : forest.outputs;
   if (!forest.classes.empty() && std::ssize(forest.classes) != classes) {
-    return Refuse(absl::StrCat(forest.classes.size(), " classes for ", forest.outputs, " outputs"));
+    return Refuse(forest.classes.size(), " classes for ", forest.outputs, " outputs");
   }
   HEDDLE_RETURN_IF_ERROR(CheckColumns(forest));
   std::vector<bool> has_value(
@@ -194,7 +188,7 @@ absl::Status CheckForest(const Forest& forest) {
   for (size_t i = 0; i < forest.trees.size(); ++i) {
     const Tree& tree = forest.trees[i];
     const absl::Status status = CheckTree(tree, forest);
-    if (!status.ok()) return Refuse(absl::StrCat("tree ", i, ": ", status.message()));
+    if (!status.ok()) return Refuse("tree ", i, ": ", status.message());
     if (tree.target >= 0)
       has_value[tree.target] = true;
     else
@@ -202,7 +196,7 @@ absl::Status CheckForest(const Forest& forest) {
   }
   const auto without = std::ranges::find(has_value, false);
   if (without == has_value.end()) return absl::OkStatus();
-  return Refuse(absl::StrCat("no tree has a value for output ", without - has_value.begin()));
+  return Refuse("no tree has a value for output ", without - has_value.begin());
 }
 
 int Depth(const Tree& tree) {

@@ -1,12 +1,12 @@
 #include "compiler/classical/import_forest.h"
 
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/classical/emit_forest.h"
 #include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/tensor_data.h"
 
 namespace heddle::classical {
 namespace {
@@ -43,21 +43,14 @@ absl::StatusOr<int64_t> RowsOf(const Forest& forest,
       "the number of rows of input 'x' is open; give it with --shape rows=", kProposedRows));
 }
 
-template <typename T>
-ValueId Constant(GraphBuilder& out, DType dtype, const std::string& name, Shape shape,
-                 const std::vector<T>& elements) {
-  std::string bytes(elements.size() * sizeof(T), '\0');
-  std::memcpy(bytes.data(), elements.data(), bytes.size());
-  return out.Constant(name, {{dtype, std::move(shape)}, SharedBytes::Of(std::move(bytes))});
-}
-
 // i64 [rows]
 absl::StatusOr<ValueId> Label(GraphBuilder& out, const Forest& forest, ValueId margins,
                               ValueId scores, int64_t rows) {
   ValueId number;
   if (forest.outputs == 1) {
     const bool margin = forest.transform == Transform::kNone;
-    const ValueId limit = Constant<float>(out, DType::kF32, "half", {1, 1}, {margin ? 0 : 0.5F});
+    const ValueId limit =
+        out.Constant("half", graph::FromElements<float>({1, 1}, {margin ? 0 : 0.5F}));
     // A margin has to be positive, a probability at least one half.
     HEDDLE_ASSIGN_OR_RETURN(ValueId second,
                             margin ? out.Add(OpKind::kLess, {limit, margins}, {}, "is_second")
@@ -72,9 +65,7 @@ absl::StatusOr<ValueId> Label(GraphBuilder& out, const Forest& forest, ValueId m
                         "number"));
   }
   return out.Add(OpKind::kGather,
-                 {Constant(out, DType::kI64, "classes",
-                           {static_cast<int64_t>(forest.classes.size())}, forest.classes),
-                  number},
+                 {out.Constant("classes", graph::FromInts(forest.classes)), number},
                  {{"axis", int64_t{0}}}, "class_of");
 }
 

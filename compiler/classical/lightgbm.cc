@@ -18,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "compiler/classical/refuse.h"
 #include "compiler/classical/tree_order.h"
 
 namespace heddle::classical {
@@ -63,17 +64,6 @@ constexpr Objective kObjectives[] = {
     {"rank_xendcg"},
     {"custom"},
 };
-
-template <typename... Why>
-absl::Status Refuse(const Why&... why) {
-  return absl::InvalidArgumentError(absl::StrCat(why...));
-}
-
-// A line that is not as LightGBM writes it.
-template <typename... Why>
-absl::Status Damaged(absl::string_view where, const Why&... why) {
-  return Refuse(where, ": ", why..., "; the file is damaged: save the model again with save_model");
-}
 
 // The text, line by line. Lines end with \n or \r\n.
 class Lines {

@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "compiler/classical/refuse.h"
 
 namespace heddle::classical {
 namespace {
@@ -21,8 +22,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Ranks are exact in f32.
 constexpr size_t kMostRanks = size_t{1} << 24;
-
-absl::Status Refuse(const std::string& what) { return absl::InvalidArgumentError(what); }
 
 // Lengths of arrays that have to be equal, with the names of the arrays.
 absl::Status CheckLengths(std::initializer_list<std::pair<const char*, size_t>> lengths) {

@@ -4,8 +4,8 @@
 #include <limits>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "compiler/classical/refuse.h"
 
 namespace heddle::classical {
 namespace {
@@ -17,11 +17,6 @@ struct Reached {
   bool right = false;
   int depth = 0;  // inner nodes above it
 };
-
-template <typename... Why>
-absl::Status Refuse(const Why&... why) {
-  return absl::InvalidArgumentError(absl::StrCat(why...));
-}
 
 }  // namespace
 

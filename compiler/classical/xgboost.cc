@@ -19,6 +19,7 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "compiler/classical/document.h"
+#include "compiler/classical/refuse.h"
 #include "compiler/classical/tree_order.h"
 
 namespace heddle::classical {
@@ -62,17 +63,6 @@ constexpr Objective kObjectives[] = {
     {"rank:ndcg"},
     {"rank:map"},
 };
-
-template <typename... Why>
-absl::Status Refuse(const Why&... why) {
-  return absl::InvalidArgumentError(absl::StrCat(why...));
-}
-
-// A field that is not as XGBoost writes it.
-template <typename... Why>
-absl::Status Damaged(absl::string_view where, const Why&... why) {
-  return Refuse(where, ": ", why..., "; the file is damaged: save the model again with save_model");
-}
 
 // Reads the members of an object. Errors begin with its place in the file, such as "trees[3]".
 class Fields {

@@ -26,8 +26,8 @@ using graph::ValueId;
 
 size_t Index(ValueId v) { return static_cast<size_t>(v); }
 
-// The target of a rule as a graph of its own, folded. Its inputs and some of its constants are values of the
-// graph that is rewritten; its outputs are what replaces the outputs of the match.
+// The target of a rule as a graph of its own, folded. Its inputs are values of the graph that is rewritten; its outputs
+// are what replaces the outputs of the match.
 struct Target {
   Graph graph;
   std::vector<ValueId> values;  // by value of `graph`: that of the rewritten graph, or -1
@@ -35,6 +35,10 @@ struct Target {
 
 bool SameBytes(const TensorData& a, const TensorData& b) {
   return a.type == b.type && a.bytes->data() == b.bytes->data();
+}
+
+bool SameElements(const TensorData& a, const TensorData& b) {
+  return SameBytes(a, b) || (a.type == b.type && *a.bytes == *b.bytes);
 }
 
 // A constant that a rule made. Constants of equal elements share their bytes, so that graphs which have them are
@@ -89,21 +93,18 @@ absl::StatusOr<Target> MakeTarget(const Graph& graph, const DirectedRule& rule, 
   }
   HEDDLE_ASSIGN_OR_RETURN(const Graph source, small.Build(outputs));
   HEDDLE_ASSIGN_OR_RETURN(Graph applied, Apply(source, rule, here));
-  const auto original = [&](const Graph& made, ValueId v, const TensorData& data) -> ValueId {
-    const auto known = constant_of.find(made.values[Index(v)].name);
-    if (known == constant_of.end()) return -1;
-    return SameBytes(data, graph.constants.at(known->second)) ? known->second : -1;
+  const auto is_given = [&](ValueId v, const TensorData& data) {
+    const auto known = constant_of.find(applied.values[Index(v)].name);
+    return known != constant_of.end() && SameBytes(data, graph.constants.at(known->second));
   };
   for (auto& [v, data] : applied.constants) {
-    if (memo != nullptr && original(applied, v, data) < 0) data = Shared(data, memo);
+    if (memo != nullptr && !is_given(v, data)) data = Shared(data, memo);
   }
   Target target;
   HEDDLE_ASSIGN_OR_RETURN(target.graph, graph::FoldConstants(applied, memo));
   target.values.assign(target.graph.values.size(), -1);
   for (size_t i = 0; i < inputs.size(); ++i)
     target.values[Index(target.graph.inputs[i])] = inputs[i];
-  for (const auto& [v, data] : target.graph.constants)
-    target.values[Index(v)] = original(target.graph, v, data);
   return target;
 }
 
@@ -118,11 +119,8 @@ class Splicer {
         target_(std::move(target)) {
     std::set<ValueId> results;
     for (const ValueId v : target_.graph.outputs) results.insert(v);
-    for (const auto& [v, data] : target_.graph.constants) {
-      if (target_.values[Index(v)] >= 0) continue;
-      target_.values[Index(v)] = NewValue(data.type);
-      new_constants_.emplace_back(target_.values[Index(v)], data);
-    }
+    for (const auto& [v, data] : target_.graph.constants)
+      target_.values[Index(v)] = ConstantOf(data);
     for (const Node& node : target_.graph.nodes) {
       ValueId& made = target_.values[Index(node.outputs[0])];
       std::vector<ValueId> inputs;
@@ -151,6 +149,20 @@ class Splicer {
   ValueId NewValue(graph::TensorType type) {
     new_values_.push_back({"", std::move(type)});
     return static_cast<ValueId>(old_values_ + new_values_.size()) - 1;
+  }
+
+  // The graph's constant with these elements; a new one if there is none. Passes tell constants apart by their values. So
+  // equal ones have to be one value: a rule that merges weights in every step of a recurrence makes them once.
+  ValueId ConstantOf(const TensorData& data) {
+    for (const auto& [v, known] : graph_.constants) {
+      if (SameElements(known, data)) return v;
+    }
+    for (const auto& [v, known] : new_constants_) {
+      if (SameElements(known, data)) return v;
+    }
+    const ValueId made = NewValue(data.type);
+    new_constants_.emplace_back(made, data);
+    return made;
   }
 
   ValueId Now(ValueId v) const {

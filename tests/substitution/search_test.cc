@@ -177,6 +177,14 @@ TEST(Search, ResultsReplayAndAreTheSameAgain) {
   }
 }
 
+// Constants that have the type and the elements of one before.
+size_t EqualConstants(const Graph& graph) {
+  std::set<std::pair<std::string, std::string_view>> distinct;
+  for (const auto& [v, data] : graph.constants)
+    distinct.emplace(graph::ToText(data.type), *data.bytes);
+  return graph.constants.size() - distinct.size();
+}
+
 // Putting a target into a graph gives what building the graph anew gives.
 TEST(Substitute, GivesWhatApplyGives) {
   const auto rules = Applicable(ShippedRules().rules);
@@ -198,6 +206,7 @@ TEST(Substitute, GivesWhatApplyGives) {
         ++applied;
         ASSERT_TRUE(graph::CheckGraph(*spliced).ok()) << graph::CheckGraph(*spliced) << "\n"
                                                       << graph::Print(*spliced);
+        EXPECT_LE(EqualConstants(*spliced), EqualConstants(graph)) << graph::Print(*spliced);
         EXPECT_EQ(GraphDigest(*spliced), GraphDigest(*graph::FoldConstants(*built, &memo)))
             << rule.name << "\n"
             << graph::Print(*built) << graph::Print(*spliced);
@@ -210,6 +219,47 @@ TEST(Substitute, GivesWhatApplyGives) {
   }
   EXPECT_GT(applied, 1000);
   EXPECT_GT(refused, 5);
+}
+
+// Each step of a recurrence has its products merged. The merged weights are one value, as the weights were.
+TEST(Substitute, MakesEqualConstantsOnce) {
+  const auto rules = Rules();
+  graph::TestRng rng(1);
+  graph::GraphBuilder b;
+  const graph::TensorType row{ir::DType::kF32, {1, 4}}, square{ir::DType::kF32, {4, 4}};
+  const ValueId w = b.Constant("w", graph::RandomTensor(rng, square)),
+                u = b.Constant("u", graph::RandomTensor(rng, square));
+  ValueId h = b.Input("h", row);
+  constexpr int kSteps = 5;
+  for (int step = 0; step < kSteps; ++step) {
+    const ValueId x = b.Input(absl::StrCat("x", step), row);
+    const ValueId from_x = *b.Add(OpKind::kMatmul, {x, w}, {}, "from_x");
+    const ValueId from_h = *b.Add(OpKind::kMatmul, {h, u}, {}, "from_h");
+    h = *b.Add(OpKind::kAdd, {from_x, from_h}, {}, "sum");
+    h = *b.Add(OpKind::kRelu, {h}, {}, "h");
+  }
+  const Graph graph = *b.Build({{"y", h}});
+  const Rule joins =
+      *ParseRule("add(matmul(x, y), matmul(z, w)) => matmul(concat[1](x, z), concat[0](y, w))");
+  const auto rule = std::find_if(rules.begin(), rules.end(),
+                                 [&](const DirectedRule& r) { return r.rule == joins; });
+  ASSERT_NE(rule, rules.end());
+  for (const bool remembers : {true, false}) {
+    graph::FoldMemo memo;
+    Graph merged = graph;
+    int applied = 0;
+    for (const plan::Substitution& place : Named(graph, *rule, FindMatches(graph, *rule))) {
+      const absl::Status status = Substitute(rules, place, remembers ? &memo : nullptr, &merged);
+      ASSERT_TRUE(status.ok() || absl::IsNotFound(status)) << status;
+      applied += status.ok();
+    }
+    EXPECT_EQ(applied, kSteps);
+    EXPECT_EQ(merged.constants.size(), 1u) << graph::Print(merged);
+    const auto inputs = graph::RandomInputs(rng, graph);
+    EXPECT_LE(graph::Difference(*graph::EvaluateGraph(graph, inputs),
+                                *graph::EvaluateGraph(merged, inputs)),
+              1e-4);
+  }
 }
 
 // The same on images, and what the graph computes stays the same.

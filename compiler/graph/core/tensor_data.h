@@ -1,6 +1,11 @@
 // Reads and makes the elements of constants.
 #pragma once
 
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "compiler/graph/core/graph.h"
@@ -21,6 +26,19 @@ TensorData Repeated(const TensorData& element, const Shape& shape);
 TensorData Filled(TensorType type, double value);
 // A tensor of any type with these elements, rounded to `dtype`.
 TensorData FromDoubles(const std::vector<double>& values, const Shape& shape, ir::DType dtype);
+
+// A tensor with these elements, as many as `shape` has. Its type is theirs: f32, i32 or i64.
+template <typename T>
+TensorData FromElements(Shape shape, const std::vector<T>& elements) {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, int32_t> ||
+                std::is_same_v<T, int64_t>);
+  constexpr ir::DType kType = std::is_same_v<T, float>     ? ir::DType::kF32
+                              : std::is_same_v<T, int32_t> ? ir::DType::kI32
+                                                           : ir::DType::kI64;
+  std::string bytes(elements.size() * sizeof(T), '\0');
+  if (!bytes.empty()) std::memcpy(bytes.data(), elements.data(), bytes.size());
+  return {{kType, std::move(shape)}, SharedBytes::Of(std::move(bytes))};
+}
 
 // The part of a tensor in which every index is below the extent of `shape`.
 TensorData LeadingPart(const TensorData& data, const Shape& shape);

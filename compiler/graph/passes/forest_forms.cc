@@ -1,7 +1,6 @@
 #include "compiler/graph/passes/forest_forms.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "base/status_macros.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/operator.h"
+#include "compiler/graph/core/tensor_data.h"
 
 namespace heddle::graph {
 namespace {
@@ -21,13 +21,6 @@ constexpr int64_t kMostLevels = 7;
 template <typename T>
 const T* ElementsOf(const TensorData& data) {
   return reinterpret_cast<const T*>(data.bytes->data());
-}
-
-template <typename T>
-TensorData Data(ir::DType dtype, Shape shape, const std::vector<T>& elements) {
-  std::string bytes(elements.size() * sizeof(T), '\0');
-  std::memcpy(bytes.data(), elements.data(), bytes.size());
-  return {{dtype, std::move(shape)}, SharedBytes::Of(std::move(bytes))};
 }
 
 int64_t Steps(const Node& node) { return AttrsOf(node).Int("steps"); }
@@ -77,9 +70,9 @@ class CompleteTrees {
   std::vector<ValueId> Add(GraphBuilder& out, const std::string& name) const {
     const int64_t inner = (int64_t{1} << depth_) - 1;
     const Shape nodes{trees_[0], trees_[1], inner}, leaves{trees_[0], trees_[1], inner + 1, 1};
-    return {out.Constant(name + "_columns", Data(ir::DType::kI32, nodes, made_columns_)),
-            out.Constant(name + "_thresholds", Data(ir::DType::kF32, nodes, made_thresholds_)),
-            out.Constant(name + "_leaves", Data(ir::DType::kF32, leaves, made_values_))};
+    return {out.Constant(name + "_columns", FromElements(nodes, made_columns_)),
+            out.Constant(name + "_thresholds", FromElements(nodes, made_thresholds_)),
+            out.Constant(name + "_leaves", FromElements(leaves, made_values_))};
   }
 
  private:
