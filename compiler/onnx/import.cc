@@ -15,6 +15,7 @@
 #include "compiler/onnx/input_values.h"
 #include "compiler/onnx/labels.h"
 #include "compiler/onnx/model.h"
+#include "compiler/onnx/names.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/problems.h"
 #include "compiler/onnx/shapes.h"
@@ -27,9 +28,10 @@ namespace {
 class Importer {
  public:
   Importer(Model& model, const ElementsByName& elements, const ElementTypesByGraph& types,
-           const ImportOptions& options, Problems& problems)
+           const StringLists& lists, const ImportOptions& options, Problems& problems)
       : model_(model),
         elements_(elements),
+        lists_(lists),
         types_by_graph_(types),
         scopes_({&types.at(&model.graph())}),
         budget_(options.constant_bytes),
@@ -302,6 +304,8 @@ class Importer {
     // What might draw may turn out not to, such as a branch that is not taken.
     if (random_.streams == 0) std::erase(graph.inputs, random_.seed);
     graph = RemoveDead(graph);
+    graph.tables = TablesOf(model_.graph(), lists_, graph);
+    HEDDLE_RETURN_IF_ERROR(CheckTables(graph));
     // Each translation checks what it emits, so an error here comes from the model itself.
     if (absl::Status s = CheckGraph(graph); !s.ok()) {
       return BadInput(absl::StrCat("the model does not make a legal graph (", s.message(),
@@ -312,6 +316,7 @@ class Importer {
 
   Model& model_;
   const ElementsByName& elements_;  // of initializers that are not in the file
+  const StringLists& lists_;        // of values that hold places of strings
   const ElementTypesByGraph& types_by_graph_;
   // Of the graph whose nodes are translated, and before it those around it.
   std::vector<const ElementTypesByName*> scopes_;
@@ -340,12 +345,12 @@ absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& op
   }
   Problems problems;
   InlineFunctions(model, problems);
-  NumberLabels(model);
+  const StringLists lists = NumberLabels(model);
   const ElementTypesByGraph types = CheckModel(model, problems);
   if (problems.HasInvalid()) return problems.Status();
   const absl::Status fixed = FixShapes(model, options);
   if (!fixed.ok()) return problems.empty() ? fixed : problems.Status();
-  return Importer(model, elements, types, options, problems).Run();
+  return Importer(model, elements, types, lists, options, problems).Run();
 }
 
 }  // namespace heddle::graph

@@ -1,9 +1,18 @@
 // Strings that a model gives out of a list of its own, such as class labels. Internal to the importer.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "compiler/onnx/model.h"
 
 namespace heddle::graph {
+
+// A list of strings, which many values may share.
+using StringList = std::shared_ptr<const std::vector<std::string>>;
+using StringLists = std::map<std::string, StringList>;  // by the name of a value
 
 // Modules have no strings. Where a model's graph gives strings out of a list, the module gives their
 // places in the list, from 0 on, as int64. This function makes the model say so, before it is checked:

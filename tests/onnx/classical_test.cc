@@ -931,6 +931,104 @@ TEST(MlModels, APipelineWithStringLabelsAndAMap) {
   ExpectNear(ToDoubles(results[1]), expected);
 }
 
+// ---- Tables ----
+
+using Names = std::vector<std::string>;
+
+Tables TablesOf(const onnx::ModelProto& model) {
+  const auto graph = ImportOnnx(model.SerializeAsString());
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return graph.ok() ? graph->tables : Tables();
+}
+Tables TablesOf(const std::string& graph, int ml_opset = 1) {
+  return TablesOf(Model(graph, ml_opset));
+}
+
+constexpr const char* kTwoColumns =
+    "(float[4,1] age, float[4,1] size) => (string[a] label, float[b,c] scores) {"
+    "x = Concat<axis = 1>(age, size) "
+    "l, z = ai.onnx.ml.LinearClassifier<classlabels_strings = [\"no\", \"yes\", \"never\"], "
+    "coefficients = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0]>(x) "
+    "label = Identity(l) n = ai.onnx.ml.Normalizer<norm = \"L1\">(z) two = Constant<value = float {2.0}>() "
+    "scores = Mul(n, two)}";
+
+TEST(MlTables, ClassesAreLabelsAndNamesOfScores) {
+  const Tables tables = TablesOf(kTwoColumns);
+  EXPECT_TRUE(tables.independent_rows);
+  ASSERT_EQ(tables.inputs.size(), 2u);
+  EXPECT_EQ(tables.inputs[0].columns, Names{"age"});
+  EXPECT_EQ(tables.inputs[1].columns, Names{"size"});
+  ASSERT_EQ(tables.outputs.size(), 2u);
+  EXPECT_EQ(tables.outputs[0].labels, (Names{"no", "yes", "never"}));
+  EXPECT_EQ(tables.outputs[0].columns, Names());
+  EXPECT_EQ(tables.outputs[1].columns, (Names{"no", "yes", "never"}));
+  EXPECT_EQ(tables.outputs[1].labels, Names());
+}
+
+TEST(MlTables, IntegersNameScoresAndMeanThemselves) {
+  const Tables tables = TablesOf(
+      "(float[4,2] x) => (int64[a] label, float[b,c] scores) {"
+      "label, z = ai.onnx.ml.LinearClassifier<classlabels_ints = [-3, 7], coefficients = [1.0, 2.0]>(x) "
+      "scores = ai.onnx.ml.ZipMap<classlabels_int64s = [-3, 7]>(z)}");
+  EXPECT_TRUE(tables.independent_rows);
+  EXPECT_EQ(tables.inputs, std::vector<TensorNames>(1)) << "a matrix says nothing of its columns";
+  EXPECT_EQ(tables.outputs[0], TensorNames());
+  EXPECT_EQ(tables.outputs[1].columns, (Names{"-3", "7"}));
+}
+
+TEST(MlTables, PickedStringsAreLabels) {
+  onnx::ModelProto model = Model(
+      "(float[2,3] x) => (string[a,b] y) {i = ArgMax<axis = 1>(x) "
+      "z = ai.onnx.ml.ArrayFeatureExtractor(classes, i) "
+      "s = Constant<value = int64[2] {2, 1}>() y = Reshape(z, s)}");
+  onnx::TensorProto* classes = model.mutable_graph()->add_initializer();
+  classes->set_name("classes");
+  classes->set_data_type(onnx::TensorProto::STRING);
+  classes->add_dims(3);
+  for (const char* name : {"a", "b", "c"}) classes->add_string_data(name);
+  EXPECT_EQ(TablesOf(model).outputs[0].labels, (Names{"a", "b", "c"}));
+  EXPECT_EQ(TablesOf("(int64[4] x) => (string[a] y) {y = ai.onnx.ml.LabelEncoder<"
+                     "keys_int64s = [9, 2], values_strings = [\"a\", \"b\"]>(x)}",
+                     2)
+                .outputs[0]
+                .labels,
+            (Names{"a", "b"}));
+}
+
+TEST(MlTables, ScoresOfPairsHaveNoNames) {
+  const auto machine = [](const std::string& more) {
+    return TablesOf(absl::StrCat(
+        "(float[4,1] x) => (int64[a] label, float[b,c] scores) {"
+        "label, scores = ai.onnx.ml.SVMClassifier<classlabels_ints = [1, 2, 3], "
+        "kernel_params = [0.5, 0.0, 3.0], vectors_per_class = [1, 1, 1], "
+        "support_vectors = [1.0, 0.5, -1.0], coefficients = [1.0, -0.5, 0.75, -1.0, 0.5, 1.0], ",
+        more, "rho = [0.1, -0.2, 0.3]>(x)}"));
+  };
+  EXPECT_EQ(machine("").outputs[1].columns, Names());
+  EXPECT_EQ(machine("prob_a = [-1.5, -2.0, -0.5], prob_b = [0.25, 0.0, -0.25], ").outputs[1].columns,
+            (Names{"1", "2", "3"}));
+}
+
+TEST(MlTables, ModelsThatMixRowsOrAreNoTablesAreNone) {
+  EXPECT_FALSE(
+      TablesOf("(float[4,2] x) => (float[a,b] y) {y = Softmax<axis = 0>(x)}").independent_rows);
+  EXPECT_TRUE(
+      TablesOf("(float[4,2] x) => (float[a,b] y) {y = Softmax<axis = 1>(x)}").independent_rows);
+  EXPECT_FALSE(
+      TablesOf("(float[4,2,2,2] x) => (float[a,b,c,d] y) {y = Relu(x)}").independent_rows);
+  // What a module of four rows reads beside them has no rows.
+  EXPECT_FALSE(TablesOf("(float[4,2] x, float[2,2] w) => (float[a,b] y) {y = MatMul(x, w)}")
+                   .independent_rows);
+}
+
+TEST(MlTables, NamesThatAreTooLongAreRefused) {
+  EXPECT_THAT(Refusal(absl::StrCat("(int64[4] x) => (string[a] y) {y = ai.onnx.ml.LabelEncoder<"
+                                   "keys_int64s = [9], values_strings = [\"",
+                                   std::string(kMostNameBytes + 1, 'n'), "\"]>(x)}"),
+                      2),
+              HasSubstr("shorten it"));
+}
+
 // ---- Refusals ----
 
 TEST(MlRefusals, StringsNameTheInputAndTheWayOut) {
