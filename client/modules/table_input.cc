@@ -177,6 +177,43 @@ absl::StatusOr<Places> PlacesByPosition(size_t columns, size_t needed) {
   return places;
 }
 
+// The first two records of a file that have cells; empty where there are none.
+struct Beginning {
+  std::vector<std::string> first, second;
+};
+
+absl::StatusOr<Beginning> BeginningOf(std::string_view text) {
+  CsvReader reader(text);
+  Beginning beginning;
+  for (std::vector<std::string>* record : {&beginning.first, &beginning.second}) {
+    bool more = true;
+    while (more && record->empty()) {
+      HEDDLE_ASSIGN_OR_RETURN(more, reader.Next(record));
+    }
+  }
+  return beginning;
+}
+
+// Whether the cells are 0, 1, ..
+bool CountsUp(const std::vector<std::string>& cells) {
+  for (size_t c = 0; c < cells.size(); ++c) {
+    if (cells[c] != fmt::format("{}", c)) return false;
+  }
+  return cells.size() > 1;
+}
+
+bool IsWhole(std::string_view cell) {
+  std::string ignored;
+  return AppendNumber<int64_t>(cell, &ignored);
+}
+
+// Whether the first record is a header although all its cells are numbers and not the model's names. Two columns are too few to
+// tell: a row of 0 and 1 is no rare one.
+bool NumbersColumns(const Beginning& beginning) {
+  return CountsUp(beginning.first) && beginning.first.size() > 2 && !beginning.second.empty() &&
+         !std::all_of(beginning.second.begin(), beginning.second.end(), IsWhole);
+}
+
 std::string Shortened(std::string_view cell) {
   return cell.size() <= kShownBytes ? std::string(cell)
                                     : std::string(cell.substr(0, kShownBytes)) + "..";
@@ -195,34 +232,44 @@ std::string SomeNames(const std::vector<std::string>& names) {
   return text;
 }
 
-absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<TensorSpec>& specs) {
+absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<TensorSpec>& specs,
+                                      HeaderRule rule) {
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<Column> needed, NeededColumns(specs));
   bool named = true;
   for (const Column& column : needed) named = named && !column.name.empty();
-  CsvReader reader(text);
-  std::vector<std::string> cells;
-  HEDDLE_ASSIGN_OR_RETURN(bool more, reader.Next(&cells));
-  if (!more) return Wrong("the file is empty; give a row of numbers for each row of the input");
-  const std::vector<std::string> first = cells;
+  HEDDLE_ASSIGN_OR_RETURN(const Beginning beginning, BeginningOf(text));
+  const std::vector<std::string>& first = beginning.first;
+  if (first.empty())
+    return Wrong("the file is empty; give a row of numbers for each row of the input");
   absl::StatusOr<Places> by_name = absl::NotFoundError("");
   if (named) by_name = PlacesByName(first, needed);
-  const bool numbers = std::all_of(first.begin(), first.end(), IsNumber);
-  const bool header = !numbers || by_name.ok();
+  const bool looks_like_one = !std::all_of(first.begin(), first.end(), IsNumber) ||
+                              by_name.ok() || NumbersColumns(beginning);
+  const bool header =
+      rule == HeaderRule::kYes || (rule == HeaderRule::kAuto && looks_like_one);
 
   TableInput table;
   table.header = header;
-  table.by_name = header && named;
+  table.numbered = CountsUp(first);
+  table.by_name = header && named && (by_name.ok() || !table.numbered);
   HEDDLE_ASSIGN_OR_RETURN(Places places, table.by_name
                                              ? std::move(by_name)
                                              : PlacesByPosition(first.size(), needed.size()));
   table.unused = std::move(places.unused);
   table.bytes.resize(specs.size());
-  if (header) {
-    HEDDLE_ASSIGN_OR_RETURN(more, reader.Next(&cells));
-    if (!more) return Wrong("there are no rows below the header");
-  }
+  CsvReader reader(text);
+  std::vector<std::string> cells;
+  bool behind_header = !header;
   const int64_t most = kMostTableCells / std::max<int64_t>(std::ssize(needed), 1);
-  while (more) {
+  while (true) {
+    HEDDLE_ASSIGN_OR_RETURN(const bool more, reader.Next(&cells));
+    if (!more) break;
+    if (!behind_header) {
+      behind_header = !cells.empty();
+      continue;
+    }
+    if (cells.empty() && first.size() > 1) continue;
+    if (cells.empty()) cells.emplace_back();
     if (cells.size() != first.size()) {
       return Wrong("line {}: {} cells where the first line has {}", reader.line(), cells.size(),
                    first.size());
@@ -239,20 +286,20 @@ absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<T
                    places.of[c] + 1, name, Shortened(cell), spec.dtype,
                    may_miss ? "; leave the cell empty if there is none" : "");
     }
-    HEDDLE_ASSIGN_OR_RETURN(more, reader.Next(&cells));
   }
+  if (table.rows == 0) return Wrong("there are no rows below the header");
   return table;
 }
 
 absl::StatusOr<TableInput> ReadTableFile(const std::string& path,
-                                         const std::vector<TensorSpec>& specs) {
+                                         const std::vector<TensorSpec>& specs, HeaderRule rule) {
   std::error_code ignored;  // ReadFile tells
   const auto size = std::filesystem::file_size(path, ignored);
   if (!ignored && size > static_cast<uintmax_t>(kMostTableBytes)) {
     return Wrong("{}: {} bytes, {} are the most; split the file", path, size, kMostTableBytes);
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  absl::StatusOr<TableInput> table = ParseTable(text, specs);
+  absl::StatusOr<TableInput> table = ParseTable(text, specs, rule);
   if (!table.ok()) return Wrong("{}: {}", path, std::string(table.status().message()));
   return table;
 }

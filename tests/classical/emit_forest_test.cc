@@ -252,6 +252,7 @@ TEST(ImportForest, ColumnsHaveTheNamesOfFeaturesAndClasses) {
   TestRng rng(3);
   Forest forest = RandomForest(rng, 3);
   const auto tables = [&] {
+    EXPECT_TRUE(graph::HasIndependentRows(ImportForest(forest, {{"rows", {1}}}).value()));
     const graph::Graph made = ImportForest(forest, {{"rows", {4}}}).value();
     EXPECT_TRUE(graph::HasIndependentRows(made));
     return made.tables;

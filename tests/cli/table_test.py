@@ -174,6 +174,17 @@ class Tables(unittest.TestCase):
         by_position = heddle("run", self.two, "--input", self.write(rows, header=["a", "b", "c"]), check=0)
         self.assertIn("columns by position; the first line is a header", by_position.stderr)
 
+    def test_a_header_that_only_numbers_the_columns(self):
+        rows = random_rows(6)
+        numbered = self.write(rows, header=["0", "1", "2"])
+        for rule in ([], ["--header", "yes"]):
+            self.expect(self.told(self.three, "--input", numbered, *rule), rows)
+        self.expect(self.told(self.three, "--input", numbered, "--header", "no"), [[0.0, 1.0, 2.0], *rows])
+        told = heddle("run", self.three, "--input", numbered, check=0).stderr
+        self.assertIn("6 rows, columns by position; the first line is a header (--header no: it is a row)", told)
+        told = heddle("run", self.three, "--input", self.write([[0, 1, 2], [3, 4, 5]], header=None), check=0).stderr
+        self.assertIn("2 rows, columns by position; there is no header (--header yes: the first line, 0,1,.., is one)", told)
+
     def test_what_does_not_match_is_said_at_once(self):
         rows = random_rows(3)
         self.refused(self.three, "--input", self.write(rows, header=["age", "salary", "height"]),

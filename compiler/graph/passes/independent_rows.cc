@@ -176,8 +176,11 @@ class Rows {
     return of_[x] + (of_[x] > gathered ? Rank(places) - 1 : 0);
   }
 
-  // The dimension of the result that has the same extent and the same number of elements before it.
+  // The dimension of the result that has the same extent and the same number of elements before it. There may be several if there
+  // is one row; then the first or last dimension stays the first or last one.
   static int Reshape(const Shape& from, int at, const Shape& to) {
+    if (at > 0 && at + 1 == static_cast<int>(from.size()) && !to.empty() && to.back() == from[at])
+      return static_cast<int>(to.size()) - 1;
     int64_t before = 1, so_far = 1;
     for (int d = 0; d < at; ++d) before *= from[d];
     for (size_t d = 0; d < to.size() && so_far <= before; so_far *= to[d++]) {
