@@ -66,26 +66,44 @@ using Appender = bool (*)(std::string_view cell, std::string* out);
 struct NumberType {
   std::string_view dtype;
   Appender append;
+  size_t bytes;
 };
 constexpr NumberType kNumberTypes[] = {
-    {"f32", AppendNumber<float>},    {"f64", AppendNumber<double>},
-    {"i8", AppendNumber<int8_t>},    {"i16", AppendNumber<int16_t>},
-    {"i32", AppendNumber<int32_t>},  {"i64", AppendNumber<int64_t>},
-    {"u8", AppendNumber<uint8_t>},   {"u16", AppendNumber<uint16_t>},
-    {"u32", AppendNumber<uint32_t>}, {"u64", AppendNumber<uint64_t>},
+    {"f32", AppendNumber<float>, 4},    {"f64", AppendNumber<double>, 8},
+    {"i8", AppendNumber<int8_t>, 1},    {"i16", AppendNumber<int16_t>, 2},
+    {"i32", AppendNumber<int32_t>, 4},  {"i64", AppendNumber<int64_t>, 8},
+    {"u8", AppendNumber<uint8_t>, 1},   {"u16", AppendNumber<uint16_t>, 2},
+    {"u32", AppendNumber<uint32_t>, 4}, {"u64", AppendNumber<uint64_t>, 8},
 };
 
 // A column that a spec needs.
 struct Column {
   std::string name;  // empty: none
   size_t spec = 0;
-  Appender append = nullptr;
+  Appender append = nullptr;  // null: a text
+  size_t bytes = 0;           // of an element
 };
+
+// Dimensions of a spec's table: those of the tensor, without the bytes of texts.
+size_t RankOf(const TensorSpec& spec) { return spec.shape.size() - (spec.text ? 1 : 0); }
 
 int64_t ColumnsOf(const TensorSpec& spec) {
   int64_t columns = 1;
-  for (size_t d = 1; d < spec.shape.size(); ++d) columns *= spec.shape[d];
+  for (size_t d = 1; d < RankOf(spec); ++d) columns *= spec.shape[d];
   return columns;
+}
+
+// A text, cut or filled with zeros. False if it has a zero byte, with which it would end.
+bool AppendText(std::string_view cell, size_t bytes, std::string* out) {
+  if (cell.find('\0') != std::string_view::npos) return false;
+  const std::string_view kept = cell.substr(0, bytes);
+  out->append(kept);
+  out->append(bytes - kept.size(), '\0');
+  return true;
+}
+
+bool Append(const Column& column, std::string_view cell, std::string* out) {
+  return column.append == nullptr ? AppendText(cell, column.bytes, out) : column.append(cell, out);
 }
 
 absl::StatusOr<std::vector<Column>> NeededColumns(const std::vector<TensorSpec>& specs) {
@@ -96,7 +114,7 @@ absl::StatusOr<std::vector<Column>> NeededColumns(const std::vector<TensorSpec>&
     for (const NumberType& t : kNumberTypes) {
       if (t.dtype == spec.dtype) type = &t;
     }
-    if (type == nullptr || spec.shape.empty())
+    if (type == nullptr || spec.shape.empty() || RankOf(spec) == 0)
       return Wrong("input '{}' is {} of rank {} and takes no table; give an .npy file", spec.name,
                    spec.dtype, spec.shape.size());
     const int64_t columns = ColumnsOf(spec);
@@ -108,7 +126,8 @@ absl::StatusOr<std::vector<Column>> NeededColumns(const std::vector<TensorSpec>&
       const std::string name = as_tensor                 ? spec.name
                                : c < spec.columns.size() ? spec.columns[c]
                                                          : "";
-      needed.push_back({name, s, type->append});
+      needed.push_back({name, s, spec.text ? nullptr : type->append,
+                        spec.text ? static_cast<size_t>(spec.shape.back()) : type->bytes});
     }
   }
   return needed;
@@ -202,6 +221,19 @@ bool CountsUp(const std::vector<std::string>& cells) {
   return cells.size() > 1;
 }
 
+// Whether the first record names columns: it has what is no number where the model takes one, or a name of the model's.
+bool NamesColumns(const std::vector<std::string>& first, const std::vector<Column>& needed) {
+  const bool by_position = first.size() == needed.size();
+  for (size_t c = 0; c < first.size(); ++c) {
+    const bool may_be_text = by_position && needed[c].append == nullptr;
+    if (!may_be_text && !IsNumber(first[c])) return true;
+  }
+  return std::any_of(needed.begin(), needed.end(), [&](const Column& column) {
+    return !IsNumber(column.name) &&
+           std::find(first.begin(), first.end(), column.name) != first.end();
+  });
+}
+
 bool IsWhole(std::string_view cell) {
   std::string ignored;
   return AppendNumber<int64_t>(cell, &ignored);
@@ -243,8 +275,8 @@ absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<T
     return Wrong("the file is empty; give a row of numbers for each row of the input");
   absl::StatusOr<Places> by_name = absl::NotFoundError("");
   if (named) by_name = PlacesByName(first, needed);
-  const bool looks_like_one = !std::all_of(first.begin(), first.end(), IsNumber) ||
-                              by_name.ok() || NumbersColumns(beginning);
+  const bool looks_like_one =
+      by_name.ok() || NumbersColumns(beginning) || NamesColumns(first, needed);
   const bool header =
       rule == HeaderRule::kYes || (rule == HeaderRule::kAuto && looks_like_one);
 
@@ -260,7 +292,9 @@ absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<T
   CsvReader reader(text);
   std::vector<std::string> cells;
   bool behind_header = !header;
-  const int64_t most = kMostTableCells / std::max<int64_t>(std::ssize(needed), 1);
+  size_t row_bytes = 1;
+  for (const Column& column : needed) row_bytes += column.bytes;
+  const int64_t most = kMostInputBytes / static_cast<int64_t>(row_bytes);
   while (true) {
     HEDDLE_ASSIGN_OR_RETURN(const bool more, reader.Next(&cells));
     if (!more) break;
@@ -275,12 +309,17 @@ absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<T
                    first.size());
     }
     if (++table.rows > most)
-      return Wrong("line {}: more than {} cells; split the file", reader.line(), kMostTableCells);
+      return Wrong("line {}: more than {} bytes of inputs; split the file", reader.line(),
+                   kMostInputBytes);
     for (size_t c = 0; c < needed.size(); ++c) {
       const std::string& cell = cells[places.of[c]];
       const TensorSpec& spec = specs[needed[c].spec];
-      if (needed[c].append(cell, &table.bytes[needed[c].spec])) continue;
+      if (Append(needed[c], cell, &table.bytes[needed[c].spec])) continue;
       const std::string name = header ? fmt::format(" '{}'", Shortened(first[places.of[c]])) : "";
+      if (spec.text) {
+        return Wrong("line {}, column {}{}: a text with a zero byte; leave it out", reader.line(),
+                     places.of[c] + 1, name);
+      }
       const bool may_miss = spec.dtype[0] == 'f';
       return Wrong("line {}, column {}{}: '{}' is no number ({}{})", reader.line(),
                    places.of[c] + 1, name, Shortened(cell), spec.dtype,

@@ -14,7 +14,7 @@ namespace heddle::client {
 // Limits of a file.
 inline constexpr int64_t kMostTableBytes = int64_t{1} << 30;
 inline constexpr int64_t kMostTableColumns = int64_t{1} << 20;  // that inputs take
-inline constexpr int64_t kMostTableCells = int64_t{1} << 28;    // that inputs take
+inline constexpr int64_t kMostInputBytes = int64_t{1} << 31;    // of the elements that inputs take
 
 // Whether the first record of a file is a header.
 enum class HeaderRule { kAuto, kYes, kNo };
@@ -33,13 +33,14 @@ struct TableInput {
 //
 // The columns that are needed are those of the specs, one spec after the other. Their names are TensorSpec::columns; of several
 // specs, one without names and with one column is named as the tensor. By kAuto, the first record of the file is a header if
-// - a cell of it is no number,
-// - or it has the names of all columns that are needed,
+// - a cell of it is no number where the model takes no text,
+// - or it has the names of all columns that are needed, or the name of any that is no number,
 // - or it is 0,1,2,.., as tools number columns without names, and the next record has a number that is not whole.
 // If there is a header, columns are found by its names, in any order. Without a header, or if it only numbers the columns, or if some
 // columns of the model have no names, columns are taken by position, and there must be as many.
 //
-// Cells are decimal numbers, as strtod reads them; "", "NA" and "nan" are NaN. An empty line is skipped, but in a file with one column
+// Cells are decimal numbers, as strtod reads them; "", "NA" and "nan" are NaN. For texts (TensorSpec::text), they are taken as they
+// are, and cut at the bytes that the input has for each. An empty line is skipped, but in a file with one column
 // it is an empty cell. InvalidArgument, in one line that names the line
 // and the column: the file is no CSV or exceeds a limit, columns are missing or there twice, their number does not fit, a
 // record is longer or shorter than the first one, a cell is no number of the spec's type, or there are no rows.

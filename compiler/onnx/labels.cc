@@ -29,13 +29,22 @@ std::vector<std::string> ListOf(const NodeProto& node) {
   const std::string& op = node.op_type();
   if (op == "LinearClassifier" || op == "SVMClassifier" || op == "TreeEnsembleClassifier")
     return strings("classlabels_strings");
-  // Of these two, those that turn strings into numbers are other nodes by now (strings.h), or are refused.
+  // Of these two, those that turn strings of inputs into numbers are other nodes by now (strings.h).
   if (op == "CategoryMapper") return strings("cats_strings");
   if (op != "LabelEncoder") return {};
   for (const char* list : {"classes_strings", "values_strings", "values_tensor"}) {
     if (std::vector<std::string> found = strings(list); !found.empty()) return found;
   }
   return {};
+}
+
+// Whether the node maps numbers to strings, or strings to numbers, by one list: which of both, its operand says.
+bool MapsStrings(const NodeProto& node) {
+  return node.domain() == onnx::kMlDomain &&
+         (node.op_type() == "CategoryMapper" ||
+          (node.op_type() == "LabelEncoder" &&
+           std::any_of(node.attribute().begin(), node.attribute().end(),
+                       [](const auto& a) { return a.name() == "classes_strings"; })));
 }
 
 // Whether the node picks elements of its first operand by its second one.
@@ -79,7 +88,7 @@ void Number(TensorProto& list) {
 
 }  // namespace
 
-StringLists NumberLabels(Model& model) {
+StringLists NumberLabels(Model& model, Problems& problems) {
   onnx::GraphProto& graph = model.mutable_graph();
   StringLists lists = Lists(graph);
   for (TensorProto& t : *graph.mutable_initializer()) {
@@ -89,6 +98,8 @@ StringLists NumberLabels(Model& model) {
     if (node.output_size() == 0) continue;
     const bool moves = Moves(node) && node.input_size() > 0;
     const auto moved = moves ? lists.find(node.input(0)) : lists.end();
+    if (MapsStrings(node) && node.input_size() > 0 && lists.count(node.input(0)))
+      problems.Unsupported(node, model.Opset(node), "labels that the model gives");
     if (moved != lists.end()) {
       const StringList list = moved->second;
       lists[node.output(0)] = list;

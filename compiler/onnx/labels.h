@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/onnx/model.h"
+#include "compiler/onnx/problems.h"
 
 namespace heddle::graph {
 
@@ -21,7 +22,9 @@ using StringLists = std::map<std::string, StringList>;  // by the name of a valu
 // - a list of strings that is an initializer, and that nodes only pick from, becomes the numbers from 0
 //   on.
 // Operators whose attributes hold the list give numbers by their translation. All other strings stay,
-// and the checker refuses them.
-void NumberLabels(Model& model);
+// and the checker refuses them. A node that turns strings of a list into numbers is reported.
+//
+// Returns the list of each value of the model's graph that holds places of one.
+StringLists NumberLabels(Model& model, Problems& problems);
 
 }  // namespace heddle::graph

@@ -90,23 +90,33 @@ StringLists ScoreNames(const onnx::GraphProto& model) {
   return columns;
 }
 
-bool IsTable(const Graph& graph) {
-  const auto fits = [&](ValueId v) {
-    const size_t rank = graph.values[v].type.shape.size();
-    return rank == 1 || rank == 2;
-  };
+// The model's shape of an input, without the bytes of texts.
+Shape ShapeOf(const Graph& graph, const StringInputs& strings, ValueId input) {
+  const Value& value = graph.values[input];
+  Shape shape = value.type.shape;
+  if (strings.count(value.name)) shape.pop_back();
+  return shape;
+}
+
+bool IsTable(const Graph& graph, const StringInputs& strings) {
+  const auto fits = [](const Shape& shape) { return shape.size() == 1 || shape.size() == 2; };
   return !graph.inputs.empty() && graph.lengths.empty() &&
-         std::all_of(graph.inputs.begin(), graph.inputs.end(), fits) &&
-         std::all_of(graph.outputs.begin(), graph.outputs.end(), fits);
+         std::all_of(graph.inputs.begin(), graph.inputs.end(),
+                     [&](ValueId v) { return fits(ShapeOf(graph, strings, v)); }) &&
+         std::all_of(graph.outputs.begin(), graph.outputs.end(),
+                     [&](ValueId v) { return fits(graph.values[v].type.shape); });
 }
 
 }  // namespace
 
-Tables TablesOf(const onnx::GraphProto& model, const StringLists& lists, const Graph& graph) {
+Tables TablesOf(const onnx::GraphProto& model, const StringInputs& strings,
+                const StringLists& lists, const Graph& graph) {
   Tables tables;
   tables.inputs.resize(graph.inputs.size());
   tables.outputs.resize(graph.outputs.size());
-  const bool is_table = IsTable(graph);
+  for (size_t i = 0; i < graph.inputs.size(); ++i)
+    tables.inputs[i].text = strings.count(graph.values[graph.inputs[i]].name) > 0;
+  const bool is_table = IsTable(graph, strings);
   const StringLists columns = is_table ? ScoreNames(model) : StringLists();
   // Behind the model's outputs stand those that only hold lengths.
   for (int i = 0; i < model.output_size(); ++i) {
@@ -121,9 +131,9 @@ Tables TablesOf(const onnx::GraphProto& model, const StringLists& lists, const G
   }
   if (!is_table) return tables;
   for (size_t i = 0; i < graph.inputs.size() && graph.inputs.size() > 1; ++i) {
-    const Value& input = graph.values[graph.inputs[i]];
-    if (input.type.shape.size() == 1 || input.type.shape[1] == 1)
-      tables.inputs[i].columns = {input.name};
+    const Shape shape = ShapeOf(graph, strings, graph.inputs[i]);
+    if (shape.size() == 1 || shape[1] == 1)
+      tables.inputs[i].columns = {graph.values[graph.inputs[i]].name};
   }
   tables.independent_rows = HasIndependentRows(graph);
   return tables;

@@ -150,10 +150,13 @@ std::string OnnxOperatorTable() {
       "support vector machines, and what stands before and after\nthem; its newest opset here is ",
       NewestImportedOpset(onnx::kMlDomain),
       ". Strings are no element type of a module:\n\n"
-      "- A model whose inputs are strings is refused. Encode them as numbers before the model.\n"
+      "- An input of strings becomes bytes, uint8 [.., width], with zeros behind each text; the width is that of the longest key "
+      "it is compared\n  with, and one more. Longer texts are cut, and equal no key. Such strings may be moved about (`Concat`, "
+      "`Reshape`, ..) and read by\n  `OneHotEncoder`, `LabelEncoder` and `CategoryMapper`; what else reads them is refused. "
+      "`heddle run` fills them from a CSV file.\n"
       "- Where the model gives strings out of a list of its own (class labels, `LabelEncoder`, "
       "`CategoryMapper`), the module gives\n  their places in that list, from 0 on, as int64; for "
-      "the default of an encoder it gives -1.\n"
+      "the default of an encoder it gives -1. The list is in the module, and `heddle run` prints the strings.\n"
       "- `ZipMap` gives its operand, a tensor [rows, classes] with the classes in the order of "
       "the labels.\n\n"
       "Trees compare doubles as doubles. All scores are computed in float, which is their type. "

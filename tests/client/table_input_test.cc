@@ -225,6 +225,32 @@ TEST(TableInput, AnEmptyLineOfAFileWithOneColumnIsAMissingValue) {
   EXPECT_THAT(Error("\n\n", one), HasSubstr("the file is empty"));
 }
 
+TEST(TableInput, TextsAreBytesWithZerosBehindThem) {
+  TensorSpec color = {.name = "color", .dtype = "u8", .shape = {4, 1, 4}, .text = true};
+  const TensorSpec size = Spec("size", "f32", 1);
+  const auto table = ParseTable("size,color\n1,red\n,orange\n2,\n", {color, size});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_TRUE(table->by_name);
+  EXPECT_EQ(table->rows, 3);
+  EXPECT_EQ(table->bytes[0], std::string("red\0oran\0\0\0\0", 12));
+  EXPECT_EQ(table->bytes[1].size(), 12u);
+  // What is no number says nothing where a text is taken.
+  const auto plain = ParseTable("red,1\nblue,2\n", {color, size});
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_FALSE(plain->header);
+  EXPECT_EQ(plain->bytes[0], std::string("red\0blue", 8));
+  EXPECT_THAT(Error("colour,size\nred,1\n", {color, size}), HasSubstr("lacks 1 of the 2 columns"));
+  EXPECT_THAT(Error("red,1\nblue,two\n", {color, size}), HasSubstr("line 2, column 2: 'two'"));
+  EXPECT_THAT(Error(std::string_view("a\0b,1\n", 6), {color, size}), HasSubstr("zero byte"));
+  // Several texts of one input, which has no other column.
+  color.shape = {4, 2, 4};
+  const auto two = ParseTable("x,y\nz,\"a,b\"\n", {color});
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_FALSE(two->header) << "texts may be anything";
+  EXPECT_EQ(two->bytes[0], std::string("x\0\0\0y\0\0\0z\0\0\0a,b\0", 16));
+  EXPECT_EQ(ParseTable("x,y\nz,w\n", {color}, HeaderRule::kYes)->rows, 1);
+}
+
 TEST(TableInput, MistakesAreNamed) {
   const std::vector<TensorSpec> named = {Spec("x", "f32", 3, {"age", "income", "height"})};
   const std::vector<TensorSpec> unnamed = {Spec("x", "f32", 3)};
