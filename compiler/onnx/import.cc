@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
 #include "compiler/onnx/bounded.h"
 #include "compiler/onnx/check.h"
@@ -327,7 +328,8 @@ class Importer {
     if (random_.streams == 0) std::erase(graph.inputs, random_.seed);
     graph = RemoveDead(graph);
     graph.tables = TablesOf(model_.graph(), strings_, lists_, graph);
-    HEDDLE_RETURN_IF_ERROR(CheckTables(graph));
+    if (absl::Status s = CheckTables(graph); !s.ok())
+      return BadInput(absl::StrReplaceAll(s.message(), {{"\n", " "}, {"\r", " "}}));
     // Each translation checks what it emits, so an error here comes from the model itself.
     if (absl::Status s = CheckGraph(graph); !s.ok()) {
       return BadInput(absl::StrCat("the model does not make a legal graph (", s.message(),

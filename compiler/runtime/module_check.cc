@@ -75,7 +75,7 @@ absl::Status CheckRows(const Manifest& manifest) {
   if (rows < 1) return Bad("rows are independent, but there are none");
   for (const auto* tensors : {&manifest.inputs, &manifest.outputs}) {
     for (const TensorSpec& tensor : *tensors) {
-      if (tensor.shape.size() <= (tensor.text ? 1 : 0) || tensor.shape[0] != rows ||
+      if (tensor.shape.size() <= size_t{tensor.text} || tensor.shape[0] != rows ||
           !tensor.lengths.empty())
         return Bad(absl::StrCat("tensor '", tensor.name, "' does not have ", rows, " rows"));
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -20,6 +21,8 @@ namespace {
 using Places = std::optional<Shape>;
 // A reshape of a larger dimension is computed whole.
 constexpr int64_t kMostPlaces = int64_t{1} << 22;
+// Of the rows of a matrix, so that it is worth picking them.
+constexpr double kFew = 0.75;
 // By dimension of a value. The elements at all places of all dimensions are meant.
 using Box = std::vector<Places>;
 
@@ -253,6 +256,7 @@ class Narrower {
       box[axis] = Sorted(std::move(places), from[axis]);
       return box;
     }
+    if (node.kind == OpKind::kMatmul) return ReadByProduct(node, k, kept);
     if (IsWhole(kept)) return box;
     const OpDef& def = Def(node.kind);
     const size_t shift = to.size() - std::min(from.size(), to.size());
@@ -317,20 +321,38 @@ class Narrower {
         }
         return box;
       }
-      case OpKind::kMatmul: {
-        const size_t n = from.size();
-        for (size_t d = 0; d + 2 < n; ++d) {
-          if (from[d] == to[d + shift]) box[d] = kept[d + shift];
-        }
-        if (k == 0)
-          box[n - 2] = kept[to.size() - 2];
-        else
-          box[n - 1] = kept[to.size() - 1];
-        return box;
-      }
       default:
         return box;
     }
+  }
+
+  Box ReadByProduct(const Node& node, size_t k, const Box& kept) const {
+    const Shape &from = ShapeOf(node.inputs[k]), &to = ShapeOf(node.outputs[0]);
+    const size_t n = from.size(), shift = to.size() - n;
+    Box box(n);
+    for (size_t d = 0; d + 2 < n; ++d) {
+      if (from[d] == to[d + shift]) box[d] = kept[d + shift];
+    }
+    box[k == 0 ? n - 2 : n - 1] = kept[to.size() - (k == 0 ? 2 : 1)];
+    box[k == 0 ? n - 1 : n - 2] = SummedPlaces(node.inputs[1]);
+    return box;
+  }
+
+  // The rows of a constant matrix that are not zero, if these are few: others add nothing to a product.
+  Places SummedPlaces(ValueId v) const {
+    const auto known = graph_.constants.find(v);
+    if (known == graph_.constants.end() || ShapeOf(v).size() != 2) return std::nullopt;
+    const int64_t rows = ShapeOf(v)[0];
+    const std::string_view bytes = *known->second.bytes;
+    const size_t row = bytes.size() / static_cast<size_t>(rows);
+    Shape places;
+    for (int64_t i = 0; i < rows; ++i) {
+      const std::string_view part = bytes.substr(static_cast<size_t>(i) * row, row);
+      if (part.find_first_not_of('\0') != std::string_view::npos) places.push_back(i);
+    }
+    if (places.empty()) places.push_back(0);
+    const bool few = static_cast<double>(places.size()) <= kFew * static_cast<double>(rows);
+    return few ? Among(std::move(places), rows) : std::nullopt;
   }
 
   Box ReadByReduction(const Node& node, const Box& kept) const {
