@@ -101,7 +101,7 @@ absl::StatusOr<FileInputs> ReadCsvInputs(const std::string& path,
              : table.header ? "; the first line is a header"
                             : "; there is no header",
              table.by_name || asked || !table.numbered ? ""
-             : table.header ? " (--header no: it is a row)"
+             : table.header                            ? " (--header no: it is a row)"
                             : " (--header yes: the first line, 0,1,.., is one)");
   if (!table.unused.empty()) {
     fmt::print(stderr, "warning: {}: columns that the model does not have are ignored: {}\n", path,
@@ -164,10 +164,11 @@ absl::StatusOr<GivenInputs> GatherInputs(const RunOptions& options,
       open.push_back(i);
       continue;
     }
-    HEDDLE_RETURN_IF_ERROR(take(paths[i], {i},
-                                IsCsv(paths[i])
-                                    ? ReadCsvInputs(paths[i], {specs[i]}, options.header, manifest.independent_rows)
-                                    : ReadNpyInput(paths[i], specs[i], manifest.independent_rows)));
+    HEDDLE_RETURN_IF_ERROR(
+        take(paths[i], {i},
+             IsCsv(paths[i])
+                 ? ReadCsvInputs(paths[i], {specs[i]}, options.header, manifest.independent_rows)
+                 : ReadNpyInput(paths[i], specs[i], manifest.independent_rows)));
   }
   if (!table.empty()) {
     if (open.empty())
@@ -175,8 +176,8 @@ absl::StatusOr<GivenInputs> GatherInputs(const RunOptions& options,
           fmt::format("{}: the model has no input without a file", table));
     std::vector<TensorSpec> of_table;
     for (size_t i : open) of_table.push_back(specs[i]);
-    HEDDLE_RETURN_IF_ERROR(
-        take(table, open, ReadCsvInputs(table, of_table, options.header, manifest.independent_rows)));
+    HEDDLE_RETURN_IF_ERROR(take(
+        table, open, ReadCsvInputs(table, of_table, options.header, manifest.independent_rows)));
     open.clear();
   }
   if (manifest.independent_rows && rows_of.empty()) inputs.rows = specs[0].shape[0];

@@ -277,8 +277,7 @@ absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<T
   if (named) by_name = PlacesByName(first, needed);
   const bool looks_like_one =
       by_name.ok() || NumbersColumns(beginning) || NamesColumns(first, needed);
-  const bool header =
-      rule == HeaderRule::kYes || (rule == HeaderRule::kAuto && looks_like_one);
+  const bool header = rule == HeaderRule::kYes || (rule == HeaderRule::kAuto && looks_like_one);
 
   TableInput table;
   table.header = header;

@@ -23,9 +23,9 @@ struct TableInput {
   int64_t rows = 0;  // at least 1
   // By spec: the elements of all rows, row by row. A row has those of one index of the spec's dimension 0.
   std::vector<std::string> bytes;
-  bool header = false;              // whether the first record is one
-  bool by_name = false;             // whether the columns were found by their names
-  bool numbered = false;            // whether the first record is 0,1,.., and so may be a header or not
+  bool header = false;    // whether the first record is one
+  bool by_name = false;   // whether the columns were found by their names
+  bool numbered = false;  // whether the first record is 0,1,.., and so may be a header or not
   std::vector<std::string> unused;  // by name: columns of the file that no spec has
 };
 

@@ -328,8 +328,7 @@ void AddFeatureTranslations(TranslationTable& table) {
   add("Binarizer", Binarizer);
   add("FeatureVectorizer", FeatureVectorizer);
   add("ArrayFeatureExtractor", ArrayFeatureExtractor);
-  add("OneHotEncoder", OneHotEncoder,
-      "zeros=0 (an unknown category gives zeros in any case)");
+  add("OneHotEncoder", OneHotEncoder, "zeros=0 (an unknown category gives zeros in any case)");
   add("LabelEncoder", LabelEncoder, "keys that are strings, for labels that the model gives");
   add("CategoryMapper", CategoryMapper, "from labels that the model gives");
   add("ZipMap", ZipMap, "maps: the result is the tensor of scores");

@@ -19,10 +19,12 @@ using onnx::NodeProto;
 using onnx::TensorProto;
 using onnx::ValueInfoProto;
 
-constexpr size_t kMostKeyBytes = 4096;             // of one key
-constexpr int64_t kMostTableBytes = int64_t{1} << 26;  // of the keys of one input, each as wide as the longest
+constexpr size_t kMostKeyBytes = 4096;  // of one key
+constexpr int64_t kMostTableBytes = int64_t{1}
+                                    << 26;  // of the keys of one input, each as wide as the longest
 constexpr const char* kWayOut =
-    "; strings may be moved about and read by OneHotEncoder, LabelEncoder and CategoryMapper; encode them as numbers before the "
+    "; strings may be moved about and read by OneHotEncoder, LabelEncoder and CategoryMapper; "
+    "encode them as numbers before the "
     "model";
 
 bool IsString(const ValueInfoProto& info) {
@@ -86,7 +88,8 @@ class Coder {
       for (auto& [node, before] : changed_) *node = std::move(before);
       return {};
     }
-    for (auto* values : {graph.mutable_input(), graph.mutable_output(), graph.mutable_value_info()}) {
+    for (auto* values :
+         {graph.mutable_input(), graph.mutable_output(), graph.mutable_value_info()}) {
       for (ValueInfoProto& info : *values) {
         if (sources_.count(info.name()) && IsString(info)) DeclareCodes(info);
       }
@@ -147,8 +150,8 @@ class Coder {
   // Whether the elements of the results are elements of the operands. A cast of strings to strings is an identity from now on.
   bool Moves(NodeProto& node) {
     static const auto* ops = new std::set<std::string_view>{
-        "Concat",  "Expand",  "Flatten",  "Gather", "Identity", "Reshape",
-        "Slice",   "Split",   "Squeeze",  "Tile",   "Transpose", "Unsqueeze"};
+        "Concat", "Expand", "Flatten", "Gather", "Identity",  "Reshape",
+        "Slice",  "Split",  "Squeeze", "Tile",   "Transpose", "Unsqueeze"};
     if (!onnx::IsStandard(node.domain()))
       return onnx::OperatorKey(node) == "ai.onnx.ml.ArrayFeatureExtractor";
     if (node.op_type() == "Cast") {
@@ -228,7 +231,8 @@ class Coder {
   Problems& problems_;
   std::map<std::string, int64_t> codes_;
   StringInputs inputs_;
-  std::map<std::string, std::set<std::string>> sources_;  // inputs, by the name of a value with their strings
+  std::map<std::string, std::set<std::string>>
+      sources_;  // inputs, by the name of a value with their strings
   bool refused_ = false;
   std::vector<std::pair<NodeProto*, NodeProto>> changed_;  // nodes, and what they were
 };
@@ -257,14 +261,16 @@ absl::StatusOr<ValueId> EmitCodes(GraphBuilder& out, ValueId bytes, const String
   const auto last = static_cast<int64_t>(shape.size()) - 1;
   const std::string& name = out.Name(bytes);
   const auto named = [&](const char* what) { return absl::StrCat(name, "_", what); };
-  const ValueId all = out.Constant(named("keys"), {{ir::DType::kU8, {count, width}}, SharedBytes::Of(std::move(table))});
+  const ValueId all = out.Constant(
+      named("keys"), {{ir::DType::kU8, {count, width}}, SharedBytes::Of(std::move(table))});
   const ValueId code = out.Constant(named("key_codes"), FromInts(codes));
   const ValueId none = out.Constant(named("no_code"), Filled({ir::DType::kI64, {}}, -1));
   const auto over = [](int64_t axis) {
     return Attrs{{"axes", Shape{axis}}, {"keepdims", int64_t{0}}};
   };
   const auto to = [](const char* type) { return Attrs{{"to", std::string(type)}}; };
-  HEDDLE_ASSIGN_OR_RETURN(ValueId v, out.Add(OpKind::kReshape, {bytes}, {{"shape", shape}}, named("texts")));
+  HEDDLE_ASSIGN_OR_RETURN(ValueId v,
+                          out.Add(OpKind::kReshape, {bytes}, {{"shape", shape}}, named("texts")));
   HEDDLE_ASSIGN_OR_RETURN(v, out.Add(OpKind::kEqual, {v, all}, {}, named("equal_bytes")));
   HEDDLE_ASSIGN_OR_RETURN(v, out.Add(OpKind::kCast, {v}, to("u8"), named("equal_numbers")));
   HEDDLE_ASSIGN_OR_RETURN(v, out.Add(OpKind::kReduceMin, {v}, over(last), named("equal_texts")));

@@ -221,7 +221,8 @@ TEST(TableInput, AnEmptyLineOfAFileWithOneColumnIsAMissingValue) {
   EXPECT_EQ(holes("1\n2", one), "xx");
   EXPECT_EQ(holes("\nage\n\n1\n", one), ".x") << "what is above the header is no row";
   EXPECT_EQ(holes("\n1,2\n\n\n3,4\n\n", {Spec("x", "f32", 2)}), "xxxx");
-  EXPECT_THAT(Error("1\n\n", {Spec("n", "i64", 1)}), HasSubstr("line 2, column 1: '' is no number"));
+  EXPECT_THAT(Error("1\n\n", {Spec("n", "i64", 1)}),
+              HasSubstr("line 2, column 1: '' is no number"));
   EXPECT_THAT(Error("\n\n", one), HasSubstr("the file is empty"));
 }
 
@@ -279,7 +280,8 @@ TEST(TableInput, MistakesAreNamed) {
   EXPECT_THAT(Error("1\n", {Spec("x", "f32", 1 << 21)}), HasSubstr("too many for a table"));
   for (const char* bad : {"+-1", "++1", "1,5", "0x10", "1 2", "--1", "e5", "."})
     EXPECT_THAT(Error(fmt::format("1\n\"{}\"\n", bad), {Spec("x", "f32", 1)}), HasSubstr("line 2"));
-  EXPECT_EQ(ReadTableFile("/nonexistent.csv", named, HeaderRule::kAuto).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadTableFile("/nonexistent.csv", named, HeaderRule::kAuto).status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -88,7 +88,8 @@ TEST(CheckGraph, NamesFitTheirTensors) {
   EXPECT_THAT(refusal([](Graph& g) { g.tables.outputs[0].columns[1].assign(1025, 'x'); }),
               HasSubstr("1025 bytes"));
   EXPECT_EQ(refusal([](Graph& g) { g.tables.outputs[0].columns[1].assign(1024, 'x'); }), "");
-  EXPECT_THAT(refusal([](Graph& g) { g.tables.inputs[0].text = true; }), HasSubstr("'x' has texts"));
+  EXPECT_THAT(refusal([](Graph& g) { g.tables.inputs[0].text = true; }),
+              HasSubstr("'x' has texts"));
 
   // The bytes of texts are no columns.
   GraphBuilder texts;

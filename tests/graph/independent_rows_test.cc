@@ -188,7 +188,8 @@ TEST(IndependentRows, InputsAndOutputsCountTheSameRows) {
   const ValueId x = b.Input("x", {DType::kF32, {2, 3}}), s = b.Input("s", {DType::kF32, {}});
   EXPECT_FALSE(HasIndependentRows(*b.Build({{"y", *b.Add(OpKind::kMul, {x, s}, {}, "y")}})));
   GraphBuilder c;
-  const ValueId one = c.Input("one", {DType::kF32, {1, 3}}), many = c.Input("many", {DType::kF32, {2, 3}});
+  const ValueId one = c.Input("one", {DType::kF32, {1, 3}}),
+                many = c.Input("many", {DType::kF32, {2, 3}});
   EXPECT_FALSE(HasIndependentRows(*c.Build({{"y", *c.Add(OpKind::kMul, {one, many}, {}, "y")}})));
   GraphBuilder d;
   d.Input("x", {DType::kF32, {2, 3}});

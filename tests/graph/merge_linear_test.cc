@@ -78,8 +78,11 @@ TEST(MergeLinear, RandomChainsKeepTheirResults) {
     ASSERT_TRUE(merged.ok()) << merged.status();
     ASSERT_TRUE(CheckGraph(*merged).ok()) << CheckGraph(*merged);
     EXPECT_LE(Apart(graph, *merged, seed), dtype == DType::kF32 ? 2e-5 : 1e-13)
-        << "seed " << seed << "\n" << Print(graph) << "\nafter\n" << Print(*merged);
-    EXPECT_LE(AllFlops(*merged), AllFlops(graph) + 4.0 * 6 * 7) << "an offset more for each product";
+        << "seed " << seed << "\n"
+        << Print(graph) << "\nafter\n"
+        << Print(*merged);
+    EXPECT_LE(AllFlops(*merged), AllFlops(graph) + 4.0 * 6 * 7)
+        << "an offset more for each product";
     merged_some += merged->nodes.size() < graph.nodes.size();
   }
   EXPECT_GT(merged_some, 100);
@@ -117,7 +120,8 @@ TEST(MergeLinear, AnOffsetThatWouldCancelStays) {
   GraphBuilder b;
   TestRng rng(1);
   const ValueId x = b.Input("x", {DType::kF32, {5, 3}});
-  const ValueId centred = *b.Add(OpKind::kSub, {x, b.Constant("c", FromDoubles({1, 2, 3}, {3}, DType::kF32))}, {}, "centred");
+  const ValueId centred = *b.Add(
+      OpKind::kSub, {x, b.Constant("c", FromDoubles({1, 2, 3}, {3}, DType::kF32))}, {}, "centred");
   const ValueId w = b.Constant("w", RandomTensor(rng, {DType::kF32, {3, 2}}));
   const Graph plain = *b.Build({{"y", *b.Add(OpKind::kMatmul, {centred, w}, {}, "product")}});
   EXPECT_EQ(MergeLinear(plain)->nodes.size(), 2u);
@@ -128,9 +132,12 @@ Graph TwoProducts(int64_t n, int64_t k, int64_t m) {
   GraphBuilder b;
   TestRng rng(1);
   ValueId v = b.Input("x", {DType::kF32, {5, n}});
-  v = *b.Add(OpKind::kMatmul, {v, b.Constant("v", RandomTensor(rng, {DType::kF32, {n, k}}))}, {}, "first");
-  v = *b.Add(OpKind::kAdd, {v, b.Constant("c", RandomTensor(rng, {DType::kF32, {k}}))}, {}, "offset");
-  v = *b.Add(OpKind::kMatmul, {v, b.Constant("w", RandomTensor(rng, {DType::kF32, {k, m}}))}, {}, "second");
+  v = *b.Add(OpKind::kMatmul, {v, b.Constant("v", RandomTensor(rng, {DType::kF32, {n, k}}))}, {},
+             "first");
+  v = *b.Add(OpKind::kAdd, {v, b.Constant("c", RandomTensor(rng, {DType::kF32, {k}}))}, {},
+             "offset");
+  v = *b.Add(OpKind::kMatmul, {v, b.Constant("w", RandomTensor(rng, {DType::kF32, {k, m}}))}, {},
+             "second");
   return *b.Build({{"y", v}});
 }
 
@@ -139,7 +146,8 @@ TEST(MergeLinear, TwoMatricesAreOneIfThatIsLessWork) {
   EXPECT_EQ(Count(merged, OpKind::kMatmul), 1) << Print(merged);
   EXPECT_LT(AllFlops(merged), AllFlops(wide));
   EXPECT_LE(Apart(wide, merged, 1), 1e-5);
-  EXPECT_EQ(Count(*MergeLinear(TwoProducts(10, 1, 10)), OpKind::kMatmul), 2) << "a bottleneck stays";
+  EXPECT_EQ(Count(*MergeLinear(TwoProducts(10, 1, 10)), OpKind::kMatmul), 2)
+      << "a bottleneck stays";
 }
 
 TEST(MergeLinear, WhatIsNotFiniteStays) {

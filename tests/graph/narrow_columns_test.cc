@@ -45,8 +45,9 @@ void ExpectEqual(const Graph& graph, const Graph& narrow, uint64_t seed) {
   const auto expected = EvaluateGraph(graph, inputs), found = EvaluateGraph(narrow, inputs);
   ASSERT_TRUE(expected.ok()) << expected.status();
   ASSERT_TRUE(found.ok()) << found.status() << "\n" << Print(narrow);
-  EXPECT_EQ(Difference(*expected, *found), 0)
-      << "seed " << seed << "\n" << Print(graph) << "\nafter\n" << Print(narrow);
+  EXPECT_EQ(Difference(*expected, *found), 0) << "seed " << seed << "\n"
+                                              << Print(graph) << "\nafter\n"
+                                              << Print(narrow);
 }
 
 // Values of several widths over the same rows, and selections from them.
@@ -84,7 +85,8 @@ class Pipeline {
     std::vector<int64_t> places(static_cast<size_t>(Pick(1, Width(v))));
     for (int64_t& place : places) place = Pick(-Width(v), Width(v) - 1);
     if (Pick(0, 1) == 0) std::sort(places.begin(), places.end());
-    return Add(OpKind::kGather, {v, b_.Constant("places", FromInts(places))}, {{"axis", Pick(0, 1) * 2 - 1}});
+    return Add(OpKind::kGather, {v, b_.Constant("places", FromInts(places))},
+               {{"axis", Pick(0, 1) * 2 - 1}});
   }
 
   ValueId Step(int64_t kind) {
@@ -172,7 +174,8 @@ TEST(NarrowColumns, OnlySelectedFeaturesAreScaledAndEncoded) {
   ValueId scaled = *b.Add(OpKind::kSub, {x, random({10})}, {}, "centred");
   scaled = *b.Add(OpKind::kMul, {scaled, random({10})}, {}, "scaled");
   const ValueId apart = *b.Add(OpKind::kReshape, {c}, {{"shape", Shape{kRows, 1, 1}}}, "apart");
-  ValueId hot = *b.Add(OpKind::kEqual, {apart, b.Constant("keys", FromInts({0, 1, 2, 3, 4, 5}))}, {}, "equal");
+  ValueId hot = *b.Add(OpKind::kEqual, {apart, b.Constant("keys", FromInts({0, 1, 2, 3, 4, 5}))},
+                       {}, "equal");
   hot = *b.Add(OpKind::kCast, {hot}, {{"to", std::string("f32")}}, "hot");
   hot = *b.Add(OpKind::kReshape, {hot}, {{"shape", Shape{kRows, 6}}}, "flat");
   const ValueId all = *b.Add(OpKind::kConcat, {scaled, hot}, {{"axis", int64_t{1}}}, "all");
@@ -203,7 +206,8 @@ TEST(NarrowColumns, RowsOfZerosAskForNothing) {
     if (i / 2 != 3 && i / 2 != 7) weights[i] = 0;
   }
   const ValueId product =
-      *b.Add(OpKind::kMatmul, {scaled, b.Constant("w", FromDoubles(weights, {10, 2}, DType::kF32))}, {}, "product");
+      *b.Add(OpKind::kMatmul, {scaled, b.Constant("w", FromDoubles(weights, {10, 2}, DType::kF32))},
+             {}, "product");
   const Graph graph = *b.Build({{"y", product}});
   const Graph narrow = *NarrowColumns(graph);
   ExpectEqual(graph, narrow, 1);
@@ -215,12 +219,14 @@ TEST(NarrowColumns, EncodersThatNothingAsksVanish) {
   std::vector<ValueId> encoded;
   for (int k = 0; k < 3; ++k) {
     const ValueId x = b.Input("x" + std::to_string(k), {DType::kF32, {kRows, 1}});
-    encoded.push_back(*b.Add(OpKind::kLess, {x, b.Constant("keys", FromDoubles({0, 0.5, 1}, {3}, DType::kF32))},
+    encoded.push_back(*b.Add(OpKind::kLess,
+                             {x, b.Constant("keys", FromDoubles({0, 0.5, 1}, {3}, DType::kF32))},
                              {}, "encoded"));
   }
   const ValueId all = *b.Add(OpKind::kConcat, encoded, {{"axis", int64_t{1}}}, "all");
-  const Graph graph = *b.Build({{"y", *b.Add(OpKind::kGather, {all, b.Constant("s", FromInts({5, 4}))},
-                                              {{"axis", int64_t{1}}}, "picked")}});
+  const Graph graph =
+      *b.Build({{"y", *b.Add(OpKind::kGather, {all, b.Constant("s", FromInts({5, 4}))},
+                             {{"axis", int64_t{1}}}, "picked")}});
   const Graph narrow = *NarrowColumns(graph);
   ExpectEqual(graph, narrow, 1);
   EXPECT_EQ(Count(narrow, OpKind::kLess), 1) << Print(narrow);
@@ -233,9 +239,11 @@ TEST(NarrowColumns, ANormIsOfAllColumns) {
   GraphBuilder b;
   const ValueId x = b.Input("x", {DType::kF32, {kRows, 5}});
   const ValueId e = *b.Add(OpKind::kExp, {x}, {}, "e");
-  const ValueId sum = *b.Add(OpKind::kReduceL2, {e}, {{"axes", Shape{1}}, {"keepdims", int64_t{1}}}, "sum");
+  const ValueId sum =
+      *b.Add(OpKind::kReduceL2, {e}, {{"axes", Shape{1}}, {"keepdims", int64_t{1}}}, "sum");
   const ValueId normed = *b.Add(OpKind::kDiv, {e, sum}, {}, "normed");
-  const ValueId y = *b.Add(OpKind::kGather, {normed, b.Constant("s", FromInts({3}))}, {{"axis", int64_t{1}}}, "y");
+  const ValueId y = *b.Add(OpKind::kGather, {normed, b.Constant("s", FromInts({3}))},
+                           {{"axis", int64_t{1}}}, "y");
   const Graph graph = *b.Build({{"y", *b.Add(OpKind::kNeg, {y}, {}, "neg")}});
   const Graph narrow = *NarrowColumns(graph);
   ExpectEqual(graph, narrow, 1);

@@ -86,7 +86,8 @@ TEST(ClassicalRun, TreesOfDoubles) {
 
 // A forest over an encoder, a scaler and columns that nothing asks, with texts as inputs and as labels.
 TEST(ClassicalRun, ATableOfTextsAndNumbersGivesLabels) {
-  const std::string model = Model(R"((string[9,1] color, float[9,2] size) => (string[a] label, float[b,c] scores) {
+  const std::string model =
+      Model(R"((string[9,1] color, float[9,2] size) => (string[a] label, float[b,c] scores) {
     hot = ai.onnx.ml.OneHotEncoder<cats_strings = ["red", "green", "blue"]>(color)
     shape = Constant<value = int64[2] {9, 3}>()
     flat = Reshape(hot, shape)
@@ -103,7 +104,9 @@ TEST(ClassicalRun, ATableOfTextsAndNumbersGivesLabels) {
   std::vector<float> sizes;
   std::vector<int64_t> labels;
   for (int row = 0; row < 9; ++row) {
-    std::string color = std::vector<std::string>{"green", "red", "greenish"}[static_cast<size_t>(row % 3)].substr(0, 6);
+    std::string color =
+        std::vector<std::string>{"green", "red", "greenish"}[static_cast<size_t>(row % 3)].substr(
+            0, 6);
     color.resize(6, '\0');
     colors += color;
     sizes.insert(sizes.end(), {1.0F, static_cast<float>(row) / 4 - 1});
@@ -111,7 +114,8 @@ TEST(ClassicalRun, ATableOfTextsAndNumbersGivesLabels) {
     labels.push_back(row % 3 != 0 ? 0 : small ? 1 : 2);
   }
   const std::vector<std::string> inputs = {
-      colors, std::string(reinterpret_cast<const char*>(sizes.data()), sizes.size() * sizeof(float))};
+      colors,
+      std::string(reinterpret_cast<const char*>(sizes.data()), sizes.size() * sizeof(float))};
   const auto bytes = CompileModel(model, {}, Target(), {}, {});
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   const auto module = runtime::ParseModule(*bytes);
@@ -127,7 +131,8 @@ TEST(ClassicalRun, ATableOfTextsAndNumbersGivesLabels) {
   EXPECT_EQ(manifest.outputs[1].columns, names);
   const auto found = RunModule(*module, inputs);
   ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_EQ((*found)[0], std::string(reinterpret_cast<const char*>(labels.data()), labels.size() * sizeof(int64_t)));
+  EXPECT_EQ((*found)[0], std::string(reinterpret_cast<const char*>(labels.data()),
+                                     labels.size() * sizeof(int64_t)));
 }
 
 }  // namespace

@@ -980,15 +980,32 @@ TEST(MlStrings, EncodersCompareTexts) {
     for (const std::string& text : texts) {
       const auto found = std::find(keys.begin(), keys.end(), text);
       for (const std::string& key : keys) hot.push_back(key == text);
-      encoded.push_back(found == keys.end() ? -7 : static_cast<double>(values[static_cast<size_t>(found - keys.begin())]));
+      encoded.push_back(
+          found == keys.end()
+              ? -7
+              : static_cast<double>(values[static_cast<size_t>(found - keys.begin())]));
     }
     const std::string list = Quoted(keys);
-    EXPECT_EQ(Values(absl::StrCat("(string[6,2] x) => (float[a,b,c] y) {y = ai.onnx.ml.OneHotEncoder<"
-                                  "cats_strings = ", list, ">(x)}"), {x}), hot) << "seed " << seed;
-    EXPECT_EQ(Values(absl::StrCat("(string[6,2] x) => (int64[a,b] y) {y = ai.onnx.ml.LabelEncoder<keys_strings = ", list,
-                                  ", values_int64s = ", Integers(values), ", default_int64 = -7>(x)}"), {x}, 2), encoded);
-    EXPECT_EQ(Values(absl::StrCat("(string[6,2] x) => (int64[a,b] y) {y = ai.onnx.ml.CategoryMapper<cats_strings = ", list,
-                                  ", cats_int64s = ", Integers(values), ", default_int64 = -7>(x)}"), {x}), encoded);
+    EXPECT_EQ(
+        Values(absl::StrCat("(string[6,2] x) => (float[a,b,c] y) {y = ai.onnx.ml.OneHotEncoder<"
+                            "cats_strings = ",
+                            list, ">(x)}"),
+               {x}),
+        hot)
+        << "seed " << seed;
+    EXPECT_EQ(
+        Values(absl::StrCat(
+                   "(string[6,2] x) => (int64[a,b] y) {y = ai.onnx.ml.LabelEncoder<keys_strings = ",
+                   list, ", values_int64s = ", Integers(values), ", default_int64 = -7>(x)}"),
+               {x}, 2),
+        encoded);
+    EXPECT_EQ(
+        Values(
+            absl::StrCat(
+                "(string[6,2] x) => (int64[a,b] y) {y = ai.onnx.ml.CategoryMapper<cats_strings = ",
+                list, ", cats_int64s = ", Integers(values), ", default_int64 = -7>(x)}"),
+            {x}),
+        encoded);
   }
 }
 
@@ -1003,20 +1020,24 @@ TEST(MlStrings, TheFirstEncoderGivesPlaces) {
 TEST(MlStrings, InputsMayBeMovedAboutBeforeTheyAreRead) {
   const onnx::ModelProto model = Model(
       "(string[2,1] color, string[2,1] place, string[2,1] unused, float[2,1] x) => (float[a,b] y) {"
-      "both = Concat<axis = 1>(color, place) s = Constant<value = int64[3] {2, 2, 1}>() t = Constant<value = int64[2] {2, -1}>() "
+      "both = Concat<axis = 1>(color, place) s = Constant<value = int64[3] {2, 2, 1}>() t = "
+      "Constant<value = int64[2] {2, -1}>() "
       "tall = Reshape(both, s) same = Cast<to = 8>(tall) back = Reshape(same, t) "
-      "e = ai.onnx.ml.LabelEncoder<keys_strings = [\"red\", \"rome\"], values_floats = [1.0, 2.0], default_float = 9.0>(back) "
-      "h = ai.onnx.ml.OneHotEncoder<cats_strings = [\"ox\", \"oxford\"]>(place) f = Reshape(h, t) y = Concat<axis = 1>(e, f, x)}", 2);
+      "e = ai.onnx.ml.LabelEncoder<keys_strings = [\"red\", \"rome\"], values_floats = [1.0, 2.0], "
+      "default_float = 9.0>(back) "
+      "h = ai.onnx.ml.OneHotEncoder<cats_strings = [\"ox\", \"oxford\"]>(place) f = Reshape(h, t) "
+      "y = Concat<axis = 1>(e, f, x)}",
+      2);
   const auto graph = ImportOnnx(model.SerializeAsString());
   ASSERT_TRUE(graph.ok()) << graph.status();
   std::vector<Shape> shapes;
   for (ValueId v : graph->inputs) shapes.push_back(graph->values[v].type.shape);
   EXPECT_THAT(shapes, ElementsAre(Shape{2, 1, 5}, Shape{2, 1, 7}, Shape{2, 1, 1}, Shape{2, 1}));
-  const auto results = Results(model, {Texts({"red", "redder"}, {2, 1}, 5), Texts({"oxford", "rome"}, {2, 1}, 7),
-                                       Texts({"", ""}, {2, 1}, 1), Floats({3, 4}, {2, 1})});
+  const auto results =
+      Results(model, {Texts({"red", "redder"}, {2, 1}, 5), Texts({"oxford", "rome"}, {2, 1}, 7),
+                      Texts({"", ""}, {2, 1}, 1), Floats({3, 4}, {2, 1})});
   ASSERT_EQ(results.size(), 1u);
-  EXPECT_THAT(ToDoubles(results[0]),
-              ElementsAre(1, 9, 0, 1, 3, 9, 2, 0, 0, 4));
+  EXPECT_THAT(ToDoubles(results[0]), ElementsAre(1, 9, 0, 1, 3, 9, 2, 0, 0, 4));
   const Tables& tables = graph->tables;
   EXPECT_TRUE(tables.independent_rows);
   EXPECT_TRUE(tables.inputs[0].text && tables.inputs[2].text && !tables.inputs[3].text);
@@ -1041,7 +1062,8 @@ constexpr const char* kTwoColumns =
     "x = Concat<axis = 1>(age, size) "
     "l, z = ai.onnx.ml.LinearClassifier<classlabels_strings = [\"no\", \"yes\", \"never\"], "
     "coefficients = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0]>(x) "
-    "label = Identity(l) n = ai.onnx.ml.Normalizer<norm = \"L1\">(z) two = Constant<value = float {2.0}>() "
+    "label = Identity(l) n = ai.onnx.ml.Normalizer<norm = \"L1\">(z) two = Constant<value = float "
+    "{2.0}>() "
     "scores = Mul(n, two)}";
 
 TEST(MlTables, ClassesAreLabelsAndNamesOfScores) {
@@ -1060,7 +1082,8 @@ TEST(MlTables, ClassesAreLabelsAndNamesOfScores) {
 TEST(MlTables, IntegersNameScoresAndMeanThemselves) {
   const Tables tables = TablesOf(
       "(float[4,2] x) => (int64[a] label, float[b,c] scores) {"
-      "label, z = ai.onnx.ml.LinearClassifier<classlabels_ints = [-3, 7], coefficients = [1.0, 2.0]>(x) "
+      "label, z = ai.onnx.ml.LinearClassifier<classlabels_ints = [-3, 7], coefficients = [1.0, "
+      "2.0]>(x) "
       "scores = ai.onnx.ml.ZipMap<classlabels_int64s = [-3, 7]>(z)}");
   EXPECT_TRUE(tables.independent_rows);
   EXPECT_EQ(tables.inputs, std::vector<TensorNames>(1)) << "a matrix says nothing of its columns";
@@ -1097,8 +1120,9 @@ TEST(MlTables, ScoresOfPairsHaveNoNames) {
         more, "rho = [0.1, -0.2, 0.3]>(x)}"));
   };
   EXPECT_EQ(machine("").outputs[1].columns, Names());
-  EXPECT_EQ(machine("prob_a = [-1.5, -2.0, -0.5], prob_b = [0.25, 0.0, -0.25], ").outputs[1].columns,
-            (Names{"1", "2", "3"}));
+  EXPECT_EQ(
+      machine("prob_a = [-1.5, -2.0, -0.5], prob_b = [0.25, 0.0, -0.25], ").outputs[1].columns,
+      (Names{"1", "2", "3"}));
 }
 
 TEST(MlTables, ModelsThatMixRowsOrAreNoTablesAreNone) {
@@ -1106,8 +1130,7 @@ TEST(MlTables, ModelsThatMixRowsOrAreNoTablesAreNone) {
       TablesOf("(float[4,2] x) => (float[a,b] y) {y = Softmax<axis = 0>(x)}").independent_rows);
   EXPECT_TRUE(
       TablesOf("(float[4,2] x) => (float[a,b] y) {y = Softmax<axis = 1>(x)}").independent_rows);
-  EXPECT_FALSE(
-      TablesOf("(float[4,2,2,2] x) => (float[a,b,c,d] y) {y = Relu(x)}").independent_rows);
+  EXPECT_FALSE(TablesOf("(float[4,2,2,2] x) => (float[a,b,c,d] y) {y = Relu(x)}").independent_rows);
   // What a module of four rows reads beside them has no rows.
   EXPECT_FALSE(TablesOf("(float[4,2] x, float[2,2] w) => (float[a,b] y) {y = MatMul(x, w)}")
                    .independent_rows);
@@ -1124,7 +1147,8 @@ TEST(MlTables, NamesThatAreTooLongAreRefused) {
 // ---- Refusals ----
 
 TEST(MlRefusals, StringsNameTheInputAndTheWayOut) {
-  const auto refused = AllOf(HasSubstr("(node '"), HasSubstr("strings of an input"), HasSubstr("OneHotEncoder, LabelEncoder"),
+  const auto refused = AllOf(HasSubstr("(node '"), HasSubstr("strings of an input"),
+                             HasSubstr("OneHotEncoder, LabelEncoder"),
                              HasSubstr("encode them as numbers before the model"));
   EXPECT_THAT(Refusal("(string[2] name, float[2] x) => (float[a,b] y, float[c] z) {"
                       "h = Size(name) "
@@ -1134,20 +1158,25 @@ TEST(MlRefusals, StringsNameTheInputAndTheWayOut) {
   EXPECT_THAT(Refusal("(string[2] name) => (float[a,b] y) {"
                       "y = ai.onnx.ml.OneHotEncoder<cats_int64s = [1]>(name)}"),
               refused);
-  EXPECT_THAT(Refusal("(string[2,1] name, int64[2,1] x) => (float[a,b] y) {both = Concat<axis = 1>(name, x) "
-                      "y = ai.onnx.ml.OneHotEncoder<cats_strings = [\"a\"]>(both)}"),
-              refused);
-  EXPECT_THAT(Refusal("(string[2] name) => (string[a] y) {y = Identity(name)}"),
-              AllOf(HasSubstr("output 'y', which has strings of an input"), HasSubstr("give out numbers")));
+  EXPECT_THAT(
+      Refusal(
+          "(string[2,1] name, int64[2,1] x) => (float[a,b] y) {both = Concat<axis = 1>(name, x) "
+          "y = ai.onnx.ml.OneHotEncoder<cats_strings = [\"a\"]>(both)}"),
+      refused);
+  EXPECT_THAT(
+      Refusal("(string[2] name) => (string[a] y) {y = Identity(name)}"),
+      AllOf(HasSubstr("output 'y', which has strings of an input"), HasSubstr("give out numbers")));
   EXPECT_THAT(Refusal(absl::StrCat("(string[2] name) => (float[a,b] y) {"
-                                   "y = ai.onnx.ml.OneHotEncoder<cats_strings = [\"", std::string(4097, 'k'), "\"]>(name)}")),
+                                   "y = ai.onnx.ml.OneHotEncoder<cats_strings = [\"",
+                                   std::string(4097, 'k'), "\"]>(name)}")),
               HasSubstr("a key of 4097 bytes"));
   // Labels of the model are no strings of an input.
-  EXPECT_THAT(Refusal("(int64[2] x) => (int64[a] y) {"
-                      "s = ai.onnx.ml.LabelEncoder<keys_int64s = [1], values_strings = [\"a\"]>(x) "
-                      "y = ai.onnx.ml.LabelEncoder<keys_strings = [\"a\"], values_int64s = [1]>(s)}",
-                      2),
-              HasSubstr("keys that are strings"));
+  EXPECT_THAT(
+      Refusal("(int64[2] x) => (int64[a] y) {"
+              "s = ai.onnx.ml.LabelEncoder<keys_int64s = [1], values_strings = [\"a\"]>(x) "
+              "y = ai.onnx.ml.LabelEncoder<keys_strings = [\"a\"], values_int64s = [1]>(s)}",
+              2),
+      HasSubstr("keys that are strings"));
 }
 
 TEST(MlRefusals, OpsetsAreThoseOfTheDomain) {

@@ -69,8 +69,8 @@ absl::StatusOr<std::string> Fitting(const Inputs& inputs, const std::string& nam
   if (found == inputs.end()) return WrongSize(name);
   const std::string& given = found->second;
   if (text) {
-    const auto width = static_cast<size_t>(shape.back()),
-               count = static_cast<size_t>(size) / width, has = given.size() / count;
+    const auto width = static_cast<size_t>(shape.back()), count = static_cast<size_t>(size) / width,
+               has = given.size() / count;
     if (has * count != given.size()) return WrongSize(name);
     std::string fitting;
     for (size_t i = 0; i < count; ++i) {
@@ -117,9 +117,8 @@ absl::StatusOr<Message> CompileAndRun(const std::string& model, const Inputs& in
   const runtime::Manifest& manifest = executor->manifest();
   for (size_t k = 0; k < manifest.inputs.size(); ++k) {
     const runtime::TensorSpec& spec = manifest.inputs[k];
-    HEDDLE_ASSIGN_OR_RETURN(
-        const std::string bytes,
-        Fitting(inputs, spec.name, spec.text, spec.shape, spec.SizeBytes()));
+    HEDDLE_ASSIGN_OR_RETURN(const std::string bytes,
+                            Fitting(inputs, spec.name, spec.text, spec.shape, spec.SizeBytes()));
     std::memcpy(executor->InputData(static_cast<int>(k)), bytes.data(), bytes.size());
   }
   HEDDLE_RETURN_IF_ERROR(executor->Run());

@@ -130,8 +130,9 @@ absl::Status CheckNames(const Value& value, const TensorNames& names) {
   const size_t rank = shape.size() - (names.text ? 1 : 0);
   if (!names.columns.empty()) {
     if (rank == 0) return NoTable(value, "has names for columns and no dimension");
-    const int64_t columns = NumElements(
-        {value.type.dtype, Shape(shape.begin() + 1, shape.begin() + static_cast<std::ptrdiff_t>(rank))});
+    const int64_t columns =
+        NumElements({value.type.dtype,
+                     Shape(shape.begin() + 1, shape.begin() + static_cast<std::ptrdiff_t>(rank))});
     if (static_cast<int64_t>(names.columns.size()) != columns)
       return NoTable(value, "has ", names.columns.size(), " names for ", columns, " columns");
   }

@@ -172,9 +172,8 @@ class Merger {
 
   static bool MayAbsorb(const Linear& linear) {
     if (!AnyBut(linear.offset, 0)) return true;
-    return linear.scaled && std::all_of(linear.offset.begin(), linear.offset.end(), [](double v) {
-             return std::abs(v) <= kMostMergedOffset;
-           });
+    return linear.scaled && std::all_of(linear.offset.begin(), linear.offset.end(),
+                                        [](double v) { return std::abs(v) <= kMostMergedOffset; });
   }
 
   static bool IsLinear(OpKind kind) {
@@ -218,7 +217,8 @@ class Merger {
 
   const Graph& graph_;
   std::vector<int> producers_, uses_;
-  std::vector<ValueId> map_;  // from the graph's values to the new graph's, where a node has read them
+  std::vector<ValueId>
+      map_;  // from the graph's values to the new graph's, where a node has read them
 };
 
 }  // namespace

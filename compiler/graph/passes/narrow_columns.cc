@@ -59,7 +59,8 @@ class Narrower {
 
   // Whether there is anything to leave out.
   bool FindNeeds() {
-    std::vector<std::optional<Box>> needs(graph_.values.size());  // nullopt: nothing reads the value
+    std::vector<std::optional<Box>> needs(
+        graph_.values.size());  // nullopt: nothing reads the value
     const auto read = [&](ValueId v, const Box& box) {
       if (!needs[v]) {
         needs[v] = box;
@@ -106,7 +107,8 @@ class Narrower {
     if (same) return std::nullopt;
     if (node.kind == OpKind::kConcat && narrow.inputs.size() == 1) return narrow.inputs[0];
     const Shape shape = Extents(ShapeOf(original.outputs[0]), kept);
-    if (node.kind == OpKind::kReshape || node.kind == OpKind::kExpand) narrow.attrs["shape"] = shape;
+    if (node.kind == OpKind::kReshape || node.kind == OpKind::kExpand)
+      narrow.attrs["shape"] = shape;
     if (node.kind == OpKind::kSlice) {
       Shape starts = AttrsOf(original).Ints("starts"), steps = AttrsOf(original).Ints("steps");
       for (size_t d = 0; d < kept.size(); ++d) {
@@ -362,8 +364,7 @@ class Narrower {
     const auto axes = NormalizeAxes(attrs.Ints("axes"), static_cast<int>(from.size()));
     size_t at = 0;
     for (size_t d = 0; d < from.size(); ++d) {
-      const bool reduced =
-          std::count(axes->begin(), axes->end(), static_cast<int64_t>(d)) > 0;
+      const bool reduced = std::count(axes->begin(), axes->end(), static_cast<int64_t>(d)) > 0;
       if (!reduced) box[d] = kept[at];
       if (!reduced || attrs.Flag("keepdims")) ++at;
     }

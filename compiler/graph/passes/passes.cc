@@ -61,7 +61,8 @@ constexpr Pass kSimplify[] = {
     {"fold-constants", Folded},
     {"simplify", Plain<SimplifyGraph>},
     {"recognize-normalize", Plain<RecognizeNormalize>},
-    {"merge-linear", Plain<MergeLinear>},  // after normalisations, whose parts are linear, are found
+    {"merge-linear",
+     Plain<MergeLinear>},  // after normalisations, whose parts are linear, are found
     {"fold-batch-norm", Plain<FoldBatchNorm>},  // before layout: expects channels-first weights
     {"pair-concats", Plain<PairConcats>},       // the form that rules match
     {"apply-rules", ByRules},
