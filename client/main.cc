@@ -301,6 +301,10 @@ int main(int argc, char** argv) {
                       "x.npy in order, or name=x.npy (repeatable; missing inputs are random); "
                       "data.csv holds a row for each row of the inputs, its columns by name or "
                       "in the model's order");
+  std::string header = "auto";
+  run_app->add_option("--header", header, "Whether .csv files begin with a header")
+      ->check(CLI::IsMember({"yes", "no", "auto"}))
+      ->capture_default_str();
   run_app->add_option("-o,--output", run.output,
                       ".npy file, a directory for several outputs, or a .csv file of all rows");
   run_app->add_flag("--csv", run.csv, "Print what each row gives as CSV");
@@ -319,7 +323,12 @@ int main(int argc, char** argv) {
   run_app->add_option("--check", run.check,
                       "ONNX file: compare the outputs with the interpreter's");
   AddImportFlags(run_app, run.import, "With --check: ");
-  run_app->callback([&] { code = client::RunModule(global, run); });
+  run_app->callback([&] {
+    run.header = header == "yes"  ? client::HeaderRule::kYes
+                 : header == "no" ? client::HeaderRule::kNo
+                                  : client::HeaderRule::kAuto;
+    code = client::RunModule(global, run);
+  });
 
   std::string inspected;
   client::ModelFlags inspected_flags;

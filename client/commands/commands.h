@@ -11,6 +11,7 @@
 #include "client/commands/job_options.h"
 #include "client/commands/model_flags.h"
 #include "client/modules/model_file.h"
+#include "client/modules/table_input.h"
 #include "client/service_client.h"
 #include "client/views/terminal.h"
 
@@ -105,6 +106,7 @@ struct RunOptions {
   // "x.npy" in order, or "name=x.npy" or "name=x.csv"; missing ones are random. "x.csv" is a table for all inputs without
   // a file of their own.
   std::vector<std::string> inputs;
+  HeaderRule header = HeaderRule::kAuto;  // of .csv files
   std::string output;  // .npy file (one output), directory or .csv file; empty: printed
   bool csv = false;    // print all rows as CSV
   int threads = 0;

@@ -48,6 +48,7 @@ nlohmann::json TensorsToJson(const std::vector<runtime::TensorSpec>& tensors, si
   for (size_t i = 0; i < count; ++i) {
     const runtime::TensorSpec& t = tensors[i];
     list.push_back({{"name", t.name}, {"dtype", t.dtype}, {"shape", t.shape}});
+    if (t.text) list.back()["text"] = true;
     if (!t.columns.empty()) list.back()["columns"] = t.columns;
     if (!t.labels.empty()) list.back()["labels"] = t.labels;
   }
@@ -57,6 +58,7 @@ nlohmann::json TensorsToJson(const std::vector<runtime::TensorSpec>& tensors, si
 // The names of a tensor's columns and labels, behind its type.
 std::string NamesText(const runtime::TensorSpec& t) {
   std::string text;
+  if (t.text) text += " texts";
   if (!t.columns.empty()) text += " columns " + SomeNames(t.columns);
   if (!t.labels.empty()) text += " labels " + SomeNames(t.labels);
   return text;

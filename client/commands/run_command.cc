@@ -85,19 +85,24 @@ absl::StatusOr<FileInputs> ReadNpyInput(const std::string& path, const TensorSpe
 
 // Says on stderr what was taken from the file.
 absl::StatusOr<FileInputs> ReadCsvInputs(const std::string& path,
-                                         const std::vector<TensorSpec>& specs, bool any_rows) {
-  HEDDLE_ASSIGN_OR_RETURN(TableInput table, ReadTableFile(path, specs));
+                                         const std::vector<TensorSpec>& specs, HeaderRule header,
+                                         bool any_rows) {
+  HEDDLE_ASSIGN_OR_RETURN(TableInput table, ReadTableFile(path, specs, header));
   for (const TensorSpec& spec : specs) {
     if (any_rows || spec.shape[0] == table.rows) continue;
     return absl::InvalidArgumentError(
         fmt::format("{}: {} rows where input '{}' is {}{}, and rows are not independent; give {}",
                     path, table.rows, spec.name, spec.dtype, ShapeText(spec.shape), spec.shape[0]));
   }
-  fmt::print(stderr, "{}: {} row{}, columns by {}{}\n", path, table.rows,
+  const bool asked = header != HeaderRule::kAuto;
+  fmt::print(stderr, "{}: {} row{}, columns by {}{}{}\n", path, table.rows,
              table.rows == 1 ? "" : "s", table.by_name ? "name" : "position",
              table.by_name  ? ""
              : table.header ? "; the first line is a header"
-                            : "; there is no header");
+                            : "; there is no header",
+             table.by_name || asked || !table.numbered ? ""
+             : table.header                            ? " (--header no: it is a row)"
+                            : " (--header yes: the first line, 0,1,.., is one)");
   if (!table.unused.empty()) {
     fmt::print(stderr, "warning: {}: columns that the model does not have are ignored: {}\n", path,
                SomeNames(table.unused));
@@ -159,10 +164,11 @@ absl::StatusOr<GivenInputs> GatherInputs(const RunOptions& options,
       open.push_back(i);
       continue;
     }
-    HEDDLE_RETURN_IF_ERROR(take(paths[i], {i},
-                                IsCsv(paths[i])
-                                    ? ReadCsvInputs(paths[i], {specs[i]}, manifest.independent_rows)
-                                    : ReadNpyInput(paths[i], specs[i], manifest.independent_rows)));
+    HEDDLE_RETURN_IF_ERROR(
+        take(paths[i], {i},
+             IsCsv(paths[i])
+                 ? ReadCsvInputs(paths[i], {specs[i]}, options.header, manifest.independent_rows)
+                 : ReadNpyInput(paths[i], specs[i], manifest.independent_rows)));
   }
   if (!table.empty()) {
     if (open.empty())
@@ -170,8 +176,8 @@ absl::StatusOr<GivenInputs> GatherInputs(const RunOptions& options,
           fmt::format("{}: the model has no input without a file", table));
     std::vector<TensorSpec> of_table;
     for (size_t i : open) of_table.push_back(specs[i]);
-    HEDDLE_RETURN_IF_ERROR(
-        take(table, open, ReadCsvInputs(table, of_table, manifest.independent_rows)));
+    HEDDLE_RETURN_IF_ERROR(take(
+        table, open, ReadCsvInputs(table, of_table, options.header, manifest.independent_rows)));
     open.clear();
   }
   if (manifest.independent_rows && rows_of.empty()) inputs.rows = specs[0].shape[0];

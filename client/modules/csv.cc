@@ -36,9 +36,12 @@ bool CsvReader::TakeLineEnd() {
 }
 
 absl::StatusOr<bool> CsvReader::Next(std::vector<std::string>* cells) {
-  while (TakeLineEnd()) continue;
   record_line_ = line_;
   if (at_ == text_.size()) return false;
+  if (TakeLineEnd()) {
+    cells->clear();
+    return true;
+  }
   size_t count = 0;
   do {
     if (count == cells->size()) cells->emplace_back();
@@ -93,7 +96,7 @@ std::string CsvCell(std::string_view text) {
 }
 
 std::string CsvRecord(const std::vector<std::string>& cells) {
-  // Alone in its line, an empty cell would be no record.
+  // Alone in its line, an empty cell would be a record without cells.
   if (cells.size() == 1 && cells[0].empty()) return "\"\"\n";
   std::string line;
   for (size_t i = 0; i < cells.size(); ++i) {

@@ -17,8 +17,9 @@ class CsvReader {
   // `text` outlives the reader. A byte order mark at its beginning is skipped.
   explicit CsvReader(std::string_view text);
 
-  // Reads the next record; false at the end of the text. Lines without any character hold no record. InvalidArgument names the
-  // line: a quoted cell has no end or is followed by something else than a comma, or a quote is inside of a cell without quotes.
+  // Reads the next record; false at the end of the text. A line without any character is a record without cells: it is nothing,
+  // or a cell of a file with one column, which the caller knows. InvalidArgument names the line: a quoted cell has no end or is
+  // followed by something else than a comma, or a quote is inside of a cell without quotes.
   absl::StatusOr<bool> Next(std::vector<std::string>* cells);
   // The line on which the last record begins, from 1.
   int64_t line() const { return record_line_; }

@@ -66,26 +66,44 @@ using Appender = bool (*)(std::string_view cell, std::string* out);
 struct NumberType {
   std::string_view dtype;
   Appender append;
+  size_t bytes;
 };
 constexpr NumberType kNumberTypes[] = {
-    {"f32", AppendNumber<float>},    {"f64", AppendNumber<double>},
-    {"i8", AppendNumber<int8_t>},    {"i16", AppendNumber<int16_t>},
-    {"i32", AppendNumber<int32_t>},  {"i64", AppendNumber<int64_t>},
-    {"u8", AppendNumber<uint8_t>},   {"u16", AppendNumber<uint16_t>},
-    {"u32", AppendNumber<uint32_t>}, {"u64", AppendNumber<uint64_t>},
+    {"f32", AppendNumber<float>, 4},    {"f64", AppendNumber<double>, 8},
+    {"i8", AppendNumber<int8_t>, 1},    {"i16", AppendNumber<int16_t>, 2},
+    {"i32", AppendNumber<int32_t>, 4},  {"i64", AppendNumber<int64_t>, 8},
+    {"u8", AppendNumber<uint8_t>, 1},   {"u16", AppendNumber<uint16_t>, 2},
+    {"u32", AppendNumber<uint32_t>, 4}, {"u64", AppendNumber<uint64_t>, 8},
 };
 
 // A column that a spec needs.
 struct Column {
   std::string name;  // empty: none
   size_t spec = 0;
-  Appender append = nullptr;
+  Appender append = nullptr;  // null: a text
+  size_t bytes = 0;           // of an element
 };
+
+// Dimensions of a spec's table: those of the tensor, without the bytes of texts.
+size_t RankOf(const TensorSpec& spec) { return spec.shape.size() - (spec.text ? 1 : 0); }
 
 int64_t ColumnsOf(const TensorSpec& spec) {
   int64_t columns = 1;
-  for (size_t d = 1; d < spec.shape.size(); ++d) columns *= spec.shape[d];
+  for (size_t d = 1; d < RankOf(spec); ++d) columns *= spec.shape[d];
   return columns;
+}
+
+// A text, cut or filled with zeros. False if it has a zero byte, with which it would end.
+bool AppendText(std::string_view cell, size_t bytes, std::string* out) {
+  if (cell.find('\0') != std::string_view::npos) return false;
+  const std::string_view kept = cell.substr(0, bytes);
+  out->append(kept);
+  out->append(bytes - kept.size(), '\0');
+  return true;
+}
+
+bool Append(const Column& column, std::string_view cell, std::string* out) {
+  return column.append == nullptr ? AppendText(cell, column.bytes, out) : column.append(cell, out);
 }
 
 absl::StatusOr<std::vector<Column>> NeededColumns(const std::vector<TensorSpec>& specs) {
@@ -96,7 +114,7 @@ absl::StatusOr<std::vector<Column>> NeededColumns(const std::vector<TensorSpec>&
     for (const NumberType& t : kNumberTypes) {
       if (t.dtype == spec.dtype) type = &t;
     }
-    if (type == nullptr || spec.shape.empty())
+    if (type == nullptr || spec.shape.empty() || RankOf(spec) == 0)
       return Wrong("input '{}' is {} of rank {} and takes no table; give an .npy file", spec.name,
                    spec.dtype, spec.shape.size());
     const int64_t columns = ColumnsOf(spec);
@@ -108,7 +126,8 @@ absl::StatusOr<std::vector<Column>> NeededColumns(const std::vector<TensorSpec>&
       const std::string name = as_tensor                 ? spec.name
                                : c < spec.columns.size() ? spec.columns[c]
                                                          : "";
-      needed.push_back({name, s, type->append});
+      needed.push_back({name, s, spec.text ? nullptr : type->append,
+                        spec.text ? static_cast<size_t>(spec.shape.back()) : type->bytes});
     }
   }
   return needed;
@@ -177,6 +196,56 @@ absl::StatusOr<Places> PlacesByPosition(size_t columns, size_t needed) {
   return places;
 }
 
+// The first two records of a file that have cells; empty where there are none.
+struct Beginning {
+  std::vector<std::string> first, second;
+};
+
+absl::StatusOr<Beginning> BeginningOf(std::string_view text) {
+  CsvReader reader(text);
+  Beginning beginning;
+  for (std::vector<std::string>* record : {&beginning.first, &beginning.second}) {
+    bool more = true;
+    while (more && record->empty()) {
+      HEDDLE_ASSIGN_OR_RETURN(more, reader.Next(record));
+    }
+  }
+  return beginning;
+}
+
+// Whether the cells are 0, 1, ..
+bool CountsUp(const std::vector<std::string>& cells) {
+  for (size_t c = 0; c < cells.size(); ++c) {
+    if (cells[c] != fmt::format("{}", c)) return false;
+  }
+  return cells.size() > 1;
+}
+
+// Whether the first record names columns: it has what is no number where the model takes one, or a name of the model's.
+bool NamesColumns(const std::vector<std::string>& first, const std::vector<Column>& needed) {
+  const bool by_position = first.size() == needed.size();
+  for (size_t c = 0; c < first.size(); ++c) {
+    const bool may_be_text = by_position && needed[c].append == nullptr;
+    if (!may_be_text && !IsNumber(first[c])) return true;
+  }
+  return std::any_of(needed.begin(), needed.end(), [&](const Column& column) {
+    return !IsNumber(column.name) &&
+           std::find(first.begin(), first.end(), column.name) != first.end();
+  });
+}
+
+bool IsWhole(std::string_view cell) {
+  std::string ignored;
+  return AppendNumber<int64_t>(cell, &ignored);
+}
+
+// Whether the first record is a header although all its cells are numbers and not the model's names. Two columns are too few to
+// tell: a row of 0 and 1 is no rare one.
+bool NumbersColumns(const Beginning& beginning) {
+  return CountsUp(beginning.first) && beginning.first.size() > 2 && !beginning.second.empty() &&
+         !std::all_of(beginning.second.begin(), beginning.second.end(), IsWhole);
+}
+
 std::string Shortened(std::string_view cell) {
   return cell.size() <= kShownBytes ? std::string(cell)
                                     : std::string(cell.substr(0, kShownBytes)) + "..";
@@ -195,64 +264,80 @@ std::string SomeNames(const std::vector<std::string>& names) {
   return text;
 }
 
-absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<TensorSpec>& specs) {
+absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<TensorSpec>& specs,
+                                      HeaderRule rule) {
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<Column> needed, NeededColumns(specs));
   bool named = true;
   for (const Column& column : needed) named = named && !column.name.empty();
-  CsvReader reader(text);
-  std::vector<std::string> cells;
-  HEDDLE_ASSIGN_OR_RETURN(bool more, reader.Next(&cells));
-  if (!more) return Wrong("the file is empty; give a row of numbers for each row of the input");
-  const std::vector<std::string> first = cells;
+  HEDDLE_ASSIGN_OR_RETURN(const Beginning beginning, BeginningOf(text));
+  const std::vector<std::string>& first = beginning.first;
+  if (first.empty())
+    return Wrong("the file is empty; give a row of numbers for each row of the input");
   absl::StatusOr<Places> by_name = absl::NotFoundError("");
   if (named) by_name = PlacesByName(first, needed);
-  const bool numbers = std::all_of(first.begin(), first.end(), IsNumber);
-  const bool header = !numbers || by_name.ok();
+  const bool looks_like_one =
+      by_name.ok() || NumbersColumns(beginning) || NamesColumns(first, needed);
+  const bool header = rule == HeaderRule::kYes || (rule == HeaderRule::kAuto && looks_like_one);
 
   TableInput table;
   table.header = header;
-  table.by_name = header && named;
+  table.numbered = CountsUp(first);
+  table.by_name = header && named && (by_name.ok() || !table.numbered);
   HEDDLE_ASSIGN_OR_RETURN(Places places, table.by_name
                                              ? std::move(by_name)
                                              : PlacesByPosition(first.size(), needed.size()));
   table.unused = std::move(places.unused);
   table.bytes.resize(specs.size());
-  if (header) {
-    HEDDLE_ASSIGN_OR_RETURN(more, reader.Next(&cells));
-    if (!more) return Wrong("there are no rows below the header");
-  }
-  const int64_t most = kMostTableCells / std::max<int64_t>(std::ssize(needed), 1);
-  while (more) {
+  CsvReader reader(text);
+  std::vector<std::string> cells;
+  bool behind_header = !header;
+  size_t row_bytes = 1;
+  for (const Column& column : needed) row_bytes += column.bytes;
+  const int64_t most = kMostInputBytes / static_cast<int64_t>(row_bytes);
+  while (true) {
+    HEDDLE_ASSIGN_OR_RETURN(const bool more, reader.Next(&cells));
+    if (!more) break;
+    if (!behind_header) {
+      behind_header = !cells.empty();
+      continue;
+    }
+    if (cells.empty() && first.size() > 1) continue;
+    if (cells.empty()) cells.emplace_back();
     if (cells.size() != first.size()) {
       return Wrong("line {}: {} cells where the first line has {}", reader.line(), cells.size(),
                    first.size());
     }
     if (++table.rows > most)
-      return Wrong("line {}: more than {} cells; split the file", reader.line(), kMostTableCells);
+      return Wrong("line {}: more than {} bytes of inputs; split the file", reader.line(),
+                   kMostInputBytes);
     for (size_t c = 0; c < needed.size(); ++c) {
       const std::string& cell = cells[places.of[c]];
       const TensorSpec& spec = specs[needed[c].spec];
-      if (needed[c].append(cell, &table.bytes[needed[c].spec])) continue;
+      if (Append(needed[c], cell, &table.bytes[needed[c].spec])) continue;
       const std::string name = header ? fmt::format(" '{}'", Shortened(first[places.of[c]])) : "";
+      if (spec.text) {
+        return Wrong("line {}, column {}{}: a text with a zero byte; leave it out", reader.line(),
+                     places.of[c] + 1, name);
+      }
       const bool may_miss = spec.dtype[0] == 'f';
       return Wrong("line {}, column {}{}: '{}' is no number ({}{})", reader.line(),
                    places.of[c] + 1, name, Shortened(cell), spec.dtype,
                    may_miss ? "; leave the cell empty if there is none" : "");
     }
-    HEDDLE_ASSIGN_OR_RETURN(more, reader.Next(&cells));
   }
+  if (table.rows == 0) return Wrong("there are no rows below the header");
   return table;
 }
 
 absl::StatusOr<TableInput> ReadTableFile(const std::string& path,
-                                         const std::vector<TensorSpec>& specs) {
+                                         const std::vector<TensorSpec>& specs, HeaderRule rule) {
   std::error_code ignored;  // ReadFile tells
   const auto size = std::filesystem::file_size(path, ignored);
   if (!ignored && size > static_cast<uintmax_t>(kMostTableBytes)) {
     return Wrong("{}: {} bytes, {} are the most; split the file", path, size, kMostTableBytes);
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  absl::StatusOr<TableInput> table = ParseTable(text, specs);
+  absl::StatusOr<TableInput> table = ParseTable(text, specs, rule);
   if (!table.ok()) return Wrong("{}: {}", path, std::string(table.status().message()));
   return table;
 }

@@ -44,7 +44,8 @@ ValueId Scalar(GraphBuilder& out, const std::string& name, float value) {
 
 // ---- Columns ----
 
-// Columns with a value come first in x', then those of members.
+// Columns with a value come first in x', then those of members; each in the order of the features, so that these need not be
+// turned about.
 struct ColumnOrder {
   std::vector<int> values, members;  // numbers of columns
   std::vector<int32_t> place;        // of each column in x'
@@ -58,7 +59,11 @@ ColumnOrder OrderOf(const Forest& forest) {
   }
   order.place.resize(forest.columns.size());
   int32_t next = 0;
-  for (const auto* part : {&order.values, &order.members}) {
+  for (auto* part : {&order.values, &order.members}) {
+    std::stable_sort(part->begin(), part->end(), [&](int a, int b) {
+      return forest.columns[static_cast<size_t>(a)].feature <
+             forest.columns[static_cast<size_t>(b)].feature;
+    });
     for (const int k : *part) order.place[static_cast<size_t>(k)] = next++;
   }
   return order;

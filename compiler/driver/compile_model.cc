@@ -113,6 +113,7 @@ std::vector<runtime::TensorSpec> SpecsOf(const graph::Graph& graph,
     specs.push_back({value.name, std::string(ir::Name(value.type.dtype)), value.type.shape, {}});
   }
   for (size_t i = 0; i < names.size(); ++i) {
+    specs[i].text = names[i].text;
     specs[i].columns = names[i].columns;
     specs[i].labels = names[i].labels;
   }

@@ -151,7 +151,8 @@ ValueId Apart(NodeImport& n, ValueId x) {
 void OneHotEncoder(NodeImport& n) {
   n.Ignore({"zeros"});  // a module cannot fail at an unknown category
   const std::vector<int64_t> categories = n.Ints("cats_int64s");
-  if (categories.empty()) return n.Unsupported("categories that are strings");
+  if (categories.empty())
+    return n.Unsupported("categories that are strings, for what is no input's string");
   if (std::set<int64_t>(categories.begin(), categories.end()).size() != categories.size())
     return n.Fail("has a category twice");
   const ValueId x = Apart(n, n.Cast(n.In(0), DType::kI64));
@@ -237,7 +238,7 @@ std::optional<TensorData> KeysOf(NodeImport& n) {
   if (n.HasAttr("keys_floats")) return Vector(n.Floats("keys_floats"));
   if (n.HasAttr("keys_tensor")) return TensorOf(n, "keys_tensor");
   if (n.HasAttr("keys_strings"))
-    n.Unsupported("keys that are strings");
+    n.Unsupported("keys that are strings, for what is no input's string");
   else
     n.Fail("has no keys");
   return std::nullopt;
@@ -327,10 +328,9 @@ void AddFeatureTranslations(TranslationTable& table) {
   add("Binarizer", Binarizer);
   add("FeatureVectorizer", FeatureVectorizer);
   add("ArrayFeatureExtractor", ArrayFeatureExtractor);
-  add("OneHotEncoder", OneHotEncoder,
-      "strings; zeros=0 (an unknown category gives zeros in any case)");
-  add("LabelEncoder", LabelEncoder, "keys that are strings");
-  add("CategoryMapper", CategoryMapper, "strings to integers");
+  add("OneHotEncoder", OneHotEncoder, "zeros=0 (an unknown category gives zeros in any case)");
+  add("LabelEncoder", LabelEncoder, "keys that are strings, for labels that the model gives");
+  add("CategoryMapper", CategoryMapper, "from labels that the model gives");
   add("ZipMap", ZipMap, "maps: the result is the tensor of scores");
 }
 

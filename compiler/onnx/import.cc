@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
 #include "compiler/onnx/bounded.h"
 #include "compiler/onnx/check.h"
@@ -15,9 +16,11 @@
 #include "compiler/onnx/input_values.h"
 #include "compiler/onnx/labels.h"
 #include "compiler/onnx/model.h"
+#include "compiler/onnx/names.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/problems.h"
 #include "compiler/onnx/shapes.h"
+#include "compiler/onnx/strings.h"
 
 namespace heddle::graph {
 namespace {
@@ -27,9 +30,12 @@ namespace {
 class Importer {
  public:
   Importer(Model& model, const ElementsByName& elements, const ElementTypesByGraph& types,
-           const ImportOptions& options, Problems& problems)
+           const StringInputs& strings, const StringLists& lists, const ImportOptions& options,
+           Problems& problems)
       : model_(model),
         elements_(elements),
+        strings_(strings),
+        lists_(lists),
         types_by_graph_(types),
         scopes_({&types.at(&model.graph())}),
         budget_(options.constant_bytes),
@@ -84,6 +90,8 @@ class Importer {
       if (!possible || !CheckSize({ir::DType::kF32, shape}).ok())
         problems_.Invalid(
             absl::StrCat("input '", input.name(), "' has the impossible shape ", ShapeText(shape)));
+      else if (const auto keys = strings_.find(input.name()); keys != strings_.end())
+        AddStrings(input.name(), shape, keys->second);
       else if (dtype.ok())
         values_[input.name()] = builder_.Input(input.name(), {*dtype, shape});
       // The input belongs to the model's interface, and nodes read a constant instead.
@@ -92,6 +100,23 @@ class Importer {
             builder_.Constant(input.name(), {{*dtype, shape}, SharedBytes::Of("")});
       if (!values_.count(input.name())) broken_.insert(input.name());
     }
+  }
+
+  // An input of strings, whose name means their codes to the nodes of the model.
+  void AddStrings(const std::string& name, Shape shape, const StringKeys& keys) {
+    const bool empty = NumElements({ir::DType::kU8, shape}) == 0;
+    shape.push_back(keys.Width());
+    if (empty || !CheckSize({ir::DType::kU8, shape}).ok()) {
+      problems_.Invalid(absl::StrCat("input '", name, "' of strings has the impossible shape ",
+                                     ShapeText(shape), ", with bytes last"));
+      return;
+    }
+    const ValueId bytes = builder_.Input(name, {ir::DType::kU8, shape});
+    const absl::StatusOr<ValueId> codes = EmitCodes(builder_, bytes, keys);
+    if (codes.ok())
+      values_[name] = *codes;
+    else
+      problems_.Invalid(absl::StrCat("input '", name, "': ", codes.status().message()));
   }
 
   void Translate(const onnx::NodeProto& node) {
@@ -302,6 +327,9 @@ class Importer {
     // What might draw may turn out not to, such as a branch that is not taken.
     if (random_.streams == 0) std::erase(graph.inputs, random_.seed);
     graph = RemoveDead(graph);
+    graph.tables = TablesOf(model_.graph(), strings_, lists_, graph);
+    if (absl::Status s = CheckTables(graph); !s.ok())
+      return BadInput(absl::StrReplaceAll(s.message(), {{"\n", " "}, {"\r", " "}}));
     // Each translation checks what it emits, so an error here comes from the model itself.
     if (absl::Status s = CheckGraph(graph); !s.ok()) {
       return BadInput(absl::StrCat("the model does not make a legal graph (", s.message(),
@@ -312,6 +340,8 @@ class Importer {
 
   Model& model_;
   const ElementsByName& elements_;  // of initializers that are not in the file
+  const StringInputs& strings_;     // inputs of strings, which are bytes of the module
+  const StringLists& lists_;        // of values that hold places of strings
   const ElementTypesByGraph& types_by_graph_;
   // Of the graph whose nodes are translated, and before it those around it.
   std::vector<const ElementTypesByName*> scopes_;
@@ -340,12 +370,13 @@ absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& op
   }
   Problems problems;
   InlineFunctions(model, problems);
-  NumberLabels(model);
+  const StringInputs strings = CodeStrings(model, problems);
+  const StringLists lists = NumberLabels(model, problems);
   const ElementTypesByGraph types = CheckModel(model, problems);
   if (problems.HasInvalid()) return problems.Status();
   const absl::Status fixed = FixShapes(model, options);
   if (!fixed.ok()) return problems.empty() ? fixed : problems.Status();
-  return Importer(model, elements, types, options, problems).Run();
+  return Importer(model, elements, types, strings, lists, options, problems).Run();
 }
 
 }  // namespace heddle::graph

@@ -4,7 +4,8 @@
 //   workspace_bytes: as in struct Manifest
 //   inputs, outputs: [{"name", "dtype", "shape"}]; and "lengths" for an output with extents that
 //             depend on data: [[axis, number of the output that holds the extent]]; and, only if there are any, the texts
-//             "columns", one for each element of an index of dimension 0, and "labels", what the integers 0, 1, .. stand for
+//             "columns", one for each element of an index of dimension 0, and "labels", what the integers 0, 1, .. stand for;
+//             and "text": true, only if it is (struct TensorSpec)
 //
 //   independent_rows: true, only if it is (struct Manifest)
 //
@@ -48,6 +49,7 @@ Json TensorsJson(const std::vector<TensorSpec>& tensors) {
     array.push_back({{"name", t.name}, {"dtype", t.dtype}, {"shape", t.shape}});
     for (const DimLength& length : t.lengths)
       array.back()["lengths"].push_back(Json::array({length.axis, length.output}));
+    if (t.text) array.back()["text"] = true;
     if (!t.columns.empty()) array.back()["columns"] = t.columns;
     if (!t.labels.empty()) array.back()["labels"] = t.labels;
   }
@@ -196,6 +198,7 @@ std::vector<TensorSpec> ReadTensors(const Json& array, std::string* error) {
     fields.Read("name", &t.name);
     fields.Read("dtype", &t.dtype);
     fields.Read("shape", &t.shape);
+    if (item.contains("text")) fields.Read("text", &t.text);
     if (item.contains("columns")) fields.Read("columns", &t.columns);
     if (item.contains("labels")) fields.Read("labels", &t.labels);
     if (!item.contains("lengths")) continue;

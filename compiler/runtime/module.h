@@ -40,8 +40,11 @@ struct TensorSpec {
   std::string dtype;           // "f32", .. as in the IR
   std::vector<int64_t> shape;  // an extent may be 0
   std::vector<DimLength> lengths = {};
+  // u8 only: the last dimension holds the bytes of a text with zeros behind it. A text that is longer is cut.
+  bool text = false;
   // Names for people who run the module on tables; a row is one index of dimension 0.
-  std::vector<std::string> columns = {};  // of the elements of a row; empty: they have none
+  std::vector<std::string> columns =
+      {};  // of the elements (or texts) of a row; empty: they have none
   std::vector<std::string> labels =
       {};                     // labels[k] is what the integer k stands for; empty: itself
   int64_t SizeBytes() const;  // 0 for an unknown dtype

@@ -37,10 +37,13 @@ absl::Status CheckNames(const TensorSpec& tensor) {
       }
     }
   }
+  if (tensor.text && (tensor.dtype != "u8" || tensor.shape.empty()))
+    return Bad(absl::StrCat("tensor '", tensor.name, "' has texts that are no bytes"));
   if (tensor.columns.empty()) return absl::OkStatus();
   // A product that is too large already stays so, or is 0 in the end: no names fit either.
-  size_t columns = tensor.shape.empty() ? 0 : 1;
-  for (size_t d = 1; d < tensor.shape.size() && columns <= kMaxNames; ++d)
+  const size_t rank = tensor.shape.size() - (tensor.text ? 1 : 0);
+  size_t columns = rank == 0 ? 0 : 1;
+  for (size_t d = 1; d < rank && columns <= kMaxNames; ++d)
     columns *= static_cast<size_t>(tensor.shape[d]);
   if (tensor.columns.size() == columns) return absl::OkStatus();
   return Bad(absl::StrCat("tensor '", tensor.name, "' has ", tensor.columns.size(), " names for ",
@@ -72,7 +75,8 @@ absl::Status CheckRows(const Manifest& manifest) {
   if (rows < 1) return Bad("rows are independent, but there are none");
   for (const auto* tensors : {&manifest.inputs, &manifest.outputs}) {
     for (const TensorSpec& tensor : *tensors) {
-      if (tensor.shape.empty() || tensor.shape[0] != rows || !tensor.lengths.empty())
+      if (tensor.shape.size() <= size_t{tensor.text} || tensor.shape[0] != rows ||
+          !tensor.lengths.empty())
         return Bad(absl::StrCat("tensor '", tensor.name, "' does not have ", rows, " rows"));
     }
   }

@@ -11,6 +11,7 @@
 
 #include "compiler/classical/import_forest.h"
 #include "compiler/graph/passes/evaluate.h"
+#include "compiler/graph/passes/independent_rows.h"
 #include "compiler/graph/passes/passes.h"
 #include "tests/graph/random_graph.h"
 
@@ -250,7 +251,12 @@ TEST(ImportForest, ColumnsHaveTheNamesOfFeaturesAndClasses) {
   using Names = std::vector<std::string>;
   TestRng rng(3);
   Forest forest = RandomForest(rng, 3);
-  const auto tables = [&] { return ImportForest(forest, {{"rows", {4}}}).value().tables; };
+  const auto tables = [&] {
+    EXPECT_TRUE(graph::HasIndependentRows(ImportForest(forest, {{"rows", {1}}}).value()));
+    const graph::Graph made = ImportForest(forest, {{"rows", {4}}}).value();
+    EXPECT_TRUE(graph::HasIndependentRows(made));
+    return made.tables;
+  };
   forest.classes.clear();
   EXPECT_TRUE(tables().independent_rows);
   EXPECT_EQ(tables().inputs[0].columns, Names());

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""heddle run on tables: a model of trees in, labels and named probabilities out.
+"""heddle run on tables: a model of trees or a pipeline in, labels and named probabilities out.
 
 Usage: table_test.py BIN_DIR [unittest arguments]
 """
@@ -8,6 +8,7 @@ import io
 import json
 import math
 import pathlib
+import struct
 import tempfile
 import unittest
 
@@ -63,6 +64,69 @@ def random_rows(count):
     return [[(7 * i) % 61, None if i % 5 == 3 else (i % 9) / 2, 1 + (i % 11) / 10] for i in range(count)]
 
 
+# ---- A pipeline as an ONNX file, written field by field ----
+
+
+def varint(value):
+    out, value = b"", value & (1 << 64) - 1
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def field(number, value):
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    if isinstance(value, float):
+        return varint(number << 3 | 5) + struct.pack("<f", value)
+    value = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def attribute(name, value):
+    """A text, or a list of floats, integers or texts."""
+    if isinstance(value, str):
+        return field(1, name) + field(4, value) + field(20, 3)
+    if isinstance(value, int):
+        return field(1, name) + field(3, value) + field(20, 2)
+    number, kind = {float: (7, 6), int: (8, 7), str: (9, 8)}[type(value[0])]
+    return field(1, name) + b"".join(field(number, v) for v in value) + field(20, kind)
+
+
+def node(op, inputs, outputs, domain="ai.onnx.ml", **attributes):
+    return field(1, b"".join(field(1, name) for name in inputs) + b"".join(field(2, name) for name in outputs) + field(4, op) +
+                 b"".join(field(5, attribute(*a)) for a in attributes.items()) + field(7, domain))
+
+
+def value(name, kind, *dims):
+    shape = b"".join(field(1, field(1, d)) for d in dims)
+    return field(1, name) + field(2, field(1, field(1, kind) + field(2, shape)))
+
+
+COLORS = ["red", "dark green", "blue"]
+CLASSES = ["no", "yes", "maybe, later"]
+WEIGHTS = [[1.0, -1.0, 0.5, 0.25], [0.0, 2.0, -0.5, -0.25], [0.5, 0.5, 1.0, 0.125]]  # by class: of each colour, and of the size
+FLOAT, INT64, STRING = 1, 7, 8
+
+
+def pipeline():
+    """A colour and a size become one of three classes."""
+    graph = (node("OneHotEncoder", ["color"], ["hot"], cats_strings=COLORS) +
+             node("Flatten", ["hot"], ["flat"], domain="", axis=1) +
+             node("Concat", ["flat", "size"], ["x"], domain="", axis=1) +
+             node("LinearClassifier", ["x"], ["label", "scores"], classlabels_strings=CLASSES, coefficients=sum(WEIGHTS, []),
+                  post_transform="SOFTMAX") +
+             field(2, "pipeline") + field(11, value("color", STRING, ROWS, 1)) + field(11, value("size", FLOAT, ROWS, 1)) +
+             field(12, value("label", STRING, ROWS)) + field(12, value("scores", FLOAT, ROWS, len(CLASSES))))
+    opsets = field(8, field(1, "") + field(2, 13)) + field(8, field(1, "ai.onnx.ml") + field(2, 1))
+    return field(1, 7) + field(7, graph) + opsets
+
+
+def pipeline_scores(color, size):
+    features = [float(color == known) for known in COLORS] + [size]
+    return softmax([sum(w * f for w, f in zip(row, features)) for row in WEIGHTS])
+
+
 class Tables(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -70,6 +134,7 @@ class Tables(unittest.TestCase):
         cls.path = pathlib.Path(cls.directory.name)
         cls.three = cls.make("three", xgboost_model("multi:softprob", STUMPS, NAMES))
         cls.two = cls.make("two", xgboost_model("binary:logistic", STUMPS[:1], []))
+        cls.pipeline = cls.make("pipeline", pipeline())
 
     @classmethod
     def tearDownClass(cls):
@@ -77,10 +142,11 @@ class Tables(unittest.TestCase):
 
     @classmethod
     def make(cls, name, model):
-        file = cls.path / f"{name}.json"
-        file.write_text(json.dumps(model))
+        is_onnx = isinstance(model, bytes)
+        file = cls.path / (f"{name}.onnx" if is_onnx else f"{name}.json")
+        file.write_bytes(model if is_onnx else json.dumps(model).encode())
         module = cls.path / f"{name}.heddle"
-        heddle("tune", file, "--shape", f"rows={ROWS}", "-o", module, "--trials", 1, "--batch", 1, "--no-compare", "--plan", "off",
+        heddle("tune", file, *([] if is_onnx else ["--shape", f"rows={ROWS}"]), "-o", module, "--trials", 1, "--batch", 1, "--no-compare", "--plan", "off",
                "--data", cls.path / "data", "--server", "127.0.0.1:9", check=0)
         return module
 
@@ -174,6 +240,17 @@ class Tables(unittest.TestCase):
         by_position = heddle("run", self.two, "--input", self.write(rows, header=["a", "b", "c"]), check=0)
         self.assertIn("columns by position; the first line is a header", by_position.stderr)
 
+    def test_a_header_that_only_numbers_the_columns(self):
+        rows = random_rows(6)
+        numbered = self.write(rows, header=["0", "1", "2"])
+        for rule in ([], ["--header", "yes"]):
+            self.expect(self.told(self.three, "--input", numbered, *rule), rows)
+        self.expect(self.told(self.three, "--input", numbered, "--header", "no"), [[0.0, 1.0, 2.0], *rows])
+        told = heddle("run", self.three, "--input", numbered, check=0).stderr
+        self.assertIn("6 rows, columns by position; the first line is a header (--header no: it is a row)", told)
+        told = heddle("run", self.three, "--input", self.write([[0, 1, 2], [3, 4, 5]], header=None), check=0).stderr
+        self.assertIn("2 rows, columns by position; there is no header (--header yes: the first line, 0,1,.., is one)", told)
+
     def test_what_does_not_match_is_said_at_once(self):
         rows = random_rows(3)
         self.refused(self.three, "--input", self.write(rows, header=["age", "salary", "height"]),
@@ -190,6 +267,26 @@ class Tables(unittest.TestCase):
         write_npy(self.path / "five.npy", [5, 3])
         done = heddle("run", self.three, "--input", self.path / "five.npy", "--check", self.path / "three.json", check=2)
         self.assertIn("need the 4 rows", done.stderr)
+
+    def test_a_pipeline_takes_words_and_gives_words(self):
+        rows = [(color, i / 2) for i, color in enumerate([*COLORS, "pink", "", "dark green or so", "red"])]
+        file = self.path / "words.csv"
+        with open(file, "w", newline="") as out:
+            csv.writer(out).writerows([("size", "color"), *((size, color) for color, size in rows)])
+        found = self.told(self.pipeline, "--input", file)
+        self.assertEqual(len(found), len(rows))
+        for outputs, (color, size) in zip(found, rows):
+            expected = pipeline_scores(color, size)
+            self.assertEqual(list(outputs["scores"]), CLASSES)
+            for name, probability in zip(CLASSES, expected):
+                self.assertAlmostEqual(outputs["scores"][name], probability, places=5)
+            self.assertEqual(outputs["label"], CLASSES[expected.index(max(expected))])
+        shown = heddle("run", self.pipeline, "--input", file, "--csv", check=0)
+        self.assertIn("7 rows, columns by name", shown.stderr)
+        self.assertEqual(next(csv.reader(io.StringIO(shown.stdout))), ["row", "label", *(f"scores.{name}" for name in CLASSES)])
+        self.assertIn("input    color: u8[4,1,11] texts columns 'color'", heddle("inspect", self.pipeline, check=0).stdout)
+        self.refused(self.pipeline, "--input", self.write([[1, 2]], header=["size", "colour"], order=[0, 1]),
+                     says=("lacks 1 of the 2 columns", "'color'", "'colour'"))
 
     def test_without_a_file_nothing_is_different(self):
         summary = heddle("run", self.three, check=0).stdout

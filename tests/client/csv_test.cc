@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Records = std::vector<std::vector<std::string>>;
 
-// All records, or the refusal as a single cell.
+// All records that have cells, or the refusal as a single cell.
 Records Read(std::string_view text, std::vector<int64_t>* lines = nullptr) {
   CsvReader reader(text);
   Records records;
@@ -22,6 +22,7 @@ Records Read(std::string_view text, std::vector<int64_t>* lines = nullptr) {
     const absl::StatusOr<bool> more = reader.Next(&cells);
     if (!more.ok()) return {{std::string(more.status().message())}};
     if (!*more) return records;
+    if (cells.empty()) continue;
     records.push_back(cells);
     if (lines != nullptr) lines->push_back(reader.line());
   }
@@ -87,6 +88,18 @@ TEST(Csv, Examples) {
   EXPECT_TRUE(Read("\n\r\n\n").empty());
   EXPECT_THAT(Read("a,,\"\"\r\n,"), ElementsAre(ElementsAre("a", "", ""), ElementsAre("", "")));
   EXPECT_THAT(Read("\"say \"\"hi\"\", twice\"\n"), ElementsAre(ElementsAre("say \"hi\", twice")));
+}
+
+TEST(Csv, EmptyLinesAreRecordsWithoutCells) {
+  CsvReader reader("\n1\r\n\r\n\"\"\n\n");
+  std::vector<std::string> cells;
+  Records records;
+  while (*reader.Next(&cells)) {
+    records.push_back(cells);
+    EXPECT_EQ(reader.line(), std::ssize(records));
+  }
+  EXPECT_THAT(records, ElementsAre(ElementsAre(), ElementsAre("1"), ElementsAre(), ElementsAre(""),
+                                   ElementsAre()));
 }
 
 TEST(Csv, NoTextCrashesIt) {

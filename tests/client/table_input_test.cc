@@ -167,6 +167,91 @@ TEST(TableInput, NamesThatAreNumbersAreAHeader) {
   EXPECT_THAT(Floats(plain->bytes[0]), ElementsAre(2, 0, 5, 6));
 }
 
+// How tools write tables whose columns have no names.
+TEST(TableInput, ColumnsThatAreOnlyNumberedAreAHeader) {
+  const std::vector<TensorSpec> specs = {Spec("x", "f32", 3)};
+  const std::vector<TensorSpec> named = {Spec("x", "f32", 3, {"age", "income", "height"})};
+  for (const auto& of : {specs, named}) {
+    const auto table = ParseTable("0,1,2\n5,6.5,7\n", of);
+    ASSERT_TRUE(table.ok()) << table.status();
+    EXPECT_TRUE(table->header && table->numbered && !table->by_name);
+    EXPECT_THAT(Floats(table->bytes[0]), ElementsAre(5, 6.5, 7));
+  }
+  // Whole numbers, or only two columns, may well be a row.
+  for (const char* text : {"0,1,2\n5,6,7\n", "0,1,2\n"}) {
+    const auto table = ParseTable(text, specs);
+    ASSERT_TRUE(table.ok()) << table.status();
+    EXPECT_TRUE(!table->header && table->numbered);
+  }
+  EXPECT_FALSE(ParseTable("0,1\n0.5,2\n", {Spec("x", "f32", 2)})->header);
+  EXPECT_FALSE(ParseTable("0,2,1\n0.5,2,3\n", specs)->header);
+}
+
+TEST(TableInput, WhoGivesTheFileMaySayWhetherThereIsAHeader) {
+  const std::vector<TensorSpec> specs = {Spec("x", "f32", 2)};
+  const std::vector<TensorSpec> named = {Spec("x", "f32", 2, {"0", "1"})};
+  const auto yes = ParseTable("5,6\n7,8\n", specs, HeaderRule::kYes);
+  ASSERT_TRUE(yes.ok()) << yes.status();
+  EXPECT_TRUE(yes->header);
+  EXPECT_THAT(Floats(yes->bytes[0]), ElementsAre(7, 8));
+  const auto no = ParseTable("1,0\n7,8\n", named, HeaderRule::kNo);
+  ASSERT_TRUE(no.ok()) << no.status();
+  EXPECT_FALSE(no->header);
+  EXPECT_THAT(Floats(no->bytes[0]), ElementsAre(1, 0, 7, 8));
+  EXPECT_THAT(std::string(ParseTable("a,b\n7,8\n", specs, HeaderRule::kNo).status().message()),
+              HasSubstr("line 1, column 1: 'a' is no number"));
+  EXPECT_THAT(std::string(ParseTable("5,6\n", specs, HeaderRule::kYes).status().message()),
+              HasSubstr("no rows below the header"));
+  EXPECT_THAT(std::string(ParseTable("5,6\n1,2\n", named, HeaderRule::kYes).status().message()),
+              HasSubstr("the header lacks"));
+}
+
+TEST(TableInput, AnEmptyLineOfAFileWithOneColumnIsAMissingValue) {
+  const std::vector<TensorSpec> one = {Spec("x", "f32", 1)};
+  const auto holes = [&](std::string_view text, const std::vector<TensorSpec>& specs) {
+    const auto table = ParseTable(text, specs);
+    EXPECT_TRUE(table.ok()) << table.status();
+    std::string found;
+    if (!table.ok()) return found;
+    for (const float v : Floats(table->bytes[0])) found += std::isnan(v) ? '.' : 'x';
+    return found;
+  };
+  EXPECT_EQ(holes("1\n\n2\r\n\r\n\n", one), "x.x..");
+  EXPECT_EQ(holes("\n1\n", one), ".x");
+  EXPECT_EQ(holes("1\n2", one), "xx");
+  EXPECT_EQ(holes("\nage\n\n1\n", one), ".x") << "what is above the header is no row";
+  EXPECT_EQ(holes("\n1,2\n\n\n3,4\n\n", {Spec("x", "f32", 2)}), "xxxx");
+  EXPECT_THAT(Error("1\n\n", {Spec("n", "i64", 1)}),
+              HasSubstr("line 2, column 1: '' is no number"));
+  EXPECT_THAT(Error("\n\n", one), HasSubstr("the file is empty"));
+}
+
+TEST(TableInput, TextsAreBytesWithZerosBehindThem) {
+  TensorSpec color = {.name = "color", .dtype = "u8", .shape = {4, 1, 4}, .text = true};
+  const TensorSpec size = Spec("size", "f32", 1);
+  const auto table = ParseTable("size,color\n1,red\n,orange\n2,\n", {color, size});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_TRUE(table->by_name);
+  EXPECT_EQ(table->rows, 3);
+  EXPECT_EQ(table->bytes[0], std::string("red\0oran\0\0\0\0", 12));
+  EXPECT_EQ(table->bytes[1].size(), 12u);
+  // What is no number says nothing where a text is taken.
+  const auto plain = ParseTable("red,1\nblue,2\n", {color, size});
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_FALSE(plain->header);
+  EXPECT_EQ(plain->bytes[0], std::string("red\0blue", 8));
+  EXPECT_THAT(Error("colour,size\nred,1\n", {color, size}), HasSubstr("lacks 1 of the 2 columns"));
+  EXPECT_THAT(Error("red,1\nblue,two\n", {color, size}), HasSubstr("line 2, column 2: 'two'"));
+  EXPECT_THAT(Error(std::string_view("a\0b,1\n", 6), {color, size}), HasSubstr("zero byte"));
+  // Several texts of one input, which has no other column.
+  color.shape = {4, 2, 4};
+  const auto two = ParseTable("x,y\nz,\"a,b\"\n", {color});
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_FALSE(two->header) << "texts may be anything";
+  EXPECT_EQ(two->bytes[0], std::string("x\0\0\0y\0\0\0z\0\0\0a,b\0", 16));
+  EXPECT_EQ(ParseTable("x,y\nz,w\n", {color}, HeaderRule::kYes)->rows, 1);
+}
+
 TEST(TableInput, MistakesAreNamed) {
   const std::vector<TensorSpec> named = {Spec("x", "f32", 3, {"age", "income", "height"})};
   const std::vector<TensorSpec> unnamed = {Spec("x", "f32", 3)};
@@ -195,7 +280,8 @@ TEST(TableInput, MistakesAreNamed) {
   EXPECT_THAT(Error("1\n", {Spec("x", "f32", 1 << 21)}), HasSubstr("too many for a table"));
   for (const char* bad : {"+-1", "++1", "1,5", "0x10", "1 2", "--1", "e5", "."})
     EXPECT_THAT(Error(fmt::format("1\n\"{}\"\n", bad), {Spec("x", "f32", 1)}), HasSubstr("line 2"));
-  EXPECT_EQ(ReadTableFile("/nonexistent.csv", named).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadTableFile("/nonexistent.csv", named, HeaderRule::kAuto).status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -88,6 +88,17 @@ TEST(CheckGraph, NamesFitTheirTensors) {
   EXPECT_THAT(refusal([](Graph& g) { g.tables.outputs[0].columns[1].assign(1025, 'x'); }),
               HasSubstr("1025 bytes"));
   EXPECT_EQ(refusal([](Graph& g) { g.tables.outputs[0].columns[1].assign(1024, 'x'); }), "");
+  EXPECT_THAT(refusal([](Graph& g) { g.tables.inputs[0].text = true; }),
+              HasSubstr("'x' has texts"));
+
+  // The bytes of texts are no columns.
+  GraphBuilder texts;
+  const ValueId words = texts.Input("words", {ir::DType::kU8, {2, 3, 5}});
+  Graph table = *texts.Build({{"y", *texts.Add(OpKind::kIdentity, {words}, {}, "copy")}});
+  table.tables.inputs = {{.text = true, .columns = {"a", "b", "c"}}};
+  EXPECT_EQ(Refusal(table), "");
+  table.tables.inputs[0].text = false;
+  EXPECT_THAT(Refusal(table), HasSubstr("3 names for 15 columns"));
 
   // An input of other rows, or of none.
   for (const Shape& shape : {Shape{3}, Shape{}}) {

@@ -84,5 +84,56 @@ TEST(ClassicalRun, TreesOfDoubles) {
   ExpectSame(absl::StrCat("(double[33,2", kTrees), RandomRows<double>(66));
 }
 
+// A forest over an encoder, a scaler and columns that nothing asks, with texts as inputs and as labels.
+TEST(ClassicalRun, ATableOfTextsAndNumbersGivesLabels) {
+  const std::string model =
+      Model(R"((string[9,1] color, float[9,2] size) => (string[a] label, float[b,c] scores) {
+    hot = ai.onnx.ml.OneHotEncoder<cats_strings = ["red", "green", "blue"]>(color)
+    shape = Constant<value = int64[2] {9, 3}>()
+    flat = Reshape(hot, shape)
+    s = ai.onnx.ml.Scaler<offset = [0.25, -0.5], scale = [1.5, 2.0]>(size)
+    x = Concat<axis = 1>(flat, s)
+    label, scores = ai.onnx.ml.TreeEnsembleClassifier<classlabels_strings = ["no", "yes", "perhaps"],
+      nodes_treeids = [0, 0, 0, 0, 0], nodes_nodeids = [0, 1, 2, 3, 4], nodes_featureids = [1, 0, 4, 0, 0],
+      nodes_modes = ["BRANCH_LEQ", "LEAF", "BRANCH_LT", "LEAF", "LEAF"],
+      nodes_values = [0.5, 0.0, 1.0, 0.0, 0.0],
+      nodes_truenodeids = [1, 0, 3, 0, 0], nodes_falsenodeids = [2, 0, 4, 0, 0],
+      class_treeids = [0, 0, 0], class_nodeids = [1, 3, 4], class_ids = [0, 1, 2], class_weights = [1.0, 1.0, 1.0]>(x)
+  })");
+  std::string colors;
+  std::vector<float> sizes;
+  std::vector<int64_t> labels;
+  for (int row = 0; row < 9; ++row) {
+    std::string color =
+        std::vector<std::string>{"green", "red", "greenish"}[static_cast<size_t>(row % 3)].substr(
+            0, 6);
+    color.resize(6, '\0');
+    colors += color;
+    sizes.insert(sizes.end(), {1.0F, static_cast<float>(row) / 4 - 1});
+    const bool small = (sizes.back() + 0.5F) * 2 < 1;
+    labels.push_back(row % 3 != 0 ? 0 : small ? 1 : 2);
+  }
+  const std::vector<std::string> inputs = {
+      colors,
+      std::string(reinterpret_cast<const char*>(sizes.data()), sizes.size() * sizeof(float))};
+  const auto bytes = CompileModel(model, {}, Target(), {}, {});
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const auto module = runtime::ParseModule(*bytes);
+  ASSERT_TRUE(module.ok()) << module.status();
+  const runtime::Manifest& manifest = module->manifest;
+  EXPECT_TRUE(manifest.independent_rows);
+  EXPECT_TRUE(manifest.inputs[0].text);
+  EXPECT_EQ(manifest.inputs[0].shape, (std::vector<int64_t>{9, 1, 6}));
+  EXPECT_EQ(manifest.inputs[0].columns, std::vector<std::string>{"color"});
+  EXPECT_FALSE(manifest.inputs[1].text);
+  const std::vector<std::string> names = {"no", "yes", "perhaps"};
+  EXPECT_EQ(manifest.outputs[0].labels, names);
+  EXPECT_EQ(manifest.outputs[1].columns, names);
+  const auto found = RunModule(*module, inputs);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ((*found)[0], std::string(reinterpret_cast<const char*>(labels.data()),
+                                     labels.size() * sizeof(int64_t)));
+}
+
 }  // namespace
 }  // namespace heddle::onnx_cases

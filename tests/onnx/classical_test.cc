@@ -931,16 +931,252 @@ TEST(MlModels, APipelineWithStringLabelsAndAMap) {
   ExpectNear(ToDoubles(results[1]), expected);
 }
 
+// ---- Strings of inputs ----
+
+// Texts as a module takes them.
+TensorData Texts(const std::vector<std::string>& texts, Shape shape, int64_t width) {
+  std::string bytes;
+  for (const std::string& text : texts) {
+    std::string element = text.substr(0, static_cast<size_t>(width));
+    element.resize(static_cast<size_t>(width), '\0');
+    bytes += element;
+  }
+  shape.push_back(width);
+  return {{ir::DType::kU8, shape}, SharedBytes::Of(bytes)};
+}
+
+std::string RandomText(Rng& rng) {  // short, so that many are equal, and some begin like others
+  std::string text;
+  for (uint64_t n = rng() % 4; n > 0; --n) text += static_cast<char>('a' + rng() % 2);
+  return text;
+}
+
+std::string Quoted(const std::vector<std::string>& texts) {
+  std::string list = "[";
+  for (const std::string& text : texts)
+    absl::StrAppend(&list, list.size() > 1 ? ", \"" : "\"", text, "\"");
+  return list + "]";
+}
+
+TEST(MlStrings, EncodersCompareTexts) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    Rng rng(seed);
+    std::vector<std::string> keys;
+    for (uint64_t n = 1 + rng() % 5; n > 0; --n) {
+      const std::string key = RandomText(rng);
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+    }
+    size_t longest = 0;
+    std::vector<int64_t> values;
+    for (const std::string& key : keys) {
+      longest = std::max(longest, key.size());
+      values.push_back(static_cast<int64_t>(rng() % 100));
+    }
+    const auto width = static_cast<int64_t>(longest) + 1;
+    std::vector<std::string> texts;
+    for (int i = 0; i < 12; ++i) texts.push_back(RandomText(rng));
+    const TensorData x = Texts(texts, {6, 2}, width);
+    Row hot, encoded;
+    for (const std::string& text : texts) {
+      const auto found = std::find(keys.begin(), keys.end(), text);
+      for (const std::string& key : keys) hot.push_back(key == text);
+      encoded.push_back(
+          found == keys.end()
+              ? -7
+              : static_cast<double>(values[static_cast<size_t>(found - keys.begin())]));
+    }
+    const std::string list = Quoted(keys);
+    EXPECT_EQ(
+        Values(absl::StrCat("(string[6,2] x) => (float[a,b,c] y) {y = ai.onnx.ml.OneHotEncoder<"
+                            "cats_strings = ",
+                            list, ">(x)}"),
+               {x}),
+        hot)
+        << "seed " << seed;
+    EXPECT_EQ(
+        Values(absl::StrCat(
+                   "(string[6,2] x) => (int64[a,b] y) {y = ai.onnx.ml.LabelEncoder<keys_strings = ",
+                   list, ", values_int64s = ", Integers(values), ", default_int64 = -7>(x)}"),
+               {x}, 2),
+        encoded);
+    EXPECT_EQ(
+        Values(
+            absl::StrCat(
+                "(string[6,2] x) => (int64[a,b] y) {y = ai.onnx.ml.CategoryMapper<cats_strings = ",
+                list, ", cats_int64s = ", Integers(values), ", default_int64 = -7>(x)}"),
+            {x}),
+        encoded);
+  }
+}
+
+TEST(MlStrings, TheFirstEncoderGivesPlaces) {
+  EXPECT_THAT(Values("(string[4] x) => (int64[a] y) {"
+                     "y = ai.onnx.ml.LabelEncoder<classes_strings = [\"a\", \"b\", \"c\"]>(x)}",
+                     {Texts({"c", "a", "", "bb"}, {4}, 2)}),
+              ElementsAre(2, 0, -1, -1));
+}
+
+// Each input is as wide as its own keys, and what is moved about stays what it is.
+TEST(MlStrings, InputsMayBeMovedAboutBeforeTheyAreRead) {
+  const onnx::ModelProto model = Model(
+      "(string[2,1] color, string[2,1] place, string[2,1] unused, float[2,1] x) => (float[a,b] y) {"
+      "both = Concat<axis = 1>(color, place) s = Constant<value = int64[3] {2, 2, 1}>() t = "
+      "Constant<value = int64[2] {2, -1}>() "
+      "tall = Reshape(both, s) same = Cast<to = 8>(tall) back = Reshape(same, t) "
+      "e = ai.onnx.ml.LabelEncoder<keys_strings = [\"red\", \"rome\"], values_floats = [1.0, 2.0], "
+      "default_float = 9.0>(back) "
+      "h = ai.onnx.ml.OneHotEncoder<cats_strings = [\"ox\", \"oxford\"]>(place) f = Reshape(h, t) "
+      "y = Concat<axis = 1>(e, f, x)}",
+      2);
+  const auto graph = ImportOnnx(model.SerializeAsString());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  std::vector<Shape> shapes;
+  for (ValueId v : graph->inputs) shapes.push_back(graph->values[v].type.shape);
+  EXPECT_THAT(shapes, ElementsAre(Shape{2, 1, 5}, Shape{2, 1, 7}, Shape{2, 1, 1}, Shape{2, 1}));
+  const auto results =
+      Results(model, {Texts({"red", "redder"}, {2, 1}, 5), Texts({"oxford", "rome"}, {2, 1}, 7),
+                      Texts({"", ""}, {2, 1}, 1), Floats({3, 4}, {2, 1})});
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_THAT(ToDoubles(results[0]), ElementsAre(1, 9, 0, 1, 3, 9, 2, 0, 0, 4));
+  const Tables& tables = graph->tables;
+  EXPECT_TRUE(tables.independent_rows);
+  EXPECT_TRUE(tables.inputs[0].text && tables.inputs[2].text && !tables.inputs[3].text);
+  EXPECT_EQ(tables.inputs[1].columns, std::vector<std::string>{"place"});
+}
+
+// ---- Tables ----
+
+using Names = std::vector<std::string>;
+
+Tables TablesOf(const onnx::ModelProto& model) {
+  const auto graph = ImportOnnx(model.SerializeAsString());
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return graph.ok() ? graph->tables : Tables();
+}
+Tables TablesOf(const std::string& graph, int ml_opset = 1) {
+  return TablesOf(Model(graph, ml_opset));
+}
+
+constexpr const char* kTwoColumns =
+    "(float[4,1] age, float[4,1] size) => (string[a] label, float[b,c] scores) {"
+    "x = Concat<axis = 1>(age, size) "
+    "l, z = ai.onnx.ml.LinearClassifier<classlabels_strings = [\"no\", \"yes\", \"never\"], "
+    "coefficients = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0]>(x) "
+    "label = Identity(l) n = ai.onnx.ml.Normalizer<norm = \"L1\">(z) two = Constant<value = float "
+    "{2.0}>() "
+    "scores = Mul(n, two)}";
+
+TEST(MlTables, ClassesAreLabelsAndNamesOfScores) {
+  const Tables tables = TablesOf(kTwoColumns);
+  EXPECT_TRUE(tables.independent_rows);
+  ASSERT_EQ(tables.inputs.size(), 2u);
+  EXPECT_EQ(tables.inputs[0].columns, Names{"age"});
+  EXPECT_EQ(tables.inputs[1].columns, Names{"size"});
+  ASSERT_EQ(tables.outputs.size(), 2u);
+  EXPECT_EQ(tables.outputs[0].labels, (Names{"no", "yes", "never"}));
+  EXPECT_EQ(tables.outputs[0].columns, Names());
+  EXPECT_EQ(tables.outputs[1].columns, (Names{"no", "yes", "never"}));
+  EXPECT_EQ(tables.outputs[1].labels, Names());
+}
+
+TEST(MlTables, IntegersNameScoresAndMeanThemselves) {
+  const Tables tables = TablesOf(
+      "(float[4,2] x) => (int64[a] label, float[b,c] scores) {"
+      "label, z = ai.onnx.ml.LinearClassifier<classlabels_ints = [-3, 7], coefficients = [1.0, "
+      "2.0]>(x) "
+      "scores = ai.onnx.ml.ZipMap<classlabels_int64s = [-3, 7]>(z)}");
+  EXPECT_TRUE(tables.independent_rows);
+  EXPECT_EQ(tables.inputs, std::vector<TensorNames>(1)) << "a matrix says nothing of its columns";
+  EXPECT_EQ(tables.outputs[0], TensorNames());
+  EXPECT_EQ(tables.outputs[1].columns, (Names{"-3", "7"}));
+}
+
+TEST(MlTables, PickedStringsAreLabels) {
+  onnx::ModelProto model = Model(
+      "(float[2,3] x) => (string[a,b] y) {i = ArgMax<axis = 1>(x) "
+      "z = ai.onnx.ml.ArrayFeatureExtractor(classes, i) "
+      "s = Constant<value = int64[2] {2, 1}>() y = Reshape(z, s)}");
+  onnx::TensorProto* classes = model.mutable_graph()->add_initializer();
+  classes->set_name("classes");
+  classes->set_data_type(onnx::TensorProto::STRING);
+  classes->add_dims(3);
+  for (const char* name : {"a", "b", "c"}) classes->add_string_data(name);
+  EXPECT_EQ(TablesOf(model).outputs[0].labels, (Names{"a", "b", "c"}));
+  EXPECT_EQ(TablesOf("(int64[4] x) => (string[a] y) {y = ai.onnx.ml.LabelEncoder<"
+                     "keys_int64s = [9, 2], values_strings = [\"a\", \"b\"]>(x)}",
+                     2)
+                .outputs[0]
+                .labels,
+            (Names{"a", "b"}));
+}
+
+TEST(MlTables, ScoresOfPairsHaveNoNames) {
+  const auto machine = [](const std::string& more) {
+    return TablesOf(absl::StrCat(
+        "(float[4,1] x) => (int64[a] label, float[b,c] scores) {"
+        "label, scores = ai.onnx.ml.SVMClassifier<classlabels_ints = [1, 2, 3], "
+        "kernel_params = [0.5, 0.0, 3.0], vectors_per_class = [1, 1, 1], "
+        "support_vectors = [1.0, 0.5, -1.0], coefficients = [1.0, -0.5, 0.75, -1.0, 0.5, 1.0], ",
+        more, "rho = [0.1, -0.2, 0.3]>(x)}"));
+  };
+  EXPECT_EQ(machine("").outputs[1].columns, Names());
+  EXPECT_EQ(
+      machine("prob_a = [-1.5, -2.0, -0.5], prob_b = [0.25, 0.0, -0.25], ").outputs[1].columns,
+      (Names{"1", "2", "3"}));
+}
+
+TEST(MlTables, ModelsThatMixRowsOrAreNoTablesAreNone) {
+  EXPECT_FALSE(
+      TablesOf("(float[4,2] x) => (float[a,b] y) {y = Softmax<axis = 0>(x)}").independent_rows);
+  EXPECT_TRUE(
+      TablesOf("(float[4,2] x) => (float[a,b] y) {y = Softmax<axis = 1>(x)}").independent_rows);
+  EXPECT_FALSE(TablesOf("(float[4,2,2,2] x) => (float[a,b,c,d] y) {y = Relu(x)}").independent_rows);
+  // What a module of four rows reads beside them has no rows.
+  EXPECT_FALSE(TablesOf("(float[4,2] x, float[2,2] w) => (float[a,b] y) {y = MatMul(x, w)}")
+                   .independent_rows);
+}
+
+TEST(MlTables, NamesThatAreTooLongAreRefused) {
+  EXPECT_THAT(Refusal(absl::StrCat("(int64[4] x) => (string[a] y) {y = ai.onnx.ml.LabelEncoder<"
+                                   "keys_int64s = [9], values_strings = [\"",
+                                   std::string(kMostNameBytes + 1, 'n'), "\"]>(x)}"),
+                      2),
+              HasSubstr("shorten it"));
+}
+
 // ---- Refusals ----
 
 TEST(MlRefusals, StringsNameTheInputAndTheWayOut) {
+  const auto refused = AllOf(HasSubstr("(node '"), HasSubstr("strings of an input"),
+                             HasSubstr("OneHotEncoder, LabelEncoder"),
+                             HasSubstr("encode them as numbers before the model"));
+  EXPECT_THAT(Refusal("(string[2] name, float[2] x) => (float[a,b] y, float[c] z) {"
+                      "h = Size(name) "
+                      "y = ai.onnx.ml.OneHotEncoder<cats_strings = [\"a\"]>(name) z = Identity(x)}",
+                      2),
+              refused);
+  EXPECT_THAT(Refusal("(string[2] name) => (float[a,b] y) {"
+                      "y = ai.onnx.ml.OneHotEncoder<cats_int64s = [1]>(name)}"),
+              refused);
   EXPECT_THAT(
-      Refusal("(string[2] name, float[2] x) => (int64[a] y, float[b] z) {"
-              "y = ai.onnx.ml.LabelEncoder<keys_strings = [\"a\"], values_int64s = [1]>(name) "
-              "z = Identity(x)}",
+      Refusal(
+          "(string[2,1] name, int64[2,1] x) => (float[a,b] y) {both = Concat<axis = 1>(name, x) "
+          "y = ai.onnx.ml.OneHotEncoder<cats_strings = [\"a\"]>(both)}"),
+      refused);
+  EXPECT_THAT(
+      Refusal("(string[2] name) => (string[a] y) {y = Identity(name)}"),
+      AllOf(HasSubstr("output 'y', which has strings of an input"), HasSubstr("give out numbers")));
+  EXPECT_THAT(Refusal(absl::StrCat("(string[2] name) => (float[a,b] y) {"
+                                   "y = ai.onnx.ml.OneHotEncoder<cats_strings = [\"",
+                                   std::string(4097, 'k'), "\"]>(name)}")),
+              HasSubstr("a key of 4097 bytes"));
+  // Labels of the model are no strings of an input.
+  EXPECT_THAT(
+      Refusal("(int64[2] x) => (int64[a] y) {"
+              "s = ai.onnx.ml.LabelEncoder<keys_int64s = [1], values_strings = [\"a\"]>(x) "
+              "y = ai.onnx.ml.LabelEncoder<keys_strings = [\"a\"], values_int64s = [1]>(s)}",
               2),
-      AllOf(HasSubstr("element type string of 'name'"), HasSubstr("encode strings"),
-            Not(HasSubstr("'y'"))));
+      HasSubstr("keys that are strings"));
 }
 
 TEST(MlRefusals, OpsetsAreThoseOfTheDomain) {

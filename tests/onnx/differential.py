@@ -308,6 +308,8 @@ class Server:
             self.process = subprocess.Popen([self.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         parts = [verb.encode(), model]
         for name, array in inputs.items():
+            if array.dtype.kind in "OU":  # strings as bytes, as many for each
+                array = np.char.encode(array.astype(str))
             parts += [name.encode(), np.ascontiguousarray(array).tobytes()]
         request = struct.pack("<I", len(parts)) + b"".join(struct.pack("<Q", len(p)) + p for p in parts)
         try:

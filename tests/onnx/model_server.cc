@@ -2,11 +2,13 @@
 //
 // A message is a sequence of byte strings: their number as 4 bytes, then for each its length as 8
 // bytes (little endian) and the bytes.
-//   request: "interpret" or "compile", the model, then a name and the bytes for each input
+//   request: "interpret" or "compile", the model, then a name and the bytes for each input; an input of strings has
+//            as many bytes for each
 //   answer:  the name of a status code, its message, then a type and the bytes for each output
 //
 // "interpret" computes the imported graph operator by operator. "compile" takes the whole way:
 // passes, fusion, default schedules, code for this machine.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -60,16 +62,38 @@ absl::Status WrongSize(const std::string& input) {
   return absl::InternalError(absl::StrCat("input '", input, "' has another size"));
 }
 
+// The bytes of an input. Texts of any width are cut, or get zeros behind them.
+absl::StatusOr<std::string> Fitting(const Inputs& inputs, const std::string& name, bool text,
+                                    const std::vector<int64_t>& shape, int64_t size) {
+  const auto found = inputs.find(name);
+  if (found == inputs.end()) return WrongSize(name);
+  const std::string& given = found->second;
+  if (text) {
+    const auto width = static_cast<size_t>(shape.back()), count = static_cast<size_t>(size) / width,
+               has = given.size() / count;
+    if (has * count != given.size()) return WrongSize(name);
+    std::string fitting;
+    for (size_t i = 0; i < count; ++i) {
+      std::string element = given.substr(i * has, std::min(has, width));
+      element.resize(width, '\0');
+      fitting += element;
+    }
+    return fitting;
+  }
+  if (static_cast<int64_t>(given.size()) != size) return WrongSize(name);
+  return given;
+}
+
 absl::StatusOr<Message> Interpret(const std::string& model, const Inputs& inputs) {
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph, graph::ImportOnnx(model));
   std::vector<graph::TensorData> tensors;
-  for (const graph::ValueId v : graph.inputs) {
-    const graph::Value& value = graph.values[v];
-    const auto found = inputs.find(value.name);
-    if (found == inputs.end() || static_cast<int64_t>(found->second.size()) !=
-                                     graph::NumElements(value.type) * ir::SizeOf(value.type.dtype))
-      return WrongSize(value.name);
-    tensors.push_back({value.type, std::make_shared<const std::string>(found->second)});
+  for (size_t k = 0; k < graph.inputs.size(); ++k) {
+    const graph::Value& value = graph.values[graph.inputs[k]];
+    HEDDLE_ASSIGN_OR_RETURN(
+        const std::string bytes,
+        Fitting(inputs, value.name, graph.tables.inputs[k].text, value.type.shape,
+                graph::NumElements(value.type) * ir::SizeOf(value.type.dtype)));
+    tensors.push_back({value.type, std::make_shared<const std::string>(bytes)});
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<graph::TensorData> results,
                           graph::EvaluateGraph(graph, tensors));
@@ -93,11 +117,9 @@ absl::StatusOr<Message> CompileAndRun(const std::string& model, const Inputs& in
   const runtime::Manifest& manifest = executor->manifest();
   for (size_t k = 0; k < manifest.inputs.size(); ++k) {
     const runtime::TensorSpec& spec = manifest.inputs[k];
-    const auto found = inputs.find(spec.name);
-    if (found == inputs.end() || static_cast<int64_t>(found->second.size()) != spec.SizeBytes())
-      return WrongSize(spec.name);
-    std::memcpy(executor->InputData(static_cast<int>(k)), found->second.data(),
-                found->second.size());
+    HEDDLE_ASSIGN_OR_RETURN(const std::string bytes,
+                            Fitting(inputs, spec.name, spec.text, spec.shape, spec.SizeBytes()));
+    std::memcpy(executor->InputData(static_cast<int>(k)), bytes.data(), bytes.size());
   }
   HEDDLE_RETURN_IF_ERROR(executor->Run());
   Message outputs;

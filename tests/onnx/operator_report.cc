@@ -90,15 +90,32 @@ onnx::ModelProto Bind(const onnx::ModelProto& model, const std::vector<onnx::Ten
   return bound;
 }
 
+// Strings as bytes, cut or with zeros behind them.
+TensorData Texts(const onnx::TensorProto& strings, const TensorType& type) {
+  const auto width = static_cast<size_t>(type.shape.back());
+  std::string bytes;
+  for (const std::string& text : strings.string_data()) {
+    std::string element = text.substr(0, width);
+    element.resize(width, '\0');
+    bytes += element;
+  }
+  return {type, SharedBytes::Of(std::move(bytes))};
+}
+
 // Runs one data set; returns what is wrong, or nothing.
 std::string Run(const Graph& graph, const onnx::ModelProto& model,
                 const std::vector<onnx::TensorProto>& inputs,
                 const std::vector<onnx::TensorProto>& outputs, bool random) {
   std::vector<TensorData> fed;
-  for (const ValueId v : graph.inputs) {
+  for (size_t k = 0; k < graph.inputs.size(); ++k) {
+    const ValueId v = graph.inputs[k];
     for (int i = 0; i < model.graph().input_size(); ++i) {
       if (model.graph().input(i).name() != graph.values[v].name) continue;
       if (i >= static_cast<int>(inputs.size())) return "an input without data";
+      if (graph.tables.inputs[k].text) {
+        fed.push_back(Texts(inputs[i], graph.values[v].type));
+        continue;
+      }
       auto data = FromOnnxTensor(inputs[i]);
       if (!data.ok()) return absl::StrCat("data: ", data.status().message());
       fed.push_back(*std::move(data));

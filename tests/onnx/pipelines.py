@@ -25,6 +25,7 @@ from sklearn import (calibration, cluster, datasets, discriminant_analysis, ense
                      naive_bayes, neighbors, neural_network, svm, tree)
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
+from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (Binarizer, KBinsDiscretizer, MinMaxScaler, Normalizer, OneHotEncoder, OrdinalEncoder,
@@ -81,6 +82,14 @@ def categories():
     rng = np.random.default_rng(3)
     x = rng.integers(0, 6, (300, 4))
     return split(x, (x[:, 0] + x[:, 1] > 5).astype(int), np.int64)
+
+
+def words():
+    x, y, new = categories()
+    names = np.array(["red", "green", "blue", "orange", "red wine", ""], dtype=object)
+    new = names[new]
+    new[::7, 1] = "greenish"  # no category
+    return names[x], y, new
 
 
 # ---- Models ----
@@ -163,6 +172,15 @@ def cases():
     add("Ordinal, categories", make_pipeline(OrdinalEncoder(), tree.DecisionTreeClassifier(random_state=1)), categories())
     columns = ColumnTransformer([("hot", OneHotEncoder(sparse_output=False), [0, 2]), ("scaled", StandardScaler(), [1, 3])])
     add("Columns, categories", make_pipeline(columns, linear_model.LogisticRegression()), categories())
+    for target in (linear_model.LogisticRegression(), tree.DecisionTreeClassifier(random_state=1)):
+        hot, number = OneHotEncoder(handle_unknown="ignore", sparse_output=False), OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+        add(f"OneHot, words, {type(target).__name__}", make_pipeline(hot, target), words())
+        add(f"Ordinal, words, {type(target).__name__}", make_pipeline(number, sklearn.base.clone(target)), words())
+        both = ColumnTransformer([("hot", sklearn.base.clone(hot), [0, 1]), ("number", sklearn.base.clone(number), [3])])
+        add(f"Columns, words, {type(target).__name__}", make_pipeline(both, sklearn.base.clone(target)), words())
+    selected = lambda model: make_pipeline(StandardScaler(), SelectKBest(k=5), model)
+    for name in ("LogisticRegression", "RandomForest"):
+        add(f"SelectKBest, {name}", selected(classifiers[name]()), classes("binary"))
     return found
 
 

@@ -138,6 +138,18 @@ TEST(ModuleTest, NamesOfColumnsAreKept) {
   EXPECT_TRUE(parsed->manifest.independent_rows);
 }
 
+TEST(ModuleTest, TextsAreBytesOfTheLastDimension) {
+  Module module = MakeTestModule();
+  EXPECT_EQ(SerializeModule(module).find("\"text\""), std::string::npos);
+  module.manifest.inputs.push_back({"words", "u8", {2, 3, 5}});
+  module.manifest.inputs.back().text = true;
+  module.manifest.inputs.back().columns = {"a", "b", "c"};
+  const auto parsed = ParseModule(SerializeModule(module));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_TRUE(parsed->manifest.inputs.back().text);
+  EXPECT_FALSE(parsed->manifest.inputs[0].text);
+}
+
 // Names that a model may have fit, even if their bytes are no UTF-8 and become longer.
 TEST(ModuleTest, NamesHaveALimit) {
   Module module = MakeTestModule();
@@ -220,6 +232,12 @@ TEST(ModuleTest, ContradictionsAreRefused) {
       [](Module& m) {
         HoldLengths(m, {{1, 1}});
         m.manifest.independent_rows = true;
+      },
+      [](Module& m) { m.manifest.inputs[0].text = true; },
+      [](Module& m) {
+        m.manifest.inputs.push_back({"words", "u8", {2, 3, 5}});
+        m.manifest.inputs[1].text = true;
+        m.manifest.inputs[1].columns.resize(15);
       },
   };
   ASSERT_TRUE(CheckModule(MakeTestModule()).ok());

@@ -125,9 +125,14 @@ absl::Status NoTable(const Value& value, const What&... what) {
 
 absl::Status CheckNames(const Value& value, const TensorNames& names) {
   const Shape& shape = value.type.shape;
+  if (names.text && (value.type.dtype != ir::DType::kU8 || shape.empty()))
+    return NoTable(value, "has texts and is ", ToText(value.type), ", not u8[.., bytes]");
+  const size_t rank = shape.size() - (names.text ? 1 : 0);
   if (!names.columns.empty()) {
-    if (shape.empty()) return NoTable(value, "has names for columns and no dimension");
-    const int64_t columns = NumElements({value.type.dtype, Shape(shape.begin() + 1, shape.end())});
+    if (rank == 0) return NoTable(value, "has names for columns and no dimension");
+    const int64_t columns =
+        NumElements({value.type.dtype,
+                     Shape(shape.begin() + 1, shape.begin() + static_cast<std::ptrdiff_t>(rank))});
     if (static_cast<int64_t>(names.columns.size()) != columns)
       return NoTable(value, "has ", names.columns.size(), " names for ", columns, " columns");
   }

@@ -63,6 +63,9 @@ struct OutputLength {
 
 // Names for what an input or output holds.
 struct TensorNames {
+  // Of a u8 tensor: the bytes along the last dimension are a text, with zeros behind it. A text that is longer than the dimension is
+  // cut. So the dimension is no part of the table's shape.
+  bool text = false;
   // What each element of a row is called: a row has the elements of one index of dimension 0. Empty: they have no names.
   std::vector<std::string> columns = {};
   // What integers stand for: labels[k] is the meaning of the value k. Empty: a value means itself.

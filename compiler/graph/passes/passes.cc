@@ -14,7 +14,9 @@
 #include "compiler/graph/passes/fold_constants.h"
 #include "compiler/graph/passes/fold_flatten.h"
 #include "compiler/graph/passes/merge_equal.h"
+#include "compiler/graph/passes/merge_linear.h"
 #include "compiler/graph/passes/merge_products.h"
+#include "compiler/graph/passes/narrow_columns.h"
 #include "compiler/graph/passes/pair_concats.h"
 #include "compiler/graph/passes/recognize_normalize.h"
 #include "compiler/graph/passes/simplify_graph.h"
@@ -54,10 +56,13 @@ absl::StatusOr<Graph> Cleaned(const Graph& graph, const PassOptions& /*options*/
 }
 
 constexpr Pass kSimplify[] = {
+    {"narrow-columns", Plain<NarrowColumns>},  // first: what is left out is not folded either
     // Folds transposes of weights (Gemm's transB), so that batch norm can fold into them.
     {"fold-constants", Folded},
     {"simplify", Plain<SimplifyGraph>},
     {"recognize-normalize", Plain<RecognizeNormalize>},
+    {"merge-linear",
+     Plain<MergeLinear>},  // after normalisations, whose parts are linear, are found
     {"fold-batch-norm", Plain<FoldBatchNorm>},  // before layout: expects channels-first weights
     {"pair-concats", Plain<PairConcats>},       // the form that rules match
     {"apply-rules", ByRules},
