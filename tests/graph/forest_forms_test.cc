@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/operator.h"
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "tests/graph/random_graph.h"
@@ -148,9 +150,9 @@ TEST(ForestForms, EveryFormComputesWhatTheWalkDoes) {
     TestRng rng(seed);
     Trees t;
     t.columns = Below(rng, 8) == 0 ? 300 : 1 + Below(rng, 6);
-    t.records = 1 + Below(rng, Below(rng, 4) == 0 ? 300 : 70);
+    t.records = Below(rng, 4) == 0 ? 1 : 1 + Below(rng, Below(rng, 4) == 0 ? 300 : 70);
     t.groups = 1 + Below(rng, 2);
-    t.trees = 1 + Below(rng, 9);
+    t.trees = 1 + Below(rng, Below(rng, 4) == 0 ? 80 : 9);
     t.values = Below(rng, 3) == 0 ? 3 : 1;
     t.steps = 1 + Below(rng, 8);
     t.reduce = std::vector<std::string>{"sum", "min", "max"}[static_cast<size_t>(Below(rng, 3))];
@@ -243,28 +245,58 @@ ForestForm EstimatedOf(int64_t records, int64_t steps, int thresholds,
 
 TEST(ForestForms, TheEstimateDependsOnRecordsAndLevels) {
   EXPECT_EQ(EstimatedOf(10000, 8, 100, Wide()), ForestForm::kRanks);
-  EXPECT_EQ(EstimatedOf(1, 8, 100, Wide()), ForestForm::kWalk);
+  EXPECT_EQ(EstimatedOf(2, 8, 100, Wide()), ForestForm::kWalk);
   EXPECT_EQ(EstimatedOf(10000, 2, 100, Wide()), ForestForm::kSelect);
   machine::TargetInfo gpu = Wide();
   gpu.execution = machine::Execution::kGrid;
   EXPECT_EQ(EstimatedOf(10000, 6, 100, gpu), ForestForm::kWalk);
 }
 
+const Node& RanksIn(const Graph& graph) {
+  const auto ranks = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.kind == OpKind::kForestRanks;
+  });
+  EXPECT_NE(ranks, graph.nodes.end());
+  return *ranks;
+}
+
+const TensorType& TypeOf(const Graph& graph, ValueId v) {
+  return graph.values[static_cast<size_t>(v)].type;
+}
+
+// The trees of a single record fill vectors, if a register holds its ranks.
+TEST(ForestForms, TreesOfOneRecordStandInBlocks) {
+  TestRng rng(6);
+  for (const auto& [columns, trees, block, padded] : std::vector<std::array<int64_t, 4>>{
+           {64, 100, 64, 128}, {64, 64, 64, 64}, {3, 16, 1, 16}, {65, 100, 1, 100}}) {
+    Trees t;
+    t.records = 1;
+    t.columns = columns;
+    t.trees = trees;
+    t.groups = 2;
+    t.thresholds = Apart(21);
+    t.reduce = "max";
+    Grow(rng, t);
+    const Graph walk = WalkOf(t);
+    const Graph made = In(walk, ForestForm::kRanks).value();
+    EXPECT_EQ(TypeOf(made, RanksIn(made).inputs[1]).shape, (Shape{2, padded / block, 15, block}));
+    const TensorData x = Records(rng, t);
+    EXPECT_EQ(ToDoubles(EvaluateGraph(made, {&x, 1}).value()[0]),
+              ToDoubles(EvaluateGraph(walk, {&x, 1}).value()[0]));
+  }
+}
+
 TEST(ForestForms, RecordsFillVectors) {
   TestRng rng(4);
   for (const auto& [records, padded] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 64}, {64, 64}, {65, 128}, {200, 256}, {2048, 2176}, {10000, 10112}}) {
+           {2, 64}, {64, 64}, {65, 128}, {200, 256}, {2048, 2176}, {10000, 10112}}) {
     Trees t;
     t.records = records;
     Grow(rng, t);
     const Graph made = In(WalkOf(t), ForestForm::kRanks).value();
-    const auto ranks = std::find_if(made.nodes.begin(), made.nodes.end(), [](const Node& node) {
-      return node.kind == OpKind::kForestRanks;
-    });
-    ASSERT_NE(ranks, made.nodes.end());
-    const auto x = static_cast<size_t>(ranks->inputs[0]);
-    EXPECT_EQ(made.values[x].type, (TensorType{ir::DType::kU8, {t.columns, padded}}));
-    EXPECT_EQ(made.values[static_cast<size_t>(made.outputs[0])].type.shape[2], records);
+    EXPECT_EQ(TypeOf(made, RanksIn(made).inputs[0]),
+              (TensorType{ir::DType::kU8, {t.columns, padded}}));
+    EXPECT_EQ(TypeOf(made, made.outputs[0]).shape[2], records);
   }
 }
 

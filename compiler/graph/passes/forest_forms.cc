@@ -198,74 +198,119 @@ bool HasRanks(const Walk& walk, const machine::TargetInfo& target) {
   return static_cast<int64_t>(walk.Trees()) <= (kMostEntries >> walk.steps) / walk.values;
 }
 
-// The number of records that forest_ranks computes. Records stand in the lanes of vectors, and two vectors share what is
-// read of a node.
-int64_t PaddedRecords(int64_t records, const machine::TargetInfo& target) {
+// How forest_ranks has records and trees.
+struct RanksLayout {
+  int64_t records = 1;  // those behind the model's are padding
+  int64_t block = 1;    // trees that stand side by side
+  int64_t trees = 1;    // of a group, in whole blocks
+  int64_t cuts = 1;     // of a column
+};
+
+int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+RanksLayout LayoutOf(const Walk& walk, const Cuts& cuts, const machine::TargetInfo& target) {
   // So many tiles may be one more, to be odd.
   constexpr int64_t kManyTiles = 16;
+  // Narrower registers hold too few ranks.
+  constexpr int64_t kLeastLanes = 32;
   const int64_t lanes = std::max(1, target.vector_bytes);
-  if (records <= lanes) return lanes;
-  int64_t tiles = (records + 2 * lanes - 1) / (2 * lanes);
-  // The rows of an even number of tiles would share few sets of the first-level cache.
-  if (tiles >= kManyTiles) tiles |= 1;
-  return 2 * lanes * tiles;
+  RanksLayout layout{.trees = walk.trees, .cuts = static_cast<int64_t>(cuts.most)};
+  // The trees of one record stand in the lanes of vectors. They look up its ranks, which a register holds.
+  if (walk.records == 1 && lanes >= kLeastLanes && walk.columns <= lanes &&
+      walk.trees > lanes / 4) {
+    layout.block = lanes;
+    layout.trees = RoundUp(walk.trees, lanes);
+    layout.cuts = RoundUp(layout.cuts, lanes / 4);  // counted in the lanes of vectors
+    return layout;
+  }
+  // Records stand in the lanes, and two vectors share what is read of a node. The rows of an even number of such tiles
+  // would share few sets of the first-level cache.
+  layout.records = lanes;
+  if (walk.records > lanes) {
+    int64_t tiles = RoundUp(walk.records, 2 * lanes) / (2 * lanes);
+    if (tiles >= kManyTiles) tiles |= 1;
+    layout.records = 2 * lanes * tiles;
+  }
+  return layout;
+}
+
+// What changes nothing when it is reduced.
+float Neutral(const std::string& reduce) {
+  if (reduce == "sum") return 0;
+  return reduce == "min" ? std::numeric_limits<float>::infinity()
+                         : -std::numeric_limits<float>::infinity();
+}
+
+// A row for each column. What is behind its cuts is NaN, which is never counted.
+TensorData TableOf(const Cuts& cuts, int64_t entries) {
+  std::vector<float> table(cuts.of.size() * static_cast<size_t>(entries),
+                           std::numeric_limits<float>::quiet_NaN());
+  for (size_t k = 0; k < cuts.of.size(); ++k)
+    std::copy(cuts.of[k].begin(), cuts.of[k].end(),
+              table.begin() + static_cast<std::ptrdiff_t>(k) * entries);
+  return Data(ir::DType::kF32, {std::ssize(cuts.of), entries}, table);
+}
+
+// Columns, thresholds and leaves, as forest_ranks has them.
+std::vector<TensorData> RanksTables(const Walk& walk, const Cuts& cuts, const RanksLayout& layout,
+                                    const std::string& reduce) {
+  const CompleteTrees trees(walk);
+  const auto of_group = static_cast<size_t>(walk.trees), padded = static_cast<size_t>(layout.trees),
+             block = static_cast<size_t>(layout.block), values = static_cast<size_t>(walk.values);
+  const size_t all = static_cast<size_t>(walk.groups) * padded;
+  std::vector<int32_t> columns(all * trees.inner, 0);
+  std::vector<uint8_t> thresholds(all * trees.inner, 0);
+  std::vector<float> leaves(all * trees.leaves * values, Neutral(reduce));
+  for (size_t tree = 0; tree < walk.Trees(); ++tree) {
+    const size_t at = tree / of_group * padded + tree % of_group;
+    for (size_t n = 0; n < trees.inner; ++n) {
+      const int32_t node = trees.inner_nodes[tree * trees.inner + n];
+      if (node == CompleteTrees::kNone) continue;
+      const size_t entry = walk.Entry(tree, node);
+      const size_t to = (at / block * trees.inner + n) * block + at % block;
+      columns[to] = static_cast<int32_t>(walk.Column(entry));
+      // A value is at least cut j if more than j cuts are not above it.
+      const std::vector<float>& of = cuts.of[static_cast<size_t>(columns[to])];
+      const auto cut = std::lower_bound(of.begin(), of.end(), walk.threshold[entry]);
+      thresholds[to] = static_cast<uint8_t>(cut - of.begin() + 1);
+    }
+    for (size_t n = 0; n < trees.leaves; ++n) {
+      const size_t entry = walk.Entry(tree, trees.leaf_nodes[tree * trees.leaves + n]);
+      std::copy_n(walk.value + entry * values, values,
+                  leaves.begin() + static_cast<std::ptrdiff_t>((at * trees.leaves + n) * values));
+    }
+  }
+  const auto inner = static_cast<int64_t>(trees.inner);
+  const Shape nodes{walk.groups, layout.trees / layout.block, inner, layout.block};
+  const bool bytes = walk.columns <= 256;
+  return {bytes ? Data(ir::DType::kU8, nodes, std::vector<uint8_t>(columns.begin(), columns.end()))
+                : Data(ir::DType::kI32, nodes, columns),
+          Data(ir::DType::kU8, nodes, thresholds),
+          Data(ir::DType::kF32, {walk.groups, layout.trees, inner + 1, walk.values}, leaves)};
 }
 
 absl::StatusOr<ValueId> MakeRanks(GraphBuilder& out, ValueId x, const Walk& walk, const Cuts& cuts,
                                   const machine::TargetInfo& target, const std::string& reduce,
                                   const std::string& name) {
-  const CompleteTrees trees(walk);
-  const int64_t most = static_cast<int64_t>(cuts.most), rows = walk.columns;
-  std::vector<float> table(static_cast<size_t>(rows * most),
-                           std::numeric_limits<float>::quiet_NaN());  // which is never counted
-  for (size_t k = 0; k < cuts.of.size(); ++k)
-    std::copy(cuts.of[k].begin(), cuts.of[k].end(), table.begin() + static_cast<int64_t>(k) * most);
-  std::vector<int32_t> columns(trees.inner_nodes.size(), 0);
-  std::vector<uint8_t> thresholds(trees.inner_nodes.size(), 0);
-  for (size_t i = 0; i < trees.inner_nodes.size(); ++i) {
-    if (trees.inner_nodes[i] == CompleteTrees::kNone) continue;
-    const size_t entry = walk.Entry(i / trees.inner, trees.inner_nodes[i]);
-    columns[i] = static_cast<int32_t>(walk.Column(entry));
-    const std::vector<float>& of = cuts.of[static_cast<size_t>(columns[i])];
-    const auto at = std::lower_bound(of.begin(), of.end(), walk.threshold[entry]);
-    // A value is at least cut j if more than j cuts are not above it.
-    thresholds[i] = static_cast<uint8_t>(at - of.begin() + 1);
-  }
-  const auto values = static_cast<size_t>(walk.values);
-  std::vector<float> leaves(trees.leaf_nodes.size() * values);
-  for (size_t i = 0; i < trees.leaf_nodes.size(); ++i) {
-    const size_t entry = walk.Entry(i / trees.leaves, trees.leaf_nodes[i]);
-    std::copy_n(walk.value + entry * values, values,
-                leaves.begin() + static_cast<std::ptrdiff_t>(i * values));
-  }
-  const auto inner = static_cast<int64_t>(trees.inner);
-  const Shape nodes{walk.groups, walk.trees, inner, 1};
-  TensorData column_table = Data(ir::DType::kI32, nodes, columns);
-  if (rows <= 256) {
-    column_table =
-        Data(ir::DType::kU8, nodes, std::vector<uint8_t>(columns.begin(), columns.end()));
-  }
-  const int64_t padded = PaddedRecords(walk.records, target);
-  if (padded != walk.records) {
+  const RanksLayout layout = LayoutOf(walk, cuts, target);
+  const std::vector<TensorData> tables = RanksTables(walk, cuts, layout, reduce);
+  const int64_t padding = layout.records - walk.records;
+  if (padding > 0) {
     HEDDLE_ASSIGN_OR_RETURN(
-        x, out.Add(OpKind::kPad, {x},
-                   {{"begin", Shape{0, 0}}, {"end", Shape{0, padded - walk.records}}},
+        x, out.Add(OpKind::kPad, {x}, {{"begin", Shape{0, 0}}, {"end", Shape{0, padding}}},
                    name + "_padded"));
   }
   HEDDLE_ASSIGN_OR_RETURN(
       const ValueId ranks,
-      out.Add(OpKind::kDigitize,
-              {x, out.Constant(name + "_cuts", Data(ir::DType::kF32, {rows, most}, table))}, {},
+      out.Add(OpKind::kDigitize, {x, out.Constant(name + "_cuts", TableOf(cuts, layout.cuts))}, {},
               name + "_ranks"));
-  const Shape values_shape{walk.groups, walk.trees, inner + 1, walk.values};
-  HEDDLE_ASSIGN_OR_RETURN(
-      const ValueId result,
-      out.Add(OpKind::kForestRanks,
-              {ranks, out.Constant(name + "_columns", std::move(column_table)),
-               out.Constant(name + "_thresholds", Data(ir::DType::kU8, nodes, thresholds)),
-               out.Constant(name + "_leaves", Data(ir::DType::kF32, values_shape, leaves))},
-              {{"reduce", reduce}}, name));
-  if (padded == walk.records) return result;
+  HEDDLE_ASSIGN_OR_RETURN(const ValueId result,
+                          out.Add(OpKind::kForestRanks,
+                                  {ranks, out.Constant(name + "_columns", tables[0]),
+                                   out.Constant(name + "_thresholds", tables[1]),
+                                   out.Constant(name + "_leaves", tables[2])},
+                                  {{"reduce", reduce}}, name));
+  if (padding == 0) return result;
   return out.Add(OpKind::kSlice, {result},
                  {{"starts", Shape{0, 0, 0}},
                   {"steps", Shape{1, 1, 1}},
@@ -276,33 +321,35 @@ absl::StatusOr<ValueId> MakeRanks(GraphBuilder& out, ValueId x, const Walk& walk
 // ---- Choice ----
 
 // What the trees cost for one record, in cycles of a core. The cycles of a vector are rough figures for CPUs with AVX-512 and
-// four instructions in a cycle, from the instructions of a node: in bytes, the threshold and the column are read for two vectors.
+// about four instructions in a cycle, from the instructions of a node.
 double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
                        const machine::TargetInfo& target) {
-  constexpr double kLookups = 3;  // of a step: column, threshold, value; the next node is computed
-  constexpr double kSelectCycles =
-      2.6;  // of a vector of floats at a node: two loads, a comparison, a selection
-  constexpr double kRanksCycles = 1.5;  // of a vector of bytes at a node
-  constexpr double kCutCycles = 1;      // of a vector of floats and a cut
+  constexpr double kLookups = 3;         // of a step: column, threshold and left child
+  constexpr double kSelectCycles = 2.6;  // a vector of floats at a node
+  constexpr double kRanksCycles = 1.5;   // a vector of bytes at a node
+  constexpr double kTreesCycles = 3;     // the same, of trees: tables and ranks differ by lane
+  constexpr double kCutCycles = 1;       // a vector of floats and a cut
+  constexpr double kNodeBytes = 2;       // of a node in tables of bytes
   const auto records = static_cast<double>(walk.records);
   const double nodes = std::exp2(walk.steps) - 1;
   const auto trees = static_cast<double>(walk.Trees());
-  const double lookups = 1 / target.core.gathered_per_cycle;
-  const int64_t lanes = std::max<int64_t>(1, target.vector_bytes / 4);
+  const double lookup = 1 / target.core.gathered_per_cycle;
+  const double bytes = std::max(4, target.vector_bytes), floats = bytes / 4;
   switch (form) {
     case ForestForm::kWalk:
-      return trees * static_cast<double>(walk.steps) * kLookups * lookups;
-    case ForestForm::kSelect: {
-      const double vectors = std::ceil(records / static_cast<double>(lanes));
-      return trees * nodes * kSelectCycles * vectors / records;
-    }
+      return trees * static_cast<double>(walk.steps) * kLookups * lookup;
+    case ForestForm::kSelect:
+      return trees * nodes * kSelectCycles * std::ceil(records / floats) / records;
     case ForestForm::kRanks: {
-      const double more = static_cast<double>(PaddedRecords(walk.records, target)) / records;
-      const double bytes = std::max(1, target.vector_bytes);
-      const double counted =
-          static_cast<double>(walk.columns) * static_cast<double>(cuts->most) * kCutCycles;
-      const double tree = nodes * kRanksCycles / bytes + static_cast<double>(walk.values) * lookups;
-      return more * (trees * tree + counted / static_cast<double>(lanes));
+      const RanksLayout layout = LayoutOf(walk, *cuts, target);
+      const double padded = static_cast<double>(layout.records) / records;
+      const double more_trees = static_cast<double>(layout.trees) / static_cast<double>(walk.trees);
+      const double count = static_cast<double>(walk.columns * layout.cuts) * kCutCycles / floats;
+      double node = kRanksCycles / bytes;
+      if (layout.block > 1)
+        node = std::max(kTreesCycles / bytes, kNodeBytes / target.core.l2_bytes_per_cycle);
+      const double tree = nodes * node + static_cast<double>(walk.values) * lookup;
+      return padded * (trees * more_trees * tree + count);
     }
   }
   return std::numeric_limits<double>::infinity();
