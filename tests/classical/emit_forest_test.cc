@@ -124,7 +124,7 @@ graph::Graph MarginGraph(const Forest& forest, int64_t rows) {
 
 // In every form.
 TEST(EmitForest, RandomForests) {
-  int selects = 0;
+  int found_forms[std::size(graph::kForestForms)] = {};
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     TestRng rng(seed);
     const Forest forest = RandomForest(rng, 1 + Below(rng, 6));
@@ -132,16 +132,16 @@ TEST(EmitForest, RandomForests) {
     constexpr int64_t kRows = 40;
     const graph::TensorData x = RandomRows(rng, kRows, forest.features);
     const graph::Graph imported = MarginGraph(forest, kRows);
-    for (const auto form :
-         {std::optional<graph::ForestForm>(), std::optional(graph::ForestForm::kWalk),
-          std::optional(graph::ForestForm::kSelect)}) {
+    std::vector<std::optional<graph::ForestForm>> wanted{std::nullopt};
+    wanted.insert(wanted.end(), std::begin(graph::kForestForms), std::end(graph::kForestForms));
+    for (const auto form : wanted) {
       graph::ForestForms forms;
       graph::PassOptions options;
       options.forests.all = form;
       options.forests.plan = &forms;
       const graph::Graph made = graph::Optimize(imported, options).value();
       ASSERT_EQ(forms.size(), 1);
-      if (form.has_value()) selects += forms.begin()->second == graph::ForestForm::kSelect;
+      if (form == forms.begin()->second) ++found_forms[static_cast<size_t>(*form)];
       const auto found = graph::EvaluateGraph(made, {&x, 1});
       ASSERT_TRUE(found.ok()) << found.status();
       for (int64_t r = 0; r < kRows; ++r) {
@@ -155,7 +155,9 @@ TEST(EmitForest, RandomForests) {
       }
     }
   }
-  EXPECT_GT(selects, 20) << "few forests have the form";
+  EXPECT_GT(found_forms[static_cast<size_t>(graph::ForestForm::kSelect)], 20)
+      << "few have the form";
+  EXPECT_GT(found_forms[static_cast<size_t>(graph::ForestForm::kRanks)], 50) << "few have the form";
 }
 
 // The tree of figure 3 of Nakandala et al.

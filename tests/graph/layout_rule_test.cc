@@ -253,6 +253,12 @@ class Draw {
         return Use{{F32({5, 8}), Ints({2, 3, 3}, 0, 4, ir::DType::kI32), F32({2, 3, 3}),
                     F32({2, 3, 4, 1})},
                    {{"depth", int64_t{2}}}};
+      case OpKind::kForestRanks:
+        return Use{{Ints({5, 8}, 0, 9, ir::DType::kU8), Ints({2, 3, 3, 2}, 0, 4, ir::DType::kU8),
+                    Ints({2, 3, 3, 2}, 0, 9, ir::DType::kU8), F32({2, 6, 4, 3})},
+                   {}};
+      case OpKind::kDigitize:
+        return Use{{F32({2, 4, 6}), F32({4, 3})}, {}};
       case OpKind::kEinsum:
         return Use{{F32({2, 4, 3}), F32({3, 6})},
                    {{"terms", std::string("abc,cd")}, {"result", std::string("abd")}}};

@@ -42,7 +42,7 @@ Plan RandomPlan(std::mt19937_64& rng) {
   }
   for (uint64_t i = rng() % 4; i > 0; --i) plan.separate.insert(RandomName(rng));
   for (uint64_t i = rng() % 3; i > 0; --i)
-    plan.forests[RandomName(rng)] = graph::kForestForms[rng() % 2];
+    plan.forests[RandomName(rng)] = graph::kForestForms[rng() % std::size(graph::kForestForms)];
   return plan;
 }
 

@@ -23,7 +23,7 @@ namespace heddle::schedule {
 
 namespace {
 
-// The elements of a tensor of f32, halves or i32.
+// The elements of a tensor of f32, halves, i32 or u8.
 std::string Stored(const std::vector<float>& values, ir::DType dtype) {
   if (dtype == ir::DType::kI32) {
     std::string bytes(values.size() * sizeof(int32_t), 0);
@@ -31,6 +31,12 @@ std::string Stored(const std::vector<float>& values, ir::DType dtype) {
       const int32_t number = std::isnan(values[i]) ? -1 : static_cast<int32_t>(values[i]);
       std::memcpy(bytes.data() + i * sizeof(number), &number, sizeof(number));
     }
+    return bytes;
+  }
+  if (dtype == ir::DType::kU8) {
+    std::string bytes(values.size(), 0);
+    for (size_t i = 0; i < values.size(); ++i)
+      bytes[i] = static_cast<char>(std::isnan(values[i]) ? 255 : static_cast<int>(values[i]));
     return bytes;
   }
   const auto size = static_cast<size_t>(ir::SizeOf(dtype));
@@ -67,10 +73,10 @@ absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t s
     std::vector<float> values(buffer->NumElements(), std::numeric_limits<float>::quiet_NaN());
     if (input) {
       for (float& value : values) value = uniform(rng);
-      if (buffer->dtype == ir::DType::kI32) {
+      if (ir::IsInteger(buffer->dtype)) {
         // Without a range, also numbers that no index may be.
         std::uniform_int_distribution<int> number(
-            buffer->below > 0 ? 0 : -3,
+            buffer->below > 0 || ir::IsUnsigned(buffer->dtype) ? 0 : -3,
             buffer->below > 0 ? static_cast<int>(buffer->below) - 1 : 12);
         for (float& value : values) value = static_cast<float>(number(rng));
       }

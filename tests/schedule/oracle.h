@@ -15,7 +15,7 @@ namespace heddle::schedule {
 // Outputs as doubles, one vector per output.
 using Outputs = std::vector<std::vector<double>>;
 
-// Runs a scheduled or lowered program of f32 or halves on inputs drawn from the seed. Outputs start
+// Runs a scheduled or lowered program of f32 or halves (and, as inputs, i32 and u8) on inputs drawn from the seed. Outputs start
 // out as NaN.
 absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t seed);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 
 #include "bench/common/operator_table.h"
 #include "compiler/tensor/expression.h"
@@ -135,6 +136,41 @@ ir::Program MakeWalk(int64_t groups, int64_t trees, int64_t steps, int64_t value
   const Tensor result = b.Compute(
       "add", sum.shape(), [&](Iters i) { return sum(i[0], i[1], i[2]) + bias(i[0], i[1]); });
   return tensor::LowerToLoops(*b.Build({result})).value();
+}
+
+ir::Program MakeRanks(int64_t groups, int64_t trees, int64_t block, int64_t depth, int64_t values,
+                      int64_t records, bool ranges) {
+  constexpr int64_t kColumns = 5;
+  const int64_t inner = (int64_t{1} << depth) - 1;
+  Builder b("ranks");
+  const std::vector<int64_t> nodes{groups, trees / block, inner, block};
+  const Tensor x = b.Input("x", DType::kU8, {kColumns, records}),
+               columns = b.Input("columns", DType::kU8, nodes, true, ranges ? kColumns : 0),
+               thresholds = b.Input("thresholds", DType::kU8, nodes, true),
+               leaves = b.Input("leaves", DType::kF32, {groups, trees, inner + 1, values}, true);
+  const auto index = [&](Expr number, int64_t extent, bool clamp) {
+    if (clamp) number = ir::Make(ir::Op::kMin, {number, ir::Int(extent - 1, DType::kU8)});
+    return ir::Cast(DType::kI64, number);
+  };
+  const Tensor leaf = b.Compute("leaf", {groups, trees, records}, [&](Iters i) {
+    const std::function<Expr(int64_t, int64_t)> below = [&](int64_t node, int64_t under) -> Expr {
+      const std::vector<Expr> here{i[0], block == 1 ? i[1] : ir::FloorDiv(i[1], ir::Int(block)),
+                                   ir::Int(node),
+                                   block == 1 ? ir::Int(0) : ir::FloorMod(i[1], ir::Int(block))};
+      const Expr right =
+          ir::Le(thresholds.At(here), x(index(columns.At(here), kColumns, !ranges), i[2]));
+      const Expr first = ir::Int(under, DType::kU8);
+      if (under == 1) return ir::Select(right, first, ir::Int(0, DType::kU8));
+      return ir::Select(right, below(2 * node + 2, under / 2) + first,
+                        below(2 * node + 1, under / 2));
+    };
+    return below(0, (inner + 1) / 2);
+  });
+  const Tensor sum =
+      b.Reduce("forest", {groups, values, records}, {trees}, ReduceOp::kSum, [&](Iters s, Iters r) {
+        return leaves(s[0], r[0], index(leaf(s[0], r[0], s[2]), inner + 1, inner < 255), s[1]);
+      });
+  return tensor::LowerToLoops(*b.Build({sum})).value();
 }
 
 std::vector<std::string> WorkloadNames() {

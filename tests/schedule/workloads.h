@@ -22,6 +22,10 @@ absl::StatusOr<ir::Program> MakeWorkload(const std::string& name);
 // over the trees of a group, and a bias is added. With `ranges`, the tables say what their numbers are below.
 ir::Program MakeWalk(int64_t groups, int64_t trees, int64_t steps, int64_t values, int64_t records,
                      bool ranges = true);
+// The same by bytes (forest_ranks): all nodes of complete trees of `depth` levels are asked, and the number of the leaf is
+// looked up. The tables of trees stand in blocks of `block`, which divides `trees`.
+ir::Program MakeRanks(int64_t groups, int64_t trees, int64_t block, int64_t depth, int64_t values,
+                      int64_t records, bool ranges = true);
 
 // The widest CPU, a machine with threads.
 machine::TargetInfo Wide();

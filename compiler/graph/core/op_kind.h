@@ -144,6 +144,8 @@ namespace heddle::graph {
   /* Decision trees. */                                                            \
   X(kForestWalk, "forest_walk")                                                    \
   X(kForestSelect, "forest_select")                                                \
+  X(kForestRanks, "forest_ranks")                                                  \
+  X(kDigitize, "digitize")                                                         \
   /* Numbers that depend on a seed. */                                             \
   X(kRandomBits, "random_bits")
 

@@ -108,7 +108,7 @@ struct OpDef {
   // Twice the number of multiply-accumulates, for operators that have them. Taps on padding count,
   // as in the literature. Null: each element of the output counts once.
   std::function<double(const OpUse&)> flops = nullptr;
-  // For each operand, a number that its elements, which are i32, are expected to lie below, from 0 on; 0: nothing is
+  // For each operand, a number that its elements, which are i32 or u8, are expected to lie below, from 0 on; 0: nothing is
   // expected of it. A constant operand that keeps this is marked so in the loop program (ir::Buffer::below), and
   // `express` need not guard indices that it reads there. Null: nothing.
   std::function<std::vector<int64_t>(const OpUse&)> below = nullptr;

@@ -270,7 +270,10 @@ absl::StatusOr<Group> Describe(const Graph& graph, std::vector<int> nodes,
 // its readers expect; else 0.
 int64_t Below(const Graph& graph, const Group& group, ValueId v) {
   const auto constant = graph.constants.find(v);
-  if (constant == graph.constants.end() || constant->second.type.dtype != ir::DType::kI32) return 0;
+  if (constant == graph.constants.end()) return 0;
+  const TensorData& data = constant->second;
+  const bool bytes = data.type.dtype == ir::DType::kU8;
+  if (!bytes && data.type.dtype != ir::DType::kI32) return 0;
   int64_t below = 0;
   for (int n : group.nodes) {
     const Node& node = graph.nodes[n];
@@ -286,10 +289,13 @@ int64_t Below(const Graph& graph, const Group& group, ValueId v) {
       below = below == 0 ? expected[k] : std::min(below, expected[k]);
     }
   }
-  const auto* elements = reinterpret_cast<const int32_t*>(constant->second.bytes->data());
-  const bool keeps = std::all_of(elements, elements + NumElements(constant->second.type),
-                                 [&](int32_t e) { return e >= 0 && e < below; });
-  return keeps ? below : 0;
+  const auto keeps = [&](const auto* elements) {
+    return std::all_of(elements, elements + NumElements(data.type),
+                       [&](int64_t e) { return e >= 0 && e < below; });
+  };
+  if (!bytes) return keeps(reinterpret_cast<const int32_t*>(data.bytes->data())) ? below : 0;
+  below = std::min<int64_t>(below, 256);  // the range of the type
+  return keeps(reinterpret_cast<const uint8_t*>(data.bytes->data())) ? below : 0;
 }
 
 absl::StatusOr<tensor::TensorProgram> ExpressGroup(const Graph& graph, const Group& group) {

@@ -1,12 +1,14 @@
-// Decision trees: forest_walk, forest_select (Nakandala et al., "A Tensor Compiler for Unified Machine Learning
-// Prediction Serving", OSDI 2020: tree traversal; forest_select is our own).
+// Decision trees: forest_walk, forest_select, forest_ranks, digitize (Nakandala et al., "A Tensor Compiler for Unified
+// Machine Learning Prediction Serving", OSDI 2020: tree traversal; the others are our own).
 //
 // x: [K, n], n records with K columns, stored by columns. A node asks whether x[its column] >= its threshold; no goes
 // left. There are G groups of T trees, and the result [G, W, n] reduces what the trees of a group say of a
-// record: one value (W = 1) or several. Both operators compute the same; which one is faster depends on the depth,
+// record: one value (W = 1) or several. All of them compute the same; which one is faster depends on the depth,
 // the number of records and the target.
 //
 // A column or a node out of range reads the nearest one, because a kernel must not fault on any input.
+#include <bit>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/graph/ops/op_util.h"
@@ -23,11 +25,19 @@ using ir::Op;
 constexpr int64_t kMostSelectLevels = 8;
 // Each level is a stage.
 constexpr int64_t kMostSteps = 512;
+// The leaf of a complete tree that forest_ranks finds is a byte.
+constexpr int64_t kMostLeaves = 256;
+// Numbers of cuts that are counted in a byte, and one that is not reached.
+constexpr int64_t kMostCuts = 256;
 
-// An i32 number, an element of `from`, as an index below `extent`.
+// A number, an element of `from`, as an index below `extent`. It is i32 or u8.
 Expr Index(Expr number, const tensor::Tensor& from, int64_t extent) {
   const int64_t below = from.buffer()->below;
   if (below > 0 && below <= extent) return ir::Cast(DType::kI64, std::move(number));
+  if (from.dtype() == DType::kU8) {
+    if (extent < 256) number = Make(Op::kMin, {std::move(number), ir::Int(extent - 1, DType::kU8)});
+    return ir::Cast(DType::kI64, std::move(number));
+  }
   Expr least = ir::Int(0, DType::kI32), most = ir::Int(extent - 1, DType::kI32);
   return ir::Cast(DType::kI64, Make(Op::kMin, {Make(Op::kMax, {std::move(number), least}), most}));
 }
@@ -147,6 +157,88 @@ absl::StatusOr<tensor::Tensor> ExpressSelect(tensor::Builder& b, Tensors in, con
       });
 }
 
+// forest_ranks {reduce}: as forest_select, in bytes. The operands are x u8 [K, n]; the column (u8 or i32) and the threshold (u8)
+// of each node of complete trees, [G, S, 2^depth - 1, B]; and the values of the leaves from left to right,
+// [G, T, 2^depth, W]. Trees stand in S blocks of B, T = S B, so that vectors may run over the trees of a block.
+//
+// A vector has four times as many lanes for bytes as for floats. A tree gives the number of a leaf, which is looked
+// up once. x may be what digitize makes of numbers: `rank >= j + 1` says whether the number is at least cut j.
+absl::StatusOr<TensorType> InferRanks(Types in, const OpAttrs& attrs) {
+  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 4, 4));
+  const TensorType &x = in[0], &columns = in[1], &thresholds = in[2];
+  if (x.dtype != DType::kU8 || x.shape.size() != 2)
+    return BadInput(absl::StrCat("x is ", ToText(x), ", not u8[columns, records]"));
+  if ((columns.dtype != DType::kU8 && columns.dtype != DType::kI32) || columns.shape.size() != 4)
+    return BadInput(absl::StrCat("columns are ", ToText(columns),
+                                 ", not u8 or i32 of [groups, blocks, nodes, trees in a block]"));
+  const Shape& nodes = columns.shape;
+  const int64_t leaves = nodes[2] + 1;
+  if (leaves < 2 || leaves > kMostLeaves || !std::has_single_bit(static_cast<uint64_t>(leaves)))
+    return BadInput(absl::StrCat("columns are ", ToText(columns),
+                                 "; a complete tree has 2^depth - 1 ", "nodes, at most ",
+                                 kMostLeaves - 1));
+  if (thresholds != TensorType{DType::kU8, nodes})
+    return BadInput(absl::StrCat("thresholds are ", ToText(thresholds), ", not ",
+                                 ToText(TensorType{DType::kU8, nodes})));
+  HEDDLE_RETURN_IF_ERROR(ReduceOpOf(attrs).status());
+  HEDDLE_RETURN_IF_ERROR(ExpectValues(in[3], {nodes[0], nodes[1] * nodes[3]}, leaves));
+  return TensorType{in[3].dtype, {nodes[0], in[3].shape[3], x.shape[1]}};
+}
+
+absl::StatusOr<tensor::Tensor> ExpressRanks(tensor::Builder& b, Tensors in, const OpAttrs& attrs) {
+  const tensor::Tensor &x = in[0], &columns = in[1], &thresholds = in[2], &values = in[3];
+  HEDDLE_ASSIGN_OR_RETURN(const ir::ReduceOp op, ReduceOpOf(attrs));
+  const int64_t groups = columns.shape()[0], trees = values.shape()[1], records = x.shape()[1];
+  const int64_t inner = columns.shape()[2], together = columns.shape()[3];
+  const tensor::Tensor leaf = b.Compute("leaf", {groups, trees, records}, [&](tensor::Iters s) {
+    const Expr block = together == 1 ? s[1] : ir::FloorDiv(s[1], ir::Int(together));
+    const Expr in_block = together == 1 ? ir::Int(0) : ir::FloorMod(s[1], ir::Int(together));
+    // The leaf below a node, counted from the first one below it. There are `under` on each side.
+    const std::function<Expr(int64_t, int64_t)> below = [&](int64_t node, int64_t under) -> Expr {
+      const Expr right =
+          GoesRight(x, columns, thresholds, {s[0], block, ir::Int(node), in_block}, s[2]);
+      const Expr first_right = ir::Int(under, DType::kU8);
+      if (under == 1) return ir::Select(right, first_right, ir::Int(0, DType::kU8));
+      return ir::Select(right, below(2 * node + 2, under / 2) + first_right,
+                        below(2 * node + 1, under / 2));
+    };
+    return below(0, (inner + 1) / 2);
+  });
+  return b.Reduce("forest", {groups, values.shape()[3], records}, {trees}, op,
+                  [&](tensor::Iters s, tensor::Iters r) {
+                    return values(s[0], r[0], Index(leaf(s[0], r[0], s[2]), leaf, inner + 1), s[1]);
+                  });
+}
+
+// digitize: the operands are x, floats [.., K, n], and cuts [K, M]. The result, u8 of the shape of x, says how many cuts of its
+// row an element is not below: with sorted cuts, between which of them it lies (numpy's digitize). A cut that is NaN is
+// never counted, and neither is any cut for an element that is NaN. 256 counted cuts would give 0.
+absl::StatusOr<TensorType> InferDigitize(Types in, const OpAttrs& /*attrs*/) {
+  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
+  const TensorType &x = in[0], &cuts = in[1];
+  const size_t rank = x.shape.size();
+  if (!ir::IsFloat(x.dtype) || ir::IsHalf(x.dtype) || rank < 2)
+    return BadInput(absl::StrCat("x is ", ToText(x), ", not floats of [.., columns, records]"));
+  const bool fits = cuts.dtype == x.dtype && cuts.shape.size() == 2 &&
+                    cuts.shape[0] == x.shape[rank - 2] && cuts.shape[1] <= kMostCuts;
+  if (!fits) {
+    return BadInput(absl::StrCat("cuts are ", ToText(cuts), " and x is ", ToText(x),
+                                 "; each column has cuts of its type, at most ", kMostCuts));
+  }
+  return TensorType{DType::kU8, x.shape};
+}
+
+absl::StatusOr<tensor::Tensor> ExpressDigitize(tensor::Builder& b, Tensors in,
+                                               const OpAttrs& /*attrs*/) {
+  const tensor::Tensor &x = in[0], &cuts = in[1];
+  return b.Reduce("digitize", x.shape(), {cuts.shape()[1]}, ir::ReduceOp::kSum,
+                  [&](tensor::Iters s, tensor::Iters r) {
+                    return ir::Select(
+                        ir::Le(cuts(s[s.size() - 2], r[0]), x.At({s.begin(), s.end()})),
+                        ir::Int(1, DType::kU8), ir::Int(0, DType::kU8));
+                  });
+}
+
 double Nodes(const OpUse& use, double asked) {
   return static_cast<double>(NumElements(use.output)) *
          static_cast<double>(use.inputs[1].shape[1]) * asked;
@@ -176,6 +268,22 @@ void AppendForestOps(std::vector<OpDef>& ops) {
     return Nodes(use, static_cast<double>(use.inputs[1].shape[2]));
   };
   ops.push_back(std::move(select));
+  OpDef ranks = MakeOp(OpKind::kForestRanks, FusionClass::kComplexOutFusable, InferRanks,
+                       ExpressRanks, {{"reduce", std::string("sum")}});
+  ranks.below = [](const OpUse& use) -> std::vector<int64_t> {
+    return {0, use.inputs[0].shape[0], 0, 0};
+  };
+  ranks.flops = [](const OpUse& use) {
+    return Nodes(use, static_cast<double>(use.inputs[1].shape[2] * use.inputs[1].shape[3]));
+  };
+  ops.push_back(std::move(ranks));
+  OpDef digitize =
+      MakeOp(OpKind::kDigitize, FusionClass::kReduction, InferDigitize, ExpressDigitize);
+  digitize.flops = [](const OpUse& use) {
+    return static_cast<double>(NumElements(use.output)) *
+           static_cast<double>(use.inputs[1].shape[1]);
+  };
+  ops.push_back(std::move(digitize));
 }
 
 }  // namespace heddle::graph

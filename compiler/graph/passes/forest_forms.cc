@@ -1,6 +1,7 @@
 #include "compiler/graph/passes/forest_forms.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -9,117 +10,392 @@
 #include "base/status_macros.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/operator.h"
-#include "compiler/graph/core/tensor_data.h"
 
 namespace heddle::graph {
 namespace {
 
-constexpr std::string_view kNames[] = {"walk", "select"};
+constexpr std::string_view kNames[] = {"walk", "select", "ranks"};
 // forest_select allows one more, but its code takes a second to compile there.
-constexpr int64_t kMostLevels = 7;
+constexpr int64_t kMostSelectLevels = 7;
+constexpr int64_t kMostRanksLevels = 8;
+// The rank of a value among so many thresholds is a byte.
+constexpr size_t kMostCuts = 255;
+// Entries of a table that forest_ranks or digitize needs; larger ones make no sense.
+constexpr int64_t kMostEntries = int64_t{1} << 26;
 
 template <typename T>
 const T* ElementsOf(const TensorData& data) {
   return reinterpret_cast<const T*>(data.bytes->data());
 }
 
-int64_t Steps(const Node& node) { return AttrsOf(node).Int("steps"); }
+// An imported forest whose tables are known: a forest_walk node of f32 with constant operands.
+struct Walk {
+  int64_t columns = 0, records = 0;
+  int64_t groups = 0, trees = 0, nodes = 0, values = 0;
+  int64_t steps = 0;
+  const int32_t* column = nullptr;
+  const float* threshold = nullptr;
+  const int32_t* left = nullptr;
+  const float* value = nullptr;
 
-// Whether the node is an imported forest whose tables are known, and its leaves have one value.
-bool HasSelect(const Graph& graph, const Node& node) {
-  for (size_t k = 1; k < node.inputs.size(); ++k) {
-    if (graph.constants.count(node.inputs[k]) == 0) return false;
+  size_t Trees() const { return static_cast<size_t>(groups * trees); }
+  // The entry of a tree's node in the tables.
+  size_t Entry(size_t tree, int64_t node) const {
+    return tree * static_cast<size_t>(nodes) + static_cast<size_t>(node);
   }
-  const Shape& values = graph.values[static_cast<size_t>(node.inputs[4])].type.shape;
-  const TensorType& thresholds = graph.values[static_cast<size_t>(node.inputs[2])].type;
-  return values[3] == 1 && Steps(node) >= 1 && Steps(node) <= kMostLevels &&
-         thresholds.dtype == ir::DType::kF32 &&
-         graph.values[static_cast<size_t>(node.inputs[4])].type.dtype == ir::DType::kF32;
-}
-
-// A node of a complete tree costs a comparison and a selection, a step of a walk three look-ups, which take about as long for
-// a vector as there are lanes in it.
-ForestForm Estimated(const Graph& graph, const Node& node, const machine::TargetInfo& target) {
-  if (!HasSelect(graph, node)) return ForestForm::kWalk;
-  const int64_t lanes = std::max<int64_t>(1, target.vector_bytes / 4);
-  const int64_t records = graph.values[static_cast<size_t>(node.inputs[0])].type.shape[1];
-  if (target.execution != machine::Execution::kThreads || records < lanes) return ForestForm::kWalk;
-  const int64_t steps = Steps(node);
-  return (int64_t{1} << steps) - 1 <= steps * lanes ? ForestForm::kSelect : ForestForm::kWalk;
-}
-
-// The tables of forest_select from those of forest_walk.
-class CompleteTrees {
- public:
-  CompleteTrees(const Graph& graph, const Node& node)
-      : depth_(Steps(node)),
-        trees_(graph.values[static_cast<size_t>(node.inputs[1])].type.shape),
-        columns_(ElementsOf<int32_t>(graph.constants.at(node.inputs[1]))),
-        thresholds_(ElementsOf<float>(graph.constants.at(node.inputs[2]))),
-        left_(ElementsOf<int32_t>(graph.constants.at(node.inputs[3]))),
-        values_(ElementsOf<float>(graph.constants.at(node.inputs[4]))) {
-    const auto trees = static_cast<size_t>(trees_[0] * trees_[1]);
-    const size_t inner = (size_t{1} << depth_) - 1;
-    made_columns_.assign(trees * inner, 0);
-    made_thresholds_.assign(trees * inner, 0);
-    made_values_.assign(trees * (inner + 1), 0);
-    for (size_t t = 0; t < trees; ++t) Complete(t, 0, 0);
-  }
-
-  // Columns, thresholds and leaves, as constants of `out`.
-  std::vector<ValueId> Add(GraphBuilder& out, const std::string& name) const {
-    const int64_t inner = (int64_t{1} << depth_) - 1;
-    const Shape nodes{trees_[0], trees_[1], inner}, leaves{trees_[0], trees_[1], inner + 1, 1};
-    return {out.Constant(name + "_columns", FromElements(nodes, made_columns_)),
-            out.Constant(name + "_thresholds", FromElements(nodes, made_thresholds_)),
-            out.Constant(name + "_leaves", FromElements(leaves, made_values_))};
-  }
-
- private:
-  // Node `at` of the complete tree `tree` (level by level) is node `from` of the given one. Below a leaf, whatever is asked
-  // leads to the leaf's value.
-  void Complete(size_t tree, size_t at, int32_t from) {
-    const size_t inner = (size_t{1} << depth_) - 1;
-    const size_t entry = tree * static_cast<size_t>(trees_[2]) + static_cast<size_t>(from);
-    if (at >= inner) {
-      made_values_[tree * (inner + 1) + at - inner] = values_[entry];
-      return;
-    }
-    const bool leaf = left_[entry] == from;
-    if (!leaf) {
-      made_columns_[tree * inner + at] = columns_[entry];
-      made_thresholds_[tree * inner + at] = thresholds_[entry];
-    }
-    Complete(tree, 2 * at + 1, leaf ? from : left_[entry]);
-    Complete(tree, 2 * at + 2, leaf ? from : left_[entry] + 1);
-  }
-
-  int64_t depth_;
-  Shape trees_;
-  const int32_t* columns_;
-  const float* thresholds_;
-  const int32_t* left_;
-  const float* values_;
-  std::vector<int32_t> made_columns_;
-  std::vector<float> made_thresholds_, made_values_;
+  // forest_walk reads the nearest column if there is no such column.
+  int64_t Column(size_t entry) const { return std::clamp<int64_t>(column[entry], 0, columns - 1); }
 };
 
-// A walk of `steps` steps ends in a leaf if its tables are those of trees; then children come after their parents.
-bool AreTrees(const Graph& graph, const Node& node) {
-  const Shape& shape = graph.values[static_cast<size_t>(node.inputs[3])].type.shape;
-  const int32_t* left = ElementsOf<int32_t>(graph.constants.at(node.inputs[3]));
-  const auto trees = static_cast<size_t>(shape[0] * shape[1]);
-  for (size_t t = 0; t < trees; ++t) {
-    for (int64_t n = 0; n < shape[2]; ++n) {
-      const int32_t to = left[t * static_cast<size_t>(shape[2]) + static_cast<size_t>(n)];
-      if (to == n) continue;
+// A walk ends in a leaf after as many steps as there are levels if its tables are those of trees: children come after their
+// parents, and nothing goes right of a leaf.
+bool AreTrees(const Walk& walk) {
+  for (size_t t = 0; t < walk.Trees(); ++t) {
+    for (int64_t n = 0; n < walk.nodes; ++n) {
+      const size_t entry = walk.Entry(t, n);
+      const int32_t to = walk.left[entry];
+      if (to == n) {
+        if (!std::isnan(walk.threshold[entry])) return false;
+        continue;
+      }
       // Padding behind a tree is never reached, and is full of zeros.
       if (to == 0) continue;
-      if (to < n || to + 1 >= shape[2]) return false;
+      if (to < n || to + 1 >= walk.nodes) return false;
     }
   }
   return true;
 }
+
+std::optional<Walk> KnownWalk(const Graph& graph, const Node& node) {
+  const auto type = [&](size_t k) -> const TensorType& {
+    return graph.values[static_cast<size_t>(node.inputs[k])].type;
+  };
+  for (size_t k = 1; k < node.inputs.size(); ++k) {
+    if (graph.constants.count(node.inputs[k]) == 0) return std::nullopt;
+  }
+  if (type(2).dtype != ir::DType::kF32 || type(4).dtype != ir::DType::kF32) return std::nullopt;
+  const auto data = [&](size_t k) -> const TensorData& {
+    return graph.constants.at(node.inputs[k]);
+  };
+  Walk walk{.columns = type(0).shape[0],
+            .records = type(0).shape[1],
+            .groups = type(4).shape[0],
+            .trees = type(4).shape[1],
+            .nodes = type(4).shape[2],
+            .values = type(4).shape[3],
+            .steps = AttrsOf(node).Int("steps"),
+            .column = ElementsOf<int32_t>(data(1)),
+            .threshold = ElementsOf<float>(data(2)),
+            .left = ElementsOf<int32_t>(data(3)),
+            .value = ElementsOf<float>(data(4))};
+  return AreTrees(walk) ? std::optional(walk) : std::nullopt;
+}
+
+// ---- Complete trees ----
+
+// Which nodes of a walk stand in complete trees of as many levels as the walk has steps.
+struct CompleteTrees {
+  static constexpr int32_t kNone = -1;
+
+  explicit CompleteTrees(const Walk& of)
+      : walk(of), inner((size_t{1} << of.steps) - 1), leaves(inner + 1) {
+    inner_nodes.assign(walk.Trees() * inner, kNone);
+    leaf_nodes.assign(walk.Trees() * leaves, 0);
+    for (size_t t = 0; t < walk.Trees(); ++t) Complete(t, 0, 0);
+  }
+
+  const Walk& walk;
+  size_t inner, leaves;              // of one tree
+  std::vector<int32_t> inner_nodes;  // level by level; kNone: both sides of it are alike
+  std::vector<int32_t> leaf_nodes;   // from left to right
+
+ private:
+  // Node `at` of the complete tree is node `from` of the given one. Below a leaf, and below a node that nothing goes right of,
+  // whatever is asked leads to the same leaf.
+  void Complete(size_t tree, size_t at, int32_t from) {
+    const size_t entry = walk.Entry(tree, from);
+    if (at >= inner) {
+      leaf_nodes[tree * leaves + at - inner] = from;
+      return;
+    }
+    const int32_t left = walk.left[entry];
+    const bool asks = !std::isnan(walk.threshold[entry]);
+    if (asks) inner_nodes[tree * inner + at] = from;
+    Complete(tree, 2 * at + 1, left);
+    Complete(tree, 2 * at + 2, asks ? left + 1 : left);
+  }
+};
+
+// ---- Select ----
+
+bool HasSelect(const Walk& walk) {
+  return walk.values == 1 && walk.steps >= 1 && walk.steps <= kMostSelectLevels;
+}
+
+absl::StatusOr<ValueId> MakeSelect(GraphBuilder& out, ValueId x, const Walk& walk,
+                                   const std::string& reduce, const std::string& name) {
+  const CompleteTrees trees(walk);
+  std::vector<int32_t> columns(trees.inner_nodes.size(), 0);
+  std::vector<float> thresholds(trees.inner_nodes.size(), 0), values(trees.leaf_nodes.size());
+  for (size_t i = 0; i < trees.inner_nodes.size(); ++i) {
+    if (trees.inner_nodes[i] == CompleteTrees::kNone) continue;
+    const size_t entry = walk.Entry(i / trees.inner, trees.inner_nodes[i]);
+    columns[i] = walk.column[entry];
+    thresholds[i] = walk.threshold[entry];
+  }
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = walk.value[walk.Entry(i / trees.leaves, trees.leaf_nodes[i])];
+  const auto inner = static_cast<int64_t>(trees.inner);
+  const Shape nodes{walk.groups, walk.trees, inner};
+  const Shape leaves{walk.groups, walk.trees, inner + 1, 1};
+  return out.Add(OpKind::kForestSelect,
+                 {x, out.Constant(name + "_columns", FromElements(nodes, columns)),
+                  out.Constant(name + "_thresholds", FromElements(nodes, thresholds)),
+                  out.Constant(name + "_leaves", FromElements(leaves, values))},
+                 {{"depth", walk.steps}, {"reduce", reduce}}, name);
+}
+
+// ---- Ranks ----
+
+// The different thresholds of each column, sorted.
+struct Cuts {
+  std::vector<std::vector<float>> of;
+  size_t most = 1;  // of a column, but at least one
+};
+
+// Nothing if there are too many.
+std::optional<Cuts> CutsOf(const Walk& walk) {
+  if (walk.columns > kMostEntries) return std::nullopt;
+  Cuts cuts;
+  cuts.of.resize(static_cast<size_t>(walk.columns));
+  for (size_t entry = 0; entry < walk.Trees() * static_cast<size_t>(walk.nodes); ++entry) {
+    const float threshold = walk.threshold[entry];
+    if (std::isnan(threshold)) continue;
+    std::vector<float>& of = cuts.of[static_cast<size_t>(walk.Column(entry))];
+    // The zeros are one threshold, because they compare as equal.
+    const auto at = std::lower_bound(of.begin(), of.end(), threshold);
+    if (at != of.end() && *at == threshold) continue;
+    if (of.size() == kMostCuts) return std::nullopt;
+    of.insert(at, threshold);
+    cuts.most = std::max(cuts.most, of.size());
+  }
+  if (walk.columns * static_cast<int64_t>(cuts.most) > kMostEntries) return std::nullopt;
+  return cuts;
+}
+
+bool HasRanks(const Walk& walk, const machine::TargetInfo& target) {
+  if (target.execution != machine::Execution::kThreads)
+    return false;  // a GPU has no lanes of bytes
+  if (walk.steps < 1 || walk.steps > kMostRanksLevels) return false;
+  return static_cast<int64_t>(walk.Trees()) <= (kMostEntries >> walk.steps) / walk.values;
+}
+
+// How forest_ranks has records and trees.
+struct RanksLayout {
+  int64_t records = 1;  // those behind the model's are padding
+  int64_t block = 1;    // trees that stand side by side
+  int64_t trees = 1;    // of a group, in whole blocks
+  int64_t cuts = 1;     // of a column
+};
+
+int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+RanksLayout LayoutOf(const Walk& walk, const Cuts& cuts, const machine::TargetInfo& target) {
+  // So many tiles may be one more, to be odd.
+  constexpr int64_t kManyTiles = 16;
+  // Narrower registers hold too few ranks.
+  constexpr int64_t kLeastLanes = 32;
+  const int64_t lanes = std::max(1, target.vector_bytes);
+  RanksLayout layout{.trees = walk.trees, .cuts = static_cast<int64_t>(cuts.most)};
+  // The trees of one record stand in the lanes of vectors. They look up its ranks, which a register holds.
+  if (walk.records == 1 && lanes >= kLeastLanes && walk.columns <= lanes &&
+      walk.trees > lanes / 4) {
+    layout.block = lanes;
+    layout.trees = RoundUp(walk.trees, lanes);
+    layout.cuts = RoundUp(layout.cuts, lanes / 4);  // counted in the lanes of vectors
+    return layout;
+  }
+  // Records stand in the lanes, and two vectors share what is read of a node. The rows of an even number of such tiles
+  // would share few sets of the first-level cache.
+  layout.records = lanes;
+  if (walk.records > lanes) {
+    int64_t tiles = RoundUp(walk.records, 2 * lanes) / (2 * lanes);
+    if (tiles >= kManyTiles) tiles |= 1;
+    layout.records = 2 * lanes * tiles;
+  }
+  return layout;
+}
+
+// What changes nothing when it is reduced.
+float Neutral(const std::string& reduce) {
+  if (reduce == "sum") return 0;
+  return reduce == "min" ? std::numeric_limits<float>::infinity()
+                         : -std::numeric_limits<float>::infinity();
+}
+
+// A row for each column. What is behind its cuts is NaN, which is never counted.
+TensorData TableOf(const Cuts& cuts, int64_t entries) {
+  std::vector<float> table(cuts.of.size() * static_cast<size_t>(entries),
+                           std::numeric_limits<float>::quiet_NaN());
+  for (size_t k = 0; k < cuts.of.size(); ++k)
+    std::copy(cuts.of[k].begin(), cuts.of[k].end(),
+              table.begin() + static_cast<std::ptrdiff_t>(k) * entries);
+  return FromElements({std::ssize(cuts.of), entries}, table);
+}
+
+// Columns, thresholds and leaves, as forest_ranks has them.
+std::vector<TensorData> RanksTables(const Walk& walk, const Cuts& cuts, const RanksLayout& layout,
+                                    const std::string& reduce) {
+  const CompleteTrees trees(walk);
+  const auto of_group = static_cast<size_t>(walk.trees), padded = static_cast<size_t>(layout.trees),
+             block = static_cast<size_t>(layout.block), values = static_cast<size_t>(walk.values);
+  const size_t all = static_cast<size_t>(walk.groups) * padded;
+  std::vector<int32_t> columns(all * trees.inner, 0);
+  std::vector<uint8_t> thresholds(all * trees.inner, 0);
+  std::vector<float> leaves(all * trees.leaves * values, Neutral(reduce));
+  for (size_t tree = 0; tree < walk.Trees(); ++tree) {
+    const size_t at = tree / of_group * padded + tree % of_group;
+    for (size_t n = 0; n < trees.inner; ++n) {
+      const int32_t node = trees.inner_nodes[tree * trees.inner + n];
+      if (node == CompleteTrees::kNone) continue;
+      const size_t entry = walk.Entry(tree, node);
+      const size_t to = (at / block * trees.inner + n) * block + at % block;
+      columns[to] = static_cast<int32_t>(walk.Column(entry));
+      // A value is at least cut j if more than j cuts are not above it.
+      const std::vector<float>& of = cuts.of[static_cast<size_t>(columns[to])];
+      const auto cut = std::lower_bound(of.begin(), of.end(), walk.threshold[entry]);
+      thresholds[to] = static_cast<uint8_t>(cut - of.begin() + 1);
+    }
+    for (size_t n = 0; n < trees.leaves; ++n) {
+      const size_t entry = walk.Entry(tree, trees.leaf_nodes[tree * trees.leaves + n]);
+      std::copy_n(walk.value + entry * values, values,
+                  leaves.begin() + static_cast<std::ptrdiff_t>((at * trees.leaves + n) * values));
+    }
+  }
+  const auto inner = static_cast<int64_t>(trees.inner);
+  const Shape nodes{walk.groups, layout.trees / layout.block, inner, layout.block};
+  const bool bytes = walk.columns <= 256;
+  return {bytes ? FromElements(nodes, std::vector<uint8_t>(columns.begin(), columns.end()))
+                : FromElements(nodes, columns),
+          FromElements(nodes, thresholds),
+          FromElements({walk.groups, layout.trees, inner + 1, walk.values}, leaves)};
+}
+
+absl::StatusOr<ValueId> MakeRanks(GraphBuilder& out, ValueId x, const Walk& walk, const Cuts& cuts,
+                                  const machine::TargetInfo& target, const std::string& reduce,
+                                  const std::string& name) {
+  const RanksLayout layout = LayoutOf(walk, cuts, target);
+  const std::vector<TensorData> tables = RanksTables(walk, cuts, layout, reduce);
+  const int64_t padding = layout.records - walk.records;
+  if (padding > 0) {
+    HEDDLE_ASSIGN_OR_RETURN(
+        x, out.Add(OpKind::kPad, {x}, {{"begin", Shape{0, 0}}, {"end", Shape{0, padding}}},
+                   name + "_padded"));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(
+      const ValueId ranks,
+      out.Add(OpKind::kDigitize, {x, out.Constant(name + "_cuts", TableOf(cuts, layout.cuts))}, {},
+              name + "_ranks"));
+  HEDDLE_ASSIGN_OR_RETURN(const ValueId result,
+                          out.Add(OpKind::kForestRanks,
+                                  {ranks, out.Constant(name + "_columns", tables[0]),
+                                   out.Constant(name + "_thresholds", tables[1]),
+                                   out.Constant(name + "_leaves", tables[2])},
+                                  {{"reduce", reduce}}, name));
+  if (padding == 0) return result;
+  return out.Add(OpKind::kSlice, {result},
+                 {{"starts", Shape{0, 0, 0}},
+                  {"steps", Shape{1, 1, 1}},
+                  {"sizes", Shape{walk.groups, walk.values, walk.records}}},
+                 name + "_sliced");
+}
+
+// ---- Choice ----
+
+// What the trees cost for one record, in cycles of a core. The cycles of a vector are rough figures for CPUs with AVX-512 and
+// about four instructions in a cycle, from the instructions of a node.
+double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
+                       const machine::TargetInfo& target) {
+  constexpr double kLookups = 3;         // of a step: column, threshold and left child
+  constexpr double kSelectCycles = 2.6;  // a vector of floats at a node
+  constexpr double kRanksCycles = 1.5;   // a vector of bytes at a node
+  constexpr double kTreesCycles = 3;     // the same, of trees: tables and ranks differ by lane
+  constexpr double kCutCycles = 1;       // a vector of floats and a cut
+  constexpr double kNodeBytes = 2;       // of a node in tables of bytes
+  const auto records = static_cast<double>(walk.records);
+  const double nodes = std::exp2(walk.steps) - 1;
+  const auto trees = static_cast<double>(walk.Trees());
+  const double lookup = 1 / target.core.gathered_per_cycle;
+  const double bytes = std::max(4, target.vector_bytes), floats = bytes / 4;
+  switch (form) {
+    case ForestForm::kWalk:
+      return trees * static_cast<double>(walk.steps) * kLookups * lookup;
+    case ForestForm::kSelect:
+      return trees * nodes * kSelectCycles * std::ceil(records / floats) / records;
+    case ForestForm::kRanks: {
+      const RanksLayout layout = LayoutOf(walk, *cuts, target);
+      const double padded = static_cast<double>(layout.records) / records;
+      const double more_trees = static_cast<double>(layout.trees) / static_cast<double>(walk.trees);
+      const double count = static_cast<double>(walk.columns * layout.cuts) * kCutCycles / floats;
+      double node = kRanksCycles / bytes;
+      if (layout.block > 1)
+        node = std::max(kTreesCycles / bytes, kNodeBytes / target.core.l2_bytes_per_cycle);
+      const double tree = nodes * node + static_cast<double>(walk.values) * lookup;
+      return padded * (trees * more_trees * tree + count);
+    }
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+// The forms of one forest.
+class Forms {
+ public:
+  Forms(const Graph& graph, const Node& node, const machine::TargetInfo& target)
+      : target_(target), walk_(KnownWalk(graph, node)) {
+    if (walk_.has_value() && HasRanks(*walk_, target)) cuts_ = CutsOf(*walk_);
+  }
+
+  bool Has(ForestForm form) const {
+    switch (form) {
+      case ForestForm::kWalk:
+        return true;
+      case ForestForm::kSelect:
+        return walk_.has_value() && HasSelect(*walk_);
+      case ForestForm::kRanks:
+        return cuts_.has_value();
+    }
+    return false;
+  }
+
+  // The cheapest one.
+  ForestForm Estimated() const {
+    ForestForm best = ForestForm::kWalk;
+    if (!walk_.has_value() || target_.execution != machine::Execution::kThreads) return best;
+    const Cuts* cuts = cuts_.has_value() ? &*cuts_ : nullptr;
+    double least = EstimatedCycles(best, *walk_, cuts, target_);
+    for (const ForestForm form : kForestForms) {
+      if (!Has(form)) continue;
+      const double cycles = EstimatedCycles(form, *walk_, cuts, target_);
+      if (cycles < least) {
+        least = cycles;
+        best = form;
+      }
+    }
+    return best;
+  }
+
+  // The forest in a form that it has, other than kWalk.
+  absl::StatusOr<ValueId> Make(ForestForm form, GraphBuilder& out, ValueId x,
+                               const std::string& reduce, const std::string& name) const {
+    return form == ForestForm::kSelect ? MakeSelect(out, x, *walk_, reduce, name)
+                                       : MakeRanks(out, x, *walk_, *cuts_, target_, reduce, name);
+  }
+
+ private:
+  const machine::TargetInfo& target_;
+  std::optional<Walk> walk_;
+  std::optional<Cuts> cuts_;
+};
 
 }  // namespace
 
@@ -141,27 +417,24 @@ absl::StatusOr<Graph> AssignForestForms(const Graph& graph, const ForestOptions&
       RewriteGraph(
           graph, [&](GraphBuilder& out, const Node& node, const Node& original) -> Replacement {
             if (node.kind != OpKind::kForestWalk) return std::nullopt;
-            const bool has_select = HasSelect(graph, original) && AreTrees(graph, original);
-            ForestForm form = Estimated(graph, original, target);
-            if (options.all.has_value()) form = *options.all;
-            if (!has_select) form = ForestForm::kWalk;
+            const Forms forms(graph, original, target);
+            ForestForm form = options.all.value_or(forms.Estimated());
+            if (!forms.Has(form)) form = ForestForm::kWalk;
             if (const auto fixed = options.fixed.find(original.name);
                 fixed != options.fixed.end()) {
               ++named;
               form = fixed->second;
-              if (form == ForestForm::kSelect && !has_select)
+              if (!forms.Has(form)) {
                 return absl::InvalidArgumentError(
-                    absl::StrCat("the forest '", original.name, "' has no form 'select'"));
+                    absl::StrCat("the forest '", original.name, "' has no form '",
+                                 std::string(ForestFormName(form)), "'"));
+              }
             }
             if (options.plan != nullptr) options.plan->emplace(original.name, form);
             if (form == ForestForm::kWalk) return std::nullopt;
-            std::vector<ValueId> inputs = CompleteTrees(graph, original).Add(out, original.name);
-            inputs.insert(inputs.begin(), node.inputs[0]);
-            HEDDLE_ASSIGN_OR_RETURN(
-                const ValueId result,
-                out.Add(OpKind::kForestSelect, std::move(inputs),
-                        {{"depth", Steps(original)}, {"reduce", AttrsOf(original).Text("reduce")}},
-                        original.name));
+            HEDDLE_ASSIGN_OR_RETURN(const ValueId result,
+                                    forms.Make(form, out, node.inputs[0],
+                                               AttrsOf(original).Text("reduce"), original.name));
             return result;
           }));
   if (named != options.fixed.size()) {

@@ -15,16 +15,18 @@ namespace heddle::graph {
 enum class ForestForm {
   kWalk,  // forest_walk: a step for each level, any trees
   kSelect,  // forest_select: all nodes of complete trees are asked; needs leaves of one value, and few levels
+  kRanks,  // digitize and forest_ranks: the same in bytes; needs at most 255 different thresholds of a column, and 8 levels
 };
-inline constexpr ForestForm kForestForms[] = {ForestForm::kWalk, ForestForm::kSelect};
-std::string_view ForestFormName(ForestForm form);  // "walk", "select"
+inline constexpr ForestForm kForestForms[] = {ForestForm::kWalk, ForestForm::kSelect,
+                                              ForestForm::kRanks};
+std::string_view ForestFormName(ForestForm form);  // "walk", "select", "ranks"
 std::optional<ForestForm> ForestFormFromName(std::string_view name);
 
 // By the name of the node in the imported graph.
 using ForestForms = std::map<std::string, ForestForm>;
 
 struct ForestOptions {
-  ForestForms fixed;                             // forests that are not named here are estimated
+  ForestForms fixed = {};                        // forests that are not named here are estimated
   std::optional<ForestForm> all = std::nullopt;  // of every forest that has it and is not named
   ForestForms* plan = nullptr;                   // receives the form of every forest
 };

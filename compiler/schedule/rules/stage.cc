@@ -84,12 +84,11 @@ bool IsEpilogue(const ir::Program& program, const Stage& stage, const ir::Block&
          ReverseComputeAt(program, consumer.name, stage.view.spatial.back().loop).ok();
 }
 
-// The blocks of Stage::walk.
-std::vector<std::string> WalkTo(const ir::Program& program, const std::vector<Path>& blocks,
-                                const std::set<const ir::Buffer*>& constants,
-                                const ir::Block& stage) {
-  std::vector<std::string> walk;
-  const ir::Block* reader = &stage;
+// Finds Stage::walk and its type.
+void FindWalk(const ir::Program& program, const std::vector<Path>& blocks,
+              const std::set<const ir::Buffer*>& constants, Stage& stage) {
+  std::vector<std::string>& walk = stage.walk;
+  const ir::Block* reader = stage.block;
   for (bool found = true; found;) {
     found = false;
     for (const Path& path : blocks) {
@@ -99,13 +98,13 @@ std::vector<std::string> WalkTo(const ir::Program& program, const std::vector<Pa
           LookupsBy(*reader, buffer) == 0 || ConsumersOf(blocks, block).size() != 1)
         continue;
       walk.push_back(block.name);
+      if (reader == stage.block) stage.walk_dtype = buffer->dtype;
       reader = &block;
       found = true;
       break;
     }
   }
   std::reverse(walk.begin(), walk.end());
-  return walk;
 }
 
 }  // namespace
@@ -127,7 +126,7 @@ std::vector<Stage> ReductionsOf(const ir::Program& program, const Owners& owners
     std::sort(stage.constants.begin(), stage.constants.end());
     FindVectorAxis(stage);
     FindLaneAxis(stage);
-    stage.walk = WalkTo(program, blocks, constants, *stage.block);
+    FindWalk(program, blocks, constants, stage);
     const std::vector<Path> consumers = ConsumersOf(blocks, *stage.block);
     if (consumers.size() == 1) {
       const ir::Block& consumer = consumers[0].block();

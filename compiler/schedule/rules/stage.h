@@ -25,10 +25,11 @@ struct Stage {
   // the same iterators, and nothing else reads it; the last one says so to this stage. They are not among
   // the producers.
   std::vector<std::string> walk;
-  std::vector<std::string> constants;  // buffers it reads that are known when a module is made
-  bool reads_half = false;             // a producer reads 16-bit floats
-  bool alone = false;                  // offered without epilogue and producers
-  bool constant = false;               // computed when a module is made: may be slow
+  ir::DType walk_dtype = ir::DType::kI32;  // of the places, if there is a walk
+  std::vector<std::string> constants;      // buffers it reads that are known when a module is made
+  bool reads_half = false;                 // a producer reads 16-bit floats
+  bool alone = false;                      // offered without epilogue and producers
+  bool constant = false;                   // computed when a module is made: may be slow
   // The spatial axis along which vectors fit best, an index into view.spatial; -1 if none
   // does. This axis and lane_axis are -1 in stages offered alone.
   int vector_axis = -1;

@@ -1,5 +1,8 @@
 // Reductions of what a walk finds, such as the leaves of decision trees.
 //
+// Lanes are as wide as the places, if those are narrower than what is found: a walk whose places are bytes has 64 lanes
+// where a vector has 16 floats, and the floats that it finds fill four vectors.
+//
 // Every step of a walk waits for the look-ups of the step before it. So a tile of independent walks takes each step
 // together: of several records and several trees. They lie in the lanes of vectors, if there are enough records
 // or else trees, or side by side in scalar code, where gathers are slow. Between steps the places stay in registers. A tree is
@@ -36,23 +39,30 @@ class WalkRule : public Rule {
     }
     if (walked_.empty()) return;  // refused by Apply
     const int64_t records = Record().extent;
-    const int64_t full = LanesOf(target, stage.block->store.buffer->dtype);
+    const int64_t found = LanesOf(target, stage.block->store.buffer->dtype);
+    const int64_t full = std::max(found, LanesOf(target, stage.walk_dtype));
+    most_at_once_ = std::max<int64_t>(1, kMostAtOnce / (full / found));
     over_records_ = records >= full;
     const int64_t lanes = over_records_ ? full : PowerOfTwoDivisor(trees, full);
     std::vector<int64_t> widths;
     if (lanes >= kLeastLanes) widths.push_back(lanes);
     widths.push_back(1);
-    const bool scalar = kScalarInstructions / target.core.instructions_per_cycle <
-                        Gathers(target) / target.core.gathered_per_cycle;
+    // The first step begins at the same place in all lanes, and looks nothing up.
+    const bool steps = stage.walk.size() > 1;
+    const bool scalar = steps && kScalarInstructions / target.core.instructions_per_cycle <
+                                     Gathers(target) / target.core.gathered_per_cycle;
     lanes_knob_ = knobs.Add(absl::StrCat("lanes of ", name), widths, scalar ? 1 : widths[0]);
     std::vector<int64_t> rows;
-    for (int64_t size = 1; size <= std::min(kMostAtOnce, records); size *= 2) rows.push_back(size);
-    rows_knob_ = knobs.Add(absl::StrCat("records at once of ", Record().loop), rows,
-                           scalar ? std::min<int64_t>(8, rows.back()) : 2);
-    trees_knob_ = knobs.Add(
-        absl::StrCat("trees at once of ", reduce().loop), Divisors(trees, kMostAtOnce),
-        scalar || over_records_ ? LargestDivisorUpTo(trees, records == 1 ? 8 : 1)
-                                : LargestDivisorUpTo(std::max<int64_t>(1, trees / lanes), 4));
+    for (int64_t size = 1; size <= std::min(most_at_once_, records); size *= 2)
+      rows.push_back(size);
+    rows_knob_ =
+        knobs.Add(absl::StrCat("records at once of ", Record().loop), rows,
+                  scalar ? std::min<int64_t>(8, rows.back()) : (records < 2 * widths[0] ? 1 : 2));
+    trees_knob_ =
+        knobs.Add(absl::StrCat("trees at once of ", reduce().loop), Divisors(trees, most_at_once_),
+                  scalar || over_records_
+                      ? LargestDivisorUpTo(trees, records == 1 ? 8 : 1)
+                      : LargestDivisorUpTo(std::max<int64_t>(1, trees / lanes), steps ? 4 : 1));
     block_knob_ = knobs.Add(absl::StrCat("tiles in a block of ", Record().loop),
                             {std::begin(kBlocks), std::end(kBlocks)}, records >= 64 ? 16 : 1);
     if (target.target.threads > 1) {
@@ -85,7 +95,7 @@ class WalkRule : public Rule {
                  : absl::FailedPreconditionError("the trees are no multiple of the vectors");
     }
     const int64_t rows = knobs.Value(point, rows_knob_);
-    if (rows * trees > kMostAtOnce)
+    if (rows * trees > most_at_once_)
       return absl::FailedPreconditionError("more walks at once than registers");
     if (rows * lanes > 2 * Record().extent)
       return absl::FailedPreconditionError("a tile is more than twice as large as the records");
@@ -211,6 +221,7 @@ class WalkRule : public Rule {
   Stage stage_;
   std::vector<size_t> walked_, valued_;  // spatial axes that decide the walk, and the others
   bool over_records_ = false;            // vectors are over records, not over trees
+  int64_t most_at_once_ = kMostAtOnce;   // vectors of places
   int lanes_knob_ = -1, rows_knob_ = -1, trees_knob_ = -1, block_knob_ = -1, parallel_knob_ = -1;
 };
 

@@ -336,7 +336,6 @@ TEST(Default, LanesOfOddColumns) {
   EXPECT_THAT(text("20", "2600", ""), HasSubstr("split j 100 1 2 13"));
 }
 
-// One loop over all elements: its steps keep the array flat to whoever simplifies the index.
 // Walks of trees keep the places of all steps in registers, over records or, if there are few of them, over trees. Whatever
 // is decided, they find what the naive program finds.
 TEST(Default, WalksOfTrees) {
@@ -395,6 +394,45 @@ TEST(Default, WalksOfSmallTreesNeedFewGathers) {
   EXPECT_FALSE(vectors(1));
 }
 
+// Trees that are asked in bytes have as many lanes as a vector has bytes, over records or trees.
+TEST(Default, TreesInBytes) {
+  struct Case {
+    int64_t groups, trees, block, depth, values, records;
+    const char* what;  // a step of the trace
+  };
+  const Case cases[] = {
+      {1, 12, 1, 3, 1, 256, "split forest.i2 1 2 2 64"},
+      {2, 8, 1, 2, 3, 64, "split forest.i2 1 1 1 64"},
+      {1, 5, 1, 8, 1, 128, "split forest.i2 1 1 2 64"},
+      {1, 128, 64, 4, 1, 1, "split forest.r0 2 1 64"},
+      {2, 64, 64, 3, 2, 1, "rfactor forest"},
+      {1, 192, 64, 2, 1, 3, "split forest.r0 3 1 64"},
+  };
+  for (const Case& c : cases) {
+    for (const bool ranges : {true, false}) {
+      const ir::Program naive =
+          MakeRanks(c.groups, c.trees, c.block, c.depth, c.values, c.records, ranges);
+      const auto space = MakeSpace(naive, Wide()).value();
+      for (const Offer& offer : space->Offers())
+        EXPECT_TRUE(offer.status.ok()) << offer.rule << ": " << offer.status;
+      const Trace trace = DefaultTrace(naive, Wide()).value();
+      EXPECT_THAT(ToText(trace), HasSubstr(c.what));
+      EXPECT_THAT(ToText(trace), HasSubstr("compute_at leaf"));
+      if (!CheckTrace(naive, trace, 1).ok()) FAIL() << Explain(naive, trace, 1);
+      Rng rng(1);
+      int checked = 0;
+      for (int k = 0; k < 6; ++k) {
+        const auto random = space->Expand(space->Random(rng));
+        if (!random.ok()) continue;
+        ++checked;
+        if (!CheckTrace(naive, *random, 1).ok()) FAIL() << Explain(naive, *random, 1);
+      }
+      EXPECT_GT(checked, 2);
+    }
+  }
+}
+
+// One loop over all elements: its steps keep the array flat to whoever simplifies the index.
 TEST(Default, FlatLoopsStayFlat) {
   for (const std::string shape : {"3, 8, 11", "3, 5, 16", "8, 6, 4", "2, 56, 3"}) {
     const std::string type = "f32[" + shape + "]";

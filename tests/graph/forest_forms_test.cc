@@ -1,0 +1,403 @@
+// Forms of forests: every form computes what the walk does, on the values where that is easy to get wrong.
+#include "compiler/graph/passes/forest_forms.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/operator.h"
+#include "compiler/graph/core/tensor_data.h"
+#include "compiler/graph/passes/evaluate.h"
+#include "tests/graph/random_graph.h"
+
+namespace heddle::graph {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+template <typename T>
+TensorData Data(ir::DType dtype, Shape shape, const std::vector<T>& elements) {
+  std::string bytes(elements.size() * sizeof(T), 0);
+  std::memcpy(bytes.data(), elements.data(), bytes.size());
+  return {{dtype, std::move(shape)}, SharedBytes::Of(std::move(bytes))};
+}
+
+// What a forest_walk of random trees is made of.
+struct Trees {
+  int64_t columns = 3, records = 40, groups = 1, trees = 4, values = 1, steps = 4;
+  std::string reduce = "sum";
+  // Thresholds are drawn from these.
+  std::vector<float> thresholds = {0.5F};
+
+  int64_t nodes = 0;
+  std::vector<int32_t> column, left;
+  std::vector<float> threshold, leaves;
+};
+
+int64_t Below(TestRng& rng, int64_t n) {
+  return static_cast<int64_t>(rng() % static_cast<uint64_t>(n));
+}
+
+// Nodes are numbered as EmitMargins numbers them: siblings lie side by side, behind their parents. Leaves are small whole
+// numbers, whose sums are exact in any order.
+void Grow(TestRng& rng, Trees& t) {
+  t.nodes = int64_t{2} << t.steps;
+  const auto all = static_cast<size_t>(t.groups * t.trees * t.nodes);
+  t.column.assign(all, 0);
+  t.left.assign(all, 0);
+  t.threshold.assign(all, kNan);
+  t.leaves.assign(all * static_cast<size_t>(t.values), 0);
+  for (int64_t tree = 0; tree < t.groups * t.trees; ++tree) {
+    const auto at = static_cast<size_t>(tree * t.nodes);
+    std::vector<int64_t> levels{0};  // of the nodes so far
+    for (size_t n = 0; n < levels.size(); ++n) {
+      if (levels[n] < t.steps && Below(rng, 5) != 0) {
+        // Some numbers of columns are none.
+        t.column[at + n] = static_cast<int32_t>(Below(rng, t.columns + 2) - 1);
+        t.threshold[at + n] =
+            t.thresholds[static_cast<size_t>(Below(rng, std::ssize(t.thresholds)))];
+        t.left[at + n] = static_cast<int32_t>(levels.size());
+        levels.insert(levels.end(), 2, levels[n] + 1);
+        continue;
+      }
+      t.left[at + n] = static_cast<int32_t>(n);
+      for (int64_t w = 0; w < t.values; ++w) {
+        t.leaves[(at + n) * static_cast<size_t>(t.values) + static_cast<size_t>(w)] =
+            static_cast<float>(Below(rng, 64) - 32);
+      }
+    }
+  }
+}
+
+Graph WalkOf(const Trees& t) {
+  GraphBuilder out;
+  const Shape nodes{t.groups, t.trees, t.nodes};
+  const ValueId x = out.Input("x", {ir::DType::kF32, {t.columns, t.records}});
+  const auto y = out.Add(
+      OpKind::kForestWalk,
+      {x, out.Constant("columns", Data(ir::DType::kI32, nodes, t.column)),
+       out.Constant("thresholds", Data(ir::DType::kF32, nodes, t.threshold)),
+       out.Constant("left", Data(ir::DType::kI32, nodes, t.left)),
+       out.Constant("values",
+                    Data(ir::DType::kF32, {t.groups, t.trees, t.nodes, t.values}, t.leaves))},
+      {{"steps", t.steps}, {"reduce", t.reduce}}, "forest");
+  EXPECT_TRUE(y.ok()) << y.status();
+  return out.Build({{"y", *y}}).value();
+}
+
+// Values at, below and above thresholds, and those that compare in their own ways.
+TensorData Records(TestRng& rng, const Trees& t) {
+  const std::vector<float> special = {kNan, kInf, -kInf, 0.0F, -0.0F, 1e-45F, -1e-45F, 1e38F};
+  std::vector<float> x;
+  for (int64_t i = 0; i < t.columns * t.records; ++i) {
+    const float near = t.thresholds[static_cast<size_t>(Below(rng, std::ssize(t.thresholds)))];
+    switch (Below(rng, 4)) {
+      case 0:
+        x.push_back(special[static_cast<size_t>(Below(rng, std::ssize(special)))]);
+        break;
+      case 1:
+        x.push_back(near);
+        break;
+      case 2:
+        x.push_back(std::nextafter(near, kInf));
+        break;
+      default:
+        x.push_back(std::nextafter(near, -kInf));
+    }
+  }
+  return Data(ir::DType::kF32, {t.columns, t.records}, x);
+}
+
+machine::TargetInfo Wide() {
+  machine::TargetInfo wide;
+  wide.vector_bytes = 64;
+  return wide;
+}
+
+absl::StatusOr<Graph> In(const Graph& graph, ForestForm form,
+                         const machine::TargetInfo& target = Wide()) {
+  return AssignForestForms(graph, {.fixed = {{"forest", form}}}, target);
+}
+
+bool Has(const Trees& t, ForestForm form) { return In(WalkOf(t), form).ok(); }
+
+std::vector<float> Apart(int count) {
+  std::vector<float> values;
+  for (int i = 0; i < count; ++i) values.push_back(static_cast<float>(i) / 8 - 3);
+  return values;
+}
+
+TEST(ForestForms, EveryFormComputesWhatTheWalkDoes) {
+  const std::vector<std::vector<float>> thresholds = {
+      {0.5F},
+      {0.0F, -0.0F, 1e-45F, -1e-45F, 1e-40F},
+      {kInf, -kInf, 1, kNan, std::numeric_limits<float>::max()},
+      Apart(9),
+      Apart(255)};
+  int found[std::size(kForestForms)] = {};
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    TestRng rng(seed);
+    Trees t;
+    t.columns = Below(rng, 8) == 0 ? 300 : 1 + Below(rng, 6);
+    t.records = Below(rng, 4) == 0 ? 1 : 1 + Below(rng, Below(rng, 4) == 0 ? 300 : 70);
+    t.groups = 1 + Below(rng, 2);
+    t.trees = 1 + Below(rng, Below(rng, 4) == 0 ? 80 : 9);
+    t.values = Below(rng, 3) == 0 ? 3 : 1;
+    t.steps = 1 + Below(rng, 8);
+    t.reduce = std::vector<std::string>{"sum", "min", "max"}[static_cast<size_t>(Below(rng, 3))];
+    t.thresholds = thresholds[seed % thresholds.size()];
+    Grow(rng, t);
+    const Graph walk = WalkOf(t);
+    const TensorData x = Records(rng, t);
+    const std::vector<double> expected = ToDoubles(EvaluateGraph(walk, {&x, 1}).value()[0]);
+    for (const ForestForm form : kForestForms) {
+      for (const int bytes : {16, 64}) {
+        machine::TargetInfo target;
+        target.vector_bytes = bytes;
+        ForestForms plan;
+        const auto made = AssignForestForms(walk, {.all = form, .plan = &plan}, target);
+        ASSERT_TRUE(made.ok()) << made.status();
+        ASSERT_TRUE(CheckGraph(*made).ok()) << CheckGraph(*made);
+        if (plan.at("forest") != form) continue;
+        ++found[static_cast<size_t>(form)];
+        const auto result = EvaluateGraph(*made, {&x, 1});
+        ASSERT_TRUE(result.ok()) << result.status() << "\n" << Print(*made);
+        EXPECT_EQ(ToDoubles((*result)[0]), expected)
+            << "seed " << seed << ", " << std::string(ForestFormName(form)) << "\n"
+            << Print(*made);
+      }
+    }
+  }
+  EXPECT_EQ(found[static_cast<size_t>(ForestForm::kWalk)], 120);
+  EXPECT_GT(found[static_cast<size_t>(ForestForm::kSelect)], 40);
+  EXPECT_EQ(found[static_cast<size_t>(ForestForm::kRanks)], 120);
+}
+
+TEST(ForestForms, RanksNeedFewThresholdsAndLevels) {
+  TestRng rng(1);
+  Trees t;
+  t.trees = 40;
+  t.steps = 8;
+  t.columns = 1;
+  t.thresholds = Apart(255);
+  Grow(rng, t);
+  EXPECT_TRUE(Has(t, ForestForm::kRanks));
+  t.thresholds = Apart(600);
+  Grow(rng, t);
+  EXPECT_FALSE(Has(t, ForestForm::kRanks));
+  // As many, but of two columns.
+  t.columns = 2;
+  for (size_t i = 0; i < t.column.size(); ++i) t.column[i] = t.threshold[i] < 20 ? 0 : 1;
+  EXPECT_FALSE(Has(t, ForestForm::kRanks));
+  t.columns = 3;
+  for (size_t i = 0; i < t.column.size(); ++i)
+    t.column[i] = t.threshold[i] < 20 ? 0 : (t.threshold[i] < 50 ? 1 : 2);
+  EXPECT_TRUE(Has(t, ForestForm::kRanks));
+  t.steps = 9;
+  Grow(rng, t);
+  EXPECT_FALSE(Has(t, ForestForm::kRanks));
+  machine::TargetInfo gpu;
+  gpu.execution = machine::Execution::kGrid;
+  t.steps = 4;
+  t.thresholds = Apart(9);
+  Grow(rng, t);
+  EXPECT_THAT(std::string(In(WalkOf(t), ForestForm::kRanks, gpu).status().message()),
+              HasSubstr("the forest 'forest' has no form 'ranks'"));
+}
+
+// A tree whose leaf sends some values on is no tree.
+TEST(ForestForms, OnlyTreesHaveOtherForms) {
+  TestRng rng(2);
+  Trees t;
+  Grow(rng, t);
+  for (size_t i = 0; i < t.threshold.size(); ++i) {
+    if (std::isnan(t.threshold[i]) && t.left[i] != 0) t.threshold[i] = 0.5F;
+  }
+  EXPECT_FALSE(Has(t, ForestForm::kSelect));
+  EXPECT_FALSE(Has(t, ForestForm::kRanks));
+}
+
+ForestForm EstimatedOf(int64_t records, int64_t steps, int thresholds,
+                       const machine::TargetInfo& target) {
+  TestRng rng(3);
+  Trees t;
+  t.records = records;
+  t.steps = steps;
+  t.trees = 100;
+  t.columns = 8;
+  t.thresholds = Apart(thresholds);
+  Grow(rng, t);
+  ForestForms plan;
+  EXPECT_TRUE(AssignForestForms(WalkOf(t), {.plan = &plan}, target).ok());
+  return plan.at("forest");
+}
+
+TEST(ForestForms, TheEstimateDependsOnRecordsAndLevels) {
+  EXPECT_EQ(EstimatedOf(10000, 8, 100, Wide()), ForestForm::kRanks);
+  EXPECT_EQ(EstimatedOf(2, 8, 100, Wide()), ForestForm::kWalk);
+  EXPECT_EQ(EstimatedOf(10000, 2, 100, Wide()), ForestForm::kSelect);
+  machine::TargetInfo gpu = Wide();
+  gpu.execution = machine::Execution::kGrid;
+  EXPECT_EQ(EstimatedOf(10000, 6, 100, gpu), ForestForm::kWalk);
+}
+
+const Node& RanksIn(const Graph& graph) {
+  const auto ranks = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.kind == OpKind::kForestRanks;
+  });
+  EXPECT_NE(ranks, graph.nodes.end());
+  return *ranks;
+}
+
+const TensorType& TypeOf(const Graph& graph, ValueId v) {
+  return graph.values[static_cast<size_t>(v)].type;
+}
+
+// The trees of a single record fill vectors, if a register holds its ranks.
+TEST(ForestForms, TreesOfOneRecordStandInBlocks) {
+  TestRng rng(6);
+  for (const auto& [columns, trees, block, padded] : std::vector<std::array<int64_t, 4>>{
+           {64, 100, 64, 128}, {64, 64, 64, 64}, {3, 16, 1, 16}, {65, 100, 1, 100}}) {
+    Trees t;
+    t.records = 1;
+    t.columns = columns;
+    t.trees = trees;
+    t.groups = 2;
+    t.thresholds = Apart(21);
+    t.reduce = "max";
+    Grow(rng, t);
+    const Graph walk = WalkOf(t);
+    const Graph made = In(walk, ForestForm::kRanks).value();
+    EXPECT_EQ(TypeOf(made, RanksIn(made).inputs[1]).shape, (Shape{2, padded / block, 15, block}));
+    const TensorData x = Records(rng, t);
+    EXPECT_EQ(ToDoubles(EvaluateGraph(made, {&x, 1}).value()[0]),
+              ToDoubles(EvaluateGraph(walk, {&x, 1}).value()[0]));
+  }
+}
+
+TEST(ForestForms, RecordsFillVectors) {
+  TestRng rng(4);
+  for (const auto& [records, padded] : std::vector<std::pair<int64_t, int64_t>>{
+           {2, 64}, {64, 64}, {65, 128}, {200, 256}, {2048, 2176}, {10000, 10112}}) {
+    Trees t;
+    t.records = records;
+    Grow(rng, t);
+    const Graph made = In(WalkOf(t), ForestForm::kRanks).value();
+    EXPECT_EQ(TypeOf(made, RanksIn(made).inputs[0]),
+              (TensorType{ir::DType::kU8, {t.columns, padded}}));
+    EXPECT_EQ(TypeOf(made, made.outputs[0]).shape[2], records);
+  }
+}
+
+// ---- The operators ----
+
+std::string Refusal(OpKind kind, const std::vector<TensorType>& in) {
+  return std::string(InferType(kind, in, {}).status().message());
+}
+
+TEST(Digitize, CountsTheCutsThatAreNotAbove) {
+  const TensorData x = Data<float>(ir::DType::kF32, {2, 3}, {-kInf, -0.0F, kInf, kNan, 2, 1.5F});
+  const TensorData cuts =
+      Data<float>(ir::DType::kF32, {2, 3}, {-1, 0, kInf, 1.5F, std::nextafter(2.0F, 3.0F), kNan});
+  const auto found = EvaluateOp(OpKind::kDigitize, {}, std::vector{x, cuts});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(ToInts(*found), (std::vector<int64_t>{0, 2, 3, 0, 1, 1}));
+}
+
+TEST(Digitize, RefusesWhatDoesNotFit) {
+  const TensorType x{ir::DType::kF32, {3, 8}};
+  EXPECT_EQ(Refusal(OpKind::kDigitize, {x, {ir::DType::kF32, {3, 256}}}), "");
+  EXPECT_THAT(Refusal(OpKind::kDigitize, {x, {ir::DType::kF32, {3, 257}}}),
+              HasSubstr("at most 256"));
+  EXPECT_THAT(Refusal(OpKind::kDigitize, {x, {ir::DType::kF32, {2, 4}}}), HasSubstr("cuts are"));
+  EXPECT_THAT(Refusal(OpKind::kDigitize, {x, {ir::DType::kF64, {3, 4}}}), HasSubstr("of its type"));
+  EXPECT_THAT(Refusal(OpKind::kDigitize, {{ir::DType::kI32, {3, 8}}, x}), HasSubstr("not floats"));
+}
+
+TEST(ForestRanks, RefusesWhatDoesNotFit) {
+  const auto u8 = [](Shape shape) { return TensorType{ir::DType::kU8, std::move(shape)}; };
+  const TensorType x = u8({3, 8}), values{ir::DType::kF32, {1, 6, 4, 2}};
+  EXPECT_EQ(Refusal(OpKind::kForestRanks, {x, u8({1, 3, 3, 2}), u8({1, 3, 3, 2}), values}), "");
+  EXPECT_THAT(Refusal(OpKind::kForestRanks,
+                      {{ir::DType::kF32, {3, 8}}, u8({1, 3, 3, 2}), u8({1, 3, 3, 2}), values}),
+              HasSubstr("x is f32[3,8]"));
+  EXPECT_THAT(Refusal(OpKind::kForestRanks, {x, u8({1, 3, 4, 2}), u8({1, 3, 4, 2}), values}),
+              HasSubstr("2^depth - 1"));
+  EXPECT_THAT(Refusal(OpKind::kForestRanks, {x, u8({1, 3, 511, 2}), u8({1, 3, 511, 2}), values}),
+              HasSubstr("at most 255"));
+  EXPECT_THAT(Refusal(OpKind::kForestRanks, {x, u8({1, 3, 3, 2}), u8({1, 6, 3, 1}), values}),
+              HasSubstr("thresholds are"));
+  EXPECT_THAT(Refusal(OpKind::kForestRanks,
+                      {x, u8({1, 3, 3, 2}), u8({1, 3, 3, 2}), {ir::DType::kF32, {1, 3, 4, 2}}}),
+              HasSubstr("values are"));
+}
+
+// Trees may stand in blocks. A column that is none reads the last one.
+TEST(ForestRanks, BlocksOfTreesAreTheSameTrees) {
+  TestRng rng(5);
+  for (int round = 0; round < 20; ++round) {
+    const int64_t depth = 1 + Below(rng, 4), inner = (int64_t{1} << depth) - 1, trees = 12;
+    const auto draw = [&](int64_t count, int64_t below) {
+      std::vector<uint8_t> values;
+      for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<uint8_t>(Below(rng, below)));
+      return values;
+    };
+    const std::vector<uint8_t> columns = draw(trees * inner, 5),
+                               thresholds = draw(trees * inner, 9);
+    const TensorData x = Data(ir::DType::kU8, {4, 7}, draw(4 * 7, 9));
+    std::vector<float> leaves;
+    for (int64_t i = 0; i < trees * (inner + 1); ++i)
+      leaves.push_back(static_cast<float>(Below(rng, 64)));
+    std::vector<std::vector<double>> results;
+    for (const int64_t block : {1, 4, 12}) {
+      // [trees, nodes] as [trees / block, nodes, block].
+      const auto blocked = [&](const std::vector<uint8_t>& table) {
+        std::vector<uint8_t> made;
+        for (int64_t s = 0; s < trees / block; ++s) {
+          for (int64_t n = 0; n < inner; ++n) {
+            for (int64_t b = 0; b < block; ++b)
+              made.push_back(table[static_cast<size_t>((s * block + b) * inner + n)]);
+          }
+        }
+        return Data(ir::DType::kU8, {1, trees / block, inner, block}, made);
+      };
+      const auto found =
+          EvaluateOp(OpKind::kForestRanks, {},
+                     std::vector{x, blocked(columns), blocked(thresholds),
+                                 Data(ir::DType::kF32, {1, trees, inner + 1, 1}, leaves)});
+      ASSERT_TRUE(found.ok()) << found.status();
+      results.push_back(ToDoubles(*found));
+    }
+    EXPECT_EQ(results[1], results[0]);
+    EXPECT_EQ(results[2], results[0]);
+    // A walk over the first table, in plain code.
+    for (int64_t r = 0; r < 7; ++r) {
+      double sum = 0;
+      for (int64_t t = 0; t < trees; ++t) {
+        int64_t node = 0;
+        while (node < inner) {
+          const auto at = static_cast<size_t>(t * inner + node);
+          const int64_t column = std::min<int64_t>(columns[at], 3);
+          const auto value = static_cast<uint8_t>((*x.bytes)[static_cast<size_t>(column * 7 + r)]);
+          node = 2 * node + (value >= thresholds[at] ? 2 : 1);
+        }
+        sum += leaves[static_cast<size_t>(t * (inner + 1) + node - inner)];
+      }
+      EXPECT_EQ(results[0][static_cast<size_t>(r)], sum);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::graph
