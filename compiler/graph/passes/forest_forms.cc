@@ -73,13 +73,13 @@ class CompleteTrees {
     for (size_t t = 0; t < trees; ++t) Complete(t, 0, 0);
   }
 
-  // Columns, thresholds and leaves, as constants of `out`.
-  std::vector<ValueId> Add(GraphBuilder& out, const std::string& name) const {
+  // In the order of kCompleteTables.
+  std::vector<TensorData> Tables() const {
     const int64_t inner = (int64_t{1} << depth_) - 1;
     const Shape nodes{trees_[0], trees_[1], inner}, leaves{trees_[0], trees_[1], inner + 1, 1};
-    return {out.Constant(name + "_columns", Data(ir::DType::kI32, nodes, made_columns_)),
-            out.Constant(name + "_thresholds", Data(ir::DType::kF32, nodes, made_thresholds_)),
-            out.Constant(name + "_leaves", Data(ir::DType::kF32, leaves, made_values_))};
+    return {Data(ir::DType::kI32, nodes, made_columns_),
+            Data(ir::DType::kF32, nodes, made_thresholds_),
+            Data(ir::DType::kF32, leaves, made_values_)};
   }
 
  private:
@@ -111,6 +111,30 @@ class CompleteTrees {
   std::vector<float> made_thresholds_, made_values_;
 };
 
+constexpr const char* kCompleteTables[] = {"columns", "thresholds", "leaves"};
+
+// The tables of forest_select, from `memo` (optional) if it knows them.
+std::vector<TensorData> MakeCompleteTables(const Graph& graph, const Node& node, FoldMemo* memo) {
+  if (memo == nullptr) return CompleteTrees(graph, node).Tables();
+  std::vector<TensorData> given;
+  for (size_t k = 1; k < node.inputs.size(); ++k)
+    given.push_back(graph.constants.at(node.inputs[k]));
+  std::vector<Node> keys;  // no node of a graph has such attributes
+  std::vector<TensorData> tables;
+  for (const char* table : kCompleteTables) {
+    Node key{OpKind::kForestSelect, "", {}, {}, {}};
+    key.attrs = {{"depth", Steps(node)}, {"table", std::string(table)}};
+    keys.push_back(std::move(key));
+    std::optional<TensorData> known = memo->Find(keys.back(), given);
+    if (known.has_value()) tables.push_back(*std::move(known));
+  }
+  if (tables.size() == keys.size()) return tables;
+  tables = CompleteTrees(graph, node).Tables();
+  for (size_t k = 0; k < keys.size(); ++k)
+    tables[k] = memo->Keep(keys[k], given, std::move(tables[k]));
+  return tables;
+}
+
 // A walk of `steps` steps ends in a leaf if its tables are those of trees; then children come after their parents.
 bool AreTrees(const Graph& graph, const Node& node) {
   const Shape& shape = graph.values[static_cast<size_t>(node.inputs[3])].type.shape;
@@ -140,7 +164,7 @@ std::optional<ForestForm> ForestFormFromName(std::string_view name) {
 }
 
 absl::StatusOr<Graph> AssignForestForms(const Graph& graph, const ForestOptions& options,
-                                        const machine::TargetInfo& target) {
+                                        const machine::TargetInfo& target, FoldMemo* memo) {
   if (options.plan != nullptr) options.plan->clear();
   size_t named = 0;
   HEDDLE_ASSIGN_OR_RETURN(
@@ -162,8 +186,12 @@ absl::StatusOr<Graph> AssignForestForms(const Graph& graph, const ForestOptions&
             }
             if (options.plan != nullptr) options.plan->emplace(original.name, form);
             if (form == ForestForm::kWalk) return std::nullopt;
-            std::vector<ValueId> inputs = CompleteTrees(graph, original).Add(out, original.name);
-            inputs.insert(inputs.begin(), node.inputs[0]);
+            std::vector<ValueId> inputs{node.inputs[0]};
+            const std::vector<TensorData> tables = MakeCompleteTables(graph, original, memo);
+            for (size_t k = 0; k < tables.size(); ++k) {
+              inputs.push_back(
+                  out.Constant(absl::StrCat(original.name, "_", kCompleteTables[k]), tables[k]));
+            }
             HEDDLE_ASSIGN_OR_RETURN(
                 const ValueId result,
                 out.Add(OpKind::kForestSelect, std::move(inputs),
