@@ -28,13 +28,14 @@ class Memories {
  public:
   explicit Memories(const graph::Graph& graph) : graph_(graph) {}
 
-  // Fills `buffer` with the constant `value`, or with random elements if `value` is not a constant.
-  absl::Status AddInput(const ir::Buffer& buffer, graph::ValueId value, SplitMix& random) {
+  // Fills `buffer`, an input of `program`, with the constant `value`, or with random elements if `value` is not a constant.
+  absl::Status AddInput(const ir::Program& program, const ir::Buffer& buffer, graph::ValueId value,
+                        SplitMix& random) {
     const auto constant = graph_.constants.find(value);
     if (constant != graph_.constants.end())
       return Give(buffer.name, buffer.SizeBytes(), *constant->second.bytes);
     HEDDLE_RETURN_IF_ERROR(Add(buffer.name, buffer.SizeBytes()));
-    FillInput(buffer, by_name_.at(buffer.name).data, random);
+    FillInput(program, buffer, by_name_.at(buffer.name).data, random);
     return absl::OkStatus();
   }
 
@@ -89,7 +90,7 @@ absl::Status VerifyCall(const KernelTable& kernels, const ValueCall& call,
   std::vector<interpreter::TensorRef> inputs;
   for (size_t i = 0; i < naive.inputs.size(); ++i) {
     const ir::Buffer& buffer = *naive.inputs[i];
-    HEDDLE_RETURN_IF_ERROR(memories.AddInput(buffer, call.given.at(i), random));
+    HEDDLE_RETURN_IF_ERROR(memories.AddInput(naive, buffer, call.given.at(i), random));
     inputs.push_back({buffer.dtype, buffer.shape, by_name.at(buffer.name).data});
   }
   for (size_t i = 0; i < call.taken.size(); ++i) {

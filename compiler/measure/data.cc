@@ -65,7 +65,7 @@ absl::Status MeasureData::Prepare(uint64_t seed, int check_points) {
           AllocateFor(absl::StrCat("'", buffer->name, "'"), buffer->SizeBytes()));
       memory_[buffer->name] = {memory.data(), buffer->SizeBytes()};
       if (list == &program_.inputs) {
-        FillInput(*buffer, memory.data(), random);
+        FillInput(program_, *buffer, memory.data(), random);
         inputs.push_back({buffer->dtype, buffer->shape, memory.data()});
       } else {
         outputs_.push_back(memory.data());

@@ -160,6 +160,45 @@ TEST(EmitForest, RandomForests) {
   EXPECT_GT(found_forms[static_cast<size_t>(graph::ForestForm::kRanks)], 50) << "few have the form";
 }
 
+// The addresses of the tables of all forest_select nodes.
+std::vector<const void*> CompleteTables(const graph::Graph& graph) {
+  std::vector<const void*> found;
+  for (const graph::Node& node : graph.nodes) {
+    if (node.kind != graph::OpKind::kForestSelect) continue;
+    for (size_t k = 1; k < node.inputs.size(); ++k)
+      found.push_back(graph.constants.at(node.inputs[k]).bytes->data());
+  }
+  return found;
+}
+
+// Many candidates have the same forest, and its complete trees are large.
+TEST(EmitForest, AMemoMakesCompleteTreesOnce) {
+  int selects = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    TestRng rng(seed);
+    const Forest forest = RandomForest(rng, 1 + Below(rng, 6));
+    constexpr int64_t kRows = 10;
+    const graph::TensorData x = RandomRows(rng, kRows, forest.features);
+    const graph::Graph imported = MarginGraph(forest, kRows);
+    graph::FoldMemo memo;
+    graph::PassOptions options;
+    options.forests.all = graph::ForestForm::kSelect;
+    const graph::Graph plain = graph::Optimize(imported, options).value();
+    options.memo = &memo;
+    const graph::Graph first = graph::Optimize(imported, options).value();
+    const graph::Graph second = graph::Optimize(imported, options).value();
+    const std::vector<const void*> tables = CompleteTables(first);
+    selects += !tables.empty();
+    EXPECT_EQ(CompleteTables(second), tables);
+    if (!tables.empty()) {
+      EXPECT_NE(CompleteTables(plain), tables);
+    }
+    EXPECT_EQ(*graph::EvaluateGraph(second, {&x, 1}).value()[0].bytes,
+              *graph::EvaluateGraph(plain, {&x, 1}).value()[0].bytes);
+  }
+  EXPECT_GT(selects, 5) << "few forests have the form";
+}
+
 // The tree of figure 3 of Nakandala et al.
 TEST(EmitForest, TheGoldenTree) {
   Forest forest;

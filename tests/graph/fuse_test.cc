@@ -296,6 +296,47 @@ TEST(Fuse, AMemoTellsAttributesApart) {
   EXPECT_EQ(keys.size(), 3u);
 }
 
+// Ranges of tables are part of a workload, and large tables are scanned only once for all candidates.
+TEST(Fuse, AMemoScansATableOnce) {
+  const auto forest = [](const TensorData& left) {
+    GraphBuilder b;
+    const Shape nodes = left.type.shape;
+    const auto zeros = [&](const char* name, ir::DType dtype, const Shape& shape) {
+      std::string bytes(static_cast<size_t>(NumElements({dtype, shape}) * ir::SizeOf(dtype)), 0);
+      return b.Constant(name, {{dtype, shape}, SharedBytes::Of(std::move(bytes))});
+    };
+    const ValueId x = b.Input("x", {ir::DType::kF32, {3, 7}});
+    const ValueId columns = zeros("columns", ir::DType::kI32, nodes);
+    const ValueId thresholds = zeros("thresholds", ir::DType::kF32, nodes);
+    const ValueId table = b.Constant("left", left);
+    const ValueId values = zeros("values", ir::DType::kF32, {nodes[0], nodes[1], nodes[2], 1});
+    const std::vector<ValueId> inputs{x, columns, thresholds, table, values};
+    return *b.Build({{"y", *b.Add(OpKind::kForestWalk, inputs, {{"steps", int64_t{2}}}, "y")}});
+  };
+  const auto table = [](int32_t of_last) {
+    std::vector<int32_t> left(1 * 2 * 8, 1);
+    left.back() = of_last;
+    std::string bytes(reinterpret_cast<const char*>(left.data()), left.size() * sizeof(int32_t));
+    return TensorData{{ir::DType::kI32, {1, 2, 8}}, SharedBytes::Of(std::move(bytes))};
+  };
+  FuseMemo memo;
+  std::set<std::string> keys;
+  size_t scans = 0;
+  // 6 is the last node that may be a left child, since the right one is the next.
+  for (const int32_t of_last : {1, 6, 7, -1}) {
+    const Graph graph = forest(table(of_last));
+    const FusedGraph plain = *Fuse(graph);
+    for (int again = 0; again < 3; ++again) {
+      const FusedGraph fused = *Fuse(graph, {.memo = &memo});
+      EXPECT_EQ(fused.groups[0].workload, plain.groups[0].workload);
+    }
+    keys.insert(plain.groups[0].key);
+    scans += 2;  // columns and left children
+    EXPECT_EQ(memo.scans(), scans);
+  }
+  EXPECT_EQ(keys.size(), 2u) << "with the range and without it";
+}
+
 TEST(Fuse, TasksAreDistinctWeightedAndHeaviestFirst) {
   const FusedGraph fused = *Fuse(*Optimize(*ImportOnnx(*zoo::MakeZooModel("resnet18", 1))));
   const std::vector<Task> tasks = ExtractTasks(fused);

@@ -266,9 +266,21 @@ absl::StatusOr<Group> Describe(const Graph& graph, std::vector<int> nodes,
   return group;
 }
 
+FuseMemo::Range ScanRange(const TensorData& table) {
+  const auto scan = [&](const auto* elements) -> FuseMemo::Range {
+    const int64_t count = NumElements(table.type);
+    if (count == 0) return {};
+    const auto [least, most] = std::minmax_element(elements, elements + count);
+    return {*least, *most};
+  };
+  if (table.type.dtype == ir::DType::kU8)
+    return scan(reinterpret_cast<const uint8_t*>(table.bytes->data()));
+  return scan(reinterpret_cast<const int32_t*>(table.bytes->data()));
+}
+
 // What the elements of an input of a group lie below (OpDef::below), if it is a constant that keeps what all
-// its readers expect; else 0.
-int64_t Below(const Graph& graph, const Group& group, ValueId v) {
+// its readers expect; else 0. `memo` is optional.
+int64_t Below(const Graph& graph, const Group& group, ValueId v, FuseMemo* memo) {
   const auto constant = graph.constants.find(v);
   if (constant == graph.constants.end()) return 0;
   const TensorData& data = constant->second;
@@ -289,25 +301,23 @@ int64_t Below(const Graph& graph, const Group& group, ValueId v) {
       below = below == 0 ? expected[k] : std::min(below, expected[k]);
     }
   }
-  const auto keeps = [&](const auto* elements) {
-    return std::all_of(elements, elements + NumElements(data.type),
-                       [&](int64_t e) { return e >= 0 && e < below; });
-  };
-  if (!bytes) return keeps(reinterpret_cast<const int32_t*>(data.bytes->data())) ? below : 0;
-  below = std::min<int64_t>(below, 256);  // the range of the type
-  return keeps(reinterpret_cast<const uint8_t*>(data.bytes->data())) ? below : 0;
+  if (below == 0) return 0;
+  if (bytes) below = std::min<int64_t>(below, 256);  // the range of the type
+  const FuseMemo::Range range = memo != nullptr ? memo->RangeOf(data) : ScanRange(data);
+  return range.least >= 0 && range.most < below ? below : 0;
 }
 
-absl::StatusOr<tensor::TensorProgram> ExpressGroup(const Graph& graph, const Group& group) {
+absl::StatusOr<tensor::TensorProgram> ExpressGroup(const Graph& graph, const Group& group,
+                                                   FuseMemo* memo) {
   std::vector<std::string> ops;
   for (int n : group.nodes) ops.push_back(NameOf(graph.nodes[n].kind));
   tensor::Builder b(absl::StrJoin(ops, "_"));
   std::map<ValueId, tensor::Tensor> tensors;
   for (size_t i = 0; i < group.inputs.size(); ++i) {
     const TensorType& type = graph.values[group.inputs[i]].type;
-    tensors[group.inputs[i]] =
-        b.Input(absl::StrCat("p", i), type.dtype, type.shape,
-                graph.constants.contains(group.inputs[i]), Below(graph, group, group.inputs[i]));
+    tensors[group.inputs[i]] = b.Input(absl::StrCat("p", i), type.dtype, type.shape,
+                                       graph.constants.contains(group.inputs[i]),
+                                       Below(graph, group, group.inputs[i], memo));
   }
   for (int n : group.nodes) {
     const Node& node = graph.nodes[n];
@@ -327,13 +337,14 @@ absl::StatusOr<tensor::TensorProgram> ExpressGroup(const Graph& graph, const Gro
 }
 
 // Everything that ExpressGroup reads of the graph and the group.
-std::string Signature(const Graph& graph, const Group& group) {
+std::string Signature(const Graph& graph, const Group& group, FuseMemo* memo) {
   std::map<ValueId, size_t> number;
   std::string text;
   for (ValueId v : group.inputs) {
     number.emplace(v, number.size());
     absl::StrAppend(&text, ToText(graph.values[v].type),
-                    graph.constants.contains(v) ? " constant " : " ", Below(graph, group, v), "\n");
+                    graph.constants.contains(v) ? " constant " : " ", Below(graph, group, v, memo),
+                    "\n");
   }
   for (int n : group.nodes) {
     const Node& node = graph.nodes[n];
@@ -347,8 +358,9 @@ std::string Signature(const Graph& graph, const Group& group) {
   return text;
 }
 
-absl::StatusOr<FuseMemo::Known> MakeProgram(const Graph& graph, const Group& group) {
-  HEDDLE_ASSIGN_OR_RETURN(tensor::TensorProgram program, ExpressGroup(graph, group));
+absl::StatusOr<FuseMemo::Known> MakeProgram(const Graph& graph, const Group& group,
+                                            FuseMemo* memo) {
+  HEDDLE_ASSIGN_OR_RETURN(tensor::TensorProgram program, ExpressGroup(graph, group, memo));
   FuseMemo::Known made;
   HEDDLE_ASSIGN_OR_RETURN(made.naive, tensor::LowerToLoops(program));
   made.workload = ir::Print(made.naive);
@@ -361,12 +373,12 @@ absl::Status AddProgram(const Graph& graph, const FuseOptions& options, Group* g
   FuseMemo::Known made;
   const FuseMemo::Known* known = &made;
   if (options.memo == nullptr) {
-    HEDDLE_ASSIGN_OR_RETURN(made, MakeProgram(graph, *group));
+    HEDDLE_ASSIGN_OR_RETURN(made, MakeProgram(graph, *group, nullptr));
   } else {
-    const std::string signature = Signature(graph, *group);
+    const std::string signature = Signature(graph, *group, options.memo);
     known = options.memo->Find(signature);
     if (known == nullptr) {
-      HEDDLE_ASSIGN_OR_RETURN(made, MakeProgram(graph, *group));
+      HEDDLE_ASSIGN_OR_RETURN(made, MakeProgram(graph, *group, options.memo));
       known = options.memo->Keep(signature, std::move(made));
     }
   }
@@ -395,8 +407,27 @@ size_t FuseMemo::size() const {
   return programs_.size();
 }
 
+FuseMemo::Range FuseMemo::RangeOf(const TensorData& table) {
+  const std::tuple key(table.bytes->data(), table.bytes->size(), table.type.dtype);
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = ranges_.find(key);
+    if (found != ranges_.end()) return found->second.range;
+  }
+  const Range range = ScanRange(table);  // two threads may both do it
+  absl::MutexLock lock(&mutex_);
+  ++scans_;
+  ranges_.try_emplace(key, KnownRange{table.bytes, range});
+  return range;
+}
+
+size_t FuseMemo::scans() const {
+  absl::MutexLock lock(&mutex_);
+  return scans_;
+}
+
 absl::StatusOr<tensor::TensorProgram> GroupExpression(const FusedGraph& fused, const Group& group) {
-  return ExpressGroup(fused.graph, group);
+  return ExpressGroup(fused.graph, group, nullptr);
 }
 
 absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {

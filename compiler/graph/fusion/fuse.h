@@ -4,12 +4,14 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "base/shared_bytes.h"
 #include "compiler/graph/core/graph.h"
 #include "compiler/tensor/expression.h"
 
@@ -43,8 +45,8 @@ struct FusedGraph {
   }
 };
 
-// Remembers the programs of groups, for many graphs that have groups in common, such as the candidates
-// of a search. Several threads may use it at once.
+// Remembers the programs of groups and the ranges of tables, for many graphs that have these in common, such as the
+// candidates of a search. Several threads may use it at once.
 class FuseMemo {
  public:
   struct Known {
@@ -56,9 +58,24 @@ class FuseMemo {
   const Known* Keep(const std::string& signature, Known known);
   size_t size() const;
 
+  // The least and the largest element of a table. An empty one has {0, -1}.
+  struct Range {
+    int64_t least = 0, most = -1;
+  };
+  // Of a constant of type i32 or u8. It is scanned once, and known by its address from then on. The memo keeps the bytes, so that no
+  // other constant gets this address.
+  Range RangeOf(const TensorData& table);
+  size_t scans() const;  // tables that RangeOf has read
+
  private:
+  struct KnownRange {
+    SharedBytes bytes;
+    Range range;
+  };
   mutable absl::Mutex mutex_;
   std::unordered_map<std::string, Known> programs_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::tuple<const char*, size_t, ir::DType>, KnownRange> ranges_ ABSL_GUARDED_BY(mutex_);
+  size_t scans_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 struct FuseOptions {

@@ -126,14 +126,54 @@ struct CompleteTrees {
   }
 };
 
+// ---- Tables ----
+
+// Makes the tables of a form, or takes them from a memo that knows them.
+class TableMaker {
+ public:
+  // `node` is a forest with constant tables. `memo` is optional.
+  TableMaker(const Graph& graph, const Node& node, FoldMemo* memo) : memo_(memo) {
+    for (size_t k = 1; k < node.inputs.size(); ++k) {
+      if (const auto found = graph.constants.find(node.inputs[k]); found != graph.constants.end())
+        given_.push_back(found->second);
+    }
+  }
+
+  // `make()` returns `count` tables, which the forest's tables, `kind` and `attrs` determine.
+  template <typename Make>
+  std::vector<TensorData> Tables(OpKind kind, const Attrs& attrs, int64_t count,
+                                 const Make& make) const {
+    if (memo_ == nullptr) return make();
+    std::vector<Node> keys;  // no node of a graph has such attributes
+    std::vector<TensorData> tables;
+    for (int64_t k = 0; k < count; ++k) {
+      Node key{kind, "", {}, {}, {}};
+      key.attrs = attrs;
+      key.attrs.emplace("table", k);
+      keys.push_back(std::move(key));
+      std::optional<TensorData> known = memo_->Find(keys.back(), given_);
+      if (known.has_value()) tables.push_back(*std::move(known));
+    }
+    if (tables.size() == keys.size()) return tables;
+    tables = make();
+    for (size_t k = 0; k < keys.size(); ++k)
+      tables[k] = memo_->Keep(keys[k], given_, std::move(tables[k]));
+    return tables;
+  }
+
+ private:
+  FoldMemo* memo_;
+  std::vector<TensorData> given_;
+};
+
 // ---- Select ----
 
 bool HasSelect(const Walk& walk) {
   return walk.values == 1 && walk.steps >= 1 && walk.steps <= kMostSelectLevels;
 }
 
-absl::StatusOr<ValueId> MakeSelect(GraphBuilder& out, ValueId x, const Walk& walk,
-                                   const std::string& reduce, const std::string& name) {
+// Columns, thresholds and leaves, as forest_select has them.
+std::vector<TensorData> SelectTables(const Walk& walk) {
   const CompleteTrees trees(walk);
   std::vector<int32_t> columns(trees.inner_nodes.size(), 0);
   std::vector<float> thresholds(trees.inner_nodes.size(), 0), values(trees.leaf_nodes.size());
@@ -147,12 +187,20 @@ absl::StatusOr<ValueId> MakeSelect(GraphBuilder& out, ValueId x, const Walk& wal
     values[i] = walk.value[walk.Entry(i / trees.leaves, trees.leaf_nodes[i])];
   const auto inner = static_cast<int64_t>(trees.inner);
   const Shape nodes{walk.groups, walk.trees, inner};
-  const Shape leaves{walk.groups, walk.trees, inner + 1, 1};
-  return out.Add(OpKind::kForestSelect,
-                 {x, out.Constant(name + "_columns", FromElements(nodes, columns)),
-                  out.Constant(name + "_thresholds", FromElements(nodes, thresholds)),
-                  out.Constant(name + "_leaves", FromElements(leaves, values))},
-                 {{"depth", walk.steps}, {"reduce", reduce}}, name);
+  return {FromElements(nodes, columns), FromElements(nodes, thresholds),
+          FromElements({walk.groups, walk.trees, inner + 1, 1}, values)};
+}
+
+absl::StatusOr<ValueId> MakeSelect(GraphBuilder& out, ValueId x, const Walk& walk,
+                                   const TableMaker& maker, const std::string& reduce,
+                                   const std::string& name) {
+  const std::vector<TensorData> tables = maker.Tables(
+      OpKind::kForestSelect, {{"depth", walk.steps}}, 3, [&] { return SelectTables(walk); });
+  return out.Add(
+      OpKind::kForestSelect,
+      {x, out.Constant(name + "_columns", tables[0]), out.Constant(name + "_thresholds", tables[1]),
+       out.Constant(name + "_leaves", tables[2])},
+      {{"depth", walk.steps}, {"reduce", reduce}}, name);
 }
 
 // ---- Ranks ----
@@ -282,10 +330,16 @@ std::vector<TensorData> RanksTables(const Walk& walk, const Cuts& cuts, const Ra
 }
 
 absl::StatusOr<ValueId> MakeRanks(GraphBuilder& out, ValueId x, const Walk& walk, const Cuts& cuts,
-                                  const machine::TargetInfo& target, const std::string& reduce,
-                                  const std::string& name) {
+                                  const TableMaker& maker, const machine::TargetInfo& target,
+                                  const std::string& reduce, const std::string& name) {
   const RanksLayout layout = LayoutOf(walk, cuts, target);
-  const std::vector<TensorData> tables = RanksTables(walk, cuts, layout, reduce);
+  const std::vector<TensorData> tables =
+      maker.Tables(OpKind::kForestRanks,
+                   {{"depth", walk.steps},
+                    {"columns", walk.columns},
+                    {"block", layout.block},
+                    {"reduce", reduce}},
+                   3, [&] { return RanksTables(walk, cuts, layout, reduce); });
   const int64_t padding = layout.records - walk.records;
   if (padding > 0) {
     HEDDLE_ASSIGN_OR_RETURN(
@@ -350,8 +404,8 @@ double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
 // The forms of one forest.
 class Forms {
  public:
-  Forms(const Graph& graph, const Node& node, const machine::TargetInfo& target)
-      : target_(target), walk_(KnownWalk(graph, node)) {
+  Forms(const Graph& graph, const Node& node, const machine::TargetInfo& target, FoldMemo* memo)
+      : target_(target), walk_(KnownWalk(graph, node)), maker_(graph, node, memo) {
     if (walk_.has_value() && HasRanks(*walk_, target)) cuts_ = CutsOf(*walk_);
   }
 
@@ -387,13 +441,15 @@ class Forms {
   // The forest in a form that it has, other than kWalk.
   absl::StatusOr<ValueId> Make(ForestForm form, GraphBuilder& out, ValueId x,
                                const std::string& reduce, const std::string& name) const {
-    return form == ForestForm::kSelect ? MakeSelect(out, x, *walk_, reduce, name)
-                                       : MakeRanks(out, x, *walk_, *cuts_, target_, reduce, name);
+    return form == ForestForm::kSelect
+               ? MakeSelect(out, x, *walk_, maker_, reduce, name)
+               : MakeRanks(out, x, *walk_, *cuts_, maker_, target_, reduce, name);
   }
 
  private:
   const machine::TargetInfo& target_;
   std::optional<Walk> walk_;
+  TableMaker maker_;
   std::optional<Cuts> cuts_;
 };
 
@@ -409,7 +465,7 @@ std::optional<ForestForm> ForestFormFromName(std::string_view name) {
 }
 
 absl::StatusOr<Graph> AssignForestForms(const Graph& graph, const ForestOptions& options,
-                                        const machine::TargetInfo& target) {
+                                        const machine::TargetInfo& target, FoldMemo* memo) {
   if (options.plan != nullptr) options.plan->clear();
   size_t named = 0;
   HEDDLE_ASSIGN_OR_RETURN(
@@ -417,7 +473,7 @@ absl::StatusOr<Graph> AssignForestForms(const Graph& graph, const ForestOptions&
       RewriteGraph(
           graph, [&](GraphBuilder& out, const Node& node, const Node& original) -> Replacement {
             if (node.kind != OpKind::kForestWalk) return std::nullopt;
-            const Forms forms(graph, original, target);
+            const Forms forms(graph, original, target, memo);
             ForestForm form = options.all.value_or(forms.Estimated());
             if (!forms.Has(form)) form = ForestForm::kWalk;
             if (const auto fixed = options.fixed.find(original.name);

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/graph/core/graph.h"
+#include "compiler/graph/passes/fold_constants.h"
 #include "compiler/machine/target_info.h"
 
 namespace heddle::graph {
@@ -32,8 +33,10 @@ struct ForestOptions {
 };
 
 // Before: forests are forest_walk nodes with constant tables, as imported. After: each has its form. InvalidArgument: a
-// fixed form does not exist for its node, or there is no such node.
+// fixed form does not exist for its node, or there is no such node. With `memo`, which is optional, the tables of a form are made once
+// for all graphs that share the forest's.
 absl::StatusOr<Graph> AssignForestForms(const Graph& graph, const ForestOptions& options,
-                                        const machine::TargetInfo& target);
+                                        const machine::TargetInfo& target,
+                                        FoldMemo* memo = nullptr);
 
 }  // namespace heddle::graph

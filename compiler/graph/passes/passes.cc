@@ -37,7 +37,7 @@ absl::StatusOr<Graph> Alternate(const Graph& graph, const PassOptions& options) 
   return AlternateProducts(graph, options.target.graph_core);
 }
 absl::StatusOr<Graph> Forests(const Graph& graph, const PassOptions& options) {
-  return AssignForestForms(graph, options.forests, options.target);
+  return AssignForestForms(graph, options.forests, options.target, options.memo);
 }
 absl::StatusOr<Graph> Layouts(const Graph& graph, const PassOptions& options) {
   return AssignLayouts(graph, options.layout, options.target);
