@@ -24,7 +24,9 @@ void AddImportFlags(CLI::App* app, heddle::client::ModelFlags& flags,
   app->add_option("--shape", flags.shapes,
                   when +
                       "Shape of an input with dynamic dimensions, name=1x3x224x224, or the extent "
-                      "of a dimension by its name, batch=1 (repeatable)")
+                      "of a dimension by its name, batch=1 (repeatable); for decision trees, the "
+                      "numbers of rows that the module computes at once, rows=1,16,256,4096, "
+                      "which is the default: it then runs any number of rows in such blocks")
       ->allow_extra_args(false);
   app->add_option("--input-value", flags.input_values,
                   when +
@@ -312,6 +314,11 @@ int main(int argc, char** argv) {
   run_app->add_option("--seed", run.seed, "Seed of random inputs")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  run_app
+      ->add_option("--rows", run.rows,
+                   "Rows of random inputs, where rows are independent (default: the module's "
+                   "largest block)")
+      ->check(CLI::Range(1, 10000000));
   run_app->add_flag("--evaluate", run.evaluate, "Time the model, and each task");
   run_app->add_flag("--profile", run.profile,
                     "Time each kernel, and compare it with what the machine can do");

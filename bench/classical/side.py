@@ -77,7 +77,7 @@ def loop(calls):
 
 
 class Heddle:
-    """Through the C API of libheddle.so, as a deployed module runs. A call sets the input, runs, and gets the scores."""
+    """Through the C API of libheddle.so, as a deployed module runs: heddle_run_rows."""
 
     def __init__(self, threads):
         self._threads = threads
@@ -98,15 +98,17 @@ class Heddle:
         lib, model, info = self._lib, ctypes.c_void_p(), model_side.Heddle._Info()
         self._check(lib.heddle_load(path.encode(), self._threads, ctypes.byref(model)))
         self._check(lib.heddle_output_info(model, 0, ctypes.byref(info)))
-        if info.name != b"scores" or info.shape[0] != blocks.rows:
-            raise RuntimeError(f"the module has no scores of {blocks.rows} rows")
-        output = Output(blocks, info.bytes // 4 // blocks.rows, np.float32)
-        steps = [
-            (lib.heddle_set_input, model.value, 0, rows_of(blocks.table, blocks), blocks.table[: blocks.rows].nbytes),
-            (lib.heddle_run, model.value),
-            (lib.heddle_get_output, model.value, 0, output.argument, info.bytes),
-        ]
-        return [Way("C API", Rotation(rotate_library(), blocks.count, steps, self._failed).calls, output.read, blocks)]
+        if info.name != b"scores" or not lib.heddle_rows_are_independent(model):
+            raise RuntimeError("the module is no forest")
+        output = Output(blocks, info.bytes // 4 // info.shape[0], np.float32)
+        # For each block, the addresses of its input and of its outputs. Labels are not asked for.
+        inputs = (blocks.table.ctypes.data + np.arange(blocks.count) * (blocks.table.strides[0] * blocks.rows)).astype(np.uint64)
+        outputs = np.zeros((blocks.count, lib.heddle_num_outputs(model)), np.uint64)
+        outputs[:, 0] = output.data.ctypes.data + np.arange(blocks.count) * output.data.strides[0]
+        addresses = [Each(each.ctypes.data, each.strides[0]) for each in (inputs, outputs)]
+        step = (lib.heddle_run_rows, model.value, blocks.rows, *addresses)
+        kept = blocks, inputs, outputs
+        return [Way("C API", Rotation(rotate_library(), blocks.count, [step], self._failed).calls, output.read, kept)]
 
 
 class Xgboost:

@@ -2,6 +2,7 @@
 // options. Every command prints data to stdout, and messages and progress to stderr.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -111,6 +112,8 @@ struct RunOptions {
   bool csv = false;    // print all rows as CSV
   int threads = 0;
   uint64_t seed = 0;  // of random inputs
+  int64_t rows =
+      0;  // of random inputs with independent rows; 0: those of the module's largest block
   bool evaluate = false;
   bool profile = false;
   std::vector<std::string>

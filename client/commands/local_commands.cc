@@ -1,6 +1,7 @@
 // Commands that need no service: zoo and inspect.
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "client/commands/commands.h"
@@ -84,7 +85,11 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
         {"inputs", TensorsToJson(manifest.inputs, manifest.inputs.size())},
         {"outputs", TensorsToJson(manifest.outputs, static_cast<size_t>(manifest.NumResults()))},
         {"independent_rows", manifest.independent_rows},
-        {"calls", manifest.calls.size()}};
+        {"calls", manifest.calls.size()},
+        {"blocks", nlohmann::json::array()}};
+    for (size_t b = 0; manifest.independent_rows && b < manifest.NumBlocks(); ++b)
+      object["blocks"].push_back(
+          {{"rows", manifest.RowsOf(b)}, {"calls", manifest.CallsOf(b).size()}});
     for (const runtime::KernelSpec& kernel : manifest.kernels) {
       object["kernels"].push_back({{"symbol", kernel.symbol},
                                    {"task", kernel.task},
@@ -110,6 +115,11 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
       extents[static_cast<size_t>(length.axis)].insert(0, "up to ");
     fmt::print("output   {}: {}[{}]{}\n", t.name, t.dtype, fmt::join(extents, ","), NamesText(t));
   }
+  if (manifest.independent_rows) {
+    std::vector<int64_t> rows;
+    for (size_t b = 0; b < manifest.NumBlocks(); ++b) rows.push_back(manifest.RowsOf(b));
+    fmt::print("rows     any number, in blocks of {}\n", fmt::join(rows, ", "));
+  }
   int64_t packed = 0, unpacked = 0;
   for (const runtime::PackedParam& param : manifest.packed) {
     packed += param.PackedBytes();
@@ -123,15 +133,22 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
                  : fmt::format(" ({} in the file)", FormatBytes(param_bytes - unpacked + packed)),
              FormatBytes(manifest.arena_bytes), FormatBytes(manifest.unshared_bytes),
              FormatBytes(static_cast<int64_t>(module->code.size())));
-  Table table({"kernel", "calls", "schedule", "recorded", "task"});
-  for (size_t k = 0; k < manifest.kernels.size(); ++k) {
-    const runtime::KernelSpec& kernel = manifest.kernels[k];
-    int calls = 0;
-    for (const runtime::CallSpec& call : manifest.calls)
-      calls += call.kernel == static_cast<int>(k);
-    table.Add({kernel.label, fmt::format("{}", calls),
-               kernel.schedule + (kernel.numerics.winograd ? ", winograd" : ""),
-               FormatNs(kernel.record_ms * 1e6), kernel.task});
+  const bool blocks = manifest.NumBlocks() > 1;
+  std::vector<std::string> header = {"kernel", "calls", "schedule", "recorded", "task"};
+  if (blocks) header.insert(header.begin(), "rows");
+  Table table(header);
+  for (size_t b = 0; b < manifest.NumBlocks(); ++b) {
+    std::map<int, int> calls;  // by kernel
+    for (const runtime::CallSpec& call : manifest.CallsOf(b)) ++calls[call.kernel];
+    for (const auto& [k, count] : calls) {
+      const runtime::KernelSpec& kernel = manifest.kernels[static_cast<size_t>(k)];
+      std::vector<std::string> row = {
+          kernel.label, fmt::format("{}", count),
+          kernel.schedule + (kernel.numerics.winograd ? ", winograd" : ""),
+          FormatNs(kernel.record_ms * 1e6), kernel.task};
+      if (blocks) row.insert(row.begin(), fmt::format("{}", manifest.RowsOf(b)));
+      table.Add(row);
+    }
   }
   fmt::print("{}", table.ToText(global.output.plain));
   return kDone;

@@ -7,7 +7,8 @@
 namespace heddle::client {
 
 struct ModelFlags {
-  std::vector<std::string> shapes;        // "name=1x3x224x224", or "batch=1" for a dimension
+  // "name=1x3x224x224", or "batch=1" for a dimension, or "rows=1,16" for several numbers of independent rows
+  std::vector<std::string> shapes;
   std::vector<std::string> input_values;  // "name=16000", or "name=1,0,2"
   std::vector<std::string> disabled_passes;
 };

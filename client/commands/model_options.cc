@@ -14,8 +14,9 @@ absl::Status ParseShape(const std::string& text, v1::ModelOptions::Shape* shape)
   const size_t equals = text.find_last_of('=');  // names may hold '='
   if (equals == std::string::npos || equals == 0) return bad;
   shape->set_input(text.substr(0, equals));
+  const char separator = text.find(',', equals) == std::string::npos ? 'x' : ',';
   for (size_t start = equals + 1; start <= text.size();) {
-    const size_t end = std::min(text.find('x', start), text.size());
+    const size_t end = std::min(text.find(separator, start), text.size());
     const std::string word = text.substr(start, end - start);
     if (word.empty() || word.size() > 12 ||
         word.find_first_not_of("0123456789") != std::string::npos)

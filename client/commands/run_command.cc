@@ -28,6 +28,8 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ","));
 }
 
+std::string RowsText(int64_t rows) { return fmt::format("{} row{}", rows, rows == 1 ? "" : "s"); }
+
 // The threads to run with: `wanted`, or as tuned for 0. A kernel never uses more than it was
 // compiled for.
 int UsedThreads(int wanted, const runtime::Manifest& manifest) {
@@ -95,8 +97,8 @@ absl::StatusOr<FileInputs> ReadCsvInputs(const std::string& path,
                     path, table.rows, spec.name, spec.dtype, ShapeText(spec.shape), spec.shape[0]));
   }
   const bool asked = header != HeaderRule::kAuto;
-  fmt::print(stderr, "{}: {} row{}, columns by {}{}{}\n", path, table.rows,
-             table.rows == 1 ? "" : "s", table.by_name ? "name" : "position",
+  fmt::print(stderr, "{}: {}, columns by {}{}{}\n", path, RowsText(table.rows),
+             table.by_name ? "name" : "position",
              table.by_name  ? ""
              : table.header ? "; the first line is a header"
                             : "; there is no header",
@@ -114,6 +116,17 @@ absl::StatusOr<FileInputs> ReadCsvInputs(const std::string& path,
 // that have no file of their own.
 absl::StatusOr<GivenInputs> GatherInputs(const RunOptions& options,
                                          const runtime::Manifest& manifest) {
+  if (options.rows > 0 && !manifest.independent_rows) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--rows {}: the rows of {} depend on each other, so their number is fixed; leave it out",
+        options.rows, manifest.model));
+  }
+  if (options.rows > 0 && !options.inputs.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--rows {} is for random inputs, and --input {} has its own rows; give one of "
+                    "them",
+                    options.rows, options.inputs[0]));
+  }
   const std::vector<TensorSpec>& specs = manifest.inputs;
   std::vector<std::string> paths(specs.size());
   std::string table;
@@ -180,7 +193,8 @@ absl::StatusOr<GivenInputs> GatherInputs(const RunOptions& options,
         table, open, ReadCsvInputs(table, of_table, options.header, manifest.independent_rows)));
     open.clear();
   }
-  if (manifest.independent_rows && rows_of.empty()) inputs.rows = specs[0].shape[0];
+  if (manifest.independent_rows && rows_of.empty())
+    inputs.rows = options.rows > 0 ? options.rows : specs[0].shape[0];
   for (size_t i : open) {
     TensorSpec spec = specs[i];
     if (manifest.independent_rows) spec.shape[0] = inputs.rows;
@@ -286,7 +300,7 @@ std::vector<double> TimesOf(const TaskTiming& task) {
 }
 
 int Evaluate(const GlobalOptions& global, const RunOptions& options,
-             const std::vector<Loaded>& modules, const std::vector<std::string>& inputs) {
+             const std::vector<Loaded>& modules, const GivenInputs& inputs) {
   std::vector<std::string> paths = {options.module};
   paths.insert(paths.end(), options.against.begin(), options.against.end());
   std::vector<std::string> names;
@@ -298,7 +312,7 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
       fmt::print(stderr, "warning: {} holds another model than {}\n", paths[m], paths[0]);
     }
     names.push_back(ColumnName(manifest, paths[m], taken));
-    contestants.push_back({&modules[m].module, modules[m].options, inputs});
+    contestants.push_back({&modules[m].module, modules[m].options, inputs.bytes, inputs.rows});
   }
   const absl::StatusOr<std::vector<ModuleTiming>> timed =
       TimeInTurns(contestants, {.rounds = options.rounds, .stop = [] { return Interrupted(); }});
@@ -314,6 +328,7 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
                              {"target", manifest.target},
                              {"threads", threads},
                              {"cpu", CpuName()},
+                             {"rows", inputs.rows},
                              {"rounds", options.rounds}};
     for (size_t m = 0; m < modules.size(); ++m) {
       object["modules"].push_back({{"file", paths[m]},
@@ -367,10 +382,11 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
                FormatNs(timings[m].Percentile(90)), FormatNs(timings[m].Percentile(99)));
   }
   fmt::print(
-      "{} rounds in turns, each module loaded anew, one warm-up run, then at least 50 ms; {} "
+      "{}{} rounds in turns, each module loaded anew, one warm-up run, then at least 50 ms; {} "
       "thread{}; {}; "
       "{}\n",
-      options.rounds, threads, threads == 1 ? "" : "s", CpuName(), manifest.target);
+      inputs.rows > 0 ? RowsText(inputs.rows) + " a run; " : "", options.rounds, threads,
+      threads == 1 ? "" : "s", CpuName(), manifest.target);
   fmt::print("memory: {} activations ({} without sharing), {} workspace\n",
              FormatBytes(manifest.arena_bytes), FormatBytes(manifest.unshared_bytes),
              FormatBytes(manifest.workspace_bytes));
@@ -422,14 +438,14 @@ int RunModule(const GlobalOptions& global, const RunOptions& options) {
   const runtime::Manifest& manifest = executor.manifest();
   const absl::StatusOr<GivenInputs> inputs = GatherInputs(options, manifest);
   if (!inputs.ok()) return Fail(inputs.status());
-  const bool runs_again =
-      options.evaluate || options.profile || !options.check.empty() || !options.against.empty();
-  if (runs_again && manifest.independent_rows && inputs->rows != manifest.inputs[0].shape[0]) {
-    return Fail(
-        absl::InvalidArgumentError(fmt::format("--check, --evaluate, --profile and --against need "
-                                               "the {} rows that the module takes, and {} "
-                                               "are given; give as many, or none",
-                                               manifest.inputs[0].shape[0], inputs->rows)));
+  const bool timed = options.evaluate || options.profile || !options.against.empty();
+  TimedBlock block;  // of the first module
+  for (const Loaded& loaded : modules) {
+    if (!timed) break;
+    const absl::StatusOr<std::vector<TimedBlock>> found =
+        BlocksOf({&loaded.module, loaded.options, {}, inputs->rows});
+    if (!found.ok()) return Fail(found.status());
+    if (&loaded == &modules[0]) block = found->front();
   }
   const absl::StatusOr<std::vector<NpyArray>> results = RunRows(*inputs, executor);
   if (absl::IsCancelled(results.status())) return kInterrupted;
@@ -439,18 +455,17 @@ int RunModule(const GlobalOptions& global, const RunOptions& options) {
       !told.ok())
     return Fail(told);
   if (!options.check.empty()) {
-    const int code = CheckAgainstInterpreter(options, inputs->bytes, executor, global.output);
+    const int code = CheckAgainstInterpreter(options, *inputs, *results, executor, global.output);
     if (code != kDone) return code;
   }
   if (options.profile) {
     const int threads = UsedThreads(options.threads, executor.manifest());
-    const int code = PrintProfile(executor, threads, options.rounds, global.output);
+    const int code = PrintProfile(executor, block.block, threads, options.rounds, global.output);
     if (code != kDone) return code;
   }
   made->reset();  // its memory may come to be that of a module to time
-  return options.evaluate || !options.against.empty()
-             ? Evaluate(global, options, modules, inputs->bytes)
-             : kDone;
+  return options.evaluate || !options.against.empty() ? Evaluate(global, options, modules, *inputs)
+                                                      : kDone;
 }
 
 }  // namespace heddle::client

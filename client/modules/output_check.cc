@@ -81,18 +81,6 @@ void Move(std::mt19937& rng, std::string& bytes) {
   }
 }
 
-absl::Status RunOn(const std::vector<std::string>& inputs, Executor& executor) {
-  for (size_t i = 0; i < inputs.size(); ++i)
-    std::memcpy(executor.InputData(static_cast<int>(i)), inputs[i].data(), inputs[i].size());
-  return executor.Run();
-}
-
-std::vector<std::string> OutputsOf(const Executor& executor) {
-  std::vector<std::string> outputs;
-  for (int i = 0; i < executor.manifest().NumResults(); ++i) outputs.push_back(executor.Output(i));
-  return outputs;
-}
-
 // Whether the model rounds to few bits between its operators.
 bool Quantises(const std::string& onnx) {
   const absl::StatusOr<graph::OnnxSummary> summary = graph::SummarizeOnnx(onnx);
@@ -107,34 +95,34 @@ bool Quantises(const std::string& onnx) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<double>> Conditioning(const std::vector<std::string>& inputs,
-                                                 const std::vector<std::string>& found,
+absl::StatusOr<std::vector<double>> Conditioning(const GivenInputs& inputs,
+                                                 const std::vector<NpyArray>& found,
                                                  Executor& executor) {
   constexpr uint32_t kMoves = 16;
   const runtime::Manifest& manifest = executor.manifest();
   std::vector<double> most(found.size(), 0);
   for (uint32_t seed = 0; seed < kMoves; ++seed) {
     std::mt19937 rng(seed);
-    std::vector<std::string> moved = inputs;
-    for (size_t i = 0; i < moved.size(); ++i) {
-      if (manifest.inputs[i].dtype == "f32") Move<float>(rng, moved[i]);
-      if (manifest.inputs[i].dtype == "f64") Move<double>(rng, moved[i]);
+    GivenInputs moved = inputs;
+    for (size_t i = 0; i < moved.bytes.size(); ++i) {
+      if (manifest.inputs[i].dtype == "f32") Move<float>(rng, moved.bytes[i]);
+      if (manifest.inputs[i].dtype == "f64") Move<double>(rng, moved.bytes[i]);
     }
-    HEDDLE_RETURN_IF_ERROR(RunOn(moved, executor));
-    const std::vector<std::string> results = OutputsOf(executor);
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<NpyArray> results, RunRows(moved, executor));
     for (size_t i = 0; i < found.size(); ++i) {
       const std::string& dtype = manifest.outputs[i].dtype;
-      if (results[i].size() != found[i].size()) continue;
-      most[i] = std::max(most[i],
-                         RelativeError(ToDoubles(results[i], dtype), ToDoubles(found[i], dtype)));
+      if (results[i].bytes.size() != found[i].bytes.size()) continue;
+      most[i] = std::max(most[i], RelativeError(ToDoubles(results[i].bytes, dtype),
+                                                ToDoubles(found[i].bytes, dtype)));
     }
   }
-  HEDDLE_RETURN_IF_ERROR(RunOn(inputs, executor));
+  HEDDLE_RETURN_IF_ERROR(RunRows(inputs, executor).status());
   return most;
 }
 
-int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::string>& inputs,
-                            Executor& executor, const OutputOptions& output) {
+int CheckAgainstInterpreter(const RunOptions& options, const GivenInputs& inputs,
+                            const std::vector<NpyArray>& found, Executor& executor,
+                            const OutputOptions& output) {
   const absl::StatusOr<ModelFile> model = OpenModelShown(options.check, CanAnimate(output));
   if (!model.ok()) return Fail(model.status());
   if (Sha256Hex(model->onnx) != executor.manifest().model_digest) {
@@ -147,7 +135,7 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
   const bool animate = CanAnimate(output);
   int shown = -10;
   const absl::StatusOr<std::vector<std::string>> expected = InterpretModel(
-      model->onnx, FromProto(*model_options, &*model), inputs, [&](int done, int total) {
+      model->onnx, FromProto(*model_options, &*model), inputs.bytes, [&](int done, int total) {
         const int percent = 100 * done / std::max(total, 1);
         if (animate)
           fmt::print(stderr, "\rinterpreting {}: {}/{} operators\x1b[K", options.check, done,
@@ -164,19 +152,18 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
     return Fail(absl::InvalidArgumentError(
         fmt::format("{} has {} outputs, the module {}", options.check, expected->size(), results)));
   }
-  const std::vector<std::string> found = OutputsOf(executor);
   std::vector<double> errors, tolerances;
   for (size_t i = 0; i < results; ++i) {
     const TensorSpec& spec = executor.manifest().outputs[i];
-    if ((*expected)[i].size() != found[i].size()) {
+    if ((*expected)[i].size() != found[i].bytes.size()) {
       const std::string_view why = spec.lengths.empty()
                                        ? "give the --shape that it was tuned with"
                                        : "its size depends on data, and so on rounding";
       return Fail(absl::InvalidArgumentError(
           fmt::format("output '{}' differs in size from {}: {}", spec.name, options.check, why)));
     }
-    errors.push_back(
-        RelativeError(ToDoubles(found[i], spec.dtype), ToDoubles((*expected)[i], spec.dtype)));
+    errors.push_back(RelativeError(ToDoubles(found[i].bytes, spec.dtype),
+                                   ToDoubles((*expected)[i], spec.dtype)));
     tolerances.push_back(OutputTolerance(executor.manifest(), spec.dtype));
   }
   std::vector<double> allowed = tolerances;

@@ -6,6 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "client/commands/commands.h"
+#include "client/modules/npy.h"
+#include "client/modules/run_rows.h"
 #include "compiler/runtime/executor.h"
 
 namespace heddle::client {
@@ -19,15 +21,16 @@ double OutputTolerance(const runtime::Manifest& manifest, const std::string& dty
 // How far each output moves, relative to its largest magnitude, if every float of the inputs moves by
 // up to 8 units in its last place: the most of 16 random moves. That is about what the order of sums
 // does to the floats inside of a model. A model that rounds to 8 bits inside, or one that has a step,
-// makes much more of it. `found` are the outputs of the last run; the inputs are as before afterwards.
-absl::StatusOr<std::vector<double>> Conditioning(const std::vector<std::string>& inputs,
-                                                 const std::vector<std::string>& found,
+// makes much more of it. `found` is what RunRows gives for `inputs`; the last run is with them again.
+absl::StatusOr<std::vector<double>> Conditioning(const GivenInputs& inputs,
+                                                 const std::vector<NpyArray>& found,
                                                  runtime::Executor& executor);
 
-// Interprets options.check on `inputs` and prints the relative error of each output of the last
-// run. Returns 0 if all are within the tolerance, or within three times their conditioning; kUsage if
+// Interprets options.check on `inputs` and prints the relative error of each output of `found`, what RunRows
+// gives for them. Returns 0 if all are within the tolerance, or within three times their conditioning; kUsage if
 // the file is not the module's model, and otherwise a failure.
-int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::string>& inputs,
-                            runtime::Executor& executor, const OutputOptions& output);
+int CheckAgainstInterpreter(const RunOptions& options, const GivenInputs& inputs,
+                            const std::vector<NpyArray>& found, runtime::Executor& executor,
+                            const OutputOptions& output);
 
 }  // namespace heddle::client

@@ -19,6 +19,7 @@ constexpr int kMostRounds = 1000;
 constexpr double kProfileNs = 1e9;  // total time of inferences, with at least `rounds` of them
 
 struct Measured {
+  size_t block = 0;
   MachineLimits limits;
   double whole_ns = 0;  // one inference, without timers inside
   int rounds = 0;
@@ -31,29 +32,31 @@ double Median(std::vector<double> values) {
   return timing.MedianNs();
 }
 
-Measured Measure(runtime::Executor& executor, int threads, int rounds) {
+Measured Measure(runtime::Executor& executor, size_t block, int threads, int rounds) {
   const runtime::Manifest& manifest = executor.manifest();
   Measured measured;
+  measured.block = block;
   if (!manifest.ForGpu()) {  // the limits of a GPU are not known here
     measured.limits.gflops = runtime::MeasureFmaPeak(threads);
-    measured.limits.gbps = runtime::MeasureBandwidth(FootprintBytes(manifest), threads);
+    measured.limits.gbps = runtime::MeasureBandwidth(FootprintBytes(manifest, block), threads);
   }
   runtime::TimingOptions options;
   options.repeats = 3;
   options.min_repeat = absl::Milliseconds(100);
-  measured.whole_ns = runtime::TimeCalls([&] { executor.Run().IgnoreError(); }, options).MedianNs();
-  std::vector<std::vector<double>> samples(manifest.calls.size());  // [call][round]
+  measured.whole_ns =
+      runtime::TimeCalls([&] { executor.Run(block).IgnoreError(); }, options).MedianNs();
+  std::vector<std::vector<double>> samples(manifest.CallsOf(block).size());  // [call][round]
   const int wanted = std::clamp(static_cast<int>(kProfileNs / std::max(measured.whole_ns, 1.0)),
                                 rounds, std::max(rounds, kMostRounds));
   for (; measured.rounds < wanted && !Interrupted(); ++measured.rounds) {
-    const std::vector<double> times = executor.ProfileNs(1);
+    const std::vector<double> times = executor.ProfileNs(1, block);
     if (!executor.status().ok()) break;
     for (size_t c = 0; c < times.size(); ++c) samples[c].push_back(times[c]);
   }
   if (measured.rounds == 0) return measured;
   std::vector<double> medians;
   for (const std::vector<double>& times : samples) medians.push_back(Median(times));
-  measured.kernels = ProfileByKernel(manifest, medians);
+  measured.kernels = ProfileByKernel(manifest, medians, block);
   return measured;
 }
 
@@ -118,14 +121,18 @@ void PrintTable(const runtime::Manifest& manifest, const Measured& measured, int
   table.AddRule();
   add(sum, false);
   fmt::print("{}\n", table.ToText(plain));
-  fmt::print("one inference{}: {}; kernels timed one by one: {}; medians of {} inferences\n",
-             manifest.model.empty() ? "" : " of " + manifest.model, FormatNs(measured.whole_ns),
-             FormatNs(sum.ns), measured.rounds);
+  fmt::print("one inference{}{}: {}; kernels timed one by one: {}; medians of {} inferences\n",
+             manifest.model.empty() ? "" : " of " + manifest.model,
+             manifest.independent_rows
+                 ? fmt::format(" with {} rows", manifest.RowsOf(measured.block))
+                 : "",
+             FormatNs(measured.whole_ns), FormatNs(sum.ns), measured.rounds);
   fmt::print(
       "limits measured now: {:.0f} GFLOP/s, {:.1f} GB/s reading {}, as much as the model touches; "
       "{} thread{}; {}\n",
-      measured.limits.gflops, measured.limits.gbps, FormatBytes(FootprintBytes(manifest)), threads,
-      threads == 1 ? "" : "s", CpuName());
+      measured.limits.gflops, measured.limits.gbps,
+      FormatBytes(FootprintBytes(manifest, measured.block)), threads, threads == 1 ? "" : "s",
+      CpuName());
   fmt::print(
       "bound by: whichever takes longer, the operations at the peak or the bytes at the bandwidth; "
       "of bound: that time over the kernel's. Above 100%: bytes came from a nearer cache{}\n",
@@ -142,7 +149,8 @@ void PrintJson(const runtime::Manifest& manifest, const Measured& measured, int 
                            {"rounds", measured.rounds},
                            {"peak_gflops", measured.limits.gflops},
                            {"bandwidth_gbps", measured.limits.gbps},
-                           {"footprint_bytes", FootprintBytes(manifest)},
+                           {"rows", manifest.RowsOf(measured.block)},
+                           {"footprint_bytes", FootprintBytes(manifest, measured.block)},
                            {"inference_ns", measured.whole_ns},
                            {"kernels", nlohmann::json::array()}};
   for (const KernelProfile& kernel : measured.kernels) {
@@ -171,10 +179,11 @@ Roofline RooflineOf(const KernelProfile& kernel, const MachineLimits& limits) {
 }
 
 std::vector<KernelProfile> ProfileByKernel(const runtime::Manifest& manifest,
-                                           const std::vector<double>& call_ns) {
+                                           const std::vector<double>& call_ns, size_t block) {
+  const std::vector<runtime::CallSpec>& calls = manifest.CallsOf(block);
   std::map<int, KernelProfile> by_kernel;
-  for (size_t c = 0; c < manifest.calls.size(); ++c) {
-    const runtime::CallSpec& call = manifest.calls[c];
+  for (size_t c = 0; c < calls.size(); ++c) {
+    const runtime::CallSpec& call = calls[c];
     const runtime::KernelSpec& spec = manifest.kernels[static_cast<size_t>(call.kernel)];
     KernelProfile& kernel = by_kernel[call.kernel];
     kernel.task = spec.task;
@@ -194,23 +203,24 @@ std::vector<KernelProfile> ProfileByKernel(const runtime::Manifest& manifest,
   return kernels;
 }
 
-int64_t FootprintBytes(const runtime::Manifest& manifest) {
+int64_t FootprintBytes(const runtime::Manifest& manifest, size_t block) {
   int64_t params = 0;
-  for (const runtime::CallSpec& call : manifest.calls) {
+  for (const runtime::CallSpec& call : manifest.CallsOf(block)) {
     for (const runtime::BufferSlot& slot : call.buffers) {
       if (slot.place == runtime::Place::kParam) params = std::max(params, slot.index + slot.bytes);
     }
   }
   int64_t bytes = params + manifest.arena_bytes;
   for (const auto* tensors : {&manifest.inputs, &manifest.outputs}) {
-    for (const runtime::TensorSpec& tensor : *tensors) bytes += tensor.SizeBytes();
+    for (const runtime::TensorSpec& tensor : *tensors)
+      bytes += manifest.InBlock(tensor, block).SizeBytes();
   }
   return bytes;
 }
 
-int PrintProfile(runtime::Executor& executor, int threads, int rounds,
+int PrintProfile(runtime::Executor& executor, size_t block, int threads, int rounds,
                  const OutputOptions& output) {
-  const Measured measured = Measure(executor, threads, rounds);
+  const Measured measured = Measure(executor, block, threads, rounds);
   if (!executor.status().ok()) return Fail(executor.status());
   if (measured.rounds == 0) return kInterrupted;
   if (output.json) {

@@ -1,6 +1,7 @@
 // The time of an inference by kernel, and how far each kernel is from the limits of the machine.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -41,15 +42,16 @@ struct Roofline {
 };
 Roofline RooflineOf(const KernelProfile& kernel, const MachineLimits& limits);
 
-// call_ns: one time for each of the manifest's calls. Most time first.
+// call_ns: one time for each call of the block (Manifest::CallsOf). Most time first.
 std::vector<KernelProfile> ProfileByKernel(const runtime::Manifest& manifest,
-                                           const std::vector<double>& call_ns);
+                                           const std::vector<double>& call_ns, size_t block = 0);
 
 // Memory that one inference touches: parameters, activations, inputs and outputs.
-int64_t FootprintBytes(const runtime::Manifest& manifest);
+int64_t FootprintBytes(const runtime::Manifest& manifest, size_t block = 0);
 
-// Measures the machine and the module for about two seconds, with at least `rounds` inferences, and
+// Measures the machine and a block of the module for about two seconds, with at least `rounds` inferences, and
 // prints a table or one JSON object.
-int PrintProfile(runtime::Executor& executor, int threads, int rounds, const OutputOptions& output);
+int PrintProfile(runtime::Executor& executor, size_t block, int threads, int rounds,
+                 const OutputOptions& output);
 
 }  // namespace heddle::client

@@ -12,20 +12,8 @@ namespace {
 using runtime::Executor;
 using runtime::TensorSpec;
 
-size_t RowBytes(const TensorSpec& spec) {
-  return static_cast<size_t>(spec.SizeBytes() / spec.shape[0]);
-}
-
-// Writes `count` rows from row `begin` on, and the last of them again until the input is full.
-void SetRows(const std::string& bytes, int64_t begin, int64_t count, const TensorSpec& spec,
-             char* to) {
-  const size_t row = RowBytes(spec);
-  const char* from = bytes.data() + static_cast<size_t>(begin) * row;
-  std::memcpy(to, from, static_cast<size_t>(count) * row);
-  const char* last = from + static_cast<size_t>(count - 1) * row;
-  for (int64_t r = count; r < spec.shape[0]; ++r)
-    std::memcpy(to + static_cast<size_t>(r) * row, last, row);
-}
+// Blocks between two looks whether Ctrl-C came.
+constexpr int64_t kBlocksTogether = 16;
 
 std::vector<NpyArray> EmptyResults(const Executor& executor) {
   std::vector<NpyArray> results;
@@ -54,21 +42,28 @@ absl::StatusOr<std::vector<NpyArray>> RunOnce(const GivenInputs& inputs, Executo
 absl::StatusOr<std::vector<NpyArray>> RunRows(const GivenInputs& inputs, Executor& executor) {
   const runtime::Manifest& manifest = executor.manifest();
   if (!manifest.independent_rows) return RunOnce(inputs, executor);
-  const int64_t block = manifest.inputs[0].shape[0];
+  const int64_t together = kBlocksTogether * manifest.inputs[0].shape[0];
   std::vector<NpyArray> results = EmptyResults(executor);
-  for (NpyArray& result : results) result.shape[0] = inputs.rows;
-  for (int64_t begin = 0; begin < inputs.rows; begin += block) {
+  std::vector<size_t> row_bytes;  // of inputs, then of results
+  for (const auto* specs : {&manifest.inputs, &manifest.outputs}) {
+    for (const TensorSpec& spec : *specs)
+      row_bytes.push_back(static_cast<size_t>(spec.SizeBytes() / spec.shape[0]));
+  }
+  const size_t num_inputs = manifest.inputs.size();
+  for (size_t i = 0; i < results.size(); ++i) {
+    results[i].shape[0] = inputs.rows;
+    results[i].bytes.resize(static_cast<size_t>(inputs.rows) * row_bytes[num_inputs + i]);
+  }
+  std::vector<const void*> from(num_inputs);
+  std::vector<void*> to(results.size());
+  for (int64_t begin = 0; begin < inputs.rows; begin += together) {
     if (Interrupted()) return absl::CancelledError("interrupted");
-    const int64_t count = std::min(block, inputs.rows - begin);
-    for (size_t i = 0; i < manifest.inputs.size(); ++i) {
-      SetRows(inputs.bytes[i], begin, count, manifest.inputs[i],
-              static_cast<char*>(executor.InputData(static_cast<int>(i))));
-    }
-    HEDDLE_RETURN_IF_ERROR(executor.Run());
-    for (size_t i = 0; i < results.size(); ++i) {
-      results[i].bytes.append(static_cast<const char*>(executor.OutputData(static_cast<int>(i))),
-                              static_cast<size_t>(count) * RowBytes(manifest.outputs[i]));
-    }
+    const auto at = static_cast<size_t>(begin);
+    for (size_t i = 0; i < from.size(); ++i) from[i] = inputs.bytes[i].data() + at * row_bytes[i];
+    for (size_t i = 0; i < to.size(); ++i)
+      to[i] = results[i].bytes.data() + at * row_bytes[num_inputs + i];
+    HEDDLE_RETURN_IF_ERROR(
+        executor.RunRows(std::min(together, inputs.rows - begin), from.data(), to.data()));
   }
   return results;
 }

@@ -18,8 +18,8 @@ struct GivenInputs {
   int64_t rows = 0;  // 0: rows are not independent
 };
 
-// Runs the module once, or, if its rows are independent, in blocks of as many as it takes. The last block is filled with the
-// last row. Returns what each result of the model has for the given rows. Cancelled: Ctrl-C came between two blocks.
+// Runs the module once, or, if its rows are independent, on all of them (Executor::RunRows). Returns what each result of the model
+// has for the given rows. Cancelled: Ctrl-C came between two pieces of the rows.
 absl::StatusOr<std::vector<NpyArray>> RunRows(const GivenInputs& inputs,
                                               runtime::Executor& executor);
 

@@ -1,11 +1,16 @@
 #include "compiler/classical/import_forest.h"
 
+#include <functional>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "compiler/classical/emit_forest.h"
 #include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/row_blocks.h"
 #include "compiler/graph/core/tensor_data.h"
 
 namespace heddle::classical {
@@ -21,11 +26,13 @@ constexpr const char* kInput = "x";
 constexpr const char* kRows = "rows";
 constexpr int64_t kProposedRows = 1000;
 
-absl::StatusOr<int64_t> RowsOf(const Forest& forest,
-                               const std::map<std::string, std::vector<int64_t>>& shapes) {
+// The numbers of rows that the graph is for, largest first.
+absl::StatusOr<std::vector<int64_t>> BlocksOf(
+    const Forest& forest, const std::map<std::string, std::vector<int64_t>>& shapes) {
   for (const auto& [name, shape] : shapes) {
     if (name == kInput) {
-      if (shape.size() == 2 && shape[0] > 0 && shape[1] == forest.features) return shape[0];
+      if (shape.size() == 2 && shape[0] > 0 && shape[1] == forest.features)
+        return std::vector<int64_t>{shape[0]};
       return absl::InvalidArgumentError(
           absl::StrCat("the shape of input 'x' is [rows, features] with ", forest.features,
                        " features; give it as --shape x=", kProposedRows, "x", forest.features));
@@ -36,11 +43,18 @@ absl::StatusOr<int64_t> RowsOf(const Forest& forest,
                        "'; it has the input 'x' and its 'rows'"));
     }
   }
-  const auto rows = shapes.find(kRows);
-  if (rows != shapes.end() && rows->second.size() == 1 && rows->second[0] > 0)
-    return rows->second[0];
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the number of rows of input 'x' is open; give it with --shape rows=", kProposedRows));
+  const auto given = shapes.find(kRows);
+  std::set<int64_t, std::greater<>> blocks;
+  if (given == shapes.end())
+    blocks.insert(std::begin(kUsualBlocks), std::end(kUsualBlocks));
+  else
+    blocks.insert(given->second.begin(), given->second.end());
+  if (blocks.empty() || *blocks.rbegin() < 1 || blocks.size() > graph::kMostBlocks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'rows' is one number of rows or up to ", graph::kMostBlocks,
+        " of them, each at least 1; give them as --shape rows=", absl::StrJoin(kUsualBlocks, ",")));
+  }
+  return std::vector<int64_t>(blocks.begin(), blocks.end());
 }
 
 // i64 [rows]
@@ -77,11 +91,7 @@ std::vector<std::string> ScoreNames(const Forest& forest) {
   return names;
 }
 
-}  // namespace
-
-absl::StatusOr<graph::Graph> ImportForest(
-    const Forest& forest, const std::map<std::string, std::vector<int64_t>>& shapes) {
-  HEDDLE_ASSIGN_OR_RETURN(const int64_t rows, RowsOf(forest, shapes));
+absl::StatusOr<graph::Graph> ImportBlock(const Forest& forest, int64_t rows) {
   GraphBuilder out;
   const ValueId x = out.Input(kInput, {DType::kF32, {rows, forest.features}});
   HEDDLE_ASSIGN_OR_RETURN(const ValueId margins, EmitMargins(out, x, forest));
@@ -102,6 +112,19 @@ absl::StatusOr<graph::Graph> ImportForest(
   graph.tables.outputs.resize(outputs.size());
   graph.tables.outputs[0].columns = ScoreNames(forest);
   HEDDLE_RETURN_IF_ERROR(graph::CheckTables(graph));
+  return graph;
+}
+
+}  // namespace
+
+absl::StatusOr<graph::Graph> ImportForest(
+    const Forest& forest, const std::map<std::string, std::vector<int64_t>>& shapes) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<int64_t> blocks, BlocksOf(forest, shapes));
+  HEDDLE_ASSIGN_OR_RETURN(graph::Graph graph, ImportBlock(forest, blocks[0]));
+  for (size_t b = 1; b < blocks.size(); ++b) {
+    HEDDLE_ASSIGN_OR_RETURN(const graph::Graph block, ImportBlock(forest, blocks[b]));
+    HEDDLE_RETURN_IF_ERROR(graph::AddRowBlock(block, &graph));
+  }
   return graph;
 }
 

@@ -12,14 +12,18 @@
 
 namespace heddle::classical {
 
+// Numbers of rows for any use: one row at a time, a vector's worth, what stays in a cache, and enough for all threads.
+inline constexpr int64_t kUsualBlocks[] = {1, 16, 256, 4096};
+
 // The input is "x", f32 [rows, features]; NaN is a missing value. The outputs are
 //   scores  what the source's own library predicts: f32 [rows], or [rows, outputs] if there are several
 //   label   of classifiers: i64 [rows], the class with the largest score (of two classes: whether the score of the second
 //           is at least one half; without a transform: is positive)
 // Rows are independent. The columns of x have the names of the features; those of scores are the classes, or the second one for
 // the one score of a binary classifier.
-// `shapes`: the shape of "x", or the extent of "rows". InvalidArgument: it has neither, the shape does not
-// fit, or a feature's name is too long (graph::kMostNameBytes).
+// `shapes`: the shape of "x"; or "rows", the number of rows; or several of them, for each of which the graph then holds the model
+// (graph::AddRowBlock); or nothing, which means kUsualBlocks. InvalidArgument: the shape does not fit, there are more than
+// graph::kMostBlocks numbers, or a feature's name is too long (graph::kMostNameBytes).
 absl::StatusOr<graph::Graph> ImportForest(
     const Forest& forest, const std::map<std::string, std::vector<int64_t>>& shapes);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,6 +16,7 @@
 #include "compiler/driver/import_model.h"
 #include "compiler/driver/model_layout.h"
 #include "compiler/graph/core/operator.h"
+#include "compiler/graph/fusion/row_blocks.h"
 #include "compiler/plan/reuse.h"
 #include "compiler/substitution/rule_file.h"
 #include "compiler/substitution/search.h"
@@ -59,6 +61,7 @@ class Chooser {
     if (search.mode == PlanSearch::Mode::kOff) {
       choice_.contenders.resize(1);
     } else if (choice_.error.kernels > 0) {
+      HEDDLE_RETURN_IF_ERROR(AddForestsByBlock());
       options_.passes.forests.fixed = made_[Fastest()].plan.forests;
       HEDDLE_RETURN_IF_ERROR(AddBestLayouts());
       HEDDLE_RETURN_IF_ERROR(AddCuts());
@@ -125,19 +128,22 @@ class Chooser {
     // Calls of one kernel are wrong together.
     std::map<std::string, double> unknown;
     std::vector<double> alone;
+    std::vector<double> runs;
+    for (const int64_t of_group : graph::RunsOfGroups(fused))
+      runs.push_back(static_cast<double>(of_group));
     for (const graph::Group& group : fused.groups) {
       const plan::KernelCost cost = costs_.Of(fused, group);
+      if (cost.spread > 0) unknown[group.key] += cost.ns * cost.spread * runs[alone.size()];
       alone.push_back(cost.ns);
       ++sum.calls;
       sum.measured += cost.source == plan::KernelCost::Source::kRecord;
-      if (cost.spread > 0) unknown[group.key] += cost.ns * cost.spread;
     }
     for (const auto& [key, spread] : unknown) variance += spread * spread;
     sum.spread_ns = std::sqrt(variance);
     const std::vector<double> costs = reuse_.CostsNs(fused, alone);
     for (size_t i = 0; i < costs.size(); ++i) {
-      sum.ns += costs[i];
-      if (costs[i] < alone[i]) sum.saved_ns[fused.groups[i].key] += alone[i] - costs[i];
+      sum.ns += costs[i] * runs[i];
+      if (costs[i] < alone[i]) sum.saved_ns[fused.groups[i].key] += (alone[i] - costs[i]) * runs[i];
     }
     return sum;
   }
@@ -160,9 +166,40 @@ class Chooser {
     for (const graph::ForestForm form : graph::kForestForms) {
       options_.passes.forests.all = form;
       HEDDLE_ASSIGN_OR_RETURN(Made made, Make(std::nullopt, {}));
+      forests_.push_back(made);
       Add(absl::StrCat("forests: ", std::string(graph::ForestFormName(form))), std::move(made));
     }
     options_.passes.forests.all.reset();
+    return absl::OkStatus();
+  }
+
+  // The forests of each block of rows have the form in which the block costs less.
+  absl::Status AddForestsByBlock() {
+    const size_t blocks = simple_.tables.blocks.size();
+    if (blocks == 0 || forests_.empty()) return absl::OkStatus();
+    std::vector<double> least(blocks, std::numeric_limits<double>::infinity());
+    std::vector<graph::ForestForms> forms(blocks);
+    for (const Made& made : forests_) {
+      const std::vector<graph::BlockGroups> groups = graph::GroupsByBlock(made.fused);
+      const std::vector<double> costs = CostsNs(made.fused);
+      for (size_t b = 0; b < blocks; ++b) {
+        double sum = 0;
+        graph::ForestForms found;
+        for (const int g : groups[b].groups) {
+          const graph::Group& group = made.fused.groups[static_cast<size_t>(g)];
+          sum += costs[static_cast<size_t>(g)];
+          const auto forest = made.plan.forests.find(plan::AnchorOf(made.fused.graph, group).name);
+          if (forest != made.plan.forests.end()) found.insert(*forest);
+        }
+        if (sum >= least[b]) continue;
+        least[b] = sum;
+        forms[b] = std::move(found);
+      }
+    }
+    for (const graph::ForestForms& of_block : forms)
+      options_.passes.forests.fixed.insert(of_block.begin(), of_block.end());
+    HEDDLE_ASSIGN_OR_RETURN(Made made, Make(std::nullopt, {}));
+    Add("forests: the best of each block of rows", std::move(made));
     return absl::OkStatus();
   }
 
@@ -442,7 +479,8 @@ class Chooser {
   graph::FoldMemo folded_;
   graph::FuseMemo programs_;
   std::vector<std::pair<Layout, graph::FusedGraph>> uniform_;
-  std::vector<Made> made_;  // of the contenders
+  std::vector<Made> made_;     // of the contenders
+  std::vector<Made> forests_;  // one for each form of forests
   PlanChoice choice_;
 };
 

@@ -5,6 +5,7 @@
 //   uniform   one for each layout: every operator that has a form in it takes it.
 //   unfused   the first, with every kernel cut before and after the operator that it is built around.
 //   forests   one for each form of decision trees: every forest that has the form takes it.
+//             With blocks of rows, also the plan in which each block has the form that costs it less.
 //   layouts   the layouts with the least sum of costs. The cost of an operator in a layout is that of the
 //             kernel that is built around it in the uniform graph (graph/layout/layout_choice.h).
 //   cuts      the layouts of the faster of the first and `layouts`; a kernel is cut where its parts cost
@@ -29,7 +30,8 @@
 
 namespace heddle {
 
-// What one inference costs in kernels, one after the other.
+// What one inference costs in kernels, one after the other. With blocks of rows: what all of them cost if each is given as many
+// rows (graph::RunsOfGroups).
 struct PlanCost {
   double ns = 0;
   double spread_ns =

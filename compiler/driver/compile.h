@@ -74,7 +74,8 @@ struct CompileOptions {
   std::function<void(int done, int total, const std::string& label)> progress;
 };
 
-// Compiles a model to a module file (runtime/module.h), which `sink` takes piece by piece. The default
+// Compiles a model to a module file (runtime/module.h), which `sink` takes piece by piece. A model that is imported for several
+// numbers of rows (graph/core/row_blocks.h) gives one module for all of them. The default
 // schedule replaces a record whose trace no longer replays, or whose kernel does not compute what its
 // workload says. The latter is checked at a few elements if the target runs on this machine.
 // `warnings` (optional) receives a line for each such record. Weights are not copied: the module is
@@ -93,7 +94,8 @@ absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptio
 
 // The reference result: all operators of the imported graph, unoptimised and unfused, are
 // interpreted as naive loops. It does not depend on any optimisation, and is slow: a ResNet takes
-// about a minute. Inputs and outputs are dense row-major bytes in the model's order.
+// about a minute. Inputs and outputs are dense row-major bytes in the model's order; a model with independent rows takes any
+// number of them.
 absl::StatusOr<std::vector<std::string>> InterpretModel(
     std::string_view onnx, const ModelOptions& options, const std::vector<std::string>& inputs,
     const std::function<void(int done, int total)>& progress = nullptr);

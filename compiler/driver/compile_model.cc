@@ -13,6 +13,7 @@
 #include "compiler/driver/prepack.h"
 #include "compiler/driver/verify_kernel.h"
 #include "compiler/graph/fusion/memory_plan.h"
+#include "compiler/graph/fusion/row_blocks.h"
 #include "compiler/ir/text.h"
 #include "compiler/pass/overwrite.h"
 #include "compiler/runtime/cpu_features.h"
@@ -64,14 +65,21 @@ graph::MemoryPlan PlanMemory(const graph::FusedGraph& fused, const KernelTable& 
   return graph::PlanMemory(fused, options);
 }
 
-std::vector<runtime::CallSpec> GroupCalls(const graph::FusedGraph& fused,
-                                          const std::vector<int>& kernel_of, const Places& places) {
-  std::vector<runtime::CallSpec> calls;
-  for (size_t i = 0; i < fused.groups.size(); ++i) {
-    runtime::CallSpec& call = calls.emplace_back();
-    call.kernel = kernel_of[i];
-    for (const auto* values : {&fused.groups[i].inputs, &fused.groups[i].outputs}) {
-      for (graph::ValueId v : *values) call.buffers.push_back(places.slots.at(v));
+// The calls of each block of rows (graph::GroupsByBlock).
+using BlockCalls = std::vector<std::vector<runtime::CallSpec>>;
+
+BlockCalls GroupCalls(const graph::FusedGraph& fused, const std::vector<int>& kernel_of,
+                      const Places& places) {
+  BlockCalls calls;
+  for (const graph::BlockGroups& block : graph::GroupsByBlock(fused)) {
+    std::vector<runtime::CallSpec>& of_block = calls.emplace_back();
+    for (int g : block.groups) {
+      const graph::Group& group = fused.groups[static_cast<size_t>(g)];
+      runtime::CallSpec& call = of_block.emplace_back();
+      call.kernel = kernel_of[static_cast<size_t>(g)];
+      for (const auto* values : {&group.inputs, &group.outputs}) {
+        for (graph::ValueId v : *values) call.buffers.push_back(places.slots.at(v));
+      }
     }
   }
   return calls;
@@ -94,25 +102,45 @@ absl::StatusOr<KernelTable::Workload> CopyWorkload(const graph::TensorType& type
 
 // Adds calls that write the outputs that no group writes.
 absl::Status AddCopies(const graph::Graph& graph, const Places& places, KernelTable* kernels,
-                       std::vector<runtime::CallSpec>* calls, std::vector<ValueCall>* value_calls) {
+                       BlockCalls* calls, std::vector<ValueCall>* value_calls) {
+  const size_t outputs = graph.outputs.size() / calls->size();  // of a block
   for (const auto& [from, to] : places.copies) {
     HEDDLE_ASSIGN_OR_RETURN(KernelTable::Workload copy, CopyWorkload(graph.values[from].type));
     HEDDLE_ASSIGN_OR_RETURN(const int kernel, kernels->Add(std::move(copy)));
-    calls->push_back({kernel, {places.slots.at(from), to}});
+    (*calls)[static_cast<size_t>(to.index) / outputs].push_back(
+        {kernel, {places.slots.at(from), to}});
     value_calls->push_back({kernel, {from}, {from}});
   }
   return absl::OkStatus();
 }
 
+// Puts the calls into the manifest, which has the inputs and outputs of the first block.
+void SetCalls(BlockCalls calls, const std::vector<int64_t>& rows, runtime::Manifest* manifest) {
+  const auto inputs = static_cast<int64_t>(manifest->inputs.size());
+  const auto outputs = static_cast<int64_t>(manifest->outputs.size());
+  for (std::vector<runtime::CallSpec>& of_block : calls) {
+    for (runtime::CallSpec& call : of_block) {
+      for (runtime::BufferSlot& slot : call.buffers) {
+        if (slot.place == runtime::Place::kInput) slot.index %= inputs;
+        if (slot.place == runtime::Place::kOutput) slot.index %= outputs;
+      }
+    }
+  }
+  manifest->calls = std::move(calls[0]);
+  for (size_t b = 1; b < calls.size(); ++b)
+    manifest->smaller_blocks.push_back({rows[b], std::move(calls[b])});
+}
+
+// Of the inputs or outputs of the first of `blocks` blocks of rows.
 std::vector<runtime::TensorSpec> SpecsOf(const graph::Graph& graph,
                                          const std::vector<graph::ValueId>& values,
-                                         const std::vector<graph::TensorNames>& names) {
+                                         const std::vector<graph::TensorNames>& names,
+                                         size_t blocks) {
   std::vector<runtime::TensorSpec> specs;
-  for (graph::ValueId v : values) {
-    const graph::Value& value = graph.values[v];
+  for (size_t i = 0; i < values.size() / blocks; ++i) {
+    const graph::Value& value = graph.values[values[i]];
     specs.push_back({value.name, std::string(ir::Name(value.type.dtype)), value.type.shape, {}});
-  }
-  for (size_t i = 0; i < names.size(); ++i) {
+    if (i >= names.size()) continue;
     specs[i].text = names[i].text;
     specs[i].columns = names[i].columns;
     specs[i].labels = names[i].labels;
@@ -155,8 +183,8 @@ absl::StatusOr<CompiledModel> TryCompile(std::string_view onnx, graph::FusedGrap
                           Prepack(kernels, kernel_of, target, &fused));
   const graph::MemoryPlan plan = PlanMemory(fused, kernels, kernel_of, options.share_memory);
   HEDDLE_ASSIGN_OR_RETURN(Places places, internal::AssignPlaces(fused, plan));
-  manifest.calls = GroupCalls(fused, kernel_of, places);
-  HEDDLE_RETURN_IF_ERROR(AddCopies(fused.graph, places, &kernels, &manifest.calls, &calls));
+  BlockCalls block_calls = GroupCalls(fused, kernel_of, places);
+  HEDDLE_RETURN_IF_ERROR(AddCopies(fused.graph, places, &kernels, &block_calls, &calls));
   HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact, kernels.Compile());
   if (codegen::BackendOf(resolved).RunsHere(resolved)) {
     HEDDLE_ASSIGN_OR_RETURN(
@@ -182,8 +210,9 @@ absl::StatusOr<CompiledModel> TryCompile(std::string_view onnx, graph::FusedGrap
   manifest.cpu_features = FeaturesOf(resolved);
   manifest.threads = resolved.threads;
   const graph::Tables& tables = fused.graph.tables;
-  manifest.inputs = SpecsOf(fused.graph, fused.graph.inputs, tables.inputs);
-  manifest.outputs = SpecsOf(fused.graph, fused.graph.outputs, tables.outputs);
+  manifest.inputs = SpecsOf(fused.graph, fused.graph.inputs, tables.inputs, block_calls.size());
+  manifest.outputs = SpecsOf(fused.graph, fused.graph.outputs, tables.outputs, block_calls.size());
+  SetCalls(std::move(block_calls), tables.blocks, &manifest);
   manifest.independent_rows = tables.independent_rows;
   for (const graph::OutputLength& l : fused.graph.lengths)
     manifest.outputs[static_cast<size_t>(l.output)].lengths.push_back({l.axis, l.length});

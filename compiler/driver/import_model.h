@@ -13,7 +13,8 @@ namespace heddle {
 // Whether the bytes are a model of decision trees in a format of its own, and not an ONNX model.
 bool IsForestFile(std::string_view bytes);
 
-// Errors as graph::ImportOnnx or classical::ImportForest.
+// A forest file may be imported for several numbers of rows at once (classical::ImportForest). Errors as graph::ImportOnnx or
+// classical::ImportForest.
 absl::StatusOr<graph::Graph> ImportModel(std::string_view bytes,
                                          const graph::ImportOptions& options);
 

@@ -9,11 +9,31 @@
 #include "compiler/graph/passes/evaluate.h"
 
 namespace heddle {
+namespace {
+
+// With independent rows, the graph for as many as the first input has. If that is no whole number, the graph for one row: its
+// inputs then do not fit.
+absl::StatusOr<graph::Graph> GraphFor(std::string_view model, const ModelOptions& options,
+                                      const std::vector<std::string>& inputs) {
+  if (!IsForestFile(model)) return ImportModel(model, options.import);
+  graph::ImportOptions import = options.import;
+  import.shapes = {{ "rows", { 1 } }};
+  HEDDLE_ASSIGN_OR_RETURN(graph::Graph one, ImportModel(model, import));
+  const graph::TensorType& type = one.values[one.inputs[0]].type;
+  const int64_t row_bytes = graph::NumElements(type) * ir::SizeOf(type.dtype);
+  const int64_t given = inputs.empty() ? 0 : static_cast<int64_t>(inputs[0].size());
+  const int64_t rows = row_bytes > 0 ? given / row_bytes : 1;
+  if (rows <= 1 || rows * row_bytes != given) return one;
+  import.shapes = {{ "rows", { rows } }};
+  return ImportModel(model, import);
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<std::string>> InterpretModel(
     std::string_view onnx, const ModelOptions& options, const std::vector<std::string>& inputs,
     const std::function<void(int done, int total)>& progress) {
-  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph, ImportModel(onnx, options.import));
+  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph, GraphFor(onnx, options, inputs));
   std::vector<graph::TensorData> tensors(inputs.size());
   for (size_t i = 0; i < std::min(inputs.size(), graph.inputs.size()); ++i) {
     const graph::Value& value = graph.values[graph.inputs[i]];

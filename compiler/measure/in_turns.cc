@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "compiler/ir/arithmetic.h"
@@ -29,25 +30,32 @@ double MedianOf(std::vector<double> values) {
 absl::Status TimeOnce(const Contestant& contestant, ModuleTiming* timing) {
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Executor> executor,
                           runtime::Executor::Create(*contestant.module, contestant.options));
-  const std::vector<runtime::TensorSpec>& specs = executor->manifest().inputs;
-  for (size_t i = 0; i < std::min(specs.size(), contestant.inputs.size()); ++i) {
+  const std::vector<TimedBlock>& blocks = timing->blocks;
+  const runtime::Manifest& manifest = executor->manifest();
+  for (size_t i = 0; i < std::min(manifest.inputs.size(), contestant.inputs.size()); ++i) {
     const std::string& bytes = contestant.inputs[i];
-    if (static_cast<size_t>(specs[i].SizeBytes()) == bytes.size())
+    const auto wanted = manifest.InBlock(manifest.inputs[i], blocks[0].block).SizeBytes();
+    if (static_cast<size_t>(wanted) == bytes.size())
       std::memcpy(executor->InputData(static_cast<int>(i)), bytes.data(), bytes.size());
   }
-  HEDDLE_RETURN_IF_ERROR(executor->Run());
   runtime::TimingOptions options;
   options.repeats = 1;
   options.warmup_calls = 0;
-  options.min_repeat = kSample;
-  const double ns =
-      runtime::TimeCalls([&] { executor->Run().IgnoreError(); }, options).samples_ns.front();
-  const double runs = absl::ToDoubleNanoseconds(kSample) / std::max(ns, 1.0);
-  const std::vector<double> calls =
-      executor->ProfileNs(static_cast<int>(std::clamp<double>(runs, 1, kMostProfiles)));
-  HEDDLE_RETURN_IF_ERROR(executor->status());
-  timing->samples_ns.push_back(ns);
-  for (size_t c = 0; c < calls.size(); ++c) timing->calls_ns[c].push_back(calls[c]);
+  options.min_repeat = kSample / static_cast<int64_t>(blocks.size());
+  double sum = 0;
+  size_t next = 0;  // of calls_ns
+  for (const TimedBlock& timed : blocks) {
+    HEDDLE_RETURN_IF_ERROR(executor->Run(timed.block));
+    const double ns = runtime::TimeCalls([&] { executor->Run(timed.block).IgnoreError(); }, options)
+                          .samples_ns.front();
+    const double runs = absl::ToDoubleNanoseconds(options.min_repeat) / std::max(ns, 1.0);
+    const std::vector<double> calls = executor->ProfileNs(
+        static_cast<int>(std::clamp<double>(runs, 1, kMostProfiles)), timed.block);
+    HEDDLE_RETURN_IF_ERROR(executor->status());
+    sum += ns * static_cast<double>(timed.runs);
+    for (const double call : calls) timing->calls_ns[next++].push_back(call);
+  }
+  timing->samples_ns.push_back(sum);
   return absl::OkStatus();
 }
 
@@ -70,11 +78,32 @@ double TaskTiming::Ns(size_t module) const {
 
 Turns ComparisonTurns() { return {.rounds = 20, .limit = absl::Seconds(5), .least_rounds = 7}; }
 
+absl::StatusOr<std::vector<TimedBlock>> BlocksOf(const Contestant& contestant) {
+  const runtime::Manifest& manifest = contestant.module->manifest;
+  std::vector<TimedBlock> blocks;
+  std::string sizes;
+  for (size_t b = 0; b < manifest.NumBlocks(); ++b) {
+    const int64_t rows = manifest.RowsOf(b);
+    if (contestant.rows == 0) blocks.push_back({b, b == 0 ? 1 : manifest.RowsOf(0) / rows});
+    if (contestant.rows != 0 && contestant.rows == rows) return std::vector<TimedBlock>{{b, 1}};
+    absl::StrAppend(&sizes, b == 0 ? "" : " or ", rows);
+  }
+  if (contestant.rows == 0) return blocks;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the module of ", manifest.model, " has no block of ", contestant.rows,
+                   " rows, which is needed to time it; give ", sizes, " rows"));
+}
+
 absl::StatusOr<std::vector<ModuleTiming>> TimeInTurns(const std::vector<Contestant>& contestants,
                                                       const Turns& turns) {
   std::vector<ModuleTiming> timings(contestants.size());
-  for (size_t m = 0; m < contestants.size(); ++m)
-    timings[m].calls_ns.resize(contestants[m].module->manifest.calls.size());
+  for (size_t m = 0; m < contestants.size(); ++m) {
+    HEDDLE_ASSIGN_OR_RETURN(timings[m].blocks, BlocksOf(contestants[m]));
+    size_t calls = 0;
+    for (const TimedBlock& timed : timings[m].blocks)
+      calls += contestants[m].module->manifest.CallsOf(timed.block).size();
+    timings[m].calls_ns.resize(calls);
+  }
   const absl::Time begin = MonotonicNow();
   for (int round = 0; round < turns.rounds; ++round) {
     if (turns.stop && turns.stop()) break;
@@ -93,25 +122,28 @@ std::vector<TaskTiming> TimeByTask(const std::vector<Contestant>& contestants,
   std::map<std::string, size_t> index;
   for (size_t m = 0; m < contestants.size(); ++m) {
     const runtime::Manifest& manifest = contestants[m].module->manifest;
-    for (size_t c = 0; c < manifest.calls.size(); ++c) {
-      const runtime::KernelSpec& kernel =
-          manifest.kernels[static_cast<size_t>(manifest.calls[c].kernel)];
-      const auto [place, fresh] = index.try_emplace(kernel.task, tasks.size());
-      if (fresh) {
-        TaskTiming& added = tasks.emplace_back();
-        added.task = kernel.task;
-        added.label = kernel.label;
-        added.flops = kernel.flops;
-        added.tuned = m == 0 && kernel.schedule == "tuned";
-        added.uses.resize(contestants.size());
-        added.rounds_ns.resize(contestants.size());
+    size_t next = 0;  // of calls_ns
+    for (const TimedBlock& timed : timings[m].blocks) {
+      for (const runtime::CallSpec& spec : manifest.CallsOf(timed.block)) {
+        const runtime::KernelSpec& kernel = manifest.kernels[static_cast<size_t>(spec.kernel)];
+        const auto [place, fresh] = index.try_emplace(kernel.task, tasks.size());
+        if (fresh) {
+          TaskTiming& added = tasks.emplace_back();
+          added.task = kernel.task;
+          added.label = kernel.label;
+          added.flops = kernel.flops;
+          added.tuned = m == 0 && kernel.schedule == "tuned";
+          added.uses.resize(contestants.size());
+          added.rounds_ns.resize(contestants.size());
+        }
+        TaskTiming& task = tasks[place->second];
+        task.uses[m] += static_cast<int>(timed.runs);
+        std::vector<double>& sums = task.rounds_ns[m];
+        const std::vector<double>& call = timings[m].calls_ns[next++];
+        sums.resize(std::max(sums.size(), call.size()));
+        for (size_t r = 0; r < call.size(); ++r)
+          sums[r] += call[r] * static_cast<double>(timed.runs);
       }
-      TaskTiming& task = tasks[place->second];
-      ++task.uses[m];
-      std::vector<double>& sums = task.rounds_ns[m];
-      const std::vector<double>& call = timings[m].calls_ns[c];
-      sums.resize(std::max(sums.size(), call.size()));
-      for (size_t r = 0; r < call.size(); ++r) sums[r] += call[r];
     }
   }
   return tasks;

@@ -13,9 +13,17 @@
 
 namespace heddle {
 
+// A block of rows (Manifest::CallsOf) as it is timed.
+struct TimedBlock {
+  size_t block = 0;
+  int64_t runs = 1;  // how often it counts
+};
+
 struct ModuleTiming {
-  std::vector<double> samples_ns;             // one per round: mean of one inference
-  std::vector<std::vector<double>> calls_ns;  // per entry of the manifest's calls: one per round
+  std::vector<double> samples_ns;  // one per round: mean of one inference
+  std::vector<TimedBlock> blocks;
+  // Per call of these blocks, one block after the other: one per round.
+  std::vector<std::vector<double>> calls_ns;
   double Median() const;
   double Percentile(double p) const;  // p in [0, 100], nearest rank
 };
@@ -34,18 +42,23 @@ struct Contestant {
   const runtime::Module* module = nullptr;
   runtime::Executor::Options options;
   std::vector<std::string> inputs;  // dense bytes; one that does not fit its tensor is left out
+  // The block of rows to time, whose inputs are given. 0: all blocks, each as often as gives them the same number of rows
+  // (graph::BlockGroups::runs); the inputs are those of the largest one.
+  int64_t rows = 0;
 };
+// InvalidArgument, in one line: the module has no block of contestant.rows rows.
+absl::StatusOr<std::vector<TimedBlock>> BlocksOf(const Contestant& contestant);
 
 // Rounds over all modules, each round in the reverse order of the one before. In a round, a module is
 // loaded, warmed up by one inference, run for at least 50 ms as a whole, and run again with its calls
-// timed; then it is unloaded. All of that is with warm caches: one inference follows the other.
+// timed; then it is unloaded. Blocks of rows share that time. All of that is with warm caches: one inference follows the other.
 //
 // Loading anew matters. Where a module's memory lies decides up to a tenth of its time (in a virtual
 // machine, a large page may still consist of small ones of the host). Of two modules that are loaded side
 // by side, the first is the faster one as a rule; of two that are loaded in turns, each gets the memory
 // that the other has just given back.
 //
-// Errors are those of loading and running.
+// Errors are those of loading and running, and of BlocksOf.
 absl::StatusOr<std::vector<ModuleTiming>> TimeInTurns(const std::vector<Contestant>& contestants,
                                                       const Turns& turns);
 

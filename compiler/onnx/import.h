@@ -21,7 +21,8 @@ using ExternalLoader = std::function<absl::StatusOr<SharedBytes>(const onnx::Ten
 
 struct ImportOptions {
   // Shapes of the inputs whose dimensions are symbolic or missing, by input name; or extents of
-  // symbolic dimensions by their names, each as a shape of one dimension. An input's name goes first.
+  // symbolic dimensions by their names, each as a shape of one dimension. An input's name goes first. The dimension "rows" of
+  // decision trees may have several extents (classical::ImportForest).
   std::map<std::string, std::vector<int64_t>> shapes;
   // Values of inputs by their names, which then are inputs no more: "16000", or "1,0,2" for a vector; one
   // number fills the whole tensor.

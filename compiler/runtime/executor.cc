@@ -23,6 +23,7 @@ namespace {
 
 constexpr int kMaxThreads = 256;  // the most that a target may have
 constexpr size_t kLargeParams = size_t{1} << 30;
+constexpr int64_t kMostBytes = int64_t{1} << 47;  // of an address space
 
 absl::StatusOr<AlignedBuffer> Allocate(int64_t bytes, int colour, const std::string& what) {
   AlignedBuffer buffer = AlignedBuffer::Allocate(bytes, colour);
@@ -55,16 +56,16 @@ class CpuBackend final : public ExecutorBackend {
     return outputs_[static_cast<size_t>(index)].data();
   }
 
-  absl::Status Run() override {
-    for (const Call& call : calls_) Run(call);
+  absl::Status Run(size_t block) override {
+    for (const Call& call : calls_[block]) RunCall(call);
     return absl::OkStatus();
   }
 
-  absl::Status Profile(std::vector<double>* ns) override {
+  absl::Status Profile(size_t block, std::vector<double>* ns) override {
     using Clock = std::chrono::steady_clock;
-    for (const Call& call : calls_) {
+    for (const Call& call : calls_[block]) {
       const Clock::time_point start = Clock::now();
-      Run(call);
+      RunCall(call);
       const std::chrono::duration<double, std::nano> elapsed = Clock::now() - start;
       ns->push_back(elapsed.count());
     }
@@ -147,16 +148,21 @@ class CpuBackend final : public ExecutorBackend {
       kernels.push_back(kernel);
     }
     size_t total = 0;
-    for (const CallSpec& call : manifest.calls) total += call.buffers.size();
+    for (size_t b = 0; b < manifest.NumBlocks(); ++b) {
+      for (const CallSpec& call : manifest.CallsOf(b)) total += call.buffers.size();
+    }
     pointers_.reserve(total);  // no reallocation, since calls keep addresses of elements
-    for (const CallSpec& call : manifest.calls) {
-      calls_.push_back({kernels[call.kernel], pointers_.data() + pointers_.size()});
-      for (const BufferSlot& slot : call.buffers) pointers_.push_back(Address(slot));
+    for (size_t b = 0; b < manifest.NumBlocks(); ++b) {
+      std::vector<Call>& calls = calls_.emplace_back();
+      for (const CallSpec& call : manifest.CallsOf(b)) {
+        calls.push_back({kernels[call.kernel], pointers_.data() + pointers_.size()});
+        for (const BufferSlot& slot : call.buffers) pointers_.push_back(Address(slot));
+      }
     }
     return absl::OkStatus();
   }
 
-  void Run(const Call& call) const {
+  void RunCall(const Call& call) const {
     OnPlacedStack([&] { call.kernel(call.buffers, workspace_.data(), pool_->host()); });
   }
 
@@ -170,8 +176,8 @@ class CpuBackend final : public ExecutorBackend {
   AlignedBuffer arena_;
   AlignedBuffer workspace_;
   int colour_ = 0;
-  std::vector<void*> pointers_;  // all calls' arguments, one after the other
-  std::vector<Call> calls_;
+  std::vector<void*> pointers_;           // all calls' arguments, one after the other
+  std::vector<std::vector<Call>> calls_;  // by block
 };
 
 absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCpuBackend(const Module& module,
@@ -199,58 +205,130 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Module module, const 
 }
 
 Executor::Executor(Manifest manifest, std::unique_ptr<ExecutorBackend> backend)
-    : manifest_(std::move(manifest)), backend_(std::move(backend)) {}
+    : manifest_(std::move(manifest)), backend_(std::move(backend)), most_rows_(kMostBytes) {
+  for (size_t b = 0; b < manifest_.NumBlocks(); ++b) block_rows_.push_back(manifest_.RowsOf(b));
+  const auto describe = [&](const std::vector<TensorSpec>& specs, std::vector<Tensor>* tensors) {
+    for (const TensorSpec& spec : specs) {
+      Tensor& tensor = tensors->emplace_back();
+      tensor.bytes = static_cast<size_t>(spec.SizeBytes());
+      if (block_rows_[0] > 0) {
+        const int64_t row = spec.SizeBytes() / block_rows_[0];
+        most_rows_ = std::min(most_rows_, kMostBytes / std::max<int64_t>(row, 1));
+        tensor.row_bytes = static_cast<size_t>(row);
+      }
+      tensor.element_bytes = static_cast<size_t>(TensorSpec{"", spec.dtype, {}}.SizeBytes());
+      tensor.shape = spec.shape;
+    }
+  };
+  describe(manifest_.inputs, &inputs_);
+  describe(manifest_.outputs, &outputs_);
+  SetShapes(0);
+}
 Executor::~Executor() = default;
 
 const Manifest& Executor::manifest() const { return manifest_; }
 void* Executor::InputData(int index) { return backend_->InputData(index); }
 const void* Executor::OutputData(int index) const { return backend_->OutputData(index); }
 
-std::vector<int64_t> Executor::OutputShape(int index) const {
-  const TensorSpec& spec = manifest_.outputs[static_cast<size_t>(index)];
-  std::vector<int64_t> shape = spec.shape;
-  for (const DimLength& length : spec.lengths) {
-    int64_t& extent = shape[static_cast<size_t>(length.axis)];
-    int64_t held = 0;
-    std::memcpy(&held, OutputData(length.output), sizeof held);
-    extent = std::clamp<int64_t>(held, 0, extent);
+// The shapes of outputs with independent rows depend on the block, those of others on data.
+void Executor::SetShapes(size_t block) {
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const TensorSpec& spec = manifest_.outputs[i];
+    std::vector<int64_t>& shape = outputs_[i].shape;
+    if (block_rows_[block] > 0) shape[0] = block_rows_[block];
+    for (const DimLength& length : spec.lengths) {
+      int64_t held = 0;
+      std::memcpy(&held, OutputData(length.output), sizeof held);
+      const auto axis = static_cast<size_t>(length.axis);
+      shape[axis] = std::clamp<int64_t>(held, 0, spec.shape[axis]);
+    }
   }
-  return shape;
 }
 
 void Executor::CopyOutput(int index, char* to) const {
-  const TensorSpec& spec = manifest_.outputs[static_cast<size_t>(index)];
-  CopyLeadingPart(static_cast<const char*>(OutputData(index)), spec.shape, OutputShape(index),
-                  static_cast<size_t>(TensorSpec{"", spec.dtype, {}}.SizeBytes()), to);
+  const Tensor& tensor = outputs_[static_cast<size_t>(index)];
+  CopyLeadingPart(static_cast<const char*>(OutputData(index)),
+                  manifest_.outputs[static_cast<size_t>(index)].shape, tensor.shape,
+                  tensor.element_bytes, to);
+}
+
+size_t Executor::OutputBytes(int index) const {
+  const Tensor& tensor = outputs_[static_cast<size_t>(index)];
+  size_t bytes = tensor.element_bytes;
+  for (int64_t extent : tensor.shape) bytes *= static_cast<size_t>(extent);
+  return bytes;
 }
 
 std::string Executor::Output(int index) const {
-  const TensorSpec& spec = manifest_.outputs[static_cast<size_t>(index)];
-  const TensorSpec found{"", spec.dtype, OutputShape(index)};
-  std::string bytes(static_cast<size_t>(found.SizeBytes()), '\0');
+  std::string bytes(OutputBytes(index), '\0');
   CopyOutput(index, bytes.data());
   return bytes;
 }
 
 const absl::Status& Executor::status() const { return status_; }
 
-absl::Status Executor::Run() {
-  absl::Status status = backend_->Run();
+absl::Status Executor::Run(size_t block) {
+  absl::Status status = backend_->Run(block);
+  SetShapes(block);
   status_.Update(status);
   return status;
 }
 
-std::vector<double> Executor::ProfileNs(int rounds) {
-  std::vector<Timing> timings(manifest_.calls.size());
+Executor::Piece Executor::NextPiece(int64_t left) const {
+  for (size_t b = 0; b + 1 < block_rows_.size(); ++b) {
+    const int64_t rows = block_rows_[b];
+    if (left >= rows) return {b, rows};
+    // At most half of its work is for nothing, and smaller blocks take longer for a row.
+    if (left > block_rows_[b + 1] && left >= rows - left) return {b, left};
+  }
+  return {block_rows_.size() - 1, std::min(left, block_rows_.back())};
+}
+
+absl::Status Executor::RunRows(int64_t rows, const void* const* inputs, void* const* outputs) {
+  if (block_rows_[0] == 0)
+    return absl::InvalidArgumentError(
+        "the rows of this model depend on each other: set its inputs, and run it as it is");
+  if (rows < 0 || rows > most_rows_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(rows, " rows: the number of rows must be between 0 and ", most_rows_));
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs[i] == nullptr && rows > 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat("input '", manifest_.inputs[i].name, "' is null"));
+  }
+  for (int64_t done = 0; done < rows;) {
+    const Piece piece = NextPiece(rows - done);
+    const auto begin = static_cast<size_t>(done), count = static_cast<size_t>(piece.rows);
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const size_t row = inputs_[i].row_bytes;
+      std::memcpy(InputData(static_cast<int>(i)), static_cast<const char*>(inputs[i]) + begin * row,
+                  count * row);
+    }
+    HEDDLE_RETURN_IF_ERROR(Run(piece.block));
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      if (outputs[i] == nullptr) continue;
+      const size_t row = outputs_[i].row_bytes;
+      std::memcpy(static_cast<char*>(outputs[i]) + begin * row, OutputData(static_cast<int>(i)),
+                  count * row);
+    }
+    done += piece.rows;
+  }
+  return absl::OkStatus();
+}
+
+std::vector<double> Executor::ProfileNs(int rounds, size_t block) {
+  std::vector<Timing> timings(manifest_.CallsOf(block).size());
   std::vector<double> ns;
   for (int round = 0; round < rounds; ++round) {
     ns.clear();
-    if (absl::Status s = backend_->Profile(&ns); !s.ok()) {
+    if (absl::Status s = backend_->Profile(block, &ns); !s.ok()) {
       status_.Update(s);
       return {};
     }
     for (size_t i = 0; i < ns.size(); ++i) timings[i].samples_ns.push_back(ns[i]);
   }
+  SetShapes(block);
   std::vector<double> medians;
   for (const Timing& timing : timings) medians.push_back(timing.MedianNs());
   return medians;

@@ -1,7 +1,9 @@
 // Runs a module. A run in steady state allocates nothing and takes no lock, apart from the barriers
-// of the thread pool.
+// of the thread pool: what a call needs is bound when the executor is made.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -36,24 +38,54 @@ class Executor {
   // inputs, call Run, then read the outputs. An output whose extents depend on data is there with
   // its largest shape.
   void* InputData(int index);
+  size_t InputBytes(int index) const { return inputs_[static_cast<size_t>(index)].bytes; }
   const void* OutputData(int index) const;
   // The shape that an output has after the last run.
-  std::vector<int64_t> OutputShape(int index) const;
+  const std::vector<int64_t>& OutputShape(int index) const {
+    return outputs_[static_cast<size_t>(index)].shape;
+  }
   // The elements of that shape, densely.
   std::string Output(int index) const;
   void CopyOutput(int index, char* to) const;
-  // Runs the model. On a GPU this includes the copies of inputs and outputs. Fails only on a GPU.
-  absl::Status Run();
-  // The median time in nanoseconds of each call (one entry per manifest().calls) over `rounds`
+  size_t OutputBytes(int index) const;
+  // Runs the model. With a block other than 0, it reads and writes only the first rows of inputs and outputs, as many as
+  // the block has (Manifest::RowsOf). On a GPU this includes the copies of inputs and outputs. Fails only on a GPU.
+  absl::Status Run(size_t block = 0);
+  // For independent rows: runs the model on any number of them. inputs[i] holds `rows` rows of input i, densely, and
+  // outputs[i] gets those of output i; a null output is not copied. The largest block that still fits comes first. A block
+  // takes all that is left if no smaller one holds as much and it is filled at least by half, or if it is the smallest; its other
+  // rows are computed for nothing. After the run, the executor's own inputs and outputs are those of the last block. InvalidArgument: rows are not independent, there
+  // are less than none or more than an address space holds, or an input is null.
+  absl::Status RunRows(int64_t rows, const void* const* inputs, void* const* outputs);
+  // The median time in nanoseconds of each call (one entry per manifest().CallsOf(block)) over `rounds`
   // runs. On a GPU, the copies are not included. Empty after a failure.
-  std::vector<double> ProfileNs(int rounds);
+  std::vector<double> ProfileNs(int rounds, size_t block = 0);
   // The first failure of any run so far.
   const absl::Status& status() const;
 
  private:
   Executor(Manifest manifest, std::unique_ptr<ExecutorBackend> backend);
+
+  // What a run needs to know of a tensor.
+  struct Tensor {
+    size_t bytes = 0;      // of the largest shape
+    size_t row_bytes = 0;  // 0 if rows are not independent
+    size_t element_bytes = 0;
+    std::vector<int64_t> shape;  // of an output: after the last run
+  };
+  // The block that runs next, and how many of its rows are used.
+  struct Piece {
+    size_t block;
+    int64_t rows;
+  };
+  Piece NextPiece(int64_t left) const;
+  void SetShapes(size_t block);
+
   const Manifest manifest_;
   const std::unique_ptr<ExecutorBackend> backend_;
+  std::vector<int64_t> block_rows_;       // by block
+  int64_t most_rows_ = 0;                 // that RunRows takes
+  std::vector<Tensor> inputs_, outputs_;  // as in the manifest
   absl::Status status_;
 };
 

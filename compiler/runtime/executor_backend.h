@@ -1,6 +1,7 @@
 // Runs the calls of a module on the CPU (executor.cc) or another device (device_kind.h). Private to this folder.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -15,9 +16,10 @@ class ExecutorBackend {
   // The host memory of a tensor.
   virtual void* InputData(int index) = 0;
   virtual const void* OutputData(int index) const = 0;
-  virtual absl::Status Run() = 0;
-  // Runs once and appends the time of every call.
-  virtual absl::Status Profile(std::vector<double>* ns) = 0;
+  // Runs the calls of a block (Manifest::CallsOf) on the first rows of the tensors, as many as it has.
+  virtual absl::Status Run(size_t block) = 0;
+  // The same, and appends the time of every call.
+  virtual absl::Status Profile(size_t block, std::vector<double>* ns) = 0;
 };
 
 }  // namespace heddle::runtime

@@ -50,6 +50,19 @@ HEDDLE_API int heddle_output_shape(const heddle_model* model, int32_t index, int
  * heddle_output_shape tells it. */
 HEDDLE_API int heddle_get_output(const heddle_model* model, int32_t index, void* data, size_t size);
 
+/* Any number of rows. In some models, such as decision trees, dimension 0 of all inputs and outputs
+ * counts rows, and what an output has for a row depends on no other row. heddle_input_info and
+ * heddle_output_info then tell the largest block of rows that the module computes at once. */
+
+/* 1 if the rows of the model are independent, so that heddle_run_rows may be called; else 0. */
+HEDDLE_API int32_t heddle_rows_are_independent(const heddle_model* model);
+/* Runs the model on `rows` rows, in blocks of the sizes that the module was made for. inputs[i] has
+ * the rows of input i, densely, and outputs[i] gets those of output i; an output that is NULL is not
+ * copied. A row of a tensor has bytes / shape[0] bytes, of its heddle_tensor_info. The function
+ * replaces heddle_set_input, heddle_run and heddle_get_output, whose tensors it overwrites. */
+HEDDLE_API int heddle_run_rows(heddle_model* model, int64_t rows, const void* const* inputs,
+                               void* const* outputs);
+
 #ifdef __cplusplus
 }
 #endif

@@ -63,9 +63,8 @@ int Describe(const TensorSpec* tensor, heddle_tensor_info* info) {
   return 0;
 }
 
-// Zero if `size` is that of the tensor; otherwise sets the error.
-int CheckSize(const TensorSpec& tensor, size_t size) {
-  const size_t wanted = tensor.SizeBytes();
+// Zero if `size` is the `wanted` one of the tensor; otherwise sets the error.
+int CheckSize(const TensorSpec& tensor, size_t wanted, size_t size) {
   if (size == wanted) return 0;
   return Fail(absl::StrCat("tensor '", tensor.name, "' has ", wanted, " bytes, not ", size));
 }
@@ -114,7 +113,8 @@ int heddle_output_info(const heddle_model* model, int32_t index, heddle_tensor_i
 int heddle_set_input(heddle_model* model, int32_t index, const void* data, size_t size) {
   return Guarded([&] {
     const TensorSpec* tensor = Find(model->executor->manifest().inputs, "input", index);
-    if (tensor == nullptr || CheckSize(*tensor, size) != 0) return 1;
+    if (tensor == nullptr) return 1;
+    if (CheckSize(*tensor, model->executor->InputBytes(index), size) != 0) return 1;
     if (size != 0) std::memcpy(model->executor->InputData(index), data, size);
     return 0;
   });
@@ -127,13 +127,25 @@ int heddle_run(heddle_model* model) {
   });
 }
 
+int32_t heddle_rows_are_independent(const heddle_model* model) {
+  return model->executor->manifest().independent_rows ? 1 : 0;
+}
+
+int heddle_run_rows(heddle_model* model, int64_t rows, const void* const* inputs,
+                    void* const* outputs) {
+  return Guarded([&] {
+    const absl::Status status = model->executor->RunRows(rows, inputs, outputs);
+    return status.ok() ? 0 : Fail(status);
+  });
+}
+
 int heddle_output_shape(const heddle_model* model, int32_t index, int64_t* shape, size_t* bytes) {
   return Guarded([&] {
     const TensorSpec* tensor = FindOutput(model, index);
     if (tensor == nullptr) return 1;
-    const TensorSpec found{tensor->name, tensor->dtype, model->executor->OutputShape(index)};
-    std::copy(found.shape.begin(), found.shape.end(), shape);
-    *bytes = static_cast<size_t>(found.SizeBytes());
+    const std::vector<int64_t>& found = model->executor->OutputShape(index);
+    std::copy(found.begin(), found.end(), shape);
+    *bytes = model->executor->OutputBytes(index);
     return 0;
   });
 }
@@ -142,8 +154,7 @@ int heddle_get_output(const heddle_model* model, int32_t index, void* data, size
   return Guarded([&] {
     const TensorSpec* tensor = FindOutput(model, index);
     if (tensor == nullptr) return 1;
-    const TensorSpec found{tensor->name, tensor->dtype, model->executor->OutputShape(index)};
-    if (CheckSize(found, size) != 0) return 1;
+    if (CheckSize(*tensor, model->executor->OutputBytes(index), size) != 0) return 1;
     model->executor->CopyOutput(index, static_cast<char*>(data));
     return 0;
   });

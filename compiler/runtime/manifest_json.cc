@@ -18,6 +18,8 @@
 //   calls: [{"kernel", "buffers"}]; a buffer is [place, index, bytes] with place "input", "output",
 //          "param" or "arena"
 //
+//   smaller_blocks: [{"rows", "calls"}], only if there are any
+//
 //   plan, machine: texts, only if there is one
 //
 //   packed: [{"offset", "dtype", "shape", "bits"}] (packed_params.h), only if there are any
@@ -315,6 +317,8 @@ std::string ManifestText(const Manifest& m, const std::vector<Section>& sections
   if (m.independent_rows) json["independent_rows"] = true;
   json["kernels"] = KernelsJson(m.kernels);
   json["calls"] = CallsJson(m.calls);
+  for (const RowBlock& block : m.smaller_blocks)
+    json["smaller_blocks"].push_back({{"rows", block.rows}, {"calls", CallsJson(block.calls)}});
   for (const PackedParam& p : m.packed) {
     json["packed"].push_back(
         {{"offset", p.offset}, {"dtype", p.dtype}, {"shape", p.shape}, {"bits", p.bits}});
@@ -353,6 +357,14 @@ absl::Status ParseManifest(std::string_view text, Manifest* m, std::vector<Secti
     fields.Read("independent_rows", &m->independent_rows);
   m->kernels = ReadKernels(fields.Array("kernels"), &error);
   m->calls = ReadCalls(fields.Array("calls"), &error);
+  if (json.is_object() && json.contains("smaller_blocks")) {
+    for (const Json& item : fields.Array("smaller_blocks")) {
+      const Fields block(item, &error);
+      RowBlock& b = m->smaller_blocks.emplace_back();
+      block.Read("rows", &b.rows);
+      b.calls = ReadCalls(block.Array("calls"), &error);
+    }
+  }
   if (json.is_object() && json.contains("packed")) {
     for (const Json& item : fields.Array("packed")) {
       const Fields packed(item, &error);

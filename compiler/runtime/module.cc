@@ -17,7 +17,8 @@
 namespace heddle::runtime {
 namespace {
 
-constexpr std::string_view kMagic = "HEDDLE02", kPackedMagic = "HEDDLE03";
+constexpr std::string_view kMagic = "HEDDLE02", kPackedMagic = "HEDDLE03",
+                           kBlocksMagic = "HEDDLE04";
 constexpr size_t kHeaderBytes = 24;
 
 uint64_t Checksum(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
@@ -50,14 +51,15 @@ absl::StatusOr<std::string_view> ManifestOf(std::string_view bytes) {
     return absl::InvalidArgumentError("not a Heddle module");
   }
   if (bytes.size() < kHeaderBytes) return Truncated(kHeaderBytes, bytes.size());
-  if (bytes.substr(0, 8) != kMagic && bytes.substr(0, 8) != kPackedMagic) {
+  if (bytes.substr(0, 8) != kMagic && bytes.substr(0, 8) != kPackedMagic &&
+      bytes.substr(0, 8) != kBlocksMagic) {
     const std::string_view version = bytes.substr(6, 2);
     const bool digits = std::isdigit(static_cast<unsigned char>(version[0])) &&
                         std::isdigit(static_cast<unsigned char>(version[1]));
     if (!digits) return absl::InvalidArgumentError("not a Heddle module");
     return absl::InvalidArgumentError(absl::StrCat(
         "module has format version ", std::string(version), ", this runtime reads versions ",
-        std::string(kMagic.substr(6)), " and ", std::string(kPackedMagic.substr(6)),
+        std::string(kMagic.substr(6)), " to ", std::string(kBlocksMagic.substr(6)),
         ": compile the model again or use a newer runtime"));
   }
   const uint64_t length = ReadU64(bytes.substr(8));
@@ -225,7 +227,9 @@ absl::Status WriteModule(const Manifest& manifest, std::string_view code,
                                    plain_sum.At(params_at)};
   if (!packed.empty()) sections.push_back(packed_sum.At(packed_at));
   const std::string text = ManifestText(manifest, sections);
-  std::string head(packed.empty() ? kMagic : kPackedMagic);
+  std::string head(manifest.NumBlocks() > 1 ? kBlocksMagic
+                   : packed.empty()         ? kMagic
+                                            : kPackedMagic);
   AppendU64(text.size(), &head);
   AppendU64(Checksum(text), &head);
   head += text;

@@ -1,6 +1,7 @@
 // The module file: everything needed to run one tuned model, in one file.
 //
-//   bytes 0..7    "HEDDLE02", or "HEDDLE03" with packed parameters: the digits are the format version
+//   bytes 0..7    "HEDDLE02", "HEDDLE03" with packed parameters, or "HEDDLE04" with several blocks of rows: the digits are the
+//                 format version
 //   bytes 8..15   length of the manifest, little endian
 //   bytes 16..23  XXH3 (64 bits) of the manifest, little endian
 //   manifest      JSON (manifest_json.cc documents every key): producer, target, model name and
@@ -76,6 +77,13 @@ struct CallSpec {
   std::vector<BufferSlot> buffers;  // inputs, then outputs
 };
 
+// The calls for a block of rows. Its tensors begin where those of the manifest do, and have fewer rows.
+struct RowBlock {
+  int64_t rows = 0;
+  std::vector<CallSpec> calls;  // execution order
+};
+inline constexpr size_t kMostRowBlocks = 8;  // with the manifest's own
+
 struct Manifest {
   std::string producer;      // "heddle 0.1.0"
   std::string model;         // name
@@ -92,6 +100,9 @@ struct Manifest {
   bool independent_rows = false;
   std::vector<KernelSpec> kernels;
   std::vector<CallSpec> calls;  // execution order
+  // If rows are independent: calls for fewer rows than the inputs have, largest first. All blocks share the kernels, the
+  // parameters, the arena and the memory of inputs and outputs.
+  std::vector<RowBlock> smaller_blocks = {};
   int64_t arena_bytes = 0;
   int64_t unshared_bytes = 0;
   int64_t workspace_bytes = 0;  // the largest of all kernels
@@ -100,6 +111,16 @@ struct Manifest {
 
   // The number of outputs that the model itself has.
   int NumResults() const;
+
+  // Block 0 has `calls`; those behind it are smaller_blocks.
+  size_t NumBlocks() const { return 1 + smaller_blocks.size(); }
+  const std::vector<CallSpec>& CallsOf(size_t block) const {
+    return block == 0 ? calls : smaller_blocks[block - 1].calls;
+  }
+  // The rows of a block; 0 if rows are not independent.
+  int64_t RowsOf(size_t block) const;
+  // `spec`, an input or output, as a block has it.
+  TensorSpec InBlock(TensorSpec spec, size_t block) const;
 
   // What all kernels together promise.
   Numerics AllNumerics() const {

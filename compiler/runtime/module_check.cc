@@ -83,6 +83,18 @@ absl::Status CheckRows(const Manifest& manifest) {
   return absl::OkStatus();
 }
 
+// Blocks are fewer and fewer rows of independent ones.
+absl::Status CheckBlocks(const Manifest& manifest) {
+  if (manifest.NumBlocks() > kMostRowBlocks)
+    return Bad(absl::StrCat("there are ", manifest.NumBlocks(), " blocks of rows"));
+  for (size_t b = 1; b < manifest.NumBlocks(); ++b) {
+    const int64_t rows = manifest.RowsOf(b);
+    if (!manifest.independent_rows || rows < 1 || rows >= manifest.RowsOf(b - 1))
+      return Bad(absl::StrCat("there is a block of ", rows, " rows"));
+  }
+  return absl::OkStatus();
+}
+
 // What holds a length stands behind the model's own outputs.
 absl::Status CheckLengths(const Manifest& manifest) {
   const int results = manifest.NumResults();
@@ -110,18 +122,21 @@ bool IsInside(const BufferSlot& slot, int64_t size) {
          slot.bytes <= size - slot.index;
 }
 
-bool IsWhole(const BufferSlot& slot, const std::vector<TensorSpec>& tensors) {
-  return slot.index >= 0 && slot.index < static_cast<int64_t>(tensors.size()) &&
-         slot.bytes == tensors[slot.index].SizeBytes();
+// Whether it is a tensor as the block has it.
+bool IsWhole(const BufferSlot& slot, const std::vector<TensorSpec>& tensors,
+             const Manifest& manifest, size_t block) {
+  if (slot.index < 0 || slot.index >= static_cast<int64_t>(tensors.size())) return false;
+  const int64_t all = tensors[slot.index].SizeBytes();
+  return slot.bytes == (block == 0 ? all : all / manifest.RowsOf(0) * manifest.RowsOf(block));
 }
 
-bool IsValid(const BufferSlot& slot, const Module& module) {
+bool IsValid(const BufferSlot& slot, const Module& module, size_t block) {
   if (slot.bytes < 0) return false;
   switch (slot.place) {
     case Place::kInput:
-      return IsWhole(slot, module.manifest.inputs);
+      return IsWhole(slot, module.manifest.inputs, module.manifest, block);
     case Place::kOutput:
-      return IsWhole(slot, module.manifest.outputs);
+      return IsWhole(slot, module.manifest.outputs, module.manifest, block);
     case Place::kParam:
       return IsInside(slot, static_cast<int64_t>(module.params->size()));
     case Place::kArena:
@@ -143,13 +158,13 @@ absl::Status CheckKernel(const KernelSpec& kernel, const Manifest& manifest) {
   return absl::OkStatus();
 }
 
-absl::Status CheckCall(size_t index, const Module& module) {
-  const CallSpec& call = module.manifest.calls[index];
+absl::Status CheckCall(size_t index, size_t block, const Module& module) {
+  const CallSpec& call = module.manifest.CallsOf(block)[index];
   if (call.kernel < 0 || call.kernel >= static_cast<int64_t>(module.manifest.kernels.size())) {
     return Bad(absl::StrCat("call ", index, " names kernel ", call.kernel));
   }
   for (size_t k = 0; k < call.buffers.size(); ++k) {
-    if (IsValid(call.buffers[k], module)) continue;
+    if (IsValid(call.buffers[k], module, block)) continue;
     return Bad(absl::StrCat("call ", index, ", buffer ", k, " lies outside its place"));
   }
   const KernelSpec& kernel = module.manifest.kernels[static_cast<size_t>(call.kernel)];
@@ -188,6 +203,16 @@ int Manifest::NumResults() const {
   return first;
 }
 
+int64_t Manifest::RowsOf(size_t block) const {
+  if (!independent_rows) return 0;
+  return block == 0 ? inputs[0].shape[0] : smaller_blocks[block - 1].rows;
+}
+
+TensorSpec Manifest::InBlock(TensorSpec spec, size_t block) const {
+  if (block != 0) spec.shape[0] = RowsOf(block);
+  return spec;
+}
+
 bool Manifest::ForGpu() const { return FindDeviceKind(KindOf(target)) != nullptr; }
 
 absl::Status CheckModule(const Module& module) {
@@ -204,11 +229,14 @@ absl::Status CheckModule(const Module& module) {
   }
   HEDDLE_RETURN_IF_ERROR(CheckLengths(manifest));
   HEDDLE_RETURN_IF_ERROR(CheckRows(manifest));
+  HEDDLE_RETURN_IF_ERROR(CheckBlocks(manifest));
   for (const KernelSpec& kernel : manifest.kernels) {
     HEDDLE_RETURN_IF_ERROR(CheckKernel(kernel, manifest));
   }
-  for (size_t i = 0; i < manifest.calls.size(); ++i) {
-    HEDDLE_RETURN_IF_ERROR(CheckCall(i, module));
+  for (size_t b = 0; b < manifest.NumBlocks(); ++b) {
+    for (size_t i = 0; i < manifest.CallsOf(b).size(); ++i) {
+      HEDDLE_RETURN_IF_ERROR(CheckCall(i, b, module));
+    }
   }
   return absl::OkStatus();
 }

@@ -255,11 +255,16 @@ TEST(EmitForest, Transforms) {
   EXPECT_NEAR(Transformed(Transform::kProbit, {0.975F}, 0), 1.95996, 5e-3);
 }
 
-TEST(ImportForest, RowsAreAsked) {
+TEST(ImportForest, Rows) {
   TestRng rng(7);
   const Forest forest = RandomForest(rng, 3);
-  EXPECT_THAT(std::string(ImportForest(forest, {}).status().message()),
-              HasSubstr("give it with --shape rows=1000"));
+  EXPECT_EQ(ImportForest(forest, {}).value().tables.blocks,
+            (std::vector<int64_t>{4096, 256, 16, 1}));
+  EXPECT_EQ(ImportForest(forest, {{"rows", {2, 8}}}).value().tables.blocks,
+            (std::vector<int64_t>{8, 2}));
+  EXPECT_TRUE(ImportForest(forest, {{"rows", {8}}}).value().tables.blocks.empty());
+  EXPECT_THAT(std::string(ImportForest(forest, {{"rows", {8, 0}}}).status().message()),
+              HasSubstr("give them as --shape rows=1,16,256,4096"));
   EXPECT_THAT(
       std::string(ImportForest(forest, {{"x", {3, forest.features + 1}}}).status().message()),
       HasSubstr("--shape x=1000x"));

@@ -133,6 +133,7 @@ class Tables(unittest.TestCase):
         cls.directory = tempfile.TemporaryDirectory()
         cls.path = pathlib.Path(cls.directory.name)
         cls.three = cls.make("three", xgboost_model("multi:softprob", STUMPS, NAMES))
+        cls.any = cls.make("any", xgboost_model("multi:softprob", STUMPS, NAMES), rows=None)
         cls.two = cls.make("two", xgboost_model("binary:logistic", STUMPS[:1], []))
         cls.pipeline = cls.make("pipeline", pipeline())
 
@@ -141,12 +142,14 @@ class Tables(unittest.TestCase):
         cls.directory.cleanup()
 
     @classmethod
-    def make(cls, name, model):
+    def make(cls, name, model, rows=ROWS):
+        """A file of XGBoost without `rows`: the module has the blocks of rows that the command chooses."""
         is_onnx = isinstance(model, bytes)
         file = cls.path / (f"{name}.onnx" if is_onnx else f"{name}.json")
         file.write_bytes(model if is_onnx else json.dumps(model).encode())
         module = cls.path / f"{name}.heddle"
-        heddle("tune", file, *([] if is_onnx else ["--shape", f"rows={ROWS}"]), "-o", module, "--trials", 1, "--batch", 1, "--no-compare", "--plan", "off",
+        shape = ["--shape", f"rows={rows}"] if rows and not is_onnx else []
+        heddle("tune", file, *shape, "-o", module, "--trials", 1, "--batch", 1, "--no-compare", "--plan", "off",
                "--data", cls.path / "data", "--server", "127.0.0.1:9", check=0)
         return module
 
@@ -191,6 +194,22 @@ class Tables(unittest.TestCase):
             self.expect(self.told(self.three, "--input", self.write(rows)), rows)
             self.expect(self.told(self.three, "--input", self.write(rows, order=[2, 0, 1])), rows)
             self.expect(self.told(self.three, "--input", self.write(rows, header=None)), rows)
+
+    def test_one_module_for_any_number_of_rows(self):
+        for count in (1, 2, 15, 17, 300):
+            rows = random_rows(count)
+            self.expect(self.told(self.any, "--input", self.write(rows)), rows)
+        shown = heddle("inspect", self.any, check=0).stdout
+        self.assertIn("any number, in blocks of 4096, 256, 16, 1", shown)
+        inspected = json.loads(heddle("inspect", self.any, "--json", check=0).stdout)
+        self.assertEqual([block["rows"] for block in inspected["blocks"]], [4096, 256, 16, 1])
+        timed = heddle("run", self.any, "--rows", 16, "--evaluate", "--rounds", 1, check=0).stdout
+        self.assertIn("16 rows a run", timed)
+        evaluated = json.loads(heddle("run", self.any, "--rows", 1, "--evaluate", "--rounds", 1, "--json", check=0).stdout.splitlines()[-1])
+        self.assertEqual(evaluated["rows"], 1)
+        heddle("run", self.any, "--rows", 5, "--check", self.path / "any.json", check=0)
+        self.refused(self.any, "--rows", 5, "--evaluate", says=("no block of 5 rows", "4096 or 256 or 16 or 1"))
+        self.refused(self.any, "--rows", 5, "--input", self.write(random_rows(3)), says=("--rows 5", "data.csv"))
 
     def test_columns_that_the_model_lacks_are_ignored_with_a_warning(self):
         rows = random_rows(6)
@@ -265,8 +284,8 @@ class Tables(unittest.TestCase):
         write_npy(self.path / "wide.npy", [3, 4])
         self.refused(self.three, "--input", self.path / "wide.npy", says=("[3,4]", "[4,3]", "as many rows as you like"))
         write_npy(self.path / "five.npy", [5, 3])
-        done = heddle("run", self.three, "--input", self.path / "five.npy", "--check", self.path / "three.json", check=2)
-        self.assertIn("need the 4 rows", done.stderr)
+        heddle("run", self.three, "--input", self.path / "five.npy", "--check", self.path / "three.json", check=0)
+        self.refused(self.three, "--input", self.path / "five.npy", "--evaluate", says=("no block of 5 rows", "give 4 rows"))
 
     def test_a_pipeline_takes_words_and_gives_words(self):
         rows = [(color, i / 2) for i, color in enumerate([*COLORS, "pink", "", "dark green or so", "red"])]

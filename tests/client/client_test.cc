@@ -117,13 +117,10 @@ TEST(OutputCheck, ConditioningIsWhatSmallMovesOfTheInputsChange) {
     const auto bytes = CompileModel(model.Bytes(), {}, {}, {}, compile);
     auto executor = runtime::Executor::Create(*runtime::ParseModule(*bytes));
     const std::vector<float> values(8, input);
-    const std::vector<std::string> inputs = {
-        std::string(reinterpret_cast<const char*>(values.data()), 32)};
-    std::memcpy((*executor)->InputData(0), inputs[0].data(), 32);
-    EXPECT_TRUE((*executor)->Run().ok());
-    const std::string before = (*executor)->Output(0);
-    const double moved = Conditioning(inputs, {before}, **executor)->at(0);
-    EXPECT_EQ((*executor)->Output(0), before) << "the inputs are as they were";
+    const GivenInputs inputs = {{std::string(reinterpret_cast<const char*>(values.data()), 32)}, 0};
+    const std::vector<NpyArray> before = RunRows(inputs, **executor).value();
+    const double moved = Conditioning(inputs, before, **executor)->at(0);
+    EXPECT_EQ((*executor)->Output(0), before[0].bytes) << "the inputs are as they were";
     return moved;
   };
   EXPECT_GT(conditioning("Neg", 1.0F), 1e-7);

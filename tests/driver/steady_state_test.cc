@@ -12,6 +12,8 @@
 
 #include "client/zoo/zoo.h"
 #include "compiler/driver/compile.h"
+#include "compiler/runtime/heddle.h"
+#include "tests/driver/forest_text.h"
 #include "tests/driver/run_model.h"
 
 namespace {
@@ -94,6 +96,38 @@ INSTANTIATE_TEST_SUITE_P(Models, SteadyState,
                            return std::string(info.param.first) + "_" +
                                   std::to_string(info.param.second);
                          });
+
+// All that a deployed program calls.
+TEST(SteadyStateTest, CallsOfTheLibraryAllocateNothing) {
+  const auto bytes = CompileModel(ForestText(5, 3, 4, 3), {}, {}, {}, {});
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  heddle_model* model = nullptr;
+  ASSERT_EQ(heddle_load_memory(bytes->data(), bytes->size(), 1, &model), 0) << heddle_last_error();
+  constexpr int kRows = 4200;
+  const std::vector<float> x(kRows * 4, 0.5F);
+  std::vector<float> scores(kRows * 3);
+  std::vector<int64_t> labels(kRows);
+  const void* inputs[] = {x.data()};
+  void* outputs[] = {scores.data(), labels.data()};
+  heddle_tensor_info info;
+  int64_t shape[2];
+  size_t size = 0;
+  int failed = 0;
+  g_allocations = g_locks = 0;
+  g_counting = true;
+  for (const int rows : {1, 2, 15, 16, 17, 300, kRows})
+    failed |= heddle_run_rows(model, rows, inputs, outputs);
+  failed |= heddle_input_info(model, 0, &info);
+  failed |= heddle_set_input(model, 0, x.data(), info.bytes);
+  failed |= heddle_run(model);
+  failed |= heddle_output_shape(model, 0, shape, &size);
+  failed |= heddle_get_output(model, 0, scores.data(), size);
+  g_counting = false;
+  EXPECT_EQ(failed, 0) << heddle_last_error();
+  EXPECT_EQ(g_allocations, 0);
+  EXPECT_EQ(g_locks, 0);
+  heddle_free(model);
+}
 
 TEST(SteadyStateTest, TheCountersCount) {
   g_allocations = g_locks = 0;

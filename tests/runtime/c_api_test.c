@@ -1,5 +1,5 @@
-/* A deploying program in plain C: loads the module of test_module.h by libheddle.so and checks what
- * it computes. */
+/* A deploying program in plain C: loads the modules of test_module.h by libheddle.so and checks what
+ * they compute. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +31,49 @@ static void check_errors(heddle_model* model) {
   CHECK(strstr(heddle_last_error(), "truncated") != NULL);
 }
 
+/* Any number of rows of a module with blocks of 8, 3 and 1. */
+static void check_rows(const char* path) {
+  enum { kMost = 50 };
+  heddle_model* model = NULL;
+  float x[kMost][4], sum[kMost + 1], size[kMost];
+  const void* inputs[1] = {x};
+  void* outputs[2] = {sum, size};
+  void* only_sum[2] = {sum, NULL};
+  const void* none[1] = {NULL};
+  heddle_tensor_info info;
+  CHECK(heddle_load(path, 1, &model) == 0);
+  CHECK(heddle_rows_are_independent(model) == 1);
+  CHECK(heddle_input_info(model, 0, &info) == 0);
+  CHECK(info.shape[0] == 8 && info.bytes / (size_t)info.shape[0] == sizeof(x[0]));
+  for (int r = 0; r < kMost; ++r) {
+    for (int c = 0; c < 4; ++c) x[r][c] = (float)(r * 7 + c);
+  }
+  for (int rows = 0; rows <= kMost; ++rows) {
+    memset(sum, 0, sizeof(sum));
+    CHECK(heddle_run_rows(model, rows, inputs, rows % 2 == 0 ? outputs : only_sum) == 0);
+    for (int r = 0; r < rows; ++r) CHECK(sum[r] == 106.0f + 28.0f * (float)r);
+    CHECK(sum[rows] == 0);
+  }
+  CHECK(heddle_run_rows(model, kMost, inputs, outputs) == 0);
+  /* 50 is six times 8, and 2 are left: a block of 3 is filled by more than half. */
+  CHECK(size[0] == 8 && size[47] == 8 && size[48] == 3 && size[49] == 3);
+  CHECK(heddle_run_rows(model, -1, inputs, outputs) != 0);
+  CHECK(strstr(heddle_last_error(), "-1 rows: the number of rows must be between 0 and") != NULL);
+  CHECK(heddle_run_rows(model, INT64_MAX, inputs, outputs) != 0);
+  CHECK(heddle_run_rows(model, 1, none, outputs) != 0);
+  CHECK(strstr(heddle_last_error(), "input 'x' is null") != NULL);
+  /* The fixed form of the same model runs its largest block. */
+  CHECK(heddle_set_input(model, 0, x, 8 * sizeof(x[0])) == 0);
+  CHECK(heddle_run(model) == 0);
+  CHECK(heddle_get_output(model, 0, sum, 8 * sizeof(sum[0])) == 0);
+  for (int r = 0; r < 8; ++r) CHECK(sum[r] == 106.0f + 28.0f * (float)r);
+  heddle_free(model);
+}
+
 int main(int argc, char** argv) {
   heddle_model* model = NULL;
-  CHECK(argc == 2);
+  CHECK(argc == 3);
+  check_rows(argv[2]);
   CHECK(heddle_load(argv[1], 2, &model) == 0);
   CHECK(heddle_num_inputs(model) == 1 && heddle_num_outputs(model) == 1);
   heddle_tensor_info info;
@@ -57,6 +97,9 @@ int main(int argc, char** argv) {
     CHECK(out[i] == sum * sum);
   }
   check_errors(model);
+  CHECK(heddle_rows_are_independent(model) == 0);
+  CHECK(heddle_run_rows(model, 10, NULL, NULL) != 0);
+  CHECK(strstr(heddle_last_error(), "depend on each other") != NULL);
   heddle_free(model);
   heddle_free(NULL);
   return 0;

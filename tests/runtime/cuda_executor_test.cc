@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -98,6 +99,30 @@ TEST_F(CudaExecutorTest, RunsAFileAndAllocatesNothingAfterwards) {
   ASSERT_EQ(times.size(), 2u);
   EXPECT_NEAR(times[0], 5e3, 5);
   EXPECT_NEAR(times[1], 14e3, 5);
+}
+
+TEST_F(CudaExecutorTest, ASmallerBlockCopiesOnlyItsRows) {
+  constexpr int kRows = kLength / 2;
+  Module module = MakeModule();
+  RowBlock block{kRows, module.manifest.calls};
+  block.calls[0].buffers[0].bytes /= 2;
+  block.calls[1].buffers[1].bytes /= 2;
+  module.manifest.smaller_blocks = {block};
+  module.manifest.independent_rows = true;
+  auto executor = Executor::Create(module);
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  float x[kLength], y[kLength] = {};
+  std::fill_n(x, kLength, 3.0F);
+  const void* inputs[] = {x};
+  void* outputs[] = {y};
+  ASSERT_TRUE((*executor)->RunRows(kRows, inputs, outputs).ok());
+  const auto* there = static_cast<const float*>((*executor)->OutputData(0));
+  for (int i = 0; i < kLength; ++i) {
+    const float wanted = i < kRows ? 2 * (3 + static_cast<float>(i) / 4) : 0;
+    EXPECT_EQ(y[i], wanted) << i;
+    EXPECT_EQ(there[i], wanted) << i;
+  }
+  EXPECT_EQ((*executor)->ProfileNs(2, 1).size(), 2u);
 }
 
 TEST_F(CudaExecutorTest, AModuleForAnotherGpuSaysSo) {

@@ -11,6 +11,8 @@
 namespace heddle::runtime {
 namespace {
 
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string CreateError(Module module, Executor::Options options = {}) {
@@ -38,6 +40,71 @@ TEST(ExecutorTest, RunsTheCallsInOrderWithAnyNumberOfThreads) {
     ASSERT_EQ(times.size(), 2u);
     EXPECT_GT(times[0], 0);
   }
+}
+
+// The sizes of blocks that RunRows uses, one for each row. The sums are checked here.
+std::vector<float> SizesOf(Executor& executor, int64_t rows) {
+  std::vector<float> x(static_cast<size_t>(rows) * 4), sum(static_cast<size_t>(rows)), sizes = sum;
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 91);
+  const void* inputs[] = {x.data()};
+  void* outputs[] = {sum.data(), sizes.data()};
+  EXPECT_TRUE(executor.RunRows(rows, inputs, outputs).ok());
+  for (size_t r = 0; r < sum.size(); ++r)
+    EXPECT_EQ(sum[r], 100 + x[4 * r] + x[4 * r + 1] + x[4 * r + 2] + x[4 * r + 3]) << rows;
+  return sizes;
+}
+
+TEST(ExecutorTest, RowsAreCutIntoBlocks) {
+  auto executor = Executor::Create(MakeRowsModule()).value();
+  EXPECT_THAT(SizesOf(*executor, 1), ElementsAre(1));
+  EXPECT_THAT(SizesOf(*executor, 2), ElementsAre(3, 3));  // one block for both
+  EXPECT_THAT(SizesOf(*executor, 3), ElementsAre(3, 3, 3));
+  EXPECT_THAT(SizesOf(*executor, 4), Each(8));
+  EXPECT_THAT(SizesOf(*executor, 8), Each(8));
+  EXPECT_THAT(SizesOf(*executor, 9), ElementsAre(8, 8, 8, 8, 8, 8, 8, 8, 1));
+  EXPECT_THAT(SizesOf(*executor, 20), Each(8));
+  for (int64_t rows = 0; rows < 100; ++rows) SizesOf(*executor, rows);
+
+  // The smallest block takes whatever is left.
+  executor = Executor::Create(MakeRowsModule({8, 3})).value();
+  EXPECT_THAT(SizesOf(*executor, 1), ElementsAre(3));
+  EXPECT_THAT(SizesOf(*executor, 11), ElementsAre(8, 8, 8, 8, 8, 8, 8, 8, 3, 3, 3));
+  // A module of one size, as there were before there were several.
+  executor = Executor::Create(MakeRowsModule({3})).value();
+  for (int64_t rows = 1; rows < 20; ++rows) EXPECT_THAT(SizesOf(*executor, rows), Each(3));
+}
+
+TEST(ExecutorTest, OneBlockRunsAlone) {
+  auto executor = Executor::Create(MakeRowsModule()).value();
+  auto* x = static_cast<float*>(executor->InputData(0));
+  for (int i = 0; i < 32; ++i) x[i] = 1;
+  const auto* sum = static_cast<const float*>(executor->OutputData(0));
+  ASSERT_TRUE(executor->Run(1).ok());
+  EXPECT_EQ(executor->OutputShape(0), std::vector<int64_t>{3});
+  EXPECT_EQ(executor->Output(0).size(), 12u);
+  EXPECT_EQ(sum[2], 104);
+  EXPECT_EQ(sum[3], 0);
+  EXPECT_EQ(executor->ProfileNs(3, 1).size(), 1u);
+  ASSERT_TRUE(executor->Run().ok());
+  EXPECT_EQ(executor->OutputShape(0), std::vector<int64_t>{8});
+  EXPECT_EQ(sum[7], 104);
+}
+
+TEST(ExecutorTest, RowsThatCannotBe) {
+  auto executor = Executor::Create(MakeRowsModule()).value();
+  float x[4] = {}, y[2] = {};
+  const void* inputs[] = {x};
+  void* outputs[] = {y, y + 1};
+  EXPECT_THAT(std::string(executor->RunRows(-1, inputs, outputs).message()),
+              HasSubstr("between 0 and"));
+  EXPECT_FALSE(executor->RunRows(INT64_MAX, inputs, outputs).ok());
+  inputs[0] = nullptr;
+  EXPECT_TRUE(executor->RunRows(0, inputs, outputs).ok());
+  EXPECT_THAT(std::string(executor->RunRows(1, inputs, outputs).message()),
+              HasSubstr("'x' is null"));
+  executor = Executor::Create(MakeTestModule()).value();
+  EXPECT_THAT(std::string(executor->RunRows(1, inputs, outputs).message()),
+              HasSubstr("depend on each other"));
 }
 
 TEST(ExecutorTest, MemoryIsAligned) {

@@ -92,8 +92,8 @@ TEST(ModuleTest, ErrorsSayWhatIsBroken) {
   EXPECT_THAT(error(""), HasSubstr("not a Heddle module"));
   EXPECT_THAT(error(good + "x"), HasSubstr("but the file has"));
   std::string newer = good;
-  newer[7] = '4';
-  EXPECT_THAT(error(newer), HasSubstr("format version 04"));
+  newer[7] = '5';
+  EXPECT_THAT(error(newer), HasSubstr("format version 05, this runtime reads versions 02 to 04"));
   std::string params = good;
   params.back() = static_cast<char>(params.back() ^ 1);
   EXPECT_THAT(error(params), HasSubstr("checksum of section 'params'"));
@@ -120,6 +120,45 @@ TEST(ModuleTest, LengthsOfOutputsAreKept) {
   EXPECT_EQ(lengths[1].axis, 1);
   EXPECT_EQ(lengths[1].output, 1);
   EXPECT_TRUE(parsed->manifest.outputs[1].lengths.empty());
+}
+
+TEST(ModuleTest, BlocksOfRowsAreKept) {
+  const Module module = MakeRowsModule();
+  const std::string bytes = SerializeModule(module);
+  EXPECT_EQ(bytes.substr(0, 8), "HEDDLE04") << "an older runtime would run one block only";
+  EXPECT_EQ(SerializeModule(MakeRowsModule({3})).substr(0, 8), "HEDDLE02");
+  const auto parsed = ParseModule(bytes);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(SerializeModule(*parsed), bytes);
+  ASSERT_EQ(parsed->manifest.NumBlocks(), 3u);
+  EXPECT_EQ(parsed->manifest.RowsOf(0), 8);
+  EXPECT_EQ(parsed->manifest.RowsOf(2), 1);
+  EXPECT_EQ(parsed->manifest.CallsOf(1)[0].buffers[0].bytes, 48);
+}
+
+TEST(ModuleTest, BlocksOfRowsAreChecked) {
+  const auto error = [](const std::function<void(Manifest&)>& change) {
+    Module module = MakeRowsModule();
+    change(module.manifest);
+    return std::string(ParseModule(SerializeModule(module)).status().message());
+  };
+  EXPECT_EQ(error([](Manifest&) {}), "");
+  EXPECT_THAT(error([](Manifest& m) { m.smaller_blocks[0].rows = 8; }), HasSubstr("block of 8"));
+  EXPECT_THAT(error([](Manifest& m) { m.smaller_blocks[1].rows = 0; }), HasSubstr("block of 0"));
+  EXPECT_THAT(error([](Manifest& m) { std::swap(m.smaller_blocks[0], m.smaller_blocks[1]); }),
+              HasSubstr("block of 3"));
+  EXPECT_THAT(error([](Manifest& m) { m.independent_rows = false; }), HasSubstr("block of"));
+  EXPECT_THAT(error([](Manifest& m) { m.smaller_blocks[0].rows = 2; }), HasSubstr("outside"));
+  EXPECT_THAT(error([](Manifest& m) { m.smaller_blocks[0].calls[0].kernel = 3; }),
+              HasSubstr("names kernel 3"));
+  EXPECT_THAT(error([](Manifest& m) {
+                m.inputs[0].shape[0] = 100;
+                for (TensorSpec& spec : m.outputs) spec.shape[0] = 100;
+                m.calls.clear();
+                m.smaller_blocks.clear();
+                for (int64_t rows = 9; rows > 1; --rows) m.smaller_blocks.push_back({rows, {}});
+              }),
+              HasSubstr("9 blocks"));
 }
 
 TEST(ModuleTest, NamesOfColumnsAreKept) {

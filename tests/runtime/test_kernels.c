@@ -29,3 +29,25 @@ void square(void* const* buffers, void* workspace, const heddle_host* host) {
   const float* squares = workspace;
   for (int i = 0; i < kLength; ++i) out[i] = squares[i];
 }
+
+/* For blocks of `rows` rows of x, f32[rows, 4]: sum[r] = p[0] + the sum of row r, size[r] = rows. */
+static void row_sums(void* const* buffers, int rows) {
+  const float* x = buffers[0];
+  const float* p = buffers[1];
+  float* sum = buffers[2];
+  float* size = buffers[3];
+  for (int r = 0; r < rows; ++r) {
+    sum[r] = p[0] + x[4 * r] + x[4 * r + 1] + x[4 * r + 2] + x[4 * r + 3];
+    size[r] = (float)rows;
+  }
+}
+
+void row_sums_8(void* const* buffers, void* workspace, const heddle_host* host) {
+  row_sums(buffers, 8);
+}
+void row_sums_3(void* const* buffers, void* workspace, const heddle_host* host) {
+  row_sums(buffers, 3);
+}
+void row_sums_1(void* const* buffers, void* workspace, const heddle_host* host) {
+  row_sums(buffers, 1);
+}

@@ -1,10 +1,11 @@
-// A small module over test_kernels.c: y = (a + b)^2, with b a parameter.
+// Small modules over test_kernels.c.
 #pragma once
 
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/runtime/module.h"
@@ -19,6 +20,7 @@ inline std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
+// y = (a + b)^2, with b a parameter.
 inline Module MakeTestModule() {
   Module module;
   Manifest& m = module.manifest;
@@ -43,6 +45,37 @@ inline Module MakeTestModule() {
   std::string params(64 + kBytes, '\0');
   std::memcpy(params.data() + 64, b.data(), kBytes);
   module.params = SharedBytes::Of(std::move(params));
+  return module;
+}
+
+// Independent rows in blocks of `blocks` rows, of 8, 3 and 1: the sum of a row and the parameter 100, and the size of the block
+// that made it.
+inline Module MakeRowsModule(const std::vector<int64_t>& blocks = {8, 3, 1}) {
+  Module module;
+  Manifest& m = module.manifest;
+  m.producer = "heddle test";
+  m.model = "row-sums";
+  m.model_digest = std::string(64, 'a');
+  m.target = "llvm -mcpu=x86-64";
+  m.inputs = {{"x", "f32", {blocks[0], 4}}};
+  m.outputs = {{"sum", "f32", {blocks[0]}}, {"size", "f32", {blocks[0]}}};
+  m.independent_rows = true;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    m.kernels.push_back(
+        {"row_sums_" + std::to_string(blocks[b]), "", "sums", 0, 0, "default", 0, {}});
+    std::vector<CallSpec> calls = {{static_cast<int>(b),
+                                    {{Place::kInput, 0, blocks[b] * 16},
+                                     {Place::kParam, 0, 4},
+                                     {Place::kOutput, 0, blocks[b] * 4},
+                                     {Place::kOutput, 1, blocks[b] * 4}}}};
+    if (b == 0)
+      m.calls = std::move(calls);
+    else
+      m.smaller_blocks.push_back({blocks[b], std::move(calls)});
+  }
+  module.code = ReadFile(HEDDLE_TEST_KERNELS);
+  const float p = 100;
+  module.params = SharedBytes::Copy({reinterpret_cast<const char*>(&p), sizeof p});
   return module;
 }
 

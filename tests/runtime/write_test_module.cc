@@ -1,11 +1,14 @@
-// Writes the module of test_module.h to the path of the first argument, for the C program.
+// Writes a module of test_module.h to the path of the first argument, for the C program: "rows" as the second argument asks for
+// the one with independent rows.
 #include <fstream>
+#include <string_view>
 
 #include "tests/runtime/test_module.h"
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  using namespace heddle::runtime;
+  if (argc != 2 && !(argc == 3 && std::string_view(argv[2]) == "rows")) return 2;
   std::ofstream file(argv[1], std::ios::binary);
-  file << heddle::runtime::SerializeModule(heddle::runtime::MakeTestModule());
+  file << SerializeModule(argc == 2 ? MakeTestModule() : MakeRowsModule());
   return file.flush() ? 0 : 1;
 }

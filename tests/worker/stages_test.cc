@@ -15,6 +15,7 @@
 #include "compiler/plan/plan.h"
 #include "compiler/runtime/module.h"
 #include "cost_model/search.h"
+#include "tests/driver/forest_text.h"
 #include "tests/worker/fake_io.h"
 
 namespace heddle::worker {
@@ -355,6 +356,40 @@ TEST(Stages, CompileFollowsThePlanOfTheImport) {
   }
   first.layouts->of["no node"] = graph::Layout::kChannelsLast;
   EXPECT_EQ(compiled(first).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// One job for several blocks of rows: the tasks of all, each block with the same share of the work, and one module.
+TEST(Stages, BlocksOfRowsAreOneJob) {
+  v1::StageStart import = Base(v1::STAGE_IMPORT);
+  v1::ModelOptions::Shape& rows = *import.mutable_import()->mutable_options()->add_shapes();
+  rows.set_input("rows");
+  for (const int64_t count : {1, 8, 64}) rows.add_extents(count);
+  const std::string model = ForestText(3, 3, 4);
+  FakeIo imported;
+  imported.Feed("model", model);
+  ASSERT_EQ(RunStage(import, imported), absl::OkStatus());
+  const v1::ImportResult& result = imported.events.back().import();
+  ASSERT_EQ(result.inputs_size(), 1);
+  EXPECT_EQ(result.inputs(0), "x: f32[64,4]");
+  EXPECT_EQ(result.outputs_size(), 1);
+  std::set<int> weights;
+  for (const v1::TaskInfo& task : result.tasks()) weights.insert(task.weight());
+  EXPECT_EQ(weights, (std::set<int>{1, 8, 64}));
+
+  v1::StageStart compile = Base(v1::STAGE_COMPILE);
+  *compile.mutable_compile()->mutable_options() = import.import().options();
+  compile.mutable_compile()->set_choice(v1::SCHEDULE_DEFAULT);
+  compile.mutable_compile()->set_plan(result.plan());
+  FakeIo io;
+  io.Feed("model", model);
+  ASSERT_EQ(RunStage(compile, io), absl::OkStatus());
+  const auto module = runtime::ParseModule(io.Received("module"));
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_EQ(module->manifest.NumBlocks(), 3u);
+  std::set<std::string> tasks, tuned;
+  for (const runtime::KernelSpec& kernel : module->manifest.kernels) tasks.insert(kernel.task);
+  for (const v1::TaskInfo& task : result.tasks()) tuned.insert(task.key());
+  EXPECT_EQ(tasks, tuned);
 }
 
 constexpr char kMachine[] =

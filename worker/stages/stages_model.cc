@@ -183,9 +183,13 @@ absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
   result->set_plan(plan::ToText(plan));
   for (const graph::Task& task : graph::ExtractTasks(fused))
     AddTask(task, task.weight, true, result->mutable_tasks());
-  for (const graph::ValueId id : fused.graph.inputs) result->add_inputs(Signature(fused.graph, id));
-  for (int i = 0; i < fused.graph.NumResults(); ++i)
-    result->add_outputs(Signature(fused.graph, fused.graph.outputs[static_cast<size_t>(i)]));
+  // Of several blocks of rows, the largest one stands for all.
+  const graph::Graph& graph = fused.graph;
+  const size_t blocks = std::max<size_t>(graph.tables.blocks.size(), 1);
+  for (size_t i = 0; i < graph.inputs.size() / blocks; ++i)
+    result->add_inputs(Signature(graph, graph.inputs[i]));
+  for (size_t i = 0; i < static_cast<size_t>(graph.NumResults()) / blocks; ++i)
+    result->add_outputs(Signature(graph, graph.outputs[i]));
   result->set_kernels(static_cast<int>(fused.groups.size()));
   if (event.ByteSizeLong() > kMaxFrameBytes) {
     return absl::InvalidArgumentError(absl::StrCat("the model has ", result->tasks_size(),

@@ -1,11 +1,11 @@
 #include "compiler/graph/core/graph.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "compiler/graph/core/operator.h"
 
 namespace heddle::graph {
@@ -151,6 +151,43 @@ absl::Status CheckNames(const Value& value, const TensorNames& names) {
   return absl::OkStatus();
 }
 
+absl::Status CheckBlocks(const std::vector<int64_t>& blocks) {
+  if (blocks.size() > kMostBlocks) {
+    return absl::InvalidArgumentError(absl::StrCat("there are ", blocks.size(), " blocks of rows; ",
+                                                   kMostBlocks, " is the most"));
+  }
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    if (blocks[b] >= 1 && (b == 0 || blocks[b] < blocks[b - 1])) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("a block of ", blocks[b], " rows is not the next smaller one"));
+  }
+  return absl::OkStatus();
+}
+
+// Checks inputs or outputs of a graph with independent rows; inputs come first.
+absl::Status CheckRows(const Graph& graph, const std::vector<ValueId>& values) {
+  const std::vector<int64_t>& blocks = graph.tables.blocks;
+  const size_t count = values.size() / std::max<size_t>(blocks.size(), 1);  // in a block
+  if (!blocks.empty() && values.size() != count * blocks.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(blocks.size(), " blocks of rows cannot have ", values.size(), " tensors"));
+  }
+  const ValueId first = !graph.inputs.empty() ? graph.inputs[0] : values.empty() ? 0 : values[0];
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Value& value = graph.values[values[i]];
+    const Shape& shape = value.type.shape;
+    if (shape.empty()) return NoTable(value, "has no dimension for rows");
+    const int64_t rows = blocks.empty() ? graph.values[first].type.shape[0] : blocks[i / count];
+    if (shape[0] != rows)
+      return NoTable(value, "has ", shape[0], " rows where another tensor has ", rows);
+    TensorType same = graph.values[values[i % count]].type;
+    same.shape[0] = rows;
+    if (value.type != same)
+      return NoTable(value, "is ", ToText(value.type), " and not ", ToText(same));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int64_t NumElements(const TensorType& type) {
@@ -197,20 +234,16 @@ absl::Status CheckTables(const Graph& graph) {
       if (auto s = CheckNames(graph.values[values[i]], names[i]); !s.ok()) return s;
     }
   }
-  if (!graph.tables.independent_rows) return absl::OkStatus();
+  if (!graph.tables.independent_rows) {
+    if (graph.tables.blocks.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError("there are blocks of rows, but rows are not independent");
+  }
   if (!graph.lengths.empty())
     return absl::InvalidArgumentError(
         "rows are independent, but an output's length depends on data");
-  std::optional<int64_t> rows;
+  HEDDLE_RETURN_IF_ERROR(CheckBlocks(graph.tables.blocks));
   for (const auto& [values, names] : sides) {
-    for (ValueId v : values) {
-      const Shape& shape = graph.values[v].type.shape;
-      if (shape.empty()) return NoTable(graph.values[v], "has no dimension for rows");
-      if (shape[0] != rows.value_or(shape[0])) {
-        return NoTable(graph.values[v], "has ", shape[0], " rows where another tensor has ", *rows);
-      }
-      rows = shape[0];
-    }
+    HEDDLE_RETURN_IF_ERROR(CheckRows(graph, values));
   }
   return absl::OkStatus();
 }

@@ -11,11 +11,14 @@
 #include "base/status_macros.h"
 #include "base/workload_key.h"
 #include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/fusion/row_blocks.h"
 #include "compiler/graph/ops/op_util.h"
 #include "compiler/ir/text.h"
 
 namespace heddle::graph {
 namespace {
+
+constexpr int64_t kMostWeight = 1 << 20;  // of a task
 
 // Builds the groups.
 //
@@ -462,13 +465,15 @@ absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
 }
 
 std::vector<Task> ExtractTasks(const FusedGraph& fused) {
+  const std::vector<int64_t> runs = RunsOfGroups(fused);
   std::vector<Task> tasks;
   std::map<std::string, size_t> by_key;
-  for (const Group& group : fused.groups) {
+  for (size_t g = 0; g < fused.groups.size(); ++g) {
+    const Group& group = fused.groups[g];
     auto [it, fresh] = by_key.emplace(group.key, tasks.size());
     if (fresh) tasks.push_back({group.key, group.workload, group.label, group.flops, 0, {}});
     Task& task = tasks[it->second];
-    ++task.weight;
+    task.weight = static_cast<int>(std::min<int64_t>(task.weight + runs[g], kMostWeight));
     int anchor = group.nodes.front();
     for (int n : group.nodes) {
       if (Def(fused.graph.nodes[n].kind).fusion != FusionClass::kInjective) anchor = n;

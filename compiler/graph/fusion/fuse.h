@@ -100,13 +100,14 @@ absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options = {});
 // equal workloads.
 absl::StatusOr<tensor::TensorProgram> GroupExpression(const FusedGraph& fused, const Group& group);
 
-// The distinct workloads of a fused graph, heaviest first.
+// The distinct workloads of a fused graph, heaviest first. If the graph has blocks of rows, each is taken to run as often as gives
+// all of them the same number of rows: a kernel of the block of 16 counts 256 times where the largest has 4096.
 struct Task {
   std::string key;
   std::string workload;
   std::string label;
   double flops = 0;
-  int weight = 0;                  // groups with this workload
+  int weight = 0;                  // calls of kernels with this workload
   std::vector<std::string> nodes;  // names of the groups' anchor nodes
 };
 std::vector<Task> ExtractTasks(const FusedGraph& fused);

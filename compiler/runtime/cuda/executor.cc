@@ -57,6 +57,7 @@ class CudaBackend final : public ExecutorBackend {
     }
     if (status.ok()) status = device_->Synchronize();
     if (status.ok()) status = Bind(module);
+    for (size_t b = 0; b < manifest.NumBlocks(); ++b) block_rows_.push_back(manifest.RowsOf(b));
     return status;
   }
 
@@ -65,28 +66,28 @@ class CudaBackend final : public ExecutorBackend {
     return host_outputs_[static_cast<size_t>(index)].data();
   }
 
-  absl::Status Run() override {
-    absl::Status status = Begin();
-    for (const CudaKernel& call : calls_) {
+  absl::Status Run(size_t block) override {
+    absl::Status status = Begin(block);
+    for (const CudaKernel& call : calls_[block]) {
       if (!status.ok()) return status;
       status = call.Launch(*device_);
     }
-    if (status.ok()) status = End();
+    if (status.ok()) status = End(block);
     return status;
   }
 
-  absl::Status Profile(std::vector<double>* ns) override {
-    absl::Status status = Begin();
+  absl::Status Profile(size_t block, std::vector<double>* ns) override {
+    absl::Status status = Begin(block);
     size_t mark = 0;
     if (status.ok()) status = device_->Record(mark++);
-    for (const CudaKernel& call : calls_) {
+    for (const CudaKernel& call : calls_[block]) {
       if (status.ok()) status = call.Launch(*device_);
       if (status.ok()) status = device_->Record(mark++);
       if (!status.ok()) return status;
     }
-    if (status.ok()) status = End();
+    if (status.ok()) status = End(block);
     if (!status.ok()) return status;
-    for (size_t i = 0; i < calls_.size(); ++i) {
+    for (size_t i = 0; i < calls_[block].size(); ++i) {
       HEDDLE_ASSIGN_OR_RETURN(const double time, device_->ElapsedNs(i, i + 1));
       ns->push_back(time);
     }
@@ -129,31 +130,40 @@ class CudaBackend final : public ExecutorBackend {
   absl::Status Bind(const Module& module) {
     HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<CudaModule> code, device_->Load(module.code));
     code_ = std::move(code);
-    for (const CallSpec& call : module.manifest.calls) {
-      const KernelSpec& spec = module.manifest.kernels[static_cast<size_t>(call.kernel)];
-      std::vector<CuPointer> buffers;
-      for (const BufferSlot& slot : call.buffers) buffers.push_back(Address(slot));
-      HEDDLE_ASSIGN_OR_RETURN(CudaKernel kernel,
-                              CudaKernel::Bind(*code_, spec.launches, buffers, workspace_.address(),
-                                               spec.workspace_bytes));
-      calls_.push_back(std::move(kernel));
+    for (size_t b = 0; b < module.manifest.NumBlocks(); ++b) {
+      calls_.emplace_back();
+      for (const CallSpec& call : module.manifest.CallsOf(b)) {
+        const KernelSpec& spec = module.manifest.kernels[static_cast<size_t>(call.kernel)];
+        std::vector<CuPointer> buffers;
+        for (const BufferSlot& slot : call.buffers) buffers.push_back(Address(slot));
+        HEDDLE_ASSIGN_OR_RETURN(CudaKernel kernel,
+                                CudaKernel::Bind(*code_, spec.launches, buffers,
+                                                 workspace_.address(), spec.workspace_bytes));
+        calls_.back().push_back(std::move(kernel));
+      }
     }
     return absl::OkStatus();
   }
 
-  absl::Status Begin() {
+  // The bytes of a block's rows in a tensor of `bytes` bytes.
+  int64_t BytesIn(size_t block, int64_t bytes) const {
+    return block == 0 ? bytes : bytes / block_rows_[0] * block_rows_[block];
+  }
+
+  absl::Status Begin(size_t block) {
     absl::Status status = device_->Enter();
     for (size_t i = 0; status.ok() && i < inputs_.size(); ++i) {
-      status = device_->Upload(inputs_[i].address(), host_inputs_[i].data(), inputs_[i].size());
+      status = device_->Upload(inputs_[i].address(), host_inputs_[i].data(),
+                               BytesIn(block, inputs_[i].size()));
     }
     return status;
   }
 
-  absl::Status End() {
+  absl::Status End(size_t block) {
     absl::Status status;
     for (size_t i = 0; status.ok() && i < outputs_.size(); ++i) {
-      status =
-          device_->Download(host_outputs_[i].data(), outputs_[i].address(), outputs_[i].size());
+      status = device_->Download(host_outputs_[i].data(), outputs_[i].address(),
+                                 BytesIn(block, outputs_[i].size()));
     }
     return status.ok() ? device_->Synchronize() : status;
   }
@@ -163,7 +173,8 @@ class CudaBackend final : public ExecutorBackend {
   std::vector<HostMemory> host_inputs_, host_outputs_;
   DeviceMemory params_, arena_, workspace_;
   std::unique_ptr<CudaModule> code_;
-  std::vector<CudaKernel> calls_;
+  std::vector<std::vector<CudaKernel>> calls_;  // by block
+  std::vector<int64_t> block_rows_;             // 0: rows are not independent
 };
 
 }  // namespace

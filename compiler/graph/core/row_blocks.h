@@ -1,0 +1,16 @@
+// One graph that holds a model for several numbers of rows, so that one module runs any number of them: it cuts them into
+// blocks of these sizes.
+#pragma once
+
+#include "absl/status/status.h"
+#include "compiler/graph/core/graph.h"
+
+namespace heddle::graph {
+
+// Before: `block` is the model of `graph` for fewer rows than any that `graph` has, and rows are independent in both. After:
+// `graph` computes both, and Tables::blocks has one entry more. A constant that both have, with the same name and elements, is
+// there once. Other values and nodes of the block get its number of rows behind their names: "forest@16". InvalidArgument: as
+// CheckTables.
+absl::Status AddRowBlock(const Graph& block, Graph* graph);
+
+}  // namespace heddle::graph
