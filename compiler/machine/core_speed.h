@@ -21,7 +21,9 @@ struct CoreSpeed {
   double loads_per_cycle = 2;
   double stores_per_cycle = 1;
   // Elements that are loaded in a cycle if the lanes of a vector are apart in memory. A rough
-  // figure for current CPUs. Read by the prior.
+  // figure for current CPUs. Read by the prior and the rule for walks. The LLVM back end knows only
+  // this default, because an artifact does not depend on the machine that was measured; it decides by
+  // it whether a table is looked up in registers.
   double gathered_per_cycle = 2;
   // Cycles from a multiply-add to the next one on the same accumulator. A rough figure for current
   // CPUs. Read by the tile cost and the prior.

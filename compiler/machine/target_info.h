@@ -57,6 +57,10 @@ struct TargetInfo {
   // Whether an instruction can broadcast a scalar operand from memory to all vector lanes
   // (AVX-512).
   bool BroadcastsOperand() const { return vector_bytes >= 64; }
+  // The most elements of 4 bytes in a table that all vector lanes share, if looking them up takes a
+  // fraction of a gather's time (codegen/llvm/table_lookup.h): those of four registers of AVX-512.
+  // 0: narrower registers hold too little.
+  int64_t SharedTableElements() const { return vector_bytes >= 64 ? 64 : 0; }
 };
 
 }  // namespace heddle::machine

@@ -3,6 +3,7 @@
 
 #include <unordered_map>
 
+#include "compiler/codegen/llvm/table_lookup.h"
 #include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/ir.h"
 #include "llvm/IR/IRBuilder.h"
@@ -23,6 +24,8 @@ struct EmitContext {
   std::unordered_map<const ir::Buffer*, llvm::Value*>
       buffers;        // address of element 0, 64-byte aligned
   ir::Ranges ranges;  // of all variables in scope
+  // Of the innermost loop around, unless its iterations are vector lanes; null outside of loops.
+  const ir::Var* loop_var = nullptr;
 
   // Inside a vectorized loop: the loop's variable, whose value is <0, 1, .., lanes - 1>, and the
   // mask of active vector lanes (null: all are active).
@@ -32,6 +35,7 @@ struct EmitContext {
 
   bool masked_memory = false;  // masked loads and stores run at full speed on this CPU
   bool converts_f16 = false;   // this CPU has instructions between f16 and f32
+  LookupUnit lookup;           // of this CPU
 };
 
 }  // namespace heddle::codegen

@@ -44,7 +44,12 @@ class ExprEmitter {
   llvm::Value* LaneNumbers(llvm::Type* element);
   llvm::Value* AllLanes();
 
-  bool OffsetsFitI32(const ir::Linear& index);
+  bool OffsetsFitI32(const ir::Linear& lanes);
+  // The part of an index that differs from lane to lane (term by term), and the rest.
+  struct Parts {
+    ir::Linear lanes, rest;
+  };
+  Parts SplitByLanes(const ir::Linear& index);
   // `inside`: the elements of all active vector lanes lie within the buffer.
   Address MakeAddress(const ir::Buffer& buffer, const ir::Linear& index, bool inside = true);
   llvm::Value* LanePointers(const Address& address, llvm::Type* type);
@@ -56,6 +61,7 @@ class ExprEmitter {
   llvm::Value* EmitContiguousLoad(const ir::ExprNode& e, const Address& address, llvm::Type* type,
                                   bool safe);
   llvm::Value* EmitLoad(const ir::ExprNode& e);
+  llvm::Value* EmitElements(const ir::ExprNode& e, const ir::Linear& index);
   // A load whose vector lanes read different elements of one aligned vector: the start of the
   // vector, and the element that each lane reads.
   struct Permutation {
@@ -63,6 +69,19 @@ class ExprEmitter {
     std::vector<int> pick;
   };
   std::optional<Permutation> AsPermutation(const ir::Buffer& buffer, const ir::Linear& index);
+  // A load whose vector lanes read elements of a table that fits into vector registers.
+  struct Table {
+    ir::Linear start;       // the first element; the same for all lanes
+    ir::Linear place;       // of each lane, counted from `start`: 0, 1, .. elements - 1
+    int64_t elements = 0;   // at most kMaxTable
+    int64_t available = 0;  // the elements from `start` on that surely lie in the buffer
+    Lookup lookup;
+  };
+  std::optional<Table> AsTable(const ir::Buffer& buffer, const ir::Linear& index);
+  llvm::Value* EmitPlaces(const ir::Linear& place, llvm::Type* element);
+  std::vector<llvm::Value*> LoadTable(const ir::Buffer& buffer, const Table& table,
+                                      llvm::Type* element);
+  llvm::Value* EmitTableLoad(const ir::Buffer& buffer, const Table& table);
   bool HasOnePlace(const ir::ExprNode& load, bool masked);
   llvm::Value* EmitGuardedLoads(llvm::Value* condition, const ir::ExprNode& e);
   llvm::Value* Repeated(const ir::Expr& constant);

@@ -1,7 +1,8 @@
-// Translates lowered programs to LLVM functions. Private to this folder.
+// Translates lowered programs to LLVM functions. Private to this folder: includes LLVM.
 #pragma once
 
 #include "absl/status/status.h"
+#include "compiler/codegen/llvm/table_lookup.h"
 #include "compiler/codegen/workspace.h"
 #include "compiler/ir/ir.h"
 
@@ -16,6 +17,7 @@ struct CpuLimits {
   int vector_bytes = 16;       // size of a vector register
   bool masked_memory = false;  // masked loads and stores run at full speed
   bool converts_f16 = false;   // has instructions between f16 and f32
+  LookupUnit lookup = {};
 };
 
 // Adds the functions of a program to `module`. The exported one has the program's name and the

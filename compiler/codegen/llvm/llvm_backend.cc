@@ -113,7 +113,8 @@ absl::StatusOr<Artifact> CompileLlvm(const std::vector<ir::Program>& lowered, co
   module.setPICLevel(llvm::PICLevel::BigPIC);
 
   const VectorUnit unit = DescribeVectorUnit(*machine);
-  const CpuLimits cpu{resolved.threads, unit.bytes, unit.masked_memory, unit.converts_f16};
+  const CpuLimits cpu{resolved.threads, unit.bytes, unit.masked_memory, unit.converts_f16,
+                      unit.lookup};
   Artifact artifact;
   for (const ir::Program& program : lowered) {
     WorkspacePlan plan = PlanWorkspace(program, resolved.threads);

@@ -141,8 +141,15 @@ VectorUnit DescribeVectorUnit(const llvm::TargetMachine& machine) {
   const llvm::Triple& triple = machine.getTargetTriple();
   auto has = [&](const char* feature) { return info.checkFeatures(std::string("+") + feature); };
   if (triple.isX86()) {
-    if (has("avx512f")) return {64, 32, true, true};
-    return {has("avx") ? 32 : 16, triple.isArch64Bit() ? 16 : 8, false, has("f16c")};
+    // AVX10/256 has the instructions of AVX-512 with registers of 32 bytes.
+    const bool avx512 = has("avx512f") && (has("evex512") || !has("avx10.1-256"));
+    const LookupUnit lookup = {.avx2 = has("avx2"),
+                               .avx512f = avx512,
+                               .avx512bw = avx512 && has("avx512bw"),
+                               .avx512vbmi = avx512 && has("avx512vbmi"),
+                               .fast_gather = has("fast-gather")};
+    if (avx512) return {64, 32, true, true, lookup};
+    return {has("avx") ? 32 : 16, triple.isArch64Bit() ? 16 : 8, false, has("f16c"), lookup};
   }
   return {16, 32, false, triple.isAArch64()};
 }

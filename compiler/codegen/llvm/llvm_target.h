@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/target.h"
+#include "compiler/codegen/llvm/table_lookup.h"
 #include "llvm/Target/TargetMachine.h"
 
 namespace heddle::codegen {
@@ -29,6 +30,7 @@ struct VectorUnit {
   int registers = 16;
   bool masked_memory = false;  // masked loads and stores run at full speed
   bool converts_f16 = false;   // has instructions between f16 and f32
+  LookupUnit lookup = {};
 };
 VectorUnit DescribeVectorUnit(const llvm::TargetMachine& machine);
 

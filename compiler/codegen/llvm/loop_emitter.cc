@@ -74,6 +74,7 @@ LoopEmitter::LoopEmitter(Kernel& kernel, const Needs& needs, const std::string& 
     : k_(kernel), c_(kernel.module.getContext()), e_(c_) {
   c_.masked_memory = k_.cpu.masked_memory;
   c_.converts_f16 = k_.cpu.converts_f16;
+  c_.lookup = k_.cpu.lookup;
   llvm::LLVMContext& context = k_.module.getContext();
   std::vector<Type*> params;
   for (size_t i = 0; i < needs.buffers.size() + needs.slices.size(); ++i)
@@ -164,7 +165,9 @@ void LoopEmitter::EmitLoop(const ir::For& loop, Value* begin, Value* end) {
   c_.vars[loop.var.get()] = i;
   c_.ranges[loop.var.get()] = {0, loop.extent - 1};
   const int vector_statements = vector_statements_;
+  const ir::Var* outer = std::exchange(c_.loop_var, loop.var.get());
   Emit(loop.body);
+  c_.loop_var = outer;
   Value* next = b_.CreateAdd(i, b_.getInt64(1), "", true, true);
   i->addIncoming(next, b_.GetInsertBlock());
   llvm::BranchInst* branch = b_.CreateCondBr(b_.CreateICmpSLT(next, end), body, after);

@@ -1,6 +1,7 @@
 // Emits loads, stores and their addresses.
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "compiler/ir/analysis/index.h"
 #include "compiler/ir/arithmetic.h"
 #include "compiler/ir/visit.h"
+#include "llvm/Analysis/VectorUtils.h"
 #include "llvm/IR/Module.h"
 
 namespace heddle::codegen {
@@ -18,6 +20,10 @@ using llvm::Type;
 using llvm::Value;
 
 namespace {
+
+// Vector lanes with a constant stride of at most this many elements, as of the channels of a pixel, are
+// looked up in the registers that hold them and what lies between.
+constexpr int64_t kMostTableStride = 4;
 
 // Whether the store adds a product with the literal zero to a sum, which happens at the positions
 // of a window that lie in the padding. Such a term counts as nothing (numerics.h).
@@ -36,13 +42,20 @@ bool AddsPadding(const ir::Store& store) {
 
 }  // namespace
 
+ExprEmitter::Parts ExprEmitter::SplitByLanes(const ir::Linear& index) {
+  Parts parts;
+  for (const auto& term : index.terms) {
+    (ir::UsesVar(term.first, c_.lane_var) ? parts.lanes : parts.rest).terms.push_back(term);
+  }
+  parts.rest.constant = index.constant;
+  return parts;
+}
+
 // Whether the part of an index that differs from lane to lane is a sum of i32 that does not overflow, in
 // whatever order it is added up.
-bool ExprEmitter::OffsetsFitI32(const ir::Linear& linear) {
-  if (!c_.lane_var) return false;
+bool ExprEmitter::OffsetsFitI32(const ir::Linear& lanes) {
   int64_t most = 0;
-  for (const auto& [term, coefficient] : linear.terms) {
-    if (!ir::UsesVar(term, c_.lane_var)) continue;
+  for (const auto& [term, coefficient] : lanes.terms) {
     const std::optional<ir::Interval> bounds = ir::Bounds(term * ir::Int(coefficient), c_.ranges);
     if (!bounds || !ir::Contains(ir::OfType(ir::DType::kI32), *bounds)) return false;
     most += std::max(-bounds->min, bounds->max);
@@ -59,21 +72,24 @@ ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer, const ir
   int64_t alignment = std::gcd(kBufferAlignment, linear.constant * size);
   Value* offset = nullptr;   // of lane 0, without the constant
   Value* offsets = nullptr;  // the terms that depend on the lane other than by a constant stride
-  // A gather by i32 offsets reads twice as many elements at once as one by i64.
-  Type* offset_type = OffsetsFitI32(linear) ? b_.getInt32Ty() : b_.getInt64Ty();
-  for (const auto& [term, coefficient] : linear.terms) {
-    if (term->kind == ir::ExprKind::kVar && term->var.get() == c_.lane_var) {
-      address.stride += coefficient;
-      continue;
-    }
-    alignment = std::gcd(alignment, coefficient * size);
-    Value* value = Emit(term);
-    bool vector = value->getType()->isVectorTy();
-    if (vector) value = b_.CreateTrunc(value, Widen(offset_type));
+  const auto add = [&](Value*& sum, Value* value, int64_t coefficient) {
     value = b_.CreateMul(value, llvm::ConstantInt::getSigned(value->getType(), coefficient), "",
                          false, true);
-    Value*& sum = vector ? offsets : offset;
     sum = sum ? b_.CreateAdd(sum, value, "", false, true) : value;
+  };
+  const Parts parts = SplitByLanes(linear);
+  for (const auto& [term, coefficient] : parts.rest.terms) {
+    alignment = std::gcd(alignment, coefficient * size);
+    add(offset, Emit(term), coefficient);
+  }
+  // A gather by i32 offsets reads twice as many elements at once as one by i64.
+  Type* offset_type = OffsetsFitI32(parts.lanes) ? b_.getInt32Ty() : b_.getInt64Ty();
+  for (const auto& [term, coefficient] : parts.lanes.terms) {
+    if (term->kind == ir::ExprKind::kVar) {
+      address.stride += coefficient;
+    } else {
+      add(offsets, b_.CreateTrunc(Broadcast(Emit(term)), Widen(offset_type)), coefficient);
+    }
   }
   in_index_ = in_index;
   address.alignment = llvm::Align(static_cast<uint64_t>(alignment));
@@ -162,10 +178,8 @@ bool ExprEmitter::IsOnStack(const ir::Buffer& buffer) {
 // Whether `lanes` elements from lane 0 on lie within the buffer, regardless of the mask.
 bool ExprEmitter::LanesInside(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
                               int lanes) {
-  ir::Linear linear = LinearIndex(buffer, indices, c_.ranges);
-  std::erase_if(linear.terms,
-                [&](const auto& term) { return ir::UsesVar(term.first, c_.lane_var); });
-  std::optional<ir::Interval> bounds = ir::Bounds(ir::FromLinear(linear), c_.ranges);
+  const Parts parts = SplitByLanes(LinearIndex(buffer, indices, c_.ranges));
+  std::optional<ir::Interval> bounds = ir::Bounds(ir::FromLinear(parts.rest), c_.ranges);
   return bounds && bounds->min >= 0 && bounds->max + lanes <= buffer.NumElements();
 }
 
@@ -216,9 +230,7 @@ std::optional<ExprEmitter::Permutation> ExprEmitter::AsPermutation(const ir::Buf
   if (!c_.lane_var || c_.mask || IsOnStack(buffer)) return std::nullopt;
   if (!std::has_single_bit(static_cast<unsigned>(c_.lanes)) || buffer.NumElements() % c_.lanes != 0)
     return std::nullopt;
-  ir::Linear start, moving;  // without the lane variable, and with it
-  for (const auto& term : index.terms)
-    (ir::UsesVar(term.first, c_.lane_var) ? moving : start).terms.push_back(term);
+  auto [moving, start] = SplitByLanes(index);
   const auto is_var = [](const auto& term) { return term.first->kind == ir::ExprKind::kVar; };
   if (std::all_of(moving.terms.begin(), moving.terms.end(), is_var)) return std::nullopt;
   for (const auto& [term, coefficient] : start.terms) {
@@ -237,6 +249,97 @@ std::optional<ExprEmitter::Permutation> ExprEmitter::AsPermutation(const ir::Buf
     result.pick.push_back(static_cast<int>(element));
   }
   return result;
+}
+
+// A window that surely lies in the buffer may be read whatever the mask is. Lanes that are equal,
+// contiguous or two apart read memory better than a table.
+std::optional<ExprEmitter::Table> ExprEmitter::AsTable(const ir::Buffer& buffer,
+                                                       const ir::Linear& index) {
+  if (!c_.lane_var) return std::nullopt;
+  const std::optional<int64_t> stride = ir::Stride(index, c_.lane_var);
+  if (stride && ((*stride >= 0 && *stride <= 2) || std::abs(*stride) > kMostTableStride))
+    return std::nullopt;
+  const auto bits = static_cast<int>(SizeOf(buffer.dtype) * 8);
+  const std::optional<Lookup> lookup = FindLookup(c_.lookup, bits);
+  if (!lookup) return std::nullopt;
+  auto [place, start] = SplitByLanes(index);
+  const std::optional<ir::Interval> places = ir::Bounds(ir::FromLinear(place), c_.ranges),
+                                    starts = ir::Bounds(ir::FromLinear(start), c_.ranges);
+  if (!places || !starts) return std::nullopt;
+  const ir::Interval window = ir::Add(*starts, *places);
+  if (window.min < 0 || window.max >= buffer.NumElements()) return std::nullopt;
+  const ir::Interval size = ir::Add({places->max, places->max}, {-places->min, -places->min});
+  if (size.max >= kMaxTable) return std::nullopt;
+  const int64_t elements = size.max + 1;
+  const bool moves = c_.loop_var == nullptr || ir::DependsOn(start, c_.loop_var);
+  if (!IsWorthLookup(c_.lookup, *lookup, bits, elements, c_.lanes, moves)) return std::nullopt;
+  place.constant = -places->min;
+  start.constant += places->min;
+  const int64_t available = buffer.NumElements() - (starts->max + places->min);
+  return Table{std::move(start), std::move(place), elements, available, *lookup};
+}
+
+// The place of each lane, as integers of the width of an element. Places are less than 2^8, so that it
+// does not matter if sums of their terms are not.
+Value* ExprEmitter::EmitPlaces(const ir::Linear& place, Type* element) {
+  const bool in_index = std::exchange(in_index_, true);
+  const auto constant = [&](int64_t value) {
+    return llvm::ConstantInt::get(Widen(element), static_cast<uint64_t>(value));
+  };
+  Value* sum = constant(place.constant);
+  for (const auto& [term, coefficient] : place.terms) {
+    Value* value = b_.CreateTrunc(Broadcast(Emit(term)), Widen(element));
+    sum = b_.CreateAdd(sum, b_.CreateMul(value, constant(coefficient)));
+  }
+  in_index_ = in_index;
+  return sum;
+}
+
+// The registers of a table. What lies in them beyond the table is other elements or zeros.
+std::vector<Value*> ExprEmitter::LoadTable(const ir::Buffer& buffer, const Table& table,
+                                           Type* element) {
+  const Address address = MakeAddress(buffer, table.start);
+  const int entries = table.lookup.entries;
+  auto* type = llvm::FixedVectorType::get(element, static_cast<unsigned>(entries));
+  std::vector<int> repeated;
+  for (int lane = 0; lane < table.lookup.lanes; ++lane) repeated.push_back(lane % entries);
+  std::vector<Value*> registers;
+  for (int64_t first = 0; first < table.elements; first += entries) {
+    Value* pointer =
+        b_.CreateConstInBoundsGEP1_64(element, address.pointer, static_cast<uint64_t>(first));
+    const llvm::Align alignment = llvm::commonAlignment(
+        address.alignment, static_cast<uint64_t>(first * SizeOf(buffer.dtype)));
+    Value* loaded;
+    if (first + entries <= table.available) {
+      loaded = b_.CreateAlignedLoad(type, pointer, alignment);
+    } else {
+      std::vector<llvm::Constant*> inside;
+      for (int64_t i = first; i < first + entries; ++i)
+        inside.push_back(b_.getInt1(i < table.elements));
+      loaded = b_.CreateMaskedLoad(type, pointer, alignment, llvm::ConstantVector::get(inside),
+                                   llvm::Constant::getNullValue(type));
+    }
+    registers.push_back(entries < table.lookup.lanes ? b_.CreateShuffleVector(loaded, repeated)
+                                                     : loaded);
+  }
+  return registers;
+}
+
+// Loads from a table. If there are more lanes than a register has, they are looked up in turn.
+Value* ExprEmitter::EmitTableLoad(const ir::Buffer& buffer, const Table& table) {
+  Type* element = b_.getIntNTy(static_cast<unsigned>(SizeOf(buffer.dtype) * 8));
+  Value* places = EmitPlaces(table.place, element);
+  const std::vector<Value*> registers = LoadTable(buffer, table, element);
+  const int step = table.lookup.lanes, lanes = (c_.lanes + step - 1) / step * step;
+  places = Resize(places, lanes, nullptr);
+  std::vector<Value*> found;
+  for (int first = 0; first < lanes; first += step) {
+    std::vector<int> pick(static_cast<size_t>(step));
+    std::iota(pick.begin(), pick.end(), first);
+    found.push_back(EmitLookup(b_, table.lookup, registers, b_.CreateShuffleVector(places, pick)));
+  }
+  Value* value = found.size() == 1 ? found[0] : llvm::concatenateVectors(b_, found);
+  return b_.CreateBitCast(Resize(value, c_.lanes, nullptr), Widen(MemoryType(buffer.dtype)));
 }
 
 // Whether the whole load can be redirected to another address. Its lanes must read one element,
@@ -311,8 +414,17 @@ Value* ExprEmitter::EmitGuardedLoads(Value* condition, const ir::ExprNode& e) {
 }
 
 Value* ExprEmitter::EmitLoad(const ir::ExprNode& e) {
-  const ir::Linear index = LinearIndex(*e.buffer, e.args, c_.ranges);
+  Value* value = EmitElements(e, LinearIndex(*e.buffer, e.args, c_.ranges));
+  if (e.dtype != ir::DType::kBool) return value;
+  return b_.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));
+}
+
+// The elements as they lie in memory.
+Value* ExprEmitter::EmitElements(const ir::ExprNode& e, const ir::Linear& index) {
   const std::optional<Permutation> permutation = AsPermutation(*e.buffer, index);
+  if (!permutation) {
+    if (const auto table = AsTable(*e.buffer, index)) return EmitTableLoad(*e.buffer, *table);
+  }
   Address address = MakeAddress(*e.buffer, permutation ? permutation->start : index);
   Type* type = MemoryType(e.dtype);
   if (guard_ && !InBounds(*e.buffer, e.args, c_.ranges))
@@ -335,8 +447,7 @@ Value* ExprEmitter::EmitLoad(const ir::ExprNode& e) {
                                   safe ? AllLanes() : c_.mask,
                                   llvm::Constant::getNullValue(Widen(type)));
   }
-  if (e.dtype != ir::DType::kBool) return value;
-  return b_.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));
+  return value;
 }
 
 void ExprEmitter::EmitStore(const ir::Store& store) {

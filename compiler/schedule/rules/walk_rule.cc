@@ -26,7 +26,8 @@ constexpr int64_t kLeastLanes = 2;
 constexpr int64_t kBlocks[] = {1, 4, 16, 64};
 // A step in scalar code: four loads, a comparison, and the arithmetic around them.
 constexpr double kScalarInstructions = 10;
-constexpr double kLookups = 3;
+// The gathers of a step, and those that are left if registers hold the nodes of a tree: the values that records compare.
+constexpr double kGathers = 3, kGathersOfSmallTree = 1;
 
 class WalkRule : public Rule {
  public:
@@ -49,7 +50,7 @@ class WalkRule : public Rule {
     // The first step begins at the same place in all lanes, and looks nothing up.
     const bool steps = stage.walk.size() > 1;
     const bool scalar = steps && kScalarInstructions / target.core.instructions_per_cycle <
-                                     kLookups / target.core.gathered_per_cycle;
+                                     Gathers(target) / target.core.gathered_per_cycle;
     lanes_knob_ = knobs.Add(absl::StrCat("lanes of ", name), widths, scalar ? 1 : widths[0]);
     std::vector<int64_t> rows;
     for (int64_t size = 1; size <= std::min(most_at_once_, records); size *= 2)
@@ -125,6 +126,18 @@ class WalkRule : public Rule {
       }
     }
     return decides;
+  }
+
+  // The gathers of a step in vectors. Records of one tree look up in the same tables, trees in different ones.
+  double Gathers(const machine::TargetInfo& target) const {
+    int64_t nodes = 0;
+    for (const ir::Expr& load : DistinctLoads(*stage_.block)) {
+      for (size_t d = 0; d < load->args.size(); ++d) {
+        ForEachLoad(load->args[d],
+                    [&](const ir::Expr&) { nodes = std::max(nodes, load->buffer->shape[d]); });
+      }
+    }
+    return over_records_ && nodes <= target.SharedTableElements() ? kGathersOfSmallTree : kGathers;
   }
 
   std::vector<Loop> LoopsOfAxes(const std::vector<size_t>& axes) const {

@@ -415,6 +415,23 @@ TEST(Default, TreesInBytes) {
   }
 }
 
+// Where gathers are slow, a step in vectors pays only if registers hold the nodes of a tree, here nine.
+TEST(Default, WalksOfSmallTreesNeedFewGathers) {
+  const ir::Program naive = MakeWalk(1, 32, 3, 1, 64, /*ranges=*/true);
+  machine::TargetInfo target = Wide();
+  const auto vectors = [&](double gathered_per_cycle) {
+    target.core.gathered_per_cycle = gathered_per_cycle;
+    const std::string trace = ToText(DefaultTrace(naive, target).value());
+    return trace.find("vectorize") != std::string::npos;
+  };
+  EXPECT_TRUE(vectors(2));
+  EXPECT_TRUE(vectors(1));
+  EXPECT_FALSE(vectors(0.4));
+  target.vector_bytes = 32;
+  EXPECT_TRUE(vectors(2));
+  EXPECT_FALSE(vectors(1));
+}
+
 // One loop over all elements: its steps keep the array flat to whoever simplifies the index.
 TEST(Default, FlatLoopsStayFlat) {
   for (const std::string shape : {"3, 8, 11", "3, 5, 16", "8, 6, 4", "2, 56, 3"}) {
