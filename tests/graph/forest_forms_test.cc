@@ -289,7 +289,7 @@ TEST(ForestForms, TreesOfOneRecordStandInBlocks) {
 TEST(ForestForms, RecordsFillVectors) {
   TestRng rng(4);
   for (const auto& [records, padded] : std::vector<std::pair<int64_t, int64_t>>{
-           {2, 64}, {64, 64}, {65, 128}, {200, 256}, {2048, 2176}, {10000, 10112}}) {
+           {2, 64}, {64, 64}, {65, 128}, {200, 256}, {2048, 2112}, {10000, 10048}}) {
     Trees t;
     t.records = records;
     Grow(rng, t);

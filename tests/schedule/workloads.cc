@@ -153,18 +153,21 @@ ir::Program MakeRanks(int64_t groups, int64_t trees, int64_t block, int64_t dept
     return ir::Cast(DType::kI64, number);
   };
   const Tensor leaf = b.Compute("leaf", {groups, trees, records}, [&](Iters i) {
-    const std::function<Expr(int64_t, int64_t)> below = [&](int64_t node, int64_t under) -> Expr {
+    const std::function<Expr(int64_t, int64_t, int64_t)> below = [&](int64_t node, int64_t under,
+                                                                     int64_t first) -> Expr {
       const std::vector<Expr> here{i[0], block == 1 ? i[1] : ir::FloorDiv(i[1], ir::Int(block)),
                                    ir::Int(node),
                                    block == 1 ? ir::Int(0) : ir::FloorMod(i[1], ir::Int(block))};
       const Expr right =
           ir::Le(thresholds.At(here), x(index(columns.At(here), kColumns, !ranges), i[2]));
-      const Expr first = ir::Int(under, DType::kU8);
-      if (under == 1) return ir::Select(right, first, ir::Int(0, DType::kU8));
-      return ir::Select(right, below(2 * node + 2, under / 2) + first,
-                        below(2 * node + 1, under / 2));
+      const auto number = [](int64_t n) { return ir::Int(n, DType::kU8); };
+      if (under == 1) return ir::Select(right, number(first + 1), number(first));
+      const bool adds = under > 4;
+      const Expr of_left = below(2 * node + 1, under / 2, first),
+                 of_right = below(2 * node + 2, under / 2, adds ? 0 : first + under);
+      return ir::Select(right, adds ? of_right + number(under) : of_right, of_left);
     };
-    return below(0, (inner + 1) / 2);
+    return below(0, (inner + 1) / 2, 0);
   });
   const Tensor sum =
       b.Reduce("forest", {groups, values, records}, {trees}, ReduceOp::kSum, [&](Iters s, Iters r) {

@@ -27,6 +27,8 @@ constexpr int64_t kMostSelectLevels = 8;
 constexpr int64_t kMostSteps = 512;
 // The leaf of a complete tree that forest_ranks finds is a byte.
 constexpr int64_t kMostLeaves = 256;
+// Leaves of a subtree whose numbers are constants.
+constexpr int64_t kConstantLeaves = 8;
 // Numbers of cuts that are counted in a byte, and one that is not reached.
 constexpr int64_t kMostCuts = 256;
 
@@ -193,16 +195,20 @@ absl::StatusOr<tensor::Tensor> ExpressRanks(tensor::Builder& b, Tensors in, cons
   const tensor::Tensor leaf = b.Compute("leaf", {groups, trees, records}, [&](tensor::Iters s) {
     const Expr block = together == 1 ? s[1] : ir::FloorDiv(s[1], ir::Int(together));
     const Expr in_block = together == 1 ? ir::Int(0) : ir::FloorMod(s[1], ir::Int(together));
-    // The leaf below a node, counted from the first one below it. There are `under` on each side.
-    const std::function<Expr(int64_t, int64_t)> below = [&](int64_t node, int64_t under) -> Expr {
+    // The leaf below a node with `under` leaves on each side, counted so that its first one is `first`. Larger subtrees
+    // count from 0, and what is left of them is added, so that few constants take up registers.
+    const std::function<Expr(int64_t, int64_t, int64_t)> below = [&](int64_t node, int64_t under,
+                                                                     int64_t first) -> Expr {
+      const auto number = [](int64_t n) { return ir::Int(n, DType::kU8); };
       const Expr right =
           GoesRight(x, columns, thresholds, {s[0], block, ir::Int(node), in_block}, s[2]);
-      const Expr first_right = ir::Int(under, DType::kU8);
-      if (under == 1) return ir::Select(right, first_right, ir::Int(0, DType::kU8));
-      return ir::Select(right, below(2 * node + 2, under / 2) + first_right,
-                        below(2 * node + 1, under / 2));
+      if (under == 1) return ir::Select(right, number(first + 1), number(first));
+      const bool adds = 2 * under > kConstantLeaves;
+      const Expr of_left = below(2 * node + 1, under / 2, first),
+                 of_right = below(2 * node + 2, under / 2, adds ? 0 : first + under);
+      return ir::Select(right, adds ? of_right + number(under) : of_right, of_left);
     };
-    return below(0, (inner + 1) / 2);
+    return below(0, (inner + 1) / 2, 0);
   });
   return b.Reduce("forest", {groups, values.shape()[3], records}, {trees}, op,
                   [&](tensor::Iters s, tensor::Iters r) {

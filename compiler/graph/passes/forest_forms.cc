@@ -249,8 +249,8 @@ struct RanksLayout {
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 RanksLayout LayoutOf(const Walk& walk, const Cuts& cuts, const machine::TargetInfo& target) {
-  // So many tiles may be one more, to be odd.
-  constexpr int64_t kManyTiles = 16;
+  // So many may be one more, to be odd.
+  constexpr int64_t kManyVectors = 16;
   // Narrower registers hold too few ranks.
   constexpr int64_t kLeastLanes = 32;
   const int64_t lanes = std::max(1, target.vector_bytes);
@@ -263,14 +263,11 @@ RanksLayout LayoutOf(const Walk& walk, const Cuts& cuts, const machine::TargetIn
     layout.cuts = RoundUp(layout.cuts, lanes / 4);  // counted in the lanes of vectors
     return layout;
   }
-  // Records stand in the lanes, and two vectors share what is read of a node. The rows of an even number of such tiles
-  // would share few sets of the first-level cache.
-  layout.records = lanes;
-  if (walk.records > lanes) {
-    int64_t tiles = RoundUp(walk.records, 2 * lanes) / (2 * lanes);
-    if (tiles >= kManyTiles) tiles |= 1;
-    layout.records = 2 * lanes * tiles;
-  }
+  // Records stand in the lanes. If a power of two divided the number of vectors, the rows of all columns would share few
+  // sets of the first-level cache, which takes twice as long.
+  int64_t vectors = RoundUp(walk.records, lanes) / lanes;
+  if (vectors >= kManyVectors) vectors |= 1;
+  layout.records = lanes * vectors;
   return layout;
 }
 

@@ -55,16 +55,19 @@ class WalkRule : public Rule {
     std::vector<int64_t> rows;
     for (int64_t size = 1; size <= std::min(most_at_once_, records); size *= 2)
       rows.push_back(size);
-    rows_knob_ =
-        knobs.Add(absl::StrCat("records at once of ", Record().loop), rows,
-                  scalar ? std::min<int64_t>(8, rows.back()) : (records < 2 * widths[0] ? 1 : 2));
+    // A step that asks everything needs its registers for one vector, and keeps nothing of one tile for the next.
+    const bool asks_all = !steps && full > found;
+    rows_knob_ = knobs.Add(
+        absl::StrCat("records at once of ", Record().loop), rows,
+        scalar ? std::min<int64_t>(8, rows.back()) : (asks_all || records < 2 * widths[0] ? 1 : 2));
     trees_knob_ =
         knobs.Add(absl::StrCat("trees at once of ", reduce().loop), Divisors(trees, most_at_once_),
                   scalar || over_records_
                       ? LargestDivisorUpTo(trees, records == 1 ? 8 : 1)
                       : LargestDivisorUpTo(std::max<int64_t>(1, trees / lanes), steps ? 4 : 1));
-    block_knob_ = knobs.Add(absl::StrCat("tiles in a block of ", Record().loop),
-                            {std::begin(kBlocks), std::end(kBlocks)}, records >= 64 ? 16 : 1);
+    block_knob_ =
+        knobs.Add(absl::StrCat("tiles in a block of ", Record().loop),
+                  {std::begin(kBlocks), std::end(kBlocks)}, records >= 64 && !asks_all ? 16 : 1);
     if (target.target.threads > 1) {
       const int64_t work = ElementsOf(spatial()) * trees * static_cast<int64_t>(stage.walk.size());
       parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1},

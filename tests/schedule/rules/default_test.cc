@@ -400,9 +400,9 @@ TEST(Default, TreesInBytes) {
     const char* what;  // a step of the trace
   };
   const Case cases[] = {
-      {1, 12, 1, 3, 1, 256, "split forest.i2 1 2 2 64"},
+      {1, 12, 1, 3, 1, 256, "split forest.i2 4 1 1 64"},
       {2, 8, 1, 2, 3, 64, "split forest.i2 1 1 1 64"},
-      {1, 5, 1, 8, 1, 128, "split forest.i2 1 1 2 64"},
+      {1, 5, 1, 8, 1, 128, "split forest.i2 2 1 1 64"},
       {1, 128, 64, 4, 1, 1, "split forest.r0 2 1 64"},
       {2, 64, 64, 3, 2, 1, "rfactor forest"},
       {1, 192, 64, 2, 1, 3, "split forest.r0 3 1 64"},
