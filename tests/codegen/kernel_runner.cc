@@ -134,7 +134,7 @@ std::vector<HostTensor> MakeInputs(const ir::Program& program, uint64_t seed) {
     };
     for (int64_t i = 0; i < tensor.size(); ++i) {
       if (buffer->below > 0) {
-        tensor.Set(i, uniform(0, static_cast<int>(buffer->below) - 1));
+        tensor.Set(i, uniform(0, static_cast<int>(std::min<int64_t>(buffer->below, 1 << 30)) - 1));
         continue;
       }
       switch (buffer->dtype) {

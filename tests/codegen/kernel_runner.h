@@ -36,8 +36,8 @@ class HostTensor {
 };
 
 // Inputs of a program filled reproducibly: floats in [-1, 1], i8 and u8 over their whole range,
-// other integers in [-20, 20], those with a range within it, bools of both kinds. All multiples of 1/64, so that sums of a few
-// stay exact.
+// other integers in [-20, 20], bools of both kinds. Integers of an input with a range (ir::Buffer::below)
+// lie in it. All multiples of 1/64, so that sums of a few stay exact.
 std::vector<HostTensor> MakeInputs(const ir::Program& program, uint64_t seed);
 std::vector<HostTensor> MakeOutputs(const ir::Program& program);
 

@@ -54,6 +54,10 @@ absl::StatusOr<Rewritten> CacheRead(const Program& p, const std::string& block_n
   if (source == reader.block().store.buffer) {
     return Illegal(reader.block(), absl::StrCat("writes buffer ", Quoted(buffer_name), " itself"));
   }
+  if (source->below > 0) {
+    return Illegal(reader.block(), absl::StrCat("may use elements of ", Quoted(buffer_name),
+                                                " as indices, whose range a copy has not"));
+  }
   const std::string name = absl::StrCat(buffer_name, ".", ScopeWord(scope));
   BufferRef copy = NewBuffer(name + "_buf", *source, scope);
 

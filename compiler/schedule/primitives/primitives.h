@@ -103,7 +103,8 @@ absl::StatusOr<Rewritten> ReverseComputeInline(const Program& p, const std::stri
 //           before its reader `block`, which reads the copy. Only the region that the reader needs
 //           is copied.
 // makes:    blocks: <buffer>.<scope> in loops <buffer>.<scope>.<k>, one for each dimension
-// refuses:  blocks that do not read the buffer; a copy of that name that exists already.
+// refuses:  blocks that do not read the buffer; a copy of that name that exists already; an input whose
+//           elements have a range (ir::Buffer::below), because only inputs have one.
 absl::StatusOr<Rewritten> CacheRead(const Program& p, const std::string& block,
                                     const std::string& buffer, ir::Scope scope);
 

@@ -20,7 +20,9 @@ namespace heddle::schedule {
 inline constexpr std::string_view kTensorCoresForm = "tensor cores";
 inline constexpr std::string_view kGpuTensorRule = "gpu tensor";
 inline constexpr std::string_view kPlainRule = "plain";
-inline constexpr std::string_view kWalkRule = "walk";  // takes the blocks of Stage::walk, too
+// These take the blocks of Stage::walk, too.
+inline constexpr std::string_view kWalkRule = "walk";
+inline constexpr std::string_view kGpuWalkRule = "gpu walk";
 
 // What a form applies to: the naive program as a whole, or one reduction in it. Forms are tried on
 // the program, then on its reductions until one of them has forms.

@@ -125,7 +125,7 @@ void RuleSpace::FindRule(const Stage& stage) {
     owners_[stage.view.block] = entry.name;
     if (!stage.epilogue.empty()) owners_[stage.epilogue] = entry.name;
     for (const std::string& producer : stage.producers) owners_[producer] = entry.name;
-    if (entry.name == kWalkRule) {
+    if (entry.name == kWalkRule || entry.name == kGpuWalkRule) {
       for (const std::string& step : stage.walk) owners_[step] = entry.name;
     }
     return;

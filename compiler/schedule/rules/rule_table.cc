@@ -12,6 +12,7 @@ constexpr StageRule kStageRules[] = {
     {"tiled", MatchesTiled, MakeTiled},
     {kPlainRule, MatchesPlain, MakePlain},
     // GPU: the same. A stage that no rule takes with the stages around it is tried alone.
+    {kGpuWalkRule, MatchesGpuWalk, MakeGpuWalk},
     {kGpuTensorRule, MatchesGpuTensor, MakeGpuTensor},
     {"gpu tiled", MatchesGpuTiled, MakeGpuTiled},
     {"gpu row", MatchesGpuRow, MakeGpuRow},

@@ -57,6 +57,11 @@ absl::Status ApplyPlain(const StageView& view, const ir::Block& block,
 // tile is fetched by all threads, used by all, and fetched again, with the barriers that lowering
 // puts between.
 
+// Reductions of what a walk finds: a thread for each record, or several that share its trees. The places of all steps and the
+// sums stay in registers.
+bool MatchesGpuWalk(const StageSite& site);
+std::unique_ptr<Rule> MakeGpuWalk(const StageSite& site, Knobs& knobs);
+
 // Products whose tiles of 16 x 8 are made by tensor cores: of f16, bf16 or, if the target allows
 // tf32, f32, where tiles divide the extents.
 bool MatchesGpuTensor(const StageSite& site);

@@ -172,6 +172,18 @@ std::vector<Stage> StagesLeft(const ir::Program& program, const Owners& owners) 
   return stages;
 }
 
+bool DecidesWalk(const ir::Block& block, const Axis& axis) {
+  bool decides = false;
+  for (const ir::Expr& load : DistinctLoads(block)) {
+    for (const ir::Expr& index : load->args) {
+      ForEachLoad(index, [&](const ir::Expr& place) {
+        for (const ir::Expr& e : place->args) decides |= ir::UsesVar(e, axis.iter);
+      });
+    }
+  }
+  return decides;
+}
+
 int64_t LanesOf(const machine::TargetInfo& target, ir::DType dtype) {
   if (ir::IsHalf(dtype)) dtype = ir::DType::kF32;
   return std::max<int64_t>(1, target.vector_bytes / ir::SizeOf(dtype));

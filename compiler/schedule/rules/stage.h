@@ -39,6 +39,10 @@ struct Stage {
   int lane_axis = -1;
 };
 
+// Whether walks differ along a spatial axis of the stage that reads what Stage::walk finds. Otherwise the axis tells apart
+// values that one walk finds.
+bool DecidesWalk(const ir::Block& block, const Axis& axis);
+
 // The name of the rule that schedules a block, by block.
 using Owners = std::map<std::string, std::string_view>;
 

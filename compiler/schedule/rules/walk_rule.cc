@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/ir/visit.h"
 #include "compiler/schedule/rules/rules.h"
 #include "compiler/schedule/rules/shared_steps.h"
 
@@ -34,7 +33,7 @@ class WalkRule : public Rule {
     const std::string& name = stage.view.block;
     const int64_t trees = reduce().extent;
     for (size_t k = 0; k < spatial().size(); ++k) {
-      (DecidesWalk(spatial()[k]) ? walked_ : valued_).push_back(k);
+      (DecidesWalk(*stage.block, spatial()[k]) ? walked_ : valued_).push_back(k);
     }
     if (walked_.empty()) return;  // refused by Apply
     const int64_t records = Record().extent;
@@ -114,19 +113,6 @@ class WalkRule : public Rule {
   const std::vector<Axis>& spatial() const { return stage_.view.spatial; }
   const Axis& reduce() const { return stage_.view.reduce[0]; }
   const Axis& Record() const { return spatial()[walked_.back()]; }
-
-  // Whether walks differ along an axis. Otherwise it tells apart values that one walk finds.
-  bool DecidesWalk(const Axis& axis) const {
-    bool decides = false;
-    for (const ir::Expr& load : DistinctLoads(*stage_.block)) {
-      for (const ir::Expr& index : load->args) {
-        ForEachLoad(index, [&](const ir::Expr& place) {
-          for (const ir::Expr& e : place->args) decides |= ir::UsesVar(e, axis.iter);
-        });
-      }
-    }
-    return decides;
-  }
 
   // Whether registers hold the nodes of a tree, in which all lanes look up. A step of records in vectors then gathers
   // only the values that they compare, which is faster than scalar code even on Zen 4, whose gathers are slow: 0.31 ns

@@ -7,11 +7,15 @@
 #include <cstdlib>
 #include <limits>
 
+#include "compiler/codegen/backend.h"
 #include "compiler/ir/text.h"
+#include "compiler/schedule/space.h"
+#include "compiler/schedule/trace.h"
 #include "tests/codegen/kernel_runner.h"
 #include "tests/codegen/typed_programs.h"
 #include "tests/schedule/oracle.h"
 #include "tests/schedule/random_programs.h"
+#include "tests/schedule/workloads.h"
 
 namespace heddle::testing {
 namespace {
@@ -84,6 +88,55 @@ TEST(RandomLlvm, ComputesWhatTheNaiveProgramComputes) {
                              << schedule::ToText(*trace) << ir::Print(scheduled) << status;
   }
   std::printf("%llu pairs, no mismatch\n", static_cast<unsigned long long>(last - first + 1));
+}
+
+// The preferred point of the program's space and random ones as LLVM code. Returns how many are feasible.
+int CheckPoints(const ir::Program& naive, const std::string& target_name, uint64_t seed) {
+  constexpr int kDraws = 6;
+  const auto target = codegen::ResolveTarget(ParseTarget(target_name).value());
+  const auto space = schedule::MakeSpace(naive, codegen::DescribeTarget(target.value()).value());
+  const std::vector<HostTensor> inputs = MakeInputs(naive, seed);
+  std::vector<HostTensor> expected = MakeOutputs(naive);
+  EXPECT_TRUE(RunInterpreter(naive, inputs, expected).ok());
+  schedule::Rng rng(seed);
+  int checked = 0;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    const auto trace = (*space)->Expand(draw == 0 ? (*space)->Preferred() : (*space)->Random(rng));
+    if (draw > 0 && absl::IsFailedPrecondition(trace.status())) continue;
+    std::vector<HostTensor> actual = MakeOutputs(naive);
+    absl::Status status = trace.status();
+    if (status.ok())
+      status = RunLlvm(*schedule::Replay(naive, *trace), inputs, actual,
+                       {.workers = 2, .target = target_name});
+    if (status.ok()) status = Compare(naive, expected, actual);
+    EXPECT_TRUE(status.ok()) << status << "\n"
+                             << target_name << " seed " << seed << "\n"
+                             << (trace.ok() ? schedule::ToText(*trace) : "");
+    checked += status.ok();
+  }
+  return checked;
+}
+
+// Records are fewer than a vector has lanes, or no multiple of these, or more than a few vectors hold.
+TEST(RandomLlvm, WalksOfTrees) {
+  struct Walk {
+    int64_t groups, trees, steps, values;
+  };
+  int checked = 0;
+  uint64_t seed = 0;
+  for (const int64_t records : {5, 37, 40}) {
+    for (const Walk& w :
+         {Walk{1, 32, 4, 1}, Walk{3, 16, 2, 1}, Walk{1, 48, 7, 1}, Walk{1, 16, 3, 3}}) {
+      for (const bool ranges : {true, false}) {
+        const ir::Program naive =
+            schedule::MakeWalk(w.groups, w.trees, w.steps, w.values, records, ranges);
+        const char* target = kTargets[++seed % std::size(kTargets)];
+        checked += CheckPoints(naive, target, seed);
+        ASSERT_FALSE(HasFailure()) << ir::Print(naive);
+      }
+    }
+  }
+  EXPECT_GT(checked, 80) << "hardly a point of the spaces is feasible";
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ std::vector<GpuOperand> OperandsOf(const ir::Block& block) {
   std::set<std::string> seen;
   for (const ir::Expr& load : DistinctLoads(block)) {
     const ir::Buffer& buffer = *load->buffer;
-    if (!seen.insert(buffer.name).second) continue;
+    if (buffer.below > 0 || !seen.insert(buffer.name).second) continue;
     operands.push_back(
         {buffer.name, ir::SizeOf(buffer.dtype), buffer.shape.empty() ? 1 : buffer.shape.back()});
   }

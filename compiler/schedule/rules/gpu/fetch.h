@@ -12,7 +12,7 @@
 
 namespace heddle::schedule {
 
-// A buffer that a reduction loads.
+// A buffer that a reduction loads and that may be copied: inputs with a range (ir::Buffer::below) may not.
 struct GpuOperand {
   std::string buffer;
   int64_t element_bytes = 4;
