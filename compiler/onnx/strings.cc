@@ -259,7 +259,7 @@ absl::StatusOr<ValueId> EmitCodes(GraphBuilder& out, ValueId bytes, const String
   }
   shape.insert(shape.end() - 1, 1);
   const auto last = static_cast<int64_t>(shape.size()) - 1;
-  const std::string& name = out.Name(bytes);
+  const std::string name = out.Name(bytes);
   const auto named = [&](const char* what) { return absl::StrCat(name, "_", what); };
   const ValueId all = out.Constant(
       named("keys"), {{ir::DType::kU8, {count, width}}, SharedBytes::Of(std::move(table))});
