@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs one benchmark, prints a table, and lists what could not be measured. Installs and builds what it needs first.
-# Usage: bench/run.sh operators|models|graphs|gains|plans|classical|scheduling|search|cuda|large [--json FILE] [--only ROW] [--threads 1,2] [--trials N] [--records FILE]   (--help: all)
+# Usage: bench/run.sh operators|models|graphs|gains|plans|classical|scheduling|search|cuda|large [--json FILE] [--only ROW] [--quick] [--minutes M] [--threads 1,2] [--trials N] [--records FILE]   (--help: all)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
@@ -63,7 +63,7 @@ case "$benchmark" in
     install_packages models venv
     ;;
   classical)
-    targets=(heddle-bench-module heddle-bench-rotate heddle_shared)
+    targets=(heddle-bench-module heddle-bench-rotate heddle-plan-bench heddle_shared)
     install_packages classical venv-classical
     ;;
   scheduling) targets=(heddle-operator-bench "${service[@]}") ;;

@@ -1,4 +1,5 @@
-"""Forests against the libraries that made them, ONNX Runtime and compilers of trees; and what choosing the form by estimate costs.
+"""Forests, linear models and pipelines against the libraries that made them, ONNX Runtime and compilers of trees; and what each way to
+choose the form of a forest costs.
 
 A row is a model, a number of rows in a call, and a number of threads. Every contender predicts the same table in turns, and its scores
 are compared with those of the model's own library before timing.
@@ -6,24 +7,48 @@ are compared with those of the model's own library before timing.
 
 import dataclasses
 import importlib.util
+import itertools
 import json
 import os
 import statistics
 import subprocess
 import sys
+import time
 
-from bench.classical import models
+from bench.classical import forests, make
 from bench.common import report, turns
 from bench.common.side import Side, SideError
 from bench.common.tool import run_tool
 
 ROWS = (1, 100, 10000)
-TOLERANCE = 1e-5  # of a score, absolute for small ones and relative for large ones
 OPEN_LIMIT_S = 600  # some peers compile the model first
+LEAST_OPEN_LIMIT_S = 30  # while the time for all rows runs out
+OPEN_SHARE = 4  # one peer takes at most this part of the time that is left
 GENERAL, COMPILED = "general", "compiled"
-# Hummingbird's rule with what is built here: up to this depth the form that asks all nodes, as its matrix products do, then the one
-# that walks down the trees. Its third form, walks through complete trees up to depth 10, is not built.
-RULE_DEPTH, RULE_SHALLOW, RULE_DEEP = 3, "select", "walk"
+# The rule of Nakandala et al. (OSDI 2020, section 5.1) for CPUs with the forms that are built here. It takes matrix products for
+# shallow trees and for few rows, complete trees up to depth 10, and walks beyond. Its matrix products ask all nodes, as `select` does.
+# Walks through complete trees are not built, so `walk` stands for both others. What few rows are, the paper does not say.
+RULE_DEPTH, RULE_ROWS, RULE_SMALL, RULE_LARGE = 3, 1, "select", "walk"
+FAMILIES = {"dense": "trees", "sparse": "trees", "linear": "linear models and SVMs", "pipeline": "pipelines"}
+LIBRARIES = {"dense": "XGBoost", "sparse": "LightGBM", "linear": "scikit-learn", "pipeline": "scikit-learn"}
+CALL_GOAL_US = 1  # of a call with one row, beyond its kernels
+REGRET_GOAL = 0.1  # of the form by measured kernels, at most
+# About ten minutes, once models and what peers compile are made: name, rows in a call, threads. Together they have every kind of model, of
+# peer, number of rows and number of threads. A run of more rows begins with these.
+QUICK = (
+    ("dense-1x3", 1, 1),
+    ("dense-500x8", 1, 1),
+    ("sparse-500x8", 10000, 1),
+    ("onehot-logistic", 10000, 1),
+    ("sparse-500x8", 1, 1),
+    ("logistic-10", 100, 1),
+    ("dense-500x8", 10000, 1),
+    ("onehot-boosting", 1, 1),
+    ("dense-500x3", 100, 2),
+    ("svc-2", 100, 1),
+    ("dense-500x8", 10000, 2),
+    ("sparse-100x12", 100, 1),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +56,7 @@ class Peer:
     runtime: str  # of side.py
     kind: str
     modules: tuple  # that Python has to find
-    shapes: tuple = ("dense", "sparse")  # of the models that it reads
+    shapes: tuple = tuple(FAMILIES)  # of the models that it reads
     onnx: bool = False  # reads the ONNX file instead of the library's own
 
 
@@ -39,9 +64,17 @@ PEERS = {
     "XGBoost": Peer("xgboost", GENERAL, ("xgboost",), shapes=("dense",)),
     "LightGBM": Peer("lightgbm", GENERAL, ("lightgbm",), shapes=("sparse",)),
     "ONNX Runtime": Peer("onnxruntime", GENERAL, ("onnxruntime",), onnx=True),
+    "scikit-learn": Peer("sklearn", GENERAL, ("sklearn",), shapes=("linear", "pipeline")),
     "lleaves": Peer("lleaves", COMPILED, ("lleaves",), shapes=("sparse",)),
-    "TL2cgen": Peer("tl2cgen", COMPILED, ("tl2cgen", "treelite")),
+    "TL2cgen": Peer("tl2cgen", COMPILED, ("tl2cgen", "treelite"), shapes=("dense", "sparse")),
 }
+
+
+def goal_of(kind, rows):
+    """What the ratio to the best of a kind of peers shall be at least, for trees; None: there is no goal."""
+    if rows == 10000:
+        return {GENERAL: 5.0 if "avx512f" in report.cpu_flags() else 2.0, COMPILED: 1.0}[kind]
+    return {GENERAL: 5.0, COMPILED: 1.0}[kind] if rows == 1 else None
 
 
 def missing_packages(peer):
@@ -52,16 +85,30 @@ def select(only):
     """The models and numbers of rows that --only asks for, as pairs: NAME, or NAME@ROWS. None: all. ValueError: there is no such
     model, or the table has too few rows."""
     if only is None:
-        return [(spec, 1) for spec in models.CALLS] + [(spec, rows) for spec in models.MODELS for rows in ROWS]
+        return [(spec, 1) for spec in make.CALLS] + [(spec, rows) for spec in make.MODELS for rows in ROWS]
     found = []
     for item in only:
         name, at, rows = item.partition("@")
-        if name not in models.BY_NAME:
-            raise ValueError(f"there is no model '{name}'; the models are {', '.join(models.BY_NAME)}")
-        if at and not (rows.isdecimal() and 1 <= int(rows) <= models.TABLE_ROWS):
-            raise ValueError(f"'{item}' is not a model and a number of rows from 1 to {models.TABLE_ROWS}, such as {name}@100")
-        found += [(models.BY_NAME[name], r) for r in ([int(rows)] if at else ROWS)]
-    return found
+        if name not in make.BY_NAME:
+            raise ValueError(f"there is no model '{name}'; the models are {', '.join(make.BY_NAME)}")
+        if at and not (rows.isdecimal() and 1 <= int(rows) <= forests.TABLE_ROWS):
+            raise ValueError(f"'{item}' is not a model and a number of rows from 1 to {forests.TABLE_ROWS}, such as {name}@100")
+        found += [(make.BY_NAME[name], r) for r in ([int(rows)] if at else ROWS)]
+    return list(dict.fromkeys(found))
+
+
+def in_order(pairs, threads):
+    """(spec, rows, threads) for all pairs and numbers of threads, in an order in which every first part has as many kinds as it can: first
+    those of QUICK, then a model of each shape in turns. The rows of one model with as many threads follow each other."""
+    pairs = list(pairs)
+    chosen = {(spec, rows, t) for spec, rows in pairs for t in threads}
+    first = [(make.BY_NAME[name], rows, t) for name, rows, t in QUICK]
+    by_shape = {}
+    for spec in dict.fromkeys(spec for spec, _ in pairs):
+        by_shape.setdefault(spec.shape, []).append(spec)
+    specs = [spec for turn in itertools.zip_longest(*by_shape.values()) for spec in turn if spec]
+    rest = [(spec, rows, t) for spec in specs for t in threads for other, rows in pairs if other == spec]
+    return list(dict.fromkeys([row for row in first if row in chosen] + rest))
 
 
 def form_of(made):
@@ -69,14 +116,17 @@ def form_of(made):
     return "+".join(sorted(set(made["forests"].values()))) or "none"
 
 
-def rule_form(depth):
-    return RULE_SHALLOW if depth <= RULE_DEPTH else RULE_DEEP
+def rule_form(depth, rows):
+    return RULE_SMALL if depth <= RULE_DEPTH or rows <= RULE_ROWS else RULE_LARGE
 
 
 def largest_error(found, expected):
-    """In units of what TOLERANCE is: relative to the score, or absolute if the score is small."""
+    """As the tolerance is: relative to the score, or absolute if the score is small. Of two classes, `found` may tell both and `expected`
+    only the second."""
     import numpy as np  # the tests import this file without it
 
+    if found.shape[1] == 2 and expected.shape[1] == 1:
+        found = found[:, 1:]
     if found.shape != expected.shape:
         raise SideError(f"the scores have shape {found.shape}, not {expected.shape}")
     error = np.max(np.abs(found.astype(np.float64) - expected) / np.maximum(np.abs(expected), 1))
@@ -86,13 +136,14 @@ def largest_error(found, expected):
 class Classical:
     """One model with `threads` threads: the processes of its contenders, until close()."""
 
-    def __init__(self, args, result, spec, threads, given_up):
-        """`given_up`: pairs of a peer and a model that failed before; it grows."""
+    def __init__(self, args, result, spec, threads, given_up, left_s=lambda: float("inf")):
+        """`given_up`: pairs of a peer and a model that failed before; it grows. `left_s` tells how much time is left for all rows."""
         self.args, self.result, self.spec, self.threads, self.given_up = args, result, spec, threads, given_up
+        self.left_s = left_s
         self.cpus = report.cores_for(threads)
         self.work = os.path.join(args.root, "build", "bench", "classical")
         os.makedirs(self.work, exist_ok=True)
-        self.about = json.loads(run_tool([sys.executable, "-m", "bench.classical.models", spec.name, self.work]))
+        self.about = json.loads(run_tool([sys.executable, "-m", "bench.classical.make", spec.name, self.work]))
         self.sides = {}
 
     def close(self):
@@ -114,13 +165,15 @@ class Classical:
             self.sides[label] = Side(label, argv, self.cpus, env)
         return self.sides[label]
 
-    def make_module(self, rows, form=None):
+    def tool(self, name, rows):
+        argv = [os.path.join(self.args.programs, name), self.path(self.about["file"])]
+        return argv + ["--threads", str(self.threads), "--shape", f"{forests.ROWS}={rows}"]
+
+    def make_module(self, rows, *flags):
         """What heddle-bench-module tells, and the path of the module."""
-        stem = "-".join([self.spec.name, str(rows), str(self.threads), form or "estimated"])
+        stem = "-".join([self.spec.name, str(rows), str(self.threads), *(flag.strip("-") for flag in flags)])
         module = self.path(f"{stem}.heddle")
-        argv = [os.path.join(self.args.programs, "heddle-bench-module"), self.path(self.about["file"]), "-o", module]
-        argv += ["--threads", str(self.threads), "--shape", f"rows={rows}"]
-        argv += ["--forest-form", form] if form else []
+        argv = self.tool("heddle-bench-module", rows) + ["-o", module, *flags]
         argv += ["--records", self.args.records] if self.args.records else []
         made = {**json.loads(run_tool(argv)), "path": module}
         for warning in made["warnings"]:
@@ -130,28 +183,40 @@ class Classical:
 
     def make_modules(self, rows):
         """form -> module; first the one whose forms are estimated, then those in which all forests have the same other form."""
-        chosen = self.make_module(rows)
-        made = {form_of(chosen): chosen}
-        for form in chosen["forms"]:
-            other = self.make_module(rows, form)
+        estimated = self.make_module(rows)
+        made = {form_of(estimated): estimated}
+        for form in estimated["forms"] if estimated["forests"] else []:
+            other = self.make_module(rows, "--forest-form", form)
             made.setdefault(form_of(other), other)
         return made
+
+    def measured_form(self, rows):
+        """The form that a job would choose: by the records if there are any, else by default schedules that are measured now. None: it is
+        not known, and noted why."""
+        try:
+            if self.args.records:
+                return form_of(self.make_module(rows, "--measured-plan"))
+            argv = self.tool("heddle-plan-bench", rows) + ["--cpus", ",".join(map(str, self.cpus))]
+            found = json.loads(run_tool(argv))
+            return form_of(found["contenders"][found["chosen"]])
+        except SideError as error:
+            self.result.add_note(f"{self.spec.name}@{rows}: the form is not chosen by measured kernels: {error}")
+            return None
 
     def open(self, label, runtime, model, rows):
         """The contender for turns.measure, and {"way", "max_error"}. SideError: it fails, or its scores differ."""
         import numpy as np
 
         scores = self.path(f"{self.spec.name}-scores.npy")
-        request = {"model": model, "table": self.path("table.npy"), "rows": rows, "scores": scores}
-        opened = self.side(label, runtime).ask("open", OPEN_LIMIT_S, **request)
+        request = {"model": model, "table": self.path(self.about["table"]), "rows": rows, "scores": scores}
+        limit_s = min(OPEN_LIMIT_S, max(LEAST_OPEN_LIMIT_S, self.left_s() / OPEN_SHARE))
+        opened = self.side(label, runtime).ask("open", limit_s, **request)
         found = np.load(scores)
         error = largest_error(found, np.load(self.path(f"{self.spec.name}.npy"))[: len(found)])
-        if error > TOLERANCE:
-            raise SideError(f"{label}: scores differ from {self.own()}'s by {error:.1e}; {TOLERANCE:.0e} is allowed")
+        if error > self.spec.tolerance:
+            own = LIBRARIES[self.spec.shape]
+            raise SideError(f"{label}: scores differ from {own}'s by {error:.1e}; {self.spec.tolerance:.0e} is allowed")
         return (self.side(label, runtime), {"id": opened["id"]}), {"way": opened["way"], "max_error": error}
-
-    def own(self):
-        return "XGBoost" if self.spec.shape == "dense" else "LightGBM"
 
     def open_peers(self, rows):
         """label -> what open() returns. A peer that fails is noted and not tried again with this model."""
@@ -162,7 +227,7 @@ class Classical:
             try:
                 if peer.onnx and self.about["onnx"]:
                     raise SideError(f"the model is not converted to ONNX: {self.about['onnx']}")
-                model = f"{self.spec.name}.onnx" if peer.onnx else self.about["file"]
+                model = f"{self.spec.name}.onnx" if peer.onnx else self.about["own"]
                 found[label] = self.open(label, peer.runtime, self.path(model), rows)
                 self.result.versions[label] = self.sides[label].ask("version")["version"]
             except SideError as error:
@@ -174,22 +239,32 @@ class Classical:
 
     def measure(self, rows):
         ours = {form: (self.open("Heddle", "heddle", made["path"], rows)) for form, made in self.make_modules(rows).items()}
+        choice = self.measured_form(rows) if len(ours) > 1 else None
         peers = self.open_peers(rows)
         if not peers:
             raise SideError("no peer predicts it; bench/run.sh says which packages do not install")
-        contenders = {label: contender for label, (contender, _) in {**ours, **peers}.items()}
+        opened = {**ours, **peers}
+        # The ratios to the first one are measured until they are settled.
+        first = choice if choice in ours else next(iter(ours))
+        contenders = {label: opened[label][0] for label in dict.fromkeys([first, *opened])}
         measured = turns.measure(contenders, self.args.rounds, self.cpus, settle=True)
-        about = {label: told for label, (_, told) in {**ours, **peers}.items()}
-        return make_row(self.spec, rows, self.threads, self.about, list(ours), about, measured)
+        about = {label: told for label, (_, told) in opened.items()}
+        return make_row(self.spec, rows, self.threads, self.about, list(ours), choice, about, measured)
 
 
-def make_row(spec, rows, threads, model, forms, about, measured):
-    """`forms`: ours, the estimated one first. `about`: label -> {"way", "max_error"}, of forms and peers."""
+def make_row(spec, rows, threads, model, forms, choice, about, measured):
+    """`forms`: ours, the estimated one first. `choice`: the form by measured kernels, if known. `about`: label -> {"way", "max_error"},
+    of forms and peers. What is compared with the peers is the form by measured kernels or else the estimated one."""
     times = measured.times
     us = {label: statistics.median(ns) * 1e-3 for label, ns in times.items()}
-    chosen = forms[0]
+    choices = {"measured": choice, "estimated": forms[0]}
+    if model["depth"] is not None and len(forms) > 1:
+        rule = rule_form(model["depth"], rows)
+        choices["rule"] = rule if rule in forms else RULE_LARGE
+    # Forests of one model may have different forms in the choice, which is no contender then.
+    choices = {by: form for by, form in choices.items() if form in forms}
+    chosen = choices.get("measured", choices["estimated"])
     best_form = min(forms, key=us.get)
-    rule = rule_form(model["depth"])
     peers = {
         label: {
             "us": us[label],
@@ -216,14 +291,13 @@ def make_row(spec, rows, threads, model, forms, about, measured):
         "disturbed": measured.disturbed,
         "turns_repeated": measured.repeated,
         "form": chosen,
+        "choices": choices,
+        "regrets": {by: us[form] / us[best_form] - 1 for by, form in choices.items()},
         "ours_us": us[chosen],
         "ours_rounds_us": [ns * 1e-3 for ns in times[chosen]],
         "max_error": about[chosen]["max_error"],
         "forms_us": {form: us[form] for form in forms},
         "best_form": best_form,
-        "regret": us[chosen] / us[best_form] - 1,
-        "rule_form": rule if rule in forms else chosen,
-        "rule_regret": us[rule if rule in forms else chosen] / us[best_form] - 1,
         "peers": peers,
         "best": best,
     }
@@ -237,7 +311,7 @@ HEAD = (
 
 def print_row(row):
     line = f"{row['name']:<27}{row['threads']:>3}{row['ours_us']:>11.2f}  {row['form']:<8}"
-    line += f"{row['best_form'] if row['regret'] > 0 else '':<10}"
+    line += f"{row['best_form'] if row['best_form'] != row['form'] else '':<10}"
     for kind, width in ((GENERAL, 13), (COMPILED, 9)):
         label = row["best"][kind]
         if label is None:
@@ -245,104 +319,187 @@ def print_row(row):
         else:
             line += f"{label:<{width}}{row['peers'][label]['us']:>11.2f}{row['peers'][label]['ratio']:>7.2f}  "
     others = [f"{label} {peer['us']:.2f} ({peer['ratio']:.2f})" for label, peer in row["peers"].items() if label not in row["best"].values()]
-    print(line + ", ".join(others), flush=True)
+    print(line + ", ".join(others) + forms_text(row), flush=True)
 
 
-def mean_text(ratios, mean=statistics.geometric_mean, name="geometric mean"):
-    """`ratios`: pairs of a ratio and a model."""
-    least, model = min(ratios)
-    return f"{name} {mean([ratio for ratio, _ in ratios]):.2f} of {len(ratios)}, lowest {model} {least:.2f}"
+CHOICES = {"measured": "measured kernels", "estimated": "estimate", "rule": "Hummingbird's rule"}
+
+
+def forms_text(row):
+    """Of a model with several forms: what each takes, and what each choice loses."""
+    if len(row["forms_us"]) < 2:
+        return ""
+    forms = ", ".join(f"{form} {us:.2f}" for form, us in row["forms_us"].items())
+    choices = ", ".join(f"{CHOICES[by]} {form} +{100 * row['regrets'][by]:.1f} %" for by, form in row["choices"].items())
+    return f"; {forms}: by {choices}"
 
 
 def counted(count, word):
     return f"{count} {word}" + ("" if count == 1 else "s")
 
 
-def less_the_call(row, label, calls):
-    """The ratio if the peer's call took no time beyond its trees; None if that was not measured. A call is what one tree takes."""
-    call_us = calls.get((row["shape"], row["threads"], label))
-    return None if call_us is None else max(row["peers"][label]["us"] - call_us, 0) / row["ours_us"]
-
-
-def summary(rows):
-    """What all rows together say, as lines. Models of one tree only tell what a call takes."""
-    single = {spec.name for spec in models.CALLS}
-    calls, lines = {}, []
+def call_us(rows):
+    """(shape, threads, label) -> what a call with one row takes that asks only one tree. Heddle's label is None."""
+    found = {}
     for row in rows:
-        if row["model"] in single and row["rows"] == 1:
-            calls |= {(row["shape"], row["threads"], label): peer["us"] for label, peer in row["peers"].items()}
-            peers = "".join(f", {label} {peer['us']:.2f} us" for label, peer in row["peers"].items())
-            lines.append(f"a call with one row and one tree, {row['shape']}, {counted(row['threads'], 'thread')}: Heddle {row['ours_us']:.2f} us{peers}")
-    rows = [row for row in rows if row["model"] not in single]
-    for count, threads in sorted({(row["rows"], row["threads"]) for row in rows}):
-        group = [row for row in rows if (row["rows"], row["threads"]) == (count, threads)]
-        title = f"{counted(count, 'row')}, {counted(threads, 'thread')}"
+        if row["model"] in {spec.name for spec in make.CALLS} and row["rows"] == 1:
+            found[row["shape"], row["threads"], None] = row["ours_us"]
+            found |= {(row["shape"], row["threads"], label): peer["us"] for label, peer in row["peers"].items()}
+    return found
+
+
+def less_the_call(row, label, calls):
+    """The ratio if the peer's call took no time beyond its trees; None if that was not measured."""
+    call = calls.get((row["shape"], row["threads"], label))
+    return None if call is None else max(row["peers"][label]["us"] - call, 0) / row["ours_us"]
+
+
+def mean_of(ratios, about, goal=None, mean=statistics.geometric_mean):
+    """One line of the summary as a value. `ratios`: pairs of a ratio and a model."""
+    least, model = min(ratios)
+    found = {**about, "mean": mean([ratio for ratio, _ in ratios]), "count": len(ratios), "lowest": least, "lowest_model": model}
+    if goal is not None:
+        found |= {"goal": goal, "met": found["mean"] >= goal, "models_below": sum(ratio < goal for ratio, _ in ratios)}
+    return found
+
+
+def summarize(rows):
+    """What all rows together say, as values: {"calls", "means", "regrets"}. Models of one tree only tell what a call takes."""
+    calls = call_us(rows)
+    told = {"calls": [], "means": [], "regrets": []}
+    for (shape, threads, label), us in calls.items():
+        if label is None:
+            peers = {peer: us for (s, t, peer), us in calls.items() if (s, t) == (shape, threads) and peer is not None}
+            told["calls"].append({"shape": shape, "threads": threads, "ours_us": us, "peers_us": peers})
+    rows = [row for row in rows if row["model"] not in {spec.name for spec in make.CALLS}]
+    families = list(dict.fromkeys(FAMILIES.values()))
+    for key in sorted({(families.index(FAMILIES[row["shape"]]), row["rows"], row["threads"]) for row in rows}):
+        group = [row for row in rows if (families.index(FAMILIES[row["shape"]]), row["rows"], row["threads"]) == key]
+        about = {"family": families[key[0]], "rows": key[1], "threads": key[2]}
         for kind in (GENERAL, COMPILED):
             best = [(row, row["best"][kind]) for row in group if row["best"][kind]]
             if best:
-                lines.append(f"{title}: best {kind}: {mean_text([(row['peers'][label]['ratio'], row['model']) for row, label in best])}")
-            less = [(less_the_call(row, label, calls), row["model"]) for row, label in best] if count == 1 else []
+                goal = goal_of(kind, key[1]) if about["family"] == "trees" else None
+                ratios = [(row["peers"][label]["ratio"], row["model"]) for row, label in best]
+                told["means"].append(mean_of(ratios, {**about, "peers": f"best {kind}"}, goal))
+            less = [(less_the_call(row, label, calls), row["model"]) for row, label in best] if key[1] == 1 else []
             less = [pair for pair in less if pair[0] is not None]
-            if less:
-                lines.append(f"{title}: best {kind}, less what its call takes with one tree: {mean_text(less, statistics.median, 'median')}")
+            if less:  # some are 0, so they have no geometric mean
+                peers = f"best {kind}, less what its call takes with one tree"
+                told["means"].append(mean_of(less, {**about, "peers": peers, "is_median": True}, mean=statistics.median))
         for label in PEERS:
             found = [(row["peers"][label]["ratio"], row["model"]) for row in group if label in row["peers"]]
             if found:
-                lines.append(f"{title}: {label}: {mean_text(found)}")
-        lines.append(f"{title}: form by estimate: {regret_text(group, 'regret')}; by Hummingbird's rule: {regret_text(group, 'rule_regret')}")
+                told["means"].append(mean_of(found, {**about, "peers": label}))
+        for by in ("measured", "estimated", "rule"):
+            found = [(row["regrets"][by], row["model"]) for row in group if len(row["forms_us"]) > 1 and by in row["regrets"]]
+            if found:
+                most, model = max(found)
+                mean = statistics.fmean(regret for regret, _ in found)
+                entry = {**about, "by": by, "mean": mean, "count": len(found), "most": most, "most_model": model}
+                goal = {"goal": REGRET_GOAL, "met": most <= REGRET_GOAL} if by == "measured" else {}
+                told["regrets"].append({**entry, **goal})
+    return told
+
+
+def summary_lines(told):
+    lines = []
+    for call in told["calls"]:
+        peers = "".join(f", {label} {us:.2f} us" for label, us in call["peers_us"].items())
+        line = f"a call with one row and one tree, {call['shape']}, {counted(call['threads'], 'thread')}: Heddle {call['ours_us']:.2f} us{peers}"
+        lines.append(f"{line}; goal: the call itself takes less than {CALL_GOAL_US} us")
+
+    def title(entry):
+        return f"{entry['family']}, {counted(entry['rows'], 'row')}, {counted(entry['threads'], 'thread')}"
+
+    for mean in told["means"]:
+        name = "median" if mean.get("is_median") else "geometric mean"
+        line = f"{title(mean)}: {mean['peers']}: {name} {mean['mean']:.2f} of {mean['count']}, lowest {mean['lowest_model']} {mean['lowest']:.2f}"
+        if "goal" in mean:
+            met = "met" if mean["met"] else "not met"
+            line += f"; goal {mean['goal']:.2f}: {met} by the mean, {mean['models_below']} of {mean['count']} below it"
+        lines.append(line)
+    for regret in told["regrets"]:
+        line = f"{title(regret)}: form by {CHOICES[regret['by']]}: {100 * regret['mean']:.1f} % slower than the best form on average of"
+        line += f" {regret['count']}, at most {100 * regret['most']:.1f} % ({regret['most_model']})"
+        if "goal" in regret:
+            line += f"; goal {100 * regret['goal']:.0f} %: {'met' if regret['met'] else 'not met'}"
+        lines.append(line)
     return lines
 
 
-def regret_text(group, key):
-    most = max(group, key=lambda row: row[key])
-    mean = statistics.fmean(row[key] for row in group)
-    return f"{100 * mean:.1f} % slower than the best form on average, at most {100 * most[key]:.1f} % ({most['model']})"
-
-
 LEGEND = (
-    "ratio: theirs / ours, above 1: Heddle is faster; best form: where another form than the estimated one was faster; Hummingbird's"
-    f" rule with what is built here: {RULE_SHALLOW} up to depth {RULE_DEPTH}, else {RULE_DEEP}"
+    "ratio: theirs / ours, above 1: Heddle is faster; form: by measured kernels if there are several, or else by estimate; best form: where"
+    f" another one was faster; Hummingbird's rule with what is built here: {RULE_SMALL} up to depth {RULE_DEPTH} and for up to"
+    f" {counted(RULE_ROWS, 'row')}, else {RULE_LARGE}"
 )
+
+
+def chosen_rows(args, result):
+    """(spec, rows, threads) of all rows to measure, in order. ValueError: as select."""
+    able = [t for t in args.threads if report.cores_for(t) is not None]
+    for threads in args.threads:
+        if threads not in able:
+            result.add_failure(f"{threads} threads", f"only {len(os.sched_getaffinity(0))} cores are allowed")
+    if args.quick:
+        return [(make.BY_NAME[name], rows, threads) for name, rows, threads in QUICK if threads in able]
+    return in_order(select(args.only), able)
+
+
+def row_name(spec, rows, threads):
+    return f"{spec.name}@{rows}, {counted(threads, 'thread')}"
 
 
 def run(args, result):
     try:
-        chosen = select(args.only)
+        todo = chosen_rows(args, result)
     except ValueError as error:
         result.add_failure("--only", error)
         return
     for label, peer in PEERS.items():
         if missing_packages(peer):
             result.add_note(f"{label} is not measured: Python does not have {', '.join(missing_packages(peer))}")
-    given_up = set()
     print(HEAD, flush=True)
-    for threads in args.threads:
-        if report.cores_for(threads) is None:
-            result.add_failure(f"{threads} threads", f"only {len(os.sched_getaffinity(0))} cores are allowed")
-            continue
-        for spec in dict.fromkeys(spec for spec, _ in chosen):
-            measure(args, result, spec, [rows for other, rows in chosen if other == spec], threads, given_up)
+    left = measure_all(args, result, todo)
+    if left:
+        names = "; ".join(row_name(*row) for row in left)
+        result.add_note(f"{len(left)} of {len(todo)} rows were not begun within {counted(args.minutes, 'minute')}: {names}")
     print(LEGEND)
-    for line in summary([row for row in result.rows if not row["disturbed"]]):
+    result.summary = summarize([row for row in result.rows if not row["disturbed"]])
+    result.save()
+    for line in summary_lines(result.summary):
         print(line)
     result.print_versions()
 
 
-def measure(args, result, spec, counts, threads, given_up):
-    """Adds the rows of one model, for each number of rows in a call."""
+def measure_all(args, result, todo):
+    """Adds the rows until the time is over. Returns those that it has not begun."""
+    start = time.monotonic()
+    end = start + args.minutes * 60 if args.minutes else float("inf")
+    given_up, bench = set(), None
     try:
-        bench = Classical(args, result, spec, threads, given_up)
-    except SideError as error:
-        result.add_failure(f"{spec.name}, {threads} threads", error)
-        return
-    try:
-        for rows in counts:
+        for number, (spec, rows, threads) in enumerate(todo):
+            if time.monotonic() >= end:
+                return todo[number:]
+            minutes = (time.monotonic() - start) / 60
+            name = row_name(spec, rows, threads)
+            print(f"  row {number + 1} of {len(todo)}, after {minutes:.1f} min: {name}", file=sys.stderr, flush=True)
             try:
+                if bench is None or (bench.spec, bench.threads) != (spec, threads):
+                    if bench is not None:
+                        bench.close()
+                    bench = None
+                    bench = Classical(args, result, spec, threads, given_up, lambda: end - time.monotonic())
                 row = bench.measure(rows)
             except (SideError, OSError, ValueError, subprocess.SubprocessError) as error:
-                result.add_failure(f"{spec.name}@{rows}, {threads} threads", error)
+                result.add_failure(name, error)
+                if bench is not None:
+                    bench.close()  # the next row of the model gets new processes
+                bench = None
                 continue
             result.add_rows([row])
             print_row(row)
     finally:
-        bench.close()
+        if bench is not None:
+            bench.close()
+    return []

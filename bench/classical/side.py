@@ -1,4 +1,4 @@
-"""A forest on one runtime, as a side of `bench/run.sh classical`: side.py RUNTIME THREADS, with a name of RUNTIMES.
+"""A classical model on one runtime, as a side of `bench/run.sh classical`: side.py RUNTIME THREADS, with a name of RUNTIMES.
 
   {"do": "version"} -> {"version": ".."}
   {"do": "open", "model": FILE, "table": NPY, "rows": 100, "scores": NPY} -> {"id": 0, "way": ".."}
@@ -20,7 +20,9 @@ import typing
 
 import numpy as np
 
+from bench.classical import scikit
 from bench.classical.rotate import At, Each, Rotation
+from bench.common import onnx_runtime
 from bench.models import model_side
 
 MOST_BLOCKS = 1024
@@ -97,18 +99,31 @@ class Heddle:
     def ways(self, path, blocks):
         lib, model, info = self._lib, ctypes.c_void_p(), model_side.Heddle._Info()
         self._check(lib.heddle_load(path.encode(), self._threads, ctypes.byref(model)))
-        self._check(lib.heddle_output_info(model, 0, ctypes.byref(info)))
-        if info.name != b"scores" or not lib.heddle_rows_are_independent(model):
-            raise RuntimeError("the module is no forest")
+        for scores in range(lib.heddle_num_outputs(model)):
+            self._check(lib.heddle_output_info(model, scores, ctypes.byref(info)))
+            if info.dtype == b"f32":  # labels are integers
+                break
+        if info.dtype != b"f32" or lib.heddle_num_inputs(model) != 1:
+            raise RuntimeError("the module does not make scores of one table")
         output = Output(blocks, info.bytes // 4 // info.shape[0], np.float32)
-        # For each block, the addresses of its input and of its outputs. Labels are not asked for.
-        inputs = (blocks.table.ctypes.data + np.arange(blocks.count) * (blocks.table.strides[0] * blocks.rows)).astype(np.uint64)
-        outputs = np.zeros((blocks.count, lib.heddle_num_outputs(model)), np.uint64)
-        outputs[:, 0] = output.data.ctypes.data + np.arange(blocks.count) * output.data.strides[0]
-        addresses = [Each(each.ctypes.data, each.strides[0]) for each in (inputs, outputs)]
-        step = (lib.heddle_run_rows, model.value, blocks.rows, *addresses)
-        kept = blocks, inputs, outputs
-        return [Way("C API", Rotation(rotate_library(), blocks.count, [step], self._failed).calls, output.read, kept)]
+        if lib.heddle_rows_are_independent(model):
+            # For each block, the addresses of its input and of its outputs. Labels are not asked for.
+            inputs = (blocks.table.ctypes.data + np.arange(blocks.count) * (blocks.table.strides[0] * blocks.rows)).astype(np.uint64)
+            outputs = np.zeros((blocks.count, lib.heddle_num_outputs(model)), np.uint64)
+            outputs[:, scores] = output.data.ctypes.data + np.arange(blocks.count) * output.data.strides[0]
+            addresses = [Each(each.ctypes.data, each.strides[0]) for each in (inputs, outputs)]
+            steps = [(lib.heddle_run_rows, model.value, blocks.rows, *addresses)]
+            kept = blocks, inputs, outputs
+        else:
+            if info.shape[0] != blocks.rows:
+                raise RuntimeError(f"the module does not make scores of {blocks.rows} rows")
+            steps = [
+                (lib.heddle_set_input, model.value, 0, rows_of(blocks.table, blocks), blocks.table[: blocks.rows].nbytes),
+                (lib.heddle_run, model.value),
+                (lib.heddle_get_output, model.value, scores, output.argument, info.bytes),
+            ]
+            kept = blocks
+        return [Way("C API", Rotation(rotate_library(), blocks.count, steps, self._failed).calls, output.read, kept)]
 
 
 class Xgboost:
@@ -194,32 +209,20 @@ class LightGbm:
         return [Way(name, Rotation(library, blocks.count, [step], failed).calls, output.read, kept) for name, step in steps.items()]
 
 
-class OnnxRuntime:
-    """All graph optimisations; rows and scores bound once for each block, so that nothing is copied."""
-
-    def __init__(self, threads):
-        import onnxruntime
-
-        self._ort = onnxruntime
-        self._options = onnxruntime.SessionOptions()
-        self._options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-        self._options.intra_op_num_threads = threads
-        self._options.inter_op_num_threads = 1
-
-    def version(self):
-        return f"ONNX Runtime {self._ort.__version__}"
+class OnnxRuntime(onnx_runtime.Runtime):
+    """Rows and scores are bound once for each block, so that nothing is copied."""
 
     def ways(self, path, blocks):
-        session = self._ort.InferenceSession(path, self._options, providers=["CPUExecutionProvider"])
+        session = self.session(path)
         (x,) = [tensor.name for tensor in session.get_inputs()]
-        *labels, scores = [output.name for output in session.get_outputs()]  # a classifier gives labels first
+        *_, scores = [output.name for output in session.get_outputs()]  # a classifier gives labels first
         pieces = blocks.pieces()
         (first,) = session.run([scores], {x: pieces[0]})
         bindings = []
         for piece in pieces:
             binding = session.io_binding()
-            binding.bind_ortvalue_input(x, self._ort.OrtValue.ortvalue_from_numpy(piece))
-            binding.bind_ortvalue_output(scores, self._ort.OrtValue.ortvalue_from_numpy(np.zeros_like(first)))
+            binding.bind_ortvalue_input(x, self.ort.OrtValue.ortvalue_from_numpy(piece))
+            binding.bind_ortvalue_output(scores, self.ort.OrtValue.ortvalue_from_numpy(np.zeros_like(first)))
             bindings.append(binding)
         # What session.run_with_iobinding calls, without its way there.
         run = session._sess.run_with_iobinding
@@ -227,8 +230,7 @@ class OnnxRuntime:
 
         def read(block):
             (found,) = bindings[block].copy_outputs_to_cpu()
-            # Of two classes it tells both; the libraries only the second.
-            return found[:, 1:] if labels and found.shape[1] == 2 else found
+            return found
 
         return [Way("bound", loop(calls), read)]
 
@@ -247,7 +249,7 @@ class Lleaves:
 
     def ways(self, path, blocks):
         model = self._lleaves.Model(model_file=path)
-        model.compile(cache=f"{path}.lleaves")
+        model.compile(cache=f"{path}.lleaves-{importlib.metadata.version('lleaves')}")
         table = blocks.table.astype(np.float64)
         output = Output(blocks, model.predict(table[:1], n_jobs=1).size, np.float64)
         step = (model._c_entry_func, rows_of(table, blocks), output.argument, 0, blocks.rows)
@@ -278,7 +280,7 @@ class Tl2cgen:
         return f"TL2cgen {importlib.metadata.version('tl2cgen')}, Treelite {importlib.metadata.version('treelite')}"
 
     def _library(self, path):
-        made = f"{path}.tl2cgen.so"
+        made = f"{path}.tl2cgen-{importlib.metadata.version('tl2cgen')}.so"
         if not os.path.exists(made):
             import treelite
 
@@ -314,6 +316,30 @@ class Tl2cgen:
         return [Way(name, Rotation(rotate_library(), blocks.count, [step]).calls, output.read, kept)]
 
 
+class ScikitLearn:
+    """Its own prediction, which users call from Python."""
+
+    def __init__(self, threads):
+        import sklearn
+        import threadpoolctl
+
+        self._sklearn = sklearn
+        self._limits = threadpoolctl.threadpool_limits(threads)  # as long as it lives
+
+    def version(self):
+        return f"scikit-learn {self._sklearn.__version__}"
+
+    def ways(self, path, blocks):
+        model = scikit.load(path)
+        found = {}
+
+        def predict(piece):
+            found["scores"] = scikit.scores_of(model, piece)
+
+        calls = loop([lambda piece=piece: predict(piece) for piece in blocks.pieces()])
+        return [Way("Python", calls, lambda _block: found["scores"])]
+
+
 RUNTIMES = {
     "heddle": Heddle,
     "xgboost": Xgboost,
@@ -321,6 +347,7 @@ RUNTIMES = {
     "onnxruntime": OnnxRuntime,
     "lleaves": Lleaves,
     "tl2cgen": Tl2cgen,
+    "sklearn": ScikitLearn,
 }
 
 

@@ -4,6 +4,7 @@ import argparse
 import os
 
 BENCHMARKS = ("operators", "models", "graphs", "gains", "plans", "classical", "scheduling", "search")
+ROUNDS, QUICK_ROUNDS = 11, 5
 ONE_THREAD = ("graphs", "gains")  # they measure with one thread unless told otherwise
 ABLATIONS = ("rank", "others", "parts")
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -32,14 +33,15 @@ def parse():
     parser.add_argument("benchmark", choices=BENCHMARKS)
     parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
     parser.add_argument("--only", metavar="ROW,..", type=lambda text: text.split(","), help="measure only these rows; classical: NAME, or NAME@100 for 100 rows in a call")
+    parser.add_argument("--quick", action="store_true", help="classical: 12 rows of all kinds instead of all rows, with fewer rounds: about ten minutes once models and what peers compile are made")
     parser.add_argument("--threads", type=threads_list, metavar="1,2", help="default: 1,2; graphs and gains: 1")
     parser.add_argument("--trials", type=bounded(0, 100000), help="tune with this many trials a task; 0: use default schedules, graphs: the modules of the last run; without it: use the kept records, graphs: only --minutes ends a job, gains: 16")
-    parser.add_argument("--minutes", type=bounded(1, 10000), metavar="M", help="models: tune each model for at most this long; graphs: tuning time of every job; gains: of a job, at most")
+    parser.add_argument("--minutes", type=bounded(1, 10000), metavar="M", help="models: tune each model for at most this long; graphs: tuning time of every job; gains: of a job, at most; classical: begin no row after this long")
     parser.add_argument("--tvm-minutes", type=bounded(0, 10000), default=0, metavar="M", help="graphs: tune Apache TVM for at most this long for each model; 0: not at all")
     parser.add_argument("--direct", action="store_true", help="operators: no Winograd form on either side")
     parser.add_argument("--records", metavar="FILE", help="records to read and to keep up to date; default: bench/records/<device key>.jsonl, classical: none")
     parser.add_argument("--seed", type=bounded(0, 2**31), default=0, help="seed of the search")
-    parser.add_argument("--rounds", type=bounded(5, 1000), default=11, help="turns of each side; operators, models and classical take up to three times as many while a ratio is not settled")
+    parser.add_argument("--rounds", type=bounded(5, 1000), help=f"turns of each side, default: {ROUNDS}, with --quick {QUICK_ROUNDS}; operators, models and classical take up to three times as many while a ratio is not settled")
     parser.add_argument("--patience", type=bounded(0, 1000), default=30, help="how often a turn is repeated that other processes disturb")
     parser.add_argument("--programs", metavar="DIR", default=os.path.join(ROOT, "build", "release", "bin"), help="folder of the binaries")
     parser.add_argument("--strategy", default="random", help="scheduling: search strategy of the jobs; only a learning one has update stages")
@@ -63,6 +65,10 @@ def parse():
     args = parser.parse_args()
     if args.threads is None:
         args.threads = [1] if args.benchmark in ONE_THREAD else [1, 2]
+    if args.rounds is None:
+        args.rounds = QUICK_ROUNDS if args.quick else ROUNDS
+    if args.quick and (args.benchmark != "classical" or args.only):
+        parser.error("--quick is for classical, without --only")
     if args.benchmark == "gains" and args.trials == 0:
         parser.error("gains measures what tuning gains, so --trials is at least 1")
     if args.ablation and not args.ablate:

@@ -45,23 +45,24 @@ class Report:
         self.failures = []
         self.notes = []  # what was skipped on purpose
         self.peaks = {}  # number of cores -> the highest GFLOP/s seen of an FMA loop on all of them at once
-        self._save()
+        self.summary = None  # what all rows together say, where a benchmark tells that as values
+        self.save()
 
     def add_rows(self, rows):
         """Adds the rows of one operator or model. Disturbed rows are kept, but count as not measured."""
         self.rows += rows
         if rows[0]["disturbed"]:
             self.add_failure(f"{rows[0]['name']}, {rows[0]['threads']} threads", "other processes kept using its cores")
-        self._save()
+        self.save()
 
     def add_failure(self, row, why):
         self.failures.append(f"{row}: {why}")
-        self._save()
+        self.save()
         print(f"{row}: not measured: {why}", flush=True)
 
     def add_note(self, note):
         self.notes.append(str(note))
-        self._save()
+        self.save()
         print(f"note: {note}", flush=True)
 
     def add_peak(self, threads, gflops):
@@ -98,7 +99,7 @@ class Report:
             line += "; untuned at most {0:.2f} times slower ({1})".format(*max(untuned))
         print(line)
 
-    def _save(self):
+    def save(self):
         if self.json_path is None:
             return
         meta = {
@@ -111,6 +112,7 @@ class Report:
             "failures": self.failures,
             "notes": self.notes,
         }
+        summary = {} if self.summary is None else {"summary": self.summary}
         with open(self.json_path, "w") as file:
-            json.dump({"meta": meta, "rows": self.rows}, file, indent=1)
+            json.dump({"meta": meta, **summary, "rows": self.rows}, file, indent=1)
             file.write("\n")

@@ -1,4 +1,6 @@
-"""A whole model on one runtime, as a side of benchmarks such as `bench/run.sh models`: model_side.py heddle|onnxruntime|openvino|mnn|tvm THREADS
+"""A whole model on one runtime, as a side of benchmarks such as `bench/run.sh models`.
+
+python -m bench.models.model_side heddle|onnxruntime|openvino|mnn|tvm THREADS
 
   {"do": "version"} -> {"version": ".."}
   {"do": "inputs", "model": FILE, "inputs": NPZ, "seed": 0}                   writes random inputs; onnxruntime only
@@ -17,6 +19,8 @@ import sys
 import time
 
 import numpy as np
+
+from bench.common import onnx_runtime
 
 SAMPLES = 5
 SAMPLE_NS = 10_000_000
@@ -74,26 +78,14 @@ class Heddle:
         return call, outputs
 
 
-class OnnxRuntime:
-    """All graph optimisations; inputs and outputs bound once, so that nothing is copied."""
-
-    def __init__(self, threads):
-        import onnxruntime
-
-        self._ort = onnxruntime
-        self._options = onnxruntime.SessionOptions()
-        self._options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-        self._options.intra_op_num_threads = threads
-        self._options.inter_op_num_threads = 1
-
-    def version(self):
-        return f"ONNX Runtime {self._ort.__version__}"
+class OnnxRuntime(onnx_runtime.Runtime):
+    """Inputs and outputs are bound once, so that nothing is copied."""
 
     def open(self, path, inputs):
-        session = self._ort.InferenceSession(path, self._options, providers=["CPUExecutionProvider"])
+        session = self.session(path)
         binding = session.io_binding()
         for name, value in inputs.items():
-            binding.bind_ortvalue_input(name, self._ort.OrtValue.ortvalue_from_numpy(value))
+            binding.bind_ortvalue_input(name, self.ort.OrtValue.ortvalue_from_numpy(value))
         names = [output.name for output in session.get_outputs()]
         for name in names:
             binding.bind_output(name, "cpu")
@@ -103,7 +95,7 @@ class OnnxRuntime:
         """Floats are normally distributed. Integers, which are tokens and masks, are 0 or 1. A free dimension is 1."""
         random = np.random.default_rng(seed)
         inputs = {}
-        for tensor in self._ort.InferenceSession(path, providers=["CPUExecutionProvider"]).get_inputs():
+        for tensor in self.session(path).get_inputs():
             shape = [extent if isinstance(extent, int) else 1 for extent in tensor.shape]
             if tensor.type == "tensor(float)":
                 inputs[tensor.name] = random.standard_normal(shape, np.float32)

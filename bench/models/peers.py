@@ -40,8 +40,8 @@ def largest_error(found, expected):
 
 def start_side(args, label, runtime, threads, cpus):
     library = os.path.join(os.path.dirname(args.programs), "lib", "libheddle.so")
-    script = os.path.join(args.root, "bench", "models", "model_side.py")
-    return Side(label, [sys.executable, script, runtime, str(threads)], cpus, {"HEDDLE_LIBRARY": library})
+    argv = [sys.executable, "-m", "bench.models.model_side", runtime, str(threads)]
+    return Side(label, argv, cpus, {"HEDDLE_LIBRARY": library, "PYTHONPATH": args.root})
 
 
 def installed(result):

@@ -1,6 +1,6 @@
 // heddle-plan-bench: chooses the plan of a model from default schedules that it measures on this machine,
-// without a service. Compiles a module for each contender, so that predictions can be compared with the
-// times of whole modules. Prints one JSON object.
+// without a service. With -o, compiles a module for each contender, so that predictions can be compared
+// with the times of whole modules. Prints one JSON object.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <ctime>
@@ -14,6 +14,7 @@
 #include "base/splitmix.h"
 #include "base/status_macros.h"
 #include "bench/common/fork_map.h"
+#include "client/commands/model_options.h"
 #include "client/modules/model_file.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/driver/choose_plan.h"
@@ -31,6 +32,7 @@ constexpr int kMostChoices = 4;
 
 struct Flags {
   std::string model, folder, times, machine;
+  client::ModelFlags import;
   int threads = 1;
   std::vector<int> cpus = {0};
   bool search = false, invent = false;
@@ -40,11 +42,12 @@ struct Flags {
 class PlanBench {
  public:
   PlanBench(const Flags& flags, client::ModelFile model, Target target)
-      : flags_(flags), model_(std::move(model)), target_(std::move(target)) {
-    options_.import.external = model_.Loader();
-  }
+      : flags_(flags), model_(std::move(model)), target_(std::move(target)) {}
 
   absl::StatusOr<json> Run() {
+    HEDDLE_ASSIGN_OR_RETURN(const v1::ModelOptions imported_as,
+                            client::MakeModelOptions(flags_.import));
+    options_ = client::FromProto(imported_as, &model_);
     HEDDLE_RETURN_IF_ERROR(ReadMachine());
     ReadTimes();
     if (flags_.search) return Search();
@@ -62,8 +65,9 @@ class PlanBench {
       const Contender& contender = choice.contenders[i];
       double saved = 0;
       for (const auto& [key, ns] : contender.cost.saved_ns) saved += ns;
-      const std::string path = absl::StrCat(flags_.folder, "/", i, ".heddle");
-      HEDDLE_RETURN_IF_ERROR(Compile(contender.plan, path));
+      json forests = json::object();
+      for (const auto& [node, form] : contender.plan.forests)
+        forests[node] = std::string(graph::ForestFormName(form));
       contenders.push_back({{"name", contender.name},
                             {"predicted_ns", contender.cost.ns},
                             {"saved_ns", saved},
@@ -71,7 +75,11 @@ class PlanBench {
                             {"calls", contender.cost.calls},
                             {"measured_calls", contender.cost.measured},
                             {"cuts", contender.plan.separate.size()},
-                            {"path", path}});
+                            {"forests", forests}});
+      if (flags_.folder.empty()) continue;
+      const std::string path = absl::StrCat(flags_.folder, "/", i, ".heddle");
+      HEDDLE_RETURN_IF_ERROR(Compile(contender.plan, path));
+      contenders.back()["path"] = path;
     }
     return json{{"target", ToText(target_)},
                 {"contenders", contenders},
@@ -238,9 +246,15 @@ absl::StatusOr<json> Run(const Flags& flags) {
 int main(int argc, char** argv) {
   heddle::bench::Flags flags;
   CLI::App app(
-      "Chooses the plan of a model from measured default schedules; bench/run.sh plans calls it.");
-  app.add_option("model", flags.model, "ONNX file")->required();
-  app.add_option("-o,--output", flags.folder, "folder for the modules")->required();
+      "Chooses the plan of a model from measured default schedules; bench/run.sh plans and "
+      "classical "
+      "call it.");
+  app.add_option("model", flags.model, "ONNX file, or a forest of XGBoost or LightGBM")->required();
+  app.add_option("-o,--output", flags.folder,
+                 "folder for the modules of all contenders; without: none is compiled");
+  app.add_option("--shape", flags.import.shapes,
+                 "shape of an input, or extent of a dimension: rows=1")
+      ->allow_extra_args(false);
   app.add_option("--times", flags.times, "file that keeps the times of kernels between runs");
   app.add_option("--machine", flags.machine,
                  "what `heddle-worker --measure-machine` printed; default: the table");

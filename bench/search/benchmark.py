@@ -166,7 +166,7 @@ def collect(args, program):
 
 def keep_ranks(result, lines):
     result.rows += [{"threads": 1, "name": line["operator"], "disturbed": False, **line} for line in lines]
-    result._save()
+    result.save()
 
 
 def evaluate_ranks(args, result, program):
@@ -231,7 +231,7 @@ def evaluate_parts(args, result, program):
         print(f"{part:<31}{needed:>8.1f}{100 * mean:>8.1f}{100 * (mean - own):>+8.1f}{better:>8}{worse:>8}")
         for name in names:
             result.rows.append({"name": name, "method": part, "threads": 1, "disturbed": False, "areas": areas[part][name], "trials_to": to[name]})
-    result._save()
+    result.save()
 
 
 # Column titles of the methods beside OURS and KNOWING[0], which change one part of transfer or the features.
@@ -291,7 +291,7 @@ def transfer_between(args, result, program, tables, sources):
         both = f"{100 * first[OURS]:.1f} / {100 * first[knowing[0]]:.1f}"
         print(f"{name:<16}{to[OURS]:>9}{to[knowing[0]]:>9}{fewer:>7.1f}x{row['ends'][knowing[0]]:>8.3f}{both:>16}{cells}")
     result.rows += rows
-    result._save()
+    result.save()
     print_groups(rows, GROUPS if threads == 1 else [(THREADED, [row["name"] for row in rows])], knowing)
 
 
@@ -322,7 +322,7 @@ def time_search(args, result, program):
         seconds = "".join(f"{value:>7.2f} s" for value in (line["propose_s"], line["update_s"], both))
         print(f"{line['operator']:<15}{line['method']:<15}{seconds}{line['candidates_per_s']:>14.0f}")
     result.rows += [{"name": line["operator"], "threads": 1, "disturbed": False, **line} for line in lines]
-    result._save()
+    result.save()
 
 
 def live(args, result, program):

@@ -26,7 +26,7 @@ ROW, OTHER_ROW = "4x32x16", "8x16x32"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT))
 from bench.classical import benchmark as classical
-from bench.classical import models as forests
+from bench.classical import forests, make, scikit
 from bench.classical.rotate import At, Each, Rotation
 from bench.common import arguments, crown, ranks, records, report, service, turns
 from bench.common.side import Side, SideError
@@ -537,28 +537,116 @@ class PlansTest(unittest.TestCase):
 
 
 class ClassicalTest(unittest.TestCase):
-    DENSE = forests.BY_NAME["dense-500x8"]
+    DENSE = make.BY_NAME["dense-500x8"]
 
-    def row(self, spec, rows, times_us, forms=("select",), depth=8):
+    def row(self, spec, rows, times_us, forms=("select",), depth=8, choice=None):
         """A row with the same time in every turn."""
         measured = turns.Measured({label: [us * 1e3] * 3 for label, us in times_us.items()})
         about = {label: {"way": "", "max_error": 0} for label in times_us}
-        return classical.make_row(spec, rows, 1, {"leaves": 1, "depth": depth}, list(forms), about, measured)
+        return classical.make_row(spec, rows, 1, {"leaves": 1, "depth": depth}, list(forms), choice, about, measured)
+
+    def lines(self, rows):
+        return "\n".join(classical.summary_lines(classical.summarize(rows)))
 
     def test_rows_are_chosen_by_name_and_number(self):
         everything = classical.select(None)
         self.assertEqual(len(set(everything)), len(everything))
-        self.assertEqual({spec for spec, _ in everything}, set(forests.CALLS + forests.MODELS))
-        self.assertEqual({rows for spec, rows in everything if spec in forests.CALLS}, {1})
+        self.assertEqual({spec for spec, _ in everything}, set(make.CALLS + make.MODELS))
+        self.assertEqual({rows for spec, rows in everything if spec in make.CALLS}, {1})
+        self.assertEqual(len(make.BY_NAME), len(make.CALLS + make.MODELS))
         self.assertEqual(classical.select(["dense-500x8"]), [(self.DENSE, rows) for rows in classical.ROWS])
         self.assertEqual(classical.select(["dense-500x8@7", "sparse-1x3@1"]), [(self.DENSE, 7), (forests.CALLS[1], 1)])
         for wrong in ("dense", "dense-500x8@", "dense-500x8@0", "dense-500x8@x", f"dense-500x8@{forests.TABLE_ROWS + 1}"):
             with self.assertRaisesRegex(ValueError, f"'{wrong}'"):
                 classical.select([wrong])
 
+    def test_quick_rows_come_first_and_are_of_every_kind(self):
+        quick = [(make.BY_NAME[name], rows, threads) for name, rows, threads in classical.QUICK]
+        everything = classical.select(None)
+        ordered = classical.in_order(everything, [1, 2])
+        self.assertEqual(ordered[: len(quick)], quick)
+        self.assertEqual(set(ordered), {(*pair, threads) for pair in everything for threads in (1, 2)})
+        self.assertEqual(len(set(ordered)), len(ordered))
+        shapes = {spec.shape for spec, _, _ in quick}
+        self.assertEqual(shapes, set(classical.FAMILIES))
+        self.assertEqual({rows for _, rows, _ in quick}, set(classical.ROWS))
+        self.assertEqual({threads for _, _, threads in quick}, {1, 2})
+        for label, peer in classical.PEERS.items():
+            self.assertTrue(shapes & set(peer.shapes), label)
+        # Behind them, each of the first turns has a model of each shape.
+        rest = [spec for spec, _, _ in ordered[len(quick) :] if spec not in make.CALLS]
+        self.assertEqual({spec.shape for spec in list(dict.fromkeys(rest))[:4]}, shapes)
+        # Only what is asked for, and on these threads.
+        self.assertEqual(classical.in_order([(self.DENSE, 7), (self.DENSE, 1)], [2]), [(self.DENSE, 7, 2), (self.DENSE, 1, 2)])
+
+    def measure_rows(self, minutes, seconds_each, todo):
+        """What measure_all leaves of rows that take so long, with the rows of the report and its failures."""
+        now = [0.0]
+        opened = []
+
+        class Made:
+            def __init__(made, args, result, spec, threads, given_up, left_s):
+                made.spec, made.threads = spec, threads
+                opened.append((spec, threads, left_s()))
+
+            def measure(made, rows):
+                now[0] += seconds_each
+                if rows == 13:
+                    raise SideError("no")
+                return self.row(made.spec, rows, {"select": 5.0, "XGBoost": 10.0})
+
+            def close(made):
+                pass
+
+        class Clock:
+            @staticmethod
+            def monotonic():
+                return now[0]
+
+        for name, value in (("Classical", Made), ("time", Clock)):
+            self.addCleanup(setattr, classical, name, getattr(classical, name))
+            setattr(classical, name, value)
+        args, result = type("Args", (), {"minutes": minutes}), report.Report("classical")
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as told:
+            left = classical.measure_all(args, result, todo)
+        return left, result, opened, told.getvalue()
+
+    def test_no_row_begins_after_the_last_minute(self):
+        other = make.BY_NAME["sparse-500x8"]
+        todo = [(self.DENSE, 1, 1), (self.DENSE, 13, 1), (self.DENSE, 100, 2), (other, 1, 2)]
+        left, result, opened, told = self.measure_rows(3, 60, todo)
+        self.assertEqual(left, [(other, 1, 2)])
+        self.assertEqual([row["rows"] for row in result.rows], [1, 100])
+        self.assertEqual(result.failures, ["dense-500x8@13, 1 thread: no"])
+        # Rows of one model with as many threads share its processes.
+        self.assertEqual(opened, [(self.DENSE, 1, 180), (self.DENSE, 2, 60)])
+        self.assertIn("row 3 of 4, after 2.0 min: dense-500x8@100, 2 threads", told)
+        left, result, _, _ = self.measure_rows(None, 1e6, todo)
+        self.assertEqual((left, len(result.rows)), ([], 3))
+
+    def test_a_model_is_made_again_if_its_code_or_a_library_changes(self):
+        written = []
+
+        def write(spec, folder):
+            written.append(spec.name)
+            return {"file": "f"}
+
+        self.addCleanup(setattr, scikit, "write", scikit.write)
+        scikit.write = write
+        spec = make.BY_NAME["ridge"]
+        with tempfile.TemporaryDirectory() as folder:
+            for wanted in ({"code": "a"}, {"code": "a"}, {"code": "b"}, {"code": "b"}):
+                self.assertEqual(make.make(spec, folder, wanted), {"made_by": wanted, "file": "f"})
+            self.assertEqual(len(written), 2)
+            compiled = pathlib.Path(folder, "ridge.txt.peer-1.so")
+            compiled.write_text("")
+            make.make(spec, folder, {"code": "b"})
+            self.assertTrue(compiled.exists())
+            make.make(spec, folder, {"code": "c"})
+            self.assertFalse(compiled.exists(), "compiled from the file that was replaced")
+
     def test_models_have_the_trees_of_their_names(self):
-        self.assertEqual(len(forests.BY_NAME), len(forests.CALLS + forests.MODELS))
-        for spec in forests.BY_NAME.values():
+        for spec in forests.CALLS + forests.MODELS:
             self.assertEqual(forests.rounds_of(spec) * (forests.CLASSES if spec.task == "multiclass" else 1), spec.trees)
             self.assertGreater(spec.most_leaves, spec.depth)  # or no tree could be so deep
         xgboost = {"split": "f1", "children": [{"leaf": 1.0}, {"split": "f2", "children": [{"leaf": 2.0}, {"leaf": 3.0}]}]}
@@ -566,39 +654,75 @@ class ClassicalTest(unittest.TestCase):
         for tree, leaves, depth in [(xgboost, 3, 2), (lightgbm, 3, 2), ({"leaf_value": 1}, 1, 0)]:
             self.assertEqual((forests.count_leaves(tree), forests.max_depth(tree)), (leaves, depth))
 
-    def test_a_row_has_the_best_of_each_kind_and_the_regret(self):
+    def test_a_row_has_the_best_of_each_kind_and_the_regrets(self):
         times = {"walk": 6.0, "select": 4.0, "XGBoost": 30.0, "ONNX Runtime": 12.0, "TL2cgen": 9.0}
-        row = self.row(self.DENSE, 1, times, forms=("walk", "select"))
+        forms = ("walk", "select")
+        row = self.row(self.DENSE, 100, times, forms)
         self.assertEqual(row["best"], {"general": "ONNX Runtime", "compiled": "TL2cgen"})
         self.assertEqual([row["peers"][label]["ratio"] for label in ("XGBoost", "ONNX Runtime", "TL2cgen")], [5.0, 2.0, 1.5])
         self.assertEqual((row["form"], row["best_form"], row["ours_us"]), ("walk", "select", 6.0))
-        self.assertAlmostEqual(row["regret"], 0.5)
-        self.assertEqual((row["rule_form"], row["rule_regret"]), ("walk", row["regret"]))  # the trees are deep
-        self.assertEqual(self.row(self.DENSE, 1, times, ("walk", "select"), depth=3)["rule_regret"], 0)
+        self.assertEqual(row["choices"], {"estimated": "walk", "rule": "walk"})  # the trees are deep
+        self.assertEqual(row["regrets"], {"estimated": 0.5, "rule": 0.5})
+        # The form by measured kernels is what a job makes, and what is compared.
+        chosen = self.row(self.DENSE, 100, times, forms, choice="select")
+        self.assertEqual((chosen["form"], chosen["ours_us"], chosen["peers"]["TL2cgen"]["ratio"]), ("select", 4.0, 2.25))
+        self.assertEqual(chosen["regrets"], {"measured": 0, "estimated": 0.5, "rule": 0.5})
+        self.assertNotIn("measured", self.row(self.DENSE, 100, times, forms, choice="select+walk")["choices"])
+        # Shallow trees, and a single row.
+        self.assertEqual(self.row(self.DENSE, 100, times, forms, depth=3)["choices"]["rule"], "select")
+        self.assertEqual(self.row(self.DENSE, 1, times, forms)["choices"]["rule"], "select")
         # A form that the model does not have cannot be what the rule takes.
-        self.assertEqual(self.row(self.DENSE, 1, {"walk": 6.0, "XGBoost": 7.0}, ("walk",), depth=3)["rule_form"], "walk")
+        self.assertEqual(self.row(self.DENSE, 1, {"walk": 6.0, "other": 5.0, "XGBoost": 7.0}, ("walk", "other"))["choices"]["rule"], "walk")
+        self.assertEqual(self.row(make.BY_NAME["ridge"], 1, {"none": 6.0, "scikit-learn": 7.0}, ("none",), None)["regrets"], {"estimated": 0})
         self.assertEqual(self.row(self.DENSE, 1, {"walk": 6.0, "XGBoost": 7.0}, ("walk",))["best"]["compiled"], None)
         told = io.StringIO()
         with contextlib.redirect_stdout(told):
             classical.print_row(row)
-        self.assertRegex(told.getvalue(), r"dense-500x8@1 +1 +6\.00 +walk +select +ONNX Runtime +12\.00 +2\.00 +TL2cgen +9\.00 +1\.50 +XGBoost 30\.00 \(5\.00\)")
+        self.assertRegex(told.getvalue(), r"dense-500x8@100 +1 +6\.00 +walk +select +ONNX Runtime +12\.00 +2\.00 +TL2cgen +9\.00 +1\.50 +XGBoost 30\.00 \(5\.00\); walk 6\.00, select 4\.00: by estimate walk \+50\.0 %, Hummingbird's rule walk \+50\.0 %")
 
     def test_what_all_rows_together_say(self):
         rows = [
             self.row(forests.CALLS[0], 1, {"select": 1.0, "XGBoost": 20.0}),
             self.row(self.DENSE, 1, {"select": 5.0, "XGBoost": 40.0, "TL2cgen": 10.0}),
-            self.row(forests.BY_NAME["dense-100x8"], 1, {"select": 5.0, "walk": 4.0, "XGBoost": 10.0}, ("select", "walk")),
+            self.row(make.BY_NAME["dense-100x8"], 1, {"select": 5.0, "walk": 4.0, "XGBoost": 10.0}, ("select", "walk")),
+            self.row(make.BY_NAME["dense-100x6"], 1, {"select": 5.0, "walk": 5.0, "XGBoost": 20.0}, ("select", "walk"), choice="walk"),
             self.row(self.DENSE, 100, {"select": 5.0, "XGBoost": 45.0}),
+            self.row(make.BY_NAME["ridge"], 1, {"none": 2.0, "scikit-learn": 50.0}, ("none",), None),
         ]
-        told = "\n".join(classical.summary(rows))
-        self.assertIn("a call with one row and one tree, dense, 1 thread: Heddle 1.00 us, XGBoost 20.00 us", told)
-        self.assertIn("1 row, 1 thread: best general: geometric mean 4.00 of 2, lowest dense-100x8 2.00", told)
-        self.assertIn("1 row, 1 thread: best compiled: geometric mean 2.00 of 1, lowest dense-500x8 2.00", told)
-        self.assertIn("less what its call takes with one tree: median 2.00 of 2, lowest dense-100x8 0.00", told)
-        self.assertIn("100 rows, 1 thread: best general: geometric mean 9.00 of 1", told)
-        self.assertIn("1 row, 1 thread: form by estimate: 12.5 % slower than the best form on average, at most 25.0 % (dense-100x8)", told)
-        self.assertIn("by Hummingbird's rule: 0.0 % slower", told)
-        self.assertNotIn("100 rows, 1 thread: best compiled", told)
+        told = self.lines(rows)
+        self.assertIn("a call with one row and one tree, dense, 1 thread: Heddle 1.00 us, XGBoost 20.00 us; goal", told)
+        mean = "trees, 1 row, 1 thread: best general: geometric mean 4.00 of 3, lowest dense-100x8 2.00"
+        self.assertIn(f"{mean}; goal 5.00: not met by the mean, 2 of 3 below it", told)
+        mean = "trees, 1 row, 1 thread: best compiled: geometric mean 2.00 of 1, lowest dense-500x8 2.00"
+        self.assertIn(f"{mean}; goal 1.00: met by the mean, 0 of 1 below it", told)
+        self.assertIn("less what its call takes with one tree: median 0.00 of 3, lowest dense-100x6 0.00", told)
+        self.assertIn("trees, 100 rows, 1 thread: best general: geometric mean 9.00 of 1, lowest dense-500x8 9.00\n", told)
+        regret = "slower than the best form on average of"
+        self.assertIn(f"trees, 1 row, 1 thread: form by estimate: 12.5 % {regret} 2, at most 25.0 % (dense-100x8)", told)
+        self.assertIn(f"form by measured kernels: 0.0 % {regret} 1, at most 0.0 % (dense-100x6); goal 10 %: met", told)
+        self.assertIn(f"form by Hummingbird's rule: 12.5 % {regret} 2", told)
+        self.assertIn("linear models and SVMs, 1 row, 1 thread: scikit-learn: geometric mean 25.00 of 1", told)
+        self.assertNotIn("trees, 100 rows, 1 thread: best compiled", told)
+        self.assertNotIn("linear models and SVMs, 1 row, 1 thread: form", told)
+
+    def test_goals_hold_at_one_row_and_at_ten_thousand(self):
+        self.addCleanup(setattr, report, "cpu_flags", report.cpu_flags)
+        for flags, general in ((set(), 2), ({"avx512f"}, 5)):
+            report.cpu_flags = lambda flags=flags: flags
+            self.assertEqual([classical.goal_of(classical.GENERAL, rows) for rows in (1, 100, 10000)], [5, None, general])
+            self.assertEqual([classical.goal_of(classical.COMPILED, rows) for rows in (1, 100, 10000)], [1, None, 1])
+
+    def test_the_summary_is_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/report.json"
+            result = report.Report("classical", path)
+            self.assertNotIn("summary", json.loads(pathlib.Path(path).read_text()))
+            result.summary = classical.summarize([self.row(self.DENSE, 1, {"select": 5.0, "XGBoost": 40.0})])
+            result.save()
+            (best, single) = json.loads(pathlib.Path(path).read_text())["summary"]["means"]
+            self.assertAlmostEqual(best["mean"], 8)
+            self.assertEqual((best["peers"], best["met"]), ("best general", True))
+            self.assertEqual(single["peers"], "XGBoost")
 
     def test_a_peer_that_fails_is_noted_and_not_tried_again(self):
         asked, closed = [], []
@@ -620,7 +744,7 @@ class ClassicalTest(unittest.TestCase):
         classical.missing_packages = lambda peer: []
         bench = classical.Classical.__new__(classical.Classical)
         bench.spec, bench.given_up, bench.result = self.DENSE, set(), report.Report("classical")
-        bench.work, bench.about = "", {"file": "f", "onnx": "unknown objective"}
+        bench.work, bench.about = "", {"file": "f", "own": "f", "onnx": "unknown objective"}
         bench.open = open
         failing, answering = Answering(), Answering()
         bench.sides = {"XGBoost": failing, "TL2cgen": answering}
@@ -633,7 +757,7 @@ class ClassicalTest(unittest.TestCase):
         self.assertEqual(bench.open_peers(1), {})
 
     def test_a_module_has_the_rows_and_the_form_that_are_asked_for(self):
-        def make(*flags):
+        def module(*flags):
             argv = [BIN / "heddle-bench-module", f"{folder}/forest.txt", "-o", f"{folder}/forest.heddle", *flags]
             return subprocess.run(argv, capture_output=True, text=True, timeout=60)
 
@@ -641,10 +765,10 @@ class ClassicalTest(unittest.TestCase):
         rows = (ctypes.c_float * 6)(0.5, 0.25, 0.5, 0.26, 0.6, 0)
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "forest.txt").write_text(FOREST)
-            forms = json.loads(make("--shape", "rows=3").stdout)["forms"]
+            forms = json.loads(module("--shape", "rows=3").stdout)["forms"]
             self.assertGreater(len(forms), 1)
             for form in forms:
-                made = make("--shape", "rows=3", "--forest-form", form)
+                made = module("--shape", "rows=3", "--forest-form", form)
                 self.assertEqual(set(json.loads(made.stdout)["forests"].values()), {form})
                 model, scores = ctypes.c_void_p(), (ctypes.c_float * 3)()
                 size = ctypes.c_size_t
@@ -654,15 +778,28 @@ class ClassicalTest(unittest.TestCase):
                 self.assertEqual(library.heddle_get_output(model, 0, scores, size(ctypes.sizeof(scores))), 0)
                 self.assertEqual(list(scores), [1, 3, 2], form)
                 library.heddle_free(model)
-            self.assertIn(f"the forms are {', '.join(forms)}", make("--shape", "rows=3", "--forest-form", "none").stderr)
+            self.assertIn(f"the forms are {', '.join(forms)}", module("--shape", "rows=3", "--forest-form", "none").stderr)
             # Without a number of rows, one module is for any.
-            self.assertEqual(make().stderr, "")
+            self.assertEqual(module().stderr, "")
             model, scores = ctypes.c_void_p(), (ctypes.c_float * 3)()
             self.assertEqual(library.heddle_load(f"{folder}/forest.heddle".encode(), 1, ctypes.byref(model)), 0)
             inputs, outputs = (ctypes.c_void_p * 1)(ctypes.addressof(rows)), (ctypes.c_void_p * 1)(ctypes.addressof(scores))
             self.assertEqual(library.heddle_run_rows(model, ctypes.c_int64(3), inputs, outputs), 0)
             self.assertEqual(list(scores), [1, 3, 2])
             library.heddle_free(model)
+
+    def test_a_form_is_chosen_by_measured_kernels(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "forest.txt").write_text(FOREST)
+            argv = [BIN / "heddle-plan-bench", f"{folder}/forest.txt", "--shape", "rows=64"]
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            told = json.loads(done.stdout)
+            self.assertEqual(told["failed"], [])
+            self.assertGreater(told["measured_kernels"], 1)
+            forms = [classical.form_of(contender) for contender in told["contenders"]]
+            self.assertGreaterEqual(set(forms), {"walk", "select"})
+            self.assertEqual(os.listdir(folder), ["forest.txt"], "no module was asked for")
 
     def test_each_call_takes_the_next_block(self):
         library = ctypes.CDLL(str(BIN.parent / "lib" / "libheddle-bench-rotate.so"))

@@ -1,19 +1,11 @@
-"""The models of `bench/run.sh classical`, made the same way everywhere: python -m bench.classical.models NAME FOLDER
-
-Writes into FOLDER, unless it is there already:
-  table.npy          the rows that are predicted: f32 [TABLE_ROWS, FEATURES], with missing values
-  NAME.json|ubj|txt  the model as its library saves it; NAME.onnx
-  NAME.npy           what the library predicts for the table: f32 or f64 [TABLE_ROWS, outputs]
-  NAME.about.json    what follows, which is also printed
-Prints {"spec", "versions", "file", "leaves": of all trees, "depth": of the deepest, "onnx": null or why there is no ONNX file}.
-"""
+"""Forests of XGBoost and LightGBM, with their ONNX files. make.py calls `write`."""
 
 import dataclasses
-import glob
 import json
 import os
-import sys
 
+PACKAGES = ("xgboost", "lightgbm", "onnxmltools", "numpy")
+ROWS = "rows"  # the name of the dimension, in our own readers and in ONNX files
 FEATURES, CLASSES = 28, 5
 TRAINING_ROWS = TABLE_ROWS = 20000
 MISSING_FEATURES, MISSING_SHARE = 8, 0.05  # so many features have missing values
@@ -31,6 +23,7 @@ class Spec:
     trees: int  # of all classes together
     depth: int  # at most
     task: str = "regression"  # or "binary", "multiclass"
+    tolerance = 1e-5  # of a score, absolute for small ones and relative for large ones
 
     @property
     def name(self):
@@ -54,7 +47,6 @@ CALLS = tuple(Spec(shape, 1, 3) for shape in ("dense", "sparse"))
 MODELS = tuple(Spec(shape, trees, depth) for trees in (100, 500) for depth in (3, 6, 8, 12) for shape in ("dense", "sparse"))
 MODELS += tuple(Spec(shape, 500, 8, "binary") for shape in ("dense", "sparse"))
 MODELS += tuple(Spec(shape, 100, 6, "multiclass") for shape in ("dense", "sparse"))
-BY_NAME = {spec.name: spec for spec in CALLS + MODELS}
 
 
 def make_rows(rows, seed):
@@ -68,17 +60,25 @@ def make_rows(rows, seed):
     return x
 
 
-def make_labels(x, task, seed):
+def make_signal(x, seed):
     """Many features act together, and there is noise, so that later trees find something to split, too."""
     import numpy as np
 
     known = np.nan_to_num(x.astype(np.float64), nan=0.5)
     signal = np.sin(known @ np.linspace(-0.5, 0.5, FEATURES)) + known[:, 0] * known[:, 9] + np.abs(known[:, 10]) * known[:, 11]
-    signal += 0.3 * np.random.default_rng(seed).standard_normal(len(x))
-    if task == "regression":
-        return signal
-    classes = 2 if task == "binary" else CLASSES
+    return signal + 0.3 * np.random.default_rng(seed).standard_normal(len(x))
+
+
+def classes_of(signal, classes):
+    """Classes of equal size, by the signal."""
+    import numpy as np
+
     return np.searchsorted(np.quantile(signal, np.arange(1, classes) / classes), signal)
+
+
+def make_labels(x, task, seed):
+    signal = make_signal(x, seed)
+    return signal if task == "regression" else classes_of(signal, 2 if task == "binary" else CLASSES)
 
 
 def train_dense(spec, x, y):
@@ -150,26 +150,9 @@ def write_onnx(spec, booster, path):
     return None
 
 
-def versions():
-    import importlib.metadata
-
-    return {name: importlib.metadata.version(name) for name in ("xgboost", "lightgbm", "onnxmltools", "numpy")}
-
-
-def make(spec, folder):
-    """Makes what is missing or was made otherwise. Returns what the header of this file says."""
+def write(spec, folder):
     import numpy as np
 
-    about_path = os.path.join(folder, f"{spec.name}.about.json")
-    wanted = {"spec": dataclasses.asdict(spec), "versions": versions()}
-    if os.path.exists(about_path):
-        with open(about_path) as file:
-            about = json.load(file)
-        if {key: about[key] for key in wanted} == wanted:
-            return about
-    os.makedirs(folder, exist_ok=True)
-    for compiled in glob.glob(os.path.join(glob.escape(folder), f"{spec.file}.*")):
-        os.remove(compiled)  # by peers, from the file that is replaced now
     table = make_rows(TABLE_ROWS, seed=2)
     np.save(os.path.join(folder, "table.npy"), table)
     x = make_rows(TRAINING_ROWS, seed=1)
@@ -179,12 +162,6 @@ def make(spec, folder):
     booster.save_model(os.path.join(folder, spec.file))
     trees, predicted = describe(booster, table)
     np.save(os.path.join(folder, f"{spec.name}.npy"), predicted.reshape(TABLE_ROWS, -1))
-    onnx = write_onnx(spec, booster, os.path.join(folder, f"{spec.name}.onnx"))
-    about = {**wanted, "file": spec.file, "leaves": sum(map(count_leaves, trees)), "depth": max(map(max_depth, trees)), "onnx": onnx}
-    with open(about_path, "w") as file:
-        json.dump(about, file)
-    return about
-
-
-if __name__ == "__main__":
-    print(json.dumps(make(BY_NAME[sys.argv[1]], sys.argv[2])))
+    about = {"file": spec.file, "own": spec.file, "table": "table.npy"}
+    about |= {"leaves": sum(map(count_leaves, trees)), "depth": max(map(max_depth, trees))}
+    return about | {"onnx": write_onnx(spec, booster, os.path.join(folder, f"{spec.name}.onnx"))}
