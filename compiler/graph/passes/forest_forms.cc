@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/operator.h"
+#include "compiler/graph/core/tensor_data.h"
 
 namespace heddle::graph {
 namespace {
