@@ -33,8 +33,8 @@ FAMILIES = {"dense": "trees", "sparse": "trees", "linear": "linear models and SV
 LIBRARIES = {"dense": "XGBoost", "sparse": "LightGBM", "linear": "scikit-learn", "pipeline": "scikit-learn"}
 CALL_GOAL_US = 1  # of a call with one row, beyond its kernels
 REGRET_GOAL = 0.1  # of the form by measured kernels, at most
-# About ten minutes, once models and what peers compile are made: name, rows in a call, threads. Together they have every kind of model, of
-# peer, number of rows and number of threads. A run of more rows begins with these.
+# Name, rows in a call, threads. Together they have every kind of model, of peer, number of rows and number of threads, those first that say
+# most. A run of more rows begins with these.
 QUICK = (
     ("dense-1x3", 1, 1),
     ("dense-500x8", 1, 1),
