@@ -33,8 +33,8 @@ FAMILIES = {"dense": "trees", "sparse": "trees", "linear": "linear models and SV
 LIBRARIES = {"dense": "XGBoost", "sparse": "LightGBM", "linear": "scikit-learn", "pipeline": "scikit-learn"}
 CALL_GOAL_US = 1  # of a call with one row, beyond its kernels
 REGRET_GOAL = 0.1  # of the form by measured kernels, at most
-# About ten minutes, once models and what peers compile are made: name, rows in a call, threads. Together they have every kind of model, of
-# peer, number of rows and number of threads. A run of more rows begins with these.
+# Name, rows in a call, threads. Together they have every kind of model, of peer, number of rows and number of threads, those first that say
+# most. A run of more rows begins with these.
 QUICK = (
     ("dense-1x3", 1, 1),
     ("dense-500x8", 1, 1),
@@ -304,8 +304,8 @@ def make_row(spec, rows, threads, model, forms, choice, about, measured):
 
 
 HEAD = (
-    f"{'model@rows':<27}{'thr':>3}{'ours us':>11}  {'form':<8}{'best form':<10}{'general':<13}{'us':>11}{'ratio':>7}  "
-    f"{'compiled':<9}{'us':>11}{'ratio':>7}  others: us (ratio)"
+    f"{'model@rows':<27}{'thr':>3}{'ours us':>11}  {'form':<8}{'best form':<10}{'general':<13}{'us':>11}{'ratio':>8}  "
+    f"{'compiled':<9}{'us':>11}{'ratio':>8}  others: us (ratio)"
 )
 
 
@@ -315,9 +315,9 @@ def print_row(row):
     for kind, width in ((GENERAL, 13), (COMPILED, 9)):
         label = row["best"][kind]
         if label is None:
-            line += f"{'-':<{width}}{'':>11}{'':>7}  "
+            line += f"{'-':<{width}}{'':>11}{'':>8}  "
         else:
-            line += f"{label:<{width}}{row['peers'][label]['us']:>11.2f}{row['peers'][label]['ratio']:>7.2f}  "
+            line += f"{label:<{width}}{row['peers'][label]['us']:>11.2f}{row['peers'][label]['ratio']:>8.2f}  "
     others = [f"{label} {peer['us']:.2f} ({peer['ratio']:.2f})" for label, peer in row["peers"].items() if label not in row["best"].values()]
     print(line + ", ".join(others) + forms_text(row), flush=True)
 

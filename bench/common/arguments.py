@@ -5,6 +5,7 @@ import os
 
 BENCHMARKS = ("operators", "models", "graphs", "gains", "plans", "classical", "scheduling", "search")
 ROUNDS, QUICK_ROUNDS = 11, 5
+QUICK_MINUTES = 10
 ONE_THREAD = ("graphs", "gains")  # they measure with one thread unless told otherwise
 ABLATIONS = ("rank", "others", "parts")
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -33,7 +34,7 @@ def parse():
     parser.add_argument("benchmark", choices=BENCHMARKS)
     parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
     parser.add_argument("--only", metavar="ROW,..", type=lambda text: text.split(","), help="measure only these rows; classical: NAME, or NAME@100 for 100 rows in a call")
-    parser.add_argument("--quick", action="store_true", help="classical: 12 rows of all kinds instead of all rows, with fewer rounds: about ten minutes once models and what peers compile are made")
+    parser.add_argument("--quick", action="store_true", help=f"classical: 12 rows of all kinds instead of all rows, with fewer rounds and --minutes {QUICK_MINUTES}")
     parser.add_argument("--threads", type=threads_list, metavar="1,2", help="default: 1,2; graphs and gains: 1")
     parser.add_argument("--trials", type=bounded(0, 100000), help="tune with this many trials a task; 0: use default schedules, graphs: the modules of the last run; without it: use the kept records, graphs: only --minutes ends a job, gains: 16")
     parser.add_argument("--minutes", type=bounded(1, 10000), metavar="M", help="models: tune each model for at most this long; graphs: tuning time of every job; gains: of a job, at most; classical: begin no row after this long")
@@ -67,6 +68,8 @@ def parse():
         args.threads = [1] if args.benchmark in ONE_THREAD else [1, 2]
     if args.rounds is None:
         args.rounds = QUICK_ROUNDS if args.quick else ROUNDS
+    if args.quick and args.minutes is None:
+        args.minutes = QUICK_MINUTES
     if args.quick and (args.benchmark != "classical" or args.only):
         parser.error("--quick is for classical, without --only")
     if args.benchmark == "gains" and args.trials == 0:

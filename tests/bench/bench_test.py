@@ -824,6 +824,22 @@ class ClassicalTest(unittest.TestCase):
 
 
 class ArgumentsTest(unittest.TestCase):
+    def parse(self, *argv):
+        self.addCleanup(setattr, sys, "argv", sys.argv)
+        sys.argv = ["bench/run.sh", *argv]
+        return arguments.parse()
+
+    def test_a_quick_run_is_short(self):
+        quick, whole = self.parse("classical", "--quick"), self.parse("classical")
+        self.assertEqual((quick.minutes, whole.minutes), (10, None))
+        self.assertLess(quick.rounds, whole.rounds)
+        longer = self.parse("classical", "--quick", "--minutes", "30", "--rounds", "7")
+        self.assertEqual((longer.minutes, longer.rounds), (30, 7))
+        for wrong in (["models", "--quick"], ["classical", "--quick", "--only", "ridge"]):
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as told:
+                self.parse(*wrong)
+            self.assertIn("--quick is for classical, without --only", told.getvalue())
+
     def test_the_script_knows_every_benchmark(self):
         script = (ROOT / "bench" / "run.sh").read_text()
         for name in arguments.BENCHMARKS:
