@@ -235,29 +235,6 @@ TEST(ChoosePlan, GraphsAreSubstituted) {
 }
 
 // What one job learns of kernels tells another one what they cost.
-// Steps of a recurrence share weights that substitutions have merged, as they share those of the model.
-TEST(ChoosePlan, SubstitutedGraphsHaveLargeConstantsOnce) {
-  const std::string onnx = *zoo::MakeZooModel("nasrnn", 0);
-  const auto measured =
-      Measure(onnx, [](const graph::Task& task) { return 3000 + task.flops / 40; });
-  const auto choice = ChoosePlan(onnx, {}, X86(), measured, {.graphs = 40});
-  ASSERT_TRUE(choice.ok()) << choice.status();
-  int substituted = 0;
-  for (const Contender& contender : choice->contenders) {
-    if (contender.plan.substitutions.empty()) continue;
-    ++substituted;
-    const auto fused = PrepareModel(onnx, {}, X86(), contender.plan);
-    ASSERT_TRUE(fused.ok()) << fused.status();
-    std::map<std::string_view, int> large;
-    for (const auto& [v, data] : fused->graph.constants) {
-      if (data.bytes->size() >= size_t{1} << 20) ++large[*data.bytes];
-    }
-    EXPECT_FALSE(large.empty());
-    for (const auto& [bytes, times] : large) EXPECT_EQ(times, 1) << contender.name;
-  }
-  EXPECT_GT(substituted, 0);
-}
-
 TEST(ChoosePlan, ExperienceTellsCosts) {
   const std::string onnx = *zoo::MakeZooModel("squeezenet", 0);
   const auto all = Measure(onnx, [](const graph::Task& task) {

@@ -11,6 +11,7 @@
 #include "compiler/classical/forest.h"
 #include "compiler/classical/read.h"
 #include "compiler/driver/compile.h"
+#include "compiler/ir/text.h"
 #include "tests/driver/run_model.h"
 
 namespace heddle {
@@ -49,20 +50,40 @@ std::string Chains(int trees, int levels) {
   return absl::StrCat(text, "end of trees\n");
 }
 
+// The scores that the trees give to the rows of `input`.
+std::vector<double> Expected(const classical::Forest& forest, const std::string& input) {
+  const std::vector<float> values = Floats(input);
+  std::vector<double> scores;
+  for (size_t at = 0; at < values.size(); at += kFeatures)
+    scores.push_back(classical::Margins(forest, std::span(values).subspan(at, kFeatures))[0]);
+  return scores;
+}
+
+void ExpectScores(const std::string& output, const std::vector<double>& expected) {
+  const std::vector<float> scores = Floats(output);
+  ASSERT_EQ(scores.size(), expected.size());
+  for (size_t r = 0; r < scores.size(); ++r) EXPECT_NEAR(scores[r], expected[r], 1e-4) << r;
+}
+
+ModelOptions WithRows(int64_t rows) {
+  ModelOptions options;
+  options.import.shapes = {{"rows", {rows}}};
+  return options;
+}
+
 TEST(DeepForest, PredictsWithinBounds) {
   struct Case {
     int trees, levels;
     int64_t rows;
   };
-  for (const Case& c : {Case{20, 40, 37}, Case{16, 60, 1}, Case{3, 512, 37}}) {
+  for (const Case& c : {Case{20, 40, 37}, Case{16, 60, 1}, Case{3, 128, 37}}) {
     SCOPED_TRACE(absl::StrCat(c.trees, " trees of ", c.levels, " levels, ", c.rows, " rows"));
     const std::string text = Chains(c.trees, c.levels);
     const auto forest = classical::ReadForest(text);
     ASSERT_TRUE(forest.ok()) << forest.status();
     ASSERT_EQ(classical::Depth(forest->trees.back()), c.levels);
-    ModelOptions options;
-    options.import.shapes = {{"rows", {c.rows}}};
-    const auto bytes = CompileModel(text, options, {}, {}, {.choice = ScheduleChoice::kDefault});
+    const auto bytes =
+        CompileModel(text, WithRows(c.rows), {}, {}, {.choice = ScheduleChoice::kDefault});
     ASSERT_TRUE(bytes.ok()) << bytes.status();
     const auto module = runtime::ParseModule(*bytes);
     ASSERT_TRUE(module.ok()) << module.status();
@@ -70,14 +91,30 @@ TEST(DeepForest, PredictsWithinBounds) {
     const std::vector<std::string> inputs = RandomInputs(module->manifest, 5);
     const auto outputs = RunModule(*module, inputs);
     ASSERT_TRUE(outputs.ok()) << outputs.status();
-    const std::vector<float> rows = Floats(inputs[0]), scores = Floats((*outputs)[0]);
-    ASSERT_EQ(scores.size(), static_cast<size_t>(c.rows));
-    for (int64_t r = 0; r < c.rows; ++r) {
-      const std::vector<double> expected = classical::Margins(
-          *forest, std::span(rows).subspan(static_cast<size_t>(r) * kFeatures, kFeatures));
-      EXPECT_NEAR(scores[static_cast<size_t>(r)], expected[0], 1e-4) << "row " << r;
-    }
+    ExpectScores((*outputs)[0], Expected(*forest, inputs[0]));
   }
+}
+
+// The deepest trees become a program whose text can be read again, and which the interpreter runs. (To schedule it takes half
+// a minute: each step of a schedule looks through all levels.)
+TEST(DeepForest, TheDeepestTreesAreAProgram) {
+  constexpr int kLevels = classical::kMostDepth;
+  constexpr int64_t kRows = 9;
+  const std::string text = Chains(2, kLevels);
+  const auto forest = classical::ReadForest(text);
+  ASSERT_TRUE(forest.ok()) << forest.status();
+  const auto fused = PrepareModel(text, WithRows(kRows));
+  ASSERT_TRUE(fused.ok()) << fused.status();
+  for (const graph::Group& group : fused->groups) {
+    const auto program = ir::Parse(group.workload);
+    ASSERT_TRUE(program.ok()) << program.status();
+    EXPECT_EQ(ir::Print(*program), group.workload);
+  }
+  const std::string input = RandomFloats(kRows * kFeatures * 4, 5);
+  const auto outputs = InterpretModel(text, WithRows(kRows), {input});
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  ExpectScores((*outputs)[0], Expected(*forest, input));
+  EXPECT_FALSE(classical::ReadForest(Chains(1, kLevels + 1)).ok());
 }
 
 }  // namespace

@@ -12,11 +12,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/splitmix.h"
+#include "client/zoo/zoo.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/operator.h"
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/graph/passes/passes.h"
+#include "compiler/onnx/import.h"
 #include "compiler/substitution/rule_file.h"
 #include "tests/graph/random_graph.h"
 
@@ -221,9 +223,25 @@ TEST(Substitute, GivesWhatApplyGives) {
   EXPECT_GT(refused, 5);
 }
 
-// Each step of a recurrence has its products merged. The merged weights are one value, as the weights were.
-TEST(Substitute, MakesEqualConstantsOnce) {
+// A sum of two products becomes one product, wherever the graph has one. How many places there were.
+int JoinProducts(graph::FoldMemo* memo, Graph* graph) {
   const auto rules = Rules();
+  const Rule joins =
+      *ParseRule("add(matmul(x, y), matmul(z, w)) => matmul(concat[1](x, z), concat[0](y, w))");
+  const auto rule = std::find_if(rules.begin(), rules.end(),
+                                 [&](const DirectedRule& r) { return r.rule == joins; });
+  if (rule == rules.end()) return 0;
+  int applied = 0;
+  for (const plan::Substitution& place : Named(*graph, *rule, FindMatches(*graph, *rule))) {
+    const absl::Status status = Substitute(rules, place, memo, graph);
+    EXPECT_TRUE(status.ok() || absl::IsNotFound(status)) << status;
+    applied += status.ok();
+  }
+  return applied;
+}
+
+// Steps of a recurrence share merged weights as they share those of the model.
+TEST(Substitute, MakesEqualConstantsOnce) {
   graph::TestRng rng(1);
   graph::GraphBuilder b;
   const graph::TensorType row{ir::DType::kF32, {1, 4}}, square{ir::DType::kF32, {4, 4}};
@@ -239,27 +257,25 @@ TEST(Substitute, MakesEqualConstantsOnce) {
     h = *b.Add(OpKind::kRelu, {h}, {}, "h");
   }
   const Graph graph = *b.Build({{"y", h}});
-  const Rule joins =
-      *ParseRule("add(matmul(x, y), matmul(z, w)) => matmul(concat[1](x, z), concat[0](y, w))");
-  const auto rule = std::find_if(rules.begin(), rules.end(),
-                                 [&](const DirectedRule& r) { return r.rule == joins; });
-  ASSERT_NE(rule, rules.end());
   for (const bool remembers : {true, false}) {
     graph::FoldMemo memo;
     Graph merged = graph;
-    int applied = 0;
-    for (const plan::Substitution& place : Named(graph, *rule, FindMatches(graph, *rule))) {
-      const absl::Status status = Substitute(rules, place, remembers ? &memo : nullptr, &merged);
-      ASSERT_TRUE(status.ok() || absl::IsNotFound(status)) << status;
-      applied += status.ok();
-    }
-    EXPECT_EQ(applied, kSteps);
+    EXPECT_EQ(JoinProducts(remembers ? &memo : nullptr, &merged), kSteps);
     EXPECT_EQ(merged.constants.size(), 1u) << graph::Print(merged);
     const auto inputs = graph::RandomInputs(rng, graph);
     EXPECT_LE(graph::Difference(*graph::EvaluateGraph(graph, inputs),
                                 *graph::EvaluateGraph(merged, inputs)),
               1e-4);
   }
+}
+
+TEST(Substitute, NasRnnHasMergedWeightsOnce) {
+  Graph graph = *graph::Simplify(*graph::ImportOnnx(*zoo::MakeZooModel("nasrnn", 0)));
+  EXPECT_EQ(graph.constants.size(), 16u);
+  graph::FoldMemo memo;
+  EXPECT_EQ(JoinProducts(&memo, &graph), 70);  // seven in each of ten steps
+  EXPECT_EQ(EqualConstants(graph), 0u);
+  EXPECT_EQ(graph.constants.size(), 9u);  // of 16 matrices, 14 are merged two by two
 }
 
 // The same on images, and what the graph computes stays the same.
