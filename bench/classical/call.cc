@@ -1,5 +1,6 @@
 // heddle-bench-call: what a call of libheddle.so takes beyond the kernels of the module. Prints a line for each number of rows.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -17,9 +18,10 @@
 namespace heddle::bench {
 namespace {
 
-constexpr int kRounds = 7;       // calls and kernels are timed in turns
-constexpr int kProfiles = 2000;  // runs with timed kernels in one round
-constexpr int kClockReadings = 100000;
+constexpr int kRounds = 7;     // calls and kernels are timed in turns
+constexpr int kSamples = 500;  // of calls in one round, each short, so that few are interrupted
+constexpr double kProfileNs = 5e7;  // time of runs with timed kernels in one round
+constexpr int kReadings = 10001;
 
 double MedianOf(std::vector<double> values) {
   runtime::Timing timing;
@@ -30,10 +32,13 @@ double MedianOf(std::vector<double> values) {
 // What one reading of the clock adds to the time of a kernel.
 double ClockNs() {
   using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
-  for (int i = 1; i < kClockReadings; ++i) (void)Clock::now();
-  const std::chrono::duration<double, std::nano> elapsed = Clock::now() - start;
-  return elapsed.count() / kClockReadings;
+  std::vector<double> samples;
+  for (int i = 0; i < kReadings; ++i) {
+    const Clock::time_point start = Clock::now();
+    const std::chrono::duration<double, std::nano> elapsed = Clock::now() - start;
+    samples.push_back(elapsed.count());
+  }
+  return MedianOf(std::move(samples));
 }
 
 struct FreeModel {
@@ -70,7 +75,9 @@ absl::Status Print(const std::string& path, const runtime::Module& module, size_
   for (int round = 0; round < kRounds; ++round) {
     int failed = 0;
     runtime::TimingOptions timing;
-    timing.repeats = 1;
+    timing.repeats = kSamples;
+    timing.min_repeat = absl::Microseconds(50);
+    timing.limit = absl::Milliseconds(50);
     calls.push_back(
         runtime::TimeCalls(
             [&] { failed |= heddle_run_rows(loaded, rows, inputs.data(), outputs.data()); }, timing)
@@ -78,7 +85,8 @@ absl::Status Print(const std::string& path, const runtime::Module& module, size_
     if (failed != 0) return absl::InternalError(heddle_last_error());
     double sum = 0;
     const double clock = ClockNs();
-    for (const double ns : executor->ProfileNs(kProfiles, block)) sum += ns - clock;
+    const int profiles = static_cast<int>(std::clamp(kProfileNs / calls.back(), 10.0, 2000.0));
+    for (const double ns : executor->ProfileNs(profiles, block)) sum += ns - clock;
     kernels.push_back(sum);
   }
   const double call = MedianOf(calls), in_kernels = MedianOf(kernels);
