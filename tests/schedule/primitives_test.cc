@@ -237,6 +237,13 @@ TEST(Refusals, Caches) {
        {"set_scope y local", kIllegal, "whose scope is always global"},
        {"parallel mm.i0\nset_scope mm local", kIllegal,
         "writes a local buffer that they would share"}});
+  const auto look_up = ir::Parse(
+      "program look_up(x: f32[5], t: i32[4] < 5 const) -> (y: f32[4]) {\n"
+      "  for i in 4 { block out(out.v < 4 spatial = i) { y[out.v] = x[i64(t[out.v])] } }\n"
+      "}\n");
+  ASSERT_TRUE(look_up.ok()) << look_up.status();
+  ExpectRefusals(*look_up, {{"cache_read out t local", kIllegal,
+                             "`t`, whose elements have a range that a copy would not have"}});
 }
 
 TEST(Refusals, Reductions) {

@@ -55,8 +55,9 @@ absl::StatusOr<Rewritten> CacheRead(const Program& p, const std::string& block_n
     return Illegal(reader.block(), absl::StrCat("writes buffer ", Quoted(buffer_name), " itself"));
   }
   if (source->below > 0) {
-    return Illegal(reader.block(), absl::StrCat("may use elements of ", Quoted(buffer_name),
-                                                " as indices, whose range a copy has not"));
+    return Illegal(reader.block(),
+                   absl::StrCat("reads ", Quoted(buffer_name),
+                                ", whose elements have a range that a copy would not have"));
   }
   const std::string name = absl::StrCat(buffer_name, ".", ScopeWord(scope));
   BufferRef copy = NewBuffer(name + "_buf", *source, scope);
