@@ -295,14 +295,17 @@ double Executor::NsOf(int64_t left, size_t block) const {
   const double ns = static_cast<double>(full) * block_ns_[block];
   if (rest == 0) return ns;
   if (block + 1 == block_rows_.size()) return ns + block_ns_[block];
-  return ns + std::min(block_ns_[block], NsOf(rest, block + 1));
+  const double smaller = NsOf(rest, block + 1);
+  return ns + (rest > block_rows_[block + 1] ? std::min(block_ns_[block], smaller) : smaller);
 }
 
-// Whether a block, not the smallest one, takes `left` rows, which are fewer than it has.
+// Whether a block, not the smallest one, takes `left` rows, which are fewer than it has. Records are of kernels whose constants
+// are cold, so small blocks look slower than they are: what fits into a smaller block stays there.
 bool Executor::Pads(int64_t left, size_t block) const {
+  if (left <= block_rows_[block + 1]) return false;
   if (!block_ns_.empty()) return block_ns_[block] <= NsOf(left, block + 1);
   // At most half of its work is for nothing, and smaller blocks take longer for a row.
-  return left > block_rows_[block + 1] && left >= block_rows_[block] - left;
+  return left >= block_rows_[block] - left;
 }
 
 Executor::Piece Executor::NextPiece(int64_t left) const {

@@ -52,10 +52,10 @@ class Executor {
   // the block has (Manifest::RowsOf). On a GPU this includes the copies of inputs and outputs. Fails only on a GPU.
   absl::Status Run(size_t block = 0);
   // For independent rows: runs the model on any number of them. inputs[i] holds `rows` rows of input i, densely, and
-  // outputs[i] gets those of output i; a null output is not copied. The largest block that still fits comes first. A larger
-  // block takes all that is left, and computes its other rows for nothing, if that takes less time by the records of
-  // its kernels (KernelSpec::record_ms) than smaller blocks do; without such times, if it is filled at least by half and no
-  // smaller block holds as much. The smallest block takes what is left in any case. After the run, the executor's own inputs
+  // outputs[i] gets those of output i; a null output is not copied. The largest block that still fits comes first. What is
+  // left and fits into no smaller block goes into one larger block, whose other rows are computed for nothing, if that takes less
+  // time than smaller blocks do, by the records of the kernels (KernelSpec::record_ms); without records, if it fills the block at
+  // least by half. The smallest block takes what is left in any case. After the run, the executor's own inputs
   // and outputs are those of the last block. InvalidArgument: rows are not independent, there are less than none or more than
   // an address space holds, or an input is null.
   absl::Status RunRows(int64_t rows, const void* const* inputs, void* const* outputs);
