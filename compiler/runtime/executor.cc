@@ -180,6 +180,20 @@ class CpuBackend final : public ExecutorBackend {
   std::vector<std::vector<Call>> calls_;  // by block
 };
 
+// What the kernels of each block take by their records; empty if one has none.
+std::vector<double> BlockNs(const Manifest& manifest) {
+  std::vector<double> times;
+  for (size_t b = 0; b < manifest.NumBlocks(); ++b) {
+    double& sum = times.emplace_back(0);
+    for (const CallSpec& call : manifest.CallsOf(b)) {
+      const double ms = manifest.kernels[static_cast<size_t>(call.kernel)].record_ms;
+      if (!(ms > 0)) return {};
+      sum += ms * 1e6;
+    }
+  }
+  return times;
+}
+
 absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCpuBackend(const Module& module,
                                                                 const Executor::Options& options) {
   const int threads = options.threads == 0 ? module.manifest.threads : options.threads;
@@ -207,6 +221,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Module module, const 
 Executor::Executor(Manifest manifest, std::unique_ptr<ExecutorBackend> backend)
     : manifest_(std::move(manifest)), backend_(std::move(backend)), most_rows_(kMostBytes) {
   for (size_t b = 0; b < manifest_.NumBlocks(); ++b) block_rows_.push_back(manifest_.RowsOf(b));
+  block_ns_ = BlockNs(manifest_);
   const auto describe = [&](const std::vector<TensorSpec>& specs, std::vector<Tensor>* tensors) {
     for (const TensorSpec& spec : specs) {
       Tensor& tensor = tensors->emplace_back();
@@ -274,12 +289,29 @@ absl::Status Executor::Run(size_t block) {
   return status;
 }
 
+// The time of `left` rows in this block and smaller ones.
+double Executor::NsOf(int64_t left, size_t block) const {
+  const int64_t rows = block_rows_[block], full = left / rows, rest = left % rows;
+  const double ns = static_cast<double>(full) * block_ns_[block];
+  if (rest == 0) return ns;
+  if (block + 1 == block_rows_.size()) return ns + block_ns_[block];
+  const double smaller = NsOf(rest, block + 1);
+  return ns + (rest > block_rows_[block + 1] ? std::min(block_ns_[block], smaller) : smaller);
+}
+
+// Whether a block, not the smallest one, takes `left` rows, which are fewer than it has. Records are of kernels whose constants
+// are cold, so small blocks look slower than they are: what fits into a smaller block stays there.
+bool Executor::Pads(int64_t left, size_t block) const {
+  if (left <= block_rows_[block + 1]) return false;
+  if (!block_ns_.empty()) return block_ns_[block] <= NsOf(left, block + 1);
+  // At most half of its work is for nothing, and smaller blocks take longer for a row.
+  return left >= block_rows_[block] - left;
+}
+
 Executor::Piece Executor::NextPiece(int64_t left) const {
   for (size_t b = 0; b + 1 < block_rows_.size(); ++b) {
-    const int64_t rows = block_rows_[b];
-    if (left >= rows) return {b, rows};
-    // At most half of its work is for nothing, and smaller blocks take longer for a row.
-    if (left > block_rows_[b + 1] && left >= rows - left) return {b, left};
+    if (left >= block_rows_[b]) return {b, block_rows_[b]};
+    if (Pads(left, b)) return {b, left};
   }
   return {block_rows_.size() - 1, std::min(left, block_rows_.back())};
 }

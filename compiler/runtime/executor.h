@@ -52,10 +52,12 @@ class Executor {
   // the block has (Manifest::RowsOf). On a GPU this includes the copies of inputs and outputs. Fails only on a GPU.
   absl::Status Run(size_t block = 0);
   // For independent rows: runs the model on any number of them. inputs[i] holds `rows` rows of input i, densely, and
-  // outputs[i] gets those of output i; a null output is not copied. The largest block that still fits comes first. A block
-  // takes all that is left if no smaller one holds as much and it is filled at least by half, or if it is the smallest; its other
-  // rows are computed for nothing. After the run, the executor's own inputs and outputs are those of the last block. InvalidArgument: rows are not independent, there
-  // are less than none or more than an address space holds, or an input is null.
+  // outputs[i] gets those of output i; a null output is not copied. The largest block that still fits comes first. What is
+  // left and fits into no smaller block goes into one larger block, whose other rows are computed for nothing, if that takes less
+  // time than smaller blocks do, by the records of the kernels (KernelSpec::record_ms); without records, if it fills the block at
+  // least by half. The smallest block takes what is left in any case. After the run, the executor's own inputs
+  // and outputs are those of the last block. InvalidArgument: rows are not independent, there are less than none or more than
+  // an address space holds, or an input is null.
   absl::Status RunRows(int64_t rows, const void* const* inputs, void* const* outputs);
   // The median time in nanoseconds of each call (one entry per manifest().CallsOf(block)) over `rounds`
   // runs. On a GPU, the copies are not included. Empty after a failure.
@@ -79,11 +81,14 @@ class Executor {
     int64_t rows;
   };
   Piece NextPiece(int64_t left) const;
+  bool Pads(int64_t left, size_t block) const;
+  double NsOf(int64_t left, size_t block) const;
   void SetShapes(size_t block);
 
   const Manifest manifest_;
   const std::unique_ptr<ExecutorBackend> backend_;
   std::vector<int64_t> block_rows_;       // by block
+  std::vector<double> block_ns_;          // by block; empty: not all kernels have records
   int64_t most_rows_ = 0;                 // that RunRows takes
   std::vector<Tensor> inputs_, outputs_;  // as in the manifest
   absl::Status status_;

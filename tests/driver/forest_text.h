@@ -1,6 +1,7 @@
 // Models of decision trees as files, for tests of whole models.
 #pragma once
 
+#include <cstdint>
 #include <random>
 #include <string>
 

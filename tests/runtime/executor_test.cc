@@ -74,6 +74,27 @@ TEST(ExecutorTest, RowsAreCutIntoBlocks) {
   for (int64_t rows = 1; rows < 20; ++rows) EXPECT_THAT(SizesOf(*executor, rows), Each(3));
 }
 
+TEST(ExecutorTest, RecordsSayWhichBlocksAreFaster) {
+  const auto executor = [](double of_8, double of_3, double of_1) {
+    Module module = MakeRowsModule();
+    const double ms[] = {of_8, of_3, of_1};
+    for (size_t k = 0; k < 3; ++k) module.manifest.kernels[k].record_ms = ms[k];
+    return Executor::Create(std::move(module)).value();
+  };
+  const auto slow_3 = executor(10, 8, 1);
+  EXPECT_THAT(SizesOf(*slow_3, 2), ElementsAre(1, 1));
+  EXPECT_THAT(SizesOf(*slow_3, 5), ElementsAre(8, 8, 8, 8, 8)) << "10, not 8 and 2 times 1";
+  EXPECT_THAT(SizesOf(*slow_3, 9), ElementsAre(8, 8, 8, 8, 8, 8, 8, 8, 1));
+  const auto slow_1 = executor(10, 9, 9.5);
+  EXPECT_THAT(SizesOf(*slow_1, 1), ElementsAre(1)) << "a block of just the rows is taken";
+  EXPECT_THAT(SizesOf(*slow_1, 2), ElementsAre(3, 3));
+  EXPECT_THAT(SizesOf(*slow_1, 4), Each(8));
+  const auto slow_8 = executor(100, 2, 1);
+  EXPECT_THAT(SizesOf(*slow_8, 7), ElementsAre(3, 3, 3, 3, 3, 3, 1));
+  // One that has no record leaves the blocks to their sizes.
+  EXPECT_THAT(SizesOf(*executor(10, 0, 1), 2), ElementsAre(3, 3));
+}
+
 TEST(ExecutorTest, OneBlockRunsAlone) {
   auto executor = Executor::Create(MakeRowsModule()).value();
   auto* x = static_cast<float*>(executor->InputData(0));
