@@ -63,7 +63,7 @@ case "$benchmark" in
     install_packages models venv
     ;;
   classical)
-    targets=(heddle-bench-module heddle-bench-rotate heddle-plan-bench heddle_shared)
+    targets=(heddle-bench-module heddle-bench-call heddle-bench-rotate heddle-plan-bench heddle_shared)
     install_packages classical venv-classical
     ;;
   scheduling) targets=(heddle-operator-bench "${service[@]}") ;;

@@ -102,9 +102,11 @@ absl::StatusOr<FileInputs> ReadCsvInputs(const std::string& path,
              table.by_name  ? ""
              : table.header ? "; the first line is a header"
                             : "; there is no header",
-             table.by_name || asked || !table.numbered ? ""
-             : table.header                            ? " (--header no: it is a row)"
-                            : " (--header yes: the first line, 0,1,.., is one)");
+             table.by_name || asked             ? ""
+             : table.numbered && table.header   ? " (--header no: it is a row)"
+             : table.numbered                   ? " (--header yes: the first line, 0,1,.., is one)"
+             : table.all_texts && !table.header ? " (--header yes: the first line is one)"
+                                                : "");
   if (!table.unused.empty()) {
     fmt::print(stderr, "warning: {}: columns that the model does not have are ignored: {}\n", path,
                SomeNames(table.unused));
@@ -128,6 +130,21 @@ absl::StatusOr<GivenInputs> GatherInputs(const RunOptions& options,
                     options.rows, options.inputs[0]));
   }
   const std::vector<TensorSpec>& specs = manifest.inputs;
+  if (options.rows > 0) {
+    int64_t row_bytes = 0;
+    for (const TensorSpec& spec : specs) row_bytes += spec.SizeBytes() / spec.shape[0];
+    const int64_t most = kMostInputBytes / std::max<int64_t>(row_bytes, 1);
+    if (options.rows > most) {
+      return absl::InvalidArgumentError(
+          fmt::format("--rows {}: more than {} bytes of inputs; give at most {}", options.rows,
+                      kMostInputBytes, RowsText(most)));
+    }
+  }
+  if (options.header != HeaderRule::kAuto &&
+      std::none_of(options.inputs.begin(), options.inputs.end(), IsCsv)) {
+    return absl::InvalidArgumentError(
+        "--header yes or no is for .csv files, and no --input is one; leave it out");
+  }
   std::vector<std::string> paths(specs.size());
   std::string table;
   size_t next = 0;

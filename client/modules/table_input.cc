@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -234,16 +236,25 @@ bool NamesColumns(const std::vector<std::string>& first, const std::vector<Colum
   });
 }
 
-bool IsWhole(std::string_view cell) {
-  std::string ignored;
-  return AppendNumber<int64_t>(cell, &ignored);
+bool IsWholeOrMissing(std::string_view cell) {
+  std::string number;
+  if (AppendNumber<int64_t>(cell, &number)) return true;
+  double value = 0;
+  if (AppendNumber<double>(cell, &number)) std::memcpy(&value, number.data(), sizeof value);
+  return std::isnan(value);
 }
 
 // Whether the first record is a header although all its cells are numbers and not the model's names. Two columns are too few to
 // tell: a row of 0 and 1 is no rare one.
 bool NumbersColumns(const Beginning& beginning) {
   return CountsUp(beginning.first) && beginning.first.size() > 2 && !beginning.second.empty() &&
-         !std::all_of(beginning.second.begin(), beginning.second.end(), IsWhole);
+         !std::all_of(beginning.second.begin(), beginning.second.end(), IsWholeOrMissing);
+}
+
+// Without empty lines at its end, which are no rows.
+std::string_view WithoutEmptyEnd(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(text.ends_with("\r\n") ? 2 : 1);
+  return text;
 }
 
 std::string Shortened(std::string_view cell) {
@@ -282,13 +293,15 @@ absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<T
   TableInput table;
   table.header = header;
   table.numbered = CountsUp(first);
+  table.all_texts = std::all_of(needed.begin(), needed.end(),
+                                [](const Column& column) { return column.append == nullptr; });
   table.by_name = header && named && (by_name.ok() || !table.numbered);
   HEDDLE_ASSIGN_OR_RETURN(Places places, table.by_name
                                              ? std::move(by_name)
                                              : PlacesByPosition(first.size(), needed.size()));
   table.unused = std::move(places.unused);
   table.bytes.resize(specs.size());
-  CsvReader reader(text);
+  CsvReader reader(WithoutEmptyEnd(text));
   std::vector<std::string> cells;
   bool behind_header = !header;
   size_t row_bytes = 1;

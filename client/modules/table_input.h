@@ -23,9 +23,10 @@ struct TableInput {
   int64_t rows = 0;  // at least 1
   // By spec: the elements of all rows, row by row. A row has those of one index of the spec's dimension 0.
   std::vector<std::string> bytes;
-  bool header = false;    // whether the first record is one
-  bool by_name = false;   // whether the columns were found by their names
-  bool numbered = false;  // whether the first record is 0,1,.., and so may be a header or not
+  bool header = false;     // whether the first record is one
+  bool by_name = false;    // whether the columns were found by their names
+  bool numbered = false;   // whether the first record is 0,1,.., and so may be a header or not
+  bool all_texts = false;  // whether all needed columns are texts: any first record may be a row
   std::vector<std::string> unused;  // by name: columns of the file that no spec has
 };
 
@@ -41,7 +42,7 @@ struct TableInput {
 //
 // Cells are decimal numbers, as strtod reads them; "", "NA" and "nan" are NaN. For texts (TensorSpec::text), they are taken as they
 // are, and cut at the bytes that the input has for each. An empty line is skipped, but in a file with one column
-// it is an empty cell. InvalidArgument, in one line that names the line
+// it is an empty cell, unless only empty lines follow. InvalidArgument, in one line that names the line
 // and the column: the file is no CSV or exceeds a limit, columns are missing or there twice, their number does not fit, a
 // record is longer or shorter than the first one, a cell is no number of the spec's type, or there are no rows.
 absl::StatusOr<TableInput> ParseTable(std::string_view text,

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +14,7 @@ namespace heddle::classical {
 namespace {
 
 using graph::Attrs;
+using graph::FromElements;
 using graph::GraphBuilder;
 using graph::OpKind;
 using graph::Shape;
@@ -27,19 +27,8 @@ constexpr int64_t kTreesTogether = 16;
 // Entries of all tables of a forest together: 2^28 of 4 bytes are 1 GiB.
 constexpr int64_t kMostEntries = int64_t{1} << 28;
 
-template <typename T>
-ValueId Table(GraphBuilder& out, const std::string& name, Shape shape,
-              const std::vector<T>& elements) {
-  return out.Constant(name, graph::FromElements(std::move(shape), elements));
-}
-
-ValueId Floats(GraphBuilder& out, const std::string& name, Shape shape,
-               const std::vector<float>& elements) {
-  return Table(out, name, std::move(shape), elements);
-}
-
 ValueId Scalar(GraphBuilder& out, const std::string& name, float value) {
-  return Floats(out, name, {1, 1}, {value});
+  return out.Constant(name, FromElements({1, 1}, std::vector<float>{value}));
 }
 
 // ---- Columns ----
@@ -80,7 +69,7 @@ absl::StatusOr<ValueId> Pick(GraphBuilder& out, ValueId x, const Forest& forest,
   }
   if (all) return x;
   const auto n = static_cast<int64_t>(features.size());
-  return out.Add(OpKind::kGather, {x, Table(out, "features", {n}, features)},
+  return out.Add(OpKind::kGather, {x, out.Constant("features", FromElements({n}, features))},
                  {{"axis", int64_t{1}}}, "columns");
 }
 
@@ -99,7 +88,8 @@ absl::StatusOr<ValueId> IsMissing(GraphBuilder& out, ValueId x, const Forest& fo
   }
   if (!any) return missing;
   HEDDLE_ASSIGN_OR_RETURN(const ValueId size, out.Add(OpKind::kAbs, {x}, {}, "magnitude"));
-  const ValueId least = Floats(out, "zero", {1, static_cast<int64_t>(zero.size())}, zero);
+  const ValueId least =
+      out.Constant("zero", FromElements({1, static_cast<int64_t>(zero.size())}, zero));
   HEDDLE_ASSIGN_OR_RETURN(const ValueId small,
                           out.Add(OpKind::kLessEqual, {size, least}, {}, "is_zero"));
   return out.Add(OpKind::kOr, {missing, small}, {}, "is_missing");
@@ -115,8 +105,8 @@ absl::StatusOr<ValueId> ValueColumns(GraphBuilder& out, ValueId x, const Forest&
                                      const std::vector<int>& columns) {
   HEDDLE_ASSIGN_OR_RETURN(const ValueId picked, Pick(out, x, forest, columns));
   HEDDLE_ASSIGN_OR_RETURN(const ValueId missing, IsMissing(out, picked, forest, columns));
-  const ValueId instead =
-      Floats(out, "instead", {1, static_cast<int64_t>(columns.size())}, Instead(forest, columns));
+  const ValueId instead = out.Constant(
+      "instead", FromElements({1, static_cast<int64_t>(columns.size())}, Instead(forest, columns)));
   return out.Add(OpKind::kWhere, {missing, instead, picked}, {}, "values");
 }
 
@@ -133,9 +123,10 @@ absl::StatusOr<ValueId> FromZero(GraphBuilder& out, ValueId x, const Forest& for
   if (!any) return x;
   HEDDLE_ASSIGN_OR_RETURN(
       const ValueId below,
-      out.Add(OpKind::kLess,
-              {x, Floats(out, "least", {1, static_cast<int64_t>(least.size())}, least)}, {},
-              "is_below"));
+      out.Add(
+          OpKind::kLess,
+          {x, out.Constant("least", FromElements({1, static_cast<int64_t>(least.size())}, least))},
+          {}, "is_below"));
   return out.Add(OpKind::kWhere, {below, Scalar(out, "no_category", -1), x}, {}, "from_zero");
 }
 
@@ -172,12 +163,14 @@ absl::StatusOr<ValueId> MemberColumns(GraphBuilder& out, ValueId x, const Forest
                                                         {{"to", std::string("i64")}}, "category"));
   HEDDLE_ASSIGN_OR_RETURN(
       const ValueId place,
-      out.Add(OpKind::kAdd, {number, Table(out, "starts", {1, n}, starts)}, {}, "place"));
+      out.Add(OpKind::kAdd, {number, out.Constant("starts", FromElements({1, n}, starts))}, {},
+              "place"));
   HEDDLE_ASSIGN_OR_RETURN(
       const ValueId found,
-      out.Add(OpKind::kGather, {Floats(out, "members", {n * entries}, table), place},
+      out.Add(OpKind::kGather, {out.Constant("members", FromElements({n * entries}, table)), place},
               {{"axis", int64_t{0}}}, "is_member"));
-  const ValueId instead = Floats(out, "member_instead", {1, n}, Instead(forest, columns));
+  const ValueId instead =
+      out.Constant("member_instead", FromElements({1, n}, Instead(forest, columns)));
   return out.Add(OpKind::kWhere, {missing, instead, found}, {}, "member_columns");
 }
 
@@ -371,10 +364,10 @@ absl::StatusOr<ValueId> EmitMargins(GraphBuilder& out, ValueId x, const Forest& 
   HEDDLE_ASSIGN_OR_RETURN(
       ValueId margins,
       out.Add(OpKind::kForestWalk,
-              {columns, Table(out, "node_columns", nodes, tables.columns),
-               Floats(out, "node_thresholds", nodes, tables.thresholds),
-               Table(out, "node_left", nodes, tables.left),
-               Floats(out, "node_values", leaves, tables.leaves)},
+              {columns, out.Constant("node_columns", FromElements(nodes, tables.columns)),
+               out.Constant("node_thresholds", FromElements(nodes, tables.thresholds)),
+               out.Constant("node_left", FromElements(nodes, tables.left)),
+               out.Constant("node_values", FromElements(leaves, tables.leaves))},
               Attrs{{"steps", tables.steps}, {"reduce", std::string(Reduction(forest.aggregate))}},
               "forest"));
   const int64_t rows = type.shape[0];
@@ -386,7 +379,10 @@ absl::StatusOr<ValueId> EmitMargins(GraphBuilder& out, ValueId x, const Forest& 
     if (scale == 1) return absl::OkStatus();
     HEDDLE_ASSIGN_OR_RETURN(
         margins,
-        out.Add(OpKind::kMul, {margins, Floats(out, "scale", {1, 1, 1}, {scale})}, {}, "scaled"));
+        out.Add(
+            OpKind::kMul,
+            {margins, out.Constant("scale", FromElements({1, 1, 1}, std::vector<float>{scale}))},
+            {}, "scaled"));
     return absl::OkStatus();
   };
   // The mean is that of the trees alone, while `forest.scale` applies to the base, too.
@@ -394,9 +390,11 @@ absl::StatusOr<ValueId> EmitMargins(GraphBuilder& out, ValueId x, const Forest& 
   HEDDLE_RETURN_IF_ERROR(scaled());
   if (std::any_of(base.begin(), base.end(), [](float b) { return b != 0; })) {
     HEDDLE_ASSIGN_OR_RETURN(
-        margins, out.Add(OpKind::kAdd,
-                         {margins, Floats(out, "base", {tables.groups, tables.values, 1}, base)},
-                         {}, "with_base"));
+        margins,
+        out.Add(
+            OpKind::kAdd,
+            {margins, out.Constant("base", FromElements({tables.groups, tables.values, 1}, base))},
+            {}, "with_base"));
   }
   HEDDLE_ASSIGN_OR_RETURN(
       margins,

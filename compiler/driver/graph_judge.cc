@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <set>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "base/status_macros.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/operator.h"
+#include "compiler/graph/fusion/row_blocks.h"
 
 namespace heddle::internal {
 namespace {
@@ -98,8 +100,11 @@ absl::StatusOr<double> GraphJudge::CostWith(const Graph& shaped, const FixedLayo
   HEDDLE_ASSIGN_OR_RETURN(const FusedGraph fused, graph::Fuse(std::move(placed), fuse));
   std::vector<double> alone;
   for (const Group& group : fused.groups) alone.push_back(NsOf(fused, group));
+  if (!graph::BlocksAreApart(fused)) return std::numeric_limits<double>::infinity();
+  const std::vector<double> costs = reuse_.CostsNs(fused, alone);
+  const std::vector<int64_t> runs = graph::RunsOfGroups(fused);
   double sum = 0;
-  for (const double ns : reuse_.CostsNs(fused, alone)) sum += ns;
+  for (size_t g = 0; g < costs.size(); ++g) sum += costs[g] * static_cast<double>(runs[g]);
   return sum;
 }
 
@@ -184,22 +189,25 @@ absl::StatusOr<GraphJudge::Judged> GraphJudge::Judge(const Graph& graph, bool jo
     std::map<std::string, Operator> costs;
     double least = 0;
     const std::vector<bool> may_reuse = reuse_.MayReuse(first);
+    const std::vector<int64_t> runs_of = graph::RunsOfGroups(first);
     for (size_t g = 0; g < first.groups.size(); ++g) {
       const Group& group = first.groups[g];
       const Node& anchor = plan::AnchorOf(first.graph, group);
       // Kernels that only move or map elements may be fused with others once layouts are chosen.
       const bool counts = !IsInjective(anchor);
+      const auto runs = static_cast<double>(runs_of[g]);
       if (!graph::HasChannelsLastForm(first.graph, anchor)) {
         const double ns = NsOf(first, group);
-        if (counts) least += may_reuse[g] ? reuse_.LeastNs(first, group, ns) : ns;
+        if (counts) least += runs * (may_reuse[g] ? reuse_.LeastNs(first, group, ns) : ns);
         continue;
       }
       HEDDLE_ASSIGN_OR_RETURN(const ByLayout by_layout, CostsOf(first, group));
       const Operator& ns = by_layout.alone;
       if (counts) {
-        least += may_reuse[g]
-                     ? by_layout.least_ns
-                     : static_cast<double>(std::min({ns.first_ns, ns.last_ns, ns.blocked_ns}));
+        least +=
+            runs * (may_reuse[g]
+                        ? by_layout.least_ns
+                        : static_cast<double>(std::min({ns.first_ns, ns.last_ns, ns.blocked_ns})));
       }
       costs[anchor.name] = ns;
     }

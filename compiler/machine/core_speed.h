@@ -96,6 +96,10 @@ struct GraphCore {
   // one of 2 MiB. An operand that fills the cache evicts its own beginning. Read by
   // alternate-products.
   int64_t near_bytes = int64_t{7} << 18;
+  // Elements that are gathered in a cycle, between CPUs that gather slowly (0.4) and fast (2), and bytes of the second-level cache
+  // that are read in one. Read to estimate the forms of forests.
+  double gathered_per_cycle = 1;
+  double l2_bytes_per_cycle = 24;
 };
 
 }  // namespace heddle::machine

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/row_blocks.h"
 #include "base/status_macros.h"
 #include "compiler/ir/arithmetic.h"
 
@@ -80,11 +81,20 @@ Turns ComparisonTurns() { return {.rounds = 20, .limit = absl::Seconds(5), .leas
 
 absl::StatusOr<std::vector<TimedBlock>> BlocksOf(const Contestant& contestant) {
   const runtime::Manifest& manifest = contestant.module->manifest;
+  if (!manifest.independent_rows) {
+    // It may be an older module of a model whose rows are independent, which does not say so.
+    const bool has_rows = !manifest.inputs.empty() && !manifest.inputs[0].shape.empty();
+    const int64_t rows = has_rows ? manifest.inputs[0].shape[0] : 1;
+    if (contestant.rows == 0 || contestant.rows == rows) return std::vector<TimedBlock>{{0, 1}};
+    return absl::InvalidArgumentError(absl::StrCat("the module of ", manifest.model,
+                                                   " cannot be timed with ", contestant.rows,
+                                                   " rows: its rows are fixed at ", rows));
+  }
   std::vector<TimedBlock> blocks;
   std::string sizes;
   for (size_t b = 0; b < manifest.NumBlocks(); ++b) {
     const int64_t rows = manifest.RowsOf(b);
-    if (contestant.rows == 0) blocks.push_back({b, b == 0 ? 1 : manifest.RowsOf(0) / rows});
+    if (contestant.rows == 0) blocks.push_back({b, RunsOfBlock(manifest.RowsOf(0), rows)});
     if (contestant.rows != 0 && contestant.rows == rows) return std::vector<TimedBlock>{{b, 1}};
     absl::StrAppend(&sizes, b == 0 ? "" : " or ", rows);
   }

@@ -43,10 +43,11 @@ struct Contestant {
   runtime::Executor::Options options;
   std::vector<std::string> inputs;  // dense bytes; one that does not fit its tensor is left out
   // The block of rows to time, whose inputs are given. 0: all blocks, each as often as gives them the same number of rows
-  // (graph::BlockGroups::runs); the inputs are those of the largest one.
+  // (RunsOfBlock); the inputs are those of the largest one.
   int64_t rows = 0;
 };
-// InvalidArgument, in one line: the module has no block of contestant.rows rows.
+// The only block of a module without independent rows has those of its first input. InvalidArgument, in one line: the module has
+// no block of contestant.rows rows.
 absl::StatusOr<std::vector<TimedBlock>> BlocksOf(const Contestant& contestant);
 
 // Rounds over all modules, each round in the reverse order of the one before. In a round, a module is

@@ -1,6 +1,7 @@
 #include "compiler/onnx/names.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
@@ -107,6 +108,18 @@ bool IsTable(const Graph& graph, const StringInputs& strings) {
                      [&](ValueId v) { return fits(graph.values[v].type.shape); });
 }
 
+// Whether the model is one of tables, in which nothing can ask how many rows there are. The graph holds a fixed number of them, so
+// it would not show that.
+bool IsPipeline(const onnx::GraphProto& model) {
+  constexpr std::string_view kCounting[] = {"Shape", "Size", "If", "Loop", "Scan", "NonZero"};
+  bool found = false;
+  for (const onnx::NodeProto& node : model.node()) {
+    if (std::count(std::begin(kCounting), std::end(kCounting), node.op_type()) > 0) return false;
+    found |= node.domain() == "ai.onnx.ml";
+  }
+  return found;
+}
+
 }  // namespace
 
 Tables TablesOf(const onnx::GraphProto& model, const StringInputs& strings,
@@ -135,7 +148,8 @@ Tables TablesOf(const onnx::GraphProto& model, const StringInputs& strings,
     if (shape.size() == 1 || shape[1] == 1)
       tables.inputs[i].columns = {graph.values[graph.inputs[i]].name};
   }
-  tables.independent_rows = HasIndependentRows(graph);
+  tables.independent_rows = IsPipeline(model) && graph.values[graph.inputs[0]].type.shape[0] > 1 &&
+                            HasIndependentRows(graph);
   return tables;
 }
 

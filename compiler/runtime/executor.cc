@@ -324,8 +324,13 @@ absl::Status Executor::RunRows(int64_t rows, const void* const* inputs, void* co
     return absl::InvalidArgumentError(
         absl::StrCat(rows, " rows: the number of rows must be between 0 and ", most_rows_));
   }
+  if (rows == 0) return absl::OkStatus();
+  if (inputs == nullptr || outputs == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the array of ", inputs == nullptr ? "inputs" : "outputs", " is null"));
+  }
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (inputs[i] == nullptr && rows > 0)
+    if (inputs[i] == nullptr)
       return absl::InvalidArgumentError(
           absl::StrCat("input '", manifest_.inputs[i].name, "' is null"));
   }
@@ -346,6 +351,7 @@ absl::Status Executor::RunRows(int64_t rows, const void* const* inputs, void* co
     }
     done += piece.rows;
   }
+  SetShapes(0);
   return absl::OkStatus();
 }
 

@@ -56,8 +56,9 @@ class Executor {
   // left and fits into no smaller block goes into one larger block, whose other rows are computed for nothing, if that takes less
   // time than smaller blocks do, by the records of the kernels (KernelSpec::record_ms); without records, if it fills the block at
   // least by half. The smallest block takes what is left in any case. After the run, the executor's own inputs
-  // and outputs are those of the last block. InvalidArgument: rows are not independent, there are less than none or more than
-  // an address space holds, or an input is null.
+  // and outputs begin with those of the last block, and have the shapes of the largest one. `outputs` must not overlap `inputs`.
+  // InvalidArgument: rows are not independent, there are less than none or more than an address space holds, or an input or an
+  // array is null. Without rows, arrays may be null.
   absl::Status RunRows(int64_t rows, const void* const* inputs, void* const* outputs);
   // The median time in nanoseconds of each call (one entry per manifest().CallsOf(block)) over `rounds`
   // runs. On a GPU, the copies are not included. Empty after a failure.

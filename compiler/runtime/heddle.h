@@ -58,8 +58,10 @@ HEDDLE_API int heddle_get_output(const heddle_model* model, int32_t index, void*
 HEDDLE_API int32_t heddle_rows_are_independent(const heddle_model* model);
 /* Runs the model on `rows` rows, in blocks of the sizes that the module was made for. inputs[i] has
  * the rows of input i, densely, and outputs[i] gets those of output i; an output that is NULL is not
- * copied. A row of a tensor has bytes / shape[0] bytes, of its heddle_tensor_info. The function
- * replaces heddle_set_input, heddle_run and heddle_get_output, whose tensors it overwrites. */
+ * copied. Outputs must not overlap inputs. A row of a tensor has bytes / shape[0] bytes, of its
+ * heddle_tensor_info. The function replaces heddle_set_input, heddle_run and heddle_get_output,
+ * whose tensors it overwrites; heddle_output_shape tells the largest block afterwards. For 0 rows it
+ * does nothing, and the arrays may be NULL. */
 HEDDLE_API int heddle_run_rows(heddle_model* model, int64_t rows, const void* const* inputs,
                                void* const* outputs);
 

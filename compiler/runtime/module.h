@@ -82,7 +82,6 @@ struct RowBlock {
   int64_t rows = 0;
   std::vector<CallSpec> calls;  // execution order
 };
-inline constexpr size_t kMostRowBlocks = 8;  // with the manifest's own
 
 struct Manifest {
   std::string producer;      // "heddle 0.1.0"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/row_blocks.h"
 #include "base/status_macros.h"
 #include "base/target.h"
 #include "compiler/runtime/aligned_buffer.h"

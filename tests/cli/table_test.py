@@ -210,6 +210,7 @@ class Tables(unittest.TestCase):
         heddle("run", self.any, "--rows", 5, "--check", self.path / "any.json", check=0)
         self.refused(self.any, "--rows", 5, "--evaluate", says=("no block of 5 rows", "4096 or 256 or 16 or 1"))
         self.refused(self.any, "--rows", 5, "--input", self.write(random_rows(3)), says=("--rows 5", "data.csv"))
+        self.refused(self.any, "--header", "yes", says=("--header", "no --input is one"))
 
     def test_columns_that_the_model_lacks_are_ignored_with_a_warning(self):
         rows = random_rows(6)

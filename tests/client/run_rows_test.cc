@@ -28,7 +28,7 @@ std::unique_ptr<Executor> MakeExecutor(bool independent) {
   CompileOptions compile;
   compile.choice = ScheduleChoice::kDefault;
   auto module = runtime::ParseModule(CompileModel(model.Bytes(), {}, {}, {}, compile).value());
-  EXPECT_TRUE(module->manifest.independent_rows) << "no operator mixes rows";
+  EXPECT_FALSE(module->manifest.independent_rows) << "it is no model of tables";
   module->manifest.independent_rows = independent;
   return Executor::Create(*std::move(module)).value();
 }

@@ -178,7 +178,7 @@ TEST(TableInput, ColumnsThatAreOnlyNumberedAreAHeader) {
     EXPECT_THAT(Floats(table->bytes[0]), ElementsAre(5, 6.5, 7));
   }
   // Whole numbers, or only two columns, may well be a row.
-  for (const char* text : {"0,1,2\n5,6,7\n", "0,1,2\n"}) {
+  for (const char* text : {"0,1,2\n5,6,7\n", "0,1,2\n", "0,1,2\n,NA,nan\n"}) {
     const auto table = ParseTable(text, specs);
     ASSERT_TRUE(table.ok()) << table.status();
     EXPECT_TRUE(!table->header && table->numbered);
@@ -216,12 +216,14 @@ TEST(TableInput, AnEmptyLineOfAFileWithOneColumnIsAMissingValue) {
     for (const float v : Floats(table->bytes[0])) found += std::isnan(v) ? '.' : 'x';
     return found;
   };
-  EXPECT_EQ(holes("1\n\n2\r\n\r\n\n", one), "x.x..");
+  EXPECT_EQ(holes("1\n\n2\r\n\r\n\n", one), "x.x") << "what is below the last value is no row";
+  EXPECT_EQ(holes("1\n\"\"\n\n", one), "x.");
   EXPECT_EQ(holes("\n1\n", one), ".x");
   EXPECT_EQ(holes("1\n2", one), "xx");
   EXPECT_EQ(holes("\nage\n\n1\n", one), ".x") << "what is above the header is no row";
   EXPECT_EQ(holes("\n1,2\n\n\n3,4\n\n", {Spec("x", "f32", 2)}), "xxxx");
-  EXPECT_THAT(Error("1\n\n", {Spec("n", "i64", 1)}),
+  EXPECT_THAT(Error("age\n\n\n", one), HasSubstr("no rows below the header"));
+  EXPECT_THAT(Error("1\n\n2\n", {Spec("n", "i64", 1)}),
               HasSubstr("line 2, column 1: '' is no number"));
   EXPECT_THAT(Error("\n\n", one), HasSubstr("the file is empty"));
 }
@@ -248,6 +250,7 @@ TEST(TableInput, TextsAreBytesWithZerosBehindThem) {
   const auto two = ParseTable("x,y\nz,\"a,b\"\n", {color});
   ASSERT_TRUE(two.ok()) << two.status();
   EXPECT_FALSE(two->header) << "texts may be anything";
+  EXPECT_TRUE(two->all_texts && !plain->all_texts);
   EXPECT_EQ(two->bytes[0], std::string("x\0\0\0y\0\0\0z\0\0\0a,b\0", 16));
   EXPECT_EQ(ParseTable("x,y\nz,w\n", {color}, HeaderRule::kYes)->rows, 1);
 }

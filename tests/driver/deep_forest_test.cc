@@ -87,7 +87,7 @@ TEST(DeepForest, PredictsWithinBounds) {
     ASSERT_TRUE(bytes.ok()) << bytes.status();
     const auto module = runtime::ParseModule(*bytes);
     ASSERT_TRUE(module.ok()) << module.status();
-    EXPECT_LT(module->code.size(), (8 << 10) + 512 * static_cast<size_t>(c.levels));
+    EXPECT_LT(module->code.size(), (8 << 10) + 1024 * static_cast<size_t>(c.levels));
     const std::vector<std::string> inputs = RandomInputs(module->manifest, 5);
     const auto outputs = RunModule(*module, inputs);
     ASSERT_TRUE(outputs.ok()) << outputs.status();

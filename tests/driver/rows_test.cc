@@ -192,6 +192,14 @@ TEST(Rows, BlocksAreTimedForAsManyRowsEach) {
   contestant.rows = 3;
   EXPECT_THAT(std::string(uses().status().message()),
               HasSubstr("no block of 3 rows, which is needed to time it; give 4 or 1 rows"));
+  // An older module has one block, and does not say that its rows are independent.
+  runtime::Module older = *module;
+  older.manifest.independent_rows = false;
+  older.manifest.smaller_blocks.clear();
+  contestant.module = &older;
+  EXPECT_THAT(std::string(uses().status().message()), HasSubstr("its rows are fixed at 4"));
+  contestant.rows = 4;
+  EXPECT_THAT(uses().value(), ElementsAre(calls[0], calls[0]));
 }
 
 TEST(Rows, TheInterpreterTakesTheRowsThatItIsGiven) {

@@ -100,6 +100,7 @@ TEST(RowBlocks, EachBlockHasTheSameShareOfTheWork) {
   EXPECT_GT(work[0], 0);
   EXPECT_EQ(work[1], work[0]);
   EXPECT_EQ(work[2], work[0]);
+  EXPECT_EQ(GroupsByBlock(Fuse(Joined({100, 51})).value())[1].runs, 2);
 }
 
 TEST(RowBlocks, Refusals) {

@@ -1126,9 +1126,21 @@ TEST(MlTables, ScoresOfPairsHaveNoNames) {
 }
 
 TEST(MlTables, ModelsThatMixRowsOrAreNoTablesAreNone) {
+  const auto scaled = [](const std::string& rows, const std::string& y) {
+    return TablesOf(
+               absl::StrCat("(float[", rows,
+                            ",2] x) => (float[a,b] y) {"
+                            "s = ai.onnx.ml.Scaler<offset = [0.5, 1.0], scale = [2.0, 3.0]>(x) ",
+                            y, "}"))
+        .independent_rows;
+  };
+  EXPECT_FALSE(scaled("4", "y = Softmax<axis = 0>(s)"));
+  EXPECT_TRUE(scaled("4", "y = Softmax<axis = 1>(s)"));
+  // One row looks like any other extent of 1, and a length that was asked for is a constant of the graph.
+  EXPECT_FALSE(scaled("1", "y = Softmax<axis = 1>(s)"));
+  EXPECT_FALSE(scaled("4", "l = Shape(s) f = Cast<to = 1>(l) y = Mul(s, f)"));
+  // A network is no pipeline.
   EXPECT_FALSE(
-      TablesOf("(float[4,2] x) => (float[a,b] y) {y = Softmax<axis = 0>(x)}").independent_rows);
-  EXPECT_TRUE(
       TablesOf("(float[4,2] x) => (float[a,b] y) {y = Softmax<axis = 1>(x)}").independent_rows);
   EXPECT_FALSE(TablesOf("(float[4,2,2,2] x) => (float[a,b,c,d] y) {y = Relu(x)}").independent_rows);
   // What a module of four rows reads beside them has no rows.

@@ -40,6 +40,8 @@ static void check_rows(const char* path) {
   void* outputs[2] = {sum, size};
   void* only_sum[2] = {sum, NULL};
   const void* none[1] = {NULL};
+  int64_t shape[1];
+  size_t bytes = 0;
   heddle_tensor_info info;
   CHECK(heddle_load(path, 1, &model) == 0);
   CHECK(heddle_rows_are_independent(model) == 1);
@@ -57,11 +59,18 @@ static void check_rows(const char* path) {
   CHECK(heddle_run_rows(model, kMost, inputs, outputs) == 0);
   /* 50 is six times 8, and 2 are left: a block of 3 is filled by more than half. */
   CHECK(size[0] == 8 && size[47] == 8 && size[48] == 3 && size[49] == 3);
+  CHECK(heddle_output_shape(model, 0, shape, &bytes) == 0);
+  CHECK(shape[0] == 8 && bytes == 8 * sizeof(sum[0]));
   CHECK(heddle_run_rows(model, -1, inputs, outputs) != 0);
   CHECK(strstr(heddle_last_error(), "-1 rows: the number of rows must be between 0 and") != NULL);
   CHECK(heddle_run_rows(model, INT64_MAX, inputs, outputs) != 0);
   CHECK(heddle_run_rows(model, 1, none, outputs) != 0);
   CHECK(strstr(heddle_last_error(), "input 'x' is null") != NULL);
+  CHECK(heddle_run_rows(model, 1, NULL, outputs) != 0);
+  CHECK(strstr(heddle_last_error(), "the array of inputs is null") != NULL);
+  CHECK(heddle_run_rows(model, 1, inputs, NULL) != 0);
+  CHECK(strstr(heddle_last_error(), "the array of outputs is null") != NULL);
+  CHECK(heddle_run_rows(model, 0, NULL, NULL) == 0);
   /* The fixed form of the same model runs its largest block. */
   CHECK(heddle_set_input(model, 0, x, 8 * sizeof(x[0])) == 0);
   CHECK(heddle_run(model) == 0);

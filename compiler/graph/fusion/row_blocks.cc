@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "base/row_blocks.h"
+
 namespace heddle::graph {
 
 std::vector<BlockGroups> GroupsByBlock(const FusedGraph& fused) {
@@ -19,7 +21,7 @@ std::vector<BlockGroups> GroupsByBlock(const FusedGraph& fused) {
   const size_t outputs = fused.graph.outputs.size() / blocks.size();
   for (size_t b = 0; b < blocks.size(); ++b) {
     BlockGroups& block = found.emplace_back();
-    block.runs = blocks[0] / blocks[b];
+    block.runs = RunsOfBlock(blocks[0], blocks[b]);
     std::set<ValueId> needed;
     for (size_t i = b * outputs; i < (b + 1) * outputs; ++i)
       needed.insert(fused.MemoryOf(fused.graph.outputs[i]));
@@ -34,6 +36,19 @@ std::vector<BlockGroups> GroupsByBlock(const FusedGraph& fused) {
     std::reverse(block.groups.begin(), block.groups.end());
   }
   return found;
+}
+
+bool BlocksAreApart(const FusedGraph& fused) {
+  std::vector<int> blocks_of(fused.groups.size(), 0);
+  for (const BlockGroups& block : GroupsByBlock(fused)) {
+    for (int g : block.groups) {
+      const std::vector<ValueId>& inputs = fused.groups[static_cast<size_t>(g)].inputs;
+      const bool fixed = std::all_of(inputs.begin(), inputs.end(),
+                                     [&](ValueId v) { return fused.graph.constants.contains(v); });
+      if (!fixed && ++blocks_of[static_cast<size_t>(g)] > 1) return false;
+    }
+  }
+  return true;
 }
 
 std::vector<int64_t> RunsOfGroups(const FusedGraph& fused) {

@@ -89,6 +89,9 @@ std::optional<Walk> KnownWalk(const Graph& graph, const Node& node) {
             .threshold = ElementsOf<float>(data(2)),
             .left = ElementsOf<int32_t>(data(3)),
             .value = ElementsOf<float>(data(4))};
+  // No other form takes more levels, so the tables need not be read.
+  if (walk.steps < 1 || walk.steps > std::max(kMostSelectLevels, kMostRanksLevels))
+    return std::nullopt;
   return AreTrees(walk) ? std::optional(walk) : std::nullopt;
 }
 
@@ -170,7 +173,8 @@ class TableMaker {
 // ---- Select ----
 
 bool HasSelect(const Walk& walk) {
-  return walk.values == 1 && walk.steps >= 1 && walk.steps <= kMostSelectLevels;
+  return walk.values == 1 && walk.steps <= kMostSelectLevels &&
+         static_cast<int64_t>(walk.Trees()) <= kMostEntries >> walk.steps;
 }
 
 // Columns, thresholds and leaves, as forest_select has them.
@@ -235,8 +239,8 @@ std::optional<Cuts> CutsOf(const Walk& walk) {
 bool HasRanks(const Walk& walk, const machine::TargetInfo& target) {
   if (target.execution != machine::Execution::kThreads)
     return false;  // a GPU has no lanes of bytes
-  if (walk.steps < 1 || walk.steps > kMostRanksLevels) return false;
-  return static_cast<int64_t>(walk.Trees()) <= (kMostEntries >> walk.steps) / walk.values;
+  const int64_t padded = walk.groups * (walk.trees + std::max(1, target.vector_bytes));
+  return padded <= (kMostEntries >> walk.steps) / walk.values;
 }
 
 // How forest_ranks has records and trees.
@@ -377,7 +381,7 @@ double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
   const auto records = static_cast<double>(walk.records);
   const double nodes = std::exp2(walk.steps) - 1;
   const auto trees = static_cast<double>(walk.Trees());
-  const double lookup = 1 / target.core.gathered_per_cycle;
+  const double lookup = 1 / target.graph_core.gathered_per_cycle;
   const double bytes = std::max(4, target.vector_bytes), floats = bytes / 4;
   switch (form) {
     case ForestForm::kWalk:
@@ -391,7 +395,7 @@ double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
       const double count = static_cast<double>(walk.columns * layout.cuts) * kCutCycles / floats;
       double node = kRanksCycles / bytes;
       if (layout.block > 1)
-        node = std::max(kTreesCycles / bytes, kNodeBytes / target.core.l2_bytes_per_cycle);
+        node = std::max(kTreesCycles / bytes, kNodeBytes / target.graph_core.l2_bytes_per_cycle);
       const double tree = nodes * node + static_cast<double>(walk.values) * lookup;
       return padded * (trees * more_trees * tree + count);
     }

@@ -8,7 +8,8 @@ namespace heddle::graph {
 // of the inputs alone, and not on the row's number. So the graph may compute any number of rows in blocks.
 //
 // Follows the dimension of the rows from operator to operator. False if an operator mixes rows, or if it is none of those
-// that models of tables are made of.
+// that models of tables are made of. With one row, other dimensions of extent 1 cannot be told from the rows, so the answer
+// counts only for graphs of two rows or more.
 bool HasIndependentRows(const Graph& graph);
 
 }  // namespace heddle::graph

@@ -87,6 +87,8 @@ class Merger {
     Linear linear = LinearOf(original);
     if (!Merge(linear, original.attrs)) return std::nullopt;
     const ir::DType dtype = Type(original.outputs[0]).dtype;
+    if (!Survives(linear.matrix.values, dtype) || !Survives(linear.bias, dtype))
+      return std::nullopt;
     const auto constant = [&](const Numbers& numbers, const Shape& shape) {
       return out.Constant(node.name + "_merged", FromDoubles(numbers, shape, dtype));
     };
@@ -162,6 +164,15 @@ class Merger {
       }
       return merged && AreFinite(linear.matrix.values) && AreFinite(linear.bias);
     }
+  }
+
+  // Whether no number becomes infinite or zero when it is rounded to `dtype`.
+  static bool Survives(const Numbers& numbers, ir::DType dtype) {
+    if (dtype != ir::DType::kF32) return true;
+    return std::all_of(numbers.begin(), numbers.end(), [](double v) {
+      const auto rounded = static_cast<float>(v);
+      return std::isfinite(rounded) && (rounded != 0) == (v != 0);
+    });
   }
 
   static bool IsLess(const Matrix& a, const Matrix& b) {

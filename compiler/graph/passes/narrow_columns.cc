@@ -52,7 +52,10 @@ Places Union(const Places& a, const Places& b, int64_t extent) {
 class Narrower {
  public:
   explicit Narrower(const Graph& graph)
-      : graph_(graph), kept_(graph.values.size()), is_read_(graph.values.size(), false) {
+      : graph_(graph),
+        producers_(Producers(graph)),
+        kept_(graph.values.size()),
+        is_read_(graph.values.size(), false) {
     for (size_t v = 0; v < graph.values.size(); ++v)
       kept_[v] = Box(graph.values[v].type.shape.size());
   }
@@ -336,11 +339,31 @@ class Narrower {
       if (from[d] == to[d + shift]) box[d] = kept[d + shift];
     }
     box[k == 0 ? n - 2 : n - 1] = kept[to.size() - (k == 0 ? 2 : 1)];
-    box[k == 0 ? n - 1 : n - 2] = SummedPlaces(node.inputs[1]);
+    if (IsFinite(node.inputs[0])) box[k == 0 ? n - 1 : n - 2] = SummedPlaces(node.inputs[1]);
     return box;
   }
 
-  // The rows of a constant matrix that are not zero, if these are few: others add nothing to a product.
+  // Whether a value cannot hold NaN or an infinity, because it comes from an encoder: it was made of integers or truths.
+  bool IsFinite(ValueId v) const {
+    if (!ir::IsFloat(graph_.values[v].type.dtype)) return true;
+    const int at = producers_[v];
+    if (at < 0) return false;
+    const Node& node = graph_.nodes[static_cast<size_t>(at)];
+    switch (node.kind) {
+      case OpKind::kCast:
+      case OpKind::kReshape:
+      case OpKind::kTranspose:
+      case OpKind::kGather:
+        return IsFinite(node.inputs[0]);
+      case OpKind::kConcat:
+        return std::all_of(node.inputs.begin(), node.inputs.end(),
+                           [&](ValueId part) { return IsFinite(part); });
+      default:
+        return false;
+    }
+  }
+
+  // The rows of a constant matrix that are not zero, if these are few: others add nothing to a product with what is finite.
   Places SummedPlaces(ValueId v) const {
     const auto known = graph_.constants.find(v);
     if (known == graph_.constants.end() || ShapeOf(v).size() != 2) return std::nullopt;
@@ -417,6 +440,7 @@ class Narrower {
   }
 
   const Graph& graph_;
+  std::vector<int> producers_;  // by value; -1: none
   // By value: what the narrow graph has of it, and whether anything needs it there.
   std::vector<Box> kept_;
   std::vector<bool> is_read_;

@@ -8,8 +8,8 @@ namespace heddle::graph {
 // After: what a gather with a constant vector of indices leaves out is not computed before it. In a pipeline of tables, the
 // gather is a selection of features, or the columns that a forest asks; then scalers compute only these columns, encoders
 // compare only with these categories, and products have only these columns of their matrix. So does a product with a constant
-// matrix that has mostly rows of zeros, as sparse linear models have: it asks for the other columns of its operand. What is not finite
-// there is then ignored.
+// matrix that has mostly rows of zeros, as sparse linear models have: it asks for the other columns of its operand, if that comes from
+// encoders and so is finite.
 //
 // Needs of readers go back along each dimension through elementwise operators, broadcasting, concatenation, reshaping,
 // transposes, slices, gathers, reductions over other dimensions, and products. All other operators, such as a softmax, are
