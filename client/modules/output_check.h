@@ -26,9 +26,9 @@ absl::StatusOr<std::vector<double>> Conditioning(const GivenInputs& inputs,
                                                  const std::vector<NpyArray>& found,
                                                  runtime::Executor& executor);
 
-// Interprets options.check on `inputs` and prints the relative error of each output of `found`, what RunRows
-// gives for them. Returns 0 if all are within the tolerance, or within three times their conditioning; kUsage if
-// the file is not the module's model, and otherwise a failure.
+// Interprets options.check on `inputs` and prints the relative error of each output of `found`, which
+// RunRows returned for the same inputs. Returns 0 if each error is within the tolerance, or within three times the output's
+// conditioning (above). Returns kUsage if the file is not the module's model, and otherwise a failure.
 int CheckAgainstInterpreter(const RunOptions& options, const GivenInputs& inputs,
                             const std::vector<NpyArray>& found, runtime::Executor& executor,
                             const OutputOptions& output);

@@ -18,8 +18,8 @@ struct GivenInputs {
   int64_t rows = 0;  // 0: rows are not independent
 };
 
-// Runs the module once, or, if its rows are independent, on all of them (Executor::RunRows). Returns what each result of the model
-// has for the given rows. Cancelled: Ctrl-C came between two pieces of the rows.
+// Runs the module once, or, if its rows are independent, on all of them (Executor::RunRows). Returns the results of the
+// model for the given rows. Cancelled: the user pressed Ctrl-C; large tables are run in pieces, and it stops between two of them.
 absl::StatusOr<std::vector<NpyArray>> RunRows(const GivenInputs& inputs,
                                               runtime::Executor& executor);
 

@@ -37,8 +37,8 @@ struct TableInput {
 // - a cell of it is no number where the model takes no text,
 // - or it has the names of all columns that are needed, or the name of any that is no number,
 // - or it is 0,1,2,.., as tools number columns without names, and the next record has a number that is not whole.
-// If there is a header, columns are found by its names, in any order. Without a header, or if it only numbers the columns, or if some
-// columns of the model have no names, columns are taken by position, and there must be as many.
+// If there is a header, columns are found by its names, in any order. Columns are taken by position if there is no header, if it only
+// numbers the columns, or if some columns of the model have no names. The file then has as many columns as the model.
 //
 // Cells are decimal numbers, as strtod reads them; "", "NA" and "nan" are NaN. For texts (TensorSpec::text), they are taken as they
 // are, and cut at the bytes that the input has for each. An empty line is skipped, but in a file with one column

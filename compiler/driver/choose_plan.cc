@@ -173,7 +173,7 @@ class Chooser {
     return absl::OkStatus();
   }
 
-  // The forests of each block of rows have the form in which the block costs less.
+  // Adds a contender in which each block of rows has the form of forests that is cheapest for it.
   absl::Status AddForestsByBlock() {
     const size_t blocks = simple_.tables.blocks.size();
     if (blocks == 0 || forests_.empty()) return absl::OkStatus();

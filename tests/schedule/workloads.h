@@ -22,8 +22,8 @@ absl::StatusOr<ir::Program> MakeWorkload(const std::string& name);
 // over the trees of a group, and a bias is added. With `ranges`, the tables say what their numbers are below.
 ir::Program MakeWalk(int64_t groups, int64_t trees, int64_t steps, int64_t values, int64_t records,
                      bool ranges = true);
-// The same by bytes (forest_ranks): all nodes of complete trees of `depth` levels are asked, and the number of the leaf is
-// looked up. The tables of trees stand in blocks of `block`, which divides `trees`.
+// The same with bytes, as forest_ranks does it: every node of complete trees of `depth` levels is compared, which gives the number
+// of a leaf, and the leaf's values are looked up. The tables of trees stand in blocks of `block`, which divides `trees`.
 ir::Program MakeRanks(int64_t groups, int64_t trees, int64_t block, int64_t depth, int64_t values,
                       int64_t records, bool ranges = true);
 

@@ -223,7 +223,7 @@ TEST(Substitute, GivesWhatApplyGives) {
   EXPECT_GT(refused, 5);
 }
 
-// A sum of two products becomes one product, wherever the graph has one. How many places there were.
+// Replaces each sum of two products by one product. Returns how many it replaced.
 int JoinProducts(graph::FoldMemo* memo, Graph* graph) {
   const auto rules = Rules();
   const Rule joins =

@@ -42,9 +42,9 @@ std::optional<Lookup> FindLookup(const LookupUnit& unit, int bits);
 bool IsWorthLookup(const LookupUnit& unit, const Lookup& lookup, int bits, int64_t elements,
                    int64_t lanes, bool loads_table);
 
-// The elements at `places`, a vector of lookup.lanes integers as wide as an element. `table` are
-// vectors of the same type; each holds the next lookup.entries elements. A lane whose place lies
-// beyond the table finds anything.
+// The elements at `places`, a vector of lookup.lanes integers as wide as an element. `table` is a
+// list of vectors of the same type: the first one holds the first lookup.entries elements, the second
+// one the next, and so on. If a place lies beyond the table, the result of its lane is undefined.
 llvm::Value* EmitLookup(llvm::IRBuilder<>& builder, const Lookup& lookup,
                         const std::vector<llvm::Value*>& table, llvm::Value* places);
 

@@ -164,7 +164,8 @@ absl::Status CheckBlocks(const std::vector<int64_t>& blocks) {
   return absl::OkStatus();
 }
 
-// Checks inputs or outputs of a graph with independent rows; inputs come first.
+// Checks that dimension 0 of `values`, all inputs or all outputs, counts the rows. The first input says how many there are, so the
+// inputs are to be checked before the outputs.
 absl::Status CheckRows(const Graph& graph, const std::vector<ValueId>& values) {
   const std::vector<int64_t>& blocks = graph.tables.blocks;
   const size_t count = values.size() / std::max<size_t>(blocks.size(), 1);  // in a block

@@ -63,8 +63,8 @@ struct OutputLength {
 
 // Names for what an input or output holds.
 struct TensorNames {
-  // Of a u8 tensor: the bytes along the last dimension are a text, with zeros behind it. A text that is longer than the dimension is
-  // cut. So the dimension is no part of the table's shape.
+  // A u8 tensor may hold texts. Its last dimension then holds the bytes of one text, filled with zeros; a longer text is cut. A
+  // table has one cell for each text, so this dimension is no part of the table's shape.
   bool text = false;
   // What each element of a row is called: a row has the elements of one index of dimension 0. Empty: they have no names.
   std::vector<std::string> columns = {};

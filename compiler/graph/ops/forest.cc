@@ -159,9 +159,12 @@ absl::StatusOr<tensor::Tensor> ExpressSelect(tensor::Builder& b, Tensors in, con
       });
 }
 
-// forest_ranks {reduce}: as forest_select, in bytes. The operands are x u8 [K, n]; the column (u8 or i32) and the threshold (u8)
-// of each node of complete trees, [G, S, 2^depth - 1, B]; and the values of the leaves from left to right,
-// [G, T, 2^depth, W]. Trees stand in S blocks of B, T = S B, so that vectors may run over the trees of a block.
+// forest_ranks {reduce}: as forest_select, in bytes. The trees are complete. The operands are
+// - x: u8 [K, n]
+// - the column of each node: u8 or i32 [G, S, 2^depth - 1, B]
+// - the threshold of each node: u8 of the same shape
+// - the values of the leaves from left to right: [G, T, 2^depth, W]
+// Trees stand in S blocks of B, T = S B, so that vectors may run over the trees of a block.
 //
 // A vector has four times as many lanes for bytes as for floats. A tree gives the number of a leaf, which is looked
 // up once. x may be what digitize makes of numbers: `rank >= j + 1` says whether the number is at least cut j.

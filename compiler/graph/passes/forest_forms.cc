@@ -114,8 +114,8 @@ struct CompleteTrees {
   std::vector<int32_t> leaf_nodes;   // from left to right
 
  private:
-  // Node `at` of the complete tree is node `from` of the given one. Below a leaf, and below a node that nothing goes right of,
-  // whatever is asked leads to the same leaf.
+  // Puts node `from` of the given tree at place `at` of the complete one, and what is below it, too. A leaf that is not deep enough
+  // is repeated at all places below it. So is the left child of a node whose threshold is NaN, because no record goes right there.
   void Complete(size_t tree, size_t at, int32_t from) {
     const size_t entry = walk.Entry(tree, from);
     if (at >= inner) {

@@ -114,9 +114,8 @@ class WalkRule : public Rule {
   const Axis& reduce() const { return stage_.view.reduce[0]; }
   const Axis& Record() const { return spatial()[walked_.back()]; }
 
-  // Whether registers hold the nodes of a tree, in which all lanes look up. A step of records in vectors then gathers
-  // only the values that they compare, which is faster than scalar code even on Zen 4, whose gathers are slow: 0.31 ns
-  // with 31 nodes, 0.57 ns with 127 and 0.78 ns with 255, not 1.03 ns.
+  // Whether registers hold the nodes of a tree, in which all lanes look up. A step of records in vectors then gathers only the
+  // values that it compares.
   bool InRegisters(const machine::TargetInfo& target) const {
     int64_t nodes = 0;
     for (const ir::Expr& load : DistinctLoads(*stage_.block)) {

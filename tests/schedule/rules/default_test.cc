@@ -393,7 +393,8 @@ TEST(Default, WalksOfSmallTreesAreVectors) {
   EXPECT_FALSE(vectors(0.4));
 }
 
-// Trees that are asked in bytes have as many lanes as a vector has bytes, over records or trees.
+// forest_ranks computes with bytes, so a vector has a lane for each of its bytes. The lanes are records, or trees if there are few
+// records.
 TEST(Default, TreesInBytes) {
   struct Case {
     int64_t groups, trees, block, depth, values, records;
