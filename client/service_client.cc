@@ -201,14 +201,20 @@ absl::StatusOr<std::string> ServiceClient::Submit(
 }
 
 absl::StatusOr<std::vector<v1::Job>> ServiceClient::ListJobs(bool all) const {
-  grpc::ClientContext context;
-  LimitTime(context, kUnaryLimit);
   v1::ListJobsRequest request;
   request.set_all(all);
+  std::vector<v1::Job> jobs;
   v1::ListJobsResponse response;
-  const grpc::Status status = stubs_->jobs->ListJobs(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
-  return std::vector<v1::Job>(response.jobs().begin(), response.jobs().end());
+  do {
+    grpc::ClientContext context;
+    LimitTime(context, kUnaryLimit);
+    const grpc::Status status = stubs_->jobs->ListJobs(&context, request, &response);
+    if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+    for (v1::Job& job : *response.mutable_jobs()) jobs.push_back(std::move(job));
+    if (!jobs.empty()) request.set_before(jobs.back().id());
+  } while (response.more() && response.jobs_size() > 0 && jobs.size() < kMaxListedJobs);
+  std::reverse(jobs.begin(), jobs.end());
+  return jobs;
 }
 
 absl::StatusOr<v1::Job> ServiceClient::GetJob(const std::string& job) const {
@@ -291,18 +297,38 @@ absl::StatusOr<v1::ListWorkersResponse> ServiceClient::ListDevices() const {
 
 namespace {
 
+constexpr int kMaxTasks = 1'000'000;  // of a job, so that a wrong number takes no memory
+
+// Brings the watched job up to date with a message of WatchJob that holds changes only.
+void TakeChanges(v1::Job* job, v1::Job update, bool first) {
+  if (!first) {
+    google::protobuf::RepeatedPtrField<v1::TaskStatus> changed;
+    changed.Swap(update.mutable_tasks());
+    update.mutable_tasks()->Swap(job->mutable_tasks());
+    for (int i = 0; i < changed.size() && i < update.changed_tasks_size(); ++i) {
+      const int number = update.changed_tasks(i);
+      if (number < 0 || number >= kMaxTasks) continue;
+      while (update.tasks_size() <= number) update.add_tasks();
+      *update.mutable_tasks(number) = std::move(changed[i]);
+    }
+    update.clear_changed_tasks();
+  }
+  job->Swap(&update);
+}
+
 // One WatchJob stream, read on its own thread so that the caller never blocks on it.
 class JobStream {
  public:
   JobStream(v1::JobService::Stub& stub, const std::string& job) {
-    v1::GetJobRequest request;
+    v1::WatchJobRequest request;
     request.set_job(job);
+    request.set_changes(true);
     reader_ = stub.WatchJob(&context_, request);
     thread_ = std::jthread([this] {
       v1::Job update;
-      while (reader_->Read(&update)) {
+      for (bool first = true; reader_->Read(&update); first = false) {
         std::lock_guard lock(mutex_);
-        latest_ = update;
+        TakeChanges(&latest_, std::move(update), first);
         fresh_ = true;
         changed_.notify_one();
       }

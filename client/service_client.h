@@ -20,6 +20,8 @@ namespace heddle::client {
 // RecordQuery.limit for everything, of which the service returns at most kMaxQueryLimit records.
 inline constexpr int64_t kAllRecords = std::numeric_limits<int64_t>::max();
 
+inline constexpr size_t kMaxListedJobs = 100'000;
+
 // A part of a model: bytes of a file, with their digest.
 struct FilePart {
   std::string digest;
@@ -54,6 +56,7 @@ class ServiceClient {
   absl::StatusOr<std::string> Submit(
       const v1::JobSpec& spec, std::string_view model, const std::vector<FilePart>& parts = {},
       const std::function<void(const Upload&)>& progress = nullptr) const;
+  // Oldest first; the newest kMaxListedJobs of them.
   absl::StatusOr<std::vector<v1::Job>> ListJobs(bool all) const;
   absl::StatusOr<v1::Job> GetJob(const std::string& job) const;
   absl::StatusOr<v1::Job> CancelJob(const std::string& job, const std::string& reason) const;

@@ -6,16 +6,38 @@
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {
+namespace {
+
+using google::protobuf::util::MessageDifferencer;
+
+bool EqualButForTasks(const v1::Job& a, const v1::Job& b) {
+  MessageDifferencer differencer;
+  differencer.IgnoreField(v1::Job::descriptor()->FindFieldByNumber(v1::Job::kTasksFieldNumber));
+  return differencer.Compare(a, b);
+}
+
+}  // namespace
 
 void JobSnapshots::Put(Views views) {
   absl::MutexLock lock(&mutex_);
   for (auto& [id, view] : views) {
     Snapshot& snapshot = snapshots_[id];
-    const bool same = snapshot.job != nullptr &&
-                      google::protobuf::util::MessageDifferencer::Equals(*snapshot.job, *view);
+    const int64_t version = snapshot.version + 1;
+    auto versions = std::make_shared<std::vector<int64_t>>(view->tasks_size(), version);
+    bool same = snapshot.job != nullptr && snapshot.job->tasks_size() == view->tasks_size() &&
+                EqualButForTasks(*snapshot.job, *view);
+    for (int i = 0; snapshot.job != nullptr && i < view->tasks_size(); ++i) {
+      if (i < snapshot.job->tasks_size() &&
+          MessageDifferencer::Equals(snapshot.job->tasks(i), view->tasks(i))) {
+        (*versions)[i] = (*snapshot.task_versions)[i];
+      } else {
+        same = false;
+      }
+    }
     if (same) continue;
-    ++snapshot.version;
+    snapshot.version = version;
     snapshot.job = std::move(view);
+    snapshot.task_versions = std::move(versions);
   }
 }
 

@@ -23,6 +23,8 @@ class JobSnapshots {
   struct Snapshot {
     int64_t version = 0;
     std::shared_ptr<const v1::Job> job;
+    // By task: the version with which it got its present state.
+    std::shared_ptr<const std::vector<int64_t>> task_versions;
   };
   using Views = std::vector<std::pair<JobId, std::shared_ptr<const v1::Job>>>;
 

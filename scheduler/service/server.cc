@@ -32,6 +32,10 @@ constexpr absl::Duration kDrain = absl::Seconds(3);  // for calls in progress at
 // Time for watchers of the health service to see NOT_SERVING before their stream ends.
 constexpr absl::Duration kGoodbye = absl::Milliseconds(300);
 constexpr int kMaxPollers = 16;
+constexpr int kMaxThreads = 256;
+constexpr size_t kMaxCallBytes = size_t{512} << 20;  // buffers of all calls together
+constexpr int kMaxStreams = 256;                     // calls at a time on one connection
+constexpr int kIdleMs = 600'000;                     // a connection without calls ends
 
 // Allows one scheduler per data directory. The lock ends with the process.
 absl::Status LockDirectory(const std::string& directory) {
@@ -135,8 +139,9 @@ absl::Status RunServer(const ServerOptions& options) {
 
   ServiceLimits limits;
   limits.max_model_bytes = options.max_model_mib << 20;
-  JobServiceImpl jobs(loop.get(), store.get(), blobs.get(), limits);
-  RecordServiceImpl records(loop.get(), store.get());
+  CallLimits calls{{}};
+  JobServiceImpl jobs(loop.get(), store.get(), blobs.get(), &calls, limits);
+  RecordServiceImpl records(loop.get(), store.get(), &calls);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
@@ -145,6 +150,13 @@ absl::Status RunServer(const ServerOptions& options) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   AllowPings(&builder);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, kMaxPollers);
+  // A call over the limit of threads is refused with RESOURCE_EXHAUSTED; long calls have limits of
+  // their own well below it (CallLimits).
+  grpc::ResourceQuota quota("heddle-scheduler");
+  quota.SetMaxThreads(kMaxThreads).Resize(kMaxCallBytes);
+  builder.SetResourceQuota(quota);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreams);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
   builder.RegisterService(&jobs);
   builder.RegisterService(&records);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();

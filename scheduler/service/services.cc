@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -27,7 +29,22 @@ v1::Job WithoutPlan(v1::Job job) {
   return job;
 }
 
+// The job with only those tasks that changed after `version`.
+v1::Job ChangesSince(int64_t version, const JobSnapshots::Snapshot& snapshot) {
+  v1::Job job = *snapshot.job;
+  google::protobuf::RepeatedPtrField<v1::TaskStatus> tasks;
+  tasks.Swap(job.mutable_tasks());
+  for (int i = 0; i < tasks.size(); ++i) {
+    if ((*snapshot.task_versions)[i] <= version) continue;
+    job.add_changed_tasks(i);
+    *job.add_tasks() = std::move(tasks[i]);
+  }
+  return job;
+}
+
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
+// Records that a query reads at a time: a few MiB, and some ten milliseconds.
+constexpr int64_t kPageRecords = 2000;
 constexpr size_t kImportGroup = 500;  // records in one transaction
 // A group that takes longer is refused; the client imports it again.
 constexpr absl::Duration kImportLimit = absl::Seconds(30);
@@ -49,18 +66,6 @@ absl::StatusOr<int64_t> BytesOf(const v1::BlobList& list) {
   }
   return bytes;
 }
-
-// Counts the calls in progress and refuses those over the limit.
-class Permit {
- public:
-  Permit(std::atomic<int>* count, int limit) : count_(count), free_(++*count <= limit) {}
-  ~Permit() { --*count_; }
-  bool free() const { return free_; }
-
- private:
-  std::atomic<int>* count_;
-  bool free_;
-};
 
 // Finds a task by number, key, label, or at least 4 characters that its key begins with.
 // InvalidArgument if several match, NotFound if none does; both list the tasks.
@@ -91,32 +96,33 @@ absl::StatusOr<int> FindTask(const v1::Job& job, const std::string& wanted) {
 grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
                                     grpc::ServerReader<v1::SubmitRequest>* reader,
                                     v1::SubmitResponse* response) {
-  Permit permit(&uploads_, limits_.max_uploads);
-  if (!permit.free())
-    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many uploads at a time; try again"};
+  CallLimits::Call call(calls_, CallLimits::kUploads, context);
+  if (!call.ok()) return call.status();
   v1::SubmitRequest request;
-  if (!reader->Read(&request) || !request.has_spec()) {
+  const auto read = [&] { return call.WithPeer([&] { return reader->Read(&request); }); };
+  if (!read() || !request.has_spec()) {
     return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must be the job's spec"};
   }
   const v1::JobSpec spec = request.spec();
   if (absl::StatusOr<JobParams> params = JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now());
       !params.ok())
     return ToGrpc(params.status());
+  if (grpc::Status room = CheckJobs(spec.user()); !room.ok()) return room;
   v1::BlobList parts;
   int64_t part_bytes = 0;
-  bool has_chunk = reader->Read(&request);
+  bool has_chunk = read();
   if (has_chunk && request.has_parts()) {
     parts = request.parts();
     const absl::StatusOr<int64_t> bytes = BytesOf(parts);
     if (!bytes.ok()) return ToGrpc(bytes.status());
     part_bytes = *bytes;
-    has_chunk = reader->Read(&request);
+    has_chunk = read();
   }
   absl::StatusOr<std::unique_ptr<BlobStore::Writer>> blob = blobs_->NewWriter();
   if (!blob.ok()) return ToGrpc(blob.status());
   bool complete = false;
   std::string expected;
-  for (; has_chunk; has_chunk = !complete && reader->Read(&request)) {
+  for (; has_chunk; has_chunk = !complete && read()) {
     if (!request.has_chunk() || request.chunk().data().size() > kChunkBytes) {
       return {grpc::StatusCode::INVALID_ARGUMENT,
               "after the spec and the parts come chunks of at most 1 MiB"};
@@ -192,14 +198,13 @@ grpc::Status JobServiceImpl::FindMissingBlobs(grpc::ServerContext*, const v1::Bl
 grpc::Status JobServiceImpl::UploadBlobs(grpc::ServerContext* context,
                                          grpc::ServerReader<v1::Chunk>* reader,
                                          v1::BlobList* response) {
-  Permit permit(&uploads_, limits_.max_uploads);
-  if (!permit.free())
-    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many uploads at a time; try again"};
+  CallLimits::Call call(calls_, CallLimits::kUploads, context);
+  if (!call.ok()) return call.status();
   std::unique_ptr<BlobStore::Writer> blob;
   std::string name;
   int64_t total_bytes = 0;
   v1::Chunk chunk;
-  while (!stopping_ && reader->Read(&chunk)) {
+  while (!stopping_ && call.WithPeer([&] { return reader->Read(&chunk); })) {
     if (chunk.data().size() > kChunkBytes || !IsDigest(chunk.name()) ||
         (blob != nullptr && chunk.name() != name)) {
       return {grpc::StatusCode::INVALID_ARGUMENT,
@@ -229,15 +234,46 @@ grpc::Status JobServiceImpl::UploadBlobs(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
+grpc::Status JobServiceImpl::CheckJobs(const std::string& user) const {
+  int all = 0, of_user = 0;
+  for (const std::shared_ptr<const v1::Job>& job : loop_->jobs().List(/*finished_too=*/false)) {
+    ++all;
+    of_user += job->spec().user() == user;
+  }
+  if (all >= limits_.max_jobs || of_user >= limits_.max_jobs_of_user) {
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+            absl::StrCat(of_user >= limits_.max_jobs_of_user
+                             ? absl::StrCat("you have ", of_user, " unfinished jobs")
+                             : absl::StrCat("the service has ", all, " unfinished jobs"),
+                         ", as many as it allows; submit again when some have ended, or cancel "
+                         "some (heddle jobs lists them)")};
+  }
+  return grpc::Status::OK;
+}
+
 grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
                                       v1::ListJobsResponse* response) {
-  // Drops the oldest jobs if the answer would come near the size limit of a message.
-  constexpr size_t kMaxBytes = 3 << 20;
+  constexpr size_t kMaxBytes = 3 << 20;  // a message may have 4 MiB
+  constexpr int kMaxJobs = 1000;
+  const int64_t before = request->before().empty() ? INT64_MAX : ParseJobName(request->before());
+  if (before == 0) {
+    return {grpc::StatusCode::INVALID_ARGUMENT,
+            absl::StrCat("before: \"", request->before(), "\" is no job's name, such as j12")};
+  }
   std::vector<std::shared_ptr<const v1::Job>> jobs = loop_->jobs().List(request->all());
-  size_t bytes = 0, first = jobs.size();
-  while (first > 0 && bytes + jobs[first - 1]->ByteSizeLong() <= kMaxBytes)
-    bytes += jobs[--first]->ByteSizeLong();
-  for (; first < jobs.size(); ++first) *response->add_jobs() = WithoutPlan(*jobs[first]);
+  size_t bytes = 0;
+  for (auto job = jobs.rbegin(); job != jobs.rend(); ++job) {
+    if (ParseJobName((*job)->id()) >= before) continue;
+    const size_t job_bytes = (*job)->ByteSizeLong();
+    // The first one is always sent, so that the caller gets on.
+    if (response->jobs_size() >= kMaxJobs ||
+        (response->jobs_size() > 0 && bytes + job_bytes > kMaxBytes)) {
+      response->set_more(true);
+      break;
+    }
+    bytes += job_bytes;
+    *response->add_jobs() = WithoutPlan(**job);
+  }
   return grpc::Status::OK;
 }
 
@@ -250,12 +286,10 @@ grpc::Status JobServiceImpl::GetJob(grpc::ServerContext*, const v1::GetJobReques
 }
 
 grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
-                                      const v1::GetJobRequest* request,
+                                      const v1::WatchJobRequest* request,
                                       grpc::ServerWriter<v1::Job>* writer) {
-  Permit permit(&watchers_, limits_.max_watchers);
-  if (!permit.free())
-    return {grpc::StatusCode::RESOURCE_EXHAUSTED,
-            "too many watchers; ask with GetJob now and then"};
+  CallLimits::Call call(calls_, CallLimits::kWatches, context);
+  if (!call.ok()) return call.status();
   int64_t version = -1;
   while (!context->IsCancelled()) {
     if (stopping_)
@@ -264,8 +298,11 @@ grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
         loop_->jobs().WaitForChange(request->job(), version, kWatchInterval * 2);
     if (!snapshot.ok()) return ToGrpc(snapshot.status());
     if (snapshot->version == version) continue;
+    const v1::Job update = request->changes() && version >= 0
+                               ? WithoutPlan(ChangesSince(version, *snapshot))
+                               : WithoutPlan(*snapshot->job);
     version = snapshot->version;
-    if (!writer->Write(WithoutPlan(*snapshot->job))) return grpc::Status::CANCELLED;
+    if (!call.WithPeer([&] { return writer->Write(update); })) return grpc::Status::CANCELLED;
     if (IsFinal(snapshot->job->state())) return grpc::Status::OK;
     absl::SleepFor(kWatchInterval);
   }
@@ -297,9 +334,8 @@ grpc::Status JobServiceImpl::ResumeJob(grpc::ServerContext*, const v1::JobAction
 grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
                                          const v1::FetchModuleRequest* request,
                                          grpc::ServerWriter<v1::Chunk>* writer) {
-  Permit permit(&watchers_, limits_.max_watchers);
-  if (!permit.free())
-    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many calls at a time; try again"};
+  CallLimits::Call call(calls_, CallLimits::kTransfers, context);
+  if (!call.ok()) return call.status();
   absl::StatusOr<std::string> digest = loop_->Module(request->job(), request->choice(), [&] {
     return context->IsCancelled() || stopping_.load();
   });
@@ -308,7 +344,7 @@ grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
   if (!reader.ok()) return ToGrpc(reader.status());
   return ToGrpc(SendChunks(
       "module", *digest, [&](size_t limit) { return (*reader)->Next(limit); },
-      [&](const v1::Chunk& chunk) { return writer->Write(chunk); }));
+      [&](const v1::Chunk& chunk) { return call.WithPeer([&] { return writer->Write(chunk); }); }));
 }
 
 grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext*, const v1::GetJobRequest* request,
@@ -378,20 +414,32 @@ grpc::Status JobServiceImpl::ListDevices(grpc::ServerContext*,
   return loop_->tracker()->ListWorkers(&context, *request, response);
 }
 
-grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext*, const v1::RecordQuery* request,
+grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
+                                             const v1::RecordQuery* request,
                                              grpc::ServerWriter<v1::Record>* writer) {
+  CallLimits::Call call(calls_, CallLimits::kQueries, context);
+  if (!call.ok()) return call.status();
   loop_->Flush();  // the records that a job counts must be found
-  absl::StatusOr<std::vector<v1::Record>> records = store_->Query(*request);
-  if (!records.ok()) return ToGrpc(records.status());
-  for (const v1::Record& record : *records) {
-    if (!writer->Write(record)) return grpc::Status::CANCELLED;
+  int64_t left = QueryLimit(*request);
+  for (std::optional<RecordPlace> place; left > 0;) {
+    absl::StatusOr<RecordPage> page =
+        store_->QueryPage(*request, place, std::min(left, kPageRecords));
+    if (!page.ok()) return ToGrpc(page.status());
+    for (const v1::Record& record : page->records) {
+      if (!call.WithPeer([&] { return writer->Write(record); })) return grpc::Status::CANCELLED;
+    }
+    left -= static_cast<int64_t>(page->records.size());
+    place = page->last;
+    if (!place) break;
   }
   return grpc::Status::OK;
 }
 
-grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext*,
+grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext* context,
                                               grpc::ServerReader<v1::Record>* reader,
                                               v1::ImportRecordsResponse* response) {
+  CallLimits::Call call(calls_, CallLimits::kUploads, context);
+  if (!call.ok()) return call.status();
   auto refuse = [&](const std::string& why) {
     response->set_rejected(response->rejected() + 1);
     if (response->first_error().empty()) response->set_first_error(why);
@@ -414,7 +462,7 @@ grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext*,
   };
   v1::Record record;
   int64_t number = 0;
-  while (reader->Read(&record)) {
+  while (call.WithPeer([&] { return reader->Read(&record); })) {
     ++number;
     if (absl::Status status = CheckRecord(record); !status.ok()) {
       refuse(absl::StrCat("record ", number, ": ", status.message()));

@@ -7,6 +7,7 @@
 
 #include "base/blob_store.h"
 #include "proto/jobs.grpc.pb.h"
+#include "scheduler/service/call_limits.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/store/record_store.h"
 
@@ -14,16 +15,18 @@ namespace heddle::scheduler {
 
 struct ServiceLimits {
   int64_t max_model_bytes = int64_t{1} << 34;  // of a file and its parts together
-  int max_watchers = 64;                       // each uses a thread of the server
-  int max_uploads = 8;                         // each uses a thread and a file
+  // Unfinished jobs, in all and of one user. Each costs memory, and time of every decision.
+  int max_jobs = 10'000;
+  int max_jobs_of_user = 2'000;
 };
 
 // Both services live as long as the server they are registered with. Stop must be called before the
 // server is shut down.
 class JobServiceImpl final : public v1::JobService::Service {
  public:
-  JobServiceImpl(SchedulerLoop* loop, RecordStore* store, BlobStore* blobs, ServiceLimits limits)
-      : loop_(loop), store_(store), blobs_(blobs), limits_(limits) {}
+  JobServiceImpl(SchedulerLoop* loop, RecordStore* store, BlobStore* blobs, CallLimits* calls,
+                 ServiceLimits limits)
+      : loop_(loop), store_(store), blobs_(blobs), calls_(calls), limits_(limits) {}
   // Ends long-running calls.
   void Stop() { stopping_ = true; }
 
@@ -37,7 +40,7 @@ class JobServiceImpl final : public v1::JobService::Service {
                         v1::ListJobsResponse* response) override;
   grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
                       v1::Job* response) override;
-  grpc::Status WatchJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
+  grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
                         grpc::ServerWriter<v1::Job>* writer) override;
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::JobActionRequest* request,
                          v1::Job* response) override;
@@ -57,21 +60,23 @@ class JobServiceImpl final : public v1::JobService::Service {
  private:
   // RESOURCE_EXHAUSTED if a model of so many bytes is over the limit, or the disk is full.
   grpc::Status CheckRoom(int64_t model_bytes) const;
+  // RESOURCE_EXHAUSTED if the service or the user has as many unfinished jobs as it may have.
+  grpc::Status CheckJobs(const std::string& user) const;
   grpc::Status Act(SchedulerLoop::Action action, const v1::JobActionRequest& request,
                    v1::Job* response);
 
   SchedulerLoop* const loop_;
   RecordStore* const store_;
   BlobStore* const blobs_;
+  CallLimits* const calls_;
   const ServiceLimits limits_;
   std::atomic<bool> stopping_{false};
-  std::atomic<int> watchers_{0};
-  std::atomic<int> uploads_{0};
 };
 
 class RecordServiceImpl final : public v1::RecordService::Service {
  public:
-  RecordServiceImpl(SchedulerLoop* loop, RecordStore* store) : loop_(loop), store_(store) {}
+  RecordServiceImpl(SchedulerLoop* loop, RecordStore* store, CallLimits* calls)
+      : loop_(loop), store_(store), calls_(calls) {}
   grpc::Status QueryRecords(grpc::ServerContext* context, const v1::RecordQuery* request,
                             grpc::ServerWriter<v1::Record>* writer) override;
   grpc::Status ImportRecords(grpc::ServerContext* context, grpc::ServerReader<v1::Record>* reader,
@@ -80,6 +85,7 @@ class RecordServiceImpl final : public v1::RecordService::Service {
  private:
   SchedulerLoop* const loop_;
   RecordStore* const store_;
+  CallLimits* const calls_;
 };
 
 }  // namespace heddle::scheduler

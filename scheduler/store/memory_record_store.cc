@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <tuple>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/status_macros.h"
 #include "base/target.h"
 #include "proto/job_states.h"
 #include "scheduler/store/memory_tables.h"
@@ -96,42 +99,50 @@ class MemoryRecordStore : public RecordStore {
   }
 
   absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) override {
+    HEDDLE_ASSIGN_OR_RETURN(RecordPage page, QueryPage(query, std::nullopt, QueryLimit(query)));
+    return std::move(page.records);
+  }
+
+  absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,
+                                       const std::optional<RecordPlace>& after,
+                                       int64_t limit) override {
     absl::MutexLock lock(&mutex_);
-    std::vector<size_t> found;
+    std::vector<RecordPlace> found;
     for (size_t i = 0; i < tables_.records.size(); ++i) {
-      if (Matches(query, tables_.records[i]) && (!query.best_only() || IsBest(query, i)))
-        found.push_back(i);
+      const RecordPlace place{tables_.records[i].record.created_unix_ns(), static_cast<int64_t>(i)};
+      if ((!after || Follows(place, *after)) && Matches(query, tables_.records[i]) &&
+          (!query.best_only() || IsBest(query, i)))
+        found.push_back(place);
     }
-    std::stable_sort(found.begin(), found.end(),
-                     [this](size_t a, size_t b) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-                       const int64_t time_a = tables_.records[a].record.created_unix_ns();
-                       const int64_t time_b = tables_.records[b].record.created_unix_ns();
-                       return time_a != time_b ? time_a > time_b : a > b;
-                     });
-    const auto limit = static_cast<size_t>(QueryLimit(query));
-    if (found.size() > limit) found.resize(limit);
-    std::vector<v1::Record> records;
-    for (size_t index : found) {
-      v1::Record record = tables_.records[index].record;
+    std::sort(found.begin(), found.end(),
+              [](const RecordPlace& a, const RecordPlace& b) { return Follows(b, a); });
+    RecordPage page;
+    if (static_cast<int64_t>(found.size()) >= limit) {
+      found.resize(static_cast<size_t>(limit));
+      if (!found.empty()) page.last = found.back();
+    }
+    for (const RecordPlace& place : found) {
+      const MemoryTables::StoredRecord& stored = tables_.records[static_cast<size_t>(place.id)];
+      v1::Record record = stored.record;
       const MemoryTables::Workload& workload = tables_.workloads.at(record.workload_key());
       record.set_workload(query.with_workload() ? workload.text : "");
       record.set_label(workload.label);
       record.set_flops(workload.flops);
-      if (tables_.records[index].imported) {
+      if (stored.imported) {
         record.clear_candidate();
         record.clear_attempt();
       }
       record.clear_origin();
       record.clear_prediction();
       auto candidate = tables_.candidates.find({ParseJobName(record.job()), record.candidate()});
-      if (!tables_.records[index].imported && candidate != tables_.candidates.end()) {
+      if (!stored.imported && candidate != tables_.candidates.end()) {
         record.set_origin(candidate->second.row.origin);
         if (candidate->second.prediction)
           *record.mutable_prediction() = *candidate->second.prediction;
       }
-      records.push_back(std::move(record));
+      page.records.push_back(std::move(record));
     }
-    return records;
+    return page;
   }
 
   absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override {
@@ -234,6 +245,11 @@ class MemoryRecordStore : public RecordStore {
   }
 
  private:
+  // Whether `place` comes after `other` in the order of queries: newest first.
+  static bool Follows(const RecordPlace& place, const RecordPlace& other) {
+    return std::tie(place.created_unix_ns, place.id) < std::tie(other.created_unix_ns, other.id);
+  }
+
   static bool Matches(const v1::RecordQuery& query, const MemoryTables::StoredRecord& stored) {
     const v1::Record& record = stored.record;
     auto field = [](const std::string& wanted, const std::string& is) {

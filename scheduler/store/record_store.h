@@ -92,6 +92,16 @@ struct Experience {
 // Factors that are kept of a device key, over all its targets: the newest ones.
 inline constexpr int64_t kMaxExperience = 4096;
 
+// A record's place in the order of queries.
+struct RecordPlace {
+  int64_t created_unix_ns = 0;
+  int64_t id = 0;  // of the stored record; later ones have larger ids
+};
+struct RecordPage {
+  std::vector<v1::Record> records;
+  std::optional<RecordPlace> last;  // absent: no record comes after these
+};
+
 // ---- changes ----
 // Besides these, the store takes SetAttempts and MarkLearned just as the dispatcher decides them
 // (scheduler/core/events.h).
@@ -204,8 +214,14 @@ class RecordStore {
   virtual absl::StatusOr<std::map<SlotId, uint64_t>> Fences() = 0;
   // The latest `limit` stages of the job, by start.
   virtual absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) = 0;
-  // Newest first.
+  // Newest first. For the scheduler itself: its reads do not wait for those of users.
   virtual absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) = 0;
+  // For users: at most `limit` of the records that Query gives without a limit, those that come after
+  // `after`. Each page is read at a time of its own. Records made between pages are newer and so not
+  // seen; with best_only, a workload that got a new best record in between is not seen either.
+  virtual absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,
+                                               const std::optional<RecordPlace>& after,
+                                               int64_t limit) = 0;
   // Lost trials do not count.
   virtual absl::StatusOr<KnownRecords> Known(const WorkloadId& id) = 0;
   // The report of the task's latest update stage; nullopt if there was none.

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -187,35 +188,43 @@ absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job
   return spans;
 }
 
-absl::StatusOr<std::vector<v1::Record>> ReadRecords(sqlite3* db, const v1::RecordQuery& query) {
-  // Empty fields match everything. best_only keeps, of the records that match, the fastest valid
-  // one per workload, target and device key; of equally fast ones, the first that was stored. One index lookup per group
-  // finds it, so records are not compared with each other.
-  constexpr char kColumns[] = R"sql(
-SELECT w.key, w.text, w.label, w.flops, t.text, d.key, r.trace, r.median_ns, r.created_ns, r.job, r.candidate, r.attempt,
-       r.provenance, r.measurement, c.origin, c.predicted, c.predicted_from
-FROM )sql";
-  constexpr char kBest[] = R"sql((SELECT DISTINCT workload, target, device FROM records
-  WHERE (?1='' OR workload=(SELECT id FROM workloads WHERE key=?1))
-    AND (?2='' OR target=(SELECT id FROM targets WHERE text=?2))
-    AND (?3='' OR device=(SELECT id FROM devices WHERE key=?3))
-    AND (?4='' OR job=?5)) g
-CROSS JOIN records r ON r.id=(SELECT b.id FROM records b WHERE b.workload=g.workload AND b.target=g.target
-                              AND b.device=g.device AND b.outcome=1 AND (?4='' OR b.job=?5) ORDER BY b.median_ns, b.id LIMIT 1))sql";
-  constexpr char kRest[] = R"sql(
-JOIN workloads w ON w.id=r.workload JOIN targets t ON t.id=r.target JOIN devices d ON d.id=r.device
-LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate
-WHERE (?1='' OR r.workload=(SELECT id FROM workloads WHERE key=?1))
-  AND (?2='' OR r.target=(SELECT id FROM targets WHERE text=?2))
-  AND (?3='' OR r.device=(SELECT id FROM devices WHERE key=?3))
-  AND (?4='' OR r.job=?5)
-  AND (?6=0 OR r.outcome=1)
-ORDER BY r.created_ns DESC, r.id DESC LIMIT ?7)sql";
-  const std::string sql = absl::StrCat(kColumns, query.best_only() ? kBest : "records r", kRest);
+absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query,
+                                       const std::optional<RecordPlace>& after, int64_t limit) {
+  // Only the fields that are given become conditions, so that SQLite can choose an index by them.
+  // best_only keeps, of the records that match, the fastest valid one per workload, target and device
+  // key; of equally fast ones, the first that was stored. One index lookup per group finds it, so
+  // records are not compared with each other.
+  std::string of_workload = "1";
+  for (const auto& [given, condition] :
+       {std::pair(!query.workload_key().empty(),
+                  " AND r.workload=(SELECT id FROM workloads WHERE key=?1)"),
+        std::pair(!query.target().empty(), " AND r.target=(SELECT id FROM targets WHERE text=?2)"),
+        std::pair(!query.device_key().empty(),
+                  " AND r.device=(SELECT id FROM devices WHERE key=?3)"),
+        std::pair(!query.job().empty(), " AND r.job=?4")}) {
+    if (given) of_workload += condition;
+  }
+  const std::string best = absl::StrCat(
+      "(SELECT DISTINCT r.workload, r.target, r.device FROM records r WHERE ", of_workload,
+      ") g CROSS JOIN records r ON r.id=(SELECT b.id FROM records b WHERE b.workload=g.workload "
+      "AND b.target=g.target AND b.device=g.device AND b.outcome=1",
+      query.job().empty() ? "" : " AND b.job=?4", " ORDER BY b.median_ns, b.id LIMIT 1)");
+  const std::string sql = absl::StrCat(
+      "SELECT w.key, w.text, w.label, w.flops, t.text, d.key, r.trace, r.median_ns, r.created_ns, "
+      "r.job, r.candidate, r.attempt, r.provenance, r.measurement, c.origin, c.predicted, "
+      "c.predicted_from, r.id FROM ",
+      query.best_only() ? best : "records r",
+      " JOIN workloads w ON w.id=r.workload JOIN targets t ON t.id=r.target "
+      "JOIN devices d ON d.id=r.device "
+      "LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate WHERE ",
+      of_workload, query.valid_only() ? " AND r.outcome=1" : "",
+      after ? " AND (r.created_ns, r.id) < (?5, ?6)" : "",
+      " ORDER BY r.created_ns DESC, r.id DESC LIMIT ?7");
   Statement rows(db, sql.c_str());
-  rows.Bind(query.workload_key(), query.target(), query.device_key(), query.job(),
-            ParseJobName(query.job()), query.valid_only(), QueryLimit(query));
-  std::vector<v1::Record> records;
+  const RecordPlace place = after.value_or(RecordPlace());
+  rows.Bind(query.workload_key(), query.target(), query.device_key(), ParseJobName(query.job()),
+            place.created_unix_ns, place.id, limit);
+  RecordPage page;
   while (rows.Step()) {
     v1::Record record;
     record.set_schema_version(1);
@@ -239,10 +248,12 @@ ORDER BY r.created_ns DESC, r.id DESC LIMIT ?7)sql";
     if (!record.mutable_measurement()->ParseFromString(rows.Text(13))) {
       return absl::DataLossError("a record's measurement is not readable");
     }
-    records.push_back(std::move(record));
+    page.last = {rows.Int(8), rows.Int(17)};
+    page.records.push_back(std::move(record));
   }
   HEDDLE_RETURN_IF_ERROR(rows.status());
-  return records;
+  if (static_cast<int64_t>(page.records.size()) < limit) page.last.reset();
+  return page;
 }
 
 absl::StatusOr<KnownRecords> ReadKnown(sqlite3* db, const WorkloadId& id) {

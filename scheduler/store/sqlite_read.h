@@ -17,7 +17,8 @@ absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(sqlite3* db);
 absl::StatusOr<int64_t> ReadLastAttempt(sqlite3* db);
 absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(sqlite3* db);
 absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job, int64_t limit);
-absl::StatusOr<std::vector<v1::Record>> ReadRecords(sqlite3* db, const v1::RecordQuery& query);
+absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query,
+                                       const std::optional<RecordPlace>& after, int64_t limit);
 absl::StatusOr<KnownRecords> ReadKnown(sqlite3* db, const WorkloadId& id);
 absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t job, int32_t task);
 absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(sqlite3* db, const WorkloadId& id,

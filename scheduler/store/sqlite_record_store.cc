@@ -32,8 +32,11 @@ absl::StatusOr<Connection> Connect(const std::string& path, int flags) {
 
 class SqliteRecordStore : public RecordStore {
  public:
-  SqliteRecordStore(Connection write, Connection read)
-      : write_db_(std::move(write)), read_db_(std::move(read)), writer_(write_db_.get()) {}
+  SqliteRecordStore(Connection write, Connection read, Connection users)
+      : write_db_(std::move(write)),
+        read_db_(std::move(read)),
+        users_db_(std::move(users)),
+        writer_(write_db_.get()) {}
 
   absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) override {
     absl::MutexLock lock(&write_mutex_);
@@ -77,20 +80,28 @@ class SqliteRecordStore : public RecordStore {
     return ReadFences(read_db_.get());
   }
   absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) override {
-    absl::MutexLock lock(&read_mutex_);
-    return ReadTimeline(read_db_.get(), job, limit);
+    absl::MutexLock lock(&users_mutex_);
+    return ReadTimeline(users_db_.get(), job, limit);
   }
   absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) override {
     absl::MutexLock lock(&read_mutex_);
-    return ReadRecords(read_db_.get(), query);
+    HEDDLE_ASSIGN_OR_RETURN(RecordPage page,
+                            ReadRecords(read_db_.get(), query, std::nullopt, QueryLimit(query)));
+    return std::move(page.records);
+  }
+  absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,
+                                       const std::optional<RecordPlace>& after,
+                                       int64_t limit) override {
+    absl::MutexLock lock(&users_mutex_);
+    return ReadRecords(users_db_.get(), query, after, limit);
   }
   absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override {
     absl::MutexLock lock(&read_mutex_);
     return ReadKnown(read_db_.get(), id);
   }
   absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) override {
-    absl::MutexLock lock(&read_mutex_);
-    return ReadReport(read_db_.get(), job, task);
+    absl::MutexLock lock(&users_mutex_);
+    return ReadReport(users_db_.get(), job, task);
   }
   absl::StatusOr<std::vector<TransferSamples>> FindRelatedSamples(const WorkloadId& id,
                                                                   int64_t limit) override {
@@ -130,8 +141,10 @@ class SqliteRecordStore : public RecordStore {
 
   absl::Mutex write_mutex_;
   absl::Mutex read_mutex_;
+  absl::Mutex users_mutex_;
   const Connection write_db_;
-  const Connection read_db_;
+  const Connection read_db_;   // for the scheduler
+  const Connection users_db_;  // for what users ask, which may take long
   SqliteWriter writer_ ABSL_GUARDED_BY(write_mutex_);
 };
 
@@ -150,11 +163,13 @@ absl::StatusOr<std::unique_ptr<RecordStore>> Open(const std::string& path) {
     if (verdict != "ok") return absl::DataLossError(verdict);
   }
   HEDDLE_RETURN_IF_ERROR(Migrate(db));
-  // Only the other connection writes and checkpoints, because SQLite 3.40 can damage the WAL when
-  // two do. This one only reads.
+  // Only that connection writes and checkpoints, because SQLite 3.40 can damage the WAL when two do.
+  // These only read.
   HEDDLE_ASSIGN_OR_RETURN(Connection read, Connect(path, SQLITE_OPEN_READONLY));
-  HEDDLE_RETURN_IF_ERROR(Execute(read.get(), "PRAGMA wal_autocheckpoint=0"));
-  return std::make_unique<SqliteRecordStore>(std::move(write), std::move(read));
+  HEDDLE_ASSIGN_OR_RETURN(Connection users, Connect(path, SQLITE_OPEN_READONLY));
+  for (sqlite3* reader : {read.get(), users.get()})
+    HEDDLE_RETURN_IF_ERROR(Execute(reader, "PRAGMA wal_autocheckpoint=0"));
+  return std::make_unique<SqliteRecordStore>(std::move(write), std::move(read), std::move(users));
 }
 
 std::string WayOut(absl::StatusCode code) {

@@ -12,6 +12,38 @@ bool CommitsResult(const Batch& batch) {
   return !batch.empty() && std::holds_alternative<CheckFence>(batch.front());
 }
 
+// About what a change takes in memory: what may be large of it, and a flat rate for the rest.
+struct ChangeBytes {
+  static constexpr size_t kRest = 256;
+  size_t operator()(const PutJob& change) const { return kRest + change.row.job.ByteSizeLong(); }
+  size_t operator()(const PutTask& change) const { return kRest + change.row.info.ByteSizeLong(); }
+  size_t operator()(const PutSearchState& change) const { return kRest + change.state.size(); }
+  size_t operator()(const PutLearned& change) const {
+    return kRest + change.report.ByteSizeLong() + change.transfer_samples.ByteSizeLong();
+  }
+  size_t operator()(const PutTransferModel& change) const {
+    return kRest + change.model.ByteSizeLong();
+  }
+  size_t operator()(const PutExperience& change) const {
+    return kRest * (1 + change.factors.size());
+  }
+  size_t operator()(const InsertCandidate& change) const { return kRest + change.row.trace.size(); }
+  size_t operator()(const InsertRecord& change) const {
+    return kRest + change.record.ByteSizeLong();
+  }
+  size_t operator()(const PutStage& change) const { return kRest + change.row.span.ByteSizeLong(); }
+  template <typename Other>
+  size_t operator()(const Other&) const {
+    return kRest;
+  }
+};
+
+size_t BytesOf(const Batch& batch) {
+  size_t bytes = 0;
+  for (const StoreChange& change : batch) bytes += std::visit(ChangeBytes(), change);
+  return bytes;
+}
+
 absl::Status Ending() { return absl::UnavailableError("the scheduler is shutting down"); }
 
 }  // namespace
@@ -42,12 +74,15 @@ void StoreWriter::WriteAnswered(Batch batch, std::function<void(const absl::Stat
 }
 
 void StoreWriter::Enqueue(Entry entry) {
-  auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return queue_.size() < kMaxQueue || give_up_;
+  entry.bytes = BytesOf(entry.batch);
+  auto full = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return queue_.size() >= kMaxQueue || queued_bytes_ >= kMaxQueueBytes;
   };
+  auto room = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !full() || give_up_; };
   {
     absl::MutexLock lock(&mutex_, absl::Condition(&room));
-    if (queue_.size() < kMaxQueue) {
+    if (!full()) {
+      queued_bytes_ += entry.bytes;
       queue_.push_back(std::move(entry));
       ++queued_;
       return;
@@ -72,6 +107,7 @@ void StoreWriter::Loop() {
       absl::MutexLock lock(&mutex_, absl::Condition(&work));
       if (queue_.empty()) return;
       while (!queue_.empty() && group.size() < kMaxGroup) {
+        queued_bytes_ -= queue_.front().bytes;
         group.push_back(std::move(queue_.front()));
         queue_.pop_front();
       }
@@ -89,6 +125,7 @@ void StoreWriter::Loop() {
       if (entry.answer) entry.answer(Ending());
     }
     queue_.clear();
+    queued_bytes_ = 0;
   }
 }
 

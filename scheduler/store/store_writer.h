@@ -58,20 +58,22 @@ class StoreWriter {
     Batch batch;
     std::function<void()> durable;
     std::function<void(const absl::Status&)> answer;
+    size_t bytes = 0;  // about
   };
   void Enqueue(Entry entry);
   void Loop();
   bool ApplyAll(const std::deque<Entry>& entries);
 
-  // Counts entries, not bytes. An entry is at most a round of candidates or a search state (a few
-  // MiB).
+  // The queue is full when either limit is reached, so it holds at most one entry (a few MiB) more.
   static constexpr size_t kMaxQueue = 4096;
+  static constexpr size_t kMaxQueueBytes = size_t{256} << 20;
   static constexpr size_t kMaxGroup = 512;  // keeps one transaction under a second
 
   RecordStore* const store_;
   const Hooks hooks_;
   absl::Mutex mutex_;
   std::deque<Entry> queue_ ABSL_GUARDED_BY(mutex_);
+  size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t queued_ ABSL_GUARDED_BY(mutex_) = 0;  // entries ever queued
   int64_t settled_ ABSL_GUARDED_BY(mutex_) =
       0;  // of these, entries that are durable or never will be

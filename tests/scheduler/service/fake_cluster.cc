@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -145,6 +146,11 @@ void FakeWorker::SendBlob(Stream* stream, const std::string& name, const std::st
   stream->Write(event);
 }
 
+std::vector<int64_t> FakeWorker::TakeGaps() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(gaps_ns_, {});
+}
+
 grpc::Status FakeWorker::Build(Stream* stream) {
   v1::StageInput input;
   while (stream->Read(&input)) {
@@ -186,6 +192,7 @@ grpc::Status FakeWorker::Profile(grpc::ServerContext* context, Stream* stream) {
     } else {
       measured.set_message("killed by signal 11");
     }
+    ++trials;
     stream->Write(profiled);
   }
   Finish(stream);
@@ -218,6 +225,9 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
     if (!mutex_.AwaitWithTimeout(absl::Condition(&free), absl::Seconds(5))) ++overlapping;
     --waiting_[start.slot()];
     busy_.insert(start.slot());
+    const auto ended = ended_.find(start.slot());
+    if (ended != ended_.end())
+      gaps_ns_.push_back(absl::ToInt64Nanoseconds(absl::Now() - ended->second));
   }
   struct Leave {
     FakeWorker* worker;
@@ -227,6 +237,7 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
       absl::MutexLock lock(&worker->mutex_);
       if (worker->waiting_[slot] > 0 && !context->IsCancelled()) ++worker->overlapping;
       worker->busy_.erase(slot);
+      worker->ended_[slot] = absl::Now();
     }
   } leave{this, context, start.slot()};
   if (start.kind() == v1::STAGE_BUILD) return Build(stream);

@@ -10,9 +10,11 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "proto/tracker.grpc.pb.h"
 #include "proto/worker.grpc.pb.h"
 
@@ -79,6 +81,10 @@ class FakeWorker final : public v1::WorkerService::Service {
   // Stages that came with another machine than the import of their job.
   std::atomic<int> other_machines{0};
   std::atomic<int64_t> blob_bytes{0};  // of all blobs that were sent
+  std::atomic<int64_t> trials{0};      // measured candidates
+  // Times in nanoseconds from the end of a stage to the begin of the next one in the same slot, since
+  // the last call.
+  std::vector<int64_t> TakeGaps();
 
  private:
   using Stream = grpc::ServerReaderWriter<v1::StageEvent, v1::StageInput>;
@@ -92,6 +98,8 @@ class FakeWorker final : public v1::WorkerService::Service {
   absl::Mutex mutex_;
   std::set<std::string> busy_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, absl::Time> ended_ ABSL_GUARDED_BY(mutex_);  // the latest stage, by slot
+  std::vector<int64_t> gaps_ns_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> machines_ ABSL_GUARDED_BY(mutex_);  // of imports, by job
   std::map<std::string, std::string> blobs_ ABSL_GUARDED_BY(mutex_);     // it keeps them all
   std::atomic<int> traces_{0};

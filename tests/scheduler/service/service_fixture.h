@@ -50,8 +50,8 @@ class ServiceTest : public ::testing::Test {
     ServiceLimits limits;
     limits.max_model_bytes = 2 << 20;
     jobs_service_ =
-        std::make_unique<JobServiceImpl>(loop_.get(), store_.get(), blobs_.get(), limits);
-    records_service_ = std::make_unique<RecordServiceImpl>(loop_.get(), store_.get());
+        std::make_unique<JobServiceImpl>(loop_.get(), store_.get(), blobs_.get(), &calls_, limits);
+    records_service_ = std::make_unique<RecordServiceImpl>(loop_.get(), store_.get(), &calls_);
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
@@ -175,6 +175,7 @@ class ServiceTest : public ::testing::Test {
   std::unique_ptr<RecordStore> store_;
   std::unique_ptr<BlobStore> blobs_;
   std::unique_ptr<SchedulerLoop> loop_;
+  CallLimits calls_{{}};
   std::unique_ptr<JobServiceImpl> jobs_service_;
   std::unique_ptr<RecordServiceImpl> records_service_;
   std::unique_ptr<grpc::Server> server_;

@@ -4,6 +4,8 @@
 #include <sqlite3.h>
 
 #include <fstream>
+#include <optional>
+#include <random>
 
 namespace heddle::scheduler {
 namespace {
@@ -171,6 +173,46 @@ TEST_P(RecordStoreTest, QueryFiltersAndOrders) {
   EXPECT_THAT(Query(query), SizeIs(4));
   query.set_device_key("other");
   EXPECT_THAT(Query(query), SizeIs(0));
+}
+
+TEST_P(RecordStoreTest, PagesTogetherAreTheWholeQuery) {
+  AddJob(1, 2, 40);
+  AddJob(2, 2, 40);
+  std::mt19937 random(7);
+  Batch batch;
+  for (int job = 1; job <= 2; ++job) {
+    for (int candidate = 1; candidate <= 40; ++candidate) {
+      InsertRecord one = MakeRecord(job, candidate, candidate % 2,
+                                    candidate % 5 == 0 ? 0 : 10 + static_cast<int>(random() % 8));
+      // Few different times, so that pages end among records of one time.
+      one.record.set_created_unix_ns(1000 + static_cast<int64_t>(random() % 3));
+      batch.push_back(std::move(one));
+    }
+  }
+  ASSERT_TRUE(Apply(batch).ok());
+  for (int round = 0; round < 100; ++round) {
+    v1::RecordQuery query;
+    if (random() % 2) query.set_workload_key(Key(static_cast<int>(random() % 2)));
+    if (random() % 2) query.set_job(random() % 2 ? "j1" : "j2");
+    if (random() % 3 == 0) query.set_target("llvm -mcpu=x");
+    if (random() % 3 == 0) query.set_device_key("dev");
+    query.set_valid_only(random() % 2);
+    query.set_best_only(random() % 2);
+    const std::vector<v1::Record> whole = Query(query);
+    const auto limit = static_cast<int64_t>(1 + random() % 30);
+    std::vector<v1::Record> pages;
+    std::optional<RecordPlace> place;
+    do {
+      auto page = store_->QueryPage(query, place, limit);
+      ASSERT_TRUE(page.ok()) << page.status();
+      ASSERT_LE(static_cast<int64_t>(page->records.size()), limit);
+      pages.insert(pages.end(), page->records.begin(), page->records.end());
+      place = page->last;
+    } while (place && pages.size() <= whole.size());
+    ASSERT_EQ(pages.size(), whole.size()) << query.ShortDebugString() << ", " << limit;
+    for (size_t i = 0; i < whole.size(); ++i)
+      EXPECT_EQ(pages[i].SerializeAsString(), whole[i].SerializeAsString());
+  }
 }
 
 TEST_P(RecordStoreTest, KnownCountsAndFindsTheDefaultSchedule) {

@@ -1,0 +1,205 @@
+// Long calls under pressure, over real gRPC: peers that never read or write, and too many callers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "tests/scheduler/service/service_fixture.h"
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A server of its own whose Submit does nothing but wait for its peer.
+class WaitingService final : public v1::JobService::Service {
+ public:
+  explicit WaitingService(CallLimits* limits) : limits_(limits) {}
+  grpc::Status Submit(grpc::ServerContext* context, grpc::ServerReader<v1::SubmitRequest>* reader,
+                      v1::SubmitResponse*) override {
+    CallLimits::Call call(limits_, CallLimits::kUploads, context);
+    if (!call.ok()) return call.status();
+    ++running;
+    v1::SubmitRequest request;
+    while (call.WithPeer([&] { return reader->Read(&request); })) continue;
+    --running;
+    return context->IsCancelled() ? grpc::Status::CANCELLED : grpc::Status::OK;
+  }
+  std::atomic<int> running{0};
+
+ private:
+  CallLimits* const limits_;
+};
+
+class CallLimitsTest : public ::testing::Test {
+ protected:
+  void Start(const CallLimits::Options& options) {
+    limits_ = std::make_unique<CallLimits>(options);
+    service_ = std::make_unique<WaitingService>(limits_.get());
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(service_.get());
+    server_ = builder.BuildAndStart();
+    stub_ = v1::JobService::NewStub(
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+  }
+  ~CallLimitsTest() override {
+    if (server_) server_->Shutdown(std::chrono::system_clock::now());
+  }
+  void AwaitRunning(int count) {
+    const absl::Time limit = absl::Now() + kServiceLimit;
+    while (service_->running != count && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(2));
+    EXPECT_EQ(service_->running, count);
+  }
+
+  struct Stream {
+    explicit Stream(v1::JobService::Stub* stub) : writer(stub->Submit(&context, &response)) {
+      v1::SubmitRequest request;
+      request.mutable_spec()->set_name("x");
+      writer->Write(request);
+    }
+    grpc::Status Finish() {
+      writer->WritesDone();
+      return writer->Finish();
+    }
+    grpc::ClientContext context;
+    v1::SubmitResponse response;
+    std::unique_ptr<grpc::ClientWriter<v1::SubmitRequest>> writer;
+  };
+
+  std::unique_ptr<CallLimits> limits_;
+  std::unique_ptr<WaitingService> service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::JobService::Stub> stub_;
+};
+
+TEST_F(CallLimitsTest, ACallThatStandsStillIsCancelled) {
+  CallLimits::Options options;
+  options.patience = absl::Milliseconds(200);
+  Start(options);
+  Stream stalled(stub_.get());
+  AwaitRunning(1);
+  AwaitRunning(0);
+  EXPECT_EQ(stalled.writer->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST_F(CallLimitsTest, ACallThatMovesIsNotCancelledHoweverLongItTakes) {
+  CallLimits::Options options;
+  options.patience = absl::Seconds(2);
+  Start(options);
+  Stream slow(stub_.get());
+  v1::SubmitRequest request;
+  for (int i = 0; i < 25; ++i) {
+    absl::SleepFor(absl::Milliseconds(100));
+    ASSERT_TRUE(slow.writer->Write(request)) << i;
+  }
+  EXPECT_TRUE(slow.Finish().ok());
+}
+
+TEST_F(CallLimitsTest, ACallWithoutAPlaceIsToldWhenToTryAgain) {
+  CallLimits::Options options;
+  options.most[CallLimits::kUploads] = 1;
+  options.queueing = absl::Milliseconds(20);
+  options.retry_after = absl::Milliseconds(700);
+  Start(options);
+  Stream first(stub_.get());
+  AwaitRunning(1);
+  Stream second(stub_.get());
+  const grpc::Status refused = second.writer->Finish();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("1 uploads at a time already; try again"));
+  const auto& trailers = second.context.GetServerTrailingMetadata();
+  const auto found = trailers.find("grpc-retry-pushback-ms");
+  ASSERT_NE(found, trailers.end());
+  EXPECT_EQ(std::string(found->second.data(), found->second.length()), "700");
+  EXPECT_TRUE(first.Finish().ok()) << "the call in progress is not touched";
+}
+
+// The place of a peer that does nothing goes to one that calls, long before its patience ends.
+TEST_F(CallLimitsTest, WhoStandsStillMakesRoom) {
+  CallLimits::Options options;
+  options.most[CallLimits::kUploads] = 4;
+  options.patience = absl::Seconds(3600);
+  options.crowded_patience = absl::Milliseconds(50);
+  options.queueing = absl::Seconds(20);
+  Start(options);
+  std::vector<std::unique_ptr<Stream>> stalled;
+  for (int i = 0; i < 4; ++i) stalled.push_back(std::make_unique<Stream>(stub_.get()));
+  AwaitRunning(4);
+  absl::SleepFor(absl::Milliseconds(100));
+  Stream served(stub_.get());
+  EXPECT_TRUE(served.Finish().ok());
+}
+
+class LongCallsTest : public ServiceTest {};
+
+TEST_F(LongCallsTest, ManyStalledWatchersKeepNobodyOut) {
+  const std::string job = MustSubmit(Spec(12));
+  v1::WatchJobRequest request;
+  request.set_job(job);
+  // None of these ever reads.
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::Job>>> readers;
+  for (int i = 0; i < 200; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    readers.push_back(jobs_->WatchJob(contexts.back().get(), request));
+  }
+  const v1::Job done = WaitFinal(job);
+  EXPECT_EQ(done.state(), v1::JOB_DONE) << done.ShortDebugString();
+  ExpectEachTrialOnce(done);
+  for (const auto& context : contexts) context->TryCancel();
+}
+
+TEST_F(LongCallsTest, ChangesGiveTheSameAsWholeJobs) {
+  cluster_.behaviour.candidate_ms = 20;
+  const std::string job = MustSubmit(Spec(12));
+  v1::WatchJobRequest request;
+  request.set_job(job);
+  request.set_changes(true);
+  grpc::ClientContext context;
+  auto reader = jobs_->WatchJob(&context, request);
+  v1::Job update;
+  std::map<int, std::string> tasks;
+  int messages = 0, partial = 0;
+  while (reader->Read(&update)) {
+    ++messages;
+    if (messages > 1) {
+      ASSERT_EQ(update.changed_tasks_size(), update.tasks_size());
+      partial += update.tasks_size() < static_cast<int>(tasks.size());
+    }
+    for (int i = 0; i < update.tasks_size(); ++i)
+      tasks[messages == 1 ? i : update.changed_tasks(i)] = update.tasks(i).SerializeAsString();
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  const v1::Job whole = Get(job);
+  ASSERT_EQ(static_cast<int>(tasks.size()), whole.tasks_size());
+  for (int i = 0; i < whole.tasks_size(); ++i)
+    EXPECT_EQ(tasks[i], whole.tasks(i).SerializeAsString()) << "task " << i;
+  EXPECT_GT(partial, 0) << "no message was smaller than the whole, in " << messages;
+}
+
+TEST_F(LongCallsTest, JobsAreListedInPages) {
+  std::vector<std::string> jobs;
+  for (int i = 0; i < 5; ++i) jobs.push_back(MustSubmit(Spec()));
+  for (const std::string& job : jobs) WaitFinal(job);
+  v1::ListJobsRequest request;
+  request.set_all(true);
+  request.set_before(jobs[3]);
+  grpc::ClientContext context;
+  v1::ListJobsResponse response;
+  ASSERT_TRUE(jobs_->ListJobs(&context, request, &response).ok());
+  ASSERT_EQ(response.jobs_size(), 3);
+  EXPECT_FALSE(response.more());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(response.jobs(i).id(), jobs[2 - i]);
+  request.set_before("nonsense");
+  grpc::ClientContext second;
+  const grpc::Status refused = jobs_->ListJobs(&second, request, &response);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(refused.error_message(), HasSubstr("nonsense"));
+}
+
+}  // namespace
+}  // namespace heddle::scheduler
