@@ -39,6 +39,10 @@ int main(int argc, char** argv) {
                  "largest model taken, MiB, with its weights")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
+  app.add_option("--lease", options.lease_s,
+                 "seconds that a slot stays held after this scheduler was last heard of")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
   app.add_option("--policy", options.policy, "whose turn it is; see docs/simulator.md")
       ->check(CLI::IsMember(heddle::scheduler::PolicyNames()))
       ->capture_default_str();

@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
   std::string listen = "127.0.0.1:9191";
   std::string port_file;
   std::string state;
+  int expiry_s = 10;
   bool verbose = false;
   CLI::App app(
       "heddle-tracker: knows which workers are there, which slots are free and who holds them");
@@ -46,6 +48,9 @@ int main(int argc, char** argv) {
   app.add_option("--port-file", port_file, "Write the port number here once it is known");
   app.add_option("--state", state,
                  "Keep the last fencing token here, so that tokens grow over restarts");
+  app.add_option("--expiry", expiry_s, "Seconds of silence after which a worker counts as gone")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
   app.set_version_flag("--version", "heddle-tracker " HEDDLE_VERSION);
   app.add_flag("-v,--verbose", verbose, "Log more");
   try {
@@ -70,7 +75,11 @@ int main(int argc, char** argv) {
     spdlog::error("{}", std::string(tokens.status().message()));
     return 2;
   }
-  heddle::tracker::TrackerServiceImpl service({}, *std::move(tokens));
+  heddle::tracker::ServiceOptions options;
+  options.pool.worker_expiry = absl::Seconds(expiry_s);
+  // Three calls that are lost do not make a worker count as gone.
+  options.sync_interval = std::min(options.sync_interval, options.pool.worker_expiry / 4);
+  heddle::tracker::TrackerServiceImpl service(options, *std::move(tokens));
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;

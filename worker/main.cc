@@ -129,7 +129,7 @@ int main(int argc, char** argv) {
   app.add_option("--listen", options.listen, "Address to serve on; port 0 takes a free one")
       ->capture_default_str();
   app.add_option("--advertise", options.advertise,
-                 "Host name others reach this worker at; default: that of --listen");
+                 "HOST or HOST:PORT that others reach this worker at; default: that of --listen");
   app.add_option("--id", options.id, "Name of this worker, stable over restarts")
       ->capture_default_str();
   app.add_option("--cpu-slots", cpu_slots,

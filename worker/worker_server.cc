@@ -32,11 +32,17 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
 }
 
-std::string AdvertisedHost(const WorkerOptions& options) {
-  if (!options.advertise.empty()) return options.advertise;
+std::string AdvertisedAddress(const WorkerOptions& options, int port) {
+  const std::string& advertise = options.advertise;
+  const size_t colon = advertise.rfind(':');
+  // "host:80" and "[::1]:80" have a port, "::1" and "[::1]" have none.
+  const bool has_port = colon != std::string::npos && colon > 0 &&
+                        (advertise[colon - 1] == ']' || advertise.find(':') == colon);
+  if (has_port) return advertise;
+  if (!advertise.empty()) return absl::StrCat(advertise, ":", port);
   const std::string host = options.listen.substr(0, options.listen.rfind(':'));
   const bool any = host.empty() || host == "0.0.0.0" || host == "[::]" || host == "*";
-  return any ? HostName() : host;
+  return absl::StrCat(any ? HostName() : host, ":", port);
 }
 
 // Names the cores of the slot that the worker's own threads share because the host has no others.
@@ -95,7 +101,7 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
   if (worker->server_ == nullptr || worker->port_ == 0) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen));
   }
-  worker->link_->Start(absl::StrCat(AdvertisedHost(options), ":", worker->port_));
+  worker->link_->Start(AdvertisedAddress(options, worker->port_));
   WorkerServer* self = worker.get();
   worker->lease_watch_ = std::thread([self] {
     while (!self->stopping_.WaitForNotificationWithTimeout(kLeaseTick))

@@ -22,7 +22,9 @@ namespace heddle::worker {
 struct WorkerOptions {
   std::string tracker;                 // host:port
   std::string listen = "127.0.0.1:0";  // port 0: a free one
-  std::string advertise;  // host under which others reach this worker; empty: that of `listen`
+  // Host, or host:port, under which others reach this worker; without a host that of `listen`,
+  // without a port the one it listens on.
+  std::string advertise;
   std::string id;
   std::string version;
   std::vector<SlotConfig> slots;

@@ -11,11 +11,8 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr absl::Duration kLease = absl::Seconds(60);
-// This leaves two more tries before the lease expires.
-constexpr absl::Duration kRenewEvery = absl::Seconds(20);
-constexpr absl::Duration kRetryRenew = absl::Seconds(2);
-constexpr absl::Duration kRpcLimit = absl::Seconds(5);
+constexpr absl::Duration kLongestRetry = absl::Seconds(2);
+constexpr absl::Duration kLongestRpc = absl::Seconds(5);
 constexpr absl::Duration kRememberReleased =
     absl::Seconds(10);  // the tracker's list is at most this old
 
@@ -28,8 +25,14 @@ bool Unanswered(const grpc::Status& status) {
 }  // namespace
 
 LeaseKeeper::LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker,
-                         std::string holder)
-    : tracker_(std::move(tracker)), holder_(std::move(holder)), thread_([this] { Loop(); }) {}
+                         std::string holder, absl::Duration lease)
+    : tracker_(std::move(tracker)),
+      holder_(std::move(holder)),
+      lease_(lease),
+      renew_every_(lease / 3),  // this leaves two more tries before the lease expires
+      retry_renew_(std::min(kLongestRetry, lease / 10)),
+      rpc_limit_(std::min(kLongestRpc, lease / 3)),
+      thread_([this] { Loop(); }) {}
 
 LeaseKeeper::~LeaseKeeper() {
   {
@@ -42,13 +45,13 @@ LeaseKeeper::~LeaseKeeper() {
 absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::string& purpose,
                                                std::function<void()> lost) {
   grpc::ClientContext context;
-  SetDeadline(&context, kRpcLimit);
+  SetDeadline(&context, rpc_limit_);
   v1::AcquireRequest request;
   request.set_worker(slot.worker);
   request.set_slot(slot.slot);
   request.set_holder(holder_);
   request.set_purpose(purpose);
-  request.set_duration_ms(absl::ToInt64Milliseconds(kLease));
+  request.set_duration_ms(absl::ToInt64Milliseconds(lease_));
   {
     absl::MutexLock lock(&mutex_);
     acquiring_.insert(slot);
@@ -62,7 +65,7 @@ absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::st
     if (Unanswered(status)) strays_.insert(slot);
     return FromGrpc(status);
   }
-  held_[lease.id()] = {asked + kRenewEvery, asked + kLease, std::move(lost)};
+  held_[lease.id()] = {asked + renew_every_, asked + lease_, std::move(lost)};
   return lease;
 }
 
@@ -77,12 +80,12 @@ void LeaseKeeper::Release(const std::string& lease_id) {
   }
   if (SendRelease(lease_id)) return;
   absl::MutexLock lock(&mutex_);
-  unreleased_[lease_id] = MonotonicNow() + kLease;
+  unreleased_[lease_id] = MonotonicNow() + lease_;
 }
 
 bool LeaseKeeper::SendRelease(const std::string& lease_id) {
   grpc::ClientContext context;
-  SetDeadline(&context, kRpcLimit);
+  SetDeadline(&context, rpc_limit_);
   v1::ReleaseRequest request;
   request.set_lease_id(lease_id);
   v1::ReleaseResponse response;
@@ -110,7 +113,7 @@ void LeaseKeeper::ReleaseStrays() {
     if (strays_.empty()) return;
   }
   grpc::ClientContext context;
-  SetDeadline(&context, kRpcLimit);
+  SetDeadline(&context, rpc_limit_);
   v1::ListWorkersResponse list;
   if (!tracker_->ListWorkers(&context, {}, &list).ok()) return;
   std::vector<std::string> ids;
@@ -165,10 +168,10 @@ void LeaseKeeper::Loop() {
 
 void LeaseKeeper::Renew(const std::string& lease_id) {
   grpc::ClientContext context;
-  SetDeadline(&context, kRpcLimit);
+  SetDeadline(&context, rpc_limit_);
   v1::RenewRequest request;
   request.set_lease_id(lease_id);
-  request.set_duration_ms(absl::ToInt64Milliseconds(kLease));
+  request.set_duration_ms(absl::ToInt64Milliseconds(lease_));
   v1::Lease lease;
   const absl::Time asked = MonotonicNow();
   const grpc::Status status = tracker_->Renew(&context, request, &lease);
@@ -176,15 +179,15 @@ void LeaseKeeper::Renew(const std::string& lease_id) {
   auto it = held_.find(lease_id);
   if (it == held_.end()) return;
   if (status.ok()) {
-    it->second.renew_at = asked + kRenewEvery;
-    it->second.expires_at = asked + kLease;
+    it->second.renew_at = asked + renew_every_;
+    it->second.expires_at = asked + lease_;
   } else if (status.error_code() == grpc::StatusCode::NOT_FOUND ||
              it->second.expires_at <= MonotonicNow()) {
     // Called under the lock, so that the holder still exists. It only asks for a cancellation.
     if (it->second.lost) it->second.lost();
     held_.erase(it);
   } else {
-    it->second.renew_at = asked + kRetryRenew;
+    it->second.renew_at = asked + retry_renew_;
   }
 }
 

@@ -20,8 +20,10 @@ namespace heddle::scheduler {
 
 class LeaseKeeper {
  public:
-  // `holder` names this scheduler at the tracker. It is unique, and the same after a restart.
-  LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker, std::string holder);
+  // `holder` names this scheduler at the tracker. It is unique, and the same after a restart. A lease
+  // lasts for `lease` and is renewed after a third of that.
+  LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker, std::string holder,
+              absl::Duration lease);
   ~LeaseKeeper();
 
   // `lost` is called at most once, from another thread, when the lease can no longer be kept. It is
@@ -50,6 +52,10 @@ class LeaseKeeper {
 
   const std::shared_ptr<v1::TrackerService::StubInterface> tracker_;
   const std::string holder_;
+  const absl::Duration lease_;
+  const absl::Duration renew_every_;
+  const absl::Duration retry_renew_;
+  const absl::Duration rpc_limit_;  // of a call to the tracker
   mutable absl::Mutex mutex_;
   std::map<std::string, Held> held_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, absl::Time> released_ ABSL_GUARDED_BY(mutex_);

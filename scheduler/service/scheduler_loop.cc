@@ -58,7 +58,7 @@ SchedulerLoop::SchedulerLoop(Options options, RecordStore* store, BlobStore* blo
       blobs_(blobs),
       tracker_(v1::TrackerService::NewStub(MakeChannel(options_.tracker_address))),
       dispatcher_(std::move(policy)),
-      leases_(std::make_unique<LeaseKeeper>(tracker_, options_.holder)) {
+      leases_(std::make_unique<LeaseKeeper>(tracker_, options_.holder, options_.lease)) {
   StoreWriter::Hooks hooks;
   // This does not go through the inbox, which may be full because the core waits for the writer.
   hooks.blocked = [this](std::string reason) {

@@ -42,6 +42,7 @@ class SchedulerLoop {
   struct Options {
     std::string tracker_address;
     std::string holder = "scheduler";  // name at the tracker: unique, and the same after a restart
+    absl::Duration lease = absl::Seconds(60);  // of a slot, unless it is renewed
     std::string policy = kDefaultPolicy;
     std::function<void(std::string)> fatal;  // called with a message when the process must end
   };

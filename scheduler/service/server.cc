@@ -124,6 +124,7 @@ absl::Status RunServer(const ServerOptions& options) {
   loop_options.holder = HolderName(options.data_directory);
   loop_options.fatal = EndAtOnce;
   loop_options.policy = options.policy;
+  loop_options.lease = absl::Seconds(options.lease_s);
   if (options.embedded) {
     const std::vector<int> cores = AvailableCores();
     ConfineToCpuSlots(cores);

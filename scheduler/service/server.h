@@ -20,6 +20,7 @@ struct ServerOptions {
   bool verbose = false;
   std::string policy = kDefaultPolicy;  // a name for MakePolicy
   long long max_model_mib = 16384;
+  int lease_s = 60;  // how long a slot stays held when the scheduler is gone
 };
 
 // Runs until SIGINT or SIGTERM. Prints "listening on HOST:PORT" to stdout when it takes calls.

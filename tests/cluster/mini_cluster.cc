@@ -1,16 +1,20 @@
 #include "tests/cluster/mini_cluster.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -48,6 +52,21 @@ std::string Tail(const std::string& path, size_t bytes) {
   return text.size() <= bytes ? text : text.substr(text.size() - bytes);
 }
 
+int PortOf(const std::string& address) { return atoi(address.c_str() + address.rfind(':') + 1); }
+
+// A port that nobody listens on now.
+int FreePort() {
+  const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  const bool bound = bind(file, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     getsockname(file, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  close(file);
+  return bound ? ntohs(address.sin_port) : 0;
+}
+
 }  // namespace
 
 bool Alive(pid_t pid) {
@@ -56,7 +75,8 @@ bool Alive(pid_t pid) {
   return ReadStat(std::to_string(pid), &state, &parent) && state != 'Z';
 }
 
-void Process::Start(const std::vector<std::string>& command, const std::string& log_file) {
+void Process::Start(const std::vector<std::string>& command, const std::string& log_file,
+                    const std::vector<std::string>& environment) {
   Kill();
   const pid_t test = getpid();
   pid_ = fork();
@@ -66,6 +86,7 @@ void Process::Start(const std::vector<std::string>& command, const std::string& 
   const int log = open(log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
   dup2(log, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
+  for (const std::string& entry : environment) putenv(const_cast<char*>(entry.c_str()));
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -98,6 +119,14 @@ void Process::Kill() {
   pid_ = 0;
 }
 
+void Process::Stop() {
+  if (pid_ != 0) kill(pid_, SIGSTOP);
+}
+
+void Process::Continue() {
+  if (pid_ != 0) kill(pid_, SIGCONT);
+}
+
 int Process::Terminate() {
   if (pid_ == 0) return -1;
   kill(pid_, SIGTERM);
@@ -113,7 +142,8 @@ int Process::Terminate() {
   return -1;
 }
 
-MiniCluster::MiniCluster() {
+MiniCluster::MiniCluster(Options options)
+    : options_(std::move(options)), links_(options_.links ? std::make_unique<Links>() : nullptr) {
   std::string pattern = std::filesystem::temp_directory_path() / "heddle_cluster_XXXXXX";
   folder_ = mkdtemp(pattern.data());
 }
@@ -139,28 +169,68 @@ std::string MiniCluster::AddressFrom(const std::string& port_file, Process& proc
 
 void MiniCluster::StartTracker() {
   std::filesystem::remove(File("tracker.port"));
-  tracker.Start({HEDDLE_BIN_DIR "/heddle-tracker", "--listen", tracker_address_, "--port-file",
-                 File("tracker.port"), "--state", File("tracker.state")},
-                File("tracker.log"));
+  std::vector<std::string> command = {HEDDLE_BIN_DIR "/heddle-tracker",
+                                      "--listen",
+                                      tracker_address_,
+                                      "--port-file",
+                                      File("tracker.port"),
+                                      "--state",
+                                      File("tracker.state")};
+  if (options_.expiry_s > 0)
+    command.insert(command.end(), {"--expiry", std::to_string(options_.expiry_s)});
+  tracker.Start(command, File("tracker.log"), options_.environment);
   tracker_address_ = AddressFrom(File("tracker.port"), tracker);
+  if (!links_) return;
+  links_->worker_to_tracker.SetTarget(PortOf(tracker_address_));
+  links_->scheduler_to_tracker.SetTarget(PortOf(tracker_address_));
 }
 
 void MiniCluster::StartWorker() {
   const std::vector<int> cores = Cores();
-  worker.Start(
-      {HEDDLE_BIN_DIR "/heddle-worker", "--tracker", tracker_address_, "--id", "w", "--cpu-slots",
-       std::to_string(cores.front()), "--device-slots", std::to_string(cores.back()),
-       "--blob-cache", File("cache"), "--machine", "table", "-v"},
-      File("worker.log"));
+  std::vector<std::string> command = {
+      HEDDLE_BIN_DIR "/heddle-worker",
+      "--tracker",
+      links_ ? links_->worker_to_tracker.address() : tracker_address_,
+      "--id",
+      "w",
+      "--cpu-slots",
+      std::to_string(cores.front()),
+      "--device-slots",
+      std::to_string(cores.back()),
+      "--blob-cache",
+      File("cache"),
+      "--machine",
+      "table",
+      "-v"};
+  if (links_) {
+    if (worker_port_ == 0) {
+      worker_port_ = FreePort();
+      links_->scheduler_to_worker.SetTarget(worker_port_);
+    }
+    command.insert(command.end(), {"--listen", "127.0.0.1:" + std::to_string(worker_port_),
+                                   "--advertise", links_->scheduler_to_worker.address()});
+  }
+  worker.Start(command, File("worker.log"), options_.environment);
 }
 
 void MiniCluster::StartScheduler() {
   std::filesystem::remove(File("scheduler.port"));
-  scheduler.Start(
-      {HEDDLE_BIN_DIR "/heddle-scheduler", "--listen", scheduler_address_, "--data", File("data"),
-       "--tracker", tracker_address_, "--port-file", File("scheduler.port"), "-v"},
-      File("scheduler.log"));
+  std::vector<std::string> command = {
+      HEDDLE_BIN_DIR "/heddle-scheduler",
+      "--listen",
+      scheduler_address_,
+      "--data",
+      File("data"),
+      "--tracker",
+      links_ ? links_->scheduler_to_tracker.address() : tracker_address_,
+      "--port-file",
+      File("scheduler.port"),
+      "-v"};
+  if (options_.lease_s > 0)
+    command.insert(command.end(), {"--lease", std::to_string(options_.lease_s)});
+  scheduler.Start(command, File("scheduler.log"), options_.environment);
   scheduler_address_ = AddressFrom(File("scheduler.port"), scheduler);
+  if (links_) links_->client_to_scheduler.SetTarget(PortOf(scheduler_address_));
 }
 
 std::string MiniCluster::Logs() const {

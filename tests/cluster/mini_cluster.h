@@ -4,8 +4,11 @@
 
 #include <sys/types.h>
 
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "tests/cluster/tcp_proxy.h"
 
 namespace heddle {
 
@@ -17,12 +20,17 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  void Start(const std::vector<std::string>& command, const std::string& log_file);
+  // `environment` ("NAME=value") is added to that of the test.
+  void Start(const std::vector<std::string>& command, const std::string& log_file,
+             const std::vector<std::string>& environment = {});
   bool Running();
   // Live processes it has started.
   std::vector<pid_t> Children() const;
   // SIGKILL, and waits for it.
   void Kill();
+  // SIGSTOP and SIGCONT.
+  void Stop();
+  void Continue();
   // SIGTERM; its exit status, or -1 where it did not end in time or by a signal.
   int Terminate();
   pid_t pid() const { return pid_; }
@@ -33,9 +41,24 @@ class Process {
 
 bool Alive(pid_t pid);
 
+// Connections between the processes of a cluster.
+struct Links {
+  TcpProxy worker_to_tracker, scheduler_to_tracker, scheduler_to_worker, client_to_scheduler;
+  std::vector<TcpProxy*> all() {
+    return {&worker_to_tracker, &scheduler_to_tracker, &scheduler_to_worker, &client_to_scheduler};
+  }
+};
+
 class MiniCluster {
  public:
-  MiniCluster();
+  struct Options {
+    int lease_s = 0;                       // of the scheduler; 0: its default
+    int expiry_s = 0;                      // of workers at the tracker; 0: its default
+    bool links = false;                    // every connection goes through a proxy
+    std::vector<std::string> environment;  // of all three
+  };
+  MiniCluster() : MiniCluster(Options()) {}
+  explicit MiniCluster(Options options);
   ~MiniCluster();
 
   // Each may be called again after its process was killed: same address, same data, same id.
@@ -44,7 +67,11 @@ class MiniCluster {
   void StartScheduler();
 
   std::string tracker_address() const { return tracker_address_; }
-  std::string scheduler_address() const { return scheduler_address_; }
+  // Where clients reach the scheduler.
+  std::string scheduler_address() const {
+    return links_ ? links_->client_to_scheduler.address() : scheduler_address_;
+  }
+  Links* links() { return links_.get(); }  // null without Options.links
   // A path in the cluster's own folder: "worker.log".
   std::string File(const std::string& name) const { return folder_ + "/" + name; }
   // The last lines of every log, for failure messages.
@@ -59,6 +86,9 @@ class MiniCluster {
   // does not come.
   std::string AddressFrom(const std::string& port_file, Process& process) const;
 
+  const Options options_;
+  std::unique_ptr<Links> links_;
+  int worker_port_ = 0;
   std::string folder_;
   std::string tracker_address_ = "127.0.0.1:0";
   std::string scheduler_address_ = "127.0.0.1:0";

@@ -1,0 +1,356 @@
+// A nemesis against the whole service: while jobs run, processes are killed, stopped beyond their
+// leases, cut off from each other in one or both directions, their clocks jump, and a stranger takes
+// their slots. An observer keeps what it is told; at the end nothing of that may be lost, doubled or
+// taken back, and every job is done.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "client/service_client.h"
+#include "client/zoo/zoo.h"
+#include "compiler/codegen/backend.h"
+#include "proto/job_states.h"
+#include "proto/tracker.grpc.pb.h"
+#include "tests/cluster/history.h"
+#include "tests/cluster/mini_cluster.h"
+
+namespace heddle {
+namespace {
+
+using client::ServiceClient;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr int kLeaseSeconds = 2;
+constexpr absl::Duration kTrouble = absl::Seconds(12);    // of one run
+constexpr absl::Duration kRecovery = absl::Seconds(150);  // a run needs a fraction of this
+constexpr int kTrialsPerTask = 10;
+
+int FromEnvironment(const char* name, int otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : std::atoi(value);
+}
+
+// The clock that the daemons share; see shifted_clock.cc.
+class SharedShift {
+ public:
+  SharedShift() : path_(absl::StrCat(::testing::TempDir(), "/clock", getpid())) {
+    const int file = open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0644);
+    EXPECT_EQ(ftruncate(file, sizeof(int64_t)), 0);
+    shift_ = static_cast<int64_t*>(
+        mmap(nullptr, sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+    close(file);
+  }
+  ~SharedShift() {
+    munmap(shift_, sizeof(int64_t));
+    unlink(path_.c_str());
+  }
+  void Set(int64_t seconds) { *shift_ = seconds; }
+  std::vector<std::string> Environment() const {
+    return {"LD_PRELOAD=" HEDDLE_SHIFTED_CLOCK_LIBRARY, "HEDDLE_SHIFTED_CLOCK=" + path_};
+  }
+
+ private:
+  const std::string path_;
+  int64_t* shift_ = nullptr;
+};
+
+class Run {
+ public:
+  explicit Run(unsigned seed)
+      : random_(seed),
+        cluster_({.lease_s = kLeaseSeconds,
+                  .expiry_s = kLeaseSeconds,
+                  .links = true,
+                  .environment = shift_.Environment()}),
+        model_(zoo::MakeZooModel("mlp", 1).value()) {}
+
+  void Go() {
+    cluster_.StartTracker();
+    cluster_.StartWorker();
+    cluster_.StartScheduler();
+    client_ = std::make_unique<ServiceClient>(cluster_.scheduler_address());
+    const absl::Status serving = client_->WaitUntilServing(absl::Seconds(60));
+    ASSERT_TRUE(serving.ok()) << serving << cluster_.Logs();
+    Submit();
+    Submit();
+    const absl::Time end = absl::Now() + kTrouble;
+    while (absl::Now() < end) {
+      Trouble();
+      Observe();
+    }
+    Heal();
+    const absl::Time limit = absl::Now() + kRecovery;
+    for (const std::string& job : jobs_) {
+      v1::Job last;
+      while (absl::Now() < limit) {
+        const auto now = client_->GetJob(job);
+        if (now.ok()) {
+          history_.Saw(*now);
+          last = *now;
+          if (IsFinal(last.state())) break;
+        }
+        absl::SleepFor(absl::Milliseconds(50));
+      }
+      const auto records = Records(job);
+      EXPECT_TRUE(records.ok()) << records.status();
+      if (records.ok()) history_.Ended(last, *records);
+    }
+    CheckProcesses("at the end");
+    EXPECT_EQ(cluster_.scheduler.Terminate(), 0);
+    EXPECT_EQ(cluster_.worker.Terminate(), 0);
+    EXPECT_EQ(cluster_.tracker.Terminate(), 0);
+    EXPECT_THAT(history_.violations(), IsEmpty()) << absl::StrJoin(story_, "\n") << "\n"
+                                                  << cluster_.Logs();
+  }
+
+ private:
+  void Submit() {
+    v1::JobSpec spec;
+    spec.set_plan_search("off");
+    spec.set_name("mlp");
+    spec.set_target(ToText(codegen::ResolveTarget(Target{}).value()));
+    spec.set_trials_per_task(kTrialsPerTask);
+    spec.set_allocation("uniform");
+    spec.set_batch(4);
+    spec.set_strategy("random");
+    spec.set_seed(random_());
+    spec.set_force(true);
+    spec.set_repeats(3);
+    spec.set_min_repeat_us(5000);
+    const auto job = client_->Submit(spec, model_);
+    if (!job.ok()) return;  // not told: it may be there or not
+    history_.Submitted(*job);
+    jobs_.push_back(*job);
+  }
+
+  absl::StatusOr<std::vector<v1::Record>> Records(const std::string& job) {
+    v1::RecordQuery query;
+    query.set_job(job);
+    query.set_limit(client::kAllRecords);
+    std::vector<v1::Record> records;
+    const absl::Status status = client_->QueryRecords(query, [&](const v1::Record& record) {
+      records.push_back(record);
+      return true;
+    });
+    if (!status.ok()) return status;
+    return records;
+  }
+
+  // Only while clients can reach the scheduler, since a call to one that does not answer takes long.
+  void Observe() {
+    if (client_cut_ || scheduler_stopped_) return;
+    for (const std::string& job : jobs_) {
+      const auto now = client_->GetJob(job);
+      if (now.ok()) history_.Saw(*now);
+      if (absl::IsNotFound(now.status())) history_.Missing(job);
+      const auto records = Records(job);
+      if (records.ok()) history_.SawRecords(job, *records);
+    }
+  }
+
+  void Say(const std::string& what) { story_.push_back(what); }
+  void Pause(double low_s, double high_s) {
+    absl::SleepFor(absl::Seconds(std::uniform_real_distribution<double>(low_s, high_s)(random_)));
+  }
+  void CheckProcesses(const std::string& when) {
+    for (const auto& [name, process] :
+         {std::pair("tracker", &cluster_.tracker), std::pair("worker", &cluster_.worker),
+          std::pair("scheduler", &cluster_.scheduler)}) {
+      EXPECT_TRUE(process->Running()) << name << " ended by itself " << when << "\n"
+                                      << absl::StrJoin(story_, "\n") << cluster_.Logs();
+    }
+  }
+
+  void Trouble() {
+    CheckProcesses("in mid-run");
+    Process* const processes[] = {&cluster_.tracker, &cluster_.worker, &cluster_.scheduler};
+    const char* const names[] = {"tracker", "worker", "scheduler"};
+    const size_t which = random_() % 3;
+    switch (random_() % 6) {
+      case 0:
+        Say(absl::StrCat("kill the ", names[which]));
+        processes[which]->Kill();
+        Pause(0, 1);
+        if (which == 0) cluster_.StartTracker();
+        if (which == 1) cluster_.StartWorker();
+        if (which == 2) cluster_.StartScheduler();
+        break;
+      case 1: {
+        // Half of the times beyond the lease.
+        Say(absl::StrCat("stop the ", names[which]));
+        processes[which]->Stop();
+        scheduler_stopped_ = which == 2;
+        Pause(0.2, 2.0 * kLeaseSeconds);
+        if (random_() % 2) Steal();
+        processes[which]->Continue();
+        scheduler_stopped_ = false;
+        break;
+      }
+      case 2: {
+        const std::vector<TcpProxy*> links = cluster_.links()->all();
+        const size_t link = random_() % links.size();
+        const TcpProxy::Mode mode = std::array{TcpProxy::Mode::kHeld, TcpProxy::Mode::kDeaf,
+                                               TcpProxy::Mode::kCut}[random_() % 3];
+        Say(absl::StrCat("link ", link, " in mode ", static_cast<int>(mode)));
+        links[link]->SetMode(mode);
+        client_cut_ = link + 1 == links.size();
+        Pause(0.2, 2.0 * kLeaseSeconds);
+        links[link]->SetMode(TcpProxy::Mode::kOpen);
+        client_cut_ = false;
+        break;
+      }
+      case 3: {
+        const auto shift = static_cast<int64_t>(random_() % 7200) - 3600;
+        Say(absl::StrCat("the clocks jump to ", shift, " s"));
+        shift_.Set(shift);
+        Pause(0, 1);
+        break;
+      }
+      case 4: {
+        const std::vector<pid_t> children = cluster_.worker.Children();
+        if (children.empty()) break;
+        Say("kill a stage");
+        kill(children[random_() % children.size()], SIGKILL);
+        Pause(0, 0.5);
+        break;
+      }
+      default:
+        Say("a stranger takes a slot");
+        Steal();
+        Pause(0, 1);
+    }
+  }
+
+  // Takes a slot if it is free, as a person may, and lets its lease run out.
+  void Steal() {
+    const auto stub = v1::TrackerService::NewStub(
+        grpc::CreateChannel(cluster_.tracker_address(), grpc::InsecureChannelCredentials()));
+    grpc::ClientContext listing;
+    listing.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(1));
+    v1::ListWorkersResponse workers;
+    if (!stub->ListWorkers(&listing, {}, &workers).ok()) return;
+    for (const v1::WorkerStatus& worker : workers.workers()) {
+      for (const v1::SlotStatus& slot : worker.slots()) {
+        if (slot.state() != v1::SLOT_FREE) continue;
+        grpc::ClientContext context;
+        context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(1));
+        v1::AcquireRequest request;
+        request.set_worker(worker.worker());
+        request.set_slot(slot.slot().name());
+        request.set_holder("user:stranger");
+        request.set_duration_ms(1000);
+        v1::Lease lease;
+        if (stub->Acquire(&context, request, &lease).ok())
+          history_.Granted(slot.slot().name(), lease.fencing_token());
+        return;
+      }
+    }
+  }
+
+  void Heal() {
+    for (TcpProxy* link : cluster_.links()->all()) link->SetMode(TcpProxy::Mode::kOpen);
+    Say("all is well again");
+  }
+
+  std::mt19937 random_;
+  SharedShift shift_;
+  MiniCluster cluster_;
+  const std::string model_;
+  std::unique_ptr<ServiceClient> client_;
+  std::vector<std::string> jobs_;
+  History history_;
+  bool client_cut_ = false;
+  bool scheduler_stopped_ = false;
+  std::vector<std::string> story_;
+};
+
+TEST(Nemesis, NothingToldIsLostOrDoubledOrTakenBack) {
+  const int runs = FromEnvironment("HEDDLE_NEMESIS_RUNS", 2);
+  const int first = FromEnvironment("HEDDLE_NEMESIS_SEED", 1);
+  for (int i = 0; i < runs && !HasFailure(); ++i) {
+    SCOPED_TRACE(absl::StrCat("seed ", first + i));
+    const absl::Time begin = absl::Now();
+    Run(static_cast<unsigned>(first + i)).Go();
+    std::cerr << "seed " << first + i << ": "
+              << absl::FormatDuration(absl::Trunc(absl::Now() - begin, absl::Seconds(1))) << "\n";
+  }
+}
+
+// The checker itself: each kind of lie is found.
+TEST(HistoryTest, EveryKindOfLieIsFound) {
+  v1::Job job;
+  job.set_id("j1");
+  job.set_state(v1::JOB_DONE);
+  job.set_trials(2);
+  job.add_tasks()->set_trials(2);
+  job.mutable_tasks(0)->set_best_ns(5);
+  std::vector<v1::Record> records(2);
+  for (int i = 0; i < 2; ++i) {
+    records[i].set_candidate(i + 1);
+    records[i].set_trace(absl::StrCat("trace ", i));
+    records[i].mutable_measurement()->set_outcome(v1::OUTCOME_OK);
+  }
+  const auto told = [&](const std::function<void(History*)>& lie) {
+    History history;
+    history.Submitted("j1");
+    history.Saw(job);
+    history.SawRecords("j1", records);
+    history.Granted("s", 7);
+    history.Ended(job, records);
+    EXPECT_THAT(history.violations(), IsEmpty());
+    lie(&history);
+    return history.violations().size();
+  };
+  EXPECT_EQ(told([](History* history) { history->Missing("j1"); }), 1u);
+  EXPECT_EQ(told([](History* history) { history->Submitted("j1"); }), 1u);
+  EXPECT_EQ(told([](History* history) { history->Granted("s", 7); }), 1u);
+  EXPECT_GE(told([&](History* history) {
+              v1::Job other = job;
+              other.set_trials(1);
+              history->Saw(other);
+            }),
+            1u);
+  EXPECT_GE(told([&](History* history) {
+              v1::Job other = job;
+              other.set_state(v1::JOB_TUNING);
+              history->Saw(other);
+            }),
+            1u);
+  EXPECT_GE(told([&](History* history) {
+              v1::Job other = job;
+              other.mutable_tasks(0)->set_best_ns(6);
+              history->Saw(other);
+            }),
+            1u);
+  EXPECT_GE(told([&](History* history) { history->SawRecords("j1", {records[0]}); }), 1u);
+  EXPECT_GE(told([&](History* history) {
+              history->SawRecords("j1", {records[0], records[1], records[1]});
+            }),
+            1u);
+  EXPECT_GE(told([&](History* history) {
+              std::vector<v1::Record> other = records;
+              other[0].set_median_ns(9);
+              history->SawRecords("j1", other);
+            }),
+            1u);
+  EXPECT_GE(told([&](History* history) {
+              v1::Job other = job;
+              other.set_trials(3);
+              history->Ended(other, records);
+            }),
+            1u);
+}
+
+}  // namespace
+}  // namespace heddle
