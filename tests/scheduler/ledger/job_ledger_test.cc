@@ -558,5 +558,25 @@ TEST_F(ExperienceTest, AJobTakesNoResultOfAnother) {
   EXPECT_FALSE(Row().has_comparison());
 }
 
+// A survey pays only where enough is tuned after it.
+TEST(JobParamsTest, SmallJobsArePlannedOnlyIfTheyAskForIt) {
+  const auto plans = [](int trials, int64_t minutes, const std::string& search = "",
+                        const std::string& target = "llvm -mcpu=x") {
+    v1::JobSpec spec;
+    spec.set_target(target);
+    spec.set_trials_per_task(trials);
+    spec.set_time_limit_ms(minutes * 60'000);
+    spec.set_plan_search(search);
+    return JobLedger::ParamsFrom(spec, absl::Now(), absl::Now())->plan;
+  };
+  EXPECT_TRUE(plans(32, 0));
+  EXPECT_TRUE(plans(32, 10));
+  EXPECT_FALSE(plans(31, 0));
+  EXPECT_FALSE(plans(2000, 2));
+  EXPECT_TRUE(plans(2000, 2, "joint"));
+  EXPECT_FALSE(plans(2000, 0, "off"));
+  EXPECT_FALSE(plans(2000, 0, "", "cuda -arch=sm_90"));
+}
+
 }  // namespace
 }  // namespace heddle::scheduler
