@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base/near_names.h"
 #include "base/status_macros.h"
@@ -416,13 +417,18 @@ int main(int argc, char** argv) {
   std::string helped;
   help_app->add_option("command", helped, "Command");
   help_app->callback([&] {
-    const CLI::App* of = helped.empty() ? &app : app.get_subcommand_no_throw(helped);
-    if (of == nullptr) {
+    const CLI::App* of = &app;
+    for (const CLI::App* known : std::as_const(app).get_subcommands({})) {
+      if (known->get_name() == helped) of = known;
+    }
+    if (of == &app && !helped.empty()) {
       code = client::Fail(
           absl::InvalidArgumentError(UnknownCommand(app, helped) + " (see `heddle --help`)"));
       return;
     }
-    std::fputs(of->help(helped.empty() ? "" : "heddle").c_str(), stdout);
+    const std::string name = of == &app ? "heddle" : "heddle " + helped;
+    std::fputs(of->get_formatter()->make_help(of, name, CLI::AppFormatMode::Normal).c_str(),
+               stdout);
   });
   command("version", "Show the version")->callback([&] {
     std::printf("%s\n", app.version().c_str());
