@@ -1,10 +1,15 @@
 // heddle: the command line. Turns flags into options and calls the command.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <optional>
+#include <system_error>
+#include <utility>
 
+#include "base/near_names.h"
 #include "base/status_macros.h"
 #include "base/strategies.h"
 #include "client/commands/commands.h"
@@ -98,6 +103,27 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
                   "estimates (default: joint on CPUs from 32 trials a task and 10 minutes on)")
       ->check(CLI::IsMember({"joint", "sequential", "off"}));
   app->add_flag("--force", o.force, "Measure again even if the database has enough records");
+}
+
+// The first word that is no flag, nor the value of one; empty: there is none.
+std::string CommandWord(const CLI::App& app, int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (!word.starts_with("-")) return word;
+    const CLI::Option* flag = app.get_option_no_throw(word);
+    if (flag != nullptr && flag->get_expected_min() > 0) ++i;
+  }
+  return "";
+}
+
+// What to say of a command that there is not; empty: it is there, or no command was given.
+std::string UnknownCommand(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
+  if (word.empty() || std::find(known.begin(), known.end(), word) != known.end()) return "";
+  const std::string nearest = heddle::NearNames(word, known, 1).front();
+  return "there is no command '" + heddle::client::Printable(word) + "'" +
+         (heddle::EditDistance(word, nearest) <= 2 ? ", did you mean '" + nearest + "'?" : "");
 }
 
 // The flags of submit, each with a list of values. A new flag of submit is a sweep parameter too.
@@ -386,7 +412,34 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   zoo_app->callback([&] { code = client::WriteZooModel(global, zoo_name, output, zoo_seed); });
 
+  // What people type before they know the flags.
+  CLI::App* help_app = command("help", "Show this help, or that of a command");
+  std::string helped;
+  help_app->add_option("command", helped, "Command");
+  help_app->callback([&] {
+    const CLI::App* of = &app;
+    for (const CLI::App* known : std::as_const(app).get_subcommands({})) {
+      if (known->get_name() == helped) of = known;
+    }
+    if (of == &app && !helped.empty()) {
+      code = client::Fail(
+          absl::InvalidArgumentError(UnknownCommand(app, helped) + " (see `heddle --help`)"));
+      return;
+    }
+    const std::string name = of == &app ? "heddle" : "heddle " + helped;
+    std::fputs(of->get_formatter()->make_help(of, name, CLI::AppFormatMode::Normal).c_str(),
+               stdout);
+  });
+  command("version", "Show the version")->callback([&] {
+    std::printf("%s\n", app.version().c_str());
+  });
+
   client::InstallInterruptHandler();
+  if (const std::string unknown = UnknownCommand(app, CommandWord(app, argc, argv));
+      !unknown.empty()) {
+    std::fprintf(stderr, "heddle: %s (see `heddle --help`)\n", unknown.c_str());
+    return client::kUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& e) {
@@ -403,6 +456,14 @@ int main(int argc, char** argv) {
     }
     std::fprintf(stderr, "heddle: %s (see `%s --help`)\n", e.what(), help.c_str());
     return client::kUsage;
+  } catch (const std::system_error& e) {
+    // fmt throws when its text cannot be written.
+    std::fprintf(stderr, "heddle: cannot write the output: %s\n", e.code().message().c_str());
+    return client::kInternal;
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::fprintf(stderr, "heddle: cannot write the output: %s\n", std::strerror(errno));
+    return client::kInternal;
   }
   return code;
 }

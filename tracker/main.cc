@@ -10,10 +10,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
+#include <filesystem>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/output_file.h"
 #include "proto/grpc_util.h"
 #include "tracker/tracker_service.h"
 
@@ -22,13 +24,10 @@ namespace {
 // Time for watchers of the health service to see NOT_SERVING before their stream ends.
 constexpr absl::Duration kGoodbye = absl::Milliseconds(300);
 
-// Writes a temporary file and renames it, so that a reader never sees an incomplete file.
-bool WritePortFile(const std::string& path, int port) {
-  const std::string draft = path + ".new";
-  std::ofstream file(draft);
-  file << port << "\n";
-  file.close();
-  return file.good() && std::rename(draft.c_str(), path.c_str()) == 0;
+// The port file of another run must not be mistaken for that of this one.
+void ForgetPort(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) std::filesystem::remove(path, ignored);
 }
 
 }  // namespace
@@ -68,8 +67,7 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  // The port file of an earlier run must not be mistaken for that of this one.
-  if (!port_file.empty()) std::remove(port_file.c_str());
+  ForgetPort(port_file);
   auto tokens = heddle::tracker::FencingTokens::Open(state);
   if (!tokens.ok()) {
     spdlog::error("{}", std::string(tokens.status().message()));
@@ -96,15 +94,18 @@ int main(int argc, char** argv) {
         listen);
     return 2;
   }
-  if (!port_file.empty() && !WritePortFile(port_file, port)) {
-    spdlog::error("cannot write {}", port_file);
-    return 2;
+  if (!port_file.empty()) {
+    const absl::Status written = heddle::WriteFile(port_file, absl::StrCat(port, "\n"));
+    if (!written.ok()) {
+      spdlog::error("--port-file: {}", std::string(written.message()));
+      return 2;
+    }
   }
   spdlog::info("tracker listens on {} (port {})", listen, port);
   int signal = 0;
   sigwait(&signals, &signal);
   spdlog::info("{}: shutting down", sigdescr_np(signal));
-  if (!port_file.empty()) std::remove(port_file.c_str());
+  ForgetPort(port_file);
   server->GetHealthCheckService()->SetServingStatus(false);
   absl::SleepFor(kGoodbye);
   service.Stop();

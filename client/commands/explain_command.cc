@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/output_file.h"
 #include "base/status_macros.h"
 #include "client/commands/commands.h"
-#include "client/modules/npy.h"
 #include "client/modules/profile.h"
 #include "client/views/explain.h"
 #include "client/views/json.h"

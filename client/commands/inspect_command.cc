@@ -13,7 +13,6 @@
 #include "client/commands/commands.h"
 #include "client/commands/model_options.h"
 #include "client/modules/model_file.h"
-#include "client/modules/npy.h"
 #include "client/views/json.h"
 #include "client/views/tuning_work.h"
 #include "compiler/codegen/backend.h"

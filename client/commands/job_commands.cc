@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/output_file.h"
 #include "base/status_macros.h"
 #include "client/commands/commands.h"
-#include "client/modules/npy.h"
 #include "client/views/json.h"
 #include "client/views/progress_view.h"
 #include "client/views/timeline_view.h"
@@ -39,8 +39,9 @@ std::string SlotStateWord(v1::SlotState state) {
 
 void PrintJob(const v1::Job& job, const OutputOptions& output) {
   fmt::print("job      {}  {}\nstate    {}: {}\ntarget   {}\ntrials   {} of {}\ncreated  {}\n",
-             job.id(), job.spec().name(), StateWord(job.state()), job.reason(), job.spec().target(),
-             job.trials(), job.trials_budget(), FormatWallTime(job.created_unix_ns()));
+             job.id(), Printable(job.spec().name()), StateWord(job.state()),
+             Printable(job.reason()), Printable(job.spec().target()), job.trials(),
+             job.trials_budget(), FormatWallTime(job.created_unix_ns()));
   if (const std::string deadline = DeadlineText(job, absl::Now()); !deadline.empty())
     fmt::print("deadline {}\n", deadline);
   if (const std::string gain = ModelGain(job); !gain.empty()) fmt::print("gain     {}\n", gain);
@@ -56,11 +57,12 @@ void PrintJob(const v1::Job& job, const OutputOptions& output) {
   if (back > 0)
     fmt::print("         {} of {} tasks keep{} the default kernel: tuned, {} not faster there\n",
                back, tasks, back == 1 ? "s" : "", back == 1 ? "it was" : "they were");
-  for (const std::string& warning : job.warnings()) fmt::print("warning  {}\n", warning);
+  for (const std::string& warning : job.warnings()) fmt::print("warning  {}\n", Printable(warning));
   if (job.tasks_size() > 0) fmt::print("\n{}", TaskTable(job, output.plain));
   for (const v1::TaskStatus& task : job.tasks()) {
     if (!task.first_error().empty() && (output.verbosity > 0 || task.failed() == task.trials())) {
-      fmt::print("first error of {}: {}\n", task.info().label(), task.first_error());
+      fmt::print("first error of {}: {}\n", Printable(task.info().label()),
+                 Printable(task.first_error()));
     }
   }
 }
@@ -173,7 +175,7 @@ int WatchJob(const GlobalOptions& global, const std::string& id) {
         id, id);
   }
   if (code == kDone)
-    fmt::print(stderr, "next: heddle fetch {} -o {}.heddle\n", id, last.spec().name());
+    fmt::print(stderr, "next: heddle fetch {} -o {}.heddle\n", id, Printable(last.spec().name()));
   return code;
 }
 

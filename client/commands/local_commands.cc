@@ -1,11 +1,12 @@
 // Commands that need no service: zoo and inspect.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/output_file.h"
 #include "client/commands/commands.h"
-#include "client/modules/npy.h"
 #include "client/modules/table_input.h"
 #include "client/views/json.h"
 #include "client/zoo/zoo.h"
@@ -37,8 +38,13 @@ int WriteZooModel(const GlobalOptions& global, const std::string& name, const st
                                       {"bytes", model->size()}}
                            .dump());
   }
-  fmt::print(stderr, "{}: {}, {}, seed {}; next: heddle tune {} -o {}.heddle\n", path, name,
-             FormatBytes(static_cast<int64_t>(model->size())), seed, path, name);
+  // What went through a pipe or to a device is no file to tune.
+  std::error_code ignored;
+  const std::string next = std::filesystem::is_regular_file(path, ignored)
+                               ? fmt::format("; next: heddle tune {} -o {}.heddle", path, name)
+                               : "";
+  fmt::print(stderr, "{}: {}, {}, seed {}{}\n", path, name,
+             FormatBytes(static_cast<int64_t>(model->size())), seed, next);
   return kDone;
 }
 

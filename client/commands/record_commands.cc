@@ -1,11 +1,8 @@
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iostream>
-
 #include "base/limits.h"
+#include "base/output_file.h"
 #include "client/commands/commands.h"
-#include "client/modules/npy.h"
 #include "client/record_file.h"
 #include "client/views/json.h"
 
@@ -104,31 +101,19 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
   v1::RecordQuery full = query;
   full.set_with_workload(true);
   if (full.limit() == 0) full.set_limit(kAllRecords);  // by default an export is complete
-  const bool to_file = !output.empty() && output != "-";
-  const std::string temporary = output + ".part";
-  std::ofstream file;
-  if (to_file) file.open(temporary);
-  std::ostream& out = to_file ? file : std::cout;
+  absl::StatusOr<OutputFile> file = OutputFile::Open(output.empty() ? "-" : output);
+  if (!file.ok()) return Fail(file.status());
+  absl::Status written;
   int64_t count = 0;
   const absl::Status status = client.QueryRecords(full, [&](const v1::Record& record) {
     ++count;
-    out << ToJsonLine(record) << '\n';
-    return out.good() && !Interrupted();
+    written = file->Append(ToJsonLine(record) + "\n");
+    return written.ok() && !Interrupted();
   });
-  out.flush();
-  const bool complete = status.ok() && out.good() && !Interrupted();
-  if (to_file) {
-    file.close();
-    if (!complete || std::rename(temporary.c_str(), output.c_str()) != 0) {
-      std::remove(temporary.c_str());
-      if (status.ok() && !Interrupted()) {
-        return Fail(absl::InvalidArgumentError(
-            fmt::format("cannot write '{}'; free space or choose another path", output)));
-      }
-    }
-  }
   if (!status.ok()) return Fail(status);
   if (Interrupted()) return kInterrupted;
+  if (written.ok()) written = file->Commit();
+  if (!written.ok()) return Fail(written);
   fmt::print(stderr, "{} records exported\n", count);
   if (count >= kMaxQueryLimit && full.limit() > count) {
     fmt::print(

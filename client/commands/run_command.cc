@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/output_file.h"
 #include "base/status_macros.h"
 #include "client/commands/commands.h"
 #include "client/modules/npy.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/output_file.h"
 #include "client/commands/commands.h"
-#include "client/modules/npy.h"
 #include "client/views/json.h"
 
 namespace heddle::client {

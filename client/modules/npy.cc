@@ -1,8 +1,6 @@
 #include "client/modules/npy.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -145,57 +143,6 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::string bytes((std::istreambuf_iterator<char>(file)), {});
   if (file.bad()) return Invalid(fmt::format("cannot read '{}' to its end", path));
   return bytes;
-}
-
-absl::StatusOr<OutputFile> OutputFile::Open(const std::string& path) {
-  const bool in_place = path == "/dev/stdout" || path == "/dev/null";
-  const std::string temporary = in_place ? "" : fmt::format("{}.{}.tmp", path, getpid());
-  const int file = in_place
-                       ? open(path.c_str(), O_WRONLY | O_CLOEXEC)
-                       : open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return Invalid(fmt::format("cannot write '{}': {}", path, std::strerror(errno)));
-  return OutputFile(path, temporary, file);
-}
-
-OutputFile::OutputFile(OutputFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      temporary_(std::exchange(other.temporary_, {})),
-      file_(std::exchange(other.file_, -1)) {}
-
-OutputFile::~OutputFile() {
-  if (file_ >= 0) close(file_);
-  if (!temporary_.empty()) unlink(temporary_.c_str());
-}
-
-absl::Status OutputFile::Error(int error) const {
-  return Invalid(fmt::format("cannot write '{}': {}; free space or choose another place", path_,
-                             std::strerror(error)));
-}
-
-absl::Status OutputFile::Append(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(file_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Error(errno);
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status OutputFile::Commit() {
-  int error = !temporary_.empty() && fsync(file_) != 0 ? errno : 0;
-  if (close(std::exchange(file_, -1)) != 0 && error == 0) error = errno;
-  if (temporary_.empty()) return error == 0 ? absl::OkStatus() : Error(error);
-  if (error == 0 && rename(temporary_.c_str(), path_.c_str()) != 0) error = errno;
-  if (error != 0) return Error(error);
-  temporary_.clear();
-  return absl::OkStatus();
-}
-
-absl::Status WriteFile(const std::string& path, std::string_view bytes) {
-  HEDDLE_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open(path));
-  HEDDLE_RETURN_IF_ERROR(file.Append(bytes));
-  return file.Commit();
 }
 
 absl::StatusOr<NpyArray> ReadNpyFile(const std::string& path) {

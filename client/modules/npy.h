@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -29,28 +28,6 @@ std::string SerializeNpy(const NpyArray& array);  // bf16 as f32: NumPy has none
 // no name becomes.
 std::string NpyFileName(std::string_view name, int index);
 
-// Read or write a whole file. Writing is atomic (a temporary file beside the target, then a
-// rename), so a full disk leaves the old file intact.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
-absl::Status WriteFile(const std::string& path, std::string_view bytes);
-
-// Writes a file piece by piece, as WriteFile does. Without Commit, nothing changes.
-class OutputFile {
- public:
-  static absl::StatusOr<OutputFile> Open(const std::string& path);
-  OutputFile(OutputFile&& other) noexcept;
-  ~OutputFile();
-  absl::Status Append(std::string_view bytes);
-  absl::Status Commit();
-
- private:
-  OutputFile(std::string path, std::string temporary, int file)
-      : path_(std::move(path)), temporary_(std::move(temporary)), file_(file) {}
-  absl::Status Error(int error) const;
-
-  std::string path_;
-  std::string temporary_;  // empty: it is written in place, or is committed
-  int file_;
-};
 
 }  // namespace heddle::client

@@ -120,8 +120,8 @@ ProgressView::ProgressView(const OutputOptions& options)
     : options_(options), animate_(CanAnimate(options)) {}
 
 std::string ProgressView::Picture(const v1::Job& job, absl::Time now) const {
-  std::string text = fmt::format("{}  {}  {}  [{}]  {}\n", job.id(), job.spec().name(),
-                                 StateWord(job.state()), job.spec().target(),
+  std::string text = fmt::format("{}  {}  {}  [{}]  {}\n", job.id(), Printable(job.spec().name()),
+                                 StateWord(job.state()), Printable(job.spec().target()),
                                  HumanDuration(now - absl::FromUnixNanos(job.created_unix_ns())));
   if (job.trials_budget() > 0) {
     const double share = static_cast<double>(job.trials()) / job.trials_budget();
@@ -132,7 +132,7 @@ std::string ProgressView::Picture(const v1::Job& job, absl::Time now) const {
     if (const std::string gain = ModelGain(job); !gain.empty()) text += "  " + gain;
     text += "\n";
   }
-  if (job.state() != v1::JOB_FAILED) text += job.reason() + "\n";
+  if (job.state() != v1::JOB_FAILED) text += Printable(job.reason()) + "\n";
   if (job.tasks_size() > 0) text += TaskTable(job, false, std::max(3, TerminalHeight() - 6));
   return text;
 }

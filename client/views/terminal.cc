@@ -55,8 +55,30 @@ ExitCode ExitCodeFor(const absl::Status& status) {
   }
 }
 
+std::string Printable(std::string_view text) {
+  std::string printable;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F are control characters, too; in UTF-8 they begin with 0xC2.
+    const bool long_control = byte == 0xC2 && i + 1 < text.size() &&
+                              (static_cast<unsigned char>(text[i + 1]) & 0xE0) == 0x80;
+    if (byte == '\n') {
+      printable += "\\n";
+    } else if (byte == '\t') {
+      printable += "\\t";
+    } else if (long_control) {
+      printable += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[++i]));
+    } else if (byte < 0x20 || byte == 0x7F) {
+      printable += fmt::format("\\x{:02x}", byte);
+    } else {
+      printable += text[i];
+    }
+  }
+  return printable;
+}
+
 int Fail(const absl::Status& status) {
-  fmt::print(stderr, "heddle: {}\n", std::string(status.message()));
+  fmt::print(stderr, "heddle: {}\n", Printable(status.message()));
   return ExitCodeFor(status);
 }
 
@@ -71,7 +93,10 @@ bool CanColor(const OutputOptions& options) {
 
 Table::Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
 
-void Table::Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+void Table::Add(std::vector<std::string> row) {
+  for (std::string& cell : row) cell = Printable(cell);
+  rows_.push_back(std::move(row));
+}
 
 void Table::AddRule() { rows_.emplace_back(); }
 

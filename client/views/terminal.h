@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,6 +27,10 @@ ExitCode ExitCodeFor(const absl::Status& status);
 // "heddle: <message>" on stderr; returns the exit code.
 int Fail(const absl::Status& status);
 
+// The text with control characters written out ("\\x1b", "\\n"), for what others named: it must neither
+// move the cursor of a terminal nor break a table.
+std::string Printable(std::string_view text);
+
 struct OutputOptions {
   bool json = false;
   bool plain = false;  // no colour, no animation, tab-separated tables
@@ -37,7 +42,8 @@ bool CanAnimate(const OutputOptions& options);
 // True if colour may be used on stdout (a terminal, no NO_COLOR, not --plain, not TERM=dumb).
 bool CanColor(const OutputOptions& options);
 
-// A table whose columns are as wide as their widest cell; numbers align right.
+// A table whose columns are as wide as their widest cell; numbers align right. Cells are made
+// Printable.
 class Table {
  public:
   explicit Table(std::vector<std::string> header);

@@ -12,11 +12,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/output_file.h"
 #include "base/status_macros.h"
 #include "proto/grpc_util.h"
 #include "scheduler/service/blob_sweeper.h"
@@ -52,21 +52,6 @@ absl::Status LockDirectory(const std::string& directory) {
         absl::StrCat("--data ", directory,
                      ": another heddle-scheduler uses it; stop it, or give another directory"));
   }
-  return absl::OkStatus();
-}
-
-// Writes a temporary file and renames it, so that a reader never sees half a number.
-absl::Status WritePortFile(const std::string& path, int port) {
-  const std::string beside = path + ".new";
-  std::ofstream file(beside);
-  file << port << "\n";
-  file.close();
-  if (!file.good())
-    return absl::InvalidArgumentError(absl::StrCat("--port-file ", path, ": cannot be written"));
-  std::error_code error;
-  std::filesystem::rename(beside, path, error);
-  if (error)
-    return absl::InvalidArgumentError(absl::StrCat("--port-file ", path, ": ", error.message()));
   return absl::OkStatus();
 }
 
@@ -115,7 +100,9 @@ absl::Status RunServer(const ServerOptions& options) {
 
   // The port file of an earlier run must not be mistaken for that of this one.
   auto forget_port = [&options] {
-    if (!options.port_file.empty()) unlink(options.port_file.c_str());
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(options.port_file, ignored))
+      std::filesystem::remove(options.port_file, ignored);
   };
   forget_port();
   std::unique_ptr<EmbeddedCluster> cluster;
@@ -168,7 +155,7 @@ absl::Status RunServer(const ServerOptions& options) {
   const BlobSweeper sweeper(loop.get(), blobs.get());
   loop->Begin();  // jobs go on only once users can reach the scheduler
   if (!options.port_file.empty()) {
-    HEDDLE_RETURN_IF_ERROR(WritePortFile(options.port_file, port));
+    HEDDLE_RETURN_IF_ERROR(WriteFile(options.port_file, absl::StrCat(port, "\n")));
   }
   std::printf("listening on %s\n", WithPort(options.listen, port).c_str());
   std::fflush(stdout);

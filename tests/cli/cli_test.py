@@ -38,12 +38,38 @@ class OneLineErrors(unittest.TestCase):
         return lines[0]
 
     def test_usage(self):
-        self.refused(2, "frobnicate", says="heddle --help")
+        self.refused(2, "frobnicate", says=("no command 'frobnicate'", "heddle --help"))
+        self.refused(2, "fetc", "j1", says=("did you mean 'fetch'?", "heddle --help"))
+        self.refused(2, "--server", "127.0.0.1:1", "shwo", says="did you mean 'show'?")
+        self.refused(2, says="subcommand is required")
+        self.refused(2, "help", "fetc", says="did you mean 'fetch'?")
+        self.assertIn("--schedules", heddle("help", "fetch", check=0).stdout)
+        self.assertIn("heddle tune", heddle("help", check=0).stdout)
+        self.assertEqual(heddle("version", check=0).stdout, heddle("--version", check=0).stdout)
         self.refused(2, "submit", says=("model", "heddle submit --help"))
         self.refused(2, "submit", "mlp.onnx", "--deadline", "", says=("--deadline", "empty"))
         self.refused(2, "submit", "mlp.onnx", "--deadline", "2020-01-01 10:00", says="has passed")
         self.refused(2, "submit", "mlp.onnx", "--deadline", "soon", says="--deadline 2h")
         self.refused(2, "submit", "mlp.onnx", "--seed", "-1", says=("--seed", "-1"))
+
+    def test_output_that_cannot_be_written(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([str(BIN / "heddle"), "zoo"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn("No space left", done.stderr)
+
+    def test_output_files_stay_what_they_are(self):
+        heddle("zoo", "mlp", "-o", "/dev/null", check=0)
+        self.assertTrue(pathlib.Path("/dev/null").is_char_device())
+        model = (self.path / "mlp.onnx").read_bytes()
+        (self.path / "link.onnx").symlink_to("target.onnx")
+        heddle("zoo", "mlp", "-o", self.path / "link.onnx", check=0)
+        self.assertTrue((self.path / "link.onnx").is_symlink())
+        self.assertEqual((self.path / "target.onnx").read_bytes(), model)
+        piped = subprocess.run([str(BIN / "heddle"), "zoo", "mlp", "-o", "-"], capture_output=True, timeout=LIMIT_S, cwd=self.path)
+        self.assertEqual(piped.stdout, model)
+        self.assertFalse((self.path / "-").exists())
 
     def test_simulator(self):
         def sim(code, *args, says):

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/near_names.h"
 #include "base/status_macros.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -19,27 +20,9 @@ namespace {
 
 constexpr size_t kMaxSuggestions = 5;
 
-size_t EditDistance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 // The text "; near names: a, b, c", with the nearest name first.
-std::string NearNames(const std::string& name, std::vector<std::string> known) {
-  std::stable_sort(known.begin(), known.end(), [&](const std::string& a, const std::string& b) {
-    return EditDistance(a, name) < EditDistance(b, name);
-  });
-  known.resize(std::min(known.size(), kMaxSuggestions));
+std::string NearNamesText(const std::string& name, std::vector<std::string> known) {
+  known = NearNames(name, std::move(known), kMaxSuggestions);
   return known.empty() ? "" : absl::StrCat("; near names: ", absl::StrJoin(known, ", "));
 }
 
@@ -100,7 +83,7 @@ absl::Status CheckTarget(const Target& target) {
   if (!Contains(cpus, target.cpu)) {
     return absl::InvalidArgumentError(absl::StrCat("unknown CPU '", target.cpu, "' for ",
                                                    llvm::Triple(triple).getArchName().str(),
-                                                   NearNames(target.cpu, std::move(cpus))));
+                                                   NearNamesText(target.cpu, std::move(cpus))));
   }
   std::vector<std::string> features = Keys(info->getAllProcessorFeatures());
   for (const std::string& attr :
@@ -112,7 +95,7 @@ absl::Status CheckTarget(const Target& target) {
     if (!Contains(features, attr.substr(1))) {
       return absl::InvalidArgumentError(absl::StrCat(
           "unknown feature '", attr.substr(1), "' for ", llvm::Triple(triple).getArchName().str(),
-          NearNames(attr.substr(1), std::move(features))));
+          NearNamesText(attr.substr(1), std::move(features))));
     }
   }
   return absl::OkStatus();
