@@ -78,7 +78,7 @@ std::string Printable(std::string_view text) {
 }
 
 int Fail(const absl::Status& status) {
-  fmt::print(stderr, "heddle: {}\n", Printable(status.message()));
+  fmt::print(stderr, "heddle: {}\n", Printable(std::string(status.message())));
   return ExitCodeFor(status);
 }
 

@@ -65,9 +65,9 @@ class SharedShift {
   int64_t* shift_ = nullptr;
 };
 
-class Run {
+class NemesisRun {
  public:
-  explicit Run(unsigned seed)
+  explicit NemesisRun(unsigned seed)
       : random_(seed),
         cluster_({.lease_s = kLeaseSeconds,
                   .expiry_s = kLeaseSeconds,
@@ -281,7 +281,7 @@ TEST(Nemesis, NothingToldIsLostOrDoubledOrTakenBack) {
   for (int i = 0; i < runs && !HasFailure(); ++i) {
     SCOPED_TRACE(absl::StrCat("seed ", first + i));
     const absl::Time begin = absl::Now();
-    Run(static_cast<unsigned>(first + i)).Go();
+    NemesisRun(static_cast<unsigned>(first + i)).Go();
     std::cerr << "seed " << first + i << ": "
               << absl::FormatDuration(absl::Trunc(absl::Now() - begin, absl::Seconds(1))) << "\n";
   }

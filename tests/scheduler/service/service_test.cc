@@ -13,9 +13,9 @@ using ::testing::HasSubstr;
 TEST_F(ServiceTest, AJobFromSubmitToModule) {
   const std::string job = MustSubmit(Spec(), "a model");
   grpc::ClientContext context;
-  v1::GetJobRequest request;
-  request.set_job(job);
-  auto watch = jobs_->WatchJob(&context, request);
+  v1::WatchJobRequest watched;
+  watched.set_job(job);
+  auto watch = jobs_->WatchJob(&context, watched);
   v1::Job now, last;
   while (watch->Read(&now)) last = now;
   EXPECT_TRUE(watch->Finish().ok());
@@ -33,6 +33,8 @@ TEST_F(ServiceTest, AJobFromSubmitToModule) {
   EXPECT_EQ(cluster_.worker.overlapping, 0);
 
   grpc::ClientContext timeline_context;
+  v1::GetJobRequest request;
+  request.set_job(job);
   v1::Timeline timeline;
   ASSERT_TRUE(jobs_->GetTimeline(&timeline_context, request, &timeline).ok());
   std::map<v1::StageKind, int> kinds;
