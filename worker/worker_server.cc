@@ -12,6 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
+#include "proto/access/channel.h"
+#include "proto/access/listener.h"
+#include "proto/access/local_socket.h"
 #include "proto/grpc_util.h"
 
 namespace heddle::worker {
@@ -32,11 +36,16 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
 }
 
-std::string AdvertisedHost(const WorkerOptions& options) {
-  if (!options.advertise.empty()) return options.advertise;
-  const std::string host = options.listen.substr(0, options.listen.rfind(':'));
-  const bool any = host.empty() || host == "0.0.0.0" || host == "[::]" || host == "*";
-  return any ? HostName() : host;
+// The address at which others reach the worker, which listens on `port`.
+std::string AdvertisedAddress(const WorkerOptions& options, int port) {
+  if (IsUnixAddress(options.listen)) return options.listen;
+  std::string host = options.advertise;
+  if (host.empty()) {
+    host = options.listen.substr(0, options.listen.rfind(':'));
+    const bool any = host.empty() || host == "0.0.0.0" || host == "[::]" || host == "*";
+    if (any) host = HostName();
+  }
+  return absl::StrCat(host, ":", port);
 }
 
 // Names the cores of the slot that the worker's own threads share because the host has no others.
@@ -82,21 +91,32 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
   RunnerOptions runner = options.runner;
   runner.worker = options.id;
   runner.guard = &worker->guard_;
-  worker->link_ = std::make_unique<TrackerLink>(options.tracker, MakeReport(options),
-                                                &worker->table_, &worker->guard_);
-  worker->service_ =
-      std::make_unique<WorkerServiceImpl>(runner, &worker->table_, worker->link_.get());
+  HEDDLE_RETURN_IF_ERROR(CheckAddress(options.tracker, options.credentials));
+  worker->link_ = std::make_unique<TrackerLink>(
+      options.tracker, options.credentials, MakeReport(options), &worker->table_, &worker->guard_);
+  worker->service_ = std::make_unique<WorkerServiceImpl>(runner, &worker->options_.credentials,
+                                                         &worker->table_, worker->link_.get());
   grpc::ServerBuilder builder;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   AllowPings(&builder);
-  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &worker->port_);
+  ListenerOptions listener;
+  listener.address = options.listen;
+  listener.credentials = options.credentials;
+  listener.refused = [](const Identity& caller, const std::string& method,
+                        const absl::Status& why) {
+    spdlog::debug("{} is refused {}: {}", ToText(caller), method, std::string(why.message()));
+  };
+  HEDDLE_ASSIGN_OR_RETURN(worker->door_, AddListener(listener, &builder, &worker->port_));
   builder.RegisterService(worker->service_.get());
   worker->server_ = builder.BuildAndStart();
   if (worker->server_ == nullptr || worker->port_ == 0) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen));
   }
-  worker->link_->Start(absl::StrCat(AdvertisedHost(options), ":", worker->port_));
+  worker->link_->Start(AdvertisedAddress(options, worker->port_));
   WorkerServer* self = worker.get();
+  if (const std::string warning = OpenAddressWarning(options.listen, options.credentials);
+      !warning.empty())
+    spdlog::warn("{}", warning);
   worker->lease_watch_ = std::thread([self] {
     while (!self->stopping_.WaitForNotificationWithTimeout(kLeaseTick))
       self->table_.StopExpired(MonotonicNow());

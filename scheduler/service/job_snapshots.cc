@@ -7,6 +7,10 @@
 
 namespace heddle::scheduler {
 
+absl::Status NoSuchJob(const std::string& job) {
+  return absl::NotFoundError(absl::StrCat("no job \"", job, "\" (heddle jobs --all lists them)"));
+}
+
 void JobSnapshots::Put(Views views) {
   absl::MutexLock lock(&mutex_);
   for (auto& [id, view] : views) {
@@ -22,8 +26,7 @@ void JobSnapshots::Put(Views views) {
 absl::StatusOr<JobSnapshots::Snapshot> JobSnapshots::Get(const std::string& job) const {
   absl::MutexLock lock(&mutex_);
   auto it = snapshots_.find(JobId{ParseJobName(job)});
-  if (it == snapshots_.end())
-    return absl::NotFoundError(absl::StrCat("no job \"", job, "\" (heddle jobs --all lists them)"));
+  if (it == snapshots_.end()) return NoSuchJob(job);
   return it->second;
 }
 

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/strategies.h"
+#include "proto/access/access_table.h"
+#include "proto/access/listener.h"
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
 #include "proto/job_states.h"
@@ -62,6 +66,13 @@ class Permit {
   bool free_;
 };
 
+constexpr std::string_view kQueryRecords = "heddle.v1.RecordService/QueryRecords";
+
+// "heddle.v1.JobService/GetJob" for "GetJob".
+std::string MethodName(std::string_view method) {
+  return absl::StrCat(v1::JobService::service_full_name(), "/", std::string(method));
+}
+
 // Finds a task by number, key, label, or at least 4 characters that its key begins with.
 // InvalidArgument if several match, NotFound if none does; both list the tasks.
 absl::StatusOr<int> FindTask(const v1::Job& job, const std::string& wanted) {
@@ -98,7 +109,10 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   if (!reader->Read(&request) || !request.has_spec()) {
     return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must be the job's spec"};
   }
-  const v1::JobSpec spec = request.spec();
+  v1::JobSpec spec = request.spec();
+  // Whose job it is follows from who calls. Only on this machine is the caller taken at its word.
+  if (const Identity caller = CallerOf(*context, tokens_); caller.role != Role::kLocal)
+    spec.set_user(caller.tenant);
   if (absl::StatusOr<JobParams> params = JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now());
       !params.ok())
     return ToGrpc(params.status());
@@ -155,6 +169,15 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   if (!job.ok()) return ToGrpc(job.status());
   response->set_job(*job);
   return grpc::Status::OK;
+}
+
+grpc::Status JobServiceImpl::CheckOwner(const grpc::ServerContext& context, std::string_view method,
+                                        const std::string& job) const {
+  absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(job);
+  if (!snapshot.ok()) return ToGrpc(snapshot.status());
+  if (MayUse(CallerOf(context, tokens_), MethodName(method), snapshot->job->spec().user()))
+    return grpc::Status::OK;
+  return ToGrpc(NoSuchJob(job));  // as if there were none
 }
 
 grpc::Status JobServiceImpl::CheckRoom(int64_t model_bytes) const {
@@ -229,11 +252,16 @@ grpc::Status JobServiceImpl::UploadBlobs(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext* context,
+                                      const v1::ListJobsRequest* request,
                                       v1::ListJobsResponse* response) {
   // Drops the oldest jobs if the answer would come near the size limit of a message.
   constexpr size_t kMaxBytes = 3 << 20;
   std::vector<std::shared_ptr<const v1::Job>> jobs = loop_->jobs().List(request->all());
+  const Identity caller = CallerOf(*context, tokens_);
+  std::erase_if(jobs, [&](const std::shared_ptr<const v1::Job>& job) {
+    return !MayUse(caller, MethodName("ListJobs"), job->spec().user());
+  });
   size_t bytes = 0, first = jobs.size();
   while (first > 0 && bytes + jobs[first - 1]->ByteSizeLong() <= kMaxBytes)
     bytes += jobs[--first]->ByteSizeLong();
@@ -241,8 +269,10 @@ grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext*, const v1::ListJobsRe
   return grpc::Status::OK;
 }
 
-grpc::Status JobServiceImpl::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+grpc::Status JobServiceImpl::GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
                                     v1::Job* response) {
+  if (grpc::Status owner = CheckOwner(*context, "GetJob", request->job()); !owner.ok())
+    return owner;
   absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(request->job());
   if (!snapshot.ok()) return ToGrpc(snapshot.status());
   *response = *snapshot->job;
@@ -252,6 +282,8 @@ grpc::Status JobServiceImpl::GetJob(grpc::ServerContext*, const v1::GetJobReques
 grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
                                       const v1::GetJobRequest* request,
                                       grpc::ServerWriter<v1::Job>* writer) {
+  if (grpc::Status owner = CheckOwner(*context, "WatchJob", request->job()); !owner.ok())
+    return owner;
   Permit permit(&watchers_, limits_.max_watchers);
   if (!permit.free())
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
@@ -281,22 +313,30 @@ grpc::Status JobServiceImpl::Act(SchedulerLoop::Action action, const v1::JobActi
   return grpc::Status::OK;
 }
 
-grpc::Status JobServiceImpl::CancelJob(grpc::ServerContext*, const v1::JobActionRequest* request,
-                                       v1::Job* response) {
+grpc::Status JobServiceImpl::CancelJob(grpc::ServerContext* context,
+                                       const v1::JobActionRequest* request, v1::Job* response) {
+  if (grpc::Status owner = CheckOwner(*context, "CancelJob", request->job()); !owner.ok())
+    return owner;
   return Act(SchedulerLoop::Action::kCancel, *request, response);
 }
-grpc::Status JobServiceImpl::PauseJob(grpc::ServerContext*, const v1::JobActionRequest* request,
-                                      v1::Job* response) {
+grpc::Status JobServiceImpl::PauseJob(grpc::ServerContext* context,
+                                      const v1::JobActionRequest* request, v1::Job* response) {
+  if (grpc::Status owner = CheckOwner(*context, "PauseJob", request->job()); !owner.ok())
+    return owner;
   return Act(SchedulerLoop::Action::kPause, *request, response);
 }
-grpc::Status JobServiceImpl::ResumeJob(grpc::ServerContext*, const v1::JobActionRequest* request,
-                                       v1::Job* response) {
+grpc::Status JobServiceImpl::ResumeJob(grpc::ServerContext* context,
+                                       const v1::JobActionRequest* request, v1::Job* response) {
+  if (grpc::Status owner = CheckOwner(*context, "ResumeJob", request->job()); !owner.ok())
+    return owner;
   return Act(SchedulerLoop::Action::kResume, *request, response);
 }
 
 grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
                                          const v1::FetchModuleRequest* request,
                                          grpc::ServerWriter<v1::Chunk>* writer) {
+  if (grpc::Status owner = CheckOwner(*context, "FetchModule", request->job()); !owner.ok())
+    return owner;
   Permit permit(&watchers_, limits_.max_watchers);
   if (!permit.free())
     return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many calls at a time; try again"};
@@ -311,12 +351,10 @@ grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
       [&](const v1::Chunk& chunk) { return writer->Write(chunk); }));
 }
 
-grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext*, const v1::GetJobRequest* request,
-                                         v1::Timeline* response) {
-  if (absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(request->job());
-      !snapshot.ok()) {
-    return ToGrpc(snapshot.status());
-  }
+grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext* context,
+                                         const v1::GetJobRequest* request, v1::Timeline* response) {
+  if (grpc::Status owner = CheckOwner(*context, "GetTimeline", request->job()); !owner.ok())
+    return owner;
   loop_->Flush();  // the timeline must include what the caller has been shown
   absl::StatusOr<std::vector<v1::StageSpan>> spans =
       store_->Timeline(ParseJobName(request->job()), kMaxSpans);
@@ -326,9 +364,11 @@ grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext*, const v1::GetJobR
   return grpc::Status::OK;
 }
 
-grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext*,
+grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext* context,
                                          const v1::ExplainTaskRequest* request,
                                          v1::TaskExplanation* response) {
+  if (grpc::Status owner = CheckOwner(*context, "ExplainTask", request->job()); !owner.ok())
+    return owner;
   absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(request->job());
   if (!snapshot.ok()) return ToGrpc(snapshot.status());
   absl::StatusOr<int> index = FindTask(*snapshot->job, request->task());
@@ -378,12 +418,33 @@ grpc::Status JobServiceImpl::ListDevices(grpc::ServerContext*,
   return loop_->tracker()->ListWorkers(&context, *request, response);
 }
 
-grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext*, const v1::RecordQuery* request,
+grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
+                                             const v1::RecordQuery* request,
                                              grpc::ServerWriter<v1::Record>* writer) {
+  // Measurements are shared, but which job made one is told only to those who may see the job.
+  const Identity caller = CallerOf(*context, tokens_);
+  const bool sees_all = MayUse(caller, kQueryRecords, /*tenant=*/"");
+  std::map<std::string, bool> known;  // whether the caller may see a job; asked once for each
+  auto may_see = [&](const std::string& job) {
+    if (sees_all) return true;
+    const auto [entry, added] = known.try_emplace(job);
+    if (added) {
+      const absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(job);
+      entry->second =
+          MayUse(caller, kQueryRecords, snapshot.ok() ? snapshot->job->spec().user() : "");
+    }
+    return entry->second;
+  };
+  if (!request->job().empty() && !may_see(request->job())) return grpc::Status::OK;
   loop_->Flush();  // the records that a job counts must be found
   absl::StatusOr<std::vector<v1::Record>> records = store_->Query(*request);
   if (!records.ok()) return ToGrpc(records.status());
-  for (const v1::Record& record : *records) {
+  for (v1::Record& record : *records) {
+    if (!record.job().empty() && !may_see(record.job())) {
+      record.clear_job();
+      record.clear_candidate();
+      record.clear_attempt();
+    }
     if (!writer->Write(record)) return grpc::Status::CANCELLED;
   }
   return grpc::Status::OK;

@@ -4,8 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "base/blob_store.h"
+#include "proto/access/tokens.h"
 #include "proto/jobs.grpc.pb.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/store/record_store.h"
@@ -22,8 +25,10 @@ struct ServiceLimits {
 // server is shut down.
 class JobServiceImpl final : public v1::JobService::Service {
  public:
-  JobServiceImpl(SchedulerLoop* loop, RecordStore* store, BlobStore* blobs, ServiceLimits limits)
-      : loop_(loop), store_(store), blobs_(blobs), limits_(limits) {}
+  // `tokens` are those of the listener that the calls come by; null: it takes none.
+  JobServiceImpl(SchedulerLoop* loop, RecordStore* store, BlobStore* blobs, ServiceLimits limits,
+                 const TokenFile* tokens = nullptr)
+      : loop_(loop), store_(store), blobs_(blobs), limits_(limits), tokens_(tokens) {}
   // Ends long-running calls.
   void Stop() { stopping_ = true; }
 
@@ -57,6 +62,10 @@ class JobServiceImpl final : public v1::JobService::Service {
  private:
   // RESOURCE_EXHAUSTED if a model of so many bytes is over the limit, or the disk is full.
   grpc::Status CheckRoom(int64_t model_bytes) const;
+  // NOT_FOUND if there is no such job, or if the caller may not know of it. `method` is that of this
+  // service which is called. Every method whose request names a job begins with this.
+  grpc::Status CheckOwner(const grpc::ServerContext& context, std::string_view method,
+                          const std::string& job) const;
   grpc::Status Act(SchedulerLoop::Action action, const v1::JobActionRequest& request,
                    v1::Job* response);
 
@@ -64,6 +73,7 @@ class JobServiceImpl final : public v1::JobService::Service {
   RecordStore* const store_;
   BlobStore* const blobs_;
   const ServiceLimits limits_;
+  const TokenFile* const tokens_;
   std::atomic<bool> stopping_{false};
   std::atomic<int> watchers_{0};
   std::atomic<int> uploads_{0};
@@ -71,7 +81,8 @@ class JobServiceImpl final : public v1::JobService::Service {
 
 class RecordServiceImpl final : public v1::RecordService::Service {
  public:
-  RecordServiceImpl(SchedulerLoop* loop, RecordStore* store) : loop_(loop), store_(store) {}
+  RecordServiceImpl(SchedulerLoop* loop, RecordStore* store, const TokenFile* tokens = nullptr)
+      : loop_(loop), store_(store), tokens_(tokens) {}
   grpc::Status QueryRecords(grpc::ServerContext* context, const v1::RecordQuery* request,
                             grpc::ServerWriter<v1::Record>* writer) override;
   grpc::Status ImportRecords(grpc::ServerContext* context, grpc::ServerReader<v1::Record>* reader,
@@ -80,6 +91,7 @@ class RecordServiceImpl final : public v1::RecordService::Service {
  private:
   SchedulerLoop* const loop_;
   RecordStore* const store_;
+  const TokenFile* const tokens_;
 };
 
 }  // namespace heddle::scheduler
