@@ -74,9 +74,11 @@ const AccessRow* FindAccessRow(std::string_view method) {
 absl::Status CheckMethod(const Identity& caller, std::string_view method) {
   const AccessRow* row = FindAccessRow(method);
   if (row == nullptr)
-    return absl::PermissionDeniedError(absl::StrCat(std::string(method), " is not open to anybody"));
+    return absl::PermissionDeniedError(
+        absl::StrCat(std::string(method), " is not open to anybody"));
   if (caller.role == Role::kLocal || Has(row->own | row->any, caller.role)) return absl::OkStatus();
-  const std::string may = absl::StrCat(std::string(method), " is for the roles: ", ListOf(row->own | row->any));
+  const std::string may =
+      absl::StrCat(std::string(method), " is for the roles: ", ListOf(row->own | row->any));
   if (caller.role == Role::kNobody) {
     return absl::UnauthenticatedError(absl::StrCat(
         may, "; the call shows no identity: give --tls-dir with a certificate, or --token-file"));

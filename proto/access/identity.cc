@@ -49,7 +49,8 @@ absl::StatusOr<Role> ParseRole(std::string_view name) {
     if (name == RoleName(role)) return role;
     absl::StrAppend(&all, all.empty() ? "" : ", ", RoleName(role));
   }
-  return absl::InvalidArgumentError(absl::StrCat("role \"", std::string(name), "\": the roles are ", all));
+  return absl::InvalidArgumentError(
+      absl::StrCat("role \"", std::string(name), "\": the roles are ", all));
 }
 
 bool IsName(std::string_view text) {
