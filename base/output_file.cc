@@ -16,21 +16,22 @@ namespace {
 
 constexpr int kMaxLinks = 40;  // as many as the kernel follows
 
-// Follows links, also to a file that is not there yet.
-std::string TargetOf(const std::string& path) {
-  std::filesystem::path target = path;
-  std::error_code error;
-  for (int i = 0; i < kMaxLinks && std::filesystem::is_symlink(target, error); ++i) {
-    const std::filesystem::path next = std::filesystem::read_symlink(target, error);
-    if (error) break;
-    target = target.parent_path() / next;  // an absolute `next` replaces the whole
-  }
-  return target.string();
-}
-
 absl::Status CannotWrite(const std::string& path, int error) {
   return absl::InvalidArgumentError(
       absl::StrCat("cannot write '", path, "': ", std::strerror(error)));
+}
+
+// Follows links, also to a file that is not there yet.
+absl::StatusOr<std::string> TargetOf(const std::string& path) {
+  std::filesystem::path target = path;
+  std::error_code error;
+  for (int i = 0; i < kMaxLinks; ++i) {
+    if (!std::filesystem::is_symlink(target, error)) return target.string();
+    const std::filesystem::path next = std::filesystem::read_symlink(target, error);
+    if (error) return CannotWrite(path, error.value());
+    target = target.parent_path() / next;  // an absolute `next` replaces the whole
+  }
+  return CannotWrite(path, ELOOP);
 }
 
 }  // namespace
@@ -41,7 +42,7 @@ absl::StatusOr<OutputFile> OutputFile::Open(const std::string& path) {
     if (file < 0) return CannotWrite("standard output", errno);
     return OutputFile("standard output", "", "", file);
   }
-  const std::string target = TargetOf(path);
+  HEDDLE_ASSIGN_OR_RETURN(const std::string target, TargetOf(path));
   struct stat found {};
   const bool exists = stat(target.c_str(), &found) == 0;
   if (exists && S_ISDIR(found.st_mode)) return CannotWrite(path, EISDIR);

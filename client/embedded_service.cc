@@ -14,8 +14,6 @@
 #include <thread>
 #include <vector>
 
-#include "client/service_client.h"
-
 namespace heddle::client {
 namespace {
 
@@ -53,18 +51,24 @@ std::string LastLine(const std::string& path) {
 
 }  // namespace
 
+bool MayStartService(const ServerAccess& server, const absl::Status& serving) {
+  return absl::IsUnavailable(serving) && server.tls_directory.empty() && server.token_file.empty();
+}
+
 absl::StatusOr<std::unique_ptr<EmbeddedService>> EmbeddedService::Start(const std::string& data) {
   std::string directory = (std::filesystem::temp_directory_path() / "heddle-XXXXXX").string();
   if (mkdtemp(directory.data()) == nullptr) {
     return absl::UnavailableError(
         fmt::format("cannot make a temporary directory: {}", std::strerror(errno)));
   }
+  // Only this user can enter the temporary directory.
+  const std::string address = "unix:" + directory + "/scheduler";
   const std::string port_file = directory + "/port";
   const std::string log_file = directory + "/log";
   std::vector<std::string> words = {SiblingBinary("heddle-scheduler"),
                                     "--embedded",
                                     "--listen",
-                                    "127.0.0.1:0",
+                                    address,
                                     "--port-file",
                                     port_file};
   if (!data.empty()) words.insert(words.end(), {"--data", data});
@@ -92,7 +96,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedService>> EmbeddedService::Start(const st
     }
     int port = 0;
     if (std::ifstream(port_file) >> port && port > 0) {
-      service->address_ = fmt::format("127.0.0.1:{}", port);
+      service->address_ = address;
       if (ServiceClient(service->address_).WaitUntilServing(absl::Seconds(5)).ok()) return service;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

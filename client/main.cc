@@ -14,6 +14,7 @@
 #include "base/strategies.h"
 #include "client/commands/commands.h"
 #include "client/commands/sweep_command.h"
+#include "proto/access/local_socket.h"
 
 using heddle::client::GlobalOptions;
 
@@ -202,9 +203,18 @@ int main(int argc, char** argv) {
       "resnet18.heddle");
 
   GlobalOptions global;
-  app.add_option("--server", global.server, "Scheduler's address")
+  global.server.address = heddle::SchedulerSocket(heddle::DefaultDataDirectory());
+  app.add_option("--server", global.server.address,
+                 "Scheduler's address: HOST:PORT, or unix:PATH on this machine")
       ->envname("HEDDLE_SERVER")
       ->capture_default_str();
+  app.add_option("--tls-dir", global.server.tls_directory,
+                 "For a scheduler on another machine: folder with ca.pem, and with cert.pem and "
+                 "key.pem unless there is a token")
+      ->envname("HEDDLE_TLS_DIR");
+  app.add_option("--token-file", global.server.token_file,
+                 "File with the token that says who you are")
+      ->envname("HEDDLE_TOKEN_FILE");
   app.add_flag("--json", global.output.json, "Machine-readable output");
   app.add_flag("--plain", global.output.plain, "No colour, no animation, tab-separated tables");
   app.add_flag("-v,--verbose", global.output.verbosity, "More details");

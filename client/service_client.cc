@@ -16,6 +16,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/sha256.h"
+#include "proto/access/channel.h"
 #include "proto/chunks.h"
 #include "proto/job_states.h"
 #include "proto/jobs.grpc.pb.h"
@@ -28,20 +29,6 @@ constexpr auto kUnaryLimit = std::chrono::seconds(30);
 constexpr auto kTransferLimit = std::chrono::minutes(20);
 // Bytes that a transfer is sure to make in a second; large ones get more time.
 constexpr int64_t kSlowestBytesPerSecond = 2'000'000;
-
-// A service that answers UNAVAILABLE gives the reason itself, such as a locked database. Only a
-// failed connection gets a message of ours.
-absl::Status FromGrpc(const grpc::Status& status, const std::string& address,
-                      grpc::Channel& channel) {
-  if (status.ok()) return absl::OkStatus();
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
-      channel.GetState(false) != GRPC_CHANNEL_READY) {
-    return absl::UnavailableError(
-        "no scheduler answers at " + address +
-        " (start one with `heddle-scheduler --embedded`, or name another with --server)");
-  }
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-}
 
 void LimitTime(grpc::ClientContext& context, std::chrono::milliseconds limit) {
   context.set_deadline(std::chrono::system_clock::now() + limit);
@@ -86,17 +73,46 @@ struct ServiceClient::Stubs {
   std::unique_ptr<v1::RecordService::Stub> records;
 };
 
-ServiceClient::ServiceClient(std::string address)
-    : address_(std::move(address)), stubs_(std::make_unique<Stubs>()) {
+ServiceClient::ServiceClient(const ServerAccess& server)
+    : address_(server.address), stubs_(std::make_unique<Stubs>()) {
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  stubs_->channel = grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), args);
+  std::shared_ptr<grpc::ChannelCredentials> connection;  // null: every call fails at once
+  const absl::StatusOr<Credentials> credentials =
+      LoadCredentials(server.tls_directory, server.token_file);
+  unusable_ = credentials.ok() ? CheckAddress(address_, *credentials) : credentials.status();
+  if (unusable_.ok())
+    connection = ChannelCredentialsFor(address_, PeerName(Role::kScheduler), *credentials, &args);
+  stubs_->channel = grpc::CreateCustomChannel(address_, connection, args);
   stubs_->jobs = v1::JobService::NewStub(stubs_->channel);
   stubs_->records = v1::RecordService::NewStub(stubs_->channel);
 }
 
+ServiceClient::ServiceClient(const std::string& address)
+    : ServiceClient(ServerAccess{address, "", ""}) {}
+
 ServiceClient::~ServiceClient() = default;
+
+absl::Status ServiceClient::Told(const grpc::Status& status) const {
+  if (status.ok()) return absl::OkStatus();
+  if (!unusable_.ok()) return unusable_;
+  // A service that answers UNAVAILABLE gives the reason itself, such as a locked database. Only a
+  // failed connection gets a message of ours.
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+      stubs_->channel->GetState(false) != GRPC_CHANNEL_READY) {
+    if (status.error_message().find("andshake") != std::string::npos) {
+      return absl::UnavailableError(absl::StrCat(
+          address_,
+          " answers, but does not prove to be a scheduler of this lab, or does not take "
+          "this certificate; --tls-dir must come from the same heddle-ca"));
+    }
+    return absl::UnavailableError(
+        "no scheduler answers at " + address_ +
+        " (start one with `heddle-scheduler --embedded`, or name another with --server)");
+  }
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
 
 absl::Status ServiceClient::WaitUntilServing(absl::Duration timeout) const {
   const absl::Time deadline = absl::Now() + timeout;
@@ -109,7 +125,8 @@ absl::Status ServiceClient::WaitUntilServing(absl::Duration timeout) const {
     v1::ListJobsResponse response;
     const grpc::Status status = stubs_->jobs->ListJobs(&context, {}, &response);
     if (status.ok()) return absl::OkStatus();
-    last = FromGrpc(status, address_, *stubs_->channel);
+    last = Told(status);
+    if (!unusable_.ok()) return last;
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       last = absl::UnavailableError("no scheduler answers at " + address_);
     }
@@ -133,7 +150,7 @@ absl::Status ServiceClient::SendParts(const std::vector<FilePart>& parts,
     grpc::ClientContext context;
     LimitTime(context, kUnaryLimit);
     const grpc::Status status = stubs_->jobs->FindMissingBlobs(&context, all, &missing);
-    if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+    if (!status.ok()) return Told(status);
   }
   Upload upload;
   upload.parts = missing.blobs_size();
@@ -163,7 +180,7 @@ absl::Status ServiceClient::SendParts(const std::vector<FilePart>& parts,
   }
   const grpc::Status status = writer->Finish();
   if (!sent.ok() && !absl::IsCancelled(sent)) return sent;
-  return FromGrpc(status, address_, *stubs_->channel);
+  return Told(status);
 }
 
 absl::StatusOr<std::string> ServiceClient::Submit(
@@ -196,7 +213,7 @@ absl::StatusOr<std::string> ServiceClient::Submit(
   }
   writer->WritesDone();
   const grpc::Status status = writer->Finish();
-  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+  if (!status.ok()) return Told(status);
   return response.job();
 }
 
@@ -209,7 +226,7 @@ absl::StatusOr<std::vector<v1::Job>> ServiceClient::ListJobs(bool all) const {
     grpc::ClientContext context;
     LimitTime(context, kUnaryLimit);
     const grpc::Status status = stubs_->jobs->ListJobs(&context, request, &response);
-    if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+    if (!status.ok()) return Told(status);
     for (v1::Job& job : *response.mutable_jobs()) jobs.push_back(std::move(job));
     if (!jobs.empty()) request.set_before(jobs.back().id());
   } while (response.more() && response.jobs_size() > 0 && jobs.size() < kMaxListedJobs);
@@ -224,7 +241,7 @@ absl::StatusOr<v1::Job> ServiceClient::GetJob(const std::string& job) const {
   request.set_job(job);
   v1::Job response;
   const grpc::Status status = stubs_->jobs->GetJob(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+  if (!status.ok()) return Told(status);
   return response;
 }
 
@@ -232,34 +249,39 @@ namespace {
 
 // The three calls that change the state of a job.
 template <typename Method>
-absl::StatusOr<v1::Job> ActOnJob(v1::JobService::Stub& stub, Method method, const std::string& job,
-                                 const std::string& reason, const std::string& address,
-                                 grpc::Channel& channel) {
+grpc::Status ActOnJob(v1::JobService::Stub& stub, Method method, const std::string& job,
+                      const std::string& reason, v1::Job* response) {
   grpc::ClientContext context;
   LimitTime(context, kUnaryLimit);
   v1::JobActionRequest request;
   request.set_job(job);
   request.set_reason(reason);
-  v1::Job response;
-  const grpc::Status status = (stub.*method)(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status, address, channel);
-  return response;
+  return (stub.*method)(&context, request, response);
 }
 
 }  // namespace
 
 absl::StatusOr<v1::Job> ServiceClient::CancelJob(const std::string& job,
                                                  const std::string& reason) const {
-  return ActOnJob(*stubs_->jobs, &v1::JobService::Stub::CancelJob, job, reason, address_,
-                  *stubs_->channel);
+  v1::Job response;
+  const grpc::Status status =
+      ActOnJob(*stubs_->jobs, &v1::JobService::Stub::CancelJob, job, reason, &response);
+  if (!status.ok()) return Told(status);
+  return response;
 }
 absl::StatusOr<v1::Job> ServiceClient::PauseJob(const std::string& job) const {
-  return ActOnJob(*stubs_->jobs, &v1::JobService::Stub::PauseJob, job, "", address_,
-                  *stubs_->channel);
+  v1::Job response;
+  const grpc::Status status =
+      ActOnJob(*stubs_->jobs, &v1::JobService::Stub::PauseJob, job, "", &response);
+  if (!status.ok()) return Told(status);
+  return response;
 }
 absl::StatusOr<v1::Job> ServiceClient::ResumeJob(const std::string& job) const {
-  return ActOnJob(*stubs_->jobs, &v1::JobService::Stub::ResumeJob, job, "", address_,
-                  *stubs_->channel);
+  v1::Job response;
+  const grpc::Status status =
+      ActOnJob(*stubs_->jobs, &v1::JobService::Stub::ResumeJob, job, "", &response);
+  if (!status.ok()) return Told(status);
+  return response;
 }
 
 absl::StatusOr<v1::Timeline> ServiceClient::GetTimeline(const std::string& job) const {
@@ -269,7 +291,7 @@ absl::StatusOr<v1::Timeline> ServiceClient::GetTimeline(const std::string& job) 
   request.set_job(job);
   v1::Timeline response;
   const grpc::Status status = stubs_->jobs->GetTimeline(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+  if (!status.ok()) return Told(status);
   return response;
 }
 
@@ -282,7 +304,7 @@ absl::StatusOr<v1::TaskExplanation> ServiceClient::ExplainTask(const std::string
   request.set_task(task);
   v1::TaskExplanation response;
   const grpc::Status status = stubs_->jobs->ExplainTask(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+  if (!status.ok()) return Told(status);
   return response;
 }
 
@@ -291,7 +313,7 @@ absl::StatusOr<v1::ListWorkersResponse> ServiceClient::ListDevices() const {
   LimitTime(context, kUnaryLimit);
   v1::ListWorkersResponse response;
   const grpc::Status status = stubs_->jobs->ListDevices(&context, {}, &response);
-  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+  if (!status.ok()) return Told(status);
   return response;
 }
 
@@ -390,7 +412,7 @@ absl::Status ServiceClient::WatchJob(const std::string& job, absl::Duration pati
     if (!may_come_back || absl::Now() - last_contact > patience) {
       return status.ok()
                  ? absl::UnavailableError("the scheduler at " + address_ + " ended the watch")
-                 : FromGrpc(status, address_, *stubs_->channel);
+                 : Told(status);
     }
     for (int i = 0; i < 3; ++i) {
       if (!on_job(nullptr)) return absl::CancelledError("detached");
@@ -425,7 +447,7 @@ absl::StatusOr<int64_t> ServiceClient::FetchModule(
   while (taken.ok() && reader->Read(&chunk)) continue;  // there is nothing more
   const grpc::Status status = reader->Finish();
   if (!taken.ok()) return taken;
-  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+  if (!status.ok()) return Told(status);
   if (!complete) return absl::DataLossError("module was cut short on the way; fetch it again");
   if (hash.Hex() != expected)
     return absl::DataLossError("module was damaged on the way: its digest differs; fetch it again");
@@ -457,7 +479,7 @@ absl::Status ServiceClient::QueryRecords(
       return absl::OkStatus();
     }
   }
-  return FromGrpc(reader->Finish(), address_, *stubs_->channel);
+  return Told(reader->Finish());
 }
 
 absl::StatusOr<v1::ImportRecordsResponse> ServiceClient::ImportRecords(
@@ -479,7 +501,7 @@ absl::StatusOr<v1::ImportRecordsResponse> ServiceClient::ImportRecords(
   }
   writer->WritesDone();
   const grpc::Status status = writer->Finish();
-  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+  if (!status.ok()) return Told(status);
   return response;
 }
 

@@ -15,6 +15,10 @@
 #include "absl/time/time.h"
 #include "proto/jobs.pb.h"
 
+namespace grpc {
+class Status;
+}
+
 namespace heddle::client {
 
 // RecordQuery.limit for everything, of which the service returns at most kMaxQueryLimit records.
@@ -37,11 +41,21 @@ struct Upload {
   int64_t sent_bytes = 0;  // so far
 };
 
+// Where the scheduler is, and what to show it (proto/access/credentials.h). Without the last two, it
+// must be on this machine.
+struct ServerAccess {
+  std::string address;        // "HOST:PORT" or "unix:PATH"
+  std::string tls_directory;  // empty: none
+  std::string token_file;     // empty: none
+};
+
 // Every call is limited in time: unary calls to 30 s, transfers to 30 s without progress. If the
-// service cannot be reached, the error is Unavailable with the address and a remedy.
+// service cannot be reached, the error is Unavailable with the address and a remedy. If the
+// certificate or the token cannot be used, every call says so and sends nothing: InvalidArgument.
 class ServiceClient {
  public:
-  explicit ServiceClient(std::string address);
+  explicit ServiceClient(const ServerAccess& server);
+  explicit ServiceClient(const std::string& address);
   ~ServiceClient();
 
   const std::string& address() const { return address_; }
@@ -92,8 +106,12 @@ class ServiceClient {
   absl::Status SendParts(const std::vector<FilePart>& parts,
                          const std::function<void(const Upload&)>& progress) const;
 
+  // The error of a call for people.
+  absl::Status Told(const grpc::Status& status) const;
+
   struct Stubs;
   std::string address_;
+  absl::Status unusable_;  // why nothing can be sent
   std::unique_ptr<Stubs> stubs_;
 };
 

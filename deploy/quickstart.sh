@@ -19,7 +19,7 @@ started=$(date +%s)
 
 say "2/6 start the service"
 rm -f "$work/port"
-heddle-scheduler --embedded --listen 127.0.0.1:0 --port-file "$work/port" --data "$work/data" 2>"$work/service.log" &
+heddle-scheduler --embedded --port-file "$work/port" --data "$work/data" 2>"$work/service.log" &
 service=$!
 trap 'kill "$service" 2>/dev/null || true; wait "$service" 2>/dev/null || true' EXIT
 for _ in $(seq 300); do
@@ -30,8 +30,7 @@ for _ in $(seq 300); do
   fi
   sleep 0.1
 done
-HEDDLE_SERVER=127.0.0.1:$(cat "$work/port")
-export HEDDLE_SERVER
+export HEDDLE_SERVER="unix:$work/data/sockets/scheduler"
 # The workers register within a second or two.
 for _ in $(seq 100); do
   [ "$(heddle devices --plain 2>/dev/null | wc -l)" -gt 1 ] && break

@@ -10,7 +10,7 @@ packages=(
   libabsl-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libssl-dev libxxhash-dev
   llvm-19-dev liblld-19-dev libzstd-dev zlib1g-dev
   libxgboost-dev libsqlite3-dev libz3-dev
-  libgtest-dev libgmock-dev libonnx-testdata sqlite3 python3
+  libgtest-dev libgmock-dev libonnx-testdata sqlite3 openssl python3
 )
 
 check=false

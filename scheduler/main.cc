@@ -1,6 +1,7 @@
 // heddle-scheduler: flags, and nothing else.
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -8,28 +9,25 @@
 #include <filesystem>
 #include <string>
 
+#include "proto/access/local_socket.h"
 #include "scheduler/core/policy.h"
 #include "scheduler/service/server.h"
-
-namespace {
-
-std::string DefaultData() {
-  if (const char* data = std::getenv("XDG_DATA_HOME"); data != nullptr && *data != '\0')
-    return std::string(data) + "/heddle";
-  const char* home = std::getenv("HOME");
-  return std::string(home != nullptr ? home : ".") + "/.local/share/heddle";
-}
-
-}  // namespace
 
 int main(int argc, char** argv) {
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);  // errors are ours to tell, in one line
   heddle::scheduler::ServerOptions options;
-  options.data_directory = DefaultData();
+  options.data_directory = heddle::DefaultDataDirectory();
   options.binary_directory = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   CLI::App app("heddle-scheduler: interleaves the stages of tuning jobs over shared workers");
-  app.add_option("--listen", options.listen, "HOST:PORT to serve; port 0 picks a free one")
-      ->capture_default_str();
+  app.add_option("--listen", options.listen,
+                 "HOST:PORT to serve, port 0 picks a free one, or unix:PATH (default: "
+                 "unix:DATA/sockets/scheduler, for this user alone)");
+  app.add_option("--tls-dir", options.tls_directory,
+                 "Folder with ca.pem, cert.pem and key.pem, as `heddle-ca issue --role scheduler` "
+                 "makes it; necessary where other machines can reach --listen");
+  app.add_option("--tokens", options.token_file,
+                 "File with the hashes of people's tokens, as `heddle-ca token` makes it (default: "
+                 "DATA/tokens)");
   app.add_option("--data", options.data_directory, "directory of database, models and modules")
       ->capture_default_str();
   app.add_option("--tracker", options.tracker_address, "HOST:PORT of heddle-tracker")
@@ -58,6 +56,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  umask(077);  // models and modules are this user's alone
   options.verbose = verbosity > 0;
   spdlog::set_default_logger(spdlog::stderr_logger_mt("heddle-scheduler"));
   spdlog::set_level(verbosity == 0   ? spdlog::level::warn

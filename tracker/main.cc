@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/output_file.h"
+#include "proto/access/listener.h"
 #include "proto/grpc_util.h"
 #include "tracker/tracker_service.h"
 
@@ -39,11 +40,15 @@ int main(int argc, char** argv) {
   std::string port_file;
   std::string state;
   int expiry_s = 10;
+  std::string tls_directory;
   bool verbose = false;
   CLI::App app(
       "heddle-tracker: knows which workers are there, which slots are free and who holds them");
-  app.add_option("--listen", listen, "Address to serve on; port 0 takes a free one")
+  app.add_option("--listen", listen, "HOST:PORT to serve on, port 0 takes a free one, or unix:PATH")
       ->capture_default_str();
+  app.add_option("--tls-dir", tls_directory,
+                 "Folder with ca.pem, cert.pem and key.pem, as `heddle-ca issue --role tracker` "
+                 "makes it; necessary where other machines can reach --listen");
   app.add_option("--port-file", port_file, "Write the port number here once it is known");
   app.add_option("--state", state,
                  "Keep the last fencing token here, so that tokens grow over restarts");
@@ -73,6 +78,11 @@ int main(int argc, char** argv) {
     spdlog::error("{}", std::string(tokens.status().message()));
     return 2;
   }
+  const auto credentials = heddle::LoadDaemonCredentials(tls_directory, heddle::Role::kTracker);
+  if (!credentials.ok()) {
+    spdlog::error("{}", std::string(credentials.status().message()));
+    return 2;
+  }
   heddle::tracker::ServiceOptions options;
   options.pool.worker_expiry = absl::Seconds(expiry_s);
   // Three calls that are lost do not make a worker count as gone.
@@ -85,7 +95,19 @@ int main(int argc, char** argv) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT,
                              0);  // a second tracker must not share the port silently
   heddle::AllowPings(&builder);
-  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+  heddle::ListenerOptions listener;
+  listener.address = listen;
+  listener.credentials = *credentials;
+  listener.refused = [](const heddle::Identity& caller, const std::string& method,
+                        const absl::Status& why) {
+    spdlog::debug("{} is refused {}: {}", heddle::ToText(caller), method,
+                  std::string(why.message()));
+  };
+  const auto door = heddle::AddListener(listener, &builder, &port);
+  if (!door.ok()) {
+    spdlog::error("{}", std::string(door.status().message()));
+    return 2;
+  }
   builder.RegisterService(&service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) {
@@ -94,6 +116,9 @@ int main(int argc, char** argv) {
         listen);
     return 2;
   }
+  if (const std::string warning = heddle::OpenAddressWarning(listen, *credentials);
+      !warning.empty())
+    spdlog::warn("{}", warning);
   if (!port_file.empty()) {
     const absl::Status written = heddle::WriteFile(port_file, absl::StrCat(port, "\n"));
     if (!written.ok()) {

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "proto/access/listener.h"
 #include "proto/grpc_util.h"
 
 namespace heddle::tracker {
@@ -83,9 +84,16 @@ void TrackerServiceImpl::ExpireLoop() {
   while (!mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kTick)) pool_.Expire(MonotonicNow());
 }
 
-grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext*,
+grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,
                                              const v1::SynchronizeRequest* request,
                                              v1::SynchronizeResponse* response) {
+  // A worker speaks only for itself: the scheduler will talk to whoever proves to be this worker.
+  if (const Identity caller = CallerOf(*context, nullptr);
+      caller.role == Role::kWorker && caller.name != request->worker()) {
+    return {grpc::StatusCode::PERMISSION_DENIED,
+            absl::StrCat("worker \"", request->worker(), "\": its certificate is of \"",
+                         caller.name, "\"; start it with --id ", caller.name)};
+  }
   WorkerReport report{.worker = request->worker(),
                       .boot_id = request->boot_id(),
                       .address = request->address(),

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -111,7 +112,6 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], heddle::worker::kMeasureFlag) == 0)
     return heddle::worker::MeasureChildMain(argc, argv);
   heddle::worker::WorkerOptions options;
-  options.id = HostName();
   options.version = HEDDLE_VERSION;
   options.tracker = "127.0.0.1:9191";
   std::vector<std::string> cpu_slots;
@@ -119,6 +119,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> gpus;
   int gpu_clock_mhz = 0;
   std::string machine = "measure";
+  std::string tls_directory;
   std::string code_cache = CacheFolder("code", "off");
   std::string blob_cache = CacheFolder("blobs", "heddle-blobs");
   int64_t blob_cache_mib = 32768;
@@ -126,12 +127,17 @@ int main(int argc, char** argv) {
   bool verbose = false;
   CLI::App app("heddle-worker: runs leased stages, each in a process of its own");
   app.add_option("--tracker", options.tracker, "Address of heddle-tracker")->capture_default_str();
-  app.add_option("--listen", options.listen, "Address to serve on; port 0 takes a free one")
+  app.add_option("--listen", options.listen,
+                 "HOST:PORT to serve on, port 0 takes a free one, or unix:PATH")
       ->capture_default_str();
+  app.add_option("--tls-dir", tls_directory,
+                 "Folder with ca.pem, cert.pem and key.pem, as `heddle-ca issue --role worker` "
+                 "makes it; necessary where other machines can reach --listen");
   app.add_option("--advertise", options.advertise,
                  "HOST or HOST:PORT that others reach this worker at; default: that of --listen");
-  app.add_option("--id", options.id, "Name of this worker, stable over restarts")
-      ->capture_default_str();
+  app.add_option("--id", options.id,
+                 "Name of this worker, stable over restarts (default: that in its certificate, or "
+                 "the host's name)");
   app.add_option("--cpu-slots", cpu_slots,
                  "Slots for everything but profiling: cores joined by '-', slots by ','");
   app.add_option("--device-slots", device_slots, "Slots for profiling, likewise");
@@ -171,6 +177,16 @@ int main(int argc, char** argv) {
   }
   spdlog::set_default_logger(spdlog::stderr_logger_mt("heddle-worker"));
   if (verbose) spdlog::set_level(spdlog::level::debug);
+
+  umask(077);  // the weights and kernels that it keeps are this user's alone
+  const auto credentials = heddle::LoadDaemonCredentials(tls_directory, heddle::Role::kWorker);
+  if (!credentials.ok()) {
+    spdlog::error("{}", std::string(credentials.status().message()));
+    return 2;
+  }
+  options.credentials = *credentials;
+  if (options.id.empty())
+    options.id = credentials->tls ? credentials->tls->identity.name : HostName();
 
   auto slots = heddle::worker::ParseSlots(cpu_slots, device_slots, heddle::worker::UsableCores());
   auto gpu_slots = heddle::worker::ParseGpuSlots(gpus);

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "proto/access/channel.h"
 
 namespace heddle::worker {
 namespace {
@@ -19,23 +20,28 @@ constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
 constexpr absl::Duration kLongestPause = absl::Seconds(5);
 constexpr absl::Duration kShortestInterval = absl::Milliseconds(50);
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> MakeTrackerChannel(const std::string& address,
+                                                  const Credentials& credentials) {
   grpc::ChannelArguments arguments;
   // gRPC's own backoff must not be longer than this one.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  // Time for one attempt: a handshake over TLS takes a while on a busy host.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2'000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  const std::shared_ptr<grpc::ChannelCredentials> connection =
+      ChannelCredentialsFor(address, PeerName(Role::kTracker), credentials, &arguments);
+  return grpc::CreateCustomChannel(address, connection, arguments);
 }
 
 }  // namespace
 
-TrackerLink::TrackerLink(const std::string& tracker, const v1::SynchronizeRequest& report,
-                         StageTable* table, const SlotGuard* guard)
+TrackerLink::TrackerLink(const std::string& tracker, const Credentials& credentials,
+                         const v1::SynchronizeRequest& report, StageTable* table,
+                         const SlotGuard* guard)
     : tracker_(tracker),
       table_(table),
       guard_(guard),
-      stub_(v1::TrackerService::NewStub(MakeChannel(tracker))),
+      stub_(v1::TrackerService::NewStub(MakeTrackerChannel(tracker, credentials))),
       report_(report),
       rng_(std::random_device()()) {}
 

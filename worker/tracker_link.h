@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "proto/access/credentials.h"
 #include "proto/tracker.grpc.pb.h"
 #include "worker/slot_guard.h"
 #include "worker/stage_table.h"
@@ -19,8 +20,8 @@ class TrackerLink {
  public:
   // `report` has the fields that do not change: worker, boot id, host, slots, version. The table
   // and the guard must outlive the link.
-  TrackerLink(const std::string& tracker, const v1::SynchronizeRequest& report, StageTable* table,
-              const SlotGuard* guard);
+  TrackerLink(const std::string& tracker, const Credentials& credentials,
+              const v1::SynchronizeRequest& report, StageTable* table, const SlotGuard* guard);
   ~TrackerLink();
 
   // Begins to call at the tracker's pace. While the tracker cannot be reached, it retries without

@@ -12,6 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
+#include "proto/access/channel.h"
+#include "proto/access/listener.h"
+#include "proto/access/local_socket.h"
 #include "proto/grpc_util.h"
 
 namespace heddle::worker {
@@ -32,7 +36,9 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
 }
 
+// The address at which others reach the worker, which listens on `port`.
 std::string AdvertisedAddress(const WorkerOptions& options, int port) {
+  if (IsUnixAddress(options.listen)) return options.listen;
   const std::string& advertise = options.advertise;
   const size_t colon = advertise.rfind(':');
   // "host:80" and "[::1]:80" have a port, "::1" and "[::1]" have none.
@@ -88,14 +94,22 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
   RunnerOptions runner = options.runner;
   runner.worker = options.id;
   runner.guard = &worker->guard_;
-  worker->link_ = std::make_unique<TrackerLink>(options.tracker, MakeReport(options),
-                                                &worker->table_, &worker->guard_);
-  worker->service_ =
-      std::make_unique<WorkerServiceImpl>(runner, &worker->table_, worker->link_.get());
+  HEDDLE_RETURN_IF_ERROR(CheckAddress(options.tracker, options.credentials));
+  worker->link_ = std::make_unique<TrackerLink>(
+      options.tracker, options.credentials, MakeReport(options), &worker->table_, &worker->guard_);
+  worker->service_ = std::make_unique<WorkerServiceImpl>(runner, &worker->options_.credentials,
+                                                         &worker->table_, worker->link_.get());
   grpc::ServerBuilder builder;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   AllowPings(&builder);
-  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &worker->port_);
+  ListenerOptions listener;
+  listener.address = options.listen;
+  listener.credentials = options.credentials;
+  listener.refused = [](const Identity& caller, const std::string& method,
+                        const absl::Status& why) {
+    spdlog::debug("{} is refused {}: {}", ToText(caller), method, std::string(why.message()));
+  };
+  HEDDLE_ASSIGN_OR_RETURN(worker->door_, AddListener(listener, &builder, &worker->port_));
   builder.RegisterService(worker->service_.get());
   worker->server_ = builder.BuildAndStart();
   if (worker->server_ == nullptr || worker->port_ == 0) {
@@ -103,6 +117,9 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
   }
   worker->link_->Start(AdvertisedAddress(options, worker->port_));
   WorkerServer* self = worker.get();
+  if (const std::string warning = OpenAddressWarning(options.listen, options.credentials);
+      !warning.empty())
+    spdlog::warn("{}", warning);
   worker->lease_watch_ = std::thread([self] {
     while (!self->stopping_.WaitForNotificationWithTimeout(kLeaseTick))
       self->table_.StopExpired(MonotonicNow());

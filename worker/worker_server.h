@@ -11,6 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
+#include "proto/access/credentials.h"
+#include "proto/access/peer_door.h"
 #include "worker/slot_guard.h"
 #include "worker/stage_runner.h"
 #include "worker/stage_table.h"
@@ -21,7 +23,8 @@ namespace heddle::worker {
 
 struct WorkerOptions {
   std::string tracker;                 // host:port
-  std::string listen = "127.0.0.1:0";  // port 0: a free one
+  std::string listen = "127.0.0.1:0";  // port 0: a free one; or "unix:/path"
+  Credentials credentials;             // for the tracker, and for those who call
   // Host, or host:port, under which others reach this worker; without a host that of `listen`,
   // without a port the one it listens on.
   std::string advertise;
@@ -42,7 +45,7 @@ struct WorkerOptions {
 class WorkerServer {
  public:
   // Listens and begins to call the tracker, which need not run yet. Ignores SIGPIPE in the whole
-  // process. Unavailable if it cannot listen there.
+  // process. Unavailable if it cannot listen there, InvalidArgument if it must not (AddListener).
   static absl::StatusOr<std::unique_ptr<WorkerServer>> Start(const WorkerOptions& options);
   // Stops all running stages.
   ~WorkerServer();
@@ -65,6 +68,7 @@ class WorkerServer {
   SlotGuard guard_;
   std::unique_ptr<TrackerLink> link_;
   std::unique_ptr<WorkerServiceImpl> service_;
+  std::unique_ptr<PeerDoor> door_;  // null unless it serves at a UNIX socket
   std::unique_ptr<grpc::Server> server_;
   absl::Notification stopping_;
   std::thread lease_watch_;

@@ -2,12 +2,14 @@
 
 #include <spdlog/spdlog.h>
 
+#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "proto/grpc_util.h"
+#include "worker/sealed_caller.h"
 #include "worker/stage_call.h"
 
 namespace heddle::worker {
@@ -112,7 +114,12 @@ void WorkerServiceImpl::Perform(StageCall* call, const v1::StageStart& start) {
   spdlog::debug("{} of {} begins on {}", v1::StageKind_Name(start.kind()), start.job(),
                 start.slot());
   v1::StageEvent last;
-  *last.mutable_finished() = StageRunner(start, options, *call, call->session()).Run();
+  // In a lab, what comes from other workers and goes to them is sealed.
+  std::optional<SealedCaller> sealed;
+  StageCaller* caller = call;
+  if (credentials_->tls)
+    caller = &sealed.emplace(&*credentials_->tls, &start, call, &call->session());
+  *last.mutable_finished() = StageRunner(start, options, *caller, call->session()).Run();
   // The slot is free before the caller learns of the end and sends the next stage.
   table_->Leave(start.slot());
   const v1::StageFinished& finished = last.finished();

@@ -7,6 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "proto/access/credentials.h"
 #include "proto/worker.grpc.pb.h"
 #include "worker/stage_runner.h"
 #include "worker/stage_table.h"
@@ -18,10 +19,11 @@ class StageCall;
 
 class WorkerServiceImpl final : public v1::WorkerService::CallbackService {
  public:
-  // `runner.cores` and `runner.gpu` are filled in per slot. Table and link must outlive the
-  // service.
-  WorkerServiceImpl(const RunnerOptions& runner, StageTable* table, TrackerLink* link)
-      : runner_(runner), table_(table), link_(link) {}
+  // `runner.cores` and `runner.gpu` are filled in per slot. Credentials, table and link must outlive
+  // the service.
+  WorkerServiceImpl(const RunnerOptions& runner, const Credentials* credentials, StageTable* table,
+                    TrackerLink* link)
+      : runner_(runner), credentials_(credentials), table_(table), link_(link) {}
   // Waits for the threads of all calls.
   ~WorkerServiceImpl() override;
 
@@ -36,6 +38,7 @@ class WorkerServiceImpl final : public v1::WorkerService::CallbackService {
   void Perform(StageCall* call, const v1::StageStart& start);
 
   const RunnerOptions runner_;
+  const Credentials* const credentials_;
   StageTable* const table_;
   TrackerLink* const link_;
   absl::Mutex mutex_;

@@ -19,7 +19,7 @@
 namespace heddle::client {
 
 struct GlobalOptions {
-  std::string server = "127.0.0.1:9190";
+  ServerAccess server;
   OutputOptions output;
 };
 

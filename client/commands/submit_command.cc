@@ -66,7 +66,7 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const ModelFile
   fmt::print("\n{} tasks from {} kernel calls, {:.2f} GFLOP; {} trials for {}\n", work.tasks.size(),
              work.kernels, work.flops / 1e9, work.trials, spec.target());
   if (matching < 0) {
-    fmt::print("no scheduler answers at {}, so devices are unknown\n", global.server);
+    fmt::print("no scheduler answers at {}, so devices are unknown\n", global.server.address);
   } else {
     fmt::print(
         "{} matching device slots; about {}\n", matching,

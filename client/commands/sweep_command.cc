@@ -350,16 +350,20 @@ int SweepRun::Run() {
   fmt::print(stderr, "{} combinations{}\n", combinations_.size(),
              known > 0 ? fmt::format(", {} of them done already", known) : "");
   if (known < combinations_.size()) {
-    std::string address = global_.server;
-    if (!ServiceClient(address).WaitUntilServing(absl::Milliseconds(500)).ok()) {
-      fmt::print(stderr, "no scheduler answers at {}; starting one for this command\n", address);
+    ServerAccess server = global_.server;
+    if (const absl::Status serving =
+            ServiceClient(server).WaitUntilServing(absl::Milliseconds(500));
+        !serving.ok()) {
+      if (!MayStartService(server, serving)) return Fail(serving);
+      fmt::print(stderr, "no scheduler answers at {}; starting one for this command\n",
+                 server.address);
       absl::StatusOr<std::unique_ptr<EmbeddedService>> started =
           EmbeddedService::Start(options_.data);
       if (!started.ok()) return Fail(started.status());
       service_ = *std::move(started);
-      address = service_->address();
+      server = {service_->address(), "", ""};
     }
-    if (absl::Status status = RunAll(ServiceClient(address)); !status.ok()) return Fail(status);
+    if (absl::Status status = RunAll(ServiceClient(server)); !status.ok()) return Fail(status);
   }
   if (absl::Status status = Save(); !status.ok()) return Fail(status);
   if (global_.output.json) fmt::print("{}\n", Document().dump());

@@ -19,16 +19,19 @@ int Tune(const GlobalOptions& global, const TuneOptions& options) {
   const absl::StatusOr<v1::JobSpec> spec = MakeJobSpec(options.submit, model);
   if (!spec.ok()) return Fail(spec.status());
 
-  std::string address = global.server;
+  ServerAccess server = global.server;
   std::unique_ptr<EmbeddedService> service;
-  if (!ServiceClient(address).WaitUntilServing(absl::Milliseconds(500)).ok()) {
-    fmt::print(stderr, "no scheduler answers at {}; starting one for this command\n", address);
+  if (const absl::Status serving = ServiceClient(server).WaitUntilServing(absl::Milliseconds(500));
+      !serving.ok()) {
+    if (!MayStartService(server, serving)) return Fail(serving);
+    fmt::print(stderr, "no scheduler answers at {}; starting one for this command\n",
+               server.address);
     absl::StatusOr<std::unique_ptr<EmbeddedService>> started = EmbeddedService::Start(options.data);
     if (!started.ok()) return Fail(started.status());
     service = std::move(*started);
-    address = service->address();
+    server = {service->address(), "", ""};
   }
-  const ServiceClient client(address);
+  const ServiceClient client(server);
   if (!options.submit.records.empty()) {
     const absl::Status offered = OfferRecords(client, *spec, model, options.submit.records);
     if (!offered.ok()) return Fail(offered);

@@ -41,6 +41,8 @@ ExitCode ExitCodeFor(const absl::Status& status) {
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kAlreadyExists:
     case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kPermissionDenied:
       return kUsage;
     case absl::StatusCode::kNotFound:
       return kNotFound;

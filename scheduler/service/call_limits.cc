@@ -21,8 +21,12 @@ std::string HostOf(const std::string& peer) {
 
 }  // namespace
 
-CallLimits::Call::Call(CallLimits* limits, Kind kind, grpc::ServerContext* context)
-    : limits_(limits), kind_(kind), context_(context), peer_(HostOf(context->peer())) {
+CallLimits::Call::Call(CallLimits* limits, Kind kind, grpc::ServerContext* context,
+                       const Identity& caller)
+    : limits_(limits),
+      kind_(kind),
+      context_(context),
+      peer_(caller.role == Role::kLocal ? HostOf(context->peer()) : ToText(caller)) {
   limits_->Admit(this);
 }
 
@@ -62,7 +66,7 @@ void CallLimits::Admit(Call* call) {
     const int64_t wait_ms = absl::ToInt64Milliseconds(options_.retry_after);
     call->context_->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(wait_ms));
     call->status_ = {grpc::StatusCode::RESOURCE_EXHAUSTED,
-                     absl::StrCat(theirs ? "this host has " : "the service has ",
+                     absl::StrCat(theirs ? "you have " : "the service has ",
                                   theirs ? most_of_peer : most, " ", kNames[call->kind_],
                                   " at a time already; try again after ", wait_ms, " ms")};
     return;

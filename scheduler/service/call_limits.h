@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "proto/access/identity.h"
 
 namespace heddle::scheduler {
 
@@ -43,8 +44,9 @@ class CallLimits {
   // One call from its begin to its end.
   class Call {
    public:
-    // `context` must outlive the call.
-    Call(CallLimits* limits, Kind kind, grpc::ServerContext* context);
+    // `context` must outlive the call. Calls of one caller count together; those of nobody in
+    // particular (Role::kLocal) by the host that they come from.
+    Call(CallLimits* limits, Kind kind, grpc::ServerContext* context, const Identity& caller);
     ~Call();
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;

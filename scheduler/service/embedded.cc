@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "proto/access/local_socket.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -99,6 +100,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(Options 
       return absl::NotFoundError(absl::StrCat("--embedded needs ", path, ": build it"));
   }
   std::unique_ptr<EmbeddedCluster> cluster(new EmbeddedCluster(std::move(options)));
+  HEDDLE_ASSIGN_OR_RETURN(cluster->socket_folder_, SocketFolder(cluster->options_.data_directory));
   HEDDLE_RETURN_IF_ERROR(cluster->StartTracker());
   cluster->StartWorker();
   EmbeddedCluster* self = cluster.get();
@@ -112,8 +114,9 @@ absl::Status EmbeddedCluster::StartTracker() {
   const std::string port_file = options_.data_directory + "/tracker.port";
   std::error_code ignored;
   std::filesystem::remove(port_file, ignored);
+  tracker_address_ = absl::StrCat("unix:", socket_folder_, "/tracker");
   Child tracker{"heddle-tracker",
-                {options_.binary_directory + "/heddle-tracker", "--listen", "127.0.0.1:0",
+                {options_.binary_directory + "/heddle-tracker", "--listen", tracker_address_,
                  "--port-file", port_file, "--state", options_.data_directory + "/tracker.state"},
                 {},
                 0,
@@ -137,24 +140,21 @@ absl::Status EmbeddedCluster::StartTracker() {
     waitpid(tracker.pid, nullptr, 0);
     return absl::DeadlineExceededError("heddle-tracker did not start");
   }
-  tracker_address_ = absl::StrCat("127.0.0.1:", port);
-  // After a restart, the worker and the scheduler must find the tracker at the same address.
-  tracker.command[2] = tracker_address_;
   children_.push_back(std::move(tracker));
   return absl::OkStatus();
 }
 
 void EmbeddedCluster::StartWorker() {
   const SlotPlan plan = PlanSlots(options_.cores);
-  Child worker{
-      "heddle-worker",
-      {options_.binary_directory + "/heddle-worker", "--tracker", tracker_address_, "--listen",
-       "127.0.0.1:0", "--id", "local", "--blob-cache", options_.data_directory + "/worker-blobs"},
-      {},
-      0,
-      MonotonicNow(),
-      absl::InfinitePast(),
-      0};
+  Child worker{"heddle-worker",
+               {options_.binary_directory + "/heddle-worker", "--tracker", tracker_address_,
+                "--listen", absl::StrCat("unix:", socket_folder_, "/worker"), "--id", "local",
+                "--blob-cache", options_.data_directory + "/worker-blobs"},
+               {},
+               0,
+               MonotonicNow(),
+               absl::InfinitePast(),
+               0};
   for (const std::string& cores : plan.cpu_slots)
     worker.command.insert(worker.command.end(), {"--cpu-slots", cores});
   for (const std::string& cores : plan.device_slots)
@@ -223,6 +223,10 @@ void EmbeddedCluster::EndChildren() {
       absl::SleepFor(absl::Milliseconds(10));
     }
   }
+  // What is left are dead sockets. The folder stays if the scheduler's own is in it.
+  std::error_code ignored;
+  for (const char* socket : {"/tracker", "/worker", ""})
+    std::filesystem::remove(socket_folder_ + socket, ignored);
 }
 
 }  // namespace heddle::scheduler

@@ -44,6 +44,7 @@ class EmbeddedCluster {
   // Ends both processes: first with SIGTERM, after a while with SIGKILL.
   ~EmbeddedCluster();
 
+  // That of a UNIX socket in a folder which only this user can enter, as is the worker's.
   const std::string& tracker_address() const { return tracker_address_; }
 
  private:
@@ -57,13 +58,14 @@ class EmbeddedCluster {
     int failures = 0;
   };
   explicit EmbeddedCluster(Options options) : options_(std::move(options)) {}
-  absl::Status StartTracker();
+  absl::Status StartTracker();  // sets tracker_address_
   void StartWorker();
   void Supervise();
   void EndChildren();
   void Restart(Child* child, absl::Time now);
 
   const Options options_;
+  std::string socket_folder_;
   std::string tracker_address_;
   absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

@@ -18,6 +18,10 @@ bool EqualButForTasks(const v1::Job& a, const v1::Job& b) {
 
 }  // namespace
 
+absl::Status NoSuchJob(const std::string& job) {
+  return absl::NotFoundError(absl::StrCat("no job \"", job, "\" (heddle jobs --all lists them)"));
+}
+
 void JobSnapshots::Put(Views views) {
   absl::MutexLock lock(&mutex_);
   for (auto& [id, view] : views) {
@@ -44,8 +48,7 @@ void JobSnapshots::Put(Views views) {
 absl::StatusOr<JobSnapshots::Snapshot> JobSnapshots::Get(const std::string& job) const {
   absl::MutexLock lock(&mutex_);
   auto it = snapshots_.find(JobId{ParseJobName(job)});
-  if (it == snapshots_.end())
-    return absl::NotFoundError(absl::StrCat("no job \"", job, "\" (heddle jobs --all lists them)"));
+  if (it == snapshots_.end()) return NoSuchJob(job);
   return it->second;
 }
 

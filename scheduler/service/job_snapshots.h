@@ -18,6 +18,9 @@
 
 namespace heddle::scheduler {
 
+// NotFound: there is no job of this name.
+absl::Status NoSuchJob(const std::string& job);
+
 class JobSnapshots {
  public:
   struct Snapshot {

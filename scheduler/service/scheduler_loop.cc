@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "proto/access/channel.h"
 #include "proto/grpc_util.h"
 #include "proto/job_states.h"
 #include "scheduler/ledger/known_records.h"
@@ -56,7 +57,8 @@ SchedulerLoop::SchedulerLoop(Options options, RecordStore* store, BlobStore* blo
     : options_(std::move(options)),
       store_(store),
       blobs_(blobs),
-      tracker_(v1::TrackerService::NewStub(MakeChannel(options_.tracker_address))),
+      tracker_(v1::TrackerService::NewStub(
+          MakeChannel(options_.tracker_address, PeerName(Role::kTracker), options_.credentials))),
       dispatcher_(std::move(policy)),
       leases_(std::make_unique<LeaseKeeper>(tracker_, options_.holder, options_.lease)) {
   StoreWriter::Hooks hooks;
@@ -303,6 +305,7 @@ void SchedulerLoop::PerformStart(const StartStage& start) {
   environment.leases = leases_.get();
   environment.store = store_;
   environment.blobs = blobs_;
+  environment.credentials = &options_.credentials;
   environment.leased = [this](AttemptId attempt, const v1::Lease& lease) -> absl::Status {
     absl::MutexLock lock(&mutex_);
     uint64_t& seen = fences_[{lease.worker(), lease.slot()}];

@@ -17,6 +17,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "base/blob_store.h"
+#include "proto/access/credentials.h"
 #include "scheduler/core/dispatcher.h"
 #include "scheduler/ledger/job_ledger.h"
 #include "scheduler/service/job_snapshots.h"
@@ -41,6 +42,7 @@ class SchedulerLoop {
  public:
   struct Options {
     std::string tracker_address;
+    Credentials credentials;           // of the scheduler, for the tracker and the workers
     std::string holder = "scheduler";  // name at the tracker: unique, and the same after a restart
     absl::Duration lease = absl::Seconds(60);  // of a slot, unless it is renewed
     std::string policy = kDefaultPolicy;

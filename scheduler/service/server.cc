@@ -12,13 +12,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/output_file.h"
 #include "base/status_macros.h"
+#include "proto/access/channel.h"
+#include "proto/access/listener.h"
+#include "proto/access/local_socket.h"
 #include "proto/grpc_util.h"
+#include "scheduler/service/audit_log.h"
 #include "scheduler/service/blob_sweeper.h"
 #include "scheduler/service/embedded.h"
 #include "scheduler/service/scheduler_loop.h"
@@ -56,6 +62,7 @@ absl::Status LockDirectory(const std::string& directory) {
 }
 
 std::string WithPort(const std::string& address, int port) {
+  if (IsUnixAddress(address)) return address;
   return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
 }
 
@@ -93,6 +100,12 @@ absl::Status RunServer(const ServerOptions& options) {
          0);  // this program reports errors itself, in one line; users may still set the variable
 
   HEDDLE_RETURN_IF_ERROR(LockDirectory(options.data_directory));
+  HEDDLE_ASSIGN_OR_RETURN(const Credentials credentials,
+                          LoadDaemonCredentials(options.tls_directory, Role::kScheduler));
+  const TokenFile tokens(options.token_file.empty() ? options.data_directory + "/tokens"
+                                                    : options.token_file);
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<AuditLog> audit,
+                          AuditLog::Open(options.data_directory + "/audit"));
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<RecordStore> store,
                           OpenSqliteRecordStore(options.data_directory + "/heddle.db"));
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<BlobStore> blobs,
@@ -108,6 +121,7 @@ absl::Status RunServer(const ServerOptions& options) {
   std::unique_ptr<EmbeddedCluster> cluster;
   SchedulerLoop::Options loop_options;
   loop_options.tracker_address = options.tracker_address;
+  loop_options.credentials = credentials;
   loop_options.holder = HolderName(options.data_directory);
   loop_options.fatal = EndAtOnce;
   loop_options.policy = options.policy;
@@ -122,19 +136,33 @@ absl::Status RunServer(const ServerOptions& options) {
     cluster = std::move(started);
     loop_options.tracker_address = cluster->tracker_address();
   }
+  HEDDLE_RETURN_IF_ERROR(CheckAddress(loop_options.tracker_address, credentials));
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<SchedulerLoop> loop,
                           SchedulerLoop::Load(loop_options, store.get(), blobs.get()));
 
   ServiceLimits limits;
   limits.max_model_bytes = options.max_model_mib << 20;
   CallLimits calls{{}};
-  JobServiceImpl jobs(loop.get(), store.get(), blobs.get(), &calls, limits);
-  RecordServiceImpl records(loop.get(), store.get(), &calls);
+  JobServiceImpl jobs(loop.get(), store.get(), blobs.get(), &calls, limits, &tokens);
+  RecordServiceImpl records(loop.get(), store.get(), &calls, &tokens);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
+  const std::string listen =
+      options.listen.empty() ? SchedulerSocket(options.data_directory) : options.listen;
+  HEDDLE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<PeerDoor> door,
+      AddListener(
+          {.address = listen,
+           .credentials = credentials,
+           .tokens = &tokens,
+           .refused = [&audit](const Identity& caller, const std::string& method,
+                               const absl::Status& why) { audit->Refused(caller, method, why); }},
+          &builder, &port));
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(audit->Interceptor(&tokens));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   AllowPings(&builder);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, kMaxPollers);
@@ -150,14 +178,16 @@ absl::Status RunServer(const ServerOptions& options) {
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--listen ", options.listen, ": cannot listen there (in use?)"));
+        absl::StrCat("--listen ", listen, ": cannot listen there (in use?)"));
   }
+  if (const std::string warning = OpenAddressWarning(listen, credentials); !warning.empty())
+    spdlog::warn("{}", warning);
   const BlobSweeper sweeper(loop.get(), blobs.get());
   loop->Begin();  // jobs go on only once users can reach the scheduler
   if (!options.port_file.empty()) {
     HEDDLE_RETURN_IF_ERROR(WriteFile(options.port_file, absl::StrCat(port, "\n")));
   }
-  std::printf("listening on %s\n", WithPort(options.listen, port).c_str());
+  std::printf("listening on %s\n", WithPort(listen, port).c_str());
   std::fflush(stdout);
 
   int signal_number = 0;

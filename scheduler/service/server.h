@@ -10,7 +10,7 @@
 namespace heddle::scheduler {
 
 struct ServerOptions {
-  std::string listen = "127.0.0.1:9190";
+  std::string listen;  // empty: SchedulerSocket(data_directory)
   std::string data_directory;
   std::string tracker_address = "127.0.0.1:9191";
   std::string port_file;         // empty: none
@@ -21,6 +21,8 @@ struct ServerOptions {
   std::string policy = kDefaultPolicy;  // a name for MakePolicy
   long long max_model_mib = 16384;
   int lease_s = 60;  // how long a slot stays held when the scheduler is gone
+  std::string tls_directory;  // certificates, as `heddle-ca issue` makes them; empty: none
+  std::string token_file;     // of tokens.h; empty: DATA/tokens
 };
 
 // Runs until SIGINT or SIGTERM. Prints "listening on HOST:PORT" to stdout when it takes calls.

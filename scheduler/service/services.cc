@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/strategies.h"
+#include "proto/access/access_table.h"
+#include "proto/access/listener.h"
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
 #include "proto/job_states.h"
@@ -67,6 +71,13 @@ absl::StatusOr<int64_t> BytesOf(const v1::BlobList& list) {
   return bytes;
 }
 
+constexpr std::string_view kQueryRecords = "heddle.v1.RecordService/QueryRecords";
+
+// "heddle.v1.JobService/GetJob" for "GetJob".
+std::string MethodName(std::string_view method) {
+  return absl::StrCat(v1::JobService::service_full_name(), "/", std::string(method));
+}
+
 // Finds a task by number, key, label, or at least 4 characters that its key begins with.
 // InvalidArgument if several match, NotFound if none does; both list the tasks.
 absl::StatusOr<int> FindTask(const v1::Job& job, const std::string& wanted) {
@@ -96,14 +107,17 @@ absl::StatusOr<int> FindTask(const v1::Job& job, const std::string& wanted) {
 grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
                                     grpc::ServerReader<v1::SubmitRequest>* reader,
                                     v1::SubmitResponse* response) {
-  CallLimits::Call call(calls_, CallLimits::kUploads, context);
+  CallLimits::Call call(calls_, CallLimits::kUploads, context, CallerOf(*context, tokens_));
   if (!call.ok()) return call.status();
   v1::SubmitRequest request;
   const auto read = [&] { return call.WithPeer([&] { return reader->Read(&request); }); };
   if (!read() || !request.has_spec()) {
     return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must be the job's spec"};
   }
-  const v1::JobSpec spec = request.spec();
+  v1::JobSpec spec = request.spec();
+  // Whose job it is follows from who calls. Only on this machine is the caller taken at its word.
+  if (const Identity caller = CallerOf(*context, tokens_); caller.role != Role::kLocal)
+    spec.set_user(caller.tenant);
   if (absl::StatusOr<JobParams> params = JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now());
       !params.ok())
     return ToGrpc(params.status());
@@ -163,6 +177,15 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
+grpc::Status JobServiceImpl::CheckOwner(const grpc::ServerContext& context, std::string_view method,
+                                        const std::string& job) const {
+  absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(job);
+  if (!snapshot.ok()) return ToGrpc(snapshot.status());
+  if (MayUse(CallerOf(context, tokens_), MethodName(method), snapshot->job->spec().user()))
+    return grpc::Status::OK;
+  return ToGrpc(NoSuchJob(job));  // as if there were none
+}
+
 grpc::Status JobServiceImpl::CheckRoom(int64_t model_bytes) const {
   if (model_bytes > limits_.max_model_bytes) {
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
@@ -198,7 +221,7 @@ grpc::Status JobServiceImpl::FindMissingBlobs(grpc::ServerContext*, const v1::Bl
 grpc::Status JobServiceImpl::UploadBlobs(grpc::ServerContext* context,
                                          grpc::ServerReader<v1::Chunk>* reader,
                                          v1::BlobList* response) {
-  CallLimits::Call call(calls_, CallLimits::kUploads, context);
+  CallLimits::Call call(calls_, CallLimits::kUploads, context, CallerOf(*context, tokens_));
   if (!call.ok()) return call.status();
   std::unique_ptr<BlobStore::Writer> blob;
   std::string name;
@@ -251,7 +274,8 @@ grpc::Status JobServiceImpl::CheckJobs(const std::string& user) const {
   return grpc::Status::OK;
 }
 
-grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext* context,
+                                      const v1::ListJobsRequest* request,
                                       v1::ListJobsResponse* response) {
   constexpr size_t kMaxBytes = 3 << 20;  // a message may have 4 MiB
   constexpr int kMaxJobs = 1000;
@@ -261,9 +285,12 @@ grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext*, const v1::ListJobsRe
             absl::StrCat("before: \"", request->before(), "\" is no job's name, such as j12")};
   }
   std::vector<std::shared_ptr<const v1::Job>> jobs = loop_->jobs().List(request->all());
+  const Identity caller = CallerOf(*context, tokens_);
   size_t bytes = 0;
   for (auto job = jobs.rbegin(); job != jobs.rend(); ++job) {
-    if (ParseJobName((*job)->id()) >= before) continue;
+    if (ParseJobName((*job)->id()) >= before ||
+        !MayUse(caller, MethodName("ListJobs"), (*job)->spec().user()))
+      continue;
     const size_t job_bytes = (*job)->ByteSizeLong();
     // The first one is always sent, so that the caller gets on.
     if (response->jobs_size() >= kMaxJobs ||
@@ -277,8 +304,10 @@ grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext*, const v1::ListJobsRe
   return grpc::Status::OK;
 }
 
-grpc::Status JobServiceImpl::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+grpc::Status JobServiceImpl::GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
                                     v1::Job* response) {
+  if (grpc::Status owner = CheckOwner(*context, "GetJob", request->job()); !owner.ok())
+    return owner;
   absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(request->job());
   if (!snapshot.ok()) return ToGrpc(snapshot.status());
   *response = *snapshot->job;
@@ -288,7 +317,9 @@ grpc::Status JobServiceImpl::GetJob(grpc::ServerContext*, const v1::GetJobReques
 grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
                                       const v1::WatchJobRequest* request,
                                       grpc::ServerWriter<v1::Job>* writer) {
-  CallLimits::Call call(calls_, CallLimits::kWatches, context);
+  if (grpc::Status owner = CheckOwner(*context, "WatchJob", request->job()); !owner.ok())
+    return owner;
+  CallLimits::Call call(calls_, CallLimits::kWatches, context, CallerOf(*context, tokens_));
   if (!call.ok()) return call.status();
   int64_t version = -1;
   while (!context->IsCancelled()) {
@@ -318,23 +349,31 @@ grpc::Status JobServiceImpl::Act(SchedulerLoop::Action action, const v1::JobActi
   return grpc::Status::OK;
 }
 
-grpc::Status JobServiceImpl::CancelJob(grpc::ServerContext*, const v1::JobActionRequest* request,
-                                       v1::Job* response) {
+grpc::Status JobServiceImpl::CancelJob(grpc::ServerContext* context,
+                                       const v1::JobActionRequest* request, v1::Job* response) {
+  if (grpc::Status owner = CheckOwner(*context, "CancelJob", request->job()); !owner.ok())
+    return owner;
   return Act(SchedulerLoop::Action::kCancel, *request, response);
 }
-grpc::Status JobServiceImpl::PauseJob(grpc::ServerContext*, const v1::JobActionRequest* request,
-                                      v1::Job* response) {
+grpc::Status JobServiceImpl::PauseJob(grpc::ServerContext* context,
+                                      const v1::JobActionRequest* request, v1::Job* response) {
+  if (grpc::Status owner = CheckOwner(*context, "PauseJob", request->job()); !owner.ok())
+    return owner;
   return Act(SchedulerLoop::Action::kPause, *request, response);
 }
-grpc::Status JobServiceImpl::ResumeJob(grpc::ServerContext*, const v1::JobActionRequest* request,
-                                       v1::Job* response) {
+grpc::Status JobServiceImpl::ResumeJob(grpc::ServerContext* context,
+                                       const v1::JobActionRequest* request, v1::Job* response) {
+  if (grpc::Status owner = CheckOwner(*context, "ResumeJob", request->job()); !owner.ok())
+    return owner;
   return Act(SchedulerLoop::Action::kResume, *request, response);
 }
 
 grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
                                          const v1::FetchModuleRequest* request,
                                          grpc::ServerWriter<v1::Chunk>* writer) {
-  CallLimits::Call call(calls_, CallLimits::kTransfers, context);
+  if (grpc::Status owner = CheckOwner(*context, "FetchModule", request->job()); !owner.ok())
+    return owner;
+  CallLimits::Call call(calls_, CallLimits::kTransfers, context, CallerOf(*context, tokens_));
   if (!call.ok()) return call.status();
   absl::StatusOr<std::string> digest = loop_->Module(request->job(), request->choice(), [&] {
     return context->IsCancelled() || stopping_.load();
@@ -347,12 +386,10 @@ grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
       [&](const v1::Chunk& chunk) { return call.WithPeer([&] { return writer->Write(chunk); }); }));
 }
 
-grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext*, const v1::GetJobRequest* request,
-                                         v1::Timeline* response) {
-  if (absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(request->job());
-      !snapshot.ok()) {
-    return ToGrpc(snapshot.status());
-  }
+grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext* context,
+                                         const v1::GetJobRequest* request, v1::Timeline* response) {
+  if (grpc::Status owner = CheckOwner(*context, "GetTimeline", request->job()); !owner.ok())
+    return owner;
   loop_->Flush();  // the timeline must include what the caller has been shown
   absl::StatusOr<std::vector<v1::StageSpan>> spans =
       store_->Timeline(ParseJobName(request->job()), kMaxSpans);
@@ -362,9 +399,11 @@ grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext*, const v1::GetJobR
   return grpc::Status::OK;
 }
 
-grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext*,
+grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext* context,
                                          const v1::ExplainTaskRequest* request,
                                          v1::TaskExplanation* response) {
+  if (grpc::Status owner = CheckOwner(*context, "ExplainTask", request->job()); !owner.ok())
+    return owner;
   absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(request->job());
   if (!snapshot.ok()) return ToGrpc(snapshot.status());
   absl::StatusOr<int> index = FindTask(*snapshot->job, request->task());
@@ -417,15 +456,35 @@ grpc::Status JobServiceImpl::ListDevices(grpc::ServerContext*,
 grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
                                              const v1::RecordQuery* request,
                                              grpc::ServerWriter<v1::Record>* writer) {
-  CallLimits::Call call(calls_, CallLimits::kQueries, context);
+  const Identity caller = CallerOf(*context, tokens_);
+  CallLimits::Call call(calls_, CallLimits::kQueries, context, caller);
   if (!call.ok()) return call.status();
+  // Measurements are shared, but which job made one is told only to those who may see the job.
+  const bool sees_all = MayUse(caller, kQueryRecords, /*tenant=*/"");
+  std::map<std::string, bool> known;  // whether the caller may see a job; asked once for each
+  auto may_see = [&](const std::string& job) {
+    if (sees_all) return true;
+    const auto [entry, added] = known.try_emplace(job);
+    if (added) {
+      const absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(job);
+      entry->second =
+          MayUse(caller, kQueryRecords, snapshot.ok() ? snapshot->job->spec().user() : "");
+    }
+    return entry->second;
+  };
+  if (!request->job().empty() && !may_see(request->job())) return grpc::Status::OK;
   loop_->Flush();  // the records that a job counts must be found
   int64_t left = QueryLimit(*request);
   for (std::optional<RecordPlace> place; left > 0;) {
     absl::StatusOr<RecordPage> page =
         store_->QueryPage(*request, place, std::min(left, kPageRecords));
     if (!page.ok()) return ToGrpc(page.status());
-    for (const v1::Record& record : page->records) {
+    for (v1::Record& record : page->records) {
+      if (!record.job().empty() && !may_see(record.job())) {
+        record.clear_job();
+        record.clear_candidate();
+        record.clear_attempt();
+      }
       if (!call.WithPeer([&] { return writer->Write(record); })) return grpc::Status::CANCELLED;
     }
     left -= static_cast<int64_t>(page->records.size());
@@ -438,7 +497,7 @@ grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
 grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext* context,
                                               grpc::ServerReader<v1::Record>* reader,
                                               v1::ImportRecordsResponse* response) {
-  CallLimits::Call call(calls_, CallLimits::kUploads, context);
+  CallLimits::Call call(calls_, CallLimits::kUploads, context, CallerOf(*context, tokens_));
   if (!call.ok()) return call.status();
   auto refuse = [&](const std::string& why) {
     response->set_rejected(response->rejected() + 1);

@@ -4,8 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "base/blob_store.h"
+#include "proto/access/tokens.h"
 #include "proto/jobs.grpc.pb.h"
 #include "scheduler/service/call_limits.h"
 #include "scheduler/service/scheduler_loop.h"
@@ -24,9 +27,15 @@ struct ServiceLimits {
 // server is shut down.
 class JobServiceImpl final : public v1::JobService::Service {
  public:
+  // `tokens` are those of the listener that the calls come by; null: it takes none.
   JobServiceImpl(SchedulerLoop* loop, RecordStore* store, BlobStore* blobs, CallLimits* calls,
-                 ServiceLimits limits)
-      : loop_(loop), store_(store), blobs_(blobs), calls_(calls), limits_(limits) {}
+                 ServiceLimits limits, const TokenFile* tokens = nullptr)
+      : loop_(loop),
+        store_(store),
+        blobs_(blobs),
+        calls_(calls),
+        limits_(limits),
+        tokens_(tokens) {}
   // Ends long-running calls.
   void Stop() { stopping_ = true; }
 
@@ -62,6 +71,10 @@ class JobServiceImpl final : public v1::JobService::Service {
   grpc::Status CheckRoom(int64_t model_bytes) const;
   // RESOURCE_EXHAUSTED if the service or the user has as many unfinished jobs as it may have.
   grpc::Status CheckJobs(const std::string& user) const;
+  // NOT_FOUND if there is no such job, or if the caller may not know of it. `method` is that of this
+  // service which is called. Every method whose request names a job begins with this.
+  grpc::Status CheckOwner(const grpc::ServerContext& context, std::string_view method,
+                          const std::string& job) const;
   grpc::Status Act(SchedulerLoop::Action action, const v1::JobActionRequest& request,
                    v1::Job* response);
 
@@ -70,13 +83,15 @@ class JobServiceImpl final : public v1::JobService::Service {
   BlobStore* const blobs_;
   CallLimits* const calls_;
   const ServiceLimits limits_;
+  const TokenFile* const tokens_;
   std::atomic<bool> stopping_{false};
 };
 
 class RecordServiceImpl final : public v1::RecordService::Service {
  public:
-  RecordServiceImpl(SchedulerLoop* loop, RecordStore* store, CallLimits* calls)
-      : loop_(loop), store_(store), calls_(calls) {}
+  RecordServiceImpl(SchedulerLoop* loop, RecordStore* store, CallLimits* calls,
+                    const TokenFile* tokens = nullptr)
+      : loop_(loop), store_(store), calls_(calls), tokens_(tokens) {}
   grpc::Status QueryRecords(grpc::ServerContext* context, const v1::RecordQuery* request,
                             grpc::ServerWriter<v1::Record>* writer) override;
   grpc::Status ImportRecords(grpc::ServerContext* context, grpc::ServerReader<v1::Record>* reader,
@@ -86,6 +101,7 @@ class RecordServiceImpl final : public v1::RecordService::Service {
   SchedulerLoop* const loop_;
   RecordStore* const store_;
   CallLimits* const calls_;
+  const TokenFile* const tokens_;
 };
 
 }  // namespace heddle::scheduler

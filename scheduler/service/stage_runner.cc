@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "proto/access/channel.h"
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
 #include "scheduler/ledger/why_waiting.h"
@@ -197,8 +198,15 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
                                          "many or too large tasks")};
   }
   const absl::Time began = MonotonicNow();
-  std::unique_ptr<v1::WorkerService::Stub> stub =
-      v1::WorkerService::NewStub(MakeChannel(lease.address()));
+  if (const absl::Status address = CheckAddress(lease.address(), *environment_.credentials);
+      !address.ok()) {
+    absl::MutexLock lock(&mutex_);
+    context_ = nullptr;
+    return {v1::FAULT_INFRASTRUCTURE, std::string(address.message())};
+  }
+  // Whoever serves at the announced address must prove to be the worker of the lease.
+  std::unique_ptr<v1::WorkerService::Stub> stub = v1::WorkerService::NewStub(MakeChannel(
+      lease.address(), PeerName(Role::kWorker, order_.slot.worker), *environment_.credentials));
   order_.start.set_lease_id(lease.id());
   order_.start.set_fencing_token(lease.fencing_token());
   std::unique_ptr<Stream> stream = stub->RunStage(&context);

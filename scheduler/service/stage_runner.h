@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "base/blob_store.h"
+#include "proto/access/credentials.h"
 #include "proto/worker.grpc.pb.h"
 #include "scheduler/ledger/stage_order.h"
 #include "scheduler/service/lease_keeper.h"
@@ -26,6 +27,7 @@ class StageRunner {
     LeaseKeeper* leases;
     RecordStore* store;
     BlobStore* blobs;
+    const Credentials* credentials;  // of the scheduler, for the worker
     // Called from the runner's thread; must not block for long. An error means that the lease must
     // not be used, because its token is stale; it is then released.
     std::function<absl::Status(AttemptId, const v1::Lease&)> leased;

@@ -1,9 +1,14 @@
 // A library to preload into a daemon: its wall clock is off by as many seconds as the file that
 // HEDDLE_SHIFTED_CLOCK names says, an int64_t that a test may change while the daemon runs. Its
-// monotonic clock is not touched.
+// monotonic clock is not touched. Abseil waits until points of the wall clock, so those that it hands
+// to the kernel, whose clock does not jump, are shifted back. What this cannot show: a wait in progress
+// when a clock is set back lasts longer by as much.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <stdarg.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -53,4 +58,23 @@ time_t time(time_t* result) noexcept {
   if (result != nullptr) *result = now.tv_sec;
   return now.tv_sec;
 }
+
+long syscall(long number, ...) noexcept {
+  using Function = long (*)(long, long, long, long, long, long, long);
+  static const auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "syscall"));
+  long arguments[6];
+  va_list list;
+  va_start(list, number);
+  for (long& argument : arguments) argument = va_arg(list, long);
+  va_end(list);
+  timespec until{};
+  if (number == SYS_futex && (arguments[1] & FUTEX_CLOCK_REALTIME) != 0 && arguments[3] != 0) {
+    until = *reinterpret_cast<const timespec*>(arguments[3]);
+    until.tv_sec -= Shift();
+    arguments[3] = reinterpret_cast<long>(&until);
+  }
+  return real(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
+              arguments[5]);
+}
+
 }

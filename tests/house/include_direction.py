@@ -43,7 +43,7 @@ ALLOWED = {
     "scheduler/ledger": ["proto", "scheduler/core", "scheduler/store"],
     "scheduler/service": ["proto", "scheduler/core", "scheduler/store", "scheduler/ledger"],
     "scheduler/sim": ["proto", "scheduler/core", "scheduler/store", "scheduler/ledger"],
-    "scheduler": ["scheduler/core/policy.h", "scheduler/service"],
+    "scheduler": ["proto", "scheduler/core/policy.h", "scheduler/service"],
     "worker": ["proto", "PUBLIC", "cost_model"],
     "client": ["proto", "PUBLIC"],
 }

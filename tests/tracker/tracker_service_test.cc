@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "absl/time/clock.h"
-#include "proto/grpc_util.h"
+#include "proto/access/channel.h"
 
 namespace heddle::tracker {
 namespace {
@@ -177,7 +177,8 @@ TEST_F(TrackerServiceTest, PingsKeepASilentStreamUp) {
   TrackerServiceImpl service({}, FencingTokens::Open("").value());
   builder.RegisterService(&service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  auto stub = v1::TrackerService::NewStub(MakeChannel("127.0.0.1:" + std::to_string(port), pings));
+  auto stub = v1::TrackerService::NewStub(MakeChannel(
+      "127.0.0.1:" + std::to_string(port), PeerName(Role::kTracker), Credentials{}, pings));
   grpc::ClientContext context;
   auto reader = stub->WatchWorkers(&context, {});
   v1::ListWorkersResponse list;

@@ -19,7 +19,7 @@ class WaitingService final : public v1::JobService::Service {
   explicit WaitingService(CallLimits* limits) : limits_(limits) {}
   grpc::Status Submit(grpc::ServerContext* context, grpc::ServerReader<v1::SubmitRequest>* reader,
                       v1::SubmitResponse*) override {
-    CallLimits::Call call(limits_, CallLimits::kUploads, context);
+    CallLimits::Call call(limits_, CallLimits::kUploads, context, {.role = Role::kLocal});
     if (!call.ok()) return call.status();
     ++running;
     v1::SubmitRequest request;

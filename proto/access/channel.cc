@@ -1,0 +1,86 @@
+#include "proto/access/channel.h"
+
+#include <grpcpp/security/credentials.h>
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "proto/access/local_socket.h"
+
+namespace heddle {
+namespace {
+
+// Adds the token to every call. gRPC calls it only on channels that nobody can listen to.
+class BearerToken final : public grpc::MetadataCredentialsPlugin {
+ public:
+  explicit BearerToken(const std::string& token) : value_("Bearer " + token) {}
+  bool IsBlocking() const override { return false; }
+  grpc::Status GetMetadata(grpc::string_ref, grpc::string_ref, const grpc::AuthContext&,
+                           std::multimap<grpc::string, grpc::string>* metadata) override {
+    metadata->emplace("authorization", value_);
+    return grpc::Status::OK;
+  }
+
+ private:
+  const std::string value_;
+};
+
+}  // namespace
+
+absl::Status CheckAddress(const std::string& address, const Credentials& credentials) {
+  if (credentials.tls || IsUnixAddress(address) || IsLoopbackAddress(address))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(address,
+                   " is not on this machine (127.0.0.1, localhost), so it takes TLS: give "
+                   "--tls-dir DIR, which `heddle-ca issue` makes"));
+}
+
+std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::string& address,
+                                                                const std::string& peer,
+                                                                const Credentials& credentials,
+                                                                grpc::ChannelArguments* arguments) {
+  if (!CheckAddress(address, credentials).ok()) return nullptr;
+  std::shared_ptr<grpc::ChannelCredentials> connection;
+  if (IsUnixAddress(address)) {
+    connection = grpc::experimental::LocalCredentials(UDS);
+  } else if (credentials.tls) {
+    grpc::SslCredentialsOptions options;
+    options.pem_root_certs = credentials.tls->ca;
+    options.pem_cert_chain = credentials.tls->certificate;
+    options.pem_private_key = credentials.tls->key;
+    connection = grpc::SslCredentials(options);
+    // Certificates say who a process is, not where, so the other end must have this name in its own.
+    arguments->SetSslTargetNameOverride(peer);
+  } else {
+    return grpc::InsecureChannelCredentials();
+  }
+  if (credentials.token.empty()) return connection;
+  return grpc::CompositeChannelCredentials(
+      connection,
+      grpc::MetadataCredentialsFromPlugin(std::make_unique<BearerToken>(credentials.token)));
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const std::string& peer,
+                                           const Credentials& credentials, const Pings& pings) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(pings.every)));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(pings.patience)));
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+  // What a service refuses for want of a place may be called again after a while, as the service says.
+  arguments.SetServiceConfigJSON(
+      R"({"methodConfig":[{"name":[{"service":"heddle.v1.JobService"},{"service":"heddle.v1.RecordService"}],)"
+      R"("retryPolicy":{"maxAttempts":4,"initialBackoff":"0.2s","maxBackoff":"2s","backoffMultiplier":2,)"
+      R"("retryableStatusCodes":["RESOURCE_EXHAUSTED"]}}]})");
+  // Every channel its own connection: a broken one must not be shared with its successor.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const std::shared_ptr<grpc::ChannelCredentials> connection =
+      ChannelCredentialsFor(address, peer, credentials, &arguments);
+  return grpc::CreateCustomChannel(address, connection, arguments);
+}
+
+}  // namespace heddle

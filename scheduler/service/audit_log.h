@@ -1,0 +1,81 @@
+// Who did what: one line of JSON for each call that changes something, and for each refused call, in
+// two files that never grow beyond a limit. For people and their tools; the scheduler never reads it.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/support/server_interceptor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "proto/access/identity.h"
+#include "proto/access/tokens.h"
+
+namespace heddle::scheduler {
+
+// Lines in NAME.jsonl of a folder. When the file is full, it becomes NAME.1.jsonl, that one
+// NAME.2.jsonl and so on; the oldest is removed. Thread-safe.
+class RotatingLog {
+ public:
+  struct Limits {
+    int64_t file_bytes = 8 << 20;
+    int files = 8;  // the current one included
+  };
+  // InvalidArgument: the file cannot be written.
+  static absl::StatusOr<std::unique_ptr<RotatingLog>> Open(const std::string& folder,
+                                                           const std::string& name, Limits limits);
+  ~RotatingLog();
+
+  // Adds the line with a newline. A line that cannot be written, because the disk is full, is lost, with a
+  // warning in the daemon's own log.
+  void Add(const std::string& line);
+
+ private:
+  RotatingLog(std::string folder, std::string name, Limits limits)
+      : folder_(std::move(folder)), name_(std::move(name)), limits_(limits) {}
+  std::string Path(int age) const;
+  absl::Status Reopen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string folder_;
+  const std::string name_;
+  const Limits limits_;
+  absl::Mutex mutex_;
+  int file_ ABSL_GUARDED_BY(mutex_) = -1;
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool warned_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+class AuditLog {
+ public:
+  // Keeps calls.jsonl and refused.jsonl in the folder, which is made for its owner alone.
+  static absl::StatusOr<std::unique_ptr<AuditLog>> Open(const std::string& folder,
+                                                        RotatingLog::Limits limits = {});
+
+  // {"time":"2026-01-31T12:00:00Z","role":"user","name":"ann","tenant":"vision",
+  //  "method":"heddle.v1.JobService/CancelJob","job":"j3","result":"OK"}
+  // `job` is left out where the call has none, `message` where the result is OK.
+  void Call(const Identity& caller, std::string_view method, const std::string& job,
+            const grpc::Status& result);
+  void Refused(const Identity& caller, std::string_view method, const absl::Status& why);
+
+  // For a server: notes each call of a method that the access table marks as audited, when it ends.
+  // `tokens` are those of the listener. The log must outlive the server.
+  std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> Interceptor(
+      const TokenFile* tokens);
+
+ private:
+  AuditLog(std::unique_ptr<RotatingLog> calls, std::unique_ptr<RotatingLog> refused)
+      : calls_(std::move(calls)), refused_(std::move(refused)) {}
+  const std::unique_ptr<RotatingLog> calls_;
+  const std::unique_ptr<RotatingLog> refused_;
+};
+
+}  // namespace heddle::scheduler
