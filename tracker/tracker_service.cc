@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "proto/check_message.h"
 #include "proto/grpc_util.h"
 
 namespace heddle::tracker {
@@ -86,6 +87,7 @@ void TrackerServiceImpl::ExpireLoop() {
 grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext*,
                                              const v1::SynchronizeRequest* request,
                                              v1::SynchronizeResponse* response) {
+  if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   WorkerReport report{.worker = request->worker(),
                       .boot_id = request->boot_id(),
                       .address = request->address(),
@@ -117,6 +119,7 @@ grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext*,
 
 grpc::Status TrackerServiceImpl::Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
                                          v1::Lease* response) {
+  if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   const AcquireOrder order{.worker = request->worker(),
                            .slot = request->slot(),
                            .holder = request->holder(),
@@ -134,6 +137,7 @@ grpc::Status TrackerServiceImpl::Acquire(grpc::ServerContext*, const v1::Acquire
 
 grpc::Status TrackerServiceImpl::Renew(grpc::ServerContext*, const v1::RenewRequest* request,
                                        v1::Lease* response) {
+  if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   absl::MutexLock lock(&mutex_);
   const absl::Time now = MonotonicNow();
   absl::StatusOr<Lease> lease =
@@ -145,6 +149,7 @@ grpc::Status TrackerServiceImpl::Renew(grpc::ServerContext*, const v1::RenewRequ
 
 grpc::Status TrackerServiceImpl::Release(grpc::ServerContext*, const v1::ReleaseRequest* request,
                                          v1::ReleaseResponse*) {
+  if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   absl::MutexLock lock(&mutex_);
   pool_.Release(request->lease_id(), MonotonicNow());
   return grpc::Status::OK;

@@ -8,9 +8,11 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/strategies.h"
+#include "proto/check_message.h"
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
 #include "proto/job_states.h"
+#include "proto/message_rules.h"
 #include "scheduler/service/stored_parts.h"
 
 namespace heddle::scheduler {
@@ -32,15 +34,21 @@ constexpr size_t kImportGroup = 500;  // records in one transaction
 // A group that takes longer is refused; the client imports it again.
 constexpr absl::Duration kImportLimit = absl::Seconds(30);
 
-// Most parts of a model. Their list then fits into a message.
-constexpr int kMaxParts = 32768;
+// Whether the request holds what its fields may hold.
+grpc::Status Check(const google::protobuf::Message& request) {
+  return ToGrpc(CheckMessage(request));
+}
+
+// Who calls: the first identity of its certificate, or else its host.
+std::string CallerOf(const grpc::ServerContext& context) {
+  const auto identity = context.auth_context()->GetPeerIdentity();
+  if (!identity.empty()) return std::string(identity.front().data(), identity.front().size());
+  const std::string peer = context.peer();  // "ipv4:10.0.0.2:54321"
+  return peer.substr(0, peer.rfind(':'));
+}
 
 // InvalidArgument, or the sum of the sizes.
 absl::StatusOr<int64_t> BytesOf(const v1::BlobList& list) {
-  if (list.blobs_size() > kMaxParts) {
-    return absl::InvalidArgumentError(absl::StrCat("the model has ", list.blobs_size(),
-                                                   " parts; at most ", kMaxParts, " are allowed"));
-  }
   int64_t bytes = 0;
   for (const v1::BlobRef& blob : list.blobs()) {
     if (!IsDigest(blob.sha256()) || blob.bytes() < 0 || blob.bytes() > INT64_MAX - bytes)
@@ -98,6 +106,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   if (!reader->Read(&request) || !request.has_spec()) {
     return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must be the job's spec"};
   }
+  if (grpc::Status checked = Check(request); !checked.ok()) return checked;
   const v1::JobSpec spec = request.spec();
   if (absl::StatusOr<JobParams> params = JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now());
       !params.ok())
@@ -106,6 +115,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   int64_t part_bytes = 0;
   bool has_chunk = reader->Read(&request);
   if (has_chunk && request.has_parts()) {
+    if (grpc::Status checked = Check(request); !checked.ok()) return checked;
     parts = request.parts();
     const absl::StatusOr<int64_t> bytes = BytesOf(parts);
     if (!bytes.ok()) return ToGrpc(bytes.status());
@@ -117,10 +127,9 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   bool complete = false;
   std::string expected;
   for (; has_chunk; has_chunk = !complete && reader->Read(&request)) {
-    if (!request.has_chunk() || request.chunk().data().size() > kChunkBytes) {
-      return {grpc::StatusCode::INVALID_ARGUMENT,
-              "after the spec and the parts come chunks of at most 1 MiB"};
-    }
+    if (!request.has_chunk())
+      return {grpc::StatusCode::INVALID_ARGUMENT, "after the spec and the parts come chunks"};
+    if (grpc::Status checked = Check(request); !checked.ok()) return checked;
     const v1::Chunk& chunk = request.chunk();
     if (grpc::Status room = CheckRoom(part_bytes + (*blob)->size_bytes() +
                                       static_cast<int64_t>(chunk.data().size()));
@@ -172,6 +181,7 @@ grpc::Status JobServiceImpl::CheckRoom(int64_t model_bytes) const {
 
 grpc::Status JobServiceImpl::FindMissingBlobs(grpc::ServerContext*, const v1::BlobList* request,
                                               v1::BlobList* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   const absl::StatusOr<int64_t> bytes = BytesOf(*request);
   if (!bytes.ok()) return ToGrpc(bytes.status());
   if (grpc::Status room = CheckRoom(*bytes); !room.ok()) return room;
@@ -200,10 +210,10 @@ grpc::Status JobServiceImpl::UploadBlobs(grpc::ServerContext* context,
   int64_t total_bytes = 0;
   v1::Chunk chunk;
   while (!stopping_ && reader->Read(&chunk)) {
-    if (chunk.data().size() > kChunkBytes || !IsDigest(chunk.name()) ||
-        (blob != nullptr && chunk.name() != name)) {
+    if (grpc::Status checked = Check(chunk); !checked.ok()) return checked;
+    if (!IsDigest(chunk.name()) || (blob != nullptr && chunk.name() != name)) {
       return {grpc::StatusCode::INVALID_ARGUMENT,
-              "blobs come one after the other, in chunks of at most 1 MiB named by their digest"};
+              "blobs come one after the other, in chunks named by their digest"};
     }
     if (blob == nullptr) {
       absl::StatusOr<std::unique_ptr<BlobStore::Writer>> writer = blobs_->NewWriter();
@@ -243,6 +253,7 @@ grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext*, const v1::ListJobsRe
 
 grpc::Status JobServiceImpl::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
                                     v1::Job* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(request->job());
   if (!snapshot.ok()) return ToGrpc(snapshot.status());
   *response = *snapshot->job;
@@ -252,6 +263,7 @@ grpc::Status JobServiceImpl::GetJob(grpc::ServerContext*, const v1::GetJobReques
 grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
                                       const v1::GetJobRequest* request,
                                       grpc::ServerWriter<v1::Job>* writer) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   Permit permit(&watchers_, limits_.max_watchers);
   if (!permit.free())
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
@@ -274,6 +286,7 @@ grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
 
 grpc::Status JobServiceImpl::Act(SchedulerLoop::Action action, const v1::JobActionRequest& request,
                                  v1::Job* response) {
+  if (grpc::Status checked = Check(request); !checked.ok()) return checked;
   absl::StatusOr<std::shared_ptr<const v1::Job>> job =
       loop_->Act(action, request.job(), request.reason());
   if (!job.ok()) return ToGrpc(job.status());
@@ -297,6 +310,7 @@ grpc::Status JobServiceImpl::ResumeJob(grpc::ServerContext*, const v1::JobAction
 grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
                                          const v1::FetchModuleRequest* request,
                                          grpc::ServerWriter<v1::Chunk>* writer) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   Permit permit(&watchers_, limits_.max_watchers);
   if (!permit.free())
     return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many calls at a time; try again"};
@@ -313,6 +327,7 @@ grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
 
 grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext*, const v1::GetJobRequest* request,
                                          v1::Timeline* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   if (absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(request->job());
       !snapshot.ok()) {
     return ToGrpc(snapshot.status());
@@ -329,6 +344,7 @@ grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext*, const v1::GetJobR
 grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext*,
                                          const v1::ExplainTaskRequest* request,
                                          v1::TaskExplanation* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(request->job());
   if (!snapshot.ok()) return ToGrpc(snapshot.status());
   absl::StatusOr<int> index = FindTask(*snapshot->job, request->task());
@@ -380,6 +396,7 @@ grpc::Status JobServiceImpl::ListDevices(grpc::ServerContext*,
 
 grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext*, const v1::RecordQuery* request,
                                              grpc::ServerWriter<v1::Record>* writer) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   loop_->Flush();  // the records that a job counts must be found
   absl::StatusOr<std::vector<v1::Record>> records = store_->Query(*request);
   if (!records.ok()) return ToGrpc(records.status());
@@ -389,7 +406,7 @@ grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext*, const v1::Rec
   return grpc::Status::OK;
 }
 
-grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext*,
+grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext* context,
                                               grpc::ServerReader<v1::Record>* reader,
                                               v1::ImportRecordsResponse* response) {
   auto refuse = [&](const std::string& why) {
@@ -412,6 +429,7 @@ grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext*,
     group.clear();
     return absl::OkStatus();
   };
+  const std::string caller = CallerOf(*context);
   v1::Record record;
   int64_t number = 0;
   while (reader->Read(&record)) {
@@ -420,11 +438,41 @@ grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext*,
       refuse(absl::StrCat("record ", number, ": ", status.message()));
       continue;
     }
+    if (record.has_retraction()) {
+      refuse(absl::StrCat("record ", number, ": it was retracted where it comes from: ",
+                          record.retraction().reason()));
+      continue;
+    }
+    record.set_imported_by(caller);
     group.push_back(record);
     if (group.size() < kImportGroup) continue;
     if (absl::Status status = write(); !status.ok()) return ToGrpc(status);
   }
   if (absl::Status status = write(); !status.ok()) return ToGrpc(status);
+  return grpc::Status::OK;
+}
+
+grpc::Status RecordServiceImpl::RetractRecords(grpc::ServerContext* context,
+                                               const v1::RetractRecordsRequest* request,
+                                               v1::RetractRecordsResponse* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
+  const v1::RecordQuery& query = request->query();
+  if (request->reason().empty())
+    return {grpc::StatusCode::INVALID_ARGUMENT, "say why the records do not hold (--reason)"};
+  // An empty query would retract everything.
+  if (query.id() == 0 && query.job().empty() && query.worker().empty() &&
+      query.imported_by().empty() && query.workload_key().empty() && query.target().empty() &&
+      query.device_key().empty()) {
+    return {grpc::StatusCode::INVALID_ARGUMENT,
+            "say which records: by id, job, worker, who imported them, task, target or device"};
+  }
+  v1::Retraction retraction;
+  retraction.set_reason(request->reason());
+  retraction.set_by(CallerOf(*context));
+  retraction.set_unix_ns(absl::GetCurrentTimeNanos());
+  const absl::StatusOr<int64_t> count = loop_->Retract(query, retraction);
+  if (!count.ok()) return ToGrpc(count.status());
+  response->set_retracted(*count);
   return grpc::Status::OK;
 }
 

@@ -89,7 +89,8 @@ absl::Status ReadTasks(sqlite3* db, StoredJob* job) {
 absl::Status ReadCandidates(sqlite3* db, StoredJob* job) {
   Statement rows(db,
                  "SELECT c.id,c.task,CASE WHEN ?2 THEN '' ELSE c.trace "
-                 "END,c.origin,c.attempts,c.learned,r.outcome,r.median_ns,r.measurement FROM "
+                 "END,c.origin,c.attempts,c.learned,r.outcome,r.median_ns,r.measurement,"
+                 "r.retracted_ns>0,r.retraction FROM "
                  "candidates c LEFT JOIN records r ON r.job=c.job AND r.candidate=c.id WHERE "
                  "c.job=?1 ORDER BY c.id");
   rows.Bind(job->row.id, IsFinal(job->row.job.state()));
@@ -109,6 +110,11 @@ absl::Status ReadCandidates(sqlite3* db, StoredJob* job) {
       if (measured.ParseFromString(rows.Text(8))) {
         row.message = measured.message();
         row.profile_ns = measured.profile_ns();
+      }
+      if (rows.Int(9) != 0) {
+        row.outcome = v1::OUTCOME_LOST;
+        row.median_ns = 0;
+        row.message = absl::StrCat(kRetracted, rows.Text(10));
       }
     }
     job->candidates.push_back(std::move(row));
@@ -193,15 +199,18 @@ absl::StatusOr<std::vector<v1::Record>> ReadRecords(sqlite3* db, const v1::Recor
   // finds it, so records are not compared with each other.
   constexpr char kColumns[] = R"sql(
 SELECT w.key, w.text, w.label, w.flops, t.text, d.key, r.trace, r.median_ns, r.created_ns, r.job, r.candidate, r.attempt,
-       r.provenance, r.measurement, c.origin, c.predicted, c.predicted_from
+       r.provenance, r.measurement, c.origin, c.predicted, c.predicted_from,
+       r.id, r.imported_by, r.retracted_ns, r.retracted_by, r.retraction
 FROM )sql";
   constexpr char kBest[] = R"sql((SELECT DISTINCT workload, target, device FROM records
   WHERE (?1='' OR workload=(SELECT id FROM workloads WHERE key=?1))
     AND (?2='' OR target=(SELECT id FROM targets WHERE text=?2))
     AND (?3='' OR device=(SELECT id FROM devices WHERE key=?3))
-    AND (?4='' OR job=?5)) g
+    AND (?4='' OR job=?5) AND (?8='' OR worker=?8) AND (?9='' OR imported_by=?9) AND (?10=0 OR id=?10)) g
 CROSS JOIN records r ON r.id=(SELECT b.id FROM records b WHERE b.workload=g.workload AND b.target=g.target
-                              AND b.device=g.device AND b.outcome=1 AND (?4='' OR b.job=?5) ORDER BY b.median_ns, b.id LIMIT 1))sql";
+                              AND b.device=g.device AND b.outcome=1 AND b.retracted_ns=0
+                              AND (?4='' OR b.job=?5) AND (?8='' OR b.worker=?8) AND (?9='' OR b.imported_by=?9)
+                              AND (?10=0 OR b.id=?10) ORDER BY b.median_ns, b.id LIMIT 1))sql";
   constexpr char kRest[] = R"sql(
 JOIN workloads w ON w.id=r.workload JOIN targets t ON t.id=r.target JOIN devices d ON d.id=r.device
 LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate
@@ -210,11 +219,14 @@ WHERE (?1='' OR r.workload=(SELECT id FROM workloads WHERE key=?1))
   AND (?3='' OR r.device=(SELECT id FROM devices WHERE key=?3))
   AND (?4='' OR r.job=?5)
   AND (?6=0 OR r.outcome=1)
+  AND (?8='' OR r.worker=?8) AND (?9='' OR r.imported_by=?9) AND (?10=0 OR r.id=?10)
+  AND (?11 OR r.retracted_ns=0)
 ORDER BY r.created_ns DESC, r.id DESC LIMIT ?7)sql";
   const std::string sql = absl::StrCat(kColumns, query.best_only() ? kBest : "records r", kRest);
   Statement rows(db, sql.c_str());
   rows.Bind(query.workload_key(), query.target(), query.device_key(), query.job(),
-            ParseJobName(query.job()), query.valid_only(), QueryLimit(query));
+            ParseJobName(query.job()), query.valid_only(), QueryLimit(query), query.worker(),
+            query.imported_by(), query.id(), query.retracted() && !query.best_only());
   std::vector<v1::Record> records;
   while (rows.Step()) {
     v1::Record record;
@@ -236,6 +248,13 @@ ORDER BY r.created_ns DESC, r.id DESC LIMIT ?7)sql";
       record.mutable_prediction()->set_score(rows.Real(15));
       record.mutable_prediction()->set_samples(static_cast<int32_t>(rows.Int(16)));
     }
+    record.set_id(rows.Int(17));
+    record.set_imported_by(rows.Text(18));
+    if (rows.Int(19) != 0) {
+      record.mutable_retraction()->set_unix_ns(rows.Int(19));
+      record.mutable_retraction()->set_by(rows.Text(20));
+      record.mutable_retraction()->set_reason(rows.Text(21));
+    }
     if (!record.mutable_measurement()->ParseFromString(rows.Text(13))) {
       return absl::DataLossError("a record's measurement is not readable");
     }
@@ -252,7 +271,7 @@ SELECT count(*), coalesce(sum(r.outcome=1),0), coalesce(min(CASE WHEN r.outcome=
        coalesce(min(CASE WHEN r.outcome=1 AND c.origin='default' THEN r.median_ns END),0)
 FROM records r LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate
 WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) AND r.target=(SELECT id FROM targets WHERE text=?2)
-  AND r.device=(SELECT id FROM devices WHERE key=?3) AND r.outcome<>7)sql";
+  AND r.device=(SELECT id FROM devices WHERE key=?3) AND r.outcome<>7 AND r.retracted_ns=0)sql";
   Statement row(db, kSql);
   row.Bind(id.key, id.target, id.device_key);
   KnownRecords known;
@@ -359,7 +378,7 @@ absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(sqlite3* db, const std::
   Statement rows(db,
                  "SELECT d.key FROM records r JOIN devices d ON d.id=r.device WHERE "
                  "r.target=(SELECT id FROM targets "
-                 "WHERE text=?) GROUP BY d.id ORDER BY count(*) DESC, d.key");
+                 "WHERE text=?) AND r.retracted_ns=0 GROUP BY d.id ORDER BY count(*) DESC, d.key");
   rows.Bind(target);
   std::vector<std::string> keys;
   while (rows.Step()) keys.push_back(rows.Text(0));
