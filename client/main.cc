@@ -174,7 +174,8 @@ class SweepFlags {
   std::map<std::string, std::optional<std::string>> lists_;
 };
 
-void AddQueryFlags(CLI::App* app, heddle::v1::RecordQuery& query) {
+// Which records a command is about.
+void AddFilterFlags(CLI::App* app, heddle::v1::RecordQuery& query) {
   const auto text = [app](const char* flag, std::string* field, const char* help) {
     app->add_option(flag, *field, help);
   };
@@ -182,6 +183,15 @@ void AddQueryFlags(CLI::App* app, heddle::v1::RecordQuery& query) {
   text("--target", query.mutable_target(), "Canonical target text");
   text("--device", query.mutable_device_key(), "Device key");
   text("--job", query.mutable_job(), "Job id");
+  text("--worker", query.mutable_worker(), "Worker that measured them for a job of this service");
+  text("--imported-by", query.mutable_imported_by(), "Who imported them");
+}
+
+void AddQueryFlags(CLI::App* app, heddle::v1::RecordQuery& query) {
+  AddFilterFlags(app, query);
+  app->add_flag_function(
+      "--retracted", [&query](int64_t) { query.set_retracted(true); },
+      "Also those that were retracted");
   app->add_flag_function(
       "--best", [&query](int64_t) { query.set_best_only(true); }, "Only the fastest of each task");
   app->add_flag_function(
@@ -391,7 +401,8 @@ int main(int argc, char** argv) {
 
   heddle::v1::RecordQuery query;
   CLI::App* records_app = command(
-      "records", "Query, export or import tuning records; -v: how quiet each measurement was");
+      "records",
+      "Query, export, import or retract tuning records; -v: how quiet each measurement was");
   AddQueryFlags(records_app, query);
   CLI::App* export_app = records_app->add_subcommand("export", "Write records as JSON lines");
   AddQueryFlags(export_app, query);
@@ -399,11 +410,21 @@ int main(int argc, char** argv) {
   std::string import_path;
   CLI::App* import_app = records_app->add_subcommand("import", "Read records from JSON lines");
   import_app->add_option("file", import_path, "File, or - for stdin")->required();
+  CLI::App* retract_app =
+      records_app->add_subcommand("retract", "Mark records as wrong; nothing uses them any more");
+  AddFilterFlags(retract_app, query);
+  retract_app->add_option_function<int64_t>(
+      "id", [&query](int64_t id) { query.set_id(id); },
+      "One record, by its id in `heddle records`");
+  std::string retract_reason;
+  retract_app->add_option("--reason", retract_reason, "Why they do not hold")->required();
   records_app->callback([&] {
     if (export_app->parsed()) {
       code = client::ExportRecords(global, query, output);
     } else if (import_app->parsed()) {
       code = client::ImportRecords(global, import_path);
+    } else if (retract_app->parsed()) {
+      code = client::RetractRecords(global, query, retract_reason);
     } else {
       code = client::QueryRecords(global, query);
     }

@@ -505,4 +505,17 @@ absl::StatusOr<v1::ImportRecordsResponse> ServiceClient::ImportRecords(
   return response;
 }
 
+absl::StatusOr<int64_t> ServiceClient::RetractRecords(const v1::RecordQuery& query,
+                                                      const std::string& reason) const {
+  grpc::ClientContext context;
+  LimitTime(context, kTransferLimit);
+  v1::RetractRecordsRequest request;
+  *request.mutable_query() = query;
+  request.set_reason(reason);
+  v1::RetractRecordsResponse response;
+  const grpc::Status status = stubs_->records->RetractRecords(&context, request, &response);
+  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+  return response.retracted();
+}
+
 }  // namespace heddle::client

@@ -101,6 +101,9 @@ class ServiceClient {
   // `next` returns false when there are no more; its error cancels the import.
   absl::StatusOr<v1::ImportRecordsResponse> ImportRecords(
       const std::function<absl::StatusOr<bool>(v1::Record*)>& next) const;
+  // Returns the number of records that were retracted (RecordService.RetractRecords).
+  absl::StatusOr<int64_t> RetractRecords(const v1::RecordQuery& query,
+                                         const std::string& reason) const;
 
  private:
   absl::Status SendParts(const std::vector<FilePart>& parts,

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "proto/access/listener.h"
+#include "proto/check_message.h"
 #include "proto/grpc_util.h"
 
 namespace heddle::tracker {
@@ -87,6 +88,7 @@ void TrackerServiceImpl::ExpireLoop() {
 grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,
                                              const v1::SynchronizeRequest* request,
                                              v1::SynchronizeResponse* response) {
+  if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   // A worker speaks only for itself: the scheduler will talk to whoever proves to be this worker.
   if (const Identity caller = CallerOf(*context, nullptr);
       caller.role == Role::kWorker && caller.name != request->worker()) {
@@ -125,6 +127,7 @@ grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,
 
 grpc::Status TrackerServiceImpl::Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
                                          v1::Lease* response) {
+  if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   const AcquireOrder order{.worker = request->worker(),
                            .slot = request->slot(),
                            .holder = request->holder(),
@@ -142,6 +145,7 @@ grpc::Status TrackerServiceImpl::Acquire(grpc::ServerContext*, const v1::Acquire
 
 grpc::Status TrackerServiceImpl::Renew(grpc::ServerContext*, const v1::RenewRequest* request,
                                        v1::Lease* response) {
+  if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   absl::MutexLock lock(&mutex_);
   const absl::Time now = MonotonicNow();
   absl::StatusOr<Lease> lease =
@@ -153,6 +157,7 @@ grpc::Status TrackerServiceImpl::Renew(grpc::ServerContext*, const v1::RenewRequ
 
 grpc::Status TrackerServiceImpl::Release(grpc::ServerContext*, const v1::ReleaseRequest* request,
                                          v1::ReleaseResponse*) {
+  if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   absl::MutexLock lock(&mutex_);
   pool_.Release(request->lease_id(), MonotonicNow());
   return grpc::Status::OK;

@@ -10,6 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "proto/check_message.h"
+#include "proto/message_rules.h"
 
 namespace heddle::worker {
 namespace {
@@ -33,31 +35,6 @@ constexpr int64_t kMappings = 3;
 // Whether the stage gets the model of its job.
 bool HasModel(v1::StageKind kind) {
   return kind == v1::STAGE_IMPORT || kind == v1::STAGE_PLAN || kind == v1::STAGE_COMPILE;
-}
-
-bool MayEmit(v1::StageKind kind, v1::StageEvent::EventCase event) {
-  using E = v1::StageEvent;
-  switch (event) {
-    case E::kProgress:
-      return HasModel(kind);
-    case E::kPlanned:
-      return kind == v1::STAGE_PLAN;
-    case E::kCompared:
-      return kind == v1::STAGE_COMPARE;
-    case E::kImport:
-      return kind == v1::STAGE_IMPORT;
-    case E::kCandidates:
-      return kind == v1::STAGE_PROPOSE;
-    case E::kTransferModel:
-      return kind == v1::STAGE_PROPOSE || kind == v1::STAGE_UPDATE;
-    case E::kChunk:
-      return kind == v1::STAGE_PROPOSE || kind == v1::STAGE_UPDATE || kind == v1::STAGE_COMPILE;
-    case E::kReport:
-    case E::kTransferSamples:
-      return kind == v1::STAGE_UPDATE;
-    default:
-      return false;
-  }
 }
 
 // A model that crashes the importer or compiler would do so on any worker. A kill from outside says
@@ -206,6 +183,8 @@ void StageRunner::TakeInput() {
   v1::StageInput input;
   while (!over_ && outbox_.size() < kMaxOutbox && items_.size() < kMaxItems &&
          caller_.Read(&input)) {
+    if (const absl::Status checked = CheckMessage(input); !checked.ok())
+      return Over(v1::FAULT_USER, std::string(checked.message()));
     if (HasCandidates()) {
       AddItem(input);
     } else if (input.has_chunk()) {
@@ -287,6 +266,10 @@ bool StageRunner::ReadChild() {
 }
 
 void StageRunner::HandleEvent(v1::StageEvent& event) {
+  // The child runs code that nobody has checked, so its answers are checked like those of a stranger.
+  TrimLines(&event);
+  if (const absl::Status checked = CheckEvent(start_, event); !checked.ok())
+    return ChildFailed(Failure::kCrash, absl::StrCat("wrote garbage: ", checked.message()));
   if (event.has_finished()) {
     if (event.finished().fault().kind() == v1::FAULT_NONE &&
         (!items_.empty() || current_.has_value())) {
@@ -296,8 +279,7 @@ void StageRunner::HandleEvent(v1::StageEvent& event) {
     over_ = true;
     return;
   }
-  const bool expected =
-      HasCandidates() ? HandleResult(event) : MayEmit(start_.kind(), event.event_case());
+  const bool expected = HasCandidates() ? HandleResult(event) : !event.has_wanted();
   if (!expected) return ChildFailed(Failure::kCrash, "wrote garbage: a message out of turn");
   Forward(event);
 }

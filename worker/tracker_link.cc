@@ -7,7 +7,9 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/status_macros.h"
 #include "proto/access/channel.h"
+#include "proto/check_message.h"
 
 namespace heddle::worker {
 namespace {
@@ -87,6 +89,7 @@ absl::Status TrackerLink::SynchronizeNow() {
   }
   double load = 0;
   if (getloadavg(&load, 1) == 1) request.set_load_average(load);
+  TrimLines(&request);  // a long reason for people must not keep the worker out
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kCallLimit));
   v1::SynchronizeResponse response;
@@ -107,6 +110,7 @@ absl::Status TrackerLink::SynchronizeNow() {
   if (!status.ok()) {
     return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
   }
+  HEDDLE_RETURN_IF_ERROR(CheckMessage(response));
   std::vector<Grant> grants;
   for (const v1::LeaseGrant& grant : response.grants()) {
     // Counted from before the call, so that a lease never lives longer here than at the tracker.

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "proto/grpc_util.h"
+#include "proto/message_rules.h"
 #include "worker/sealed_caller.h"
 #include "worker/stage_call.h"
 
@@ -18,49 +19,6 @@ namespace {
 // How long a new stage waits until a stopped one on its cores is gone. Killing and reaping takes
 // milliseconds.
 constexpr absl::Duration kSlotPatience = absl::Seconds(5);
-constexpr int64_t kMaxLimitMs = int64_t{24} * 3600 * 1000;
-
-absl::Status CheckStart(const v1::StageStart& start) {
-  bool fits = false;
-  switch (start.kind()) {
-    case v1::STAGE_IMPORT:
-      fits = start.has_import();
-      break;
-    case v1::STAGE_PROPOSE:
-      fits = start.has_propose();
-      break;
-    case v1::STAGE_BUILD:
-      fits = start.has_build();
-      break;
-    case v1::STAGE_PROFILE:
-      fits = start.has_profile();
-      break;
-    case v1::STAGE_UPDATE:
-      fits = start.has_update();
-      break;
-    case v1::STAGE_PLAN:
-      fits = start.has_plan();
-      break;
-    case v1::STAGE_COMPARE:
-      fits = start.has_compare();
-      break;
-    case v1::STAGE_COMPILE:
-      fits = start.has_compile();
-      break;
-    default:
-      return absl::InvalidArgumentError("unknown stage kind");
-  }
-  if (!fits)
-    return absl::InvalidArgumentError(
-        absl::StrCat(v1::StageKind_Name(start.kind()), " comes without its spec"));
-  for (const int64_t limit : {start.time_limit_ms(), start.candidate_time_limit_ms()}) {
-    if (limit < 0 || limit > kMaxLimitMs)
-      return absl::InvalidArgumentError("a time limit is 0 to 24 hours");
-  }
-  if (start.memory_limit_bytes() < 0)
-    return absl::InvalidArgumentError("a memory limit is not negative");
-  return absl::OkStatus();
-}
 
 }  // namespace
 

@@ -99,6 +99,8 @@ int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& query);
 int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
                   const std::string& output);
 int ImportRecords(const GlobalOptions& global, const std::string& input);
+int RetractRecords(const GlobalOptions& global, const v1::RecordQuery& query,
+                   const std::string& reason);
 
 // ---- modules, without a service (run_command.cc, local_commands.cc) ----
 

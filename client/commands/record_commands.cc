@@ -32,24 +32,29 @@ std::string OutcomeWord(v1::Outcome outcome) {
   }
 }
 
+std::string FateOf(const v1::Record& record) {
+  if (record.has_retraction()) return fmt::format("retracted ({})", record.retraction().reason());
+  return OutcomeWord(record.measurement().outcome());
+}
+
 // The place of the measurement and how quiet it was there (Evidence in proto/common.proto).
 const std::vector<std::string> kEvidenceHeader = {"slot",   "steal", "others",   "switches",
                                                   "canary", "taken", "disturbed"};
 
 std::vector<std::string> EvidenceCells(const v1::Record& record) {
   const v1::Evidence& evidence = record.measurement().evidence();
+  std::string where = evidence.command().empty()
+                          ? fmt::format("{}/{}", evidence.worker(), evidence.slot())
+                          : evidence.command();
+  if (where == "/") where = "-";
+  if (!record.imported_by().empty()) where += ", imported by " + record.imported_by();
   // Only measurements under a worker's guard have shares.
-  if (evidence.times_measured() == 0) {
-    const std::string where = evidence.command().empty()
-                                  ? fmt::format("{}/{}", evidence.worker(), evidence.slot())
-                                  : evidence.command();
-    return {where == "/" ? "-" : where, "-", "-", "-", "-", "-", "-"};
-  }
+  if (evidence.times_measured() == 0) return {where, "-", "-", "-", "-", "-", "-"};
   const std::string canary =
       evidence.canary_before() > 0
           ? fmt::format("{:.2f} {:.2f}", evidence.canary_before(), evidence.canary_after())
           : "-";
-  return {fmt::format("{}/{}", evidence.worker(), evidence.slot()),
+  return {where,
           fmt::format("{:.1f} %", 100 * evidence.steal_share()),
           fmt::format("{:.1f} %", 100 * evidence.other_share()),
           fmt::format("{}", evidence.involuntary_switches()),
@@ -63,8 +68,8 @@ std::vector<std::string> EvidenceCells(const v1::Record& record) {
 int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& query) {
   const ServiceClient client(global.server);
   const bool evidence = global.output.verbosity > 0;
-  std::vector<std::string> header = {"task",    "device", "outcome", "median",
-                                     "GFLOP/s", "job",    "when",    "key"};
+  std::vector<std::string> header = {"task", "device", "outcome", "median", "GFLOP/s",
+                                     "job",  "when",   "key",     "id"};
   if (evidence) header.insert(header.end(), kEvidenceHeader.begin(), kEvidenceHeader.end());
   Table table(header);
   int64_t count = 0;
@@ -75,12 +80,13 @@ int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& query) {
     } else {
       std::vector<std::string> cells = {record.label(),
                                         record.device_key(),
-                                        OutcomeWord(record.measurement().outcome()),
+                                        FateOf(record),
                                         FormatNs(record.median_ns()),
                                         FormatGflops(record.flops(), record.median_ns()),
                                         record.job(),
                                         FormatWallTime(record.created_unix_ns()),
-                                        record.workload_key()};
+                                        record.workload_key(),
+                                        fmt::format("{}", record.id())};
       if (evidence) {
         const std::vector<std::string> how = EvidenceCells(record);
         cells.insert(cells.end(), how.begin(), how.end());
@@ -153,6 +159,19 @@ int ImportRecords(const GlobalOptions& global, const std::string& input) {
              response->skipped(), response->rejected());
   if (response->rejected() > 0)
     return Fail(absl::InvalidArgumentError("first rejected: " + response->first_error()));
+  return kDone;
+}
+
+int RetractRecords(const GlobalOptions& global, const v1::RecordQuery& query,
+                   const std::string& reason) {
+  const absl::StatusOr<int64_t> count = ServiceClient(global.server).RetractRecords(query, reason);
+  if (!count.ok()) return Fail(count.status());
+  if (global.output.json) {
+    v1::RetractRecordsResponse response;
+    response.set_retracted(*count);
+    fmt::print("{}\n", ToJsonLine(response));
+  }
+  fmt::print(stderr, "{} records retracted; heddle records --retracted shows them\n", *count);
   return kDone;
 }
 

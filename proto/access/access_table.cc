@@ -36,6 +36,7 @@ constexpr AccessRow kTable[] = {
     // Measurements are shared by all tenants. Which job made one is seen by those who may see the job.
     {"heddle.v1.RecordService/QueryRecords",              kUsers,   kReaders},
     {"heddle.v1.RecordService/ImportRecords",             kNone,    kUsers | kOperators, kAudited},
+    {"heddle.v1.RecordService/RetractRecords",            kNone,    kOperators,  kAudited},
     // A worker speaks for itself only: its id is the name in its certificate.
     {"heddle.v1.TrackerService/Synchronize",              kNone,    kWorkers},
     {"heddle.v1.TrackerService/Acquire",                  kNone,    kSchedulers},

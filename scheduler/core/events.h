@@ -143,6 +143,17 @@ struct RecordsFound {
   std::string device_key;
   std::vector<KnownRecords> known;  // of the job's tasks, in their order; it may be empty
 };
+// These records do not hold any more. For the ledger: decisions go on from what was counted.
+struct RecordsRetracted {
+  struct Record {
+    int64_t id = 0;  // in the store
+    JobId job;       // that it was measured for; an imported one: none of this process's
+    CandidateId candidate;
+    std::string workload_key, target, device_key;
+  };
+  std::vector<Record> records;
+  v1::Retraction retraction;
+};
 struct PauseRequested {
   JobId job;
   std::string reason;
@@ -169,8 +180,8 @@ struct StoreBlocked {
 struct Tick {};
 using Event =
     std::variant<JobSubmitted, SlotsChanged, CandidateStarted, CandidateBuilt, CandidateProfiled,
-                 StageFinished, RecordsFound, PauseRequested, ResumeRequested, CancelRequested,
-                 FetchRequested, FetchAbandoned, StoreBlocked, Tick>;
+                 StageFinished, RecordsFound, RecordsRetracted, PauseRequested, ResumeRequested,
+                 CancelRequested, FetchRequested, FetchAbandoned, StoreBlocked, Tick>;
 
 // ---- changes ----
 // A change says what is different now. It must be durable before the orders of the same step take

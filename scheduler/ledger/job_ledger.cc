@@ -94,6 +94,34 @@ void JobLedger::SetDeadlineWarning(JobId id, const std::string& warning) {
   if (!warning.empty()) AddWarnings(id, {warning});
 }
 
+void JobLedger::Retract(const RecordsRetracted& event, Batch* batch) {
+  RetractRecords put{{}, event.retraction};
+  std::set<std::pair<JobId, int32_t>> struck;  // tasks that lost a trial
+  for (const RecordsRetracted::Record& record : event.records) {
+    put.ids.push_back(record.id);
+    transfer_samples_.Forget({record.workload_key, record.target, record.device_key});
+    transfer_models_.Forget(record.target, record.device_key);
+    const auto job = jobs_.find(record.job);
+    if (job == jobs_.end()) continue;
+    const auto candidate = job->second.candidates.find(record.candidate);
+    if (candidate == job->second.candidates.end()) continue;
+    candidate->second.outcome = v1::OUTCOME_LOST;
+    candidate->second.median_ns = 0;
+    struck.insert({record.job, candidate->second.task});
+  }
+  for (const auto& [id, index] : struck) {
+    JobData& job = jobs_.at(id);
+    TaskData& task = job.tasks[static_cast<size_t>(index)];
+    task.best_ns = task.untuned_ns = 0;
+    for (const auto& [number, trial] : job.candidates) {
+      if (trial.task != index) continue;
+      task.best_ns = Faster(task.best_ns, trial.median_ns);
+      if (trial.origin == "default") task.untuned_ns = Faster(task.untuned_ns, trial.median_ns);
+    }
+  }
+  batch->push_back(std::move(put));
+}
+
 // Keeps the transfer model of a stage whose result is taken, unless the kept one has learned from
 // more.
 void JobLedger::KeepFitted(const FittedModel& fitted, absl::Time wall, Batch* batch) {
@@ -133,6 +161,7 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
   Batch batch;
   TakeIn(dispatcher, event);
   if (const auto* changed = std::get_if<SlotsChanged>(&event)) KeepMachines(changed->slots, &batch);
+  if (const auto* retracted = std::get_if<RecordsRetracted>(&event)) Retract(*retracted, &batch);
   const auto* imported = ResultOf<Imported>(event);
   const auto* planned = ResultOf<Planned>(event);
   const auto* proposed = ResultOf<Proposed>(event);

@@ -100,6 +100,8 @@ class JobLedger {
     return jobs_.at(job).tasks[static_cast<size_t>(task.value)];
   }
   void TakeIn(const Dispatcher& dispatcher, const Event& event);
+  // Marks the records, and forgets what was learned from them. A job's own trial counts as lost.
+  void Retract(const RecordsRetracted& event, Batch* batch);
   void KeepFitted(const FittedModel& fitted, absl::Time wall, Batch* batch);
   void KeepMachines(const std::vector<SlotInfo>& slots, Batch* batch);
   // `measured` is null if nothing was measured, because the candidate is lost.

@@ -21,6 +21,8 @@ constexpr int64_t kPlanMs = 15 * 60 * 1000;
 constexpr int64_t kCompareMs = 10 * 60 * 1000;
 constexpr int64_t kCandidateMs = 30 * 1000;  // one build, or one measurement
 constexpr int64_t kStageOverheadMs = 60 * 1000;
+constexpr int64_t kLongestStageMs =
+    int64_t{23} * 60 * 60 * 1000;          // a worker takes no more than a day
 constexpr int64_t kMaxWarmRecords = 4096;  // the newest ones; more teach a model little
 // Size of the results that one update is sent, the newest first. A gRPC message holds 4 MiB.
 constexpr size_t kMaxUpdateBytes = 3 << 20;
@@ -336,7 +338,8 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, cons
   out.set_attempt_id(start.attempt.value);
   out.set_kind(start.kind);
   out.set_slot(start.slot.slot);
-  out.set_time_limit_ms(TimeLimitMs(start, params.batch * std::max(1, params.pipeline_depth)));
+  const int fed = params.batch * std::max(1, params.pipeline_depth);
+  out.set_time_limit_ms(std::min(kLongestStageMs, TimeLimitMs(start, fed)));
   out.set_candidate_time_limit_ms(kCandidateMs);
   out.set_target(spec.target());
   // An import fixes the job's machine. Whatever else is measured meanwhile, the job keeps that one.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "proto/check_message.h"
 #include "proto/grpc_util.h"
 
 namespace heddle::scheduler {
@@ -64,6 +65,10 @@ absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::st
   if (!status.ok()) {
     if (Unanswered(status)) strays_.insert(slot);
     return FromGrpc(status);
+  }
+  if (const absl::Status checked = CheckMessage(lease); !checked.ok()) {
+    strays_.insert(slot);
+    return checked;
   }
   held_[lease.id()] = {asked + renew_every_, asked + lease_, std::move(lost)};
   return lease;

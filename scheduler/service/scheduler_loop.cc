@@ -25,6 +25,7 @@ constexpr absl::Duration kFindAgain = absl::Seconds(1);     // pause after a rea
 
 // After this time a read is answered even if it may be a little old.
 constexpr absl::Duration kFlushLimit = absl::Seconds(2);
+constexpr int64_t kRetractGroup = 1000;  // records that are retracted in one transaction
 // After this time a client is told that the store does not take the job.
 constexpr absl::Duration kDurableLimit = absl::Seconds(30);
 
@@ -398,6 +399,11 @@ void SchedulerLoop::NoteChanges(const Event& event, std::optional<JobId> subject
     Mark(*subject);
     if (std::holds_alternative<StageFinished>(event)) count(*subject, -1);
   }
+  if (const auto* retracted = std::get_if<RecordsRetracted>(&event)) {
+    for (const RecordsRetracted::Record& record : retracted->records) {
+      if (ledger_.Has(record.job)) Mark(record.job);
+    }
+  }
   auto mark = [this](const auto& decision) {
     if constexpr (requires { decision.job; }) Mark(decision.job);
   };
@@ -509,6 +515,30 @@ absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::Sc
     return absl::UnavailableError(
         absl::StrCat("compiling the module failed: ", result->fault.message));
   return result->digest;
+}
+
+absl::StatusOr<int64_t> SchedulerLoop::Retract(v1::RecordQuery query,
+                                               const v1::Retraction& retraction) {
+  query.set_limit(kRetractGroup);
+  query.clear_best_only();
+  query.clear_with_workload();
+  query.clear_retracted();
+  for (int64_t count = 0;;) {
+    Flush();
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<v1::Record> records, store_->Query(query));
+    RecordsRetracted event{{}, retraction};
+    for (const v1::Record& record : records) {
+      event.records.push_back({record.id(), JobId{ParseJobName(record.job())},
+                               CandidateId{record.candidate()}, record.workload_key(),
+                               record.target(), record.device_key()});
+    }
+    if (!records.empty()) {
+      HEDDLE_RETURN_IF_ERROR(
+          CallAndWait({std::move(event), {}, {}}, "retract again, what is retracted stays so"));
+    }
+    count += static_cast<int64_t>(records.size());
+    if (static_cast<int64_t>(records.size()) < kRetractGroup) return count;
+  }
 }
 
 void SchedulerLoop::Flush() { writer_->Flush(kFlushLimit); }

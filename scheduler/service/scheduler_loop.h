@@ -71,6 +71,10 @@ class SchedulerLoop {
   absl::StatusOr<std::string> Module(const std::string& job, v1::ScheduleChoice choice,
                                      const std::function<bool()>& gone);
 
+  // Retracts the records that match the query (RecordService.RetractRecords) and returns their number.
+  // Unavailable if the store takes no writes; what was retracted by then stays so.
+  absl::StatusOr<int64_t> Retract(v1::RecordQuery query, const v1::Retraction& retraction);
+
   // Digests of modules that were compiled on demand and are kept for later requests.
   std::vector<std::string> KeptModules() const { return modules_.Kept(); }
 

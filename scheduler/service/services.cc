@@ -14,9 +14,11 @@
 #include "base/strategies.h"
 #include "proto/access/access_table.h"
 #include "proto/access/listener.h"
+#include "proto/check_message.h"
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
 #include "proto/job_states.h"
+#include "proto/message_rules.h"
 #include "scheduler/service/stored_parts.h"
 
 namespace heddle::scheduler {
@@ -53,15 +55,21 @@ constexpr size_t kImportGroup = 500;  // records in one transaction
 // A group that takes longer is refused; the client imports it again.
 constexpr absl::Duration kImportLimit = absl::Seconds(30);
 
-// Most parts of a model. Their list then fits into a message.
-constexpr int kMaxParts = 32768;
+// Whether the request holds what its fields may hold.
+grpc::Status Check(const google::protobuf::Message& request) {
+  return ToGrpc(CheckMessage(request));
+}
+
+// Who calls, for what is kept of it: its identity, or on this machine where the call comes from.
+std::string NameOf(const grpc::ServerContext& context, const TokenFile* tokens) {
+  const Identity caller = CallerOf(context, tokens);
+  if (caller.role != Role::kLocal) return ToText(caller);
+  const std::string peer = context.peer();  // "ipv4:127.0.0.1:54321", "unix:"
+  return peer.starts_with("unix:") ? "local" : peer.substr(0, peer.rfind(':'));
+}
 
 // InvalidArgument, or the sum of the sizes.
 absl::StatusOr<int64_t> BytesOf(const v1::BlobList& list) {
-  if (list.blobs_size() > kMaxParts) {
-    return absl::InvalidArgumentError(absl::StrCat("the model has ", list.blobs_size(),
-                                                   " parts; at most ", kMaxParts, " are allowed"));
-  }
   int64_t bytes = 0;
   for (const v1::BlobRef& blob : list.blobs()) {
     if (!IsDigest(blob.sha256()) || blob.bytes() < 0 || blob.bytes() > INT64_MAX - bytes)
@@ -114,6 +122,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   if (!read() || !request.has_spec()) {
     return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must be the job's spec"};
   }
+  if (grpc::Status checked = Check(request); !checked.ok()) return checked;
   v1::JobSpec spec = request.spec();
   // Whose job it is follows from who calls. Only on this machine is the caller taken at its word.
   if (const Identity caller = CallerOf(*context, tokens_); caller.role != Role::kLocal)
@@ -126,6 +135,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   int64_t part_bytes = 0;
   bool has_chunk = read();
   if (has_chunk && request.has_parts()) {
+    if (grpc::Status checked = Check(request); !checked.ok()) return checked;
     parts = request.parts();
     const absl::StatusOr<int64_t> bytes = BytesOf(parts);
     if (!bytes.ok()) return ToGrpc(bytes.status());
@@ -137,10 +147,9 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   bool complete = false;
   std::string expected;
   for (; has_chunk; has_chunk = !complete && read()) {
-    if (!request.has_chunk() || request.chunk().data().size() > kChunkBytes) {
-      return {grpc::StatusCode::INVALID_ARGUMENT,
-              "after the spec and the parts come chunks of at most 1 MiB"};
-    }
+    if (!request.has_chunk())
+      return {grpc::StatusCode::INVALID_ARGUMENT, "after the spec and the parts come chunks"};
+    if (grpc::Status checked = Check(request); !checked.ok()) return checked;
     const v1::Chunk& chunk = request.chunk();
     if (grpc::Status room = CheckRoom(part_bytes + (*blob)->size_bytes() +
                                       static_cast<int64_t>(chunk.data().size()));
@@ -201,6 +210,7 @@ grpc::Status JobServiceImpl::CheckRoom(int64_t model_bytes) const {
 
 grpc::Status JobServiceImpl::FindMissingBlobs(grpc::ServerContext*, const v1::BlobList* request,
                                               v1::BlobList* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   const absl::StatusOr<int64_t> bytes = BytesOf(*request);
   if (!bytes.ok()) return ToGrpc(bytes.status());
   if (grpc::Status room = CheckRoom(*bytes); !room.ok()) return room;
@@ -228,10 +238,10 @@ grpc::Status JobServiceImpl::UploadBlobs(grpc::ServerContext* context,
   int64_t total_bytes = 0;
   v1::Chunk chunk;
   while (!stopping_ && call.WithPeer([&] { return reader->Read(&chunk); })) {
-    if (chunk.data().size() > kChunkBytes || !IsDigest(chunk.name()) ||
-        (blob != nullptr && chunk.name() != name)) {
+    if (grpc::Status checked = Check(chunk); !checked.ok()) return checked;
+    if (!IsDigest(chunk.name()) || (blob != nullptr && chunk.name() != name)) {
       return {grpc::StatusCode::INVALID_ARGUMENT,
-              "blobs come one after the other, in chunks of at most 1 MiB named by their digest"};
+              "blobs come one after the other, in chunks named by their digest"};
     }
     if (blob == nullptr) {
       absl::StatusOr<std::unique_ptr<BlobStore::Writer>> writer = blobs_->NewWriter();
@@ -306,6 +316,7 @@ grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext* context,
 
 grpc::Status JobServiceImpl::GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
                                     v1::Job* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   if (grpc::Status owner = CheckOwner(*context, "GetJob", request->job()); !owner.ok())
     return owner;
   absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(request->job());
@@ -317,6 +328,7 @@ grpc::Status JobServiceImpl::GetJob(grpc::ServerContext* context, const v1::GetJ
 grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
                                       const v1::WatchJobRequest* request,
                                       grpc::ServerWriter<v1::Job>* writer) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   if (grpc::Status owner = CheckOwner(*context, "WatchJob", request->job()); !owner.ok())
     return owner;
   CallLimits::Call call(calls_, CallLimits::kWatches, context, CallerOf(*context, tokens_));
@@ -342,6 +354,7 @@ grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
 
 grpc::Status JobServiceImpl::Act(SchedulerLoop::Action action, const v1::JobActionRequest& request,
                                  v1::Job* response) {
+  if (grpc::Status checked = Check(request); !checked.ok()) return checked;
   absl::StatusOr<std::shared_ptr<const v1::Job>> job =
       loop_->Act(action, request.job(), request.reason());
   if (!job.ok()) return ToGrpc(job.status());
@@ -371,6 +384,7 @@ grpc::Status JobServiceImpl::ResumeJob(grpc::ServerContext* context,
 grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
                                          const v1::FetchModuleRequest* request,
                                          grpc::ServerWriter<v1::Chunk>* writer) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   if (grpc::Status owner = CheckOwner(*context, "FetchModule", request->job()); !owner.ok())
     return owner;
   CallLimits::Call call(calls_, CallLimits::kTransfers, context, CallerOf(*context, tokens_));
@@ -388,6 +402,7 @@ grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
 
 grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext* context,
                                          const v1::GetJobRequest* request, v1::Timeline* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   if (grpc::Status owner = CheckOwner(*context, "GetTimeline", request->job()); !owner.ok())
     return owner;
   loop_->Flush();  // the timeline must include what the caller has been shown
@@ -402,6 +417,7 @@ grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext* context,
 grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext* context,
                                          const v1::ExplainTaskRequest* request,
                                          v1::TaskExplanation* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   if (grpc::Status owner = CheckOwner(*context, "ExplainTask", request->job()); !owner.ok())
     return owner;
   absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(request->job());
@@ -456,6 +472,7 @@ grpc::Status JobServiceImpl::ListDevices(grpc::ServerContext*,
 grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
                                              const v1::RecordQuery* request,
                                              grpc::ServerWriter<v1::Record>* writer) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   const Identity caller = CallerOf(*context, tokens_);
   CallLimits::Call call(calls_, CallLimits::kQueries, context, caller);
   if (!call.ok()) return call.status();
@@ -519,6 +536,7 @@ grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext* context,
     group.clear();
     return absl::OkStatus();
   };
+  const std::string caller = NameOf(*context, tokens_);
   v1::Record record;
   int64_t number = 0;
   while (call.WithPeer([&] { return reader->Read(&record); })) {
@@ -527,11 +545,41 @@ grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext* context,
       refuse(absl::StrCat("record ", number, ": ", status.message()));
       continue;
     }
+    if (record.has_retraction()) {
+      refuse(absl::StrCat("record ", number, ": it was retracted where it comes from: ",
+                          record.retraction().reason()));
+      continue;
+    }
+    record.set_imported_by(caller);
     group.push_back(record);
     if (group.size() < kImportGroup) continue;
     if (absl::Status status = write(); !status.ok()) return ToGrpc(status);
   }
   if (absl::Status status = write(); !status.ok()) return ToGrpc(status);
+  return grpc::Status::OK;
+}
+
+grpc::Status RecordServiceImpl::RetractRecords(grpc::ServerContext* context,
+                                               const v1::RetractRecordsRequest* request,
+                                               v1::RetractRecordsResponse* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
+  const v1::RecordQuery& query = request->query();
+  if (request->reason().empty())
+    return {grpc::StatusCode::INVALID_ARGUMENT, "say why the records do not hold (--reason)"};
+  // An empty query would retract everything.
+  if (query.id() == 0 && query.job().empty() && query.worker().empty() &&
+      query.imported_by().empty() && query.workload_key().empty() && query.target().empty() &&
+      query.device_key().empty()) {
+    return {grpc::StatusCode::INVALID_ARGUMENT,
+            "say which records: by id, job, worker, who imported them, task, target or device"};
+  }
+  v1::Retraction retraction;
+  retraction.set_reason(request->reason());
+  retraction.set_by(NameOf(*context, tokens_));
+  retraction.set_unix_ns(absl::GetCurrentTimeNanos());
+  const absl::StatusOr<int64_t> count = loop_->Retract(query, retraction);
+  if (!count.ok()) return ToGrpc(count.status());
+  response->set_retracted(*count);
   return grpc::Status::OK;
 }
 

@@ -96,6 +96,9 @@ class RecordServiceImpl final : public v1::RecordService::Service {
                             grpc::ServerWriter<v1::Record>* writer) override;
   grpc::Status ImportRecords(grpc::ServerContext* context, grpc::ServerReader<v1::Record>* reader,
                              v1::ImportRecordsResponse* response) override;
+  grpc::Status RetractRecords(grpc::ServerContext* context,
+                              const v1::RetractRecordsRequest* request,
+                              v1::RetractRecordsResponse* response) override;
 
  private:
   SchedulerLoop* const loop_;

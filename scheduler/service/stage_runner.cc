@@ -11,17 +11,12 @@
 #include "proto/access/channel.h"
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
+#include "proto/message_rules.h"
 #include "scheduler/ledger/why_waiting.h"
 #include "scheduler/service/stored_parts.h"
 
 namespace heddle::scheduler {
 namespace {
-
-// Outcomes that a worker may report. It never reports a candidate as lost: that follows from a
-// missing answer.
-bool MayTell(v1::Outcome outcome) {
-  return outcome >= v1::OUTCOME_OK && outcome != v1::OUTCOME_LOST && v1::Outcome_IsValid(outcome);
-}
 
 // Names of the chunks of modules.
 constexpr char kModule[] = "module", kDefault[] = "default";
@@ -29,7 +24,6 @@ constexpr char kOther[] = "other", kOtherDefault[] = "other default";
 constexpr size_t kMaxStateBytes = 64 << 20;  // a larger one is an error
 constexpr size_t kMaxTransferSamplesBytes = 64 << 10;
 constexpr size_t kMaxTransferModelBytes = 512 << 10;
-constexpr int kMaxPlanTasks = 8192;
 constexpr int kMaxFeatures = 16;                       // limit of the SearchReport message
 constexpr int64_t kMaxModuleBytes = int64_t{1} << 40;  // the disk ends before
 // A stage gets this much longer for the parts of its model: 20 MB a second.
@@ -37,6 +31,8 @@ constexpr int64_t kSlowestBytesPerMs = 20'000;
 constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // kept free for the database
 // A gRPC message has at most 4 MiB; this leaves room for the lease and framing.
 constexpr size_t kMaxStartBytes = (4 << 20) - (64 << 10);
+// A candidate is begun again if its process may have been spoilt by an earlier one, which happens once.
+constexpr int kMostBeginnings = 4;
 // A call that the worker refuses before it did anything costs no attempt. A call that lasted this
 // long did something.
 constexpr absl::Duration kSurelyStarted = absl::Seconds(2);
@@ -51,6 +47,11 @@ auto WriteChunk(Stream* stream) {
     *input.mutable_chunk() = std::move(chunk);
     return stream->Write(input);
   };
+}
+
+// The candidate that a stage is given with this input; 0: none.
+int64_t CandidateOf(const v1::StageInput& input) {
+  return input.has_build() ? input.build().candidate().id() : input.profile().candidate().id();
 }
 
 bool NotTaken(grpc::StatusCode code) {
@@ -80,11 +81,15 @@ struct StageRunner::Results {
   std::optional<v1::PlanResult> planned;
   bool interrupted = false;  // from outside: the lease was lost or the worker ended
   std::string broken;        // why a result cannot be used; empty: none is broken
+  std::string refused;       // why an event of the worker was refused; empty: none was
 };
 
 StageRunner::StageRunner(StageOrder order, Environment environment)
     : order_(std::move(order)), environment_(std::move(environment)) {
-  for (v1::StageInput& input : order_.inputs) queue_.push_back(std::move(input));
+  for (v1::StageInput& input : order_.inputs) {
+    unanswered_[CandidateOf(input)] = 0;
+    queue_.push_back(std::move(input));
+  }
   order_.inputs.clear();
   closed_ = !order_.input_open;
   thread_ = std::thread([this] { Run(); });
@@ -94,7 +99,9 @@ StageRunner::~StageRunner() { thread_.join(); }
 
 void StageRunner::Feed(v1::StageInput input) {
   absl::MutexLock lock(&mutex_);
-  if (!broken_) queue_.push_back(std::move(input));
+  if (broken_) return;
+  unanswered_[CandidateOf(input)] = 0;
+  queue_.push_back(std::move(input));
 }
 
 void StageRunner::CloseInput() {
@@ -214,6 +221,13 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
   v1::StageEvent event;
   while (stream->Read(&event)) {
     results->answered = true;
+    if (!results->refused.empty()) continue;  // until the cancellation arrives
+    if (const absl::Status checked = CheckTaken(event, *results); !checked.ok()) {
+      results->refused = absl::StrCat("worker ", order_.slot.worker,
+                                      " sent what it must not: ", checked.message());
+      context.TryCancel();
+      continue;
+    }
     Take(event, results);
   }
   {
@@ -232,6 +246,7 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
   }
   *started = results->answered || !NotTaken(status.error_code()) ||
              MonotonicNow() - began > kSurelyStarted;
+  if (!results->refused.empty()) return {v1::FAULT_INFRASTRUCTURE, results->refused};
   if (results->finished && results->finished->fault().kind() == v1::FAULT_NONE &&
       results->broken.empty()) {
     results->broken = MissingResult(*results);
@@ -287,14 +302,8 @@ std::string StageRunner::MissingResult(const Results& results) const {
 
 std::string StageRunner::BadPlan(const Results& results) {
   if (!results.planned || results.planned->plan().empty()) return "the worker sent no plan";
-  const v1::PlanResult& plan = *results.planned;
-  if (plan.tasks_size() > kMaxPlanTasks) return "the worker's plan has too many tasks";
-  if (plan.experience_size() > kMaxPlanTasks) return "the worker learned of too many kernels";
   bool used = false;
-  for (const v1::TaskInfo& task : plan.tasks()) {
-    if (task.key().empty() || task.weight() < 0) return "the worker's plan has a malformed task";
-    used |= task.weight() > 0;
-  }
+  for (const v1::TaskInfo& task : results.planned->tasks()) used |= task.weight() > 0;
   return used ? "" : "the worker's plan has no tasks";
 }
 
@@ -379,6 +388,30 @@ void StageRunner::WriteAll(Stream* stream) {
   stream->WritesDone();
 }
 
+absl::Status StageRunner::CheckTaken(const v1::StageEvent& event, const Results& results) {
+  HEDDLE_RETURN_IF_ERROR(CheckEvent(order_.start, event));
+  if (results.finished) return absl::InvalidArgumentError("an event after `finished`");
+  const bool answer = event.has_built() || event.has_profiled();
+  if (!answer && !event.has_candidate_started()) return absl::OkStatus();
+  const int64_t candidate = event.has_built()      ? event.built().candidate()
+                            : event.has_profiled() ? event.profiled().candidate()
+                                                   : event.candidate_started().candidate();
+  absl::MutexLock lock(&mutex_);
+  const auto open = unanswered_.find(candidate);
+  if (open == unanswered_.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an answer about candidate ", candidate,
+                     ", which it was not given or has answered before"));
+  }
+  if (answer) {
+    unanswered_.erase(open);
+  } else if (++open->second > kMostBeginnings) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("candidate ", candidate, " begins more than ", kMostBeginnings, " times"));
+  }
+  return absl::OkStatus();
+}
+
 void StageRunner::Take(const v1::StageEvent& event, Results* results) {
   auto measured = [&](const v1::Measurement& measurement) {
     auto made = std::make_shared<Measured>(Measured{measurement, fencing_token_});
@@ -448,10 +481,7 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       } else {
         out.measured = measured(built.failure());
         out.message = built.failure().message();
-        // A failure with outcome OK would leave the candidate without an artifact to profile.
-        const v1::Outcome outcome = built.failure().outcome();
-        out.outcome =
-            MayTell(outcome) && outcome != v1::OUTCOME_OK ? outcome : v1::OUTCOME_BUILD_ERROR;
+        out.outcome = built.failure().outcome();
       }
       environment_.post(std::move(out));
       break;
@@ -460,8 +490,6 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       const v1::Measurement& measurement = event.profiled().measurement();
       const v1::Outcome outcome = measurement.outcome();
       const auto& samples = measurement.samples_ns();
-      const bool sane = MayTell(outcome) && (outcome != v1::OUTCOME_OK || !samples.empty());
-      if (!sane) break;  // counts as no answer: it is lost when the stage ends
       CandidateProfiled out{order_.attempt,
                             CandidateId{event.profiled().candidate()},
                             outcome,
@@ -482,12 +510,15 @@ void StageRunner::TakeChunk(const v1::Chunk& chunk, Results* results) {
   auto fail = [&](const std::string& why) {
     if (results->broken.empty()) results->broken = why;
   };
-  if (chunk.name() == "state") {
+  const bool compiles = order_.start.kind() == v1::STAGE_COMPILE;
+  if (!compiles && chunk.name() == "state") {
     if (absl::Status added = results->state.Add(chunk); !added.ok())
       return fail(absl::StrCat("the worker's search ", added.message()));
-  } else if (chunk.name() == kModule || chunk.name() == kDefault || chunk.name() == kOther ||
-             chunk.name() == kOtherDefault) {
+  } else if (compiles && (chunk.name() == kModule || chunk.name() == kDefault ||
+                          chunk.name() == kOther || chunk.name() == kOtherDefault)) {
     Results::Module& module = results->modules[chunk.name()];
+    if (!module.digest.empty())
+      return fail(absl::StrCat("the worker sent the module '", chunk.name(), "' twice"));
     if (module.writer == nullptr) {
       absl::StatusOr<std::unique_ptr<BlobStore::Writer>> writer = environment_.blobs->NewWriter();
       if (!writer.ok()) return fail(std::string(writer.status().message()));
@@ -501,9 +532,13 @@ void StageRunner::TakeChunk(const v1::Chunk& chunk, Results* results) {
     if (absl::Status status = module.writer->Append(chunk.data()); !status.ok())
       return fail(std::string(status.message()));
     if (!chunk.last()) return;
+    if (chunk.sha256().empty())
+      return fail(absl::StrCat("the worker sent the module '", chunk.name(), "' without a digest"));
     absl::StatusOr<std::string> digest = module.writer->Commit(chunk.sha256());
     if (!digest.ok()) return fail(std::string(digest.status().message()));
     module.digest = *digest;
+  } else {
+    fail(absl::StrCat("the worker sent chunks named '", chunk.name(), "'"));
   }
 }
 

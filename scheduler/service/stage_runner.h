@@ -1,10 +1,15 @@
 // Performs one started stage: reads what its order lacks, acquires the lease, streams to the worker
 // and turns the answers into events. Each running stage has one thread, and a second one while it
 // writes.
+//
+// A worker is not trusted. An event that it must not send (proto/message_rules.h) ends the stage with an infrastructure fault that names
+// the worker.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,6 +63,8 @@ class StageRunner {
   bool WriteBlob(grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>* stream,
                  const std::string& name, const std::string& digest);
   bool WriteWanted(grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>* stream);
+  // InvalidArgument: the worker must not send this, or not now. Nothing of such an event is used.
+  absl::Status CheckTaken(const v1::StageEvent& event, const Results& results);
   void Take(const v1::StageEvent& event, Results* results);
   void TakeChunk(const v1::Chunk& chunk, Results* results);
 
@@ -67,6 +74,8 @@ class StageRunner {
   absl::Mutex mutex_;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::deque<v1::StageInput> queue_ ABSL_GUARDED_BY(mutex_);
+  // Candidates that the stage was given and has not answered, with how often the worker began them.
+  std::map<int64_t, int> unanswered_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;    // the stream has ended; nothing more to write
   std::string cancelled_ ABSL_GUARDED_BY(mutex_);  // the reason; empty: not cancelled

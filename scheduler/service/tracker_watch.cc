@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "proto/check_message.h"
 #include "proto/grpc_util.h"
 
 namespace heddle::scheduler {
@@ -71,7 +72,13 @@ void TrackerWatch::Loop() {
     }
     auto stream = tracker_->WatchWorkers(&context, v1::ListWorkersRequest());
     v1::ListWorkersResponse list;
+    absl::Status checked;
     while (stream->Read(&list)) {
+      checked = CheckMessage(list);
+      if (!checked.ok()) {
+        context.TryCancel();
+        break;
+      }
       // The scheduler knows no slot before the first list, so it has acquired nothing yet.
       if (first) leases_->ReleaseFormer(list);
       first = false;
@@ -80,8 +87,11 @@ void TrackerWatch::Loop() {
       retry = kFirstRetry;
     }
     const grpc::Status status = stream->Finish();
-    last.problem = absl::StrCat("the tracker at ", address_, " is not to be reached (",
-                                status.error_message(), "); is heddle-tracker running?");
+    last.problem = checked.ok()
+                       ? absl::StrCat("the tracker at ", address_, " is not to be reached (",
+                                      status.error_message(), "); is heddle-tracker running?")
+                       : absl::StrCat("the tracker at ", address_,
+                                      " sent a list that cannot be used: ", checked.message());
     absl::MutexLock lock(&mutex_);
     context_ = nullptr;
     if (stop_) return;

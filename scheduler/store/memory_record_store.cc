@@ -57,6 +57,11 @@ class MemoryRecordStore : public RecordStore {
           candidate.median_ns = measured.median_ns();
           candidate.message = measured.measurement().message();
           candidate.profile_ns = measured.measurement().profile_ns();
+          if (measured.has_retraction()) {
+            candidate.outcome = v1::OUTCOME_LOST;
+            candidate.median_ns = 0;
+            candidate.message = absl::StrCat(kRetracted, measured.retraction().reason());
+          }
         }
         job.candidates.push_back(std::move(candidate));
       }
@@ -109,8 +114,9 @@ class MemoryRecordStore : public RecordStore {
     absl::MutexLock lock(&mutex_);
     std::vector<RecordPlace> found;
     for (size_t i = 0; i < tables_.records.size(); ++i) {
-      const RecordPlace place{tables_.records[i].record.created_unix_ns(), static_cast<int64_t>(i)};
-      if ((!after || Follows(place, *after)) && Matches(query, tables_.records[i]) &&
+      const RecordPlace place{tables_.records[i].record.created_unix_ns(),
+                              static_cast<int64_t>(i) + 1};
+      if ((!after || Follows(place, *after)) && Matches(query, i) &&
           (!query.best_only() || IsBest(query, i)))
         found.push_back(place);
     }
@@ -122,8 +128,9 @@ class MemoryRecordStore : public RecordStore {
       if (!found.empty()) page.last = found.back();
     }
     for (const RecordPlace& place : found) {
-      const MemoryTables::StoredRecord& stored = tables_.records[static_cast<size_t>(place.id)];
+      const MemoryTables::StoredRecord& stored = tables_.records[static_cast<size_t>(place.id - 1)];
       v1::Record record = stored.record;
+      record.set_id(place.id);
       const MemoryTables::Workload& workload = tables_.workloads.at(record.workload_key());
       record.set_workload(query.with_workload() ? workload.text : "");
       record.set_label(workload.label);
@@ -153,7 +160,8 @@ class MemoryRecordStore : public RecordStore {
       const v1::Record& record = stored.record;
       const v1::Outcome outcome = record.measurement().outcome();
       if (record.workload_key() != id.key || record.target() != id.target ||
-          record.device_key() != id.device_key || outcome == v1::OUTCOME_LOST) {
+          record.device_key() != id.device_key || outcome == v1::OUTCOME_LOST ||
+          record.has_retraction()) {
         continue;
       }
       ++known.total;
@@ -234,7 +242,8 @@ class MemoryRecordStore : public RecordStore {
     absl::MutexLock lock(&mutex_);
     std::map<std::string, int> counts;
     for (const MemoryTables::StoredRecord& stored : tables_.records) {
-      if (stored.record.target() == target) ++counts[stored.record.device_key()];
+      if (stored.record.target() == target && !stored.record.has_retraction())
+        ++counts[stored.record.device_key()];
     }
     std::vector<std::string> keys;
     for (const auto& [key, count] : counts) keys.push_back(key);
@@ -250,13 +259,20 @@ class MemoryRecordStore : public RecordStore {
     return std::tie(place.created_unix_ns, place.id) < std::tie(other.created_unix_ns, other.id);
   }
 
-  static bool Matches(const v1::RecordQuery& query, const MemoryTables::StoredRecord& stored) {
+  bool Matches(const v1::RecordQuery& query, size_t index) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const MemoryTables::StoredRecord& stored = tables_.records[index];
     const v1::Record& record = stored.record;
     auto field = [](const std::string& wanted, const std::string& is) {
       return wanted.empty() || wanted == is;
     };
     const bool job = query.job().empty() || (!stored.imported && query.job() == record.job());
-    return job && field(query.workload_key(), record.workload_key()) &&
+    const bool shown = !record.has_retraction() || (query.retracted() && !query.best_only());
+    const bool numbered = query.id() == 0 || query.id() == static_cast<int64_t>(index) + 1;
+    const std::string& worker = record.measurement().evidence().worker();
+    return job && shown && numbered && field(query.worker(), stored.imported ? "" : worker) &&
+           field(query.imported_by(), record.imported_by()) &&
+           field(query.workload_key(), record.workload_key()) &&
            field(query.target(), record.target()) &&
            field(query.device_key(), record.device_key()) &&
            (!query.valid_only() || record.measurement().outcome() == v1::OUTCOME_OK);
@@ -270,7 +286,7 @@ class MemoryRecordStore : public RecordStore {
       const v1::Record& other = tables_.records[i].record;
       if (other.workload_key() != record.workload_key() || other.target() != record.target() ||
           other.device_key() != record.device_key() ||
-          other.measurement().outcome() != v1::OUTCOME_OK || !Matches(query, tables_.records[i])) {
+          other.measurement().outcome() != v1::OUTCOME_OK || !Matches(query, i)) {
         continue;
       }
       if (other.median_ns() < record.median_ns() ||

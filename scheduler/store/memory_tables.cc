@@ -101,6 +101,9 @@ absl::Status MemoryWriter::operator()(const MarkLearned& change) {
 absl::Status MemoryWriter::operator()(const InsertRecord& change) {
   MemoryTables::StoredRecord stored{change.record, change.imported};
   v1::Record& record = stored.record;
+  record.clear_id();
+  record.clear_retraction();
+  if (!change.imported) record.clear_imported_by();
   const std::string digest = RecordDigest(record);
   if (change.imported) {
     if (t_.digests.count(digest)) return absl::AlreadyExistsError("the record is there already");
@@ -118,6 +121,24 @@ absl::Status MemoryWriter::operator()(const InsertRecord& change) {
   }
   t_.records.push_back(std::move(stored));
   undo_.push_back([this] { t_.records.pop_back(); });
+  return absl::OkStatus();
+}
+
+absl::Status MemoryWriter::operator()(const RetractRecords& change) {
+  for (const int64_t id : change.ids) {
+    if (id < 1 || static_cast<size_t>(id) > t_.records.size()) continue;
+    const auto index = static_cast<size_t>(id - 1);
+    v1::Record& record = t_.records[index].record;
+    if (!record.has_retraction()) {
+      undo_.push_back([this, index] { t_.records[index].record.clear_retraction(); });
+      *record.mutable_retraction() = change.retraction;
+    }
+    const WorkloadId of{record.workload_key(), record.target(), record.device_key()};
+    if (auto it = t_.transfer_samples.find(of); it != t_.transfer_samples.end())
+      Erase(&t_.transfer_samples, it);
+    if (auto it = t_.factors.find(of); it != t_.factors.end()) Erase(&t_.factors, it);
+    ChangeModels([&](TransferModels& models) { models.Forget(of.target, of.device_key); });
+  }
   return absl::OkStatus();
 }
 

@@ -59,6 +59,7 @@ class MemoryWriter {
   absl::Status operator()(const SetAttempts& change);
   absl::Status operator()(const MarkLearned& change);
   absl::Status operator()(const InsertRecord& change);
+  absl::Status operator()(const RetractRecords& change);
   absl::Status operator()(const PutStage& change);
   // Undoes what it applied.
   void Undo();

@@ -1,7 +1,6 @@
 #include "scheduler/store/record_store.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -9,7 +8,6 @@
 #include "absl/strings/strip.h"
 #include "base/sha256.h"
 #include "base/target.h"
-#include "base/workload_key.h"
 
 namespace heddle::scheduler {
 
@@ -45,38 +43,6 @@ bool Nearer(const WorkloadId& a, const WorkloadId& b, const WorkloadId& search) 
     return std::make_pair(id.key == search.key, RelatednessOf(id, search));
   };
   return nearness(a) > nearness(b);
-}
-
-double Median(std::vector<double> samples) {
-  if (samples.empty()) return 0;
-  std::sort(samples.begin(), samples.end());
-  const size_t middle = samples.size() / 2;
-  return samples.size() % 2 ? samples[middle] : (samples[middle - 1] + samples[middle]) / 2;
-}
-
-absl::Status CheckRecord(const v1::Record& record) {
-  auto bad = [](const std::string& what) {
-    return absl::InvalidArgumentError(absl::StrCat("record: ", what));
-  };
-  if (record.schema_version() != 1) {
-    return bad(
-        absl::StrCat("schema_version is ", record.schema_version(), ", this service knows 1"));
-  }
-  if (record.workload_key().size() != 16) return bad("workload_key must be 16 hexadecimal digits");
-  if (!record.workload().empty() && record.workload_key() != WorkloadKey(record.workload()))
-    return bad("workload_key is not that of the workload's text");
-  if (record.target().empty()) return bad("target is empty");
-  if (record.device_key().empty()) return bad("device_key is empty");
-  if (record.trace().size() > (1 << 20)) return bad("trace is over 1 MiB");
-  const v1::Measurement& measured = record.measurement();
-  if (measured.outcome() < v1::OUTCOME_OK || !v1::Outcome_IsValid(measured.outcome()))
-    return bad("no outcome");
-  if (measured.outcome() == v1::OUTCOME_OK && measured.samples_ns().empty())
-    return bad("outcome OK without samples");
-  for (double sample : measured.samples_ns()) {
-    if (!std::isfinite(sample) || sample <= 0) return bad("samples must be positive");
-  }
-  return absl::OkStatus();
 }
 
 std::optional<Fence> FenceOf(const InsertRecord& change) {

@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "base/limits.h"
 #include "proto/jobs.pb.h"
+#include "proto/message_rules.h"
 #include "proto/worker.pb.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/ids.h"
@@ -163,12 +164,21 @@ struct InsertCandidate {
 //   Of a job's candidate: record.job, candidate and attempt are set. AlreadyExists if the candidate
 //   has its final record; FailedPrecondition if the fencing token is older than one seen for the
 //   slot.
-//   Imported: the job only tells where the record came from. AlreadyExists if a record with the
-//   same workload, target, device key, trace, creation time and samples is there.
+//   Imported: the job only tells where the record came from, and record.imported_by who brought it.
+//   AlreadyExists if a record with the same workload, target, device key, trace, creation time and
+//   samples is there.
 struct InsertRecord {
   v1::Record record;
   uint64_t fencing_token = 0;
   bool imported = false;
+};
+// Marks the records as retracted; those that are, or are not there, stay as they are. What was learned
+// from them goes: transfer samples and experience of their workloads on their target and device key,
+// and the transfer models of these two. From now on Query leaves them out unless asked, Known does
+// not count them, and LoadJobs gives their candidates the outcome LOST.
+struct RetractRecords {
+  std::vector<int64_t> ids;  // Record.id
+  v1::Retraction retraction;
 };
 // Inserts or replaces the stage of that attempt id.
 struct PutStage {
@@ -176,7 +186,7 @@ struct PutStage {
 };
 using StoreChange = std::variant<PutJob, PutTask, CheckFence, PutSearchState, PutLearned,
                                  PutTransferModel, PutMachine, PutExperience, InsertCandidate,
-                                 SetAttempts, MarkLearned, InsertRecord, PutStage>;
+                                 SetAttempts, MarkLearned, InsertRecord, RetractRecords, PutStage>;
 using Batch = std::vector<StoreChange>;
 
 // A candidate as it is loaded at the start.
@@ -222,7 +232,7 @@ class RecordStore {
   virtual absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,
                                                const std::optional<RecordPlace>& after,
                                                int64_t limit) = 0;
-  // Lost trials do not count.
+  // Lost and retracted trials do not count.
   virtual absl::StatusOr<KnownRecords> Known(const WorkloadId& id) = 0;
   // The report of the task's latest update stage; nullopt if there was none.
   virtual absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) = 0;
@@ -242,6 +252,9 @@ class RecordStore {
   virtual absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) = 0;
 };
 
+// How the message of a trial begins whose record was retracted; the reason follows.
+inline constexpr char kRetracted[] = "its record was retracted: ";
+
 // How many records Query gives at most: the query's limit, a thousand if that is 0, and never more
 // than kMaxQueryLimit.
 int64_t QueryLimit(const v1::RecordQuery& query);
@@ -254,12 +267,6 @@ int64_t ParseJobName(const std::string& name);
 // always do. Of the same version they need at least as many measurements, of an older one more.
 // Empty samples replace nothing.
 bool Replaces(const v1::TransferSamples& made, const v1::TransferSamples& old);
-
-// The median of the samples; 0 if there are none.
-double Median(std::vector<double> samples);
-
-// InvalidArgument names the field that is missing or out of range.
-absl::Status CheckRecord(const v1::Record& record);
 
 // The lease under which the record was measured; nullopt if it was not measured on a slot.
 std::optional<Fence> FenceOf(const InsertRecord& change);

@@ -90,7 +90,8 @@ absl::Status ReadTasks(sqlite3* db, StoredJob* job) {
 absl::Status ReadCandidates(sqlite3* db, StoredJob* job) {
   Statement rows(db,
                  "SELECT c.id,c.task,CASE WHEN ?2 THEN '' ELSE c.trace "
-                 "END,c.origin,c.attempts,c.learned,r.outcome,r.median_ns,r.measurement FROM "
+                 "END,c.origin,c.attempts,c.learned,r.outcome,r.median_ns,r.measurement,"
+                 "r.retracted_ns>0,r.retraction FROM "
                  "candidates c LEFT JOIN records r ON r.job=c.job AND r.candidate=c.id WHERE "
                  "c.job=?1 ORDER BY c.id");
   rows.Bind(job->row.id, IsFinal(job->row.job.state()));
@@ -110,6 +111,11 @@ absl::Status ReadCandidates(sqlite3* db, StoredJob* job) {
       if (measured.ParseFromString(rows.Text(8))) {
         row.message = measured.message();
         row.profile_ns = measured.profile_ns();
+      }
+      if (rows.Int(9) != 0) {
+        row.outcome = v1::OUTCOME_LOST;
+        row.median_ns = 0;
+        row.message = absl::StrCat(kRetracted, rows.Text(10));
       }
     }
     job->candidates.push_back(std::move(row));
@@ -194,36 +200,42 @@ absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query
   // best_only keeps, of the records that match, the fastest valid one per workload, target and device
   // key; of equally fast ones, the first that was stored. One index lookup per group finds it, so
   // records are not compared with each other.
-  std::string of_workload = "1";
-  for (const auto& [given, condition] :
-       {std::pair(!query.workload_key().empty(),
-                  " AND r.workload=(SELECT id FROM workloads WHERE key=?1)"),
-        std::pair(!query.target().empty(), " AND r.target=(SELECT id FROM targets WHERE text=?2)"),
-        std::pair(!query.device_key().empty(),
-                  " AND r.device=(SELECT id FROM devices WHERE key=?3)"),
-        std::pair(!query.job().empty(), " AND r.job=?4")}) {
-    if (given) of_workload += condition;
-  }
+  const auto given = [](bool is_given, const char* condition) {
+    return is_given ? condition : "";
+  };
+  const std::string of_workload = absl::StrCat(
+      "1",
+      given(!query.workload_key().empty(),
+            " AND r.workload=(SELECT id FROM workloads WHERE key=?1)"),
+      given(!query.target().empty(), " AND r.target=(SELECT id FROM targets WHERE text=?2)"),
+      given(!query.device_key().empty(), " AND r.device=(SELECT id FROM devices WHERE key=?3)"));
+  const std::string of_record = absl::StrCat(
+      given(!query.job().empty(), " AND r.job=?4"),
+      given(!query.worker().empty(), " AND r.worker=?7"),
+      given(!query.imported_by().empty(), " AND r.imported_by=?8"),
+      given(query.id() != 0, " AND r.id=?9"),
+      given(!query.retracted() || query.best_only(), " AND r.retracted_ns=0"));
   const std::string best = absl::StrCat(
       "(SELECT DISTINCT r.workload, r.target, r.device FROM records r WHERE ", of_workload,
-      ") g CROSS JOIN records r ON r.id=(SELECT b.id FROM records b WHERE b.workload=g.workload "
-      "AND b.target=g.target AND b.device=g.device AND b.outcome=1",
-      query.job().empty() ? "" : " AND b.job=?4", " ORDER BY b.median_ns, b.id LIMIT 1)");
+      of_record,
+      ") g CROSS JOIN records r ON r.id=(SELECT r.id FROM records r WHERE r.workload=g.workload "
+      "AND r.target=g.target AND r.device=g.device AND r.outcome=1",
+      of_record, " ORDER BY r.median_ns, r.id LIMIT 1)");
   const std::string sql = absl::StrCat(
       "SELECT w.key, w.text, w.label, w.flops, t.text, d.key, r.trace, r.median_ns, r.created_ns, "
       "r.job, r.candidate, r.attempt, r.provenance, r.measurement, c.origin, c.predicted, "
-      "c.predicted_from, r.id FROM ",
+      "c.predicted_from, r.id, r.imported_by, r.retracted_ns, r.retracted_by, r.retraction FROM ",
       query.best_only() ? best : "records r",
       " JOIN workloads w ON w.id=r.workload JOIN targets t ON t.id=r.target "
       "JOIN devices d ON d.id=r.device "
       "LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate WHERE ",
-      of_workload, query.valid_only() ? " AND r.outcome=1" : "",
+      of_workload, of_record, query.valid_only() ? " AND r.outcome=1" : "",
       after ? " AND (r.created_ns, r.id) < (?5, ?6)" : "",
-      " ORDER BY r.created_ns DESC, r.id DESC LIMIT ?7");
+      " ORDER BY r.created_ns DESC, r.id DESC LIMIT ?10");
   Statement rows(db, sql.c_str());
   const RecordPlace place = after.value_or(RecordPlace());
   rows.Bind(query.workload_key(), query.target(), query.device_key(), ParseJobName(query.job()),
-            place.created_unix_ns, place.id, limit);
+            place.created_unix_ns, place.id, query.worker(), query.imported_by(), query.id(), limit);
   RecordPage page;
   while (rows.Step()) {
     v1::Record record;
@@ -245,6 +257,13 @@ absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query
       record.mutable_prediction()->set_score(rows.Real(15));
       record.mutable_prediction()->set_samples(static_cast<int32_t>(rows.Int(16)));
     }
+    record.set_id(rows.Int(17));
+    record.set_imported_by(rows.Text(18));
+    if (rows.Int(19) != 0) {
+      record.mutable_retraction()->set_unix_ns(rows.Int(19));
+      record.mutable_retraction()->set_by(rows.Text(20));
+      record.mutable_retraction()->set_reason(rows.Text(21));
+    }
     if (!record.mutable_measurement()->ParseFromString(rows.Text(13))) {
       return absl::DataLossError("a record's measurement is not readable");
     }
@@ -263,7 +282,7 @@ SELECT count(*), coalesce(sum(r.outcome=1),0), coalesce(min(CASE WHEN r.outcome=
        coalesce(min(CASE WHEN r.outcome=1 AND c.origin='default' THEN r.median_ns END),0)
 FROM records r LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate
 WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) AND r.target=(SELECT id FROM targets WHERE text=?2)
-  AND r.device=(SELECT id FROM devices WHERE key=?3) AND r.outcome<>7)sql";
+  AND r.device=(SELECT id FROM devices WHERE key=?3) AND r.outcome<>7 AND r.retracted_ns=0)sql";
   Statement row(db, kSql);
   row.Bind(id.key, id.target, id.device_key);
   KnownRecords known;
@@ -370,7 +389,7 @@ absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(sqlite3* db, const std::
   Statement rows(db,
                  "SELECT d.key FROM records r JOIN devices d ON d.id=r.device WHERE "
                  "r.target=(SELECT id FROM targets "
-                 "WHERE text=?) GROUP BY d.id ORDER BY count(*) DESC, d.key");
+                 "WHERE text=?) AND r.retracted_ns=0 GROUP BY d.id ORDER BY count(*) DESC, d.key");
   rows.Bind(target);
   std::vector<std::string> keys;
   while (rows.Step()) keys.push_back(rows.Text(0));

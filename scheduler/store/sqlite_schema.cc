@@ -1,9 +1,11 @@
 #include "scheduler/store/sqlite_schema.h"
 
 #include <array>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "proto/common.pb.h"
 #include "scheduler/store/sqlite_util.h"
 
 namespace heddle::scheduler {
@@ -102,11 +104,34 @@ CREATE TABLE kernel_factors(
 CREATE INDEX kernel_factors_latest ON kernel_factors(device, made_ns);
 ALTER TABLE tasks ADD COLUMN estimated_weight INTEGER NOT NULL DEFAULT 0;
 UPDATE tasks SET estimated_weight=weight;
+)sql",
+    // Who measured or imported a record, and whether it was retracted.
+    R"sql(
+ALTER TABLE records ADD COLUMN worker TEXT NOT NULL DEFAULT '';       -- that measured it; empty for imported records
+ALTER TABLE records ADD COLUMN imported_by TEXT NOT NULL DEFAULT '';  -- empty for measured ones
+ALTER TABLE records ADD COLUMN retracted_ns INTEGER NOT NULL DEFAULT 0;  -- 0: it stands
+ALTER TABLE records ADD COLUMN retracted_by TEXT NOT NULL DEFAULT '';
+ALTER TABLE records ADD COLUMN retraction TEXT NOT NULL DEFAULT '';  -- the reason
+UPDATE records SET worker=worker_of(measurement) WHERE job IS NOT NULL;
+UPDATE records SET imported_by='unknown' WHERE job IS NULL;
 )sql"};
+
+// The SQL function worker_of: the worker that a stored measurement names.
+void WorkerOf(sqlite3_context* context, int, sqlite3_value** values) {
+  v1::Measurement measured;
+  const void* bytes = sqlite3_value_blob(values[0]);
+  const int size = sqlite3_value_bytes(values[0]);
+  if (bytes == nullptr || !measured.ParseFromArray(bytes, size)) measured.Clear();
+  const std::string& worker = measured.evidence().worker();
+  sqlite3_result_text64(context, worker.data(), worker.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+}
 
 }  // namespace
 
 absl::Status Migrate(sqlite3* db, int version) {
+  HEDDLE_RETURN_IF_ERROR(
+      SqliteStatus(db, sqlite3_create_function(db, "worker_of", 1, SQLITE_UTF8, nullptr, WorkerOf,
+                                               nullptr, nullptr)));
   HEDDLE_RETURN_IF_ERROR(Execute(db, "BEGIN IMMEDIATE"));
   int64_t found = 0;
   {

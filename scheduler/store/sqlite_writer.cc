@@ -203,11 +203,33 @@ absl::Status SqliteWriter::operator()(const InsertRecord& change) {
   const auto own = [&](int64_t id) { return change.imported ? std::nullopt : std::optional(id); };
   return Prepared(
              "INSERT INTO records(workload,target,device,trace,outcome,median_ns,created_ns,job,"
-             "candidate,attempt,provenance,measurement,digest) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)")
+             "candidate,attempt,provenance,measurement,digest,worker,imported_by) "
+             "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
       .Bind(workload, target, device, record.trace(), measured.outcome(), median,
             record.created_unix_ns(), own(ParseJobName(record.job())), own(record.candidate()),
-            own(record.attempt()), change.imported ? record.job() : "", Blob{blob}, Blob{digest})
+            own(record.attempt()), change.imported ? record.job() : "", Blob{blob}, Blob{digest},
+            change.imported ? "" : measured.evidence().worker(),
+            change.imported ? record.imported_by() : "")
       .Run();
+}
+
+absl::Status SqliteWriter::operator()(const RetractRecords& change) {
+  const v1::Retraction& why = change.retraction;
+  for (const int64_t id : change.ids) {
+    HEDDLE_RETURN_IF_ERROR(
+        Prepared("UPDATE records SET retracted_ns=?, retracted_by=?, retraction=? "
+                 "WHERE id=? AND retracted_ns=0")
+            .Bind(why.unix_ns(), why.by(), why.reason(), id)
+            .Run());
+    for (const char* learned : {"DELETE FROM experience WHERE (workload,target,device)="
+                                "(SELECT workload,target,device FROM records WHERE id=?)",
+                                "DELETE FROM kernel_factors WHERE (workload,target,device)="
+                                "(SELECT workload,target,device FROM records WHERE id=?)",
+                                "DELETE FROM others_models WHERE (target,device)="
+                                "(SELECT target,device FROM records WHERE id=?)"})
+      HEDDLE_RETURN_IF_ERROR(Prepared(learned).Bind(id).Run());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SqliteWriter::operator()(const PutStage& change) {

@@ -27,6 +27,7 @@ class SqliteWriter {
   absl::Status operator()(const SetAttempts& change);
   absl::Status operator()(const MarkLearned& change);
   absl::Status operator()(const InsertRecord& change);
+  absl::Status operator()(const RetractRecords& change);
   absl::Status operator()(const PutStage& change);
 
  private:

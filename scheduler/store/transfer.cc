@@ -19,6 +19,10 @@ void RecentTransferSamples::Keep(const WorkloadId& id, const v1::TransferSamples
   if (transfer_samples_.size() > kMost) transfer_samples_.pop_back();
 }
 
+void RecentTransferSamples::Forget(const WorkloadId& id) {
+  std::erase_if(transfer_samples_, [&](const auto& known) { return known.first == id; });
+}
+
 std::vector<TransferSamples> RecentTransferSamples::Of(const WorkloadId& id) const {
   std::vector<TransferSamples> others;
   for (const auto& [workload, learned] : transfer_samples_) {
@@ -35,6 +39,12 @@ void TransferModels::Put(const TransferModelId& id, const v1::TransferModel& mod
   models_.erase(std::min_element(models_.begin(), models_.end(), [](const auto& a, const auto& b) {
     return a.second.made_unix_ns() < b.second.made_unix_ns();
   }));
+}
+
+void TransferModels::Forget(const std::string& target, const std::string& device_key) {
+  std::erase_if(models_, [&](const auto& entry) {
+    return entry.first.target == target && entry.first.device_key == device_key;
+  });
 }
 
 void TransferModels::Count(const std::string& device_key, int64_t trials) {

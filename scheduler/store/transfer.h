@@ -23,6 +23,7 @@ class RecentTransferSamples {
   // Keeps the samples if they replace those of the same workload (see Replaces). If there are too
   // many, the oldest entry is dropped.
   void Keep(const WorkloadId& id, const v1::TransferSamples& learned);
+  void Forget(const WorkloadId& id);
   // The samples that are related to a search of the workload, latest first.
   std::vector<TransferSamples> Of(const WorkloadId& id) const;
 
@@ -38,6 +39,8 @@ class TransferModels {
   // Replaces the model of the same id; an empty model removes it. If there are too many, the oldest
   // is dropped.
   void Put(const TransferModelId& id, const v1::TransferModel& model);
+  // Removes the models of the target and device key, of any strategy.
+  void Forget(const std::string& target, const std::string& device_key);
   // Searches on the device key have learned this many more trials.
   void Count(const std::string& device_key, int64_t trials);
   // Trials that Count has added for the device key in this process.

@@ -327,6 +327,22 @@ class WholeRoad(unittest.TestCase):
         best = [json.loads(line) for line in self.h("records", "--best", "--json", check=0).stdout.strip().splitlines()]
         self.assertEqual(len({(record["workload_key"], record["target"]) for record in best}), len(best))
 
+    def test_a_record_is_retracted(self):
+        out, key = self.path / "one.jsonl", "0123456789abcdef"
+        self.h("records", "export", "--job", self.job, "--valid", "--limit", 1, "-o", out, check=0)
+        record = {**json.loads(out.read_text()), "workload_key": key}
+        del record["workload"]
+        out.write_text(json.dumps(record) + "\n")
+        self.assertEqual(json.loads(self.h("records", "import", out, "--json", check=0).stdout)["imported"], 1)
+        shown = json.loads(self.h("records", "--task", key, "--json", check=0).stdout)
+        self.assertTrue(shown["imported_by"])
+        self.h("records", "retract", "--reason", "all of them", check=2)
+        self.h("records", "retract", shown["id"], check=2)
+        done = self.h("records", "retract", shown["id"], "--reason", "made up", "--json", check=0)
+        self.assertEqual(json.loads(done.stdout)["retracted"], 1)
+        self.assertIn("no records match", self.h("records", "--task", key, check=0).stderr)
+        self.assertIn("retracted (made up)", self.h("records", "--task", key, "--retracted", "--plain", check=0).stdout)
+
     def test_a_job_starts_with_records_at_hand(self):
         out = self.path / "best.jsonl"
         self.h("records", "export", "--job", self.job, "--best", "--valid", "-o", out, check=0)

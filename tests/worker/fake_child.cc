@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -100,6 +101,9 @@ absl::Status Candidates(const v1::StageStart& start, StageIo& io) {
         measurement->mutable_evidence()->set_disturbance("somebody else measured here");
       if (outcome == v1::OUTCOME_OK)
         measurement->add_samples_ns(getpid());  // tells the test which process ran it
+      if (candidate.trace() == "nan") measurement->set_samples_ns(0, std::nan(""));
+      if (candidate.trace() == "wrong")
+        measurement->set_message("\x1b[2Ja line\nand " + std::string(10'000, 'x'));
     }
     io.Write(event);
   }

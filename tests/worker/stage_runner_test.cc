@@ -230,7 +230,22 @@ TEST_F(StageRunnerTest, NonsenseIsForwardedAsSuch) {
   const v1::StageStart start = Profile();
   Add(start, {"wrong"});
   Run(start);
-  EXPECT_EQ(Profiled().at(0).outcome(), v1::OUTCOME_WRONG_RESULT);
+  const v1::Measurement wrong = Profiled().at(0);
+  EXPECT_EQ(wrong.outcome(), v1::OUTCOME_WRONG_RESULT);
+  EXPECT_THAT(wrong.message(), ::testing::StartsWith(" [2Ja line and xxx"));
+  EXPECT_EQ(wrong.message().size(), 4096u) << "a long message is no reason to drop the answer";
+}
+
+TEST_F(StageRunnerTest, AnAnswerThatNoWorkerMaySendIsACrashOfItsCandidate) {
+  const v1::StageStart start = Profile();
+  Add(start, {"ok", "nan", "ok"});
+  EXPECT_EQ(Run(start).fault().kind(), v1::FAULT_NONE);
+  const auto results = Profiled();
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_EQ(results[1].outcome(), v1::OUTCOME_RUN_CRASH);
+  EXPECT_THAT(results[1].message(),
+              HasSubstr("wrote garbage: profiled.measurement.samples_ns[0] is nan"));
+  EXPECT_EQ(results[2].outcome(), v1::OUTCOME_OK);
 }
 
 TEST_F(StageRunnerTest, BuildFailuresAreTyped) {

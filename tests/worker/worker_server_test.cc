@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "tests/adversary/mutate.h"
 #include "tracker/tracker_service.h"
 
 extern char** environ;
@@ -120,6 +121,7 @@ class Call {
     input.mutable_profile()->mutable_candidate()->set_trace(trace);
     stream_->Write(input);
   }
+  void Send(const v1::StageInput& input) { stream_->Write(input); }
   void HalfClose() { stream_->WritesDone(); }
   // The next event that is not of kind candidate_started; nothing at the end.
   std::optional<v1::StageEvent> Next() {
@@ -287,6 +289,39 @@ TEST_F(WorkerServerTest, MalformedCallsAreRefused) {
   input = Start(lease);
   input.mutable_start()->set_time_limit_ms(-1);
   EXPECT_EQ(Call(WorkerAddress(), input).Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+// Whatever a caller with a lease sends, the call ends by itself with a typed answer, and the slot is free for the next one.
+TEST_F(WorkerServerTest, MutatedInputsEndTheirCallAndNothingElse) {
+  int refused = 0;
+  for (int i = 0; i < Mutations(60); ++i) {
+    Mutator mutator(static_cast<uint64_t>(i));
+    const v1::Lease lease = tracker_->Acquire("w", "profile");
+    v1::StageInput start = Start(lease), item;
+    item.mutable_profile()->mutable_candidate()->set_id(1);
+    item.mutable_profile()->mutable_candidate()->set_trace("ok");
+    item.mutable_profile()->mutable_artifact()->add_kernels()->set_symbol("f");
+    mutator.Mutate(i % 2 == 0 ? &start : &item);
+    Call call(lease.address(), start);
+    call.Send(item);
+    call.HalfClose();
+    while (call.Next()) {
+    }
+    const grpc::Status status = call.Finish();
+    refused += !status.ok();
+    EXPECT_TRUE(status.ok() || status.error_code() == grpc::StatusCode::INVALID_ARGUMENT ||
+                status.error_code() == grpc::StatusCode::FAILED_PRECONDITION ||
+                status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED)
+        << "seed " << i << ": " << status.error_code() << " " << status.error_message();
+    tracker_->Release(lease);
+  }
+  EXPECT_GT(refused, 0);
+  const v1::Lease lease = tracker_->Acquire("w", "profile");
+  Call call(lease.address(), Start(lease));
+  call.Send(1, "ok");
+  const auto event = call.Next();
+  ASSERT_TRUE(event.has_value() && event->has_profiled());
+  EXPECT_EQ(event->profiled().measurement().outcome(), v1::OUTCOME_OK);
 }
 
 TEST_F(WorkerServerTest, AFaultEndsTheCallBeforeTheInputDoes) {

@@ -130,11 +130,24 @@ grpc::Status FakeTracker::WatchWorkers(grpc::ServerContext* context, const v1::L
 
 // ---- worker ----
 
+void FakeWorker::SetMutator(std::function<void(v1::StageEvent*)> mutate) {
+  absl::MutexLock lock(&mutating_);
+  mutate_ = std::move(mutate);
+}
+
+void FakeWorker::Write(Stream* stream, v1::StageEvent event) {
+  {
+    absl::MutexLock lock(&mutating_);
+    if (mutate_) mutate_(&event);
+  }
+  stream->Write(event);
+}
+
 void FakeWorker::Finish(Stream* stream, v1::FaultKind kind, const std::string& message) {
   v1::StageEvent event;
   event.mutable_finished()->mutable_fault()->set_kind(kind);
   event.mutable_finished()->mutable_fault()->set_message(message);
-  stream->Write(event);
+  Write(stream, event);
 }
 
 void FakeWorker::SendBlob(Stream* stream, const std::string& name, const std::string& bytes) {
@@ -143,7 +156,7 @@ void FakeWorker::SendBlob(Stream* stream, const std::string& name, const std::st
   event.mutable_chunk()->set_data(bytes);
   event.mutable_chunk()->set_last(true);
   event.mutable_chunk()->set_sha256(Sha256Hex(bytes));
-  stream->Write(event);
+  Write(stream, event);
 }
 
 std::vector<int64_t> FakeWorker::TakeGaps() {
@@ -157,13 +170,13 @@ grpc::Status FakeWorker::Build(Stream* stream) {
     const int64_t id = input.build().candidate().id();
     v1::StageEvent started, built;
     started.mutable_candidate_started()->set_candidate(id);
-    stream->Write(started);
+    Write(stream, started);
     absl::SleepFor(absl::Milliseconds(behaviour_->candidate_ms.load()));
     built.mutable_built()->set_candidate(id);
     built.mutable_built()->set_build_ns(1000);
     built.mutable_built()->mutable_artifact()->add_kernels()->set_symbol(
         input.build().candidate().trace());
-    stream->Write(built);
+    Write(stream, built);
   }
   Finish(stream);
   return grpc::Status::OK;
@@ -176,7 +189,7 @@ grpc::Status FakeWorker::Profile(grpc::ServerContext* context, Stream* stream) {
     const v1::ProfileItem& item = input.profile();
     v1::StageEvent started, profiled;
     started.mutable_candidate_started()->set_candidate(item.candidate().id());
-    stream->Write(started);
+    Write(stream, started);
     if (done++ == 1 && behaviour_->break_profiles > 0) {
       --behaviour_->break_profiles;
       return {grpc::StatusCode::UNAVAILABLE, "broken in the middle"};
@@ -193,7 +206,7 @@ grpc::Status FakeWorker::Profile(grpc::ServerContext* context, Stream* stream) {
       measured.set_message("killed by signal 11");
     }
     ++trials;
-    stream->Write(profiled);
+    Write(stream, profiled);
   }
   Finish(stream);
   return grpc::Status::OK;
@@ -249,7 +262,7 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
     for (const v1::BlobRef& blob : start.blobs()) {
       if (blobs_.count(blob.sha256()) == 0) *event.mutable_wanted()->add_blobs() = blob;
     }
-    stream->Write(event);
+    Write(stream, event);
     event.Clear();
   }
   std::string bytes;
@@ -277,7 +290,7 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
       event.mutable_import()->add_inputs("x: f32[1]");
       event.mutable_import()->set_plan(PlanOf(start.job()));
       event.mutable_import()->set_machine(start.machine());
-      stream->Write(event);
+      Write(stream, event);
       break;
     case v1::STAGE_PROPOSE:
       for (int i = 0; i < start.propose().count(); ++i) {
@@ -285,7 +298,7 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
         candidate.set_trace(absl::StrCat("trace ", traces_++));
         candidate.set_origin(bytes.empty() && i == 0 ? "default" : "random");
       }
-      stream->Write(event);
+      Write(stream, event);
       SendBlob(stream, "state", bytes + "p");
       break;
     case v1::STAGE_UPDATE:
@@ -313,7 +326,7 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
         factor.set_op("op");
         factor.set_log_factor(std::log(time.ns() / 1000));
       }
-      stream->Write(event);
+      Write(stream, event);
       break;
     }
     case v1::STAGE_COMPARE: {
@@ -339,7 +352,7 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
         task.set_workload_key(WorkloadKey(absl::StrCat("workload ", i)));
         fill(i == 0 && behaviour_->one_task_slower ? 0.9 : 1.2, task.mutable_gain());
       }
-      stream->Write(event);
+      Write(stream, event);
       break;
     }
     default:

@@ -72,6 +72,9 @@ class FakeWorker final : public v1::WorkerService::Service {
   grpc::Status RunStage(grpc::ServerContext* context,
                         grpc::ServerReaderWriter<v1::StageEvent, v1::StageInput>* stream) override;
 
+  // Changes every event before it is sent; empty: none is changed.
+  void SetMutator(std::function<void(v1::StageEvent*)> mutate);
+
   std::atomic<int> stages{0};
   std::atomic<int> overlapping{0};   // stages that ran while another one had their slot
   std::atomic<int> warm_results{0};  // results that updates brought
@@ -90,11 +93,13 @@ class FakeWorker final : public v1::WorkerService::Service {
   using Stream = grpc::ServerReaderWriter<v1::StageEvent, v1::StageInput>;
   grpc::Status Build(Stream* stream);
   grpc::Status Profile(grpc::ServerContext* context, Stream* stream);
-  static void SendBlob(Stream* stream, const std::string& name, const std::string& bytes);
-  static void Finish(Stream* stream, v1::FaultKind kind = v1::FAULT_NONE,
-                     const std::string& message = "");
+  void Write(Stream* stream, v1::StageEvent event);
+  void SendBlob(Stream* stream, const std::string& name, const std::string& bytes);
+  void Finish(Stream* stream, v1::FaultKind kind = v1::FAULT_NONE, const std::string& message = "");
 
   FakeBehaviour* const behaviour_;
+  absl::Mutex mutating_;
+  std::function<void(v1::StageEvent*)> mutate_ ABSL_GUARDED_BY(mutating_);
   absl::Mutex mutex_;
   std::set<std::string> busy_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int> waiting_ ABSL_GUARDED_BY(mutex_);

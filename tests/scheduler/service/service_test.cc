@@ -416,7 +416,9 @@ TEST_F(ServiceTest, RecordsTravel) {
   ASSERT_EQ(records.size(), 12u);
   EXPECT_EQ(records[0].measurement().evidence().worker(), "w1");
   records[0].mutable_measurement()->add_samples_ns(5);  // a new one
-  records[1].clear_target();                            // a bad one
+  records[0].clear_median_ns();
+  records[0].set_imported_by("somebody else");
+  records[1].clear_target();  // a bad one
   grpc::ClientContext context;
   v1::ImportRecordsResponse response;
   auto writer = records_->ImportRecords(&context, &response);
@@ -427,6 +429,8 @@ TEST_F(ServiceTest, RecordsTravel) {
   EXPECT_EQ(response.skipped(), 10);
   EXPECT_EQ(response.rejected(), 1);
   EXPECT_THAT(response.first_error(), HasSubstr("target"));
+  query.set_imported_by("ipv4:127.0.0.1");
+  EXPECT_EQ(Query(query).size(), 1u) << "the service says who it was, not the record";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <sqlite3.h>
 
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <random>
@@ -296,6 +297,122 @@ TEST_P(RecordStoreTest, DeviceKeysByUse) {
   EXPECT_THAT(*store_->DeviceKeys("llvm -mcpu=y"), SizeIs(0));
 }
 
+v1::Retraction Why(const std::string& reason) {
+  v1::Retraction why;
+  why.set_reason(reason);
+  why.set_by("ann");
+  why.set_unix_ns(77);
+  return why;
+}
+
+TEST_P(RecordStoreTest, ARetractedRecordStaysAndIsUsedNoMore) {
+  AddJob(1);
+  ASSERT_TRUE(
+      Apply({MakeRecord(1, 1, 0, 100), MakeRecord(1, 2, 0, 50), MakeRecord(1, 3, 0, 80)}).ok());
+  v1::RecordQuery best;
+  best.set_best_only(true);
+  ASSERT_THAT(Query(best), SizeIs(1));
+  const int64_t id = Query(best)[0].id();
+  EXPECT_EQ(Query(best)[0].median_ns(), 50);
+  ASSERT_TRUE(Apply({RetractRecords{{id, 9999}, Why("too fast")}}).ok());
+  ASSERT_THAT(Query(best), SizeIs(1));
+  EXPECT_EQ(Query(best)[0].median_ns(), 80);
+  EXPECT_THAT(Query({}), SizeIs(2));
+  const auto known = store_->Known({Key(0), "llvm -mcpu=x", "dev"});
+  ASSERT_TRUE(known.ok());
+  EXPECT_EQ(known->total, 2);
+  EXPECT_EQ(known->best_ns, 80);
+  v1::RecordQuery all;
+  all.set_retracted(true);
+  ASSERT_THAT(Query(all), SizeIs(3));
+  all.set_id(id);
+  ASSERT_THAT(Query(all), SizeIs(1));
+  const v1::Record record = Query(all)[0];
+  EXPECT_EQ(record.median_ns(), 50) << "what was measured stays";
+  EXPECT_EQ(record.retraction().reason(), "too fast");
+  EXPECT_EQ(record.retraction().by(), "ann");
+  EXPECT_EQ(record.retraction().unix_ns(), 77);
+  all.set_best_only(true);
+  EXPECT_THAT(Query(all), SizeIs(0));
+  // The job's trial counts as lost.
+  const auto jobs = store_->LoadJobs();
+  ASSERT_TRUE(jobs.ok());
+  EXPECT_EQ(jobs->front().candidates[1].outcome, v1::OUTCOME_LOST);
+  EXPECT_EQ(jobs->front().candidates[1].median_ns, 0);
+  EXPECT_EQ(jobs->front().candidates[1].message, "its record was retracted: too fast");
+  EXPECT_EQ(jobs->front().candidates[2].outcome, v1::OUTCOME_OK);
+  EXPECT_TRUE(absl::IsAlreadyExists(Apply({InsertRecord{record, 0, true}}))) << "it is there";
+  ASSERT_TRUE(Apply({RetractRecords{{id}, Why("again")}}).ok());
+  all.clear_best_only();
+  EXPECT_EQ(Query(all)[0].retraction().reason(), "too fast") << "the first reason stays";
+}
+
+TEST_P(RecordStoreTest, RecordsTellWhoBroughtThem) {
+  AddJob(1);
+  InsertRecord imported = MakeRecord(1, 9, 0, 70);
+  imported.imported = true;
+  imported.record.set_imported_by("bob");
+  imported.record.set_id(1234);
+  *imported.record.mutable_retraction() = Why("elsewhere");
+  InsertRecord own = MakeRecord(1, 1, 0, 100);
+  own.record.set_imported_by("a worker that lies");
+  ASSERT_TRUE(Apply({own, imported}).ok());
+  v1::RecordQuery query;
+  query.set_worker("w1");
+  ASSERT_THAT(Query(query), SizeIs(1)) << "a worker of another service may have the same name";
+  EXPECT_EQ(Query(query)[0].candidate(), 1);
+  EXPECT_EQ(Query(query)[0].imported_by(), "");
+  query.Clear();
+  query.set_imported_by("bob");
+  ASSERT_THAT(Query(query), SizeIs(1));
+  EXPECT_EQ(Query(query)[0].median_ns(), 70);
+  EXPECT_NE(Query(query)[0].id(), 1234);
+  query.set_best_only(true);
+  EXPECT_THAT(Query(query), SizeIs(1)) << "the best of his, not of all";
+  query.set_worker("w1");
+  EXPECT_THAT(Query(query), SizeIs(0));
+}
+
+TEST_P(RecordStoreTest, WhatWasLearnedFromARetractedRecordGoes) {
+  AddJob(1, 2);
+  ASSERT_TRUE(Apply({MakeRecord(1, 1, 0, 100), MakeRecord(1, 2, 1, 100)}).ok());
+  const auto learned = [](int task) {
+    PutLearned put{1, task, {}, {Key(task), "llvm -mcpu=x", "dev"}, {}, 1};
+    put.transfer_samples.set_samples("samples");
+    return put;
+  };
+  v1::TransferModel model;
+  model.set_model("trees");
+  v1::KernelFactor factors[2];
+  for (int i = 0; i < 2; ++i) factors[i].set_workload_key(Key(i));
+  const TransferModelId here{"llvm -mcpu=x", "dev", "annealing"};
+  const TransferModelId there{"llvm -mcpu=x", "other", "annealing"};
+  ASSERT_TRUE(
+      Apply({learned(0), learned(1), PutTransferModel{here, model}, PutTransferModel{there, model},
+             PutExperience{"llvm -mcpu=x", "dev", 1, {factors[0], factors[1]}}})
+          .ok());
+  v1::RecordQuery query;
+  query.set_workload_key(Key(0));
+  const int64_t id = Query(query)[0].id();
+  const auto samples = [&] {
+    return store_->FindRelatedSamples({Key(7), "llvm -mcpu=x", "dev"}, 9)->size();
+  };
+  const auto experience = [&] { return store_->FindExperience("llvm -mcpu=x", "dev", 9)->device; };
+  ASSERT_EQ(samples(), 2u);
+  // A batch that is refused changes nothing.
+  EXPECT_FALSE(Apply({RetractRecords{{id}, Why("no")}, MakeRecord(1, 1, 0, 5)}).ok());
+  EXPECT_THAT(Query({}), SizeIs(2));
+  EXPECT_EQ(samples(), 2u);
+  EXPECT_THAT(experience(), SizeIs(2));
+  EXPECT_THAT(*store_->AllTransferModels(), SizeIs(2));
+  ASSERT_TRUE(Apply({RetractRecords{{id}, Why("no")}}).ok());
+  EXPECT_EQ(samples(), 1u);
+  ASSERT_THAT(experience(), SizeIs(1));
+  EXPECT_EQ(experience()[0].workload_key(), Key(1));
+  ASSERT_THAT(*store_->AllTransferModels(), SizeIs(1));
+  EXPECT_EQ(store_->AllTransferModels()->begin()->first.device_key, "other");
+}
+
 INSTANTIATE_TEST_SUITE_P(All, RecordStoreTest, kStores, StoreName);
 
 // ---- what only a file can do ----
@@ -315,6 +432,70 @@ TEST_P(RecordStoreTest, KeepsTheMachineOfADeviceKey) {
   EXPECT_FALSE(Apply({PutMachine{"dev", "machine 3"}, MakeRecord(1, 1, 0, 90)}).ok());
   EXPECT_EQ(store_->Machines().value(), Machines({{"dev", "machine 2"}}));
   EXPECT_THAT(Query({}), SizeIs(1));
+}
+
+// Whatever is inserted and retracted, both stores answer every query alike.
+TEST(BothStoresTest, AgreeOnWhatStands) {
+  const std::string directory = TempDirectory();
+  std::vector<std::unique_ptr<RecordStore>> stores;
+  stores.push_back(MakeMemoryRecordStore());
+  stores.push_back(*OpenSqliteRecordStore(directory + "/a.db"));
+  std::mt19937 random(3);
+  const auto pick = [&](int limit) {
+    return static_cast<int>(random() % static_cast<unsigned>(limit));
+  };
+  const auto apply = [&](const Batch& batch) {
+    std::vector<std::string> answers;
+    for (const auto& store : stores)
+      answers.push_back(absl::StatusCodeToString(store->Apply({batch})->front().code()));
+    ASSERT_EQ(answers[0], answers[1]);
+  };
+  Batch job = {PutJob{MakeJob(1)}, PutTask{MakeTask(1, 0)}, PutTask{MakeTask(1, 1)}};
+  for (int i = 1; i <= 40; ++i)
+    job.push_back(InsertCandidate{MakeCandidate(1, i, i % 2, i < 9 ? "default" : "random")});
+  apply(job);
+  for (int step = 0; step < 300; ++step) {
+    const int candidate = 1 + pick(40);
+    InsertRecord insert = MakeRecord(1, candidate, candidate % 2, pick(5) == 0 ? 0 : 50 + pick(20));
+    insert.imported = pick(3) == 0;
+    insert.record.set_imported_by(pick(2) == 0 ? "ann" : "bob");
+    if (pick(3) == 0) {
+      v1::Retraction why = Why(absl::StrCat("step ", step));
+      apply({RetractRecords{{pick(30), pick(30)}, why}});
+    } else {
+      apply({insert});
+    }
+    v1::RecordQuery query;
+    if (pick(2) == 0) query.set_workload_key(Key(pick(2)));
+    if (pick(3) == 0) query.set_job("j1");
+    if (pick(3) == 0) query.set_worker("w1");
+    if (pick(3) == 0) query.set_imported_by(pick(2) == 0 ? "ann" : "bob");
+    if (pick(5) == 0) query.set_id(1 + pick(20));
+    query.set_best_only(pick(3) == 0);
+    query.set_valid_only(pick(3) == 0);
+    query.set_retracted(pick(2) == 0);
+    std::vector<std::string> found(2), known(2), candidates(2);
+    for (size_t i = 0; i < 2; ++i) {
+      const auto records = stores[i]->Query(query);
+      ASSERT_TRUE(records.ok()) << records.status();
+      for (const v1::Record& record : *records) {
+        absl::StrAppend(&found[i], record.id(), " ", record.median_ns(), " ", record.imported_by(),
+                        " ", record.retraction().reason(), "\n");
+      }
+      const KnownRecords of = *stores[i]->Known({Key(step % 2), "llvm -mcpu=x", "dev"});
+      known[i] = absl::StrCat(of.total, " ", of.valid, " ", of.best_ns, " ", of.untuned_ns);
+      const std::vector<StoredJob> jobs = *stores[i]->LoadJobs();
+      for (const StoredCandidate& row : jobs.front().candidates) {
+        absl::StrAppend(&candidates[i], row.outcome ? static_cast<int>(*row.outcome) : -1, " ",
+                        row.median_ns, " ", row.message, "\n");
+      }
+    }
+    ASSERT_EQ(found[0], found[1]) << step << ": " << query.ShortDebugString();
+    ASSERT_EQ(known[0], known[1]) << step;
+    ASSERT_EQ(candidates[0], candidates[1]) << step;
+  }
+  stores.clear();
+  std::filesystem::remove_all(directory);
 }
 
 TEST(SqliteStoreTest, SurvivesReopening) {

@@ -27,7 +27,12 @@ TEST(RecordTest, CheckNamesTheField) {
   EXPECT_THAT(std::string(CheckRecord(bad).message()), HasSubstr("device_key"));
   bad = good;
   bad.mutable_measurement()->add_samples_ns(-1);
-  EXPECT_THAT(std::string(CheckRecord(bad).message()), HasSubstr("positive"));
+  EXPECT_THAT(std::string(CheckRecord(bad).message()), HasSubstr("measurement.samples_ns[1]"));
+  bad = good;
+  bad.set_median_ns(101);
+  EXPECT_THAT(std::string(CheckRecord(bad).message()), HasSubstr("that of samples_ns is 100"));
+  bad.set_median_ns(100);
+  EXPECT_TRUE(CheckRecord(bad).ok());
   bad = good;
   bad.set_schema_version(2);
   EXPECT_THAT(std::string(CheckRecord(bad).message()), HasSubstr("schema_version"));

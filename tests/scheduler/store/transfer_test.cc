@@ -402,6 +402,38 @@ TEST(LearnedMigration, ADatabaseOfVersionSixKeepsItsTasks) {
   EXPECT_THAT(Texts((*opened)->FindExperience("llvm", "dev", 9)->device), ElementsAre("1 0.5"));
 }
 
+TEST(RecordMigration, ADatabaseOfVersionSevenTellsWhoMeasured) {
+  const std::string path = TempDirectory() + "/old.db";
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  ASSERT_TRUE(Migrate(db, 7).ok());
+  const std::string measured = MakeRecord(1, 1, 1, 100).record.measurement().SerializeAsString();
+  std::string hex;
+  for (const char c : measured)
+    absl::StrAppend(&hex, absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
+  const auto row = [&](int id, const std::string& of) {
+    return absl::StrCat("INSERT INTO records VALUES(", id, ",1,1,1,'trace',1,100,", id, ",", of,
+                        ",'',x'", hex, "',x'", id, id, "');");
+  };
+  const std::string rows = absl::StrCat(
+      "INSERT INTO workloads VALUES(1,'", Key(1), "','workload 1','conv',1);",
+      "INSERT INTO targets VALUES(1,'t'); INSERT INTO devices(id,key) VALUES(1,'dev');",
+      row(1, "1,1,1"), row(2, "NULL,NULL,NULL"));
+  ASSERT_EQ(sqlite3_exec(db, rows.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
+      << sqlite3_errmsg(db);
+  sqlite3_close(db);
+  const auto opened = OpenSqliteRecordStore(path);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  v1::RecordQuery query;
+  query.set_worker("w1");
+  ASSERT_THAT(*(*opened)->Query(query), SizeIs(1));
+  EXPECT_EQ((*opened)->Query(query)->front().id(), 1);
+  query.Clear();
+  query.set_imported_by("unknown");
+  ASSERT_THAT(*(*opened)->Query(query), SizeIs(1));
+  EXPECT_EQ((*opened)->Query(query)->front().id(), 2);
+}
+
 // Its rows say neither of how many measurements they are nor of which version.
 TEST(LearnedMigration, ADatabaseOfVersionThreeKeepsItsTransferSamples) {
   const std::string path = TempDirectory() + "/old.db";

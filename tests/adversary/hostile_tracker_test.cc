@@ -1,0 +1,165 @@
+// Every call of the tracker with mutated requests: each answer is typed, and a good worker and a good client never notice.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "proto/check_message.h"
+#include "tests/adversary/mutate.h"
+#include "tracker/tracker_service.h"
+
+namespace heddle::tracker {
+namespace {
+
+bool IsTyped(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::OK:
+    case grpc::StatusCode::INVALID_ARGUMENT:
+    case grpc::StatusCode::NOT_FOUND:
+    case grpc::StatusCode::FAILED_PRECONDITION:
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:
+    case grpc::StatusCode::ALREADY_EXISTS:
+      return true;
+    default:
+      return false;
+  }
+}
+
+class HostileTrackerTest : public ::testing::Test {
+ protected:
+  HostileTrackerTest() : service_({}, FencingTokens::Open("").value()) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    stub_ = v1::TrackerService::NewStub(
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+  }
+  ~HostileTrackerTest() override {
+    service_.Stop();
+    server_->Shutdown();
+  }
+  static v1::SynchronizeRequest Heartbeat(const std::string& worker) {
+    v1::SynchronizeRequest request;
+    request.set_worker(worker);
+    request.set_boot_id("boot");
+    request.set_address("127.0.0.1:1");
+    request.set_host(absl::StrCat("host of ", worker));
+    request.set_load_average(0.5);
+    v1::Slot& slot = *request.add_slots();
+    slot.set_name("profile1");
+    slot.set_kind(v1::SLOT_DEVICE);
+    slot.add_cores(1);
+    slot.set_device_key("key");
+    slot.set_target("llvm -mcpu=x");
+    slot.add_builds("llvm");
+    request.add_running_leases("a lease");
+    request.add_troubles()->set_slot("profile1");
+    return request;
+  }
+  grpc::Status Synchronize(const v1::SynchronizeRequest& request) {
+    grpc::ClientContext context;
+    v1::SynchronizeResponse response;
+    const grpc::Status status = stub_->Synchronize(&context, request, &response);
+    EXPECT_EQ(CheckMessage(response), absl::OkStatus());
+    return status;
+  }
+  grpc::Status Acquire(const v1::AcquireRequest& request, v1::Lease* lease) {
+    grpc::ClientContext context;
+    return stub_->Acquire(&context, request, lease);
+  }
+  grpc::Status Renew(const v1::RenewRequest& request) {
+    grpc::ClientContext context;
+    v1::Lease lease;
+    return stub_->Renew(&context, request, &lease);
+  }
+  grpc::Status Release(const v1::ReleaseRequest& request) {
+    grpc::ClientContext context;
+    v1::ReleaseResponse response;
+    return stub_->Release(&context, request, &response);
+  }
+  v1::ListWorkersResponse List() {
+    grpc::ClientContext context;
+    v1::ListWorkersResponse response;
+    EXPECT_TRUE(stub_->ListWorkers(&context, {}, &response).ok());
+    return response;
+  }
+  // A worker that stays as it is, and a client that takes its slot and gives it back.
+  void ExpectServing() {
+    v1::SynchronizeRequest heartbeat = Heartbeat("good");
+    heartbeat.clear_troubles();
+    ASSERT_TRUE(Synchronize(heartbeat).ok());
+    v1::AcquireRequest acquire;
+    acquire.set_worker("good");
+    acquire.set_slot("profile1");
+    acquire.set_holder("test");
+    acquire.set_duration_ms(5000);
+    v1::Lease lease;
+    const grpc::Status status = Acquire(acquire, &lease);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_GT(lease.fencing_token(), last_token_);
+    last_token_ = lease.fencing_token();
+    v1::RenewRequest renew;
+    renew.set_lease_id(lease.id());
+    renew.set_duration_ms(6000);
+    EXPECT_TRUE(Renew(renew).ok());
+    v1::ReleaseRequest release;
+    release.set_lease_id(lease.id());
+    EXPECT_TRUE(Release(release).ok());
+    EXPECT_EQ(CheckMessage(List()), absl::OkStatus());
+  }
+  template <typename Request>
+  int Attack(const std::string& what, const Request& good,
+             const std::function<grpc::Status(const Request&)>& call) {
+    int refused = 0;
+    for (int i = 0; i < Mutations(400); ++i) {
+      Mutator mutator(static_cast<uint64_t>(i));
+      Request bad = good;
+      mutator.Mutate(&bad);
+      const grpc::Status status = call(bad);
+      EXPECT_TRUE(IsTyped(status))
+          << what << ", seed " << i << ": " << status.error_code() << " " << status.error_message();
+      refused += !status.ok();
+      if (i % 50 == 0) ExpectServing();
+    }
+    ExpectServing();
+    return refused;
+  }
+
+  TrackerServiceImpl service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::TrackerService::Stub> stub_;
+  uint64_t last_token_ = 0;
+};
+
+TEST_F(HostileTrackerTest, EveryCall) {
+  EXPECT_GT(Attack<v1::SynchronizeRequest>("Synchronize", Heartbeat("hostile"),
+                                           [&](const auto& r) { return Synchronize(r); }),
+            0);
+  v1::AcquireRequest acquire;
+  acquire.set_worker("hostile");
+  acquire.set_slot("profile1");
+  acquire.set_holder("hostile");
+  acquire.set_purpose("a test");
+  acquire.set_duration_ms(1000);
+  v1::Lease lease;
+  EXPECT_GT(Attack<v1::AcquireRequest>("Acquire", acquire,
+                                       [&](const auto& r) { return Acquire(r, &lease); }),
+            0);
+  v1::RenewRequest renew;
+  renew.set_lease_id("a lease");
+  renew.set_duration_ms(1000);
+  Attack<v1::RenewRequest>("Renew", renew, [&](const auto& r) { return Renew(r); });
+  v1::ReleaseRequest release;
+  release.set_lease_id("a lease");
+  Attack<v1::ReleaseRequest>("Release", release, [&](const auto& r) { return Release(r); });
+}
+
+}  // namespace
+}  // namespace heddle::tracker
