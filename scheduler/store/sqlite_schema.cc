@@ -102,6 +102,14 @@ CREATE TABLE kernel_factors(
 CREATE INDEX kernel_factors_latest ON kernel_factors(device, made_ns);
 ALTER TABLE tasks ADD COLUMN estimated_weight INTEGER NOT NULL DEFAULT 0;
 UPDATE tasks SET estimated_weight=weight;
+)sql",
+    // Who submitted a job, and with which key of theirs, so that a submission that is sent again makes no second
+    // job. Unfinished jobs are found without reading the others.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN user TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN submit_key TEXT;  -- null: the client gave none
+CREATE UNIQUE INDEX jobs_submitted ON jobs(user, submit_key) WHERE submit_key IS NOT NULL;
+CREATE INDEX jobs_unfinished ON jobs(id) WHERE state NOT IN (4, 5, 6);
 )sql"};
 
 }  // namespace
