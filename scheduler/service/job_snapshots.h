@@ -1,7 +1,8 @@
 // What users see of jobs: the latest snapshot of each, with a version that grows with every change.
-// Thread-safe.
+// Jobs that had ended before this process began are read from the store. Thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -15,28 +16,40 @@
 #include "absl/time/time.h"
 #include "proto/jobs.pb.h"
 #include "scheduler/core/ids.h"
+#include "scheduler/service/job_history.h"
 
 namespace heddle::scheduler {
 
 class JobSnapshots {
  public:
   struct Snapshot {
-    int64_t version = 0;
+    int64_t version = 0;  // 0: of the history
     std::shared_ptr<const v1::Job> job;
   };
   using Views = std::vector<std::pair<JobId, std::shared_ptr<const v1::Job>>>;
 
+  // `history` outlives this.
+  explicit JobSnapshots(const JobHistory* history) : history_(history) {}
+
   // Replaces the snapshots of these jobs, all at once. A snapshot that is equal keeps its version.
   void Put(Views views);
+  // Replaces the reason of all unfinished jobs, until their next Put.
+  void Explain(const std::string& reason);
 
-  absl::StatusOr<Snapshot> Get(const std::string& job) const;  // NotFound
+  // NotFound, or an error of the store.
+  absl::StatusOr<Snapshot> Get(const std::string& job) const;
+  // Whether the job has a snapshot of its own, besides what the history knows.
+  bool Has(JobId job) const;
   // Returns as soon as the version differs from `version`, or the current snapshot after `timeout`.
-  // NotFound if there is no such job.
+  // Errors as Get.
   absl::StatusOr<Snapshot> WaitForChange(const std::string& job, int64_t version,
                                          absl::Duration timeout) const;
-  std::vector<std::shared_ptr<const v1::Job>> List(bool finished_too) const;
+  // The newest jobs, by id, as many as have `max_bytes` together.
+  absl::StatusOr<std::vector<std::shared_ptr<const v1::Job>>> List(bool finished_too,
+                                                                   size_t max_bytes) const;
 
  private:
+  const JobHistory* const history_;
   mutable absl::Mutex mutex_;
   std::map<JobId, Snapshot> snapshots_ ABSL_GUARDED_BY(mutex_);
 };

@@ -23,6 +23,7 @@
 #include "scheduler/service/embedded.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/services.h"
+#include "scheduler/service/store_service.h"
 #include "scheduler/store/sqlite_record_store.h"
 
 namespace heddle::scheduler {
@@ -104,8 +105,8 @@ absl::Status RunServer(const ServerOptions& options) {
          0);  // this program reports errors itself, in one line; users may still set the variable
 
   HEDDLE_RETURN_IF_ERROR(LockDirectory(options.data_directory));
-  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<RecordStore> store,
-                          OpenSqliteRecordStore(options.data_directory + "/heddle.db"));
+  const std::string database = options.data_directory + "/heddle.db";
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<RecordStore> store, OpenSqliteRecordStore(database));
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<BlobStore> blobs,
                           BlobStore::Open(options.data_directory + "/blobs"));
 
@@ -137,6 +138,7 @@ absl::Status RunServer(const ServerOptions& options) {
   limits.max_model_bytes = options.max_model_mib << 20;
   JobServiceImpl jobs(loop.get(), store.get(), blobs.get(), limits);
   RecordServiceImpl records(loop.get(), store.get());
+  StoreServiceImpl care(database, blobs.get());
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
@@ -147,12 +149,13 @@ absl::Status RunServer(const ServerOptions& options) {
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, kMaxPollers);
   builder.RegisterService(&jobs);
   builder.RegisterService(&records);
+  builder.RegisterService(&care);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen ", options.listen, ": cannot listen there (in use?)"));
   }
-  const BlobSweeper sweeper(loop.get(), blobs.get());
+  const BlobSweeper sweeper(loop.get(), store.get(), blobs.get());
   loop->Begin();  // jobs go on only once users can reach the scheduler
   if (!options.port_file.empty()) {
     HEDDLE_RETURN_IF_ERROR(WritePortFile(options.port_file, port));
@@ -167,6 +170,7 @@ absl::Status RunServer(const ServerOptions& options) {
   server->GetHealthCheckService()->SetServingStatus(false);
   absl::SleepFor(kGoodbye);
   jobs.Stop();
+  care.Stop();
   server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kDrain));
   server->Wait();
   return absl::OkStatus();

@@ -11,6 +11,7 @@
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
 #include "proto/job_states.h"
+#include "scheduler/service/permit.h"
 #include "scheduler/service/stored_parts.h"
 
 namespace heddle::scheduler {
@@ -32,6 +33,8 @@ constexpr size_t kImportGroup = 500;  // records in one transaction
 // A group that takes longer is refused; the client imports it again.
 constexpr absl::Duration kImportLimit = absl::Seconds(30);
 
+constexpr size_t kMaxSubmitKey = 64;  // characters
+
 // Most parts of a model. Their list then fits into a message.
 constexpr int kMaxParts = 32768;
 
@@ -49,18 +52,6 @@ absl::StatusOr<int64_t> BytesOf(const v1::BlobList& list) {
   }
   return bytes;
 }
-
-// Counts the calls in progress and refuses those over the limit.
-class Permit {
- public:
-  Permit(std::atomic<int>* count, int limit) : count_(count), free_(++*count <= limit) {}
-  ~Permit() { --*count_; }
-  bool free() const { return free_; }
-
- private:
-  std::atomic<int>* count_;
-  bool free_;
-};
 
 // Finds a task by number, key, label, or at least 4 characters that its key begins with.
 // InvalidArgument if several match, NotFound if none does; both list the tasks.
@@ -99,6 +90,12 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
     return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must be the job's spec"};
   }
   const v1::JobSpec spec = request.spec();
+  const std::string submit_key = request.submit_key();
+  if (submit_key.size() > kMaxSubmitKey) {
+    return {grpc::StatusCode::INVALID_ARGUMENT,
+            absl::StrCat("submit_key has ", submit_key.size(), " characters; at most ",
+                         kMaxSubmitKey, " are allowed")};
+  }
   if (absl::StatusOr<JobParams> params = JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now());
       !params.ok())
     return ToGrpc(params.status());
@@ -151,7 +148,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
     if (!digest.ok()) return ToGrpc(digest.status());
     model.parts = *digest;
   }
-  absl::StatusOr<std::string> job = loop_->Submit(spec, model);
+  absl::StatusOr<std::string> job = loop_->Submit(spec, model, submit_key);
   if (!job.ok()) return ToGrpc(job.status());
   response->set_job(*job);
   return grpc::Status::OK;
@@ -233,11 +230,9 @@ grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext*, const v1::ListJobsRe
                                       v1::ListJobsResponse* response) {
   // Drops the oldest jobs if the answer would come near the size limit of a message.
   constexpr size_t kMaxBytes = 3 << 20;
-  std::vector<std::shared_ptr<const v1::Job>> jobs = loop_->jobs().List(request->all());
-  size_t bytes = 0, first = jobs.size();
-  while (first > 0 && bytes + jobs[first - 1]->ByteSizeLong() <= kMaxBytes)
-    bytes += jobs[--first]->ByteSizeLong();
-  for (; first < jobs.size(); ++first) *response->add_jobs() = WithoutPlan(*jobs[first]);
+  const auto jobs = loop_->jobs().List(request->all(), kMaxBytes);
+  if (!jobs.ok()) return ToGrpc(jobs.status());
+  for (const std::shared_ptr<const v1::Job>& job : *jobs) *response->add_jobs() = WithoutPlan(*job);
   return grpc::Status::OK;
 }
 
@@ -317,7 +312,6 @@ grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext*, const v1::GetJobR
       !snapshot.ok()) {
     return ToGrpc(snapshot.status());
   }
-  loop_->Flush();  // the timeline must include what the caller has been shown
   absl::StatusOr<std::vector<v1::StageSpan>> spans =
       store_->Timeline(ParseJobName(request->job()), kMaxSpans);
   if (!spans.ok()) return ToGrpc(spans.status());
@@ -333,7 +327,6 @@ grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext*,
   if (!snapshot.ok()) return ToGrpc(snapshot.status());
   absl::StatusOr<int> index = FindTask(*snapshot->job, request->task());
   if (!index.ok()) return ToGrpc(index.status());
-  loop_->Flush();
   absl::StatusOr<std::optional<v1::SearchReport>> report =
       store_->Report(ParseJobName(request->job()), *index);
   if (!report.ok()) return ToGrpc(report.status());
@@ -380,7 +373,6 @@ grpc::Status JobServiceImpl::ListDevices(grpc::ServerContext*,
 
 grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext*, const v1::RecordQuery* request,
                                              grpc::ServerWriter<v1::Record>* writer) {
-  loop_->Flush();  // the records that a job counts must be found
   absl::StatusOr<std::vector<v1::Record>> records = store_->Query(*request);
   if (!records.ok()) return ToGrpc(records.status());
   for (const v1::Record& record : *records) {
