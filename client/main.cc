@@ -430,6 +430,24 @@ int main(int argc, char** argv) {
     }
   });
 
+  std::string backup_directory;
+  CLI::App* backup_app =
+      command("backup", "Back up the service's database and blobs, without stopping it");
+  backup_app
+      ->add_option(
+          "directory", backup_directory,
+          "New directory, or one with an earlier backup, of which only the rest is fetched")
+      ->required();
+  backup_app->callback([&] { code = client::BackUp(global, backup_directory); });
+
+  bool read_blobs = false;
+  CLI::App* check_app = command(
+      "check", "Check the service's database and blobs, without stopping it; status 2: damage");
+  check_app->add_flag(
+      "--read-blobs", read_blobs,
+      "Also read every blob; one that is damaged is removed, and can be sent again");
+  check_app->callback([&] { code = client::CheckStore(global, read_blobs); });
+
   CLI::App* devices_app = command("devices", "List workers, their slots and what they do");
   devices_app->callback([&] { code = client::ListDevices(global); });
 

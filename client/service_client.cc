@@ -9,17 +9,21 @@
 #include <cerrno>
 #include <condition_variable>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <mutex>
+#include <random>
 #include <thread>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/sha256.h"
+#include "base/status_macros.h"
 #include "proto/access/channel.h"
 #include "proto/chunks.h"
 #include "proto/job_states.h"
 #include "proto/jobs.grpc.pb.h"
+#include "proto/store.grpc.pb.h"
 
 namespace heddle::client {
 namespace {
@@ -30,8 +34,30 @@ constexpr auto kTransferLimit = std::chrono::minutes(20);
 // Bytes that a transfer is sure to make in a second; large ones get more time.
 constexpr int64_t kSlowestBytesPerSecond = 2'000'000;
 
+// How long a submission is sent again to a service that has become unavailable, and how often.
+constexpr absl::Duration kSubmitPatience = absl::Seconds(30);
+constexpr auto kSubmitPause = std::chrono::milliseconds(200);
+
+// 128 random bits in hexadecimal.
+std::string RandomKey() {
+  std::random_device random;
+  const auto word = [&random] { return absl::Hex(random(), absl::kZeroPad8); };
+  return absl::StrCat(word(), word(), word(), word());
+}
+
 void LimitTime(grpc::ClientContext& context, std::chrono::milliseconds limit) {
   context.set_deadline(std::chrono::system_clock::now() + limit);
+}
+
+// Whether there is a connection, after an attempt to make one if need be.
+bool Connects(grpc::Channel& channel) {
+  const auto limit = std::chrono::system_clock::now() + kUnaryLimit;
+  grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
+  while (state == GRPC_CHANNEL_IDLE || state == GRPC_CHANNEL_CONNECTING) {
+    if (!channel.WaitForStateChange(state, limit)) return false;
+    state = channel.GetState(true);
+  }
+  return state == GRPC_CHANNEL_READY;
 }
 
 // Sends the part in chunks. Cancelled: the receiver ended the stream. DataLoss: the file is not what it
@@ -71,6 +97,7 @@ struct ServiceClient::Stubs {
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::JobService::Stub> jobs;
   std::unique_ptr<v1::RecordService::Stub> records;
+  std::unique_ptr<v1::StoreService::Stub> store;
 };
 
 ServiceClient::ServiceClient(const ServerAccess& server)
@@ -87,6 +114,7 @@ ServiceClient::ServiceClient(const ServerAccess& server)
   stubs_->channel = grpc::CreateCustomChannel(address_, connection, args);
   stubs_->jobs = v1::JobService::NewStub(stubs_->channel);
   stubs_->records = v1::RecordService::NewStub(stubs_->channel);
+  stubs_->store = v1::StoreService::NewStub(stubs_->channel);
 }
 
 ServiceClient::ServiceClient(const std::string& address)
@@ -186,6 +214,21 @@ absl::Status ServiceClient::SendParts(const std::vector<FilePart>& parts,
 absl::StatusOr<std::string> ServiceClient::Submit(
     const v1::JobSpec& spec, std::string_view model, const std::vector<FilePart>& parts,
     const std::function<void(const Upload&)>& progress) const {
+  const std::string submit_key = RandomKey();
+  const absl::Time limit = absl::Now() + kSubmitPatience;
+  const bool reached = Connects(*stubs_->channel);
+  while (true) {
+    const absl::StatusOr<std::string> job = SubmitOnce(spec, model, parts, submit_key, progress);
+    if (!absl::IsUnavailable(job.status()) || !reached || absl::Now() > limit) return job;
+    // Waits for the connection if it is broken, and otherwise gives the service some time.
+    stubs_->channel->WaitForConnected(std::chrono::system_clock::now() + kSubmitPause);
+    std::this_thread::sleep_for(kSubmitPause);
+  }
+}
+
+absl::StatusOr<std::string> ServiceClient::SubmitOnce(
+    const v1::JobSpec& spec, std::string_view model, const std::vector<FilePart>& parts,
+    const std::string& submit_key, const std::function<void(const Upload&)>& progress) const {
   if (!parts.empty()) {
     if (const absl::Status sent = SendParts(parts, progress); !sent.ok()) return sent;
   }
@@ -195,8 +238,10 @@ absl::StatusOr<std::string> ServiceClient::Submit(
   auto writer = stubs_->jobs->Submit(&context, &response);
   v1::SubmitRequest request;
   *request.mutable_spec() = spec;
+  request.set_submit_key(submit_key);
   // A refusal ends the stream; Finish says why.
   bool open = writer->Write(request);
+  request.clear_submit_key();
   if (!parts.empty()) {
     for (const FilePart& part : parts) {
       v1::BlobRef& blob = *request.mutable_parts()->add_blobs();
@@ -514,8 +559,144 @@ absl::StatusOr<int64_t> ServiceClient::RetractRecords(const v1::RecordQuery& que
   request.set_reason(reason);
   v1::RetractRecordsResponse response;
   const grpc::Status status = stubs_->records->RetractRecords(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+  if (!status.ok()) return Told(status);
   return response.retracted();
+}
+
+namespace {
+
+constexpr int kBlobsAtATime = 1000;                  // of one call
+constexpr int64_t kBytesAtATime = int64_t{1} << 30;  // likewise, if it has more than one blob
+
+absl::Status Stopped() { return absl::CancelledError("interrupted; what is there is kept"); }
+
+// Puts a stored blob where the database of a data directory is.
+absl::Status PlaceDatabase(const std::string& directory, const std::string& digest) {
+  const std::string from = BlobPath(directory + "/blobs", digest), to = directory + "/heddle.db";
+  if (rename(from.c_str(), to.c_str()) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", to));
+  const int folder = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool synced = folder >= 0 && fsync(folder) == 0;
+  if (folder >= 0) close(folder);
+  return synced ? absl::OkStatus()
+                : absl::ErrnoToStatus(errno, absl::StrCat("cannot sync ", directory));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ServiceClient::FetchDatabase(
+    BlobStore* blobs, v1::BlobList* needed, Backup* backup,
+    const std::function<bool(const Backup&)>& progress) const {
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<BlobStore::Writer> writer, blobs->NewWriter());
+  grpc::ClientContext context;
+  LimitTime(context, kTransferLimit);
+  const auto reader = stubs_->store->BackUp(&context, {});
+  std::string expected;
+  absl::Status taken;
+  v1::BackUpPart part;
+  while (taken.ok() && reader->Read(&part)) {
+    if (part.has_database()) {
+      taken = writer->Append(part.database().data());
+      backup->database_bytes = writer->size_bytes();
+      expected = part.database().sha256();
+      if (taken.ok() && !progress(*backup)) taken = Stopped();
+    } else if (part.has_blobs()) {
+      needed->MergeFrom(part.blobs());
+    } else {
+      backup->missing += part.missing().blobs_size();
+    }
+  }
+  backup->blobs = needed->blobs_size();
+  if (!taken.ok()) context.TryCancel();
+  const grpc::Status status = reader->Finish();
+  HEDDLE_RETURN_IF_ERROR(taken);
+  if (!status.ok()) return Told(status);
+  if (expected.empty()) return absl::DataLossError("the database was cut short; back up again");
+  return writer->Commit(expected);
+}
+
+absl::Status ServiceClient::FetchBlobs(const v1::BlobList& wanted, BlobStore* blobs, Backup* backup,
+                                       const std::function<bool(const Backup&)>& progress) const {
+  if (wanted.blobs().empty()) return absl::OkStatus();
+  int64_t bytes = 0;
+  for (const v1::BlobRef& blob : wanted.blobs()) bytes += blob.bytes();
+  grpc::ClientContext context;
+  LimitTime(context, kTransferLimit + std::chrono::seconds(bytes / kSlowestBytesPerSecond));
+  const auto reader = stubs_->store->FetchBlobs(&context, wanted);
+  std::unique_ptr<BlobStore::Writer> writer;
+  std::string name;
+  const auto take = [&](const v1::Chunk& chunk) -> absl::Status {
+    if (!IsDigest(chunk.name())) return absl::DataLossError("the service sent a malformed chunk");
+    if (writer == nullptr || chunk.name() != name) {
+      HEDDLE_ASSIGN_OR_RETURN(writer, blobs->NewWriter());
+      name = chunk.name();
+    }
+    HEDDLE_RETURN_IF_ERROR(writer->Append(chunk.data()));
+    backup->fetched_bytes += static_cast<int64_t>(chunk.data().size());
+    if (!progress(*backup)) return Stopped();
+    if (!chunk.last()) return absl::OkStatus();
+    HEDDLE_RETURN_IF_ERROR(writer->Commit(name).status());
+    writer.reset();
+    ++backup->fetched;
+    return absl::OkStatus();
+  };
+  absl::Status taken;
+  v1::Chunk chunk;
+  while (taken.ok() && reader->Read(&chunk)) taken = take(chunk);
+  if (!taken.ok()) context.TryCancel();
+  const grpc::Status status = reader->Finish();
+  HEDDLE_RETURN_IF_ERROR(taken);
+  if (!status.ok()) return Told(status);
+  for (const v1::BlobRef& blob : wanted.blobs())
+    backup->missing += !blobs->Has(blob.sha256(), blob.bytes());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Backup> ServiceClient::BackUp(
+    const std::string& directory, const std::function<bool(const Backup&)>& progress) const {
+  for (const char* used : {"/lock", "/heddle.db-wal"}) {
+    std::error_code error;
+    if (std::filesystem::exists(directory + used, error)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          directory, " is the data directory of a scheduler; take another one for the backup"));
+    }
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<BlobStore> blobs,
+                          BlobStore::Open(directory + "/blobs"));
+  Backup backup;
+  v1::BlobList needed, wanted;
+  HEDDLE_ASSIGN_OR_RETURN(const std::string database,
+                          FetchDatabase(blobs.get(), &needed, &backup, progress));
+  int64_t bytes = 0;
+  for (const v1::BlobRef& blob : needed.blobs()) {
+    if (blobs->Has(blob.sha256(), blob.bytes())) continue;
+    if (wanted.blobs_size() == kBlobsAtATime ||
+        (bytes > 0 && bytes + blob.bytes() > kBytesAtATime)) {
+      HEDDLE_RETURN_IF_ERROR(FetchBlobs(wanted, blobs.get(), &backup, progress));
+      wanted.Clear();
+      bytes = 0;
+    }
+    *wanted.add_blobs() = blob;
+    bytes += blob.bytes();
+  }
+  HEDDLE_RETURN_IF_ERROR(FetchBlobs(wanted, blobs.get(), &backup, progress));
+  HEDDLE_RETURN_IF_ERROR(PlaceDatabase(directory, database));
+  return backup;
+}
+
+absl::Status ServiceClient::CheckStore(
+    bool read_blobs, const std::function<bool(const v1::CheckProgress&)>& on_progress) const {
+  grpc::ClientContext context;  // without a limit: a check reads all blobs, and tells how far it is
+  v1::CheckRequest request;
+  request.set_read_blobs(read_blobs);
+  const auto reader = stubs_->store->Check(&context, request);
+  v1::CheckProgress told;
+  bool go_on = true;
+  while (go_on && reader->Read(&told)) go_on = on_progress(told);
+  if (!go_on) context.TryCancel();
+  const grpc::Status status = reader->Finish();
+  if (!go_on) return absl::CancelledError("interrupted");
+  return Told(status);
 }
 
 }  // namespace heddle::client

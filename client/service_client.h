@@ -13,7 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/blob_store.h"
 #include "proto/jobs.pb.h"
+#include "proto/store.pb.h"
 
 namespace grpc {
 class Status;
@@ -49,6 +51,15 @@ struct ServerAccess {
   std::string token_file;     // empty: none
 };
 
+// What a backup has brought.
+struct Backup {
+  int64_t database_bytes = 0;
+  int64_t blobs = 0;    // that the jobs of the database refer to
+  int64_t fetched = 0;  // of these, the ones that the directory did not have yet
+  int64_t fetched_bytes = 0;
+  int64_t missing = 0;  // that the service has lost
+};
+
 // Every call is limited in time: unary calls to 30 s, transfers to 30 s without progress. If the
 // service cannot be reached, the error is Unavailable with the address and a remedy. If the
 // certificate or the token cannot be used, every call says so and sends nothing: InvalidArgument.
@@ -65,8 +76,10 @@ class ServiceClient {
 
   // Sends those of the model's parts that the service lacks, then the model, and returns the job's id.
   // The parts are read in pieces. `progress` is called when it is known what has to be sent, and then
-  // with every piece. DataLoss: a file changed while it was sent. ResourceExhausted: the service has a
-  // limit or a full disk; the message says which.
+  // with every piece. A service that was there and becomes unavailable is asked again for half a
+  // minute, under the same key, so that there is one job whatever was lost on the way. DataLoss: a
+  // file changed while it was sent. ResourceExhausted: the service has a limit or a full disk; the
+  // message says which.
   absl::StatusOr<std::string> Submit(
       const v1::JobSpec& spec, std::string_view model, const std::vector<FilePart>& parts = {},
       const std::function<void(const Upload&)>& progress = nullptr) const;
@@ -105,9 +118,32 @@ class ServiceClient {
   absl::StatusOr<int64_t> RetractRecords(const v1::RecordQuery& query,
                                          const std::string& reason) const;
 
+  // Writes what the service stores into the directory, which can then serve as the data directory of a
+  // scheduler. Blobs that it has from an earlier backup are not fetched again. The database comes last
+  // and as a whole, so an interrupted backup leaves an earlier one as it was. `progress` is called
+  // with every piece. FailedPrecondition: a scheduler uses the directory. Cancelled: `progress`
+  // returned false.
+  absl::StatusOr<Backup> BackUp(const std::string& directory,
+                                const std::function<bool(const Backup&)>& progress) const;
+  // Checks what the service stores, and passes on what it tells. Cancelled: `on_progress` returned
+  // false.
+  absl::Status CheckStore(bool read_blobs,
+                          const std::function<bool(const v1::CheckProgress&)>& on_progress) const;
+
  private:
+  // Stores the database of a backup as a blob, and tells which blobs its jobs refer to. Returns its
+  // digest.
+  absl::StatusOr<std::string> FetchDatabase(
+      BlobStore* blobs, v1::BlobList* needed, Backup* backup,
+      const std::function<bool(const Backup&)>& progress) const;
+  absl::Status FetchBlobs(const v1::BlobList& wanted, BlobStore* blobs, Backup* backup,
+                          const std::function<bool(const Backup&)>& progress) const;
   absl::Status SendParts(const std::vector<FilePart>& parts,
                          const std::function<void(const Upload&)>& progress) const;
+  absl::StatusOr<std::string> SubmitOnce(const v1::JobSpec& spec, std::string_view model,
+                                         const std::vector<FilePart>& parts,
+                                         const std::string& submit_key,
+                                         const std::function<void(const Upload&)>& progress) const;
 
   // The error of a call for people.
   absl::Status Told(const grpc::Status& status) const;

@@ -37,8 +37,8 @@ bool HasModel(v1::StageKind kind) {
   return kind == v1::STAGE_IMPORT || kind == v1::STAGE_PLAN || kind == v1::STAGE_COMPILE;
 }
 
-// A model that crashes the importer or compiler would do so on any worker. A kill from outside says
-// nothing about the model.
+// A model that crashes the importer or compiler, or keeps it busy for too long, would do so on any
+// worker; the scheduler asks a second one. A kill from outside says nothing about the model.
 v1::FaultKind BlameForCrash(v1::StageKind kind, bool from_outside) {
   return HasModel(kind) && !from_outside ? v1::FAULT_USER : v1::FAULT_INFRASTRUCTURE;
 }
@@ -153,8 +153,9 @@ void StageRunner::CheckStage() {
   if (caller_.Gone()) return Over(v1::FAULT_INFRASTRUCTURE, "the caller went away");
   if (session_.stopped()) return Over(v1::FAULT_INFRASTRUCTURE, session_.reason());
   if (MonotonicNow() >= deadline_) {
+    // Until there is a child, the parts of the model are still on their way.
     return Over(
-        v1::FAULT_INFRASTRUCTURE,
+        BlameForCrash(start_.kind(), /*from_outside=*/child_ == nullptr),
         absl::StrCat("the stage took longer than its limit of ",
                      absl::FormatDuration(LimitOr(start_.time_limit_ms(), options_.stage_limit))));
   }

@@ -102,6 +102,13 @@ int ImportRecords(const GlobalOptions& global, const std::string& input);
 int RetractRecords(const GlobalOptions& global, const v1::RecordQuery& query,
                    const std::string& reason);
 
+// ---- what the service stores (store_commands.cc) ----
+
+// Writes a backup into the directory.
+int BackUp(const GlobalOptions& global, const std::string& directory);
+// Prints what is wrong with the database and the blobs; with `read_blobs`, each is read.
+int CheckStore(const GlobalOptions& global, bool read_blobs);
+
 // ---- modules, without a service (run_command.cc, local_commands.cc) ----
 
 struct RunOptions {

@@ -37,6 +37,9 @@ constexpr AccessRow kTable[] = {
     {"heddle.v1.RecordService/QueryRecords",              kUsers,   kReaders},
     {"heddle.v1.RecordService/ImportRecords",             kNone,    kUsers | kOperators, kAudited},
     {"heddle.v1.RecordService/RetractRecords",            kNone,    kOperators,  kAudited},
+    {"heddle.v1.StoreService/BackUp",                     kNone,    kOperators,  kAudited},
+    {"heddle.v1.StoreService/FetchBlobs",                 kNone,    kOperators,  kAudited},
+    {"heddle.v1.StoreService/Check",                      kNone,    kOperators,  kAudited},
     // A worker speaks for itself only: its id is the name in its certificate.
     {"heddle.v1.TrackerService/Synchronize",              kNone,    kWorkers},
     {"heddle.v1.TrackerService/Acquire",                  kNone,    kSchedulers},

@@ -8,6 +8,7 @@
 
 #include "proto/access/access_table.h"
 #include "proto/jobs.pb.h"
+#include "proto/store.pb.h"
 
 namespace {
 
@@ -16,7 +17,9 @@ constexpr const char* kTableFile = "proto/access/access_table.cc";
 }  // namespace
 
 int main(int argc, char** argv) {
-  heddle::v1::JobSpec::descriptor();  // links the descriptors of all files in
+  // These link the descriptors of all files in.
+  heddle::v1::JobSpec::descriptor();
+  heddle::v1::CheckRequest::descriptor();
   std::set<std::string> methods;
   for (int i = 1; i < argc; ++i) {
     const auto* file = google::protobuf::DescriptorPool::generated_pool()->FindFileByName(argv[i]);

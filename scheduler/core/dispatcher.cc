@@ -93,7 +93,7 @@ void Dispatcher::GiveOutSlots() {
   for (bool fed = true; fed;) {
     // Nothing may start that the store cannot remember.
     while (store_problem_.empty()) {
-      const std::optional<Placement::Assignment> next = placement_.Next(*policy_);
+      const std::optional<Placement::Assignment> next = placement_.Next(*policy_, jobs_);
       if (!next) break;
       Start(*next);
     }
@@ -332,7 +332,10 @@ std::vector<WorkItem> Dispatcher::ReadyWork() const {
 }
 
 bool Dispatcher::Suits(const SlotInfo& slot, const WorkItem& work) const {
-  return SlotIndex::Suits(slot, work.kind, jobs_.at(work.job).params);
+  const Job& job = jobs_.at(work.job);
+  if (!SlotIndex::Suits(slot, work.kind, job.params)) return false;
+  const std::string* avoided = placement_.Avoided(job, work);
+  return avoided == nullptr || slot.id.worker != *avoided;
 }
 
 absl::Time Dispatcher::ExpectedEnd(const Job& job, absl::Time now) const {

@@ -79,7 +79,7 @@ class Dispatcher {
   std::vector<WorkItem> ReadyWork() const;
   // Whether a stage could start on that slot, as of the last Step.
   bool SlotFree(const SlotInfo& slot) const { return placement_.IsFree(slot); }
-  // Whether the slot suits this work, free or not.
+  // Whether the slot suits this work, free or not (Placement::Avoided included).
   bool Suits(const SlotInfo& slot, const WorkItem& work) const;
   // See placement.h.
   std::string Refusal(const SlotId& slot) const { return placement_.Refusal(slot); }
@@ -134,7 +134,8 @@ class Dispatcher {
   Sharing sharing_{&jobs_, &effects_};
   CandidateFlow flow_{&jobs_, &live_, &effects_};
   Rounds rounds_{&options_, &placement_.slot_index(), &sharing_, &live_, &effects_};
-  StageEnds stage_ends_{&options_, &rounds_, &sharing_, &flow_, &effects_};
+  StageEnds stage_ends_{&options_, &placement_.slot_index(), &rounds_, &sharing_, &flow_,
+                        &effects_};
 };
 
 }  // namespace heddle::scheduler

@@ -26,6 +26,7 @@ struct JobSubmitted {
   JobParams params;
   // For the ledger: the job as users see it, with id, spec, model digest and creation time.
   v1::Job description{};
+  std::string submit_key{};  // SubmitRequest.submit_key
 };
 // The whole list of slots. A slot that is not in it is gone.
 struct SlotsChanged {

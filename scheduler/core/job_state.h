@@ -23,6 +23,7 @@ namespace heddle::scheduler {
 struct FaultInfo {
   v1::FaultKind kind = v1::FAULT_NONE;
   std::string message;
+  bool own = false;  // the scheduler found it itself; no worker has to confirm it
 };
 
 // One slot as the tracker reports it.
@@ -213,6 +214,9 @@ struct Job {
   int lane = 0;          // of its profile stages (slot_index.h); the dispatcher sets it
   int build_lane = 0;    // likewise, of its build and compile stages
   bool finding = false;  // FindRecords is not answered yet
+  // Workers that told a user fault which no other worker has confirmed yet, by kind and task of the
+  // stage (-1: it has no task). A restart forgets them.
+  std::map<std::pair<v1::StageKind, int>, std::string> accusers;
 
   bool final() const {
     return std::holds_alternative<Done>(phase) || std::holds_alternative<Failed>(phase) ||
@@ -228,6 +232,11 @@ struct StageWork {
   std::optional<FetchId> fetch{};   // compile: the user's call that it serves, if any
   friend auto operator<=>(const StageWork&, const StageWork&) = default;
 };
+
+// The key of the stage in Job.accusers.
+inline std::pair<v1::StageKind, int> AccuserKey(const StageWork& work) {
+  return {work.kind, work.task ? work.task->value : -1};
+}
 
 // One running attempt of a stage.
 struct LiveStage : StageWork {

@@ -250,11 +250,27 @@ const SlotInfo* SlotIndex::First(int lane) const {
   return first < 0 ? nullptr : &(*slots_)[static_cast<size_t>(first)];
 }
 
-const SlotInfo* SlotIndex::Choose(int lane, const Reserved& reserved) const {
+bool SlotIndex::AnotherWorker(int lane, const std::string& worker) const {
+  for (int c : lanes_[static_cast<size_t>(lane)].classes) {
+    for (int slot : classes_[static_cast<size_t>(c)].all) {
+      const SlotInfo& info = (*slots_)[static_cast<size_t>(slot)];
+      if (info.usable && info.id.worker != worker) return true;
+    }
+  }
+  return false;
+}
+
+bool SlotIndex::IsOf(int slot, const std::string* worker) const {
+  return worker != nullptr && (*slots_)[static_cast<size_t>(slot)].id.worker == *worker;
+}
+
+const SlotInfo* SlotIndex::Choose(int lane, const Reserved& reserved,
+                                  const std::string* avoided) const {
   int best = -1;
   size_t best_cores = 0;
   for (int c : lanes_[static_cast<size_t>(lane)].classes) {
     for (int slot : classes_[static_cast<size_t>(c)].free) {
+      if (IsOf(slot, avoided)) continue;
       const std::vector<int>& cores = states_[static_cast<size_t>(slot)].cores;
       if (std::any_of(cores.begin(), cores.end(),
                       [&](int core) { return reserved.cores[static_cast<size_t>(core)]; })) {
@@ -276,7 +292,7 @@ SlotIndex::Reserved SlotIndex::NoneReserved() const {
   return none;
 }
 
-bool SlotIndex::Reserve(int lane, Reserved* reserved) const {
+bool SlotIndex::Reserve(int lane, Reserved* reserved, const std::string* avoided) const {
   auto kept = [&](int slot) {
     const std::vector<int>& cores = states_[static_cast<size_t>(slot)].cores;
     return std::any_of(cores.begin(), cores.end(),
@@ -285,8 +301,10 @@ bool SlotIndex::Reserve(int lane, Reserved* reserved) const {
   int best = -1;
   for (int c : lanes_[static_cast<size_t>(lane)].classes) {
     const std::set<int>& partly = classes_[static_cast<size_t>(c)].partly;
-    auto& at = reserved->at[static_cast<size_t>(c)];
-    while (at != partly.end() && kept(*at)) ++at;
+    auto& first = reserved->at[static_cast<size_t>(c)];
+    while (first != partly.end() && kept(*first)) ++first;
+    auto at = first;
+    while (at != partly.end() && (IsOf(*at, avoided) || kept(*at))) ++at;
     if (at != partly.end() && (best < 0 || *at < best)) best = *at;
   }
   if (best < 0) return false;

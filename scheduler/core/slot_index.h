@@ -34,6 +34,10 @@ class SlotIndex {
   static int CpuLane(v1::StageKind kind, const Job& job) {
     return Compiles(kind) ? job.build_lane : kCpuLane;
   }
+  // The lane of a job's stages of any kind.
+  static int LaneOf(v1::StageKind kind, const Job& job) {
+    return NeedsDevice(kind) ? job.lane : CpuLane(kind, job);
+  }
   // Whether `slot` can run a job's stages of this kind.
   static bool Suits(const SlotInfo& slot, v1::StageKind kind, const JobParams& needs);
 
@@ -72,18 +76,23 @@ class SlotIndex {
   // The first slot by id that suits, free or not. Usable slots come before others. Null if no slot
   // suits.
   const SlotInfo* First(int lane) const;
-  // The free slot with the fewest cores that needs no reserved core; of several, the first by id.
-  // Null if there is none.
-  const SlotInfo* Choose(int lane, const Reserved& reserved) const;
+  // Whether a worker other than this one has a usable slot that suits, held or not.
+  bool AnotherWorker(int lane, const std::string& worker) const;
+  // The free slot with the fewest cores that needs no reserved core and is not of the worker
+  // `avoided` (null: of any worker); of several, the first by id. Null if there is none.
+  const SlotInfo* Choose(int lane, const Reserved& reserved, const std::string* avoided) const;
   Reserved NoneReserved() const;
-  // Reserves the cores of the first slot that could start work if some of its cores were not in
-  // use. False if there is none.
-  bool Reserve(int lane, Reserved* reserved) const;
+  // Reserves the cores of the first slot, not of the worker `avoided`, that could start work if some
+  // of its cores were not in use. False if there is none.
+  bool Reserve(int lane, Reserved* reserved, const std::string* avoided) const;
   bool IsFree(const SlotInfo& slot) const;
   // The lanes that a slot of the list serves; it must be an element of the list, no copy.
   const std::vector<int>& LanesOf(const SlotInfo& slot) const;
 
  private:
+  // Whether the slot is of the worker; null: of none.
+  bool IsOf(int slot, const std::string* worker) const;
+
   using Shape = std::tuple<bool, std::string, std::string, size_t, std::vector<std::string>>;
   struct Class {
     Shape shape;

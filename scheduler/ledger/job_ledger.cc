@@ -62,6 +62,7 @@ void JobLedger::TakeIn(const Dispatcher& dispatcher, const Event& event) {
     JobRow& row = jobs_[submitted->job].row;
     row.id = submitted->job.value;
     row.job = submitted->description;
+    row.submit_key = submitted->submit_key;
   } else if (const auto* built = std::get_if<CandidateBuilt>(&event)) {
     auto stage = dispatcher.live().find(built->attempt);
     if (stage == dispatcher.live().end()) return;

@@ -15,16 +15,15 @@ constexpr absl::Duration kPause = absl::Hours(1);
 
 }  // namespace
 
-absl::StatusOr<int64_t> SweepBlobs(const std::vector<std::shared_ptr<const v1::Job>>& jobs,
-                                   const std::vector<std::string>& kept, absl::Time now,
-                                   BlobStore* blobs) {
-  std::set<std::string> used(kept.begin(), kept.end());
-  for (const std::shared_ptr<const v1::Job>& job : jobs) {
-    used.insert({job->model_digest(), job->module_digest(), job->default_digest(),
-                 job->other_digest(), job->other_default_digest()});
+absl::StatusOr<int64_t> SweepBlobs(RecordStore* store, const std::vector<std::string>& kept,
+                                   absl::Time now, BlobStore* blobs) {
+  std::set<std::string> used(kept.begin(), kept.end()), lists;
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<JobBlobs> jobs, store->BlobsOfJobs());
+  for (const JobBlobs& job : jobs) {
+    used.insert(job.blobs.begin(), job.blobs.end());
     // Jobs of the same model share their list.
-    if (job->parts_digest().empty() || !used.insert(job->parts_digest()).second) continue;
-    const absl::StatusOr<v1::BlobList> parts = ReadParts(job->parts_digest(), *blobs);
+    if (job.parts_digest.empty() || !lists.insert(job.parts_digest).second) continue;
+    const absl::StatusOr<v1::BlobList> parts = ReadParts(job.parts_digest, *blobs);
     // The model of this job cannot be read again, so its parts are of no use.
     if (absl::IsNotFound(parts.status()) || absl::IsDataLoss(parts.status())) continue;
     HEDDLE_RETURN_IF_ERROR(parts.status());
@@ -39,11 +38,11 @@ absl::StatusOr<int64_t> SweepBlobs(const std::vector<std::shared_ptr<const v1::J
   return bytes;
 }
 
-BlobSweeper::BlobSweeper(SchedulerLoop* loop, BlobStore* blobs)
-    : thread_([this, loop, blobs] {
+BlobSweeper::BlobSweeper(SchedulerLoop* loop, RecordStore* store, BlobStore* blobs)
+    : thread_([this, loop, store, blobs] {
         do {
           const absl::StatusOr<int64_t> bytes =
-              SweepBlobs(loop->jobs().List(/*all=*/true), loop->KeptModules(), absl::Now(), blobs);
+              SweepBlobs(store, loop->KeptModules(), absl::Now(), blobs);
           if (!bytes.ok()) {
             spdlog::warn("unused blobs are not removed: {}", std::string(bytes.status().message()));
           } else if (*bytes > 0) {

@@ -2,7 +2,6 @@
 // modules that were compiled on demand for one call.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,24 +10,23 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "base/blob_store.h"
-#include "proto/jobs.pb.h"
 #include "scheduler/service/scheduler_loop.h"
+#include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {
 
 // What is younger may belong to a model that is being submitted.
 inline constexpr absl::Duration kKeepUnused = absl::Hours(24);
 
-// Removes the blobs that were not used since `now` - kKeepUnused, and that neither a job nor `kept`
-// refers to. Returns their bytes. An error means that nothing was removed.
-absl::StatusOr<int64_t> SweepBlobs(const std::vector<std::shared_ptr<const v1::Job>>& jobs,
-                                   const std::vector<std::string>& kept, absl::Time now,
-                                   BlobStore* blobs);
+// Removes the blobs that were not used since `now` - kKeepUnused, and that neither a job of the store
+// nor `kept` refers to. Returns their bytes. An error means that nothing was removed.
+absl::StatusOr<int64_t> SweepBlobs(RecordStore* store, const std::vector<std::string>& kept,
+                                   absl::Time now, BlobStore* blobs);
 
 // Sweeps at its start and every hour, on a thread of its own, until it ends.
 class BlobSweeper {
  public:
-  BlobSweeper(SchedulerLoop* loop, BlobStore* blobs);
+  BlobSweeper(SchedulerLoop* loop, RecordStore* store, BlobStore* blobs);
   ~BlobSweeper();
 
  private:

@@ -2,7 +2,12 @@
 
 #include <google/protobuf/util/message_differencer.h>
 
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {
@@ -45,11 +50,32 @@ void JobSnapshots::Put(Views views) {
   }
 }
 
-absl::StatusOr<JobSnapshots::Snapshot> JobSnapshots::Get(const std::string& job) const {
+void JobSnapshots::Explain(const std::string& reason) {
   absl::MutexLock lock(&mutex_);
-  auto it = snapshots_.find(JobId{ParseJobName(job)});
-  if (it == snapshots_.end()) return NoSuchJob(job);
-  return it->second;
+  for (auto& [id, snapshot] : snapshots_) {
+    if (snapshot.job->finished_unix_ns() != 0 || snapshot.job->reason() == reason) continue;
+    auto job = std::make_shared<v1::Job>(*snapshot.job);
+    job->set_reason(reason);
+    ++snapshot.version;
+    snapshot.job = std::move(job);
+  }
+}
+
+bool JobSnapshots::Has(JobId job) const {
+  absl::MutexLock lock(&mutex_);
+  return snapshots_.count(job) > 0;
+}
+
+absl::StatusOr<JobSnapshots::Snapshot> JobSnapshots::Get(const std::string& job) const {
+  const JobId id{ParseJobName(job)};
+  {
+    absl::MutexLock lock(&mutex_);
+    if (auto it = snapshots_.find(id); it != snapshots_.end()) return it->second;
+  }
+  const absl::StatusOr<std::shared_ptr<const v1::Job>> stored = history_->Get(id);
+  if (absl::IsNotFound(stored.status())) return NoSuchJob(job);
+  HEDDLE_RETURN_IF_ERROR(stored.status());
+  return Snapshot{0, *stored, nullptr};
 }
 
 absl::StatusOr<JobSnapshots::Snapshot> JobSnapshots::WaitForChange(const std::string& job,
@@ -67,13 +93,54 @@ absl::StatusOr<JobSnapshots::Snapshot> JobSnapshots::WaitForChange(const std::st
   return Get(job);
 }
 
-std::vector<std::shared_ptr<const v1::Job>> JobSnapshots::List(bool finished_too) const {
+std::vector<std::shared_ptr<const v1::Job>> JobSnapshots::Unfinished() const {
   std::vector<std::shared_ptr<const v1::Job>> jobs;
   absl::MutexLock lock(&mutex_);
   for (const auto& [id, snapshot] : snapshots_) {
-    if (finished_too || snapshot.job->finished_unix_ns() == 0) jobs.push_back(snapshot.job);
+    if (snapshot.job->finished_unix_ns() == 0) jobs.push_back(snapshot.job);
   }
   return jobs;
+}
+
+absl::StatusOr<JobSnapshots::Page> JobSnapshots::List(const ListOptions& options) const {
+  constexpr int64_t kPage = 64;  // finished jobs that are read from the store at a time
+  std::map<JobId, std::shared_ptr<const v1::Job>> jobs;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [id, snapshot] : snapshots_) {
+      if (id < options.before &&
+          (options.finished_too || snapshot.job->finished_unix_ns() == 0))
+        jobs[id] = snapshot.job;
+    }
+  }
+  Page newest;
+  size_t bytes = 0;
+  // False if there is no more room. The first one is always taken, so that the caller gets on.
+  const auto take = [&](const std::shared_ptr<const v1::Job>& job) {
+    if (!options.shown(*job)) return true;
+    bytes += job->ByteSizeLong();
+    newest.more = !newest.jobs.empty() &&
+                  (bytes > options.max_bytes || newest.jobs.size() >= options.max_jobs);
+    if (!newest.more) newest.jobs.push_back(job);
+    return !newest.more;
+  };
+  // The jobs of the history lie among those of this process, which had been unfinished for longer.
+  JobId before = options.before;
+  bool more = options.finished_too;
+  while (!newest.more && (more || !jobs.empty())) {
+    std::vector<std::shared_ptr<const v1::Job>> page;
+    if (more) {
+      HEDDLE_ASSIGN_OR_RETURN(page, history_->Before(before, kPage));
+    }
+    more = static_cast<int64_t>(page.size()) == kPage;
+    const JobId first = more ? JobId{ParseJobName(page.front()->id())} : JobId{};
+    for (const auto& job : page) jobs.emplace(JobId{ParseJobName(job->id())}, job);
+    // Only from there on is it known that no job is missing.
+    while (!jobs.empty() && jobs.rbegin()->first >= first && take(jobs.rbegin()->second))
+      jobs.erase(std::prev(jobs.end()));
+    before = first;
+  }
+  return newest;
 }
 
 }  // namespace heddle::scheduler

@@ -1,8 +1,11 @@
 // What users see of jobs: the latest snapshot of each, with a version that grows with every change.
-// Thread-safe.
+// Jobs that had ended before this process began are read from the store. Thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,6 +18,7 @@
 #include "absl/time/time.h"
 #include "proto/jobs.pb.h"
 #include "scheduler/core/ids.h"
+#include "scheduler/service/job_history.h"
 
 namespace heddle::scheduler {
 
@@ -24,24 +28,47 @@ absl::Status NoSuchJob(const std::string& job);
 class JobSnapshots {
  public:
   struct Snapshot {
-    int64_t version = 0;
+    int64_t version = 0;  // 0: of the history
     std::shared_ptr<const v1::Job> job;
     // By task: the version with which it got its present state.
     std::shared_ptr<const std::vector<int64_t>> task_versions;
   };
   using Views = std::vector<std::pair<JobId, std::shared_ptr<const v1::Job>>>;
 
+  // `history` outlives this.
+  explicit JobSnapshots(const JobHistory* history) : history_(history) {}
+
   // Replaces the snapshots of these jobs, all at once. A snapshot that is equal keeps its version.
   void Put(Views views);
+  // Replaces the reason of all unfinished jobs, until their next Put.
+  void Explain(const std::string& reason);
 
-  absl::StatusOr<Snapshot> Get(const std::string& job) const;  // NotFound
+  // NotFound, or an error of the store.
+  absl::StatusOr<Snapshot> Get(const std::string& job) const;
+  // Whether the job has a snapshot of its own, besides what the history knows.
+  bool Has(JobId job) const;
   // Returns as soon as the version differs from `version`, or the current snapshot after `timeout`.
-  // NotFound if there is no such job.
+  // Errors as Get.
   absl::StatusOr<Snapshot> WaitForChange(const std::string& job, int64_t version,
                                          absl::Duration timeout) const;
-  std::vector<std::shared_ptr<const v1::Job>> List(bool finished_too) const;
+  std::vector<std::shared_ptr<const v1::Job>> Unfinished() const;  // by id
+
+  struct ListOptions {
+    bool finished_too = false;
+    JobId before{std::numeric_limits<int64_t>::max()};  // only jobs with smaller ids
+    size_t max_jobs = 1000;
+    size_t max_bytes = 3 << 20;
+    std::function<bool(const v1::Job&)> shown;  // whether the caller may see the job
+  };
+  struct Page {
+    std::vector<std::shared_ptr<const v1::Job>> jobs;  // the newest first; at least one, if any is shown
+    bool more = false;
+  };
+  // Errors of the store.
+  absl::StatusOr<Page> List(const ListOptions& options) const;
 
  private:
+  const JobHistory* const history_;
   mutable absl::Mutex mutex_;
   std::map<JobId, Snapshot> snapshots_ ABSL_GUARDED_BY(mutex_);
 };

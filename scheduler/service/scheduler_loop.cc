@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <google/protobuf/util/message_differencer.h>
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
@@ -23,11 +24,10 @@ constexpr size_t kMaxInbox = 8192;  // streams wait when the core falls behind
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // keeps the times in job reasons fresh
 constexpr absl::Duration kFindAgain = absl::Seconds(1);     // pause after a read that failed
 
-// After this time a read is answered even if it may be a little old.
-constexpr absl::Duration kFlushLimit = absl::Seconds(2);
 constexpr int64_t kRetractGroup = 1000;  // records that are retracted in one transaction
 // After this time a client is told that the store does not take the job.
 constexpr absl::Duration kDurableLimit = absl::Seconds(30);
+constexpr absl::Duration kLook = absl::Milliseconds(100);  // between looks for what ends a wait
 
 const char* StateName(v1::JobState state) {
   return state == v1::JOB_DONE ? "done" : state == v1::JOB_FAILED ? "failed" : "cancelled";
@@ -48,9 +48,7 @@ absl::StatusOr<std::unique_ptr<SchedulerLoop>> SchedulerLoop::Load(Options optio
 void SchedulerLoop::Begin() {
   thread_ = std::thread([this] { Run(); });
   watch_ = std::make_unique<TrackerWatch>(tracker_, options_.tracker_address, leases_.get(),
-                                          [this](SlotsChanged event) {
-                                            Post({std::move(event), {}, {}});
-                                          });
+                                          [this](SlotsChanged event) { Post({std::move(event)}); });
 }
 
 SchedulerLoop::SchedulerLoop(Options options, RecordStore* store, BlobStore* blobs,
@@ -61,12 +59,16 @@ SchedulerLoop::SchedulerLoop(Options options, RecordStore* store, BlobStore* blo
       tracker_(v1::TrackerService::NewStub(
           MakeChannel(options_.tracker_address, PeerName(Role::kTracker), options_.credentials))),
       dispatcher_(std::move(policy)),
+      history_(store_),
       leases_(std::make_unique<LeaseKeeper>(tracker_, options_.holder, options_.lease)) {
   StoreWriter::Hooks hooks;
   // This does not go through the inbox, which may be full because the core waits for the writer.
-  hooks.blocked = [this](std::string reason) {
+  hooks.blocked = [this](const absl::Status& problem) {
+    const std::string reason(problem.message());
+    // New snapshots wait for the store, so the old ones have to tell why nothing happens.
+    if (!problem.ok()) snapshots_.Explain(reason);
     absl::MutexLock lock(&mutex_);
-    store_problem_ = std::move(reason);
+    store_problem_ = reason;
   };
   // No stage is started with an old token (see PerformStart), so only a race leads here.
   hooks.rejected = [](const std::string& reason) {
@@ -93,12 +95,14 @@ SchedulerLoop::~SchedulerLoop() {
 
 absl::Status SchedulerLoop::LoadJobs() {
   const absl::Time now = MonotonicNow();
-  HEDDLE_ASSIGN_OR_RETURN(std::vector<StoredJob> jobs, store_->LoadJobs());
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<StoredJob> jobs,
+                          store_->LoadJobs({.which = JobSelection::kUnfinished}));
   for (const StoredJob& stored : jobs) {
     dispatcher_.Restore(ledger_.Load(stored, now, absl::Now()));
-    next_job_ = std::max(next_job_.load(), stored.row.id + 1);
     Mark(JobId{stored.row.id});
   }
+  HEDDLE_ASSIGN_OR_RETURN(const int64_t last_job, store_->LastJob());
+  next_job_ = last_job + 1;
   HEDDLE_ASSIGN_OR_RETURN(const auto models, store_->AllTransferModels());
   ledger_.LoadTransferModels(models);
   HEDDLE_ASSIGN_OR_RETURN(auto machines, store_->Machines());
@@ -121,7 +125,7 @@ absl::Status SchedulerLoop::LoadJobs() {
     batch.push_back(PutStage{row});
   }
   if (!batch.empty()) writer_->Write(std::move(batch));
-  Publish(true);
+  snapshots_.Put(TakeViews(true));  // all of it comes from the store
   return absl::OkStatus();
 }
 
@@ -147,23 +151,24 @@ void SchedulerLoop::Run() {
       absl::Duration sleep = std::min(kLongestSleep, dispatcher_.NextWake(now) - now);
       if (!finds_.empty() && !finding_)
         sleep = std::min(sleep, std::max(absl::ZeroDuration(), find_after_ - now));
-      if (!to_publish_.empty())
-        sleep = std::min(sleep, std::max(absl::ZeroDuration(), to_publish_.next() - now));
       auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return !inbox_.empty() || !leased_.empty() || !ended_.empty() || found_ || store_problem_ ||
-               stop_;
+               shown_ || stop_;
       };
       absl::MutexLock lock(&mutex_);
+      if (!to_publish_.empty() && unshown_ == 0)
+        sleep = std::min(sleep, std::max(absl::ZeroDuration(), to_publish_.next() - now));
       mutex_.AwaitWithTimeout(absl::Condition(&work), sleep);
       if (stop_) return;
+      shown_ = false;
       inputs.swap(inbox_);
       leased.swap(leased_);
       found.swap(found_);
-      if (store_problem_) inputs.push_front({StoreBlocked{*store_problem_}, {}, {}});
+      if (store_problem_) inputs.push_front({StoreBlocked{*store_problem_}});
       store_problem_.reset();
     }
     for (const auto& [attempt, lease] : leased) OnLeased(attempt, lease);
-    if (inputs.empty()) inputs.push_back({Tick{}, {}, {}});
+    if (inputs.empty()) inputs.push_back({Tick{}});
     for (Input& input : inputs) Handle(std::move(input));
     if (found) TakeFound(*std::move(found));
     AskForRecords();
@@ -176,6 +181,10 @@ void SchedulerLoop::Handle(Input input) {
   if (AwaitsRecords(&input)) return;  // it is posted again with its records
   NoteEnd(input.event);
   const absl::Time now = MonotonicNow();
+  if (input.recalled && !ledger_.Has(JobId{input.recalled->row.id})) {
+    dispatcher_.Restore(ledger_.Load(*input.recalled, now, absl::Now()));
+    Mark(JobId{input.recalled->row.id});
+  }
   const std::optional<JobId> subject = SubjectOf(input.event);
   const Decisions decisions = dispatcher_.Step(input.event, now);
   for (const Change& change : decisions.changes) {
@@ -187,13 +196,10 @@ void SchedulerLoop::Handle(Input input) {
   }
   Batch batch = ledger_.Absorb(dispatcher_, input.event, decisions.changes, now, absl::Now());
   if (const auto* end = std::get_if<StageFinished>(&input.event)) EndSpan(*end, &batch);
-  if (!batch.empty() || input.durable) writer_->Write(std::move(batch), std::move(input.durable));
+  if (!batch.empty()) writer_->Write(std::move(batch));
   NoteChanges(input.event, subject, decisions);
   for (const Order& order : decisions.orders) Perform(order);
-  if (input.done) {
-    Publish(true);
-    input.done();
-  }
+  if (input.shown) Publish(true, std::move(input.shown));
 }
 
 void SchedulerLoop::NoteEnd(const Event& event) {
@@ -267,7 +273,7 @@ void SchedulerLoop::TakeFound(Found found) {
     return;
   }
   finds_.pop_front();
-  if (!dispatcher_.FindJob(found.records.job)->final()) Handle({std::move(found.records), {}, {}});
+  if (!dispatcher_.FindJob(found.records.job)->final()) Handle({std::move(found.records)});
 }
 
 void SchedulerLoop::Perform(const Order& order) {
@@ -319,7 +325,7 @@ void SchedulerLoop::PerformStart(const StartStage& start) {
     leased_.emplace_back(attempt, lease);
     return absl::OkStatus();
   };
-  environment.post = [this](Event event) { Post({std::move(event), {}, {}}); };
+  environment.post = [this](Event event) { Post({std::move(event)}); };
   environment.ended = [this](AttemptId attempt) {
     absl::MutexLock lock(&mutex_);
     ended_.push_back(attempt);
@@ -415,49 +421,119 @@ void SchedulerLoop::NoteChanges(const Event& event, std::optional<JobId> subject
   to_publish_.MarkOthers();
 }
 
-void SchedulerLoop::Publish(bool at_once) {
+JobSnapshots::Views SchedulerLoop::TakeViews(bool at_once) {
   const absl::Time now = MonotonicNow();
   JobSnapshots::Views views;
   for (JobId id : to_publish_.Take(now, at_once)) {
     if (ledger_.Has(id))
       views.emplace_back(id, std::make_shared<const v1::Job>(ledger_.View(dispatcher_, id, now)));
   }
-  if (!views.empty()) snapshots_.Put(std::move(views));
+  return views;
+}
+
+// Shows users the jobs that need a new snapshot, and calls `shown`, once all that was written until
+// now is on disk. Unless that is wanted at once, nothing is added while other snapshots still wait:
+// while the store takes no writes they must not pile up.
+void SchedulerLoop::Publish(bool at_once, std::function<void()> shown) {
+  if (!at_once) {
+    absl::MutexLock lock(&mutex_);
+    if (unshown_ > 0) return;
+  }
+  auto views = std::make_shared<JobSnapshots::Views>(TakeViews(at_once));
+  if (views->empty() && !shown) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    ++unshown_;
+  }
+  writer_->Write({}, [this, views, shown = std::move(shown)] {
+    snapshots_.Put(std::move(*views));
+    {
+      absl::MutexLock lock(&mutex_);
+      --unshown_;
+      shown_ = true;
+    }
+    if (shown) shown();
+  });
 }
 
 // ---- calls of users, on the threads of the gRPC server ----
 
-// Waits until the event is both durable and visible, so that whoever asks for the job next sees its
-// effect.
-absl::Status SchedulerLoop::CallAndWait(Input input, const std::string& what) {
-  auto durable = std::make_shared<absl::Notification>();
-  input.durable = [durable] { durable->Notify(); };
-  auto visible = std::make_shared<absl::Notification>();
-  input.done = [visible] { visible->Notify(); };
-  if (!Post(std::move(input))) return absl::UnavailableError("the scheduler is shutting down");
-  if (visible->WaitForNotificationWithTimeout(kDurableLimit) &&
-      durable->WaitForNotificationWithTimeout(kDurableLimit)) {
-    return absl::OkStatus();
+// Waits until the event is durable and visible, so that whoever asks for the job next sees its
+// effect. `held` is let go at that time, also if nobody waits any more.
+absl::Status SchedulerLoop::CallAndWait(Input input, const std::string& what,
+                                        std::shared_ptr<void> held) {
+  auto shown = std::make_shared<absl::Notification>();
+  input.shown = [shown, held = std::move(held)] { shown->Notify(); };
+  const absl::Status ending = absl::UnavailableError("the scheduler is shutting down");
+  if (!Post(std::move(input))) return ending;
+  const absl::Time limit = absl::Now() + kDurableLimit;
+  while (!shown->WaitForNotificationWithTimeout(kLook)) {
+    const absl::Status problem = writer_->problem();
+    if (absl::IsResourceExhausted(problem))
+      return absl::ResourceExhaustedError(absl::StrCat(problem.message(), "; ", what));
+    absl::MutexLock lock(&mutex_);
+    if (stop_) return ending;
+    if (absl::Now() < limit) continue;
+    return absl::UnavailableError(
+        absl::StrCat("the database does not take writes now; ", what, " (heddle jobs tells)"));
   }
-  return absl::UnavailableError(
-      absl::StrCat("the database does not take writes now; ", what, " (heddle jobs tells)"));
+  return absl::OkStatus();
+}
+
+// Waits until no other submission with this key is under way, and keeps others off until the result
+// is let go.
+absl::StatusOr<std::shared_ptr<void>> SchedulerLoop::ClaimKey(const std::string& user,
+                                                              const std::string& key) {
+  const std::pair<std::string, std::string> claim(user, key);
+  auto free = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return claimed_keys_.count(claim) == 0 || stop_;
+  };
+  absl::MutexLock lock(&mutex_);
+  const bool there = mutex_.AwaitWithTimeout(absl::Condition(&free), kDurableLimit);
+  if (stop_) return absl::UnavailableError("the scheduler is shutting down");
+  if (!there)
+    return absl::UnavailableError("the same submission is still under way; send it again later");
+  claimed_keys_.insert(claim);
+  return std::shared_ptr<void>(this, [this, claim](void*) {
+    absl::MutexLock unclaim(&mutex_);
+    claimed_keys_.erase(claim);
+  });
 }
 
 absl::StatusOr<std::string> SchedulerLoop::Submit(const v1::JobSpec& spec,
-                                                  const ModelDigests& model) {
+                                                  const ModelDigests& model,
+                                                  const std::string& submit_key) {
   HEDDLE_ASSIGN_OR_RETURN(JobParams params,
                           JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now()));
+  std::shared_ptr<void> claim;
+  if (!submit_key.empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(claim, ClaimKey(spec.user(), submit_key));
+    HEDDLE_ASSIGN_OR_RETURN(const std::optional<JobRow> known,
+                            store_->FindSubmitted(spec.user(), submit_key));
+    if (known) {
+      const bool same =
+          google::protobuf::util::MessageDifferencer::Equals(known->job.spec(), spec) &&
+          known->job.model_digest() == model.file && known->job.parts_digest() == model.parts;
+      if (same) return known->job.id();
+      return absl::AlreadyExistsError(
+          absl::StrCat("job ", known->job.id(),
+                       " was submitted with the same submit_key and another spec or model; take a "
+                       "new key for a new job"));
+    }
+  }
+  HEDDLE_RETURN_IF_ERROR(writer_->problem());
   const JobId id{next_job_++};
   JobSubmitted submitted{id, params};
+  submitted.submit_key = submit_key;
   submitted.description.set_id(JobName(id.value));
   *submitted.description.mutable_spec() = spec;
   submitted.description.set_state(v1::JOB_IMPORTING);
   submitted.description.set_model_digest(model.file);
   submitted.description.set_parts_digest(model.parts);
   submitted.description.set_created_unix_ns(absl::GetCurrentTimeNanos());
-  HEDDLE_RETURN_IF_ERROR(
-      CallAndWait({std::move(submitted), {}, {}},
-                  absl::StrCat("job ", JobName(id.value), " may or may not be there")));
+  HEDDLE_RETURN_IF_ERROR(CallAndWait(
+      {std::move(submitted)}, absl::StrCat("job ", JobName(id.value), " may or may not be there"),
+      std::move(claim)));
   return JobName(id.value);
 }
 
@@ -475,8 +551,8 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> SchedulerLoop::Act(Action action,
   Event event = PauseRequested{id, reason};
   if (action == Action::kResume) event = ResumeRequested{id};
   if (action == Action::kCancel) event = CancelRequested{id, reason};
-  HEDDLE_RETURN_IF_ERROR(CallAndWait({std::move(event), {}, {}},
-                                     absl::StrCat("job ", job, " may forget this at a restart")));
+  HEDDLE_RETURN_IF_ERROR(
+      CallAndWait({std::move(event)}, absl::StrCat("job ", job, " may forget this at a restart")));
   HEDDLE_ASSIGN_OR_RETURN(snapshot, snapshots_.Get(job));
   return snapshot.job;
 }
@@ -494,10 +570,19 @@ absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::Sc
   if (snapshot.job->inputs().empty())
     return absl::FailedPreconditionError(absl::StrCat("job ", job, " is not imported yet"));
   const JobId id{ParseJobName(job)};
+  Input input{Tick{}};
+  if (!snapshots_.Has(id)) {
+    HEDDLE_ASSIGN_OR_RETURN(
+        std::vector<StoredJob> stored,
+        store_->LoadJobs({.which = JobSelection::kFinished, .before = id.value + 1, .limit = 1}));
+    if (!stored.empty())
+      input.recalled = std::make_shared<const StoredJob>(std::move(stored.front()));
+  }
   const FetchId fetch{next_fetch_++};
   if (const auto made = modules_.Begin(fetch, id, choice)) return *made;
+  input.event = FetchRequested{fetch, id};
   std::optional<ModuleRequests::Result> result;
-  bool posted = Post({FetchRequested{fetch, id}, {}, {}});
+  bool posted = Post(std::move(input));
   while (posted && !result && !gone()) {
     result = modules_.Wait(fetch, absl::Milliseconds(200));
     absl::MutexLock lock(&mutex_);
@@ -506,7 +591,7 @@ absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::Sc
   modules_.Forget(fetch);
   if (!posted) return absl::UnavailableError("the scheduler is shutting down");
   if (!result) {
-    Post({FetchAbandoned{fetch}, {}, {}});
+    Post({FetchAbandoned{fetch}});
     return absl::CancelledError("the caller left");
   }
   if (result->fault.kind == v1::FAULT_USER)
@@ -524,7 +609,6 @@ absl::StatusOr<int64_t> SchedulerLoop::Retract(v1::RecordQuery query,
   query.clear_with_workload();
   query.clear_retracted();
   for (int64_t count = 0;;) {
-    Flush();
     HEDDLE_ASSIGN_OR_RETURN(const std::vector<v1::Record> records, store_->Query(query));
     RecordsRetracted event{{}, retraction};
     for (const v1::Record& record : records) {
@@ -540,7 +624,5 @@ absl::StatusOr<int64_t> SchedulerLoop::Retract(v1::RecordQuery query,
     if (static_cast<int64_t>(records.size()) < kRetractGroup) return count;
   }
 }
-
-void SchedulerLoop::Flush() { writer_->Flush(kFlushLimit); }
 
 }  // namespace heddle::scheduler

@@ -1,7 +1,8 @@
 // Performs the decisions of the dispatcher. One thread, the core thread, owns the dispatcher and
 // the ledger and takes events from an inbox. Everything slow (streams, leases, disk) happens on
 // other threads and comes back as an event. Users see snapshots, so no slow client delays a
-// decision.
+// decision. A snapshot is shown only once all that it says is on disk, so a restart takes nothing
+// back that anybody has seen.
 #pragma once
 
 #include <atomic>
@@ -10,8 +11,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -20,6 +23,7 @@
 #include "proto/access/credentials.h"
 #include "scheduler/core/dispatcher.h"
 #include "scheduler/ledger/job_ledger.h"
+#include "scheduler/service/job_history.h"
 #include "scheduler/service/job_snapshots.h"
 #include "scheduler/service/lease_keeper.h"
 #include "scheduler/service/module_requests.h"
@@ -48,17 +52,21 @@ class SchedulerLoop {
     std::string policy = kDefaultPolicy;
     std::function<void(std::string)> fatal;  // called with a message when the process must end
   };
-  // Loads all jobs. The store must be open and must not be written by anybody else. Queries work at
-  // once; nothing else happens before Begin.
+  // Loads the unfinished jobs; finished ones stay in the store until they are asked for. The store
+  // must be open and must not be written by anybody else. Queries work at once; nothing else happens
+  // before Begin.
   static absl::StatusOr<std::unique_ptr<SchedulerLoop>> Load(Options options, RecordStore* store,
                                                              BlobStore* blobs);
   void Begin();
   // Ends streams and threads and cancels running stages. The next start finds what these had to do.
   ~SchedulerLoop();
 
-  // The job is durable when this returns. InvalidArgument, or Unavailable if the scheduler shuts
-  // down or the store takes no writes.
-  absl::StatusOr<std::string> Submit(const v1::JobSpec& spec, const ModelDigests& model);
+  // The job is durable when this returns. With a submit key (empty: none) that the user has used
+  // before, for the same spec and model, this is that job. InvalidArgument, AlreadyExists (the key
+  // was used for something else), ResourceExhausted (the disk is full), or Unavailable if the
+  // scheduler shuts down or the store takes no writes.
+  absl::StatusOr<std::string> Submit(const v1::JobSpec& spec, const ModelDigests& model,
+                                     const std::string& submit_key = "");
 
   const JobSnapshots& jobs() const { return snapshots_; }
 
@@ -78,10 +86,6 @@ class SchedulerLoop {
   // Digests of modules that were compiled on demand and are kept for later requests.
   std::vector<std::string> KeptModules() const { return modules_.Kept(); }
 
-  // Waits until everything that users have been shown is on disk, but not for long, because the
-  // store may not take writes.
-  void Flush();
-
   StoreWriter* writer() { return writer_.get(); }
   v1::TrackerService::StubInterface* tracker() { return tracker_.get(); }
   const std::string& policy() const { return options_.policy; }
@@ -89,9 +93,11 @@ class SchedulerLoop {
  private:
   struct Input {
     Event event;
-    std::function<void()> durable;  // called once the changes of this event are on disk
-    std::function<void()> done;     // called once the snapshot shows the event's effect
-    bool planned = false;           // end of an import: the known records are filled in
+    // Called once the event's effect is on disk and users see it.
+    std::function<void()> shown{};
+    bool planned = false;  // end of an import: the known records are filled in
+    // A finished job of the store that the event needs.
+    std::shared_ptr<const StoredJob> recalled{};
   };
   // What the reader found for the first entry of `finds_`.
   struct Found {
@@ -116,8 +122,11 @@ class SchedulerLoop {
   std::optional<JobId> SubjectOf(const Event& event) const;
   void Mark(JobId job);
   void NoteChanges(const Event& event, std::optional<JobId> subject, const Decisions& decisions);
-  void Publish(bool at_once);
-  absl::Status CallAndWait(Input input, const std::string& what);
+  JobSnapshots::Views TakeViews(bool at_once);
+  void Publish(bool at_once, std::function<void()> shown = nullptr);
+  absl::Status CallAndWait(Input input, const std::string& what,
+                           std::shared_ptr<void> held = nullptr);
+  absl::StatusOr<std::shared_ptr<void>> ClaimKey(const std::string& user, const std::string& key);
   StageRunner* Runner(AttemptId attempt);
   void ReapRunners();
 
@@ -139,6 +148,9 @@ class SchedulerLoop {
   PublishQueue to_publish_;
 
   mutable absl::Mutex mutex_;
+  // Users and keys of submissions that are not durable yet. Inputs hold some of them, so this is
+  // destroyed after the inbox.
+  std::set<std::pair<std::string, std::string>> claimed_keys_ ABSL_GUARDED_BY(mutex_);
   std::deque<Input> inbox_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::pair<AttemptId, v1::Lease>> leased_ ABSL_GUARDED_BY(mutex_);
   // The largest fencing token seen for each slot. Leases with a smaller one are not used.
@@ -149,8 +161,12 @@ class SchedulerLoop {
   // takes writes again.
   std::optional<std::string> store_problem_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  // Snapshots that wait until what they show is on disk, and whether some no longer have to.
+  int unshown_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool shown_ ABSL_GUARDED_BY(mutex_) = false;
 
-  JobSnapshots snapshots_;
+  const JobHistory history_;
+  JobSnapshots snapshots_{&history_};
   ModuleRequests modules_;
 
   // Declared before the threads that use them, and destroyed after those.

@@ -29,6 +29,7 @@
 #include "scheduler/service/embedded.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/services.h"
+#include "scheduler/service/store_service.h"
 #include "scheduler/store/sqlite_record_store.h"
 
 namespace heddle::scheduler {
@@ -106,8 +107,8 @@ absl::Status RunServer(const ServerOptions& options) {
                                                     : options.token_file);
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<AuditLog> audit,
                           AuditLog::Open(options.data_directory + "/audit"));
-  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<RecordStore> store,
-                          OpenSqliteRecordStore(options.data_directory + "/heddle.db"));
+  const std::string database = options.data_directory + "/heddle.db";
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<RecordStore> store, OpenSqliteRecordStore(database));
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<BlobStore> blobs,
                           BlobStore::Open(options.data_directory + "/blobs"));
 
@@ -145,6 +146,7 @@ absl::Status RunServer(const ServerOptions& options) {
   CallLimits calls{{}};
   JobServiceImpl jobs(loop.get(), store.get(), blobs.get(), &calls, limits, &tokens);
   RecordServiceImpl records(loop.get(), store.get(), &calls, &tokens);
+  StoreServiceImpl care(database, blobs.get());
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
@@ -175,6 +177,7 @@ absl::Status RunServer(const ServerOptions& options) {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
   builder.RegisterService(&jobs);
   builder.RegisterService(&records);
+  builder.RegisterService(&care);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) {
     return absl::InvalidArgumentError(
@@ -182,7 +185,7 @@ absl::Status RunServer(const ServerOptions& options) {
   }
   if (const std::string warning = OpenAddressWarning(listen, credentials); !warning.empty())
     spdlog::warn("{}", warning);
-  const BlobSweeper sweeper(loop.get(), blobs.get());
+  const BlobSweeper sweeper(loop.get(), store.get(), blobs.get());
   loop->Begin();  // jobs go on only once users can reach the scheduler
   if (!options.port_file.empty()) {
     HEDDLE_RETURN_IF_ERROR(WriteFile(options.port_file, absl::StrCat(port, "\n")));
@@ -197,6 +200,7 @@ absl::Status RunServer(const ServerOptions& options) {
   server->GetHealthCheckService()->SetServingStatus(false);
   absl::SleepFor(kGoodbye);
   jobs.Stop();
+  care.Stop();
   server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kDrain));
   server->Wait();
   return absl::OkStatus();

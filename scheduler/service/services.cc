@@ -124,6 +124,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   }
   if (grpc::Status checked = Check(request); !checked.ok()) return checked;
   v1::JobSpec spec = request.spec();
+  const std::string submit_key = request.submit_key();
   // Whose job it is follows from who calls. Only on this machine is the caller taken at its word.
   if (const Identity caller = CallerOf(*context, tokens_); caller.role != Role::kLocal)
     spec.set_user(caller.tenant);
@@ -180,7 +181,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
     if (!digest.ok()) return ToGrpc(digest.status());
     model.parts = *digest;
   }
-  absl::StatusOr<std::string> job = loop_->Submit(spec, model);
+  absl::StatusOr<std::string> job = loop_->Submit(spec, model, submit_key);
   if (!job.ok()) return ToGrpc(job.status());
   response->set_job(*job);
   return grpc::Status::OK;
@@ -269,7 +270,7 @@ grpc::Status JobServiceImpl::UploadBlobs(grpc::ServerContext* context,
 
 grpc::Status JobServiceImpl::CheckJobs(const std::string& user) const {
   int all = 0, of_user = 0;
-  for (const std::shared_ptr<const v1::Job>& job : loop_->jobs().List(/*finished_too=*/false)) {
+  for (const std::shared_ptr<const v1::Job>& job : loop_->jobs().Unfinished()) {
     ++all;
     of_user += job->spec().user() == user;
   }
@@ -287,30 +288,21 @@ grpc::Status JobServiceImpl::CheckJobs(const std::string& user) const {
 grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext* context,
                                       const v1::ListJobsRequest* request,
                                       v1::ListJobsResponse* response) {
-  constexpr size_t kMaxBytes = 3 << 20;  // a message may have 4 MiB
-  constexpr int kMaxJobs = 1000;
-  const int64_t before = request->before().empty() ? INT64_MAX : ParseJobName(request->before());
-  if (before == 0) {
+  JobSnapshots::ListOptions options{.finished_too = request->all()};
+  if (!request->before().empty()) options.before = JobId{ParseJobName(request->before())};
+  if (options.before == JobId{}) {
     return {grpc::StatusCode::INVALID_ARGUMENT,
             absl::StrCat("before: \"", request->before(), "\" is no job's name, such as j12")};
   }
-  std::vector<std::shared_ptr<const v1::Job>> jobs = loop_->jobs().List(request->all());
   const Identity caller = CallerOf(*context, tokens_);
-  size_t bytes = 0;
-  for (auto job = jobs.rbegin(); job != jobs.rend(); ++job) {
-    if (ParseJobName((*job)->id()) >= before ||
-        !MayUse(caller, MethodName("ListJobs"), (*job)->spec().user()))
-      continue;
-    const size_t job_bytes = (*job)->ByteSizeLong();
-    // The first one is always sent, so that the caller gets on.
-    if (response->jobs_size() >= kMaxJobs ||
-        (response->jobs_size() > 0 && bytes + job_bytes > kMaxBytes)) {
-      response->set_more(true);
-      break;
-    }
-    bytes += job_bytes;
-    *response->add_jobs() = WithoutPlan(**job);
-  }
+  options.shown = [&](const v1::Job& job) {
+    return MayUse(caller, MethodName("ListJobs"), job.spec().user());
+  };
+  const absl::StatusOr<JobSnapshots::Page> page = loop_->jobs().List(options);
+  if (!page.ok()) return ToGrpc(page.status());
+  for (const std::shared_ptr<const v1::Job>& job : page->jobs)
+    *response->add_jobs() = WithoutPlan(*job);
+  response->set_more(page->more);
   return grpc::Status::OK;
 }
 
@@ -405,7 +397,6 @@ grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext* context,
   if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   if (grpc::Status owner = CheckOwner(*context, "GetTimeline", request->job()); !owner.ok())
     return owner;
-  loop_->Flush();  // the timeline must include what the caller has been shown
   absl::StatusOr<std::vector<v1::StageSpan>> spans =
       store_->Timeline(ParseJobName(request->job()), kMaxSpans);
   if (!spans.ok()) return ToGrpc(spans.status());
@@ -424,7 +415,6 @@ grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext* context,
   if (!snapshot.ok()) return ToGrpc(snapshot.status());
   absl::StatusOr<int> index = FindTask(*snapshot->job, request->task());
   if (!index.ok()) return ToGrpc(index.status());
-  loop_->Flush();
   absl::StatusOr<std::optional<v1::SearchReport>> report =
       store_->Report(ParseJobName(request->job()), *index);
   if (!report.ok()) return ToGrpc(report.status());
@@ -490,7 +480,6 @@ grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
     return entry->second;
   };
   if (!request->job().empty() && !may_see(request->job())) return grpc::Status::OK;
-  loop_->Flush();  // the records that a job counts must be found
   int64_t left = QueryLimit(*request);
   for (std::optional<RecordPlace> place; left > 0;) {
     absl::StatusOr<RecordPage> page =

@@ -186,7 +186,7 @@ void StageRunner::Run() {
 FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* started) {
   if (const absl::Status parts = AddParts(); !parts.ok()) {
     *started = true;
-    return {v1::FAULT_USER, std::string(parts.message())};
+    return {v1::FAULT_USER, std::string(parts.message()), /*own=*/true};
   }
   grpc::ClientContext context;
   SetDeadline(&context, absl::Milliseconds(order_.start.time_limit_ms()) + kBeyondTimeLimit);
@@ -200,9 +200,11 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
     *started = true;
     absl::MutexLock lock(&mutex_);
     context_ = nullptr;
-    return {v1::FAULT_USER, absl::StrCat("the order of the stage has ", bytes >> 20,
-                                         " MiB, more than one message takes: the model has too "
-                                         "many or too large tasks")};
+    return {v1::FAULT_USER,
+            absl::StrCat("the order of the stage has ", bytes >> 20,
+                         " MiB, more than one message takes: the model has too many or too large "
+                         "tasks"),
+            /*own=*/true};
   }
   const absl::Time began = MonotonicNow();
   if (const absl::Status address = CheckAddress(lease.address(), *environment_.credentials);
@@ -256,7 +258,7 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
   }
   if (!lost.empty()) {
     *started = true;
-    return {v1::FAULT_USER, lost};
+    return {v1::FAULT_USER, lost, /*own=*/true};
   }
   if (!results->broken.empty()) return {v1::FAULT_INFRASTRUCTURE, results->broken};
   if (!cancelled.empty()) return {v1::FAULT_INFRASTRUCTURE, cancelled};

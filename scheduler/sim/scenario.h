@@ -106,10 +106,11 @@ struct Faults {
   double duplicated = 0;             // that a message comes twice, up to 10 s apart
   double lost = 0;                   // that a message about one candidate is lost
   int poison = 0;                    // one candidate in so many breaks its worker; 0: none
+  std::string liar;                  // a worker that often blames the user for no reason
   bool slow_messages = false;        // messages about starts and ends take time
   bool any() const {
     return until > 0 || refused > 0 || broken > 0 || hung > 0 || duplicated > 0 || lost > 0 ||
-           poison > 0;
+           poison > 0 || !liar.empty();
   }
 };
 // Names a scenario may use in `chaos`.

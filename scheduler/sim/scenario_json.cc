@@ -229,7 +229,7 @@ void ReadFaults(const Reader& read, const Json& json, Scenario* scenario) {
   const std::string path = "faults";
   read.Known(given, path,
              {"until", "every", "chaos", "refused", "broken", "hung", "duplicated", "lost",
-              "poison", "slow_messages"});
+              "poison", "liar", "slow_messages"});
   if (!read.ok()) return;
   Faults& faults = scenario->faults;
   read.Number(given, path, "until", 0, kMaxSeconds, &faults.until);
@@ -240,6 +240,7 @@ void ReadFaults(const Reader& read, const Json& json, Scenario* scenario) {
                                                      {"lost", &faults.lost}};
   for (const auto& [name, value] : chances) read.Number(given, path, name, 0, 0.5, value);
   read.Integer(given, path, "poison", 0, 1'000'000, &faults.poison);
+  read.Text(given, path, "liar", &faults.liar);
   read.Flag(given, path, "slow_messages", &faults.slow_messages);
   if (given.contains("every")) {
     const Json& ends = given.at("every");

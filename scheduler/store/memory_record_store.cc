@@ -34,12 +34,17 @@ class MemoryRecordStore : public RecordStore {
     return results;
   }
 
-  absl::StatusOr<std::vector<StoredJob>> LoadJobs() override {
+  absl::StatusOr<std::vector<StoredJob>> LoadJobs(const JobSelection& selection) override {
     absl::MutexLock lock(&mutex_);
     std::vector<StoredJob> jobs;
-    for (const auto& [id, row] : tables_.jobs) {
-      StoredJob job{row, {}, {}, {}};
+    for (auto entry = tables_.jobs.rbegin(); entry != tables_.jobs.rend(); ++entry) {
+      const auto& [id, row] = *entry;
       const bool over = IsFinal(row.job.state());
+      const bool selected = selection.which == JobSelection::kAll ||
+                            over == (selection.which == JobSelection::kFinished);
+      if (!selected || id >= selection.before) continue;
+      if (static_cast<int64_t>(jobs.size()) == selection.limit) break;
+      StoredJob job{row, {}, {}, {}};
       for (auto it = tables_.tasks.lower_bound({id, 0});
            it != tables_.tasks.end() && it->first.first == id; ++it) {
         job.tasks.push_back(it->second);
@@ -55,8 +60,10 @@ class MemoryRecordStore : public RecordStore {
           const v1::Record& measured = tables_.records[record->second].record;
           candidate.outcome = measured.measurement().outcome();
           candidate.median_ns = measured.median_ns();
-          candidate.message = measured.measurement().message();
-          candidate.profile_ns = measured.measurement().profile_ns();
+          if (!over || candidate.outcome != v1::OUTCOME_OK) {
+            candidate.message = measured.measurement().message();
+            candidate.profile_ns = measured.measurement().profile_ns();
+          }
           if (measured.has_retraction()) {
             candidate.outcome = v1::OUTCOME_LOST;
             candidate.median_ns = 0;
@@ -67,7 +74,29 @@ class MemoryRecordStore : public RecordStore {
       }
       jobs.push_back(std::move(job));
     }
+    std::reverse(jobs.begin(), jobs.end());
     return jobs;
+  }
+
+  absl::StatusOr<int64_t> LastJob() override {
+    absl::MutexLock lock(&mutex_);
+    return tables_.jobs.empty() ? 0 : tables_.jobs.rbegin()->first;
+  }
+
+  absl::StatusOr<std::optional<JobRow>> FindSubmitted(const std::string& user,
+                                                      const std::string& submit_key) override {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [id, row] : tables_.jobs) {
+      if (row.submit_key == submit_key && row.job.spec().user() == user) return std::optional(row);
+    }
+    return std::optional<JobRow>();
+  }
+
+  absl::StatusOr<std::vector<JobBlobs>> BlobsOfJobs() override {
+    absl::MutexLock lock(&mutex_);
+    std::vector<JobBlobs> all;
+    for (const auto& [id, row] : tables_.jobs) all.push_back(BlobsOf(row));
+    return all;
   }
 
   absl::StatusOr<std::vector<StageRow>> UnfinishedStages() override {

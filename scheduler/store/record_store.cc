@@ -20,6 +20,17 @@ int64_t ParseJobName(const std::string& name) {
   return id;
 }
 
+JobBlobs BlobsOf(const JobRow& row) {
+  const v1::Job& job = row.job;
+  JobBlobs used{row.id, {}, job.parts_digest()};
+  for (const std::string& digest :
+       {job.model_digest(), job.parts_digest(), job.module_digest(), job.default_digest(),
+        job.other_digest(), job.other_default_digest()}) {
+    if (!digest.empty()) used.blobs.push_back(digest);
+  }
+  return used;
+}
+
 int64_t QueryLimit(const v1::RecordQuery& query) {
   constexpr int64_t kDefault = 1000;
   return query.limit() <= 0 ? kDefault : std::min(query.limit(), kMaxQueryLimit);

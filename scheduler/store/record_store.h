@@ -8,6 +8,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -31,6 +32,7 @@ struct JobRow {
   v1::Job job;  // without tasks; `state` is never JOB_PAUSED, see `paused`
   bool paused = false;
   std::string device_key;  // the job measures only on devices of this key; empty: any
+  std::string submit_key;  // SubmitRequest.submit_key; empty: the client gave none
 };
 
 struct TaskRow : TaskProgress {
@@ -107,7 +109,7 @@ struct RecordPage {
 // Besides these, the store takes SetAttempts and MarkLearned just as the dispatcher decides them
 // (scheduler/core/events.h).
 
-// Inserts or replaces.
+// Inserts or replaces. AlreadyExists if another job of the same user has this submit key.
 struct PutJob {
   JobRow row;
 };
@@ -191,12 +193,27 @@ using Batch = std::vector<StoreChange>;
 
 // A candidate as it is loaded at the start.
 struct StoredCandidate : CandidateRow {
-  // Of its final record.
+  // Of its final record; of finished jobs' valid records, these are not loaded.
   std::string message;
   int64_t profile_ns = 0;
 };
 
-// A job as it is loaded at the start.
+// Which jobs LoadJobs reads.
+struct JobSelection {
+  enum Which { kAll, kUnfinished, kFinished } which = kAll;
+  // Of these, the ones with the largest ids that are smaller than `before`, at most `limit`.
+  int64_t before = std::numeric_limits<int64_t>::max();
+  int64_t limit = std::numeric_limits<int64_t>::max();
+};
+
+// The blobs that a job refers to. The list of its parts names further ones.
+struct JobBlobs {
+  int64_t job = 0;
+  std::vector<std::string> blobs;  // its model, modules, and the list of the model's parts
+  std::string parts_digest;        // of that list; empty: the model has no parts
+};
+
+// A job as the store has it.
 struct StoredJob {
   JobRow row;
   std::vector<TaskRow> tasks;               // by index
@@ -216,7 +233,16 @@ class RecordStore {
 
   // A read sees everything that was applied before it. Reads are safe from any thread, also while
   // Apply runs.
-  virtual absl::StatusOr<std::vector<StoredJob>> LoadJobs() = 0;
+  //
+  // By id. Unless all jobs are asked for, the time does not depend on how many there are besides.
+  virtual absl::StatusOr<std::vector<StoredJob>> LoadJobs(const JobSelection& selection = {}) = 0;
+  // The largest id of a job; 0: there is none.
+  virtual absl::StatusOr<int64_t> LastJob() = 0;
+  // The user's job with this submit key, without its tasks.
+  virtual absl::StatusOr<std::optional<JobRow>> FindSubmitted(const std::string& user,
+                                                              const std::string& submit_key) = 0;
+  // Of all jobs, by id.
+  virtual absl::StatusOr<std::vector<JobBlobs>> BlobsOfJobs() = 0;
   // Stages without an end.
   virtual absl::StatusOr<std::vector<StageRow>> UnfinishedStages() = 0;
   virtual absl::StatusOr<int64_t> LastAttempt() = 0;
@@ -262,6 +288,8 @@ int64_t QueryLimit(const v1::RecordQuery& query);
 // "j12". ParseJobName is the inverse; it gives 0 for anything else.
 std::string JobName(int64_t id);
 int64_t ParseJobName(const std::string& name);
+
+JobBlobs BlobsOf(const JobRow& row);
 
 // Whether new transfer samples of a workload replace the stored ones. Samples of a newer version
 // always do. Of the same version they need at least as many measurements, of an older one more.

@@ -53,6 +53,7 @@ absl::StatusOr<JobRow> DecodeJob(const Statement& row) {
   job.set_plan_settled(notes.plan_settled());
   job.set_other_digest(notes.other_digest());
   job.set_other_default_digest(notes.other_default_digest());
+  out.submit_key = row.Text(15);
   return out;
 }
 
@@ -88,9 +89,11 @@ absl::Status ReadTasks(sqlite3* db, StoredJob* job) {
 }
 
 absl::Status ReadCandidates(sqlite3* db, StoredJob* job) {
+  // Of a finished job, the measurements that failed are enough: they say why.
   Statement rows(db,
                  "SELECT c.id,c.task,CASE WHEN ?2 THEN '' ELSE c.trace "
-                 "END,c.origin,c.attempts,c.learned,r.outcome,r.median_ns,r.measurement,"
+                 "END,c.origin,c.attempts,c.learned,r.outcome,r.median_ns,"
+                 "CASE WHEN ?2 AND r.outcome=1 THEN x'' ELSE r.measurement END,"
                  "r.retracted_ns>0,r.retraction FROM "
                  "candidates c LEFT JOIN records r ON r.job=c.job AND r.candidate=c.id WHERE "
                  "c.job=?1 ORDER BY c.id");
@@ -143,21 +146,58 @@ v1::StageSpan DecodeSpan(const Statement& row) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<StoredJob>> ReadJobs(sqlite3* db) {
+absl::StatusOr<std::vector<StoredJob>> ReadJobs(sqlite3* db, const JobSelection& selection) {
+  constexpr const char* kSources[] = {
+      "jobs WHERE id<?", "jobs INDEXED BY jobs_unfinished WHERE id<? AND state NOT IN (4, 5, 6)",
+      "jobs WHERE id<? AND state IN (4, 5, 6)"};
   std::vector<StoredJob> jobs;
   {
-    Statement rows(db, "SELECT * FROM jobs ORDER BY id");
+    const std::string sql =
+        absl::StrCat("SELECT * FROM ", kSources[selection.which], " ORDER BY id DESC LIMIT ?");
+    Statement rows(db, sql.c_str());
+    rows.Bind(selection.before, selection.limit);
     while (rows.Step()) {
       HEDDLE_ASSIGN_OR_RETURN(JobRow row, DecodeJob(rows));
       jobs.push_back({std::move(row), {}, {}, {}});
     }
     HEDDLE_RETURN_IF_ERROR(rows.status());
   }
+  std::reverse(jobs.begin(), jobs.end());
   for (StoredJob& job : jobs) {
     HEDDLE_RETURN_IF_ERROR(ReadTasks(db, &job));
     HEDDLE_RETURN_IF_ERROR(ReadCandidates(db, &job));
   }
   return jobs;
+}
+
+absl::StatusOr<int64_t> ReadLastJob(sqlite3* db) {
+  Statement row(db, "SELECT coalesce(max(id),0) FROM jobs");
+  const int64_t last = row.Step() ? row.Int(0) : 0;
+  HEDDLE_RETURN_IF_ERROR(row.status());
+  return last;
+}
+
+absl::StatusOr<std::optional<JobRow>> ReadSubmitted(sqlite3* db, const std::string& user,
+                                                    const std::string& submit_key) {
+  Statement rows(db, "SELECT * FROM jobs WHERE user=? AND submit_key=?");
+  rows.Bind(user, submit_key);
+  std::optional<JobRow> found;
+  while (rows.Step()) {
+    HEDDLE_ASSIGN_OR_RETURN(found, DecodeJob(rows));
+  }
+  HEDDLE_RETURN_IF_ERROR(rows.status());
+  return found;
+}
+
+absl::StatusOr<std::vector<JobBlobs>> ReadBlobsOfJobs(sqlite3* db) {
+  std::vector<JobBlobs> all;
+  Statement rows(db, "SELECT * FROM jobs ORDER BY id");
+  while (rows.Step()) {
+    HEDDLE_ASSIGN_OR_RETURN(const JobRow row, DecodeJob(rows));
+    all.push_back(BlobsOf(row));
+  }
+  HEDDLE_RETURN_IF_ERROR(rows.status());
+  return all;
 }
 
 absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(sqlite3* db) {

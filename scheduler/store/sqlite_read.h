@@ -12,7 +12,11 @@ struct sqlite3;
 
 namespace heddle::scheduler {
 
-absl::StatusOr<std::vector<StoredJob>> ReadJobs(sqlite3* db);
+absl::StatusOr<std::vector<StoredJob>> ReadJobs(sqlite3* db, const JobSelection& selection);
+absl::StatusOr<int64_t> ReadLastJob(sqlite3* db);
+absl::StatusOr<std::optional<JobRow>> ReadSubmitted(sqlite3* db, const std::string& user,
+                                                    const std::string& submit_key);
+absl::StatusOr<std::vector<JobBlobs>> ReadBlobsOfJobs(sqlite3* db);
 absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(sqlite3* db);
 absl::StatusOr<int64_t> ReadLastAttempt(sqlite3* db);
 absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(sqlite3* db);

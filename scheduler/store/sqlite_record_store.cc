@@ -1,5 +1,7 @@
 #include "scheduler/store/sqlite_record_store.h"
 
+#include <cerrno>
+
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -12,24 +14,6 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr int kBusyTimeoutMs =
-    3000;  // another program that reads holds locks for moments, not longer
-
-struct Closer {
-  void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
-};
-using Connection = std::unique_ptr<sqlite3, Closer>;
-
-absl::StatusOr<Connection> Connect(const std::string& path, int flags) {
-  sqlite3* raw = nullptr;
-  const int code = sqlite3_open_v2(path.c_str(), &raw, flags | SQLITE_OPEN_FULLMUTEX, nullptr);
-  Connection db(raw);
-  if (code != SQLITE_OK) return SqliteStatus(raw, code);
-  sqlite3_extended_result_codes(raw, 1);
-  sqlite3_busy_timeout(raw, kBusyTimeoutMs);
-  return db;
-}
-
 class SqliteRecordStore : public RecordStore {
  public:
   SqliteRecordStore(Connection write, Connection read, Connection users)
@@ -41,6 +25,7 @@ class SqliteRecordStore : public RecordStore {
   absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) override {
     absl::MutexLock lock(&write_mutex_);
     sqlite3* db = write_db_.get();
+    errno = 0;  // see SqliteStatus
     HEDDLE_RETURN_IF_ERROR(Execute(db, "BEGIN IMMEDIATE"));
     std::vector<absl::Status> results;
     for (const Batch& batch : batches) {
@@ -63,9 +48,22 @@ class SqliteRecordStore : public RecordStore {
     return results;
   }
 
-  absl::StatusOr<std::vector<StoredJob>> LoadJobs() override {
+  absl::StatusOr<std::vector<StoredJob>> LoadJobs(const JobSelection& selection) override {
     absl::MutexLock lock(&read_mutex_);
-    return ReadJobs(read_db_.get());
+    return ReadJobs(read_db_.get(), selection);
+  }
+  absl::StatusOr<int64_t> LastJob() override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadLastJob(read_db_.get());
+  }
+  absl::StatusOr<std::optional<JobRow>> FindSubmitted(const std::string& user,
+                                                      const std::string& submit_key) override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadSubmitted(read_db_.get(), user, submit_key);
+  }
+  absl::StatusOr<std::vector<JobBlobs>> BlobsOfJobs() override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadBlobsOfJobs(read_db_.get());
   }
   absl::StatusOr<std::vector<StageRow>> UnfinishedStages() override {
     absl::MutexLock lock(&read_mutex_);
@@ -148,27 +146,42 @@ class SqliteRecordStore : public RecordStore {
   SqliteWriter writer_ ABSL_GUARDED_BY(write_mutex_);
 };
 
+// A larger database is not checked when it is opened, so that a start does not take the longer the
+// more there is. CheckDatabase (sqlite_maintenance.h) checks it while it is in use.
+constexpr int64_t kMostCheckedBytes = int64_t{32} << 20;
+
+absl::StatusOr<int64_t> SizeOf(sqlite3* db) {
+  Statement size(db, "SELECT page_count*page_size FROM pragma_page_count, pragma_page_size");
+  const int64_t bytes = size.Step() ? size.Int(0) : 0;
+  HEDDLE_RETURN_IF_ERROR(size.status());
+  return bytes;
+}
+
 absl::StatusOr<std::unique_ptr<RecordStore>> Open(const std::string& path) {
+  errno = 0;  // see SqliteStatus
   HEDDLE_ASSIGN_OR_RETURN(Connection write,
                           Connect(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
   sqlite3* db = write.get();
-  for (const char* sql :
-       {"PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA foreign_keys=ON"}) {
-    HEDDLE_RETURN_IF_ERROR(Execute(db, sql));
-  }
   {
+    // It answers with the mode that it leaves behind, which need not be the one that was asked for.
+    Statement mode(db, "PRAGMA journal_mode=WAL");
+    const std::string now = mode.Step() ? mode.Text(0) : "";
+    HEDDLE_RETURN_IF_ERROR(mode.status());
+    if (now != "wal")
+      return absl::InternalError(absl::StrCat("its journal mode stays ", now, ", it must be WAL"));
+  }
+  for (const char* sql : {"PRAGMA synchronous=FULL", "PRAGMA foreign_keys=ON"})
+    HEDDLE_RETURN_IF_ERROR(Execute(db, sql));
+  HEDDLE_ASSIGN_OR_RETURN(const int64_t bytes, SizeOf(db));
+  if (bytes <= kMostCheckedBytes) {
     Statement check(db, "PRAGMA quick_check(1)");
     const std::string verdict = check.Step() ? check.Text(0) : "";
     HEDDLE_RETURN_IF_ERROR(check.status());
     if (verdict != "ok") return absl::DataLossError(verdict);
   }
   HEDDLE_RETURN_IF_ERROR(Migrate(db));
-  // Only that connection writes and checkpoints, because SQLite 3.40 can damage the WAL when two do.
-  // These only read.
-  HEDDLE_ASSIGN_OR_RETURN(Connection read, Connect(path, SQLITE_OPEN_READONLY));
-  HEDDLE_ASSIGN_OR_RETURN(Connection users, Connect(path, SQLITE_OPEN_READONLY));
-  for (sqlite3* reader : {read.get(), users.get()})
-    HEDDLE_RETURN_IF_ERROR(Execute(reader, "PRAGMA wal_autocheckpoint=0"));
+  HEDDLE_ASSIGN_OR_RETURN(Connection read, ConnectReader(path));
+  HEDDLE_ASSIGN_OR_RETURN(Connection users, ConnectReader(path));
   return std::make_unique<SqliteRecordStore>(std::move(write), std::move(read), std::move(users));
 }
 

@@ -114,6 +114,14 @@ ALTER TABLE records ADD COLUMN retracted_by TEXT NOT NULL DEFAULT '';
 ALTER TABLE records ADD COLUMN retraction TEXT NOT NULL DEFAULT '';  -- the reason
 UPDATE records SET worker=worker_of(measurement) WHERE job IS NOT NULL;
 UPDATE records SET imported_by='unknown' WHERE job IS NULL;
+)sql",
+    // Who submitted a job, and with which key of theirs, so that a submission that is sent again makes no second
+    // job. Unfinished jobs are found without reading the others.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN user TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN submit_key TEXT;  -- null: the client gave none
+CREATE UNIQUE INDEX jobs_submitted ON jobs(user, submit_key) WHERE submit_key IS NOT NULL;
+CREATE INDEX jobs_unfinished ON jobs(id) WHERE state NOT IN (4, 5, 6);
 )sql"};
 
 // The SQL function worker_of: the worker that a stored measurement names.

@@ -4,18 +4,32 @@
 #include <sqlite3.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace heddle::scheduler {
 
-// Converts an error code: ResourceExhausted (disk full), Unavailable (locked by another process),
+// Converts an error code: ResourceExhausted (disk or quota full), Unavailable (locked by another process),
 // DataLoss (corrupt or no database), AlreadyExists (a unique index), otherwise Internal. The
-// message is SQLite's own.
+// message is SQLite's own. An I/O error counts as a full disk if errno says so; set it to 0 before the
+// first call of what may fail.
 absl::Status SqliteStatus(sqlite3* db, int code);
+
+struct CloseConnection {
+  void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
+};
+using Connection = std::unique_ptr<sqlite3, CloseConnection>;
+
+// Opens a connection, with SQLite's flags for it. It waits some seconds for locks of other programs.
+absl::StatusOr<Connection> Connect(const std::string& path, int flags);
+// Opens one that only reads. Only one connection of a process may write and checkpoint, because
+// SQLite 3.40 can damage the log when two do.
+absl::StatusOr<Connection> ConnectReader(const std::string& path);
 
 struct Blob {
   absl::string_view bytes;

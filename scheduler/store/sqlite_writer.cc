@@ -27,7 +27,8 @@ absl::Status SqliteWriter::operator()(const PutJob& change) {
   notes.set_other_default_digest(job.other_default_digest());
   const std::string spec = job.spec().SerializeAsString(), note = notes.SerializeAsString();
   return Prepared(
-             "INSERT INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET "
+             "INSERT INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE "
+             "SET "
              "spec=excluded.spec,state=excluded.state,paused=excluded.paused,reason=excluded."
              "reason,"
              "fault_kind=excluded.fault_kind,fault_message=excluded.fault_message,device_key="
@@ -35,11 +36,12 @@ absl::Status SqliteWriter::operator()(const PutJob& change) {
              "model_digest=excluded.model_digest,module_digest=excluded.module_digest,"
              "created_ns=excluded.created_ns,finished_ns=excluded.finished_ns,running_ms="
              "excluded.running_ms,"
-             "notes=excluded.notes")
+             "notes=excluded.notes,user=excluded.user,submit_key=excluded.submit_key")
       .Bind(change.row.id, Blob{spec}, job.state(), change.row.paused, job.reason(),
             job.fault().kind(), job.fault().message(), change.row.device_key, job.model_digest(),
             job.module_digest(), job.created_unix_ns(), job.finished_unix_ns(), job.running_ms(),
-            Blob{note})
+            Blob{note}, job.spec().user(),
+            change.row.submit_key.empty() ? std::nullopt : std::optional(change.row.submit_key))
       .Run();
 }
 

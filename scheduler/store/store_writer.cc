@@ -1,7 +1,7 @@
 #include "scheduler/store/store_writer.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/status_macros.h"
 
 namespace heddle::scheduler {
 
@@ -48,8 +48,11 @@ absl::Status Ending() { return absl::UnavailableError("the scheduler is shutting
 
 }  // namespace
 
-StoreWriter::StoreWriter(RecordStore* store, Hooks hooks)
-    : store_(store), hooks_(std::move(hooks)), thread_([this] { Loop(); }) {}
+StoreWriter::StoreWriter(RecordStore* store, Hooks hooks, absl::Duration retry_pause)
+    : store_(store),
+      hooks_(std::move(hooks)),
+      retry_pause_(retry_pause),
+      thread_([this] { Loop(); }) {}
 
 StoreWriter::~StoreWriter() {
   {
@@ -129,22 +132,42 @@ void StoreWriter::Loop() {
   }
 }
 
+absl::Status StoreWriter::problem() const {
+  absl::MutexLock lock(&mutex_);
+  return problem_;
+}
+
+void StoreWriter::SetProblem(const absl::Status& problem) {
+  {
+    absl::MutexLock lock(&mutex_);
+    problem_ = problem;
+  }
+  hooks_.blocked(problem);
+}
+
 bool StoreWriter::ApplyAll(const std::deque<Entry>& entries) {
   std::vector<Batch> batches;
-  for (const Entry& entry : entries) batches.push_back(entry.batch);
+  std::vector<const Entry*> written;  // the entries of these
+  for (const Entry& entry : entries) {
+    if (entry.batch.empty()) continue;  // it only waits for those before it
+    batches.push_back(entry.batch);
+    written.push_back(&entry);
+  }
+  if (batches.empty()) return true;
   for (bool blocked = false;;) {
     absl::StatusOr<std::vector<absl::Status>> results = store_->Apply(batches);
     if (results.ok()) {
-      if (blocked) hooks_.blocked("");
+      if (blocked) SetProblem(absl::OkStatus());
       for (size_t i = 0; i < results->size(); ++i) {
         const absl::Status& result = (*results)[i];
-        if (entries[i].answer) entries[i].answer(result);
-        if (result.ok() || entries[i].answer) continue;
+        const Entry& entry = *written[i];
+        if (entry.answer) entry.answer(result);
+        if (result.ok() || entry.answer) continue;
         // The fencing token is stale: somebody else has held the slot since. Refusing a record
         // costs only its measurement, and a restart queues the candidate again. Refusing the
         // result of a stage is fatal: the jobs of this process would differ from those of the
         // store.
-        if (absl::IsFailedPrecondition(result) && !CommitsResult(entries[i].batch)) {
+        if (absl::IsFailedPrecondition(result) && !CommitsResult(entry.batch)) {
           hooks_.rejected(std::string(result.message()));
           continue;
         }
@@ -159,23 +182,21 @@ bool StoreWriter::ApplyAll(const std::deque<Entry>& entries) {
       return false;
     }
     if (!blocked) {
-      hooks_.blocked(
-          code == absl::StatusCode::kUnavailable
-              ? "the database is locked by another program; goes on by itself when that ends"
-              : "the disk of the database is full; goes on by itself when there is space");
+      SetProblem(absl::Status(
+          code, code == absl::StatusCode::kUnavailable
+                    ? "the database is locked by another program; goes on by itself when that ends"
+                    : "the disk of the database is full; goes on by itself when there is space"));
     }
     blocked = true;
-    {
-      absl::MutexLock lock(&mutex_);
-      if (give_up_)
-        return false;  // nothing acknowledged is lost; the rest is found again after a restart
-    }
-    absl::SleepFor(absl::Seconds(1));
+    absl::MutexLock lock(&mutex_);
+    // Nothing acknowledged is lost; the rest is found again after a restart.
+    if (mutex_.AwaitWithTimeout(absl::Condition(&give_up_), retry_pause_)) return false;
   }
 }
 
 absl::StatusOr<std::vector<absl::Status>> StoreWriter::Import(
     const std::vector<v1::Record>& records, absl::Duration limit) {
+  HEDDLE_RETURN_IF_ERROR(problem());
   struct Answers {
     absl::Mutex mutex;
     std::vector<absl::Status> answers ABSL_GUARDED_BY(mutex);
@@ -197,6 +218,7 @@ absl::StatusOr<std::vector<absl::Status>> StoreWriter::Import(
   absl::MutexLock lock(&state->mutex);
   auto all = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mutex) { return state->open == 0; };
   if (!state->mutex.AwaitWithTimeout(absl::Condition(&all), limit)) {
+    HEDDLE_RETURN_IF_ERROR(problem());
     return absl::UnavailableError(
         "the database does not take writes now; import again later, what is there is skipped");
   }

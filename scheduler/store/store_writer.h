@@ -20,9 +20,10 @@ namespace heddle::scheduler {
 class StoreWriter {
  public:
   struct Hooks {
-    // The store does not take writes for now (disk full, locked). Nothing is lost; the write is
-    // tried again every second. An empty reason means that it takes writes again.
-    std::function<void(std::string reason)> blocked;
+    // The store does not take writes for now: ResourceExhausted (the disk is full) or Unavailable
+    // (another program has locked the database). Nothing is lost; the write is tried again every
+    // second. OK: it takes writes again.
+    std::function<void(const absl::Status& problem)> blocked;
     // A record was refused because its fencing token is older than one seen; the other records were
     // taken.
     std::function<void(std::string reason)> rejected;
@@ -30,7 +31,8 @@ class StoreWriter {
     // was acknowledged is safe.
     std::function<void(std::string reason)> fatal;
   };
-  StoreWriter(RecordStore* store, Hooks hooks);
+  // `retry_pause`: between attempts to write to a store that takes no writes.
+  StoreWriter(RecordStore* store, Hooks hooks, absl::Duration retry_pause = absl::Seconds(1));
   // Applies what is queued, then ends.
   ~StoreWriter();
 
@@ -38,15 +40,18 @@ class StoreWriter {
   // writes.
   void StopWaiting();
 
-  // Queues a batch. `durable`, if set, is called on the writer's thread when the batch is on disk.
-  // Blocks while the queue is full. After StopWaiting the batch is dropped instead and never
-  // becomes durable.
+  // Queues a batch. `durable`, if set, is called on the writer's thread when the batch, and all that
+  // was queued before it, is on disk; the batch may be empty. Blocks while the queue is full. After
+  // StopWaiting the batch is dropped instead and never becomes durable.
   void Write(Batch batch, std::function<void()> durable = nullptr);
   // The same for changes that the store may refuse. `answer` gets the store's status on the
   // writer's thread, or Unavailable if the process ends before.
   void WriteAnswered(Batch batch, std::function<void(const absl::Status&)> answer);
+  // Why the store takes no writes now, as told to Hooks::blocked; OK: it takes them.
+  absl::Status problem() const;
   // Writes imported records and waits for the store's status of each (see RecordStore::Apply).
-  // Unavailable if that takes longer than `limit`; records written by then stay.
+  // problem() if there is one, or Unavailable if it takes longer than `limit`; records written by
+  // then stay.
   absl::StatusOr<std::vector<absl::Status>> Import(const std::vector<v1::Record>& records,
                                                    absl::Duration limit);
   // Waits until everything queued before is durable, or until `limit` has passed, because the store
@@ -63,6 +68,7 @@ class StoreWriter {
   void Enqueue(Entry entry);
   void Loop();
   bool ApplyAll(const std::deque<Entry>& entries);
+  void SetProblem(const absl::Status& problem);
 
   // The queue is full when either limit is reached, so it holds at most one entry (a few MiB) more.
   static constexpr size_t kMaxQueue = 4096;
@@ -71,12 +77,14 @@ class StoreWriter {
 
   RecordStore* const store_;
   const Hooks hooks_;
-  absl::Mutex mutex_;
+  const absl::Duration retry_pause_;
+  mutable absl::Mutex mutex_;
   std::deque<Entry> queue_ ABSL_GUARDED_BY(mutex_);
   size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t queued_ ABSL_GUARDED_BY(mutex_) = 0;  // entries ever queued
   int64_t settled_ ABSL_GUARDED_BY(mutex_) =
       0;  // of these, entries that are durable or never will be
+  absl::Status problem_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool give_up_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

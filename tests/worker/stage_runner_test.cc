@@ -419,6 +419,11 @@ TEST_F(StageRunnerTest, FaultsOfStagesWithoutCandidates) {
   finished = Run(import);
   EXPECT_EQ(finished.fault().kind(), v1::FAULT_USER)
       << "a model that takes the importer down is the user's to change";
+  import.set_target("hang");
+  import.set_time_limit_ms(300);
+  finished = Run(import);
+  EXPECT_EQ(finished.fault().kind(), v1::FAULT_USER) << "so is one that it never gets through";
+  EXPECT_THAT(finished.fault().message(), HasSubstr("limit of 300ms"));
 }
 
 TEST_F(StageRunnerTest, WrongInputIsTheCallersFault) {

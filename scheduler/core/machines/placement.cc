@@ -31,7 +31,16 @@ bool Placement::TakeSlots(const SlotsChanged& event, absl::Time now) {
   return true;
 }
 
-std::optional<Placement::Assignment> Placement::Next(const Policy& policy) const {
+const std::string* Placement::Avoided(const Job& job, const StageWork& work) const {
+  if (job.accusers.empty() || work.fetch) return nullptr;
+  const auto accuser = job.accusers.find(AccuserKey(work));
+  if (accuser == job.accusers.end()) return nullptr;
+  const bool another =
+      slot_index_.AnotherWorker(SlotIndex::LaneOf(work.kind, job), accuser->second);
+  return another ? &accuser->second : nullptr;
+}
+
+std::optional<Placement::Assignment> Placement::Next(const Policy& policy, const Jobs& jobs) const {
   if (!tracker_problem_.empty()) return std::nullopt;
   // If no lane has both ready work and a free slot, nothing can start, whatever the order.
   auto any_free = [this] {
@@ -58,9 +67,13 @@ std::optional<Placement::Assignment> Placement::Next(const Policy& policy) const
     for (auto it = best + 1; it != lines.end(); ++it) {
       if (it->cursor.Before(best->cursor)) best = it;
     }
-    if (const SlotInfo* slot = slot_index_.Choose(best->lane, reserved))
-      return Assignment{best->cursor.node().work, slot};
-    if (slot_index_.Reserve(best->lane, &reserved) && ++reservations < kMaxReservations) {
+    const WorkItem& work = best->cursor.node().work;
+    const std::string* avoided = Avoided(jobs.at(work.job), work);
+    if (const SlotInfo* slot = slot_index_.Choose(best->lane, reserved, avoided))
+      return Assignment{work, slot};
+    // Work after one that avoids a worker may still run on that worker.
+    const bool more = slot_index_.Reserve(best->lane, &reserved, avoided) || avoided != nullptr;
+    if (more && ++reservations < kMaxReservations) {
       best->cursor.Next();
       if (best->cursor.done()) lines.erase(best);
     } else {

@@ -29,7 +29,10 @@ class Placement {
   // suits. If a slot that suits is not held but some of its cores are in use, its free cores are
   // reserved for this work. Otherwise a slot of several cores could wait for ever while smaller
   // ones come and go. nullopt: nothing can start.
-  std::optional<Assignment> Next(const Policy& policy) const;
+  std::optional<Assignment> Next(const Policy& policy, const Jobs& jobs) const;
+  // The worker that must not run this work of the job: it told a user fault of the same stage, and
+  // another worker has a usable slot for confirming that. Null: any worker will do.
+  const std::string* Avoided(const Job& job, const StageWork& work) const;
   // A stage of the job begins or ends on the slot.
   void StageStarted(const Assignment& assignment, const Job& job);
   void StageEnded(const LiveStage& stage, const StageFinished& event,

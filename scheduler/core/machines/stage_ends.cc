@@ -10,14 +10,26 @@
 
 namespace heddle::scheduler {
 
+bool StageEnds::IsConfirmed(Job& job, const LiveStage& stage, const FaultInfo& fault) {
+  if (fault.own) return true;
+  const auto [accuser, first] = job.accusers.emplace(AccuserKey(stage), stage.slot.worker);
+  if (first) return false;
+  return accuser->second != stage.slot.worker ||
+         !slots_->AnotherWorker(SlotIndex::LaneOf(stage.kind, job), stage.slot.worker);
+}
+
 void StageEnds::Take(Job& job, const LiveStage& stage, const StageFinished& event) {
-  if (event.fault.kind != v1::FAULT_NONE) {
-    job.last_fault = absl::StrCat(StageName(stage.kind), " on ", stage.slot.worker, "/",
-                                  stage.slot.slot, ": ", event.fault.message);
-  }
   // A job does not fail because its plan could not be improved or its module could not be compared.
   const bool may_fail = stage.kind == v1::STAGE_PLAN || stage.kind == v1::STAGE_COMPARE;
-  if (event.fault.kind == v1::FAULT_USER && !may_fail)
+  const bool accused = event.fault.kind == v1::FAULT_USER && !may_fail;
+  if (event.fault.kind != v1::FAULT_NONE) {
+    job.last_fault =
+        absl::StrCat(StageName(stage.kind), " on ", stage.slot.worker, "/", stage.slot.slot, ": ",
+                     event.fault.message, accused ? " (a second attempt has to confirm this)" : "");
+  } else {
+    job.accusers.erase(AccuserKey(stage));
+  }
+  if (accused && IsConfirmed(job, stage, event.fault))
     return rounds_->EndJob(job, Failed{event.fault});
   switch (stage.kind) {
     case v1::STAGE_IMPORT:

@@ -1,5 +1,9 @@
 // Applies the end of a stage to its job: takes the results in, counts faults, and queues again what
 // was not done.
+//
+// One worker alone cannot fail a job. A user fault that it tells is confirmed by a second attempt of
+// the stage on another worker (Placement::Avoided). If no other worker has a usable slot that suits,
+// a second attempt on the same worker must do.
 #pragma once
 
 #include "scheduler/core/job_state.h"
@@ -8,21 +12,29 @@
 #include "scheduler/core/machines/retry.h"
 #include "scheduler/core/machines/rounds.h"
 #include "scheduler/core/machines/sharing.h"
+#include "scheduler/core/slot_index.h"
 
 namespace heddle::scheduler {
 
 class StageEnds {
  public:
   // All outlive this.
-  StageEnds(const DispatcherOptions* options, Rounds* rounds, Sharing* sharing, CandidateFlow* flow,
-            Effects* effects)
-      : options_(options), rounds_(rounds), sharing_(sharing), flow_(flow), effects_(effects) {}
+  StageEnds(const DispatcherOptions* options, const SlotIndex* slots, Rounds* rounds,
+            Sharing* sharing, CandidateFlow* flow, Effects* effects)
+      : options_(options),
+        slots_(slots),
+        rounds_(rounds),
+        sharing_(sharing),
+        flow_(flow),
+        effects_(effects) {}
 
   // `stage` belongs to the job's own course (it is no fetch) and is no longer live. The job is not
   // final.
   void Take(Job& job, const LiveStage& stage, const StageFinished& event);
 
  private:
+  // Whether the user fault fails the job. If not, its worker is noted in Job.accusers.
+  bool IsConfirmed(Job& job, const LiveStage& stage, const FaultInfo& fault);
   void EndImport(Job& job, const StageFinished& event);
   void EndPlan(Job& job, const StageFinished& event);
   void EndPropose(Job& job, TaskIndex task, const StageFinished& event);
@@ -37,6 +49,7 @@ class StageEnds {
   }
 
   const DispatcherOptions* const options_;
+  const SlotIndex* const slots_;
   Rounds* const rounds_;
   Sharing* const sharing_;
   CandidateFlow* const flow_;

@@ -160,7 +160,9 @@ Scenario RandomScenario(uint64_t seed, bool faults) {
   for (int h = 0; h < hosts; ++h) AddHost(h, &dice, &scenario);
   const int jobs = 1 + dice.Below(4);
   for (int i = 0; i < jobs; ++i) scenario.jobs.push_back(RandomJob(i, faults, &dice, scenario));
-  if (faults) scenario.faults = RandomFaults();
+  if (!faults) return scenario;
+  scenario.faults = RandomFaults();
+  if (seed % 2 == 0) scenario.faults.liar = scenario.slots.front().info.id.worker;
   return scenario;
 }
 
@@ -274,7 +276,7 @@ absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::strin
   int running = threads;
   // Worlds with faults also heal the loss of a decision, as they heal a lost message. So most bugs are
   // planted in worlds without faults.
-  const bool faults = planted == Planted::kNone || planted == Planted::kSkipFencing;
+  const bool faults = planted == Planted::kNone || NeedsFaults(planted);
   std::atomic<uint64_t> next{first};
   std::atomic<bool> stop{false};
   auto work = [&] {

@@ -22,6 +22,7 @@ constexpr std::pair<Planted, const char*> kPlanted[] = {
     {Planted::kSkipUpdate, "skip-update"},
     {Planted::kForgetFind, "forget-find"},
     {Planted::kOverrun, "overrun"},
+    {Planted::kBelieve, "believe"},
     {Planted::kLearnEarly, "learn-early"},
     {Planted::kLearnTwice, "learn-twice"},
     {Planted::kForgetArtifact, "forget-artifact"},
@@ -76,6 +77,10 @@ std::string PlantedName(Planted planted) {
   return "none";
 }
 
+bool NeedsFaults(Planted planted) {
+  return planted == Planted::kSkipFencing || planted == Planted::kBelieve;
+}
+
 void Plant::Mutate(const RunningStages& running, const std::function<void(AttemptId)>& end_early,
                    Decisions* decisions) {
   auto& [changes, orders] = *decisions;
@@ -115,6 +120,8 @@ void Plant::Mutate(const RunningStages& running, const std::function<void(Attemp
 
 void Plant::Mutate(Event* event) {
   auto* end = std::get_if<StageFinished>(event);
+  if (planted_ == Planted::kBelieve && end != nullptr && end->fault.kind == v1::FAULT_USER)
+    end->fault.own = true;
   if (planted_ == Planted::kSkipUpdate && end != nullptr &&
       std::holds_alternative<Updated>(end->result) && Nth(2))
     end->result = {};

@@ -28,6 +28,7 @@ enum class Planted {
   kSkipUpdate,   // an update counts as done, and nothing was learned
   kForgetFind,   // records of a device that came later are ignored
   kOverrun,      // tasks lose their keys, so jobs that share one each spend its whole budget
+  kBelieve,      // a user fault fails its job at once, although nobody has confirmed it
   // In orders.
   kLearnEarly,      // an update learns results of rounds that it does not mark as learned
   kLearnTwice,      // an update learns a result that an earlier one has learned
@@ -42,6 +43,8 @@ enum class Planted {
 // Every bug there is to plant, and its name.
 std::vector<Planted> AllPlanted();
 std::string PlantedName(Planted planted);
+// Whether there are occasions for the bug only in worlds with faults.
+bool NeedsFaults(Planted planted);
 
 // Planted::kStarve: the first job comes last, for ever.
 std::unique_ptr<Policy> Starve(std::unique_ptr<Policy> policy);

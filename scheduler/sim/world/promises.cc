@@ -74,6 +74,7 @@ void Promises::BeginLife() {
   recorded_.clear();
   blocked_.clear();
   passed_over_.clear();
+  accusers_.clear();
   orders_.BeginLife();
 }
 
@@ -90,6 +91,36 @@ void Promises::AfterStep(const Dispatcher& dispatcher, const std::vector<Change>
                          const Event& event) {
   ViolationIf(budgets_.After(dispatcher, changes, event));
   orders_.AfterStep(event, changes);
+  for (const Change& change : changes) {
+    if (const auto* changed = std::get_if<JobChanged>(&change))
+      CheckConfirmed(dispatcher, *dispatcher.FindJob(changed->job));
+  }
+}
+
+void Promises::Ended(const StartStage& stage, v1::FaultKind fault) {
+  if (stage.fetch) return;
+  std::vector<std::string>& accusers = accusers_[stage.job][AccuserKey(stage)];
+  if (fault == v1::FAULT_NONE) accusers.clear();
+  if (fault == v1::FAULT_USER) accusers.push_back(stage.slot.worker);
+}
+
+// Two workers have told the user fault that failed the job, or one has told it twice and no other
+// could be asked.
+void Promises::CheckConfirmed(const Dispatcher& dispatcher, const Job& job) {
+  const auto* failed = std::get_if<Failed>(&job.phase);
+  if (failed == nullptr || failed->fault.kind != v1::FAULT_USER) return;
+  for (const auto& [stage, accusers] : accusers_[job.id]) {
+    if (accusers.size() < 2) continue;
+    const auto another = [&](const std::string& worker) { return worker != accusers.front(); };
+    const bool two = std::any_of(accusers.begin(), accusers.end(), another);
+    const std::vector<SlotInfo>& slots = dispatcher.slots();
+    const v1::StageKind kind = stage.first;
+    const bool could_ask = std::any_of(slots.begin(), slots.end(), [&](const SlotInfo& slot) {
+      return slot.usable && another(slot.id.worker) && SlotIndex::Suits(slot, kind, job.params);
+    });
+    if (two || !could_ask) return;
+  }
+  Violation(absl::StrCat("j", job.id.value, " failed by a user fault that nobody confirmed"));
 }
 
 bool Promises::Held(const SlotId& id) const {
@@ -314,6 +345,8 @@ void Promises::CheckNobodyStarves(const Dispatcher& dispatcher) {
   std::map<std::pair<JobId, bool>, int> waiting;
   for (const WorkItem& work : dispatcher.ReadyWork()) {
     if (work.fetch) continue;
+    // What has to run on another worker than before waits for that one.
+    if (!dispatcher.FindJob(work.job)->accusers.empty()) continue;
     auto before = passed_over_.find({work.job, work.device});
     const int passed = before == passed_over_.end() ? 0 : before->second;
     waiting[{work.job, work.device}] = passed;

@@ -47,6 +47,8 @@ class Promises {
   }
   // A stage did not run on the slot, which the dispatcher may avoid for a while now.
   void Refused(const SlotId& slot);
+  // The worker has told the end of a stage.
+  void Ended(const StartStage& stage, v1::FaultKind fault);
   // An update of the job failed by a fault, and the dispatcher may give it up.
   void UpdateFailed(JobId job) { unlucky_.insert(job); }
 
@@ -84,6 +86,7 @@ class Promises {
   bool BacksOff(const Dispatcher& dispatcher, const SlotInfo& slot);
   bool CoresFree(const Dispatcher& dispatcher, const SlotInfo& slot) const;
   void CheckNobodyStarves(const Dispatcher& dispatcher);
+  void CheckConfirmed(const Dispatcher& dispatcher, const Job& job);
 
   const Scenario& scenario_;
   const std::string policy_;
@@ -97,6 +100,8 @@ class Promises {
   std::set<std::pair<int64_t, int64_t>> recorded_;  // (job, candidate) with a final record
   std::map<SlotId, absl::Time> blocked_;            // until when a slot may be avoided
   std::set<JobId> unlucky_;                         // with an update that failed
+  // Workers that told a user fault of a stage in this life, since it last succeeded, in order.
+  std::map<JobId, std::map<std::pair<v1::StageKind, int>, std::vector<std::string>>> accusers_;
   // Stages of other jobs that began while ready work of this job, for a device or not, waited.
   std::map<std::pair<JobId, bool>, int> passed_over_;
 };

@@ -11,6 +11,14 @@ namespace {
 // A hung stage ends by its time limit, this long after it began.
 constexpr absl::Duration kTimeLimit = absl::Seconds(60);
 
+// A liar (Faults::liar) blames the user in so many of the stages whose user fault can fail a job.
+constexpr double kLies = 1.0 / 3;
+
+bool IsAccusing(v1::StageKind kind) {
+  return kind == v1::STAGE_IMPORT || kind == v1::STAGE_PROPOSE || kind == v1::STAGE_UPDATE ||
+         kind == v1::STAGE_COMPILE;
+}
+
 bool HasCandidates(v1::StageKind kind) {
   return kind == v1::STAGE_BUILD || kind == v1::STAGE_PROFILE;
 }
@@ -217,6 +225,9 @@ void Workers::EndSimple(AttemptId id) {
   const RunningStage& stage = stages_.at(id);
   const StartStage& start = stage.start;
   if (Chance(scenario_.faults.broken)) return Finish(id, Infrastructure("out of memory"));
+  if (start.slot.worker == scenario_.faults.liar && IsAccusing(start.kind) &&
+      Unit(Mix({KeyOf(start, 4), static_cast<uint64_t>(start.attempt.value)})) < kLies)
+    return Finish(id, {v1::FAULT_USER, "I do not like this model"});
   switch (start.kind) {
     case v1::STAGE_IMPORT: {
       if (JobOf(start).user_error) return Finish(id, {v1::FAULT_USER, "not a model"});
@@ -357,6 +368,7 @@ void Workers::Finish(AttemptId id, FaultInfo fault, Result result, bool interrup
                               stage.disturbed, fault.kind != v1::FAULT_NONE});
   }
   if (fault.kind == v1::FAULT_INFRASTRUCTURE && !stage.cancelled) ++result_.infrastructure_faults;
+  promises_.Ended(stage.start, fault.kind);
   if (stage.start.kind == v1::STAGE_UPDATE && fault.kind != v1::FAULT_NONE)
     promises_.UpdateFailed(stage.start.job);
   if (!stage.taken || interrupted) promises_.Refused(stage.start.slot);

@@ -68,12 +68,117 @@ TEST_F(DispatcherTest, ARefusalIsTheReasonOfTheWait) {
             "import: waiting for a cpu slot: w/cpu0 was refused: it broke");
 }
 
-TEST_F(DispatcherTest, AUserFaultFailsTheJobWithItsMessage) {
+// A worker that tells user faults, and those that have to confirm them.
+class AccusedTest : public DispatcherTest {
+ protected:
+  void Accuse(v1::StageKind kind, bool own = false) {
+    Step(StageFinished{Live(kind).attempt, {v1::FAULT_USER, "not an ONNX file", own}, true, {}});
+  }
+  bool HasFailed() { return Is<Failed>(job().phase); }
+  void TwoWorkers(bool second_usable = true) {
+    SlotInfo second = CpuSlot("cpu0", {0}, "v");
+    second.usable = second_usable;
+    Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1}), DeviceSlot("p2", {2}), second},
+                      ""});
+  }
+};
+
+TEST_F(AccusedTest, ALoneWorkerConfirmsItsUserFaultItself) {
   TwoCores();
   Submit(1);
-  Step(StageFinished{
-      Live(v1::STAGE_IMPORT).attempt, {v1::FAULT_USER, "not an ONNX file"}, true, {}});
+  Accuse(v1::STAGE_IMPORT);
+  EXPECT_FALSE(HasFailed());
+  EXPECT_THAT(DescribeJob(dispatcher_, job(), now_),
+              HasSubstr("not an ONNX file (a second attempt has to confirm this)"));
+  Wait(absl::Seconds(10));
+  Accuse(v1::STAGE_IMPORT);
+  EXPECT_TRUE(HasFailed());
   EXPECT_EQ(DescribeJob(dispatcher_, job(), now_), "not an ONNX file");
+}
+
+TEST_F(AccusedTest, AnotherWorkerConfirms) {
+  TwoWorkers();
+  Submit(1);
+  const std::string accuser = Live(v1::STAGE_IMPORT).slot.worker;
+  Accuse(v1::STAGE_IMPORT);
+  Wait(absl::Seconds(10));
+  ASSERT_TRUE(IsLive(v1::STAGE_IMPORT));
+  EXPECT_NE(Live(v1::STAGE_IMPORT).slot.worker, accuser);
+  Accuse(v1::STAGE_IMPORT);
+  EXPECT_TRUE(HasFailed());
+}
+
+TEST_F(AccusedTest, AnotherWorkerRefutes) {
+  TwoWorkers();
+  Submit(1);
+  Accuse(v1::STAGE_IMPORT);
+  Wait(absl::Seconds(10));
+  Import(1);
+  EXPECT_TRUE(Is<Tuning>(job().phase));
+  EXPECT_TRUE(job().accusers.empty());
+  // What was said of one stage says nothing of the next.
+  Accuse(v1::STAGE_PROPOSE);
+  EXPECT_FALSE(HasFailed());
+}
+
+// The job waits for it, and the slot of the accuser serves others meanwhile.
+TEST_F(AccusedTest, TheOtherWorkerMayBeBusy) {
+  TwoWorkers();
+  for (int64_t id : {1, 2, 3}) Submit(id);
+  const auto of = [&](int64_t id) -> const LiveStage* {
+    for (const auto& [attempt, stage] : dispatcher_.live()) {
+      if (stage.job.value == id) return &stage;
+    }
+    return nullptr;
+  };
+  int64_t first = 0;  // a job on the worker with two slots
+  for (int64_t id : {1, 2, 3}) {
+    if (of(id)->slot.worker == "w") first = id;
+  }
+  Step(StageFinished{of(first)->id, {v1::FAULT_USER, "bad"}, true, {}});
+  Submit(4);
+  EXPECT_NE(of(4), nullptr) << "on the slot that is free now";
+  Wait(absl::Seconds(10));
+  EXPECT_EQ(of(first), nullptr);
+  for (int64_t id : {1, 2, 3}) {
+    if (id != first && of(id)->slot.worker == "v") Step(CancelRequested{JobId{id}, ""});
+  }
+  for (const auto& [attempt, stage] : LiveStages(dispatcher_.live())) {
+    if (stage.slot.worker == "v")
+      Step(StageFinished{attempt, {v1::FAULT_INFRASTRUCTURE, "cancelled"}, true, {}});
+  }
+  ASSERT_NE(of(first), nullptr);
+  EXPECT_EQ(of(first)->slot.worker, "v");
+}
+
+TEST_F(AccusedTest, AWorkerThatIsNotUsableIsNotWaitedFor) {
+  TwoWorkers(false);
+  Submit(1);
+  Accuse(v1::STAGE_IMPORT);
+  Wait(absl::Seconds(10));
+  Accuse(v1::STAGE_IMPORT);
+  EXPECT_TRUE(HasFailed());
+}
+
+// Two stages of one task run on the same worker at once.
+TEST_F(AccusedTest, TheSameWorkerDoesNotConfirmIfAnotherOneCould) {
+  TwoWorkers(false);
+  Submit(1);
+  Accuse(v1::STAGE_IMPORT);
+  Wait(absl::Seconds(10));
+  ASSERT_TRUE(IsLive(v1::STAGE_IMPORT));
+  TwoWorkers(true);
+  Accuse(v1::STAGE_IMPORT);
+  EXPECT_FALSE(HasFailed());
+  Wait(absl::Seconds(10));
+  EXPECT_EQ(Live(v1::STAGE_IMPORT).slot.worker, "v");
+}
+
+TEST_F(AccusedTest, WhatTheSchedulerFindsItselfNeedsNoConfirmation) {
+  TwoWorkers();
+  Submit(1);
+  Accuse(v1::STAGE_IMPORT, /*own=*/true);
+  EXPECT_TRUE(HasFailed());
 }
 
 TEST_F(DispatcherTest, OnlyTheCandidateBeingMeasuredIsSuspected) {

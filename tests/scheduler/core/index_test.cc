@@ -244,8 +244,13 @@ class Course {
     if (streams && Below(3) == 0 && !stage.candidates.empty())
       return CandidateStarted{stage.id, *stage.candidates.begin()};
     if (Below(8) == 0 || (streams && !stage.candidates.empty())) {
-      return StageFinished{
-          stage.id, {v1::FAULT_INFRASTRUCTURE, "broke"}, Below(2) == 0, {}, Below(4) == 0};
+      // A user fault ends a fetch at once, which is not what is tested here.
+      const bool user = !stage.fetch && Below(6) == 0;
+      return StageFinished{stage.id,
+                           {user ? v1::FAULT_USER : v1::FAULT_INFRASTRUCTURE, "broke"},
+                           Below(2) == 0,
+                           {},
+                           Below(4) == 0};
     }
     StageFinished end{stage.id, {}, true, {}};
     if (stage.kind == v1::STAGE_IMPORT) {

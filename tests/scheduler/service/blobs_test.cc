@@ -195,7 +195,7 @@ TEST_F(BlobsTest, WhatNoJobRefersToIsRemovedAfterADay) {
   ASSERT_TRUE(SubmitWith(List({a_}), &job).ok());
   const v1::Job done = WaitFinal(job);
   const auto sweep = [&] {
-    return SweepBlobs(loop_->jobs().List(true), loop_->KeptModules(), absl::Now(), blobs_.get());
+    return SweepBlobs(store_.get(), loop_->KeptModules(), absl::Now(), blobs_.get());
   };
   EXPECT_EQ(*sweep(), 0) << "too young";
   MakeOld();

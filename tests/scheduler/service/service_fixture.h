@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "scheduler/service/services.h"
+#include "scheduler/service/store_service.h"
 #include "scheduler/store/sqlite_record_store.h"
 #include "tests/scheduler/service/fake_cluster.h"
 
@@ -35,10 +36,13 @@ class ServiceTest : public ::testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
+  // What the scheduler uses as its store, made of the one on disk.
+  virtual std::unique_ptr<RecordStore> Wrap(std::unique_ptr<RecordStore> store) { return store; }
+
   void Start() {
     auto store = OpenSqliteRecordStore(directory_ + "/heddle.db");
     ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
+    store_ = Wrap(*std::move(store));
     blobs_ = *BlobStore::Open(directory_ + "/blobs");
     SchedulerLoop::Options options;
     options.tracker_address = cluster_.tracker_address();
@@ -52,23 +56,27 @@ class ServiceTest : public ::testing::Test {
     jobs_service_ =
         std::make_unique<JobServiceImpl>(loop_.get(), store_.get(), blobs_.get(), &calls_, limits);
     records_service_ = std::make_unique<RecordServiceImpl>(loop_.get(), store_.get(), &calls_);
+    store_service_ = std::make_unique<StoreServiceImpl>(directory_ + "/heddle.db", blobs_.get());
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(jobs_service_.get());
     builder.RegisterService(records_service_.get());
+    builder.RegisterService(store_service_.get());
     server_ = builder.BuildAndStart();
-    auto channel =
-        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+    address_ = absl::StrCat("127.0.0.1:", port);
+    auto channel = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
     jobs_ = v1::JobService::NewStub(channel);
     records_ = v1::RecordService::NewStub(channel);
   }
   // As abruptly as a process can do it to itself: running stages are cut off.
   void Stop() {
     jobs_service_->Stop();
+    store_service_->Stop();
     server_->Shutdown(std::chrono::system_clock::now());
     server_.reset();
     loop_.reset();
+    store_service_.reset();
     blobs_.reset();
     store_.reset();
   }
@@ -84,12 +92,13 @@ class ServiceTest : public ::testing::Test {
     return spec;
   }
   grpc::Status Submit(const v1::JobSpec& spec, const std::string& model, std::string* job,
-                      const std::string& digest = "") {
+                      const std::string& digest = "", const std::string& submit_key = "") {
     grpc::ClientContext context;
     v1::SubmitResponse response;
     auto writer = jobs_->Submit(&context, &response);
     v1::SubmitRequest request;
     *request.mutable_spec() = spec;
+    request.set_submit_key(submit_key);
     bool open = writer->Write(request);
     for (size_t at = 0; open && at < model.size(); at += 1 << 20) {
       request.mutable_chunk()->set_name("model");
@@ -178,6 +187,8 @@ class ServiceTest : public ::testing::Test {
   CallLimits calls_{{}};
   std::unique_ptr<JobServiceImpl> jobs_service_;
   std::unique_ptr<RecordServiceImpl> records_service_;
+  std::unique_ptr<StoreServiceImpl> store_service_;
+  std::string address_;  // of the services
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::RecordService::Stub> records_;

@@ -5,6 +5,7 @@
 
 #include "scheduler/core/policy.h"
 #include "scheduler/sim/world/fuzz.h"
+#include "scheduler/sim/world/planted.h"
 
 namespace heddle::sim {
 namespace {
@@ -107,7 +108,7 @@ TEST(SimulationTest, AResumedPipelineHasAsManyRecords) {
 // Each planted bug must be seen within a few seeds.
 class PlantedTest : public ::testing::TestWithParam<Planted> {};
 TEST_P(PlantedTest, IsSeen) {
-  const bool faults = GetParam() == Planted::kSkipFencing;
+  const bool faults = NeedsFaults(GetParam());
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const absl::StatusOr<WorldResult> result = FuzzSeed(seed, "round_robin", faults, GetParam());
     ASSERT_TRUE(result.ok()) << result.status();

@@ -413,6 +413,40 @@ TEST_P(RecordStoreTest, WhatWasLearnedFromARetractedRecordGoes) {
   EXPECT_EQ(store_->AllTransferModels()->begin()->first.device_key, "other");
 }
 
+TEST_P(RecordStoreTest, ASubmitKeyBelongsToOneJobOfItsUser) {
+  const auto job = [](int64_t id, const std::string& user, const std::string& key) {
+    JobRow row = MakeJob(id);
+    row.job.mutable_spec()->set_user(user);
+    row.submit_key = key;
+    return PutJob{row};
+  };
+  ASSERT_TRUE(
+      Apply({job(1, "ada", "k"), job(2, "bob", "k"), job(3, "ada", ""), job(4, "ada", "")}).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(Apply({job(5, "ada", "k")})));
+  EXPECT_TRUE(Apply({job(1, "ada", "k")}).ok()) << "the job itself may be put again";
+  EXPECT_EQ((*store_->FindSubmitted("ada", "k"))->id, 1);
+  EXPECT_EQ((*store_->FindSubmitted("bob", "k"))->id, 2);
+  EXPECT_EQ((*store_->FindSubmitted("bob", "k"))->job.spec().user(), "bob");
+  EXPECT_EQ(*store_->FindSubmitted("ada", "other"), std::nullopt);
+  EXPECT_EQ(store_->LoadJobs()->front().row.submit_key, "k");
+  EXPECT_EQ(*store_->LastJob(), 4);
+}
+
+TEST_P(RecordStoreTest, JobsTellTheirBlobs) {
+  JobRow row = MakeJob(1);
+  row.job.set_model_digest("model");
+  row.job.set_module_digest("module");
+  row.job.set_parts_digest("parts");
+  row.job.set_default_digest("default");
+  ASSERT_TRUE(Apply({PutJob{row}, PutJob{MakeJob(2)}}).ok());
+  const auto used = store_->BlobsOfJobs();
+  ASSERT_TRUE(used.ok());
+  ASSERT_THAT(*used, SizeIs(2));
+  EXPECT_THAT((*used)[0].blobs, ElementsAre("model", "parts", "module", "default"));
+  EXPECT_EQ((*used)[0].parts_digest, "parts");
+  EXPECT_THAT((*used)[1].blobs, SizeIs(0));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, RecordStoreTest, kStores, StoreName);
 
 // ---- what only a file can do ----
