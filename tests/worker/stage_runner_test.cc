@@ -78,6 +78,15 @@ class StageRunnerTest : public ::testing::Test {
     options_.child_command = {std::string(HEDDLE_BIN_DIR) + "/heddle-fake-child", kChildFlag};
     options_.cores = {UsableCores().front()};
     options_.worker = "w";
+    options_.confinement = Offered();
+  }
+  // All that this host has to confine a child by.
+  static const confine::Confinement& Offered() {
+    static const auto* const offered = [] {
+      const confine::Confinement all = confine::ParseConfinement("all").value();
+      return new confine::Confinement(confine::Available(all, confine::ProbeConfinement(all)));
+    }();
+    return *offered;
   }
   void TearDown() override { EXPECT_THAT(Children(), IsEmpty()) << "processes were left behind"; }
 
@@ -253,6 +262,7 @@ TEST_F(StageRunnerTest, BuildFailuresAreTyped) {
 TEST_F(StageRunnerTest, GrandchildrenGoToo) {
   const std::string file =
       std::filesystem::temp_directory_path() / ("heddle_pid_" + std::to_string(getpid()));
+  options_.confinement = {};  // which would forbid the grandchild in the first place
   const v1::StageStart start = Profile();
   Add(start, {"grandchild " + file, "ok"});
   EXPECT_EQ(Run(start).fault().kind(), v1::FAULT_NONE);
@@ -383,6 +393,7 @@ TEST_F(StageRunnerTest, BlobsAreFetchedFirst) {
   std::filesystem::remove_all(folder);
 }
 
+// What is confined is tested by escape_test.cc.
 TEST_F(StageRunnerTest, TheChildIsConfined) {
   const v1::StageFinished finished = Run(Propose("confined"));
   ASSERT_EQ(finished.warnings_size(), 1) << finished.fault().message();
