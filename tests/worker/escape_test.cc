@@ -102,9 +102,9 @@ constexpr Row kRows[] = {
     {"open_memory", "%V", kAny, kNamespaces | kLandlock, true},
     {"read_environment", "%V", kAny, kNamespaces | kLandlock, true},
     {"read_command", "%V", kNamespaces | kLandlock, kNamespaces | kLandlock},
-    {"slow_down", "%V", kUser | kFilter, kFilter},
+    {"slow_down", "%V", kAny, kFilter},
     {"limit_other", "%V", kUser | kFilter, kFilter},
-    {"move_other", "%V", kUser | kFilter, kFilter},
+    {"move_other", "%V", kAny, kFilter},
     // The network.
     {"connect_tcp", "%T", kNamespaces | kFilter | kLandlock4, kNamespaces | kFilter | kLandlock4},
     {"listen_tcp", "", kFilter | kLandlock4, kFilter | kLandlock4},
