@@ -10,8 +10,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -132,13 +134,18 @@ int Measure(worker::RunnerOptions options, const Confinement& wanted, int rounds
   std::printf("confined by %s; medians of %d rounds in turns\n",
               worker::confine::ToText(confinement).c_str(), rounds);
   std::printf("%-12s %10s %10s\n", "", "without", "with");
-  Samples starts;
+  Samples starts, cpu;
   std::map<std::string, Samples> times;
   for (int round = 0; round < rounds; ++round) {
     for (const bool confined : {round % 2 == 0, round % 2 != 0}) {
       options.confinement = confined ? confinement : Confinement{};
       const v1::StageFinished finished = Run("nothing", options);
+      if (kernels && finished.fault().kind() != v1::FAULT_NONE) {
+        std::fprintf(stderr, "%s\n", finished.fault().message().c_str());
+        return 1;
+      }
       (confined ? starts.with : starts.without).push_back(static_cast<double>(finished.wall_ns()));
+      (confined ? cpu.with : cpu.without).push_back(static_cast<double>(finished.cpu_ns()));
       if (!kernels) continue;
       const v1::StageFinished measured = Run("kernels", options);
       if (measured.warnings().empty()) {
@@ -155,6 +162,7 @@ int Measure(worker::RunnerOptions options, const Confinement& wanted, int rounds
     }
   }
   starts.Print("stage", 1e6, "ms");
+  cpu.Print("its CPU", 1e6, "ms");  // of the child alone; says something on a busy host, too
   for (const auto& [name, samples] : times) samples.Print(name, 1e6, "ms");
   return 0;
 }
@@ -182,7 +190,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", std::string(wanted.status().message()).c_str());
     return 2;
   }
-  options.child_command = {child.empty() ? "/proc/self/exe" : child,
+  // A stage starts in a folder of its own.
+  options.child_command = {child.empty() ? "/proc/self/exe" : std::filesystem::absolute(child),
                            heddle::worker::kStageChildFlag};
   return heddle::bench::Measure(options, *wanted, rounds, child.empty());
 }
