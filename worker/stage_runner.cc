@@ -70,19 +70,17 @@ v1::FaultKind BlameForCrash(v1::StageKind kind, bool from_outside) {
   return HasModel(kind) && !from_outside ? v1::FAULT_USER : v1::FAULT_INFRASTRUCTURE;
 }
 
-absl::Duration LimitOr(int64_t limit_ms, absl::Duration fallback) {
-  return limit_ms > 0 ? absl::Milliseconds(limit_ms) : fallback;
+// A time limit of the caller's, or the worker's default, and at most what the worker allows.
+int64_t LimitMs(int64_t asked_ms, absl::Duration otherwise, const RunnerOptions& options) {
+  const absl::Duration limit = asked_ms > 0 ? absl::Milliseconds(asked_ms) : otherwise;
+  return absl::ToInt64Milliseconds(std::min(limit, options.longest_stage));
 }
 
-// Lowers a limit that the caller has set to what the worker allows.
-int64_t Capped(int64_t limit_ms, const RunnerOptions& options) {
-  return std::min(limit_ms, absl::ToInt64Milliseconds(options.longest_stage));
-}
-
-// Lowers the limits, and adds what the child must know about the slot and its past.
+// Sets the limits, and adds what the child must know about the slot and its past.
 v1::StageStart WithSlot(v1::StageStart start, const RunnerOptions& options) {
-  start.set_time_limit_ms(Capped(start.time_limit_ms(), options));
-  start.set_candidate_time_limit_ms(Capped(start.candidate_time_limit_ms(), options));
+  start.set_time_limit_ms(LimitMs(start.time_limit_ms(), options.stage_limit, options));
+  start.set_candidate_time_limit_ms(
+      LimitMs(start.candidate_time_limit_ms(), options.candidate_limit, options));
   start.clear_blob_folder();
   if (start.kind() == v1::STAGE_COMPARE) start.mutable_compare()->set_device(options.gpu);
   if (start.kind() != v1::STAGE_PROFILE) return start;
@@ -113,7 +111,7 @@ StageRunner::StageRunner(const v1::StageStart& start, const RunnerOptions& optio
       memory_limit_bytes_(start.memory_limit_bytes() > 0
                               ? std::min(start.memory_limit_bytes(), options.memory_limit_bytes)
                               : options.memory_limit_bytes),
-      candidate_limit_(LimitOr(start_.candidate_time_limit_ms(), options.candidate_limit)),
+      candidate_limit_(absl::Milliseconds(start_.candidate_time_limit_ms())),
       caller_(caller),
       session_(session) {}
 
@@ -123,7 +121,7 @@ bool StageRunner::HasCandidates() const {
 
 v1::StageFinished StageRunner::Run() {
   const absl::Time begin = MonotonicNow();
-  deadline_ = begin + LimitOr(start_.time_limit_ms(), options_.stage_limit);
+  deadline_ = begin + absl::Milliseconds(start_.time_limit_ms());
   if (!start_.blobs().empty()) FetchBlobs();
   if (!over_) StartChild();
   while (!over_) {
@@ -222,10 +220,9 @@ void StageRunner::CheckStage() {
   if (caller_.Gone()) return Over(v1::FAULT_INFRASTRUCTURE, "the caller went away");
   if (session_.stopped()) return Over(v1::FAULT_INFRASTRUCTURE, session_.reason());
   if (MonotonicNow() >= deadline_) {
-    return Over(
-        v1::FAULT_INFRASTRUCTURE,
-        absl::StrCat("the stage took longer than its limit of ",
-                     absl::FormatDuration(LimitOr(start_.time_limit_ms(), options_.stage_limit))));
+    return Over(v1::FAULT_INFRASTRUCTURE,
+                absl::StrCat("the stage took longer than its limit of ",
+                             absl::FormatDuration(absl::Milliseconds(start_.time_limit_ms()))));
   }
 }
 

@@ -33,7 +33,7 @@ struct RunnerOptions {
   int64_t memory_limit_bytes = int64_t{4} << 30;   // default of StageStart, and the most it may ask
   absl::Duration stage_limit = absl::Minutes(10);  // default of StageStart.time_limit_ms
   absl::Duration candidate_limit = absl::Seconds(30);  // default of candidate_time_limit_ms
-  absl::Duration longest_stage = absl::Hours(24);      // the most that either may be
+  absl::Duration longest_stage = absl::Hours(24);      // the most that these may be
   confine::Confinement confinement{};                  // of the children
   std::string code_cache{};    // folder of compiled GPU code, with one for each job; empty: none
   std::string worker;          // for the evidence

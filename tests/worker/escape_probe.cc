@@ -1,5 +1,5 @@
-// A stage child that tries to get out. The strategy of its propose stage names the attempt, then its
-// argument: "read_file /etc/shadow". It warns "blocked: WHY" or "escaped: WHAT". With --list it prints
+// A stage child that tries to get out. The target of its stage names the attempt, then its argument:
+// "read_file /etc/shadow". It warns "blocked: WHY" or "escaped: WHAT". With --list it prints
 // the names of all attempts.
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -484,7 +484,7 @@ const std::map<std::string, Attempt>& Attempts() {
 }
 
 absl::Status Run(const v1::StageStart& start, StageIo& io) {
-  const std::string& order = start.propose().search().strategy();
+  const std::string& order = start.target();
   const size_t space = order.find(' ');
   const auto attempt = Attempts().find(order.substr(0, space));
   if (attempt == Attempts().end()) return absl::InvalidArgumentError("no such attempt: " + order);

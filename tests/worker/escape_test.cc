@@ -273,9 +273,9 @@ class EscapeTest : public ::testing::Test {
   std::string Try(const std::string& order, const Confinement& confinement) {
     SilentCaller caller;
     v1::StageStart start;
-    start.set_kind(v1::STAGE_PROPOSE);
+    start.set_kind(options_.gpu.empty() ? v1::STAGE_PROPOSE : v1::STAGE_COMPARE);
     start.set_job("j1");
-    start.mutable_propose()->mutable_search()->set_strategy(order);
+    start.set_target(order);
     start.set_time_limit_ms(60'000);
     const std::string content = "abc";
     v1::BlobRef& blob = *start.add_blobs();
@@ -414,6 +414,15 @@ TEST_F(EscapeTest, EachMechanismAlone) {
     confinement.*mechanism = true;
     CheckTable(confinement);
   }
+}
+
+// The driver of a GPU may do more, and no attempt gets further by that.
+TEST_F(EscapeTest, OnAGpu) {
+  options_.gpu = "cuda:0";
+  Confinement confinement;
+  confinement.filter = all_.filter;
+  CheckTable(confinement);
+  CheckTable(all_);
 }
 
 // With all mechanisms of this host together, whatever they are, nothing but what needs a mechanism

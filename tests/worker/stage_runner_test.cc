@@ -222,6 +222,23 @@ TEST_F(StageRunnerTest, MemoryIsLimited) {
   EXPECT_LT(finished.peak_memory_bytes(), int64_t{3} << 30);
 }
 
+TEST_F(StageRunnerTest, ACallerCannotRaiseTheWorkersLimits) {
+  options_.memory_limit_bytes = 256 << 20;
+  options_.longest_stage = absl::Seconds(20);
+  v1::StageStart start = Profile();
+  start.set_memory_limit_bytes(int64_t{1} << 40);
+  start.set_candidate_time_limit_ms(absl::ToInt64Milliseconds(absl::Hours(1)));
+  Add(start, {"eat"});
+  Run(start);
+  ASSERT_EQ(Profiled().size(), 1u);
+  EXPECT_THAT(Profiled()[0].message(), HasSubstr("memory limit of 256 MiB"));
+  options_.longest_stage = absl::Milliseconds(200);
+  start = Propose("hang");
+  EXPECT_THAT(Run(start).fault().message(), HasSubstr("limit of 200ms")) << "the default, too";
+  start.set_time_limit_ms(absl::ToInt64Milliseconds(absl::Hours(1)));
+  EXPECT_THAT(Run(start).fault().message(), HasSubstr("limit of 200ms"));
+}
+
 TEST_F(StageRunnerTest, GarbageIsACrash) {
   const v1::StageStart start = Profile();
   Add(start, {"garbage", "ok", "other id", "ok", "print"});
