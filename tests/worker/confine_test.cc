@@ -2,7 +2,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -15,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/blob_store.h"
 #include "base/sha256.h"
+#include "worker/confine/landlock.h"
 #include "worker/confine/mechanisms.h"
 #include "worker/confine/policy.h"
 #include "worker/confine/stage_folder.h"
@@ -83,6 +86,32 @@ TEST(MechanismsTest, StageUsers) {
   confinement.user = true;
   const std::vector<Feature> features = ProbeConfinement(confinement);
   EXPECT_THAT(features, Contains(Field(&Feature::why, HasSubstr("stages do not run as root"))));
+}
+
+// Older kernels know less: each version is asked for what it has, and confines files.
+TEST(LandlockTest, EveryVersionConfinesFiles) {
+  for (int version = 1; version <= LandlockVersion(); ++version) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+      const std::vector<PathRule> paths = {{"/proc/self", Access::kRead},
+                                           {"/dev/null", Access::kDevice},
+                                           {"/tmp", Access::kPrivate},
+                                           {"/missing", Access::kRead}};
+      const auto rules = LandlockRules::Make(paths, version);
+      if (!rules.ok() || !(*rules)->Apply().ok()) _exit(1);
+      const bool allowed = open("/proc/self/status", O_RDONLY) >= 0 &&
+                           open("/dev/null", O_RDWR) >= 0 &&
+                           open("/tmp", O_TMPFILE | O_RDWR, 0600) >= 0;
+      const bool refused = open("/etc/passwd", O_RDONLY) < 0 && open("/dev/zero", O_RDONLY) < 0 &&
+                           open("/proc/self/status", O_WRONLY) < 0;
+      _exit(!allowed ? 2 : !refused ? 3 : 0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0) << "version " << version << ": exit status " << WEXITSTATUS(status);
+  }
+  EXPECT_TRUE(absl::IsUnavailable(LandlockRules::Make({}, 0).status()));
 }
 
 class FolderTest : public ::testing::Test {

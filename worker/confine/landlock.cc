@@ -98,8 +98,7 @@ int LandlockVersion() {
 }
 
 absl::StatusOr<std::unique_ptr<LandlockRules>> LandlockRules::Make(
-    const std::vector<PathRule>& paths) {
-  const int version = LandlockVersion();
+    const std::vector<PathRule>& paths, int version) {
   if (version == 0) return absl::UnavailableError("the kernel has no Landlock");
   const Handled handled = HandledBy(version);
   const auto made = syscall(SYS_landlock_create_ruleset, &handled, sizeof(handled), 0);

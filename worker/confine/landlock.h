@@ -18,8 +18,9 @@ int LandlockVersion();
 // A set of rules that is ready to be applied. The paths are looked up when it is made.
 class LandlockRules {
  public:
-  // Unavailable: the kernel has no Landlock.
-  static absl::StatusOr<std::unique_ptr<LandlockRules>> Make(const std::vector<PathRule>& paths);
+  // Asks for what `version` knows, which is at most the kernel's. Unavailable: it is 0.
+  static absl::StatusOr<std::unique_ptr<LandlockRules>> Make(const std::vector<PathRule>& paths,
+                                                             int version = LandlockVersion());
   LandlockRules(const LandlockRules&) = delete;
   LandlockRules& operator=(const LandlockRules&) = delete;
   ~LandlockRules();
