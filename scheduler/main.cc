@@ -48,6 +48,9 @@ int main(int argc, char** argv) {
   app.add_flag("--unguarded", options.unguarded,
                "with --embedded: repeat no disturbed measurement, to see what the guard is for")
       ->needs("--embedded");
+  app.add_flag("--require-confinement", options.require_confinement,
+               "with --embedded: do not start where the stages of jobs cannot be confined")
+      ->needs("--embedded");
   int verbosity = 0;
   app.add_flag("-v,--verbose", verbosity, "tell more on stderr; twice for everything");
   app.set_version_flag("--version", "heddle-scheduler 0.1.0");

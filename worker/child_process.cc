@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/ascii.h"
@@ -18,8 +20,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
-
-extern char** environ;
+#include "worker/confine/policy.h"
 
 namespace heddle::worker {
 namespace {
@@ -76,15 +77,27 @@ class ThreadCores {
   bool ok_ = false;
 };
 
-// Limits OpenMP to the number of cores, and keeps waiting OpenMP threads from spinning on a core
-// that measures.
-std::vector<std::string> ChildEnvironment(size_t cores) {
-  std::vector<std::string> result;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (std::strncmp(*entry, "OMP_", 4) != 0) result.push_back(*entry);
+// A path of a file that depends on the working directory, which the child has another one of, made
+// independent of it. Names without folders and lists of folders stay.
+std::string Independent(const std::string& value) {
+  const bool path = value.find('/') != std::string::npos && value.find(':') == std::string::npos;
+  if (!path || value.front() == '/') return value;
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(value, error);
+  return error ? value : absolute.string();
+}
+
+// Nothing of this process's own secrets. Limits OpenMP to the number of cores, and keeps waiting
+// OpenMP threads from spinning on a core that measures.
+std::vector<std::string> ChildEnvironment(const ChildOptions& options) {
+  std::vector<std::string> result = options.environment;
+  for (const std::string& name : confine::PassedVariables()) {
+    const char* value = std::getenv(name.c_str());
+    if (value != nullptr) result.push_back(absl::StrCat(name, "=", Independent(value)));
   }
   result.push_back("OMP_WAIT_POLICY=passive");
-  if (cores > 0) result.push_back(absl::StrCat("OMP_NUM_THREADS=", cores));
+  if (!options.cores.empty())
+    result.push_back(absl::StrCat("OMP_NUM_THREADS=", options.cores.size()));
   return result;
 }
 
@@ -103,6 +116,8 @@ int Spawn(const ChildOptions& options, const Pipe& in, const Pipe& out, const Pi
   posix_spawn_file_actions_adddup2(&actions, out.write, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, err.write, STDERR_FILENO);
   posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+  if (!options.folder.empty())
+    posix_spawn_file_actions_addchdir_np(&actions, options.folder.c_str());
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t none;
@@ -117,7 +132,8 @@ int Spawn(const ChildOptions& options, const Pipe& in, const Pipe& out, const Pi
   std::vector<std::string> arguments = options.command;
   arguments.push_back(absl::StrCat(options.memory_limit_bytes));
   arguments.push_back(absl::StrCat(getpid()));
-  std::vector<std::string> environment = ChildEnvironment(options.cores.size());
+  arguments.push_back(confine::ToText(options.confinement));
+  std::vector<std::string> environment = ChildEnvironment(options);
   const int error = posix_spawn(pid, arguments[0].c_str(), &actions, &attributes,
                                 Pointers(arguments).data(), Pointers(environment).data());
   posix_spawnattr_destroy(&attributes);
@@ -149,13 +165,19 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
     return absl::UnavailableError(absl::StrCat(
         "cannot run on cores ", absl::StrJoin(options.cores, ","), ": ", std::strerror(errno)));
   }
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot tell the cores of this process: ", std::strerror(errno)));
+  }
   pid_t pid = 0;
   if (const int error = Spawn(options, in, out, err, &pid); error != 0) {
     return absl::UnavailableError(
         absl::StrCat("cannot start ", options.command[0], ": ", std::strerror(error)));
   }
-  return std::unique_ptr<ChildProcess>(
-      new ChildProcess(pid, Pipe::Take(in.write), Pipe::Take(out.read), Pipe::Take(err.read)));
+  return std::unique_ptr<ChildProcess>(new ChildProcess(
+      pid, allowed, Pipe::Take(in.write), Pipe::Take(out.read), Pipe::Take(err.read)));
 }
 
 ChildProcess::~ChildProcess() {

@@ -3,6 +3,7 @@
 // when that thread ends (PR_SET_PDEATHSIG).
 #pragma once
 
+#include <sched.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -12,6 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "worker/child_watch.h"
+#include "worker/confine/mechanisms.h"
 
 namespace heddle::worker {
 
@@ -20,6 +23,9 @@ struct ChildOptions {
       command;                     // program and first arguments; the limits follow (stage_child.h)
   std::vector<int> cores;          // empty: any
   int64_t memory_limit_bytes = 0;  // of address space (stage_child.h); 0: none
+  confine::Confinement confinement{};      // which the child applies to itself (stage_child.h)
+  std::string folder{};                    // working directory; empty: that of this process
+  std::vector<std::string> environment{};  // "NAME=value", besides confine::PassedVariables
 };
 
 struct ChildEnd {
@@ -34,7 +40,7 @@ std::string DescribeEnd(int wait_status);
 class ChildProcess {
  public:
   // Unavailable if the process or its pipes cannot be created, or the cores cannot be used. The
-  // child inherits only descriptors 0 to 2.
+  // child inherits only descriptors 0 to 2, and of the environment what a stage needs.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildOptions& options);
   ~ChildProcess();  // kills and reaps, if End was not called
 
@@ -52,6 +58,10 @@ class ChildProcess {
   // Resident memory, without pages of mapped files: the system may drop those at any time. 0 where it
   // cannot be read.
   int64_t MemoryBytes() const;
+  // See child_watch.h.
+  ThreadsInUse Threads(int limit) const { return WatchThreads(pid_, allowed_, limit); }
+  int64_t UnnamedBytes() const { return UnnamedFileBytes(pid_); }
+  int AllowedCores() const { return CPU_COUNT(&allowed_); }
   bool Exited() const;  // other processes of its group may still run
   pid_t pid() const { return pid_; }
 
@@ -60,9 +70,11 @@ class ChildProcess {
   ChildEnd End(absl::Duration patience);
 
  private:
-  ChildProcess(pid_t pid, int in, int out, int err) : pid_(pid), in_(in), out_(out), err_(err) {}
+  ChildProcess(pid_t pid, const cpu_set_t& allowed, int in, int out, int err)
+      : allowed_(allowed), pid_(pid), in_(in), out_(out), err_(err) {}
 
-  pid_t pid_;  // 0 once reaped
+  const cpu_set_t allowed_;  // the cores on which it was started
+  pid_t pid_;                // 0 once reaped
   int in_;
   int out_;
   int err_;

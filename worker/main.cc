@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -19,6 +20,8 @@
 #include "compiler/codegen/backend.h"
 #include "compiler/machine/measured_machine.h"
 #include "compiler/runtime/device_kind.h"
+#include "worker/confine/mechanisms.h"
+#include "worker/confine/stage_folder.h"
 #include "worker/device_machine.h"
 #include "worker/slots.h"
 #include "worker/stage_child.h"
@@ -54,14 +57,46 @@ std::string CacheFolder(const std::string& name, const std::string& otherwise) {
                                           : otherwise;
 }
 
-// Makes the folder and names it to the children, which compile. Empty: nothing is kept.
-void OpenCodeCache(const std::string& folder) {
-  setenv("HEDDLE_CODE_CACHE", folder.c_str(), /*overwrite=*/1);
+// Makes the folder in which the children that compile keep code, each job in one of its own. Empty:
+// nothing is kept.
+std::string OpenCodeCache(const std::string& folder) {
+  if (folder == "off" || folder.empty()) return "";
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
-    spdlog::warn("--code-cache {}: no such folder can be made; compiled GPU code is not kept",
-                 folder);
+  const std::filesystem::path absolute = std::filesystem::absolute(folder, error);
+  if (std::filesystem::is_directory(absolute, error)) return absolute.string();
+  spdlog::warn("--code-cache {}: no such folder can be made; compiled GPU code is not kept",
+               folder);
+  return "";
+}
+
+// Tells what cannot be had on this host, one line each, and confines stages by the rest.
+// FailedPrecondition: something is missing, and `required` is set.
+absl::Status ChooseConfinement(const heddle::worker::confine::Confinement& wanted, bool required,
+                               heddle::worker::RunnerOptions* runner) {
+  namespace confine = heddle::worker::confine;
+  const std::vector<confine::Feature> features = confine::ProbeConfinement(wanted);
+  runner->confinement = confine::Available(wanted, features);
+  if (required) {
+    const absl::Status all = confine::RequireAll(features);
+    if (!all.ok()) return all;
+  }
+  for (const confine::Feature& feature : features) {
+    if (feature.available) continue;
+    spdlog::log(feature.required ? spdlog::level::warn : spdlog::level::info,
+                "confinement of stages: {}", confine::Describe(feature));
+  }
+  spdlog::info("stages are confined by: {}", confine::ToText(runner->confinement));
+  return absl::OkStatus();
+}
+
+// Prints what this host offers. The exit status: 0 if stages can be confined as they should be.
+int CheckConfinement(const heddle::worker::confine::Confinement& wanted) {
+  namespace confine = heddle::worker::confine;
+  const std::vector<confine::Feature> features = confine::ProbeConfinement(wanted);
+  for (const confine::Feature& feature : features)
+    std::printf("%s\n", confine::Describe(feature).c_str());
+  return confine::RequireAll(features).ok() ? 0 : 1;
 }
 
 // What the widest slot that measures on cores reaches; empty, with a line in the log, if nothing can
@@ -125,6 +160,11 @@ int main(int argc, char** argv) {
   int64_t blob_cache_mib = 32768;
   int grace_s = 5;
   bool verbose = false;
+  std::string confined_by = "all";
+  std::string stage_user;
+  bool require_confinement = false;
+  bool check = false;
+  int64_t longest_stage_s = absl::ToInt64Seconds(options.runner.longest_stage);
   CLI::App app("heddle-worker: runs leased stages, each in a process of its own");
   app.add_option("--tracker", options.tracker, "Address of heddle-tracker")->capture_default_str();
   app.add_option("--listen", options.listen,
@@ -162,7 +202,21 @@ int main(int argc, char** argv) {
   app.add_option("--device-key", options.device_key,
                  "Class of identical devices this one is of; default: the CPU's name");
   app.add_option("--memory-limit", options.runner.memory_limit_bytes, "Bytes a stage may use")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--stage-limit", longest_stage_s,
+                 "Seconds a stage may take, whatever its caller allows")
+      ->check(CLI::Range(1, 24 * 3600))
+      ->capture_default_str();
+  app.add_option("--confine", confined_by,
+                 "What keeps stages in: 'all' that this host offers, 'none', or some of "
+                 "user,namespaces,landlock,filter")
+      ->capture_default_str();
+  app.add_option("--stage-user", stage_user,
+                 "User that stages run as, if the worker is root; default: nobody");
+  app.add_flag("--require-confinement", require_confinement,
+               "Do not start where stages cannot be confined");
+  app.add_flag("--check", check, "Only tell what this host offers to confine stages");
   app.add_flag(
       "--unguarded{false}", options.guard.on,
       "Repeat no disturbed measurement and trust every slot: to see what the guard is for");
@@ -178,6 +232,22 @@ int main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_logger_mt("heddle-worker"));
   if (verbose) spdlog::set_level(spdlog::level::debug);
 
+  auto confinement = heddle::worker::confine::ParseConfinement(confined_by);
+  absl::Status known = confinement.status();
+  if (known.ok() && !stage_user.empty())
+    known = heddle::worker::confine::SetStageUser(stage_user, &*confinement);
+  if (!known.ok()) {
+    spdlog::error("{}", std::string(known.message()));
+    return 2;
+  }
+  if (check) return CheckConfinement(*confinement);
+  const absl::Status confined =
+      ChooseConfinement(*confinement, require_confinement, &options.runner);
+  if (!confined.ok()) {
+    spdlog::error("{}", std::string(confined.message()));
+    return 2;
+  }
+  options.runner.longest_stage = absl::Seconds(longest_stage_s);
   umask(077);  // the weights and kernels that it keeps are this user's alone
   const auto credentials = heddle::LoadDaemonCredentials(tls_directory, heddle::Role::kWorker);
   if (!credentials.ok()) {
@@ -220,10 +290,11 @@ int main(int argc, char** argv) {
       spdlog::info("no builds for {} targets: {}", name, std::string(toolchain.status().message()));
     }
   }
-  if (caches) OpenCodeCache(code_cache == "off" ? "" : code_cache);
+  if (caches) options.runner.code_cache = OpenCodeCache(code_cache);
   const auto blobs = heddle::worker::BlobCache::Open(blob_cache, blob_cache_mib << 20);
   if (blobs.ok()) {
     options.runner.blobs = blobs->get();
+    heddle::worker::confine::StageFolder::RemoveLeftovers((*blobs)->folder());
   } else {
     spdlog::warn("--blob-cache {}: {}; models with large tensors are refused", blob_cache,
                  std::string(blobs.status().message()));

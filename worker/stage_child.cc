@@ -6,13 +6,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "worker/confine/confine.h"
 #include "worker/frame.h"
 
 namespace heddle::worker {
@@ -22,10 +24,6 @@ namespace {
 // without being used. The supervisor watches the memory in use; this limit catches growth that is
 // faster than its checks.
 constexpr int64_t kAddressHeadroomBytes = int64_t{2} << 30;
-// Bounds the disk space that a candidate can fill. Only stages with the parts of a model write larger
-// files: weights in the form that a kernel wants, which may be padded.
-constexpr rlim_t kMaxFileBytes = rlim_t{1} << 30;
-constexpr int64_t kFileBytesPerPart = 4;
 
 void Limit(int resource, rlim_t value) {
   const rlimit limit{value, value};
@@ -38,7 +36,7 @@ void OutOfMemory() {
   abort();
 }
 
-bool Confine(int64_t memory_limit_bytes, pid_t parent) {
+bool Prepare(int64_t memory_limit_bytes, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) return false;  // the parent died before the call above
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -49,6 +47,17 @@ bool Confine(int64_t memory_limit_bytes, pid_t parent) {
 #endif
   std::set_new_handler(OutOfMemory);
   return true;
+}
+
+absl::Status ConfineTo(const v1::StageStart& start, const confine::Confinement& confinement) {
+  // One file may have what all together may have, which the supervisor adds up.
+  Limit(RLIMIT_FSIZE, static_cast<rlim_t>(confine::MaxFileBytes(start)));
+  Limit(RLIMIT_NOFILE,
+        static_cast<rlim_t>(confine::MaxOpenFiles(!confine::DeviceOf(start).empty())));
+  std::error_code error;
+  const std::string folder = std::filesystem::current_path(error).string();
+  if (error) return absl::UnavailableError("the stage has no folder");
+  return confine::Confine(confine::PolicyOf(start, folder), confinement);
 }
 
 class PipeIo final : public StageIo {
@@ -102,12 +111,14 @@ v1::Fault ToFault(const absl::Status& status) {
 int StageChildMain(int argc, char** argv, const StageFunction& run) {
   int64_t memory_limit_bytes = 0;
   pid_t parent = 0;
-  if (argc != 4 || !absl::SimpleAtoi(argv[2], &memory_limit_bytes) ||
+  absl::StatusOr<confine::Confinement> confinement =
+      confine::ParseConfinement(argc == 5 ? argv[4] : "");
+  if (!confinement.ok() || !absl::SimpleAtoi(argv[2], &memory_limit_bytes) ||
       !absl::SimpleAtoi(argv[3], &parent)) {
     std::fprintf(stderr, "%s is started by the worker only\n", kStageChildFlag);
     return 2;
   }
-  if (!Confine(memory_limit_bytes, parent)) return 3;
+  if (!Prepare(memory_limit_bytes, parent)) return 3;
   // Frames use separate descriptors, so that a library that prints cannot damage them.
   const int in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
   const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -115,6 +126,7 @@ int StageChildMain(int argc, char** argv, const StageFunction& run) {
   if (in < 0 || out < 0 || null < 0 || dup2(null, STDIN_FILENO) < 0 ||
       dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
     return 3;
+  close(null);
 
   PipeIo io(in, out);
   v1::StageInput first;
@@ -122,10 +134,11 @@ int StageChildMain(int argc, char** argv, const StageFunction& run) {
     std::fprintf(stderr, "the input does not begin with a start\n");
     return 3;
   }
-  int64_t part_bytes = 0;
-  for (const v1::BlobRef& blob : first.start().blobs()) part_bytes += blob.bytes();
-  Limit(RLIMIT_FSIZE, std::max<rlim_t>(kMaxFileBytes, kFileBytesPerPart * part_bytes));
-  const absl::Status status = run(first.start(), io);
+  const absl::Status confined = ConfineTo(first.start(), *confinement);
+  const absl::Status status = confined.ok()
+                                  ? run(first.start(), io)
+                                  : absl::UnavailableError(absl::StrCat(
+                                        "this stage cannot be confined: ", confined.message()));
   if (!status.ok()) *io.finished.mutable_fault() = ToFault(status);
   v1::StageEvent last;
   *last.mutable_finished() = io.finished;

@@ -32,9 +32,14 @@ using StageFunction = std::function<absl::Status(const v1::StageStart& start, St
 // As the first command line argument, marks the process as the child of a stage.
 inline constexpr char kStageChildFlag[] = "--stage-child";
 
-// The child's main: confines the process (memory, core dumps, privileges, death of the parent),
-// then runs the stage. Returns the exit status. argv, from the supervisor: PROGRAM
-// --stage-child MEMORY_LIMIT_BYTES PARENT_PID.
+// The child's main: limits the process (memory, files, core dumps, privileges, death of the parent),
+// reads what it shall do, confines itself (confine/confine.h) and runs the stage. Returns the exit
+// status. argv, from the supervisor: PROGRAM --stage-child MEMORY_LIMIT_BYTES PARENT_PID CONFINEMENT,
+// the last as confine::ToText says it. The working directory is the stage's own folder
+// (confine/stage_folder.h).
+//
+// The first message is read before the process is confined: it says for what. The supervisor has read
+// and written it itself, so it is as safe to read here as it was there.
 int StageChildMain(int argc, char** argv, const StageFunction& run);
 
 v1::Fault ToFault(const absl::Status& status);

@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "proto/check_message.h"
 #include "proto/message_rules.h"
+#include "worker/confine/policy.h"
 
 namespace heddle::worker {
 namespace {
@@ -23,8 +25,10 @@ constexpr size_t kWindow = 2;
 constexpr size_t kMaxItems = 32;
 // No more input is taken while this many bytes wait for the child.
 constexpr size_t kMaxOutbox = 1 << 20;
-// How often memory is checked; also the longest sleep of the loop.
+// How often it is checked what the child uses; also the longest sleep of the loop.
 constexpr absl::Duration kTick = absl::Milliseconds(50);
+// How often the folder of compiled code is checked, which has a thousand files.
+constexpr absl::Duration kFolderTick = absl::Seconds(1);
 // A child that has finished and does not exit within this time is killed; nothing is lost.
 constexpr absl::Duration kExitPatience = absl::Seconds(2);
 // After this many children in a row that fail between candidates, the stage itself is at fault.
@@ -43,12 +47,18 @@ v1::FaultKind BlameForCrash(v1::StageKind kind, bool from_outside) {
   return HasModel(kind) && !from_outside ? v1::FAULT_USER : v1::FAULT_INFRASTRUCTURE;
 }
 
-absl::Duration LimitOr(int64_t limit_ms, absl::Duration fallback) {
-  return limit_ms > 0 ? absl::Milliseconds(limit_ms) : fallback;
+// A time limit of the caller's, or the worker's default, and at most what the worker allows.
+int64_t LimitMs(int64_t asked_ms, absl::Duration otherwise, const RunnerOptions& options) {
+  const absl::Duration limit = asked_ms > 0 ? absl::Milliseconds(asked_ms) : otherwise;
+  return absl::ToInt64Milliseconds(std::min(limit, options.longest_stage));
 }
 
-// Adds what the child must know about the slot and its past.
+// Sets the limits, and adds what the child must know about the slot and its past.
 v1::StageStart WithSlot(v1::StageStart start, const RunnerOptions& options) {
+  start.set_time_limit_ms(LimitMs(start.time_limit_ms(), options.stage_limit, options));
+  start.set_candidate_time_limit_ms(
+      LimitMs(start.candidate_time_limit_ms(), options.candidate_limit, options));
+  start.clear_blob_folder();
   if (start.kind() == v1::STAGE_COMPARE) start.mutable_compare()->set_device(options.gpu);
   if (start.kind() != v1::STAGE_PROFILE) return start;
   start.mutable_profile()->set_device(options.gpu);
@@ -60,6 +70,13 @@ v1::StageStart WithSlot(v1::StageStart start, const RunnerOptions& options) {
   return start;
 }
 
+// Where the folders of stages are: beside the blobs, which are linked into them.
+std::string StagesIn(const RunnerOptions& options) {
+  if (options.blobs != nullptr) return options.blobs->folder();
+  std::error_code error;
+  return std::filesystem::temp_directory_path(error).string();
+}
+
 std::string Mebibytes(int64_t bytes) { return absl::StrCat(bytes >> 20, " MiB"); }
 
 }  // namespace
@@ -68,9 +85,10 @@ StageRunner::StageRunner(const v1::StageStart& start, const RunnerOptions& optio
                          StageCaller& caller, StageSession& session)
     : start_(WithSlot(start, options)),
       options_(options),
-      memory_limit_bytes_(start.memory_limit_bytes() > 0 ? start.memory_limit_bytes()
-                                                         : options.memory_limit_bytes),
-      candidate_limit_(LimitOr(start.candidate_time_limit_ms(), options.candidate_limit)),
+      memory_limit_bytes_(start.memory_limit_bytes() > 0
+                              ? std::min(start.memory_limit_bytes(), options.memory_limit_bytes)
+                              : options.memory_limit_bytes),
+      candidate_limit_(absl::Milliseconds(start_.candidate_time_limit_ms())),
       caller_(caller),
       session_(session) {}
 
@@ -80,7 +98,7 @@ bool StageRunner::HasCandidates() const {
 
 v1::StageFinished StageRunner::Run() {
   const absl::Time begin = MonotonicNow();
-  deadline_ = begin + LimitOr(start_.time_limit_ms(), options_.stage_limit);
+  deadline_ = begin + absl::Milliseconds(start_.time_limit_ms());
   if (!start_.blobs().empty()) FetchBlobs();
   if (!over_) StartChild();
   while (!over_) {
@@ -124,7 +142,29 @@ void StageRunner::FetchBlobs() {
   }
 }
 
+std::vector<std::string> StageRunner::ChildEnvironment() const {
+  std::vector<std::string> environment = {
+      // Relative to its own folder, to which its user may not be able to walk from the root.
+      absl::StrCat("TMPDIR=", confine::kPrivateFolder),
+      // The driver's own cache would keep code of one job for others.
+      "CUDA_CACHE_DISABLE=1"};
+  if (!code_folder_.empty())
+    environment.push_back(absl::StrCat("HEDDLE_CODE_CACHE=", code_folder_));
+  return environment;
+}
+
 void StageRunner::StartChild() {
+  absl::StatusOr<std::unique_ptr<confine::StageFolder>> folder =
+      confine::StageFolder::Make(StagesIn(options_), options_.confinement);
+  if (!folder.ok()) return Over(v1::FAULT_INFRASTRUCTURE, std::string(folder.status().message()));
+  folder_ = *std::move(folder);
+  if (fetch_ != nullptr) {
+    const absl::Status shown = folder_->ShowBlobs(options_.blobs->folder(), start_.blobs());
+    if (!shown.ok()) return Over(v1::FAULT_INFRASTRUCTURE, std::string(shown.message()));
+  }
+  if (start_.kind() != v1::STAGE_PROFILE && start_.kind() != v1::STAGE_COMPARE) {
+    code_folder_ = confine::JobCodeFolder(options_.code_cache, start_.job(), options_.confinement);
+  }
   // Mapped parts take addresses: as they came, and as compiling rearranges them.
   int64_t mapped_bytes = 0;
   for (const v1::BlobRef& blob : start_.blobs()) mapped_bytes += kMappings * blob.bytes();
@@ -133,17 +173,21 @@ void StageRunner::StartChild() {
        .cores = options_.cores,
        // A GPU driver reserves as many addresses as there is memory of any
        // kind, so only resident memory is limited.
-       .memory_limit_bytes = options_.gpu.empty() ? memory_limit_bytes_ + mapped_bytes : 0});
+       .memory_limit_bytes = options_.gpu.empty() ? memory_limit_bytes_ + mapped_bytes : 0,
+       .confinement = options_.confinement,
+       .folder = folder_->path(),
+       .environment = ChildEnvironment()});
   if (!child.ok()) return Over(v1::FAULT_INFRASTRUCTURE, std::string(child.status().message()));
   child_ = *std::move(child);
   decoder_ = FrameDecoder();
   sent_ = 0;
   answered_here_ = 0;
   current_.reset();
-  next_memory_check_ = MonotonicNow() + kTick;
+  next_check_ = MonotonicNow() + kTick;
+  next_folder_check_ = MonotonicNow() + kFolderTick;
   v1::StageInput first;
   *first.mutable_start() = start_;
-  if (fetch_ != nullptr) first.mutable_start()->set_blob_folder(options_.blobs->folder());
+  if (fetch_ != nullptr) first.mutable_start()->set_blob_folder(confine::kBlobFolder);
   absl::StatusOr<std::string> frame = EncodeFrame(first);
   if (!frame.ok()) return Over(v1::FAULT_USER, std::string(frame.status().message()));
   outbox_ = *std::move(frame);
@@ -154,10 +198,9 @@ void StageRunner::CheckStage() {
   if (session_.stopped()) return Over(v1::FAULT_INFRASTRUCTURE, session_.reason());
   if (MonotonicNow() >= deadline_) {
     // Until there is a child, the parts of the model are still on their way.
-    return Over(
-        BlameForCrash(start_.kind(), /*from_outside=*/child_ == nullptr),
-        absl::StrCat("the stage took longer than its limit of ",
-                     absl::FormatDuration(LimitOr(start_.time_limit_ms(), options_.stage_limit))));
+    return Over(BlameForCrash(start_.kind(), /*from_outside=*/child_ == nullptr),
+                absl::StrCat("the stage took longer than its limit of ",
+                             absl::FormatDuration(absl::Milliseconds(start_.time_limit_ms()))));
   }
 }
 
@@ -169,15 +212,31 @@ void StageRunner::CheckLimits() {
     return ChildFailed(Failure::kTimeout, absl::StrCat("took longer than its limit of ",
                                                        absl::FormatDuration(candidate_limit_)));
   }
-  if (now < next_memory_check_) return;
-  next_memory_check_ = now + kTick;
-  if (child_->MemoryBytes() > memory_limit_bytes_) {
-    return ChildFailed(Failure::kCrash, absl::StrCat("used more than its memory limit of ",
-                                                     Mebibytes(memory_limit_bytes_)));
-  }
+  if (now < next_check_) return;
+  next_check_ = now + kTick;
+  if (const std::string excess = Excess(); !excess.empty())
+    return ChildFailed(Failure::kCrash, excess);
   // A process that the child started may hold the pipes open, so that they never end. What they
   // contain is read; nothing more is waited for.
   if (child_->Exited() && !ReadChild() && !over_) HandleExit();
+}
+
+std::string StageRunner::Excess() {
+  if (child_->MemoryBytes() > memory_limit_bytes_)
+    return absl::StrCat("used more than its memory limit of ", Mebibytes(memory_limit_bytes_));
+  const int most_threads = confine::MaxThreads(child_->AllowedCores());
+  const ThreadsInUse threads = child_->Threads(most_threads);
+  if (threads.count > most_threads) return absl::StrCat("had more than ", most_threads, " threads");
+  if (threads.elsewhere) return "had a thread on a core that is not its slot's";
+  const int64_t most_bytes = confine::MaxFileBytes(start_);
+  if (child_->UnnamedBytes() + folder_->PrivateBytes() > most_bytes)
+    return absl::StrCat("filled more than ", Mebibytes(most_bytes), " with files");
+  if (code_folder_.empty() || MonotonicNow() < next_folder_check_) return "";
+  next_folder_check_ = MonotonicNow() + kFolderTick;
+  // A code cache that is full may grow by a few files before it is noticed.
+  if (confine::FolderBytes(code_folder_) > 2 * confine::kMaxCodeBytes)
+    return absl::StrCat("filled more than ", Mebibytes(2 * confine::kMaxCodeBytes), " with code");
+  return "";
 }
 
 void StageRunner::TakeInput() {
@@ -396,6 +455,7 @@ int StageRunner::EndChild(absl::Duration patience) {
   cpu_ += end.cpu;
   peak_memory_bytes_ = std::max(peak_memory_bytes_, end.peak_memory_bytes);
   child_.reset();
+  folder_.reset();
   return end.wait_status;
 }
 

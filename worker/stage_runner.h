@@ -18,6 +18,8 @@
 #include "proto/worker.pb.h"
 #include "worker/blob_cache.h"
 #include "worker/child_process.h"
+#include "worker/confine/mechanisms.h"
+#include "worker/confine/stage_folder.h"
 #include "worker/frame.h"
 #include "worker/slot_guard.h"
 #include "worker/stage_session.h"
@@ -25,14 +27,17 @@
 namespace heddle::worker {
 
 struct RunnerOptions {
-  std::vector<std::string> child_command;  // program and arguments up to kStageChildFlag
-  std::vector<int> cores;                  // cores of the slot
-  std::string gpu{};                       // GPU of the slot, "cuda:0"; empty: none
-  int64_t memory_limit_bytes = int64_t{4} << 30;
-  absl::Duration stage_limit = absl::Minutes(10);      // default of StageStart.time_limit_ms
+  std::vector<std::string> child_command;          // program and arguments up to kStageChildFlag
+  std::vector<int> cores;                          // cores of the slot
+  std::string gpu{};                               // GPU of the slot, "cuda:0"; empty: none
+  int64_t memory_limit_bytes = int64_t{4} << 30;   // default of StageStart, and the most it may ask
+  absl::Duration stage_limit = absl::Minutes(10);  // default of StageStart.time_limit_ms
   absl::Duration candidate_limit = absl::Seconds(30);  // default of candidate_time_limit_ms
-  std::string worker;                                  // for the evidence
-  SlotGuard* guard = nullptr;                          // not owned; null: no guard
+  absl::Duration longest_stage = absl::Hours(24);      // the most that these may be
+  confine::Confinement confinement{};                  // of the children
+  std::string code_cache{};    // folder of compiled GPU code, with one for each job; empty: none
+  std::string worker;          // for the evidence
+  SlotGuard* guard = nullptr;  // not owned; null: no guard
   BlobCache* blobs = nullptr;  // not owned; null: stages with blobs are refused
 };
 
@@ -56,6 +61,9 @@ class StageRunner {
   // Takes from the caller what is missing of the stage's blobs, before the child starts.
   void FetchBlobs();
   void StartChild();
+  std::vector<std::string> ChildEnvironment() const;
+  // What the child does beyond its limits, but for time: one line; empty if nothing.
+  std::string Excess();
   // The limits that hold from the beginning, and those of the child.
   void CheckStage();
   void CheckLimits();
@@ -87,7 +95,8 @@ class StageRunner {
   StageSession& session_;
   absl::Time deadline_;
 
-  std::unique_ptr<BlobCache::Fetch> fetch_;  // keeps the blobs while the stage runs
+  std::unique_ptr<BlobCache::Fetch> fetch_;       // keeps the blobs while the stage runs
+  std::unique_ptr<confine::StageFolder> folder_;  // of the child
   std::unique_ptr<ChildProcess> child_;
   std::string last_words_;  // the last line that the last ended child printed
   FrameDecoder decoder_;
@@ -100,7 +109,9 @@ class StageRunner {
   int answered_here_ = 0;  // by this child
   int unexplained_ = 0;    // children in a row that failed between candidates
   std::set<int64_t> second_chance_;
-  absl::Time next_memory_check_;
+  absl::Time next_check_;         // of what the child uses
+  std::string code_folder_;       // of compiled code, for the child; empty: none
+  absl::Time next_folder_check_;  // of that folder
 
   bool over_ = false;
   v1::StageFinished finished_;

@@ -1,6 +1,5 @@
 #include "compiler/runtime/thread_pool.h"
 
-#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -45,13 +44,14 @@ void WaitWhile(const std::atomic<uint32_t>& value, uint32_t old, int spins) {
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 
-void PinThread(pthread_t thread, int cpu) {
+// Pins the calling thread. A thread pins itself, since a stage of a worker may not pin others.
+void PinSelf(int cpu) {
   if (cpu < 0 || cpu >= CPU_SETSIZE) return;
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
-  pthread_setaffinity_np(thread, sizeof(set),
-                         &set);  // if the core is outside of the cpuset, the thread stays unpinned
+  // If the core is outside of the cpuset, the thread stays unpinned.
+  sched_setaffinity(0, sizeof(set), &set);
 }
 
 // The start of part `part` when [0, n) is cut into `parts` parts. The first n % parts parts are one
@@ -185,10 +185,11 @@ ThreadPool::ThreadPool(int num_workers, std::vector<int> cpus)
     static_cast<Impl*>(host->context)->ParallelFor(n, body, closure);
   };
   for (int worker = 1; worker < num_workers; ++worker) {
-    impl_->threads.emplace_back([impl = impl_.get(), worker] { impl->WorkerMain(worker); });
-    if (!cpus.empty()) {
-      PinThread(impl_->threads.back().native_handle(), cpus[worker % cpus.size()]);
-    }
+    const int cpu = cpus.empty() ? -1 : cpus[worker % cpus.size()];
+    impl_->threads.emplace_back([impl = impl_.get(), worker, cpu] {
+      PinSelf(cpu);
+      impl->WorkerMain(worker);
+    });
   }
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
@@ -101,6 +102,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(Options 
   }
   std::unique_ptr<EmbeddedCluster> cluster(new EmbeddedCluster(std::move(options)));
   HEDDLE_ASSIGN_OR_RETURN(cluster->socket_folder_, SocketFolder(cluster->options_.data_directory));
+  HEDDLE_RETURN_IF_ERROR(cluster->CheckConfinement());
   HEDDLE_RETURN_IF_ERROR(cluster->StartTracker());
   cluster->StartWorker();
   EmbeddedCluster* self = cluster.get();
@@ -108,6 +110,18 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(Options 
   // cluster, or the supervising thread, which ends the children before it ends itself.
   self->thread_ = std::thread([self] { self->Supervise(); });
   return cluster;
+}
+
+absl::Status EmbeddedCluster::CheckConfinement() const {
+  if (!options_.require_confinement) return absl::OkStatus();
+  const std::string worker = options_.binary_directory + "/heddle-worker";
+  const pid_t pid = Spawn({worker, "--check"}, {});
+  int status = 0;
+  while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("stages cannot be confined on this host; `",
+                                                 worker, " --check` says what is missing"));
 }
 
 absl::Status EmbeddedCluster::StartTracker() {
@@ -161,6 +175,7 @@ void EmbeddedCluster::StartWorker() {
     worker.command.insert(worker.command.end(), {"--device-slots", cores});
   if (options_.verbose) worker.command.push_back("-v");
   if (options_.unguarded) worker.command.push_back("--unguarded");
+  if (options_.require_confinement) worker.command.push_back("--require-confinement");
   spdlog::info("embedded: {}", absl::StrJoin(worker.command, " "));
   worker.cores =
       options_.cores;  // it confines itself, and gives its stages the cores of their slots

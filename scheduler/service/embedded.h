@@ -37,6 +37,7 @@ class EmbeddedCluster {
     bool verbose = false;
     std::vector<int> cores;  // to plan slots on; the calling process may be confined to fewer
     bool unguarded = false;  // the worker trusts every measurement
+    bool require_confinement = false;  // InvalidArgument where stages cannot be confined
   };
   // Returns when the tracker listens. NotFound names a missing binary; DeadlineExceeded means that
   // the tracker does not come up.
@@ -58,6 +59,7 @@ class EmbeddedCluster {
     int failures = 0;
   };
   explicit EmbeddedCluster(Options options) : options_(std::move(options)) {}
+  absl::Status CheckConfinement() const;
   absl::Status StartTracker();  // sets tracker_address_
   void StartWorker();
   void Supervise();

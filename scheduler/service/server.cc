@@ -133,7 +133,7 @@ absl::Status RunServer(const ServerOptions& options) {
     HEDDLE_ASSIGN_OR_RETURN(
         std::unique_ptr<EmbeddedCluster> started,
         EmbeddedCluster::Start({options.binary_directory, options.data_directory, options.verbose,
-                                cores, options.unguarded}));
+                                cores, options.unguarded, options.require_confinement}));
     cluster = std::move(started);
     loop_options.tracker_address = cluster->tracker_address();
   }

@@ -16,7 +16,8 @@ struct ServerOptions {
   std::string port_file;         // empty: none
   std::string binary_directory;  // for embedded
   bool embedded = false;
-  bool unguarded = false;  // the embedded worker trusts every measurement
+  bool unguarded = false;            // the embedded worker trusts every measurement
+  bool require_confinement = false;  // embedded: refuse a host that cannot confine stages
   bool verbose = false;
   std::string policy = kDefaultPolicy;  // a name for MakePolicy
   long long max_model_mib = 16384;

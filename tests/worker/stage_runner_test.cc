@@ -78,6 +78,15 @@ class StageRunnerTest : public ::testing::Test {
     options_.child_command = {std::string(HEDDLE_BIN_DIR) + "/heddle-fake-child", kChildFlag};
     options_.cores = {UsableCores().front()};
     options_.worker = "w";
+    options_.confinement = Offered();
+  }
+  // All that this host has to confine a child by.
+  static const confine::Confinement& Offered() {
+    static const auto* const offered = [] {
+      const confine::Confinement all = confine::ParseConfinement("all").value();
+      return new confine::Confinement(confine::Available(all, confine::ProbeConfinement(all)));
+    }();
+    return *offered;
   }
   void TearDown() override { EXPECT_THAT(Children(), IsEmpty()) << "processes were left behind"; }
 
@@ -213,6 +222,23 @@ TEST_F(StageRunnerTest, MemoryIsLimited) {
   EXPECT_LT(finished.peak_memory_bytes(), int64_t{3} << 30);
 }
 
+TEST_F(StageRunnerTest, ACallerCannotRaiseTheWorkersLimits) {
+  options_.memory_limit_bytes = 256 << 20;
+  options_.longest_stage = absl::Seconds(20);
+  v1::StageStart start = Profile();
+  start.set_memory_limit_bytes(int64_t{1} << 40);
+  start.set_candidate_time_limit_ms(absl::ToInt64Milliseconds(absl::Hours(1)));
+  Add(start, {"eat"});
+  Run(start);
+  ASSERT_EQ(Profiled().size(), 1u);
+  EXPECT_THAT(Profiled()[0].message(), HasSubstr("memory limit of 256 MiB"));
+  options_.longest_stage = absl::Milliseconds(200);
+  start = Propose("hang");
+  EXPECT_THAT(Run(start).fault().message(), HasSubstr("limit of 200ms")) << "the default, too";
+  start.set_time_limit_ms(absl::ToInt64Milliseconds(absl::Hours(1)));
+  EXPECT_THAT(Run(start).fault().message(), HasSubstr("limit of 200ms"));
+}
+
 TEST_F(StageRunnerTest, GarbageIsACrash) {
   const v1::StageStart start = Profile();
   Add(start, {"garbage", "ok", "other id", "ok", "print"});
@@ -268,6 +294,7 @@ TEST_F(StageRunnerTest, BuildFailuresAreTyped) {
 TEST_F(StageRunnerTest, GrandchildrenGoToo) {
   const std::string file =
       std::filesystem::temp_directory_path() / ("heddle_pid_" + std::to_string(getpid()));
+  options_.confinement = {};  // which would forbid the grandchild in the first place
   const v1::StageStart start = Profile();
   Add(start, {"grandchild " + file, "ok"});
   EXPECT_EQ(Run(start).fault().kind(), v1::FAULT_NONE);
@@ -398,6 +425,7 @@ TEST_F(StageRunnerTest, BlobsAreFetchedFirst) {
   std::filesystem::remove_all(folder);
 }
 
+// What is confined is tested by escape_test.cc.
 TEST_F(StageRunnerTest, TheChildIsConfined) {
   const v1::StageFinished finished = Run(Propose("confined"));
   ASSERT_EQ(finished.warnings_size(), 1) << finished.fault().message();

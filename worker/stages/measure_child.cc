@@ -15,7 +15,7 @@ namespace heddle::worker {
 
 int MeasureChildMain(int argc, char** argv) {
   pid_t parent = 0;
-  if (argc == 4 && absl::SimpleAtoi(argv[3], &parent)) {
+  if (argc == 5 && absl::SimpleAtoi(argv[3], &parent)) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) return 3;  // the parent died before the call above
   }

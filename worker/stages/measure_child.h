@@ -8,7 +8,8 @@ namespace heddle::worker {
 inline constexpr char kMeasureFlag[] = "--measure-machine";
 
 // Returns the exit status: 1, with one line on stderr, if nothing could be measured. argv: PROGRAM
-// --measure-machine, and if a worker starts it MEMORY_LIMIT_BYTES PARENT_PID.
+// --measure-machine, and if a worker starts it MEMORY_LIMIT_BYTES PARENT_PID CONFINEMENT, of which
+// it uses the second.
 int MeasureChildMain(int argc, char** argv);
 
 }  // namespace heddle::worker

@@ -1,5 +1,6 @@
 // import, plan and compile: the stages that see the model.
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -23,9 +24,11 @@
 namespace heddle::worker {
 namespace {
 
-// Weights that passes rearrange lie beside the model's parts.
+// Weights of large models that passes rearrange lie in files of the stage's private folder.
 void PrepareForParts(const v1::StageStart& start) {
-  if (!start.blob_folder().empty()) KeepLargeBytesIn(start.blob_folder());
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  if (!start.blob_folder().empty() && !error) KeepLargeBytesIn(folder.string());
 }
 
 // Maps the model's parts, which the supervisor has stored.

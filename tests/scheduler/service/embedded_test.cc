@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 
 namespace heddle::scheduler {
@@ -41,6 +45,24 @@ TEST(EmbeddedTest, AMissingBinaryIsNamed) {
   EXPECT_TRUE(absl::IsNotFound(cluster.status()));
   EXPECT_THAT(std::string(cluster.status().message()),
               ::testing::HasSubstr("/nowhere/heddle-tracker"));
+}
+
+// The worker says itself whether stages can be confined; this one says no.
+TEST(EmbeddedTest, AHostThatCannotConfineStagesIsRefused) {
+  std::string folder = ::testing::TempDir() + "/embedded-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  for (const char* name : {"/heddle-tracker", "/heddle-worker"}) {
+    std::ofstream(folder + name) << "#!/bin/sh\nexit 1\n";
+    std::filesystem::permissions(folder + name, std::filesystem::perms::owner_all);
+  }
+  EmbeddedCluster::Options options{folder, folder, false, {0, 1}};
+  options.require_confinement = true;
+  const auto cluster = EmbeddedCluster::Start(options);
+  EXPECT_TRUE(absl::IsInvalidArgument(cluster.status())) << cluster.status();
+  EXPECT_THAT(std::string(cluster.status().message()),
+              ::testing::HasSubstr("stages cannot be confined on this host; `" + folder +
+                                   "/heddle-worker --check` says what is missing"));
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -1,0 +1,329 @@
+// The parts of confinement that need no child: texts, lists of paths, and folders of hostile stages.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/blob_store.h"
+#include "base/sha256.h"
+#include "worker/confine/landlock.h"
+#include "worker/confine/mechanisms.h"
+#include "worker/confine/policy.h"
+#include "worker/confine/stage_folder.h"
+
+namespace heddle::worker::confine {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(MechanismsTest, TextsGoThereAndBack) {
+  for (unsigned bits = 0; bits < 16; ++bits) {
+    Confinement confinement;
+    confinement.user = (bits & 1) != 0;
+    confinement.namespaces = (bits & 2) != 0;
+    confinement.landlock = (bits & 4) != 0;
+    confinement.filter = (bits & 8) != 0;
+    if (confinement.user) confinement.uid = 1000 + bits;
+    const auto parsed = ParseConfinement(ToText(confinement));
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(*parsed, confinement) << ToText(confinement);
+    EXPECT_EQ(parsed->any(), bits != 0);
+  }
+  EXPECT_EQ(ToText(*ParseConfinement("all")), "user=65534:65534,namespaces,landlock,filter");
+  EXPECT_EQ(ToText(*ParseConfinement("filter,user")), "user=65534:65534,filter");
+  for (const char* wrong : {"", "everything", "filter,", "user=1", "user=x:1", "filter=1:1"})
+    EXPECT_THAT(ParseConfinement(wrong).status().message(), HasSubstr("confines nothing")) << wrong;
+}
+
+TEST(MechanismsTest, WhatIsMissingIsNamedWithARemedy) {
+  const Confinement all = ParseConfinement("all").value();
+  const std::vector<Feature> features = {
+      {.name = "filter", .available = true, .why = "fine"},
+      {.name = "landlock", .why = "the kernel is old", .remedy = "take a newer one"},
+      {.name = "user", .why = "not root", .remedy = "be root", .required = false}};
+  EXPECT_EQ(ToText(Available(all, features)), "namespaces,filter");
+  EXPECT_EQ(RequireAll(features).message(),
+            "stages cannot be confined by landlock: the kernel is old; take a newer one");
+  EXPECT_EQ(Describe(features[0]), "filter: yes, fine");
+  EXPECT_EQ(Describe(features[2]), "user: no, not root; be root");
+  EXPECT_TRUE(RequireAll({features[0], features[2]}).ok()) << "that one is not required";
+}
+
+// What the probe finds is what the host has, and every line that says no says what to do.
+TEST(MechanismsTest, ProbesAnswer) {
+  const std::vector<Feature> features = ProbeConfinement(ParseConfinement("all").value());
+  ASSERT_EQ(features.size(), 4u);
+  for (const Feature& feature : features) {
+    EXPECT_FALSE(feature.why.empty()) << feature.name;
+    EXPECT_EQ(feature.remedy.empty(), feature.available) << Describe(feature);
+  }
+  for (const Feature& feature : ProbeConfinement({}))
+    EXPECT_FALSE(feature.available) << "nothing was wanted: " << Describe(feature);
+}
+
+TEST(MechanismsTest, StageUsers) {
+  Confinement confinement;
+  EXPECT_TRUE(SetStageUser("12345", &confinement).ok());
+  EXPECT_EQ(confinement.uid, 12345u);
+  EXPECT_TRUE(SetStageUser("root", &confinement).ok()) << "refused by the probe, not here";
+  EXPECT_EQ(confinement.uid, 0u);
+  EXPECT_TRUE(absl::IsNotFound(SetStageUser("no such user", &confinement)));
+  if (geteuid() != 0) return;
+  confinement.user = true;
+  const std::vector<Feature> features = ProbeConfinement(confinement);
+  EXPECT_THAT(features, Contains(Field(&Feature::why, HasSubstr("stages do not run as root"))));
+}
+
+// Older kernels know less: each version is asked for what it has, and confines files.
+TEST(LandlockTest, EveryVersionConfinesFiles) {
+  for (int version = 1; version <= LandlockVersion(); ++version) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+      const std::vector<PathRule> paths = {{"/proc/self", Access::kRead},
+                                           {"/dev/null", Access::kDevice},
+                                           {"/tmp", Access::kPrivate},
+                                           {"/missing", Access::kRead}};
+      const auto rules = LandlockRules::Make(paths, version);
+      if (!rules.ok() || !(*rules)->Apply().ok()) _exit(1);
+      const bool allowed = open("/proc/self/status", O_RDONLY) >= 0 &&
+                           open("/dev/null", O_RDWR) >= 0 &&
+                           open("/tmp", O_TMPFILE | O_RDWR, 0600) >= 0;
+      const bool refused = open("/etc/passwd", O_RDONLY) < 0 && open("/dev/zero", O_RDONLY) < 0 &&
+                           open("/proc/self/status", O_WRONLY) < 0;
+      _exit(!allowed ? 2 : !refused ? 3 : 0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0) << "version " << version << ": exit status " << WEXITSTATUS(status);
+  }
+  EXPECT_TRUE(absl::IsUnavailable(LandlockRules::Make({}, 0).status()));
+}
+
+class FolderTest : public ::testing::Test {
+ protected:
+  FolderTest() {
+    path_ = (std::filesystem::temp_directory_path() / "heddle-folder-XXXXXX").string();
+    EXPECT_NE(mkdtemp(path_.data()), nullptr);
+  }
+  ~FolderTest() override { std::filesystem::remove_all(path_); }
+  static bool Exists(const std::string& path) {
+    struct stat info;
+    return lstat(path.c_str(), &info) == 0;
+  }
+  static void Write(const std::string& path, const std::string& text) {
+    std::ofstream(path) << text;
+  }
+
+  std::string path_;
+};
+
+// Random trees with everything that could stop or mislead the removal. Nothing of them is left, and
+// what their links point to is untouched.
+TEST_F(FolderTest, EmptiesWhateverAStageLeaves) {
+  const std::string kept = path_ + "/kept", tree = path_ + "/tree";
+  mkdir(kept.c_str(), 0755);
+  Write(kept + "/precious", "x");
+  std::mt19937 random(7);
+  for (int round = 0; round < 5; ++round) {
+    mkdir(tree.c_str(), 0755);
+    std::vector<std::string> folders = {tree};
+    constexpr int kEntries = 300;
+    for (int i = 0; i < kEntries; ++i) {
+      const std::string in = folders[random() % folders.size()];
+      const std::string name = absl::StrCat(in, "/", random() % 3 == 0 ? "." : "", i);
+      switch (random() % 5) {
+        case 0:
+          Write(name, "x");
+          break;
+        case 1:
+          EXPECT_EQ(symlink(kept.c_str(), name.c_str()), 0);
+          break;
+        case 2:
+          EXPECT_EQ(mkfifo(name.c_str(), 0), 0);
+          break;
+        default:
+          if (mkdir(name.c_str(), 0755) == 0) folders.push_back(name);
+      }
+    }
+    // Inner ones come later in the list, and are reached before the outer ones are shut.
+    for (size_t i = folders.size() - 1; i > 0; --i)
+      if (random() % 4 == 0) chmod(folders[i].c_str(), 0);
+    EXPECT_TRUE(EmptyFolder(tree)) << "round " << round;
+    EXPECT_EQ(rmdir(tree.c_str()), 0) << "round " << round;
+    EXPECT_TRUE(Exists(kept + "/precious"));
+  }
+}
+
+// Deeper than paths may be long, and than descriptors suffice for.
+TEST_F(FolderTest, EmptiesAnyDepth) {
+  constexpr int kLevels = 1500;
+  int at = open(path_.c_str(), O_RDONLY | O_DIRECTORY);
+  for (int level = 0; level < kLevels; ++level) {
+    ASSERT_EQ(mkdirat(at, "deeper", 0700), 0) << level;
+    const int next = openat(at, "deeper", O_RDONLY | O_DIRECTORY);
+    ASSERT_GE(next, 0) << level;
+    close(at);
+    at = next;
+  }
+  close(at);
+  EXPECT_TRUE(EmptyFolder(path_));
+  EXPECT_TRUE(std::filesystem::is_empty(path_));
+  EXPECT_TRUE(EmptyFolder(path_ + "/missing")) << "there is nothing to do";
+}
+
+TEST_F(FolderTest, AStageGetsItsBlobsAndNoOthers) {
+  const std::string store = path_ + "/store";
+  const auto blobs = BlobStore::Open(store).value();
+  google::protobuf::RepeatedPtrField<v1::BlobRef> wanted;
+  for (const char* text : {"first", "second"}) {
+    auto writer = blobs->NewWriter().value();
+    ASSERT_TRUE(writer->Append(text).ok());
+    ASSERT_TRUE(writer->Commit("").ok());
+  }
+  wanted.Add()->set_sha256(Sha256Hex("first"));
+  wanted.Add()->set_sha256(Sha256Hex("first"));  // twice
+  std::string left;
+  {
+    const auto folder = StageFolder::Make(store, {}).value();
+    left = folder->path();
+    ASSERT_TRUE(folder->ShowBlobs(store, wanted).ok());
+    const std::string shown = left + "/" + kBlobFolder;
+    EXPECT_TRUE(Exists(BlobPath(shown, Sha256Hex("first"))));
+    EXPECT_FALSE(Exists(BlobPath(shown, Sha256Hex("second"))));
+    EXPECT_EQ(folder->PrivateBytes(), 0);
+    Write(left + "/" + kPrivateFolder + "/f", std::string(100'000, 'x'));
+    EXPECT_GE(folder->PrivateBytes(), 100'000);
+    EXPECT_LT(folder->PrivateBytes(), 1'000'000);
+    wanted.Add()->set_sha256("../../etc/passwd");
+    EXPECT_TRUE(absl::IsInvalidArgument(folder->ShowBlobs(store, wanted)));
+    wanted.RemoveLast();
+    wanted.Add()->set_sha256(Sha256Hex("missing"));
+    EXPECT_FALSE(folder->ShowBlobs(store, wanted).ok());
+  }
+  EXPECT_FALSE(Exists(left));
+  EXPECT_TRUE(blobs->Has(Sha256Hex("first"), 5)) << "the store still has it";
+  EXPECT_FALSE(StageFolder::Make("/proc/nowhere", {}).ok());
+}
+
+TEST_F(FolderTest, AKilledWorkersFoldersGo) {
+  const std::string left = path_ + "/heddle-stage-abcdef";
+  mkdir(left.c_str(), 0700);
+  Write(left + "/file", "x");
+  Write(path_ + "/other", "x");
+  StageFolder::RemoveLeftovers(path_);
+  EXPECT_FALSE(Exists(left));
+  EXPECT_TRUE(Exists(path_ + "/other"));
+}
+
+TEST_F(FolderTest, EachJobHasItsOwnCode) {
+  EXPECT_EQ(JobCodeFolder("", "j1", {}), "") << "nothing is kept";
+  EXPECT_EQ(JobCodeFolder(path_ + "/missing", "j1", {}), "");
+  const std::string first = JobCodeFolder(path_, "j1", {});
+  EXPECT_TRUE(std::filesystem::is_directory(first));
+  EXPECT_EQ(JobCodeFolder(path_, "j1", {}), first);
+  EXPECT_NE(JobCodeFolder(path_, "j2", {}), first);
+  EXPECT_EQ(std::filesystem::path(JobCodeFolder(path_, "../../etc", {})).parent_path(), path_);
+  // The oldest go.
+  const timespec long_ago[2] = {{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};
+  utimensat(AT_FDCWD, first.c_str(), long_ago, 0);
+  constexpr int kJobs = 100;
+  for (int job = 0; job < kJobs; ++job) JobCodeFolder(path_, absl::StrCat("job", job), {});
+  EXPECT_FALSE(Exists(first));
+  int folders = 0;
+  for (const auto& folder : std::filesystem::directory_iterator(path_))
+    folders += folder.is_directory();
+  EXPECT_LE(folders, 64);
+  EXPECT_TRUE(Exists(JobCodeFolder(path_, absl::StrCat("job", kJobs - 1), {})));
+}
+
+class PolicyTest : public ::testing::Test {
+ protected:
+  PolicyTest() {
+    for (const char* name : {"LD_LIBRARY_PATH", "CUDA_HOME", "VIRTUAL_ENV", "HEDDLE_NVRTC",
+                             "HEDDLE_CODE_CACHE", "HEDDLE_CUDA_DRIVER", "HEDDLE_NVML"})
+      unsetenv(name);
+  }
+  static std::vector<PathRule> Paths(v1::StageKind kind, const std::string& device = "") {
+    v1::StageStart start;
+    start.set_kind(kind);
+    if (kind == v1::STAGE_PROFILE) start.mutable_profile()->set_device(device);
+    return PolicyOf(start, "/stage").paths;
+  }
+  static auto Allows(const std::string& path, Access access) {
+    return Contains(
+        ::testing::AllOf(Field(&PathRule::path, path), Field(&PathRule::access, access)));
+  }
+};
+
+TEST_F(PolicyTest, OnlyStagesThatCompileGetCompilersAndTheirCode) {
+  setenv("CUDA_HOME", "/var", 1);  // any folder that is there
+  setenv("HEDDLE_CODE_CACHE", "/code/job", 1);
+  for (int kind = v1::StageKind_MIN; kind <= v1::StageKind_MAX; ++kind) {
+    if (!v1::StageKind_IsValid(kind)) continue;
+    const auto paths = Paths(static_cast<v1::StageKind>(kind));
+    const bool measures = kind == v1::STAGE_PROFILE || kind == v1::STAGE_COMPARE;
+    for (const auto& rule :
+         {Allows("/var", Access::kRead), Allows("/code/job", Access::kPrivate)}) {
+      if (measures) {
+        EXPECT_THAT(paths, Not(rule)) << v1::StageKind_Name(static_cast<v1::StageKind>(kind));
+      } else {
+        EXPECT_THAT(paths, rule) << v1::StageKind_Name(static_cast<v1::StageKind>(kind));
+      }
+    }
+    EXPECT_THAT(paths, Allows("/stage/tmp", Access::kPrivate));
+    EXPECT_THAT(paths, Allows("/stage/blobs", Access::kRead));
+  }
+}
+
+// Writable is the stage's own folder and the job's code, whatever the environment says. A path that
+// means everything means nothing.
+TEST_F(PolicyTest, TheEnvironmentOpensNothingByAccident) {
+  setenv("LD_LIBRARY_PATH", "::/:/.://:.:..:relative:/missing:/var", 1);
+  setenv("HEDDLE_NVRTC", "libnvrtc.so.12", 1);
+  setenv("HEDDLE_NVML", "/lib.so", 1);
+  setenv("CUDA_HOME", "", 1);
+  for (const std::string device : {"", "cuda:0"}) {
+    for (const PathRule& rule : Paths(v1::STAGE_PROFILE, device)) {
+      EXPECT_EQ(rule.path.front(), '/');
+      std::error_code error;
+      EXPECT_NE(std::filesystem::canonical(rule.path, error).string(), "/") << rule.path;
+      if (rule.access == Access::kPrivate) {
+        EXPECT_EQ(rule.path, "/stage/tmp");
+      }
+      if (rule.access == Access::kDevice) {
+        EXPECT_THAT(rule.path, HasSubstr("/dev/"));
+      }
+    }
+    EXPECT_THAT(Paths(v1::STAGE_PROFILE, device), Allows("/var", Access::kRead));
+    EXPECT_THAT(Paths(v1::STAGE_PROFILE, device), Not(Allows("/missing", Access::kRead)));
+  }
+  EXPECT_THAT(Paths(v1::STAGE_PROFILE), Not(Allows("/proc/driver", Access::kRead)));
+  EXPECT_THAT(Paths(v1::STAGE_PROFILE, "cuda:0"), Allows("/proc/driver", Access::kRead));
+}
+
+TEST_F(PolicyTest, LimitsGrowWithTheModel) {
+  v1::StageStart start;
+  EXPECT_EQ(MaxFileBytes(start), int64_t{1} << 30);
+  start.add_blobs()->set_bytes(int64_t{3} << 30);
+  EXPECT_EQ(MaxFileBytes(start), int64_t{12} << 30);
+  EXPECT_EQ(MaxThreads(1), 1024);
+  EXPECT_EQ(MaxThreads(1000), 8000);
+}
+
+}  // namespace
+}  // namespace heddle::worker::confine
