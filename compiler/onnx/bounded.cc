@@ -624,7 +624,7 @@ std::vector<Extent> FollowInts(NodeImport& n, ValueId v) {
       break;
     case OpKind::kClip:
       if (count == 1 && attrs.Has("max"))
-        result = {MinOf({operand(0)[0], {static_cast<int64_t>(attrs.Float("max")), -1}}, v)};
+        result = {MinOf({operand(0)[0], {ir::FloatToInt(attrs.Float("max"), DType::kI64), -1}}, v)};
       break;
     default:
       break;
