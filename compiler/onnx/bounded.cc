@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/core/operator.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/onnx/slices.h"
 
 namespace heddle::graph {

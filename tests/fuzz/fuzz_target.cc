@@ -1,7 +1,5 @@
 #include "tests/fuzz/fuzz_target.h"
 
-#include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
@@ -22,9 +20,3 @@ unsigned TakeByte(std::string_view* input) {
 }
 
 }  // namespace heddle::fuzz
-
-// What libFuzzer and replay.cc call.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  heddle::fuzz::Run(std::string_view(reinterpret_cast<const char*>(data), size));
-  return 0;
-}

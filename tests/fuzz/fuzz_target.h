@@ -1,4 +1,4 @@
-// Fuzz targets: each .cc file of this folder but those named below is one parser of bytes that a stranger may send.
+// Fuzz targets: each .cc file of this folder that defines Run is one parser of bytes that a stranger may send.
 //
 // A target's file defines Run. Two programs can be made of it:
 //   - with the preset `fuzz`, libFuzzer calls Run with inputs that it makes up, under AddressSanitizer and UBSan;
