@@ -185,7 +185,9 @@ json ToJson(const Message& message) {
 
 std::string ToJsonLine(const Message& message) {
   json object = ToJson(message);
-  if (!object.contains("schema_version")) object["schema_version"] = kJsonSchemaVersion;
+  // A message with such a field, such as a record, says itself of which version it is.
+  if (message.GetDescriptor()->FindFieldByName("schema_version") == nullptr)
+    object["schema_version"] = kJsonSchemaVersion;
   // A worker's messages may contain any bytes; invalid ones become replacement characters.
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "google/protobuf/stubs/logging.h"
 #include "proto/chunks.h"
 #include "proto/common.pb.h"
 #include "proto/jobs.pb.h"
@@ -75,6 +76,7 @@ void Parsed(std::string_view input, void (*take)(const Message&)) {
 }  // namespace
 
 void Run(std::string_view input) {
+  google::protobuf::SetLogHandler(nullptr);  // a line for each text that is no UTF-8
   switch (TakeByte(&input) % 4) {
     case 0:
       return Parsed<v1::JobSpec>(input, TakeJob);
