@@ -15,6 +15,13 @@ heddle_precompile(heddle_precompiled -fPIC)
 heddle_precompile(heddle_precompiled_test -fPIE <gtest/gtest.h> <gmock/gmock.h>)
 target_link_libraries(heddle_precompiled_test PRIVATE GTest::gmock GTest::gtest)  # the same macros as the tests
 
+# Programs under ThreadSanitizer: what tells it of Abseil's locks.
+if(HEDDLE_SANITIZE STREQUAL "thread")
+  add_library(heddle_absl_mutex OBJECT ${CMAKE_SOURCE_DIR}/tests/sanitizers/absl_mutex.cc)
+  target_link_libraries(heddle_absl_mutex PRIVATE absl::synchronization)
+  set(sanitizer_objects $<TARGET_OBJECTS:heddle_absl_mutex>)
+endif()
+
 # heddle_library(name [FOLDERS ..] [EXCLUDE ..] [SOURCES ..] LINK .. PRIVATE_LINK ..): without SOURCES, every .cc of this folder and
 # of FOLDERS below it but main.cc and EXCLUDE, so that a new file needs no line here.
 function(heddle_library name)
@@ -38,7 +45,7 @@ endfunction()
 
 function(heddle_binary name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
-  add_executable(${name} ${arg_SOURCES})
+  add_executable(${name} ${arg_SOURCES} ${sanitizer_objects})
   target_link_libraries(${name} PRIVATE ${arg_LINK})
   # All binaries in one place, so that --embedded finds its siblings next to itself.
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
@@ -47,7 +54,7 @@ endfunction()
 # heddle_test(name SOURCES ... LINK ... [TIMEOUT s] [LABELS ...]): one GoogleTest program, one ctest entry.
 function(heddle_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
-  add_executable(${name} ${arg_SOURCES})
+  add_executable(${name} ${arg_SOURCES} ${sanitizer_objects})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest GTest::gtest_main)
   target_precompile_headers(${name} REUSE_FROM heddle_precompiled_test)
   target_compile_definitions(${name} PRIVATE HEDDLE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" HEDDLE_BIN_DIR="${CMAKE_BINARY_DIR}/bin")

@@ -23,11 +23,20 @@ if(HEDDLE_MOLD)
 endif()
 
 # Lets ccache see through precompiled headers.
-add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
+add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Werror=return-type)
 
 set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers for every target, as -fsanitize takes them")
+option(HEDDLE_FUZZ "Instruments every target for libFuzzer, which drives the programs of tests/fuzz; needs Clang" OFF)
 if(HEDDLE_SANITIZE)
-  add_compile_options(-fsanitize=${HEDDLE_SANITIZE} -fno-omit-frame-pointer)
-  add_link_options(-fsanitize=${HEDDLE_SANITIZE})
+  # A finding ends the program. `vptr` needs RTTI, which LLVM lacks.
+  set(sanitize -fsanitize=${HEDDLE_SANITIZE} -fno-sanitize-recover=all -fno-sanitize=vptr -fno-omit-frame-pointer)
+  add_compile_options(${sanitize})
+  add_link_options(${sanitize})
+  # The standard library checks indices, iterators and optionals.
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
+endif()
+if(HEDDLE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

@@ -44,6 +44,9 @@ class BlobReader {
   // A number of elements, each of which takes at least one byte. Fails if fewer bytes are left.
   size_t Count();
 
+  // For values that are read but cannot be: everything after them reads as zero, too.
+  void Refuse() { ok_ = false; }
+
   bool ok() const { return ok_; }
   bool AtEnd() const { return ok_ && rest_.empty(); }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, testing and running Heddle needs, from Debian's packages (Debian 12). Idempotent: installs only what is
-# missing and needs no privileges when nothing is. Usage: deploy/setup.sh [--bench] [--check]  (--bench: also what the benchmarks
-# compare with; --check: only list what is missing)
+# missing and needs no privileges when nothing is. Usage: deploy/setup.sh [--bench] [--fuzz] [--check]  (--bench: also what the
+# benchmarks compare with; --fuzz: also Clang with libFuzzer, for the preset `fuzz`; --check: only list what is missing)
 set -euo pipefail
 
 packages=(
@@ -17,9 +17,10 @@ check=false
 for argument in "$@"; do
   case "$argument" in
     --bench) packages+=(libdnnl-dev ocl-icd-opencl-dev libopenblas-pthread-dev libopenblas-dev python3-venv) ;;
+    --fuzz) packages+=(clang-19 libclang-rt-19-dev) ;;  # the version of the LLVM that the compiler links
     --check) check=true ;;
     *)
-      echo "setup.sh: '$argument' is not understood; there are --bench and --check" >&2
+      echo "setup.sh: '$argument' is not understood; there are --bench, --fuzz and --check" >&2
       exit 2
       ;;
   esac

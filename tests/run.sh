@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. Usage: tests/run.sh [ctest arguments, e.g. -R dispatcher]
+# Of the fuzz targets it replays the corpora. Their instrumented builds take many minutes, so tests/nightly.sh runs them, and the
+# sanitizers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 deploy/build.sh

@@ -2,13 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <regex>
-#include <sstream>
+#include <optional>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "compiler/ir/arithmetic.h"
 
@@ -16,6 +23,10 @@ namespace heddle::client {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr size_t kMostHeaderBytes = size_t{1} << 16;  // NumPy itself reads less
+constexpr size_t kMostRank = 64;                      // as NumPy's
+constexpr int64_t kMostElements = int64_t{1} << 48;
+constexpr size_t kShownBytes = 16;  // of a type that is not known
 
 struct ElementType {
   const char* descr;
@@ -29,6 +40,22 @@ constexpr ElementType kElementTypes[] = {
 };
 
 absl::Status Invalid(const std::string& what) { return absl::InvalidArgumentError(what); }
+
+// What follows a key and blanks in the header, which is a dictionary of Python; empty if the key is not there.
+absl::string_view ValueOf(absl::string_view header, absl::string_view key) {
+  const std::string quoted = absl::StrCat("'", key, "':");
+  const size_t at = header.find(quoted);
+  if (at == absl::string_view::npos) return {};
+  return absl::StripLeadingAsciiWhitespace(header.substr(at + quoted.size()));
+}
+
+// Up to `end`, which follows; nullopt if it does not, or if the text does not begin with `begin`.
+std::optional<absl::string_view> Between(absl::string_view text, char begin, char end) {
+  if (text.empty() || text[0] != begin) return std::nullopt;
+  const size_t size = text.substr(1).find(end);
+  if (size == absl::string_view::npos) return std::nullopt;
+  return text.substr(1, size);
+}
 
 // NumPy has no bf16. Its values are written as f32, which represents all of them.
 NpyArray Widened(const NpyArray& array) {
@@ -57,33 +84,39 @@ absl::StatusOr<NpyArray> ParseNpy(std::string_view bytes) {
     start = 12;
   }
   if (bytes.size() < start + length) return Invalid("the .npy file is truncated");
-  const std::string header(bytes.substr(start, length));
-  std::smatch match;
-  if (!std::regex_search(header, match, std::regex("'descr':\\s*'([^']*)'")))
-    return Invalid("the .npy header has no 'descr'");
-  const std::string descr = match[1];
+  if (length > kMostHeaderBytes)
+    return Invalid(fmt::format("the .npy header has more than {} bytes", kMostHeaderBytes));
+  const absl::string_view header(bytes.data() + start, length);
+  const std::optional<absl::string_view> descr = Between(ValueOf(header, "descr"), '\'', '\'');
+  if (!descr) return Invalid("the .npy header has no 'descr'");
   const ElementType* type = nullptr;
   for (const ElementType& t : kElementTypes) {
-    if (descr == t.descr) type = &t;
+    if (*descr == t.descr) type = &t;
   }
   if (type == nullptr) {
     return Invalid(fmt::format(
         "element type '{}' is not supported; save the array as float32 (x.astype('float32'))",
-        descr));
+        absl::CHexEscape(descr->substr(0, kShownBytes))));
   }
-  if (!std::regex_search(header, std::regex("'fortran_order':\\s*False"))) {
+  if (!absl::StartsWith(ValueOf(header, "fortran_order"), "False")) {
     return Invalid("the array is in Fortran order; save numpy.ascontiguousarray(x)");
   }
-  if (!std::regex_search(header, match, std::regex("'shape':\\s*\\(([^)]*)\\)")))
-    return Invalid("the .npy header has no 'shape'");
+  const std::optional<absl::string_view> extents = Between(ValueOf(header, "shape"), '(', ')');
+  if (!extents) return Invalid("the .npy header has no 'shape'");
   NpyArray array;
   array.dtype = type->dtype;
-  std::istringstream extents(match[1].str());
   int64_t elements = 1;
-  for (std::string word; std::getline(extents, word, ',');) {
-    if (word.find_first_of("0123456789") == std::string::npos) continue;
-    array.shape.push_back(std::stoll(word));
-    elements *= array.shape.back();
+  for (absl::string_view word : absl::StrSplit(*extents, ',', absl::SkipWhitespace())) {
+    word = absl::StripSuffix(absl::StripAsciiWhitespace(word), "L");  // as Python 2 wrote them
+    int64_t extent = 0;
+    if (!absl::SimpleAtoi(word, &extent) || extent < 0 ||
+        extent > kMostElements / std::max<int64_t>(elements, 1))
+      return Invalid(fmt::format("the .npy header has the extent '{}'",
+                                 absl::CHexEscape(word.substr(0, kShownBytes))));
+    if (array.shape.size() == kMostRank)
+      return Invalid(fmt::format("the array has more than {} dimensions", kMostRank));
+    array.shape.push_back(extent);
+    elements *= extent;
   }
   array.bytes = std::string(bytes.substr(start + length));
   if (static_cast<int64_t>(array.bytes.size()) != elements * type->bytes) {

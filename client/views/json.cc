@@ -1,8 +1,11 @@
 #include "client/views/json.h"
-#include "base/status_macros.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/status_macros.h"
 
 namespace heddle::client {
 namespace {
@@ -61,6 +64,15 @@ json FieldToJson(const Message& message, const FieldDescriptor& field, int index
 
 absl::Status Parse(const json& object, Message* message);
 
+// The value, if it is an integer that T has.
+template <typename T>
+std::optional<T> IntegerOf(const json& value) {
+  if (!value.is_number_integer()) return std::nullopt;
+  const bool fits = value.is_number_unsigned() ? std::in_range<T>(value.get<uint64_t>())
+                                               : std::in_range<T>(value.get<int64_t>());
+  return fits ? std::optional<T>(value.get<T>()) : std::nullopt;
+}
+
 absl::Status WrongType(const FieldDescriptor& field) {
   return absl::InvalidArgumentError("field '" + field.name() + "' has the wrong type");
 }
@@ -71,24 +83,28 @@ absl::Status FieldFromJson(const json& value, const FieldDescriptor& field, Mess
   const FieldDescriptor* f = &field;
   const bool many = field.is_repeated();
   switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32:
-    case FieldDescriptor::CPPTYPE_INT64:
-    case FieldDescriptor::CPPTYPE_UINT32:
+    case FieldDescriptor::CPPTYPE_INT32: {
+      const std::optional<int32_t> v = IntegerOf<int32_t>(value);
+      if (!v) return WrongType(field);
+      many ? r.AddInt32(message, f, *v) : r.SetInt32(message, f, *v);
+      return absl::OkStatus();
+    }
+    case FieldDescriptor::CPPTYPE_INT64: {
+      const std::optional<int64_t> v = IntegerOf<int64_t>(value);
+      if (!v) return WrongType(field);
+      many ? r.AddInt64(message, f, *v) : r.SetInt64(message, f, *v);
+      return absl::OkStatus();
+    }
+    case FieldDescriptor::CPPTYPE_UINT32: {
+      const std::optional<uint32_t> v = IntegerOf<uint32_t>(value);
+      if (!v) return WrongType(field);
+      many ? r.AddUInt32(message, f, *v) : r.SetUInt32(message, f, *v);
+      return absl::OkStatus();
+    }
     case FieldDescriptor::CPPTYPE_UINT64: {
-      if (!value.is_number_integer()) return WrongType(field);
-      if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT32) {
-        const auto v = value.get<int32_t>();
-        many ? r.AddInt32(message, f, v) : r.SetInt32(message, f, v);
-      } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
-        const auto v = value.get<int64_t>();
-        many ? r.AddInt64(message, f, v) : r.SetInt64(message, f, v);
-      } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_UINT32) {
-        const auto v = value.get<uint32_t>();
-        many ? r.AddUInt32(message, f, v) : r.SetUInt32(message, f, v);
-      } else {
-        const auto v = value.get<uint64_t>();
-        many ? r.AddUInt64(message, f, v) : r.SetUInt64(message, f, v);
-      }
+      const std::optional<uint64_t> v = IntegerOf<uint64_t>(value);
+      if (!v) return WrongType(field);
+      many ? r.AddUInt64(message, f, *v) : r.SetUInt64(message, f, *v);
       return absl::OkStatus();
     }
     case FieldDescriptor::CPPTYPE_DOUBLE:
@@ -169,7 +185,9 @@ json ToJson(const Message& message) {
 
 std::string ToJsonLine(const Message& message) {
   json object = ToJson(message);
-  if (!object.contains("schema_version")) object["schema_version"] = kJsonSchemaVersion;
+  // A message with such a field, such as a record, says itself of which version it is.
+  if (message.GetDescriptor()->FindFieldByName("schema_version") == nullptr)
+    object["schema_version"] = kJsonSchemaVersion;
   // A worker's messages may contain any bytes; invalid ones become replacement characters.
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }

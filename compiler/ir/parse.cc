@@ -2,9 +2,11 @@
 // text round-trips.
 #include <charconv>
 #include <limits>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/status_macros.h"
@@ -23,7 +25,8 @@ constexpr int64_t kMaxLate = 64;  // fetches; no machine counts more
 constexpr std::string_view kReserved[] = {"for",     "alloc", "block", "if",  "barrier", "prefetch",
                                           "program", "true",  "false", "inf", "nan"};
 
-// Makes a name visible during its own lifetime, then restores the previous meaning of the name.
+// Makes a name visible during its own lifetime, then restores the previous meaning of the name. Names without one leave the map, so
+// that it stays as small as the nest is deep.
 template <typename T>
 class Scoped {
  public:
@@ -31,7 +34,12 @@ class Scoped {
   Scoped(Map& map, const std::string& name, T value) : map_(map), name_(name), old_(map[name]) {
     map_[name_] = std::move(value);
   }
-  ~Scoped() { map_[name_] = std::move(old_); }
+  ~Scoped() {
+    if (old_ == nullptr)
+      map_.erase(name_);
+    else
+      map_[name_] = std::move(old_);
+  }
   Scoped(const Scoped&) = delete;
   Scoped& operator=(const Scoped&) = delete;
 
@@ -257,10 +265,11 @@ class Parser {
     if (Accept("where")) {
       HEDDLE_ASSIGN_OR_RETURN(block.where, ParseExpr());
     }
-    auto outer = vars_;
-    for (const BlockIter& iter : block.iters) vars_[iter.var->name] = iter.var;
-    absl::Status status = ParseBlockBody(block);
-    vars_ = std::move(outer);
+    std::vector<std::unique_ptr<Scoped<VarRef>>> visible;
+    for (const BlockIter& iter : block.iters)
+      visible.push_back(std::make_unique<Scoped<VarRef>>(vars_, iter.var->name, iter.var));
+    const absl::Status status = ParseBlockBody(block);
+    while (!visible.empty()) visible.pop_back();  // a name may be there twice
     HEDDLE_RETURN_IF_ERROR(status);
     HEDDLE_RETURN_IF_ERROR(Expect("}"));
     return MakeStmt(std::move(block));

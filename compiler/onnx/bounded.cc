@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/core/operator.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/onnx/slices.h"
 
 namespace heddle::graph {
@@ -624,7 +625,7 @@ std::vector<Extent> FollowInts(NodeImport& n, ValueId v) {
       break;
     case OpKind::kClip:
       if (count == 1 && attrs.Has("max"))
-        result = {MinOf({operand(0)[0], {static_cast<int64_t>(attrs.Float("max")), -1}}, v)};
+        result = {MinOf({operand(0)[0], {ir::FloatToInt(attrs.Float("max"), DType::kI64), -1}}, v)};
       break;
     default:
       break;

@@ -215,8 +215,7 @@ class Checker {
   // Collects values of element types that Heddle does not have.
   void CheckHeld(const std::string& name, int type) {
     if (FromOnnxType(type).ok()) return;
-    std::vector<std::string>& names = lacking_[type];
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    if (held_.emplace(type, name).second) lacking_[type].push_back(name);
   }
 
   void CheckNode(const NodeProto& node, Scope& scope, const std::set<std::string>& later) {
@@ -469,6 +468,7 @@ class Checker {
   std::map<std::string, const onnx::ValueInfoProto*> declared_;
   std::vector<std::string> external_;
   std::map<int, std::vector<std::string>> lacking_;  // values of types that Heddle does not have
+  std::set<std::pair<int, std::string>> held_;       // the same
 };
 
 }  // namespace

@@ -178,7 +178,8 @@ class Importer {
                                                             const std::vector<NamedValue>& inputs) {
     // Loops are unrolled, and they may be nested.
     constexpr int64_t kMostNodes = 200000;
-    nodes_in_subgraphs_ += graph.node_size();
+    // What is not a node costs, too, and a body without nodes may be the innermost one.
+    nodes_in_subgraphs_ += 1 + graph.node_size() + graph.initializer_size() + graph.output_size();
     if (nodes_in_subgraphs_ > kMostNodes) {
       return absl::UnimplementedError(
           absl::StrCat("loops that unroll to more than ", kMostNodes, " nodes"));

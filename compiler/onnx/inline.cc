@@ -42,6 +42,14 @@ void ForEachDefinition(const Nodes& nodes, absl::FunctionRef<void(const std::str
   });
 }
 
+// The names in the nodes, each of which gets the name of the call before it.
+int64_t NamesIn(const Nodes& nodes) {
+  int64_t names = 0;
+  ForEachNode(nodes,
+              [&](const NodeProto& node) { names += 1 + node.input_size() + node.output_size(); });
+  return names;
+}
+
 class Inliner {
  public:
   Inliner(Model& model, Problems& problems) : model_(model), problems_(problems) {}
@@ -110,8 +118,10 @@ class Inliner {
       }
       attributes[a.name()] = &a;
     }
+    const std::string prefix = NodeName(call);
     nodes_ += f.node_size();
-    bytes_ += static_cast<int64_t>(f.ByteSizeLong());
+    bytes_ += static_cast<int64_t>(f.ByteSizeLong()) +
+              NamesIn(f.node()) * static_cast<int64_t>(prefix.size());
     if (nodes_ > kMostNodes || bytes_ > kMostBytes || calls_.size() >= kDeepest) {
       problems_.Unsupported(absl::StrCat("functions that become more than ", kMostNodes,
                                          " nodes or ", kMostBytes >> 20,
@@ -120,7 +130,6 @@ class Inliner {
       return false;
     }
     Nodes body = f.node();
-    const std::string prefix = NodeName(call);
     Names names = NamesOf(call, f, prefix);
     for (NodeProto& node : body) {
       if (!node.name().empty()) node.set_name(absl::StrCat(prefix, "/", node.name()));

@@ -184,7 +184,9 @@ void Split(NodeImport& n) {
     const int64_t each = (extent + parts - 1) / parts;
     for (int64_t i = 0; i < parts; ++i) sizes.push_back(std::min(each, extent - i * each));
   }
-  if (static_cast<int64_t>(sizes.size()) != parts ||
+  const bool possible = std::all_of(sizes.begin(), sizes.end(),
+                                    [&](int64_t size) { return size >= 0 && size <= extent; });
+  if (static_cast<int64_t>(sizes.size()) != parts || !possible ||
       std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != extent) {
     return n.Fail(absl::StrCat("the parts do not add up to ", extent));
   }
@@ -202,11 +204,12 @@ void Split(NodeImport& n) {
 void SliceByData(NodeImport& n, ValueId x) {
   const Shape axes = n.Has(3) ? n.ConstantInts(3) : Shape{};
   const int64_t count = NumElements(n.Type(n.In(1)));
+  if (count > n.Rank(x) || NumElements(n.Type(n.In(2))) != count)
+    return n.Fail("starts and ends differ in length, or are more than the dimensions");
   const Shape steps = n.Has(4) ? n.ConstantInts(4) : Shape(static_cast<size_t>(count), 1);
   if (!n.ok()) return;
   const Shape ends = FollowOperand(n, 2);
-  if (NumElements(n.Type(n.In(2))) != count || (n.Has(3) && axes.size() != steps.size()) ||
-      static_cast<int64_t>(steps.size()) != count)
+  if ((n.Has(3) && axes.size() != steps.size()) || static_cast<int64_t>(steps.size()) != count)
     return n.Fail("starts, ends, axes and steps differ in length");
   for (int64_t k = 0; k < count && n.ok(); ++k) {
     const auto d = static_cast<int>(n.Axis(n.Has(3) ? axes[k] : k, n.Rank(x)));

@@ -204,6 +204,7 @@ ValueId PlacesOfMaxima(NodeImport& n, ValueId x, const Attrs& attrs) {
                                n.Reshape(n.Constant(FromInts(read)), {windows, taps}), 2);
   const ValueId best =
       n.Emit(OpKind::kArgMax, {taken}, {{"axes", Shape{3}}, {"keepdims", int64_t{0}}});
+  if (!n.CanMake({ir::DType::kI64, {shape[0], shape[1]}})) return -1;
   Shape begins, planes;  // of each window's taps, of each channel
   for (int64_t w = 0; w < windows; ++w) begins.push_back(w * taps);
   for (int64_t p = 0; p < shape[0] * shape[1]; ++p) planes.push_back(p * inside);

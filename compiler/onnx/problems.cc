@@ -13,6 +13,16 @@ namespace {
 // Limits keep the message of a model with thousands of nodes readable.
 constexpr size_t kMostNames = 3;
 constexpr size_t kMostProblems = 40;
+constexpr size_t kMostBytes = 1000;  // of one problem: names may have any length
+
+// At most kMostBytes, cut between two characters.
+std::string Shortened(std::string text) {
+  if (text.size() <= kMostBytes) return text;
+  size_t end = kMostBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  text.resize(end);
+  return text + "..";
+}
 
 }  // namespace
 
@@ -36,13 +46,10 @@ std::string NodeName(const onnx::NodeProto& node) {
 
 void Problems::Add(bool invalid, const std::string& op, const std::string& opset,
                    const std::string& what, const std::string& node) {
-  for (Problem& p : problems_) {
-    if (p.invalid != invalid || p.op != op || p.opset != opset || p.what != what) continue;
-    if (!node.empty()) p.nodes.push_back(node);
-    return;
-  }
-  problems_.push_back({invalid, op, opset, what, {}});
-  if (!node.empty()) problems_.back().nodes.push_back(node);
+  const auto [place, is_new] =
+      places_.try_emplace(std::tuple(invalid, op, opset, what), problems_.size());
+  if (is_new) problems_.push_back({invalid, op, opset, what, {}});
+  if (!node.empty()) problems_[place->second].nodes.push_back(node);
 }
 
 void Problems::AddNode(bool invalid, const onnx::NodeProto& node, int opset,
@@ -73,7 +80,7 @@ std::string Problems::List(bool invalid) const {
   std::vector<std::string> texts;
   size_t count = 0;
   for (const Problem& p : problems_) {
-    if (p.invalid == invalid && ++count <= kMostProblems) texts.push_back(Text(p));
+    if (p.invalid == invalid && ++count <= kMostProblems) texts.push_back(Shortened(Text(p)));
   }
   // Names may hold anything, ends of lines too.
   std::string text = absl::StrReplaceAll(absl::StrJoin(texts, "; "), {{"\n", " "}, {"\r", " "}});

@@ -2,7 +2,9 @@
 // importer.
 #pragma once
 
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,7 +24,7 @@ class Problems {
 
   bool empty() const { return problems_.empty(); }
   bool HasInvalid() const;
-  // One line. OK if there are no problems, InvalidArgument if one is of the kind Invalid, else
+  // One line, of some kilobytes at most. OK if there are no problems, InvalidArgument if one is of the kind Invalid, else
   // Unimplemented.
   absl::Status Status() const;
 
@@ -41,6 +43,8 @@ class Problems {
   std::string List(bool invalid) const;
 
   std::vector<Problem> problems_;
+  // Where a problem stands, by all of it but the nodes: a model may have very many.
+  std::map<std::tuple<bool, std::string, std::string, std::string>, size_t> places_;
 };
 
 // "'a', 'b', 'c' and 12 more"

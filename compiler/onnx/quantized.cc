@@ -12,6 +12,8 @@ namespace {
 
 using ir::DType;
 
+constexpr int64_t kLargestBlock = int64_t{1} << 31;
+
 // Shapes a scale or zero point for broadcasting: one element becomes a scalar, a longer vector lies
 // along `axis`. With blocks, it has the rank of `like`, and each of its elements counts for
 // `block` neighbours along the axis.
@@ -23,14 +25,21 @@ ValueId Spread(NodeImport& n, ValueId v, int64_t axis, Shape like, int64_t block
                : n.Reshape(v, {});
   }
   if (!n.ok()) return -1;
-  const int64_t a = n.Axis(axis, rank), blocks = (like[a] + block - 1) / block;
+  if (block < 0 || block > kLargestBlock) {
+    n.Fail(absl::StrCat("has blocks of ", block, " elements"));
+    return -1;
+  }
+  const int64_t a = n.Axis(axis, rank);
+  if (!n.ok()) return -1;
+  const int64_t blocks = (like[a] + block - 1) / block;
   Shape expected = like;
   expected[a] = blocks;
-  if (block < 0 || n.ShapeOf(v) != expected) {
+  if (n.ShapeOf(v) != expected) {
     n.Fail("the shape of the scales does not fit block_size");
     return -1;
   }
   if (like[a] % block != 0) {
+    if (!n.CanMake({DType::kI64, {like[a]}})) return -1;
     std::vector<int64_t> block_of;
     for (int64_t i = 0; i < like[a]; ++i) block_of.push_back(i / block);
     return n.Emit(OpKind::kGather, {v, n.Constant(FromInts(block_of))}, {{"axis", a}});

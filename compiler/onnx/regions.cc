@@ -302,7 +302,8 @@ void RoiAlign(NodeImport& n) {
       for (int64_t r = 0; r < count; ++r) {
         const double length = (known[r * 4 + first + 2] - known[r * 4 + first]) * scale;
         const double each = (half ? length : std::max(length, 1.0)) / static_cast<double>(bins);
-        counts.push_back(std::clamp(std::ceil(each), 1.0, static_cast<double>(kMost)));
+        const double samples = each > 1 ? std::ceil(each) : 1;  // NaN: one
+        counts.push_back(std::min(samples, static_cast<double>(kMost)));
         a.samples = std::max(a.samples, static_cast<int64_t>(counts.back()));
       }
       a.counts = m.Values(counts, {count, 1, 1}, x);

@@ -104,10 +104,17 @@ ValueId ResizeAxis(NodeImport& n, ValueId x, int axis, const AxisMap& a, const I
     return -1;
   }
   const size_t taps = Taps(how, a.scale, 0).second.size();
+  if (!n.CanMake({ir::DType::kI64, {static_cast<int64_t>(taps), a.out}})) return -1;
   std::vector<std::vector<int64_t>> indices(taps);
   std::vector<std::vector<double>> weights(taps);
   for (int64_t o = 0; o < a.out; ++o) {
-    auto [first, w] = Taps(how, a.scale, Coordinate(how, a, static_cast<double>(o)));
+    constexpr double kFarthest = 1e15;
+    const double at = Coordinate(how, a, static_cast<double>(o));
+    if (!(std::fabs(at) <= kFarthest)) {
+      n.Fail(absl::StrCat("reads element ", at, " of an axis"));
+      return -1;
+    }
+    auto [first, w] = Taps(how, a.scale, at);
     double total = 0;
     for (size_t k = 0; k < taps; ++k) {
       const int64_t i = first + static_cast<int64_t>(k);

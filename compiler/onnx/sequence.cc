@@ -1,6 +1,7 @@
 // Translation of the operators on sequences and optionals. They disappear at import: a sequence is a
 // list of tensors whose length is known, and an optional is its content or nothing.
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/onnx/node.h"
@@ -10,6 +11,15 @@ namespace heddle::graph {
 namespace {
 
 using Kind = NamedValue::Kind;
+
+// Items of a sequence. Each is a node, and each value that is a sequence lists all of its items.
+constexpr int64_t kMostItems = 2048;
+
+void SetSequence(NodeImport& n, std::vector<ValueId> items) {
+  if (static_cast<int64_t>(items.size()) > kMostItems)
+    return n.Unsupported(absl::StrCat("a sequence of more than ", kMostItems, " tensors"));
+  n.SetValue(0, NamedValue::Sequence(std::move(items)));
+}
 
 // A position in a sequence, or between two of its elements (`after`: also after the last one).
 int64_t Position(NodeImport& n, int input, size_t length, bool after) {
@@ -31,7 +41,7 @@ void SequenceEmpty(NodeImport& n) {
 void SequenceConstruct(NodeImport& n) {
   std::vector<ValueId> items;
   for (int i = 0; i < n.NumInputs(); ++i) items.push_back(n.In(i));
-  n.SetValue(0, NamedValue::Sequence(items));
+  SetSequence(n, std::move(items));
 }
 
 void SequenceInsert(NodeImport& n) {
@@ -41,7 +51,7 @@ void SequenceInsert(NodeImport& n) {
       n.Has(2) ? Position(n, 2, items.size(), true) : static_cast<int64_t>(items.size());
   if (!n.ok()) return;
   items.insert(items.begin() + at, item);
-  n.SetValue(0, NamedValue::Sequence(items));
+  SetSequence(n, std::move(items));
 }
 
 void SequenceErase(NodeImport& n) {
@@ -94,20 +104,26 @@ void SplitToSequence(NodeImport& n) {
   if (!n.Has(1) || n.Rank(n.In(1)) == 0) {
     const int64_t each = n.Has(1) ? split[0] : 1;
     if (each < 1) return n.Fail(absl::StrCat("cannot split into parts of ", each));
+    if (extent / each > kMostItems)
+      return n.Unsupported(absl::StrCat("more than ", kMostItems, " parts"));
     sizes.assign(static_cast<size_t>(extent / each), each);
     if (extent % each != 0) sizes.push_back(extent % each);
+  }
+  if (static_cast<int64_t>(sizes.size()) > kMostItems)
+    return n.Unsupported(absl::StrCat("more than ", kMostItems, " parts"));
+  for (const int64_t size : sizes) {
+    if (size < 0 || size > extent) return n.Fail(absl::StrCat("cannot split into parts of ", size));
   }
   if (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != extent)
     return n.Fail(absl::StrCat("the parts do not add up to ", extent));
   std::vector<ValueId> items;
   int64_t begin = 0;
   for (const int64_t size : sizes) {
-    if (size < 0) return n.Fail(absl::StrCat("cannot split into parts of ", size));
     items.push_back(keeps ? Part(n, x, static_cast<int>(axis), begin, begin + size)
                           : At(n, x, static_cast<int>(axis), begin));
     begin += size;
   }
-  n.SetValue(0, NamedValue::Sequence(items));
+  SetSequence(n, std::move(items));
 }
 
 void SequenceMap(NodeImport& n) {
@@ -150,15 +166,19 @@ void OptionalGetElement(NodeImport& n) {
 
 void AddSequenceTranslations(TranslationTable& table) {
   constexpr const char* kKnown = "a sequence that is an input or output of the model";
+  constexpr const char* kKnownAndFew =
+      "a sequence that is an input or output of the model; more than 2048 tensors";
   table["SequenceEmpty"] = {SequenceEmpty, kKnown};
-  table["SequenceConstruct"] = {SequenceConstruct, kKnown};
-  table["SequenceInsert"] = {SequenceInsert, "a position that is not constant"};
+  table["SequenceConstruct"] = {SequenceConstruct, kKnownAndFew};
+  table["SequenceInsert"] = {SequenceInsert,
+                             "a position that is not constant; more than 2048 tensors"};
   table["SequenceErase"] = {SequenceErase, "a position that is not constant"};
   table["SequenceAt"] = {SequenceAt, "a position that is not constant"};
   table["SequenceLength"] = SequenceLength;
   table["SequenceMap"] = SequenceMap;
   table["ConcatFromSequence"] = ConcatFromSequence;
-  table["SplitToSequence"] = {SplitToSequence, "sizes that are not constants"};
+  table["SplitToSequence"] = {SplitToSequence,
+                              "sizes that are not constants; more than 2048 parts"};
   table["Optional"] = {Optional, "an optional that is an input or output of the model"};
   table["OptionalHasElement"] = OptionalHasElement;
   table["OptionalGetElement"] = OptionalGetElement;

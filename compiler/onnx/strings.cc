@@ -22,6 +22,8 @@ using onnx::ValueInfoProto;
 constexpr size_t kMostKeyBytes = 4096;  // of one key
 constexpr int64_t kMostTableBytes = int64_t{1}
                                     << 26;  // of the keys of one input, each as wide as the longest
+// Entries of all sets and maps of the Coder: with many inputs and many keys, a small file could ask for their product.
+constexpr size_t kMostEntries = size_t{1} << 21;
 constexpr const char* kWayOut =
     "; strings may be moved about and read by OneHotEncoder, LabelEncoder and CategoryMapper; "
     "encode them as numbers before the "
@@ -111,6 +113,14 @@ class Coder {
     refused_ = true;
   }
 
+  // Counts new entries. False: there are too many, and the node is refused.
+  bool Afford(const NodeProto& node, size_t entries) {
+    entries_ += entries;
+    if (entries_ <= kMostEntries) return true;
+    Refuse(node, "strings of too many inputs, or compared with too many keys");
+    return false;
+  }
+
   // The inputs whose strings are elements of a value; null if it has none.
   const std::set<std::string>* SourcesOf(const std::string& value) const {
     const auto found = sources_.find(value);
@@ -140,8 +150,12 @@ class Coder {
     }
     std::set<std::string> sources;
     for (const std::string& input : node.input()) {
-      if (const auto* of = SourcesOf(input)) sources.insert(of->begin(), of->end());
+      const auto* of = SourcesOf(input);
+      if (of == nullptr) continue;
+      if (!Afford(node, of->size())) return;
+      sources.insert(of->begin(), of->end());
     }
+    if (!Afford(node, sources.size() * static_cast<size_t>(node.output_size()))) return;
     for (const std::string& output : node.output()) {
       if (!output.empty()) sources_[output] = sources;
     }
@@ -221,8 +235,9 @@ class Coder {
         Refuse(node, absl::StrCat("a key of ", key.size(), " bytes, or with a zero byte"));
         return codes;
       }
-      for (const std::string& input : *SourcesOf(node.input(0)))
-        inputs_[input].codes[key] = codes.back();
+      const std::set<std::string>& sources = *SourcesOf(node.input(0));
+      if (!Afford(node, sources.size())) return codes;
+      for (const std::string& input : sources) inputs_[input].codes[key] = codes.back();
     }
     return codes;
   }
@@ -234,6 +249,7 @@ class Coder {
   std::map<std::string, std::set<std::string>>
       sources_;  // inputs, by the name of a value with their strings
   bool refused_ = false;
+  size_t entries_ = 0;
   std::vector<std::pair<NodeProto*, NodeProto>> changed_;  // nodes, and what they were
 };
 

@@ -30,8 +30,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -124,9 +124,7 @@ class Fields {
     if (value != nullptr) *out = value->get<int64_t>();
   }
   void Read(const char* key, int* out) const {
-    const Json* value = Find(key, "a small integer", [](const Json& v) {
-      return IsInt(v) && std::abs(v.get<int64_t>()) <= std::numeric_limits<int>::max();
-    });
+    const Json* value = Find(key, "a small integer", IsSmallInt);
     if (value != nullptr) *out = value->get<int>();
   }
   void Read(const char* key, double* out) const {
@@ -163,6 +161,7 @@ class Fields {
     return v.is_number_integer() &&
            (!v.is_number_unsigned() || v.get<uint64_t>() <= uint64_t{INT64_MAX});
   }
+  static bool IsSmallInt(const Json& v) { return IsInt(v) && std::in_range<int>(v.get<int64_t>()); }
 
  private:
   template <typename Predicate>
@@ -184,9 +183,7 @@ class Fields {
 bool ReadPair(const Json& item, int* pair) {
   if (!item.is_array() || item.size() != 2) return false;
   for (size_t i = 0; i < 2; ++i) {
-    if (!Fields::IsInt(item[i]) ||
-        std::abs(item[i].get<int64_t>()) > std::numeric_limits<int>::max())
-      return false;
+    if (!Fields::IsSmallInt(item[i])) return false;
     pair[i] = item[i].get<int>();
   }
   return true;
@@ -233,9 +230,8 @@ std::vector<GpuLaunch> ReadLaunches(const Json& array, std::string* error) {
     fields.Read("registers", &launch.registers);
     fields.Read("local_bytes", &launch.local_bytes);
     for (const Json& argument : fields.Array("arguments")) {
-      constexpr int64_t kMost = std::numeric_limits<int>::max();
-      if (!argument.is_array() || argument.size() != 2 || !Fields::IsInt(argument[0]) ||
-          !Fields::IsInt(argument[1]) || std::abs(argument[0].get<int64_t>()) > kMost) {
+      if (!argument.is_array() || argument.size() != 2 || !Fields::IsSmallInt(argument[0]) ||
+          !Fields::IsInt(argument[1])) {
         fields.Fail("arguments", "a list of [buffer, workspace offset]");
         break;
       }

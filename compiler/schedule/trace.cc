@@ -107,8 +107,10 @@ constexpr std::array<Spelling, 20> kSpellings = {{
     {Primitive::kTensorize, "tensorize", 1, false, One<Tensorize>},
 }};
 
-// Traces come from records of strangers: longer ones are not schedules.
-constexpr size_t kMaxSteps = 10'000;
+// Traces come from records of strangers: longer ones are not schedules. A schedule has some fifty steps with as many factors. Each factor
+// may add a level to a nest of loops, which passes walk by recursion.
+constexpr size_t kMaxSteps = 1000;
+constexpr size_t kMaxFactors = 500;  // of all steps together
 
 const Spelling& SpellingOf(Primitive primitive) {
   return kSpellings[static_cast<size_t>(primitive)];
@@ -181,6 +183,7 @@ std::string ToText(const Trace& trace) {
 
 absl::StatusOr<Trace> ParseTrace(std::string_view text) {
   Trace trace;
+  size_t factors = 0;
   int line_number = 0;
   while (!text.empty()) {
     ++line_number;
@@ -196,6 +199,11 @@ absl::StatusOr<Trace> ParseTrace(std::string_view text) {
     if (trace.steps.size() == kMaxSteps) {
       return absl::InvalidArgumentError(
           absl::StrCat("trace line ", line_number, ": more than ", kMaxSteps, " steps"));
+    }
+    factors += step->ints.size();
+    if (factors > kMaxFactors) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("trace line ", line_number, ": more than ", kMaxFactors, " factors"));
     }
     trace.steps.push_back(*std::move(step));
   }

@@ -12,6 +12,8 @@ namespace heddle::cost_model {
 namespace {
 
 constexpr float kPerFeatureUnit = 256;  // features come in steps of 2^-8 (candidate_space.cc)
+constexpr int64_t kMostSteps = int64_t{1} << 40;    // of a feature, far more than there are
+constexpr int64_t kMostLearned = int64_t{1} << 30;  // measurements of one task
 
 bool Better(const Measured& a, const Measured& b) {
   if ((a.seconds > 0) != (b.seconds > 0)) return a.seconds > 0;
@@ -41,6 +43,10 @@ std::vector<float> FeatureCoder::Load(BlobReader& r) {
   features.reserve(last_.size());
   for (int64_t& v : last_) {
     v = static_cast<int64_t>(static_cast<uint64_t>(v) + static_cast<uint64_t>(r.Signed()));
+    if (v < -kMostSteps || v > kMostSteps) {
+      r.Refuse();
+      v = 0;
+    }
     features.push_back(static_cast<float>(v) / kPerFeatureUnit);
   }
   return features;
@@ -110,7 +116,8 @@ void SampleSet::Save(BlobWriter& w) const {
 absl::Status SampleSet::Load(BlobReader& r) {
   const auto learned = static_cast<int64_t>(r.Unsigned());
   const size_t count = r.Count();
-  if (count > kMaxBest + kMaxRecent) return absl::DataLossError("search state: too many samples");
+  if (count > kMaxBest + kMaxRecent || learned < 0 || learned > kMostLearned)
+    return absl::DataLossError("search state: too many samples");
   std::vector<Measured> samples(count);
   FeatureCoder coder(FeatureTable().size());
   for (Measured& m : samples) {
@@ -119,6 +126,7 @@ absl::Status SampleSet::Load(BlobReader& r) {
     m.seconds = r.Double();
     m.point = LoadPoint(r);
     m.features = coder.Load(r);
+    if (!std::isfinite(m.seconds) || m.seconds < 0) r.Refuse();
   }
   if (!r.ok()) return absl::DataLossError("search state: malformed samples");
   samples_ = std::move(samples);

@@ -25,6 +25,7 @@ class FeatureCoder {
  public:
   explicit FeatureCoder(size_t features) : last_(features) {}
   void Save(const std::vector<float>& features, BlobWriter& writer);
+  // The reader fails for numbers that no feature has.
   std::vector<float> Load(BlobReader& reader);
 
  private:

@@ -22,7 +22,8 @@ namespace {
 constexpr std::string_view kMagic = "HDLMODEL";
 constexpr uint32_t kVersion = 2;
 
-constexpr float kBase = 0.5f;  // the prediction with no trees
+constexpr size_t kMostColumns = size_t{1} << 16;  // of a blob; there are some hundred features
+constexpr float kBase = 0.5f;                     // the prediction with no trees
 
 constexpr std::array<std::pair<const char*, const char*>, 9> kParameters = {{
     {"base_score", "0.5"},  // kBase; some versions would estimate it otherwise
@@ -228,7 +229,7 @@ absl::Status XgboostModel::Load(std::string_view bytes) {
   const uint64_t spec = r.Unsigned();
   const size_t columns = r.Unsigned();
   const std::string_view model = r.Bytes();
-  if (!r.AtEnd()) return absl::DataLossError("model blob: malformed");
+  if (!r.AtEnd() || columns > kMostColumns) return absl::DataLossError("model blob: malformed");
   if (feature_version != static_cast<uint64_t>(kFeatureVersion)) {
     return absl::DataLossError("model blob: made for features of version " +
                                std::to_string(feature_version));

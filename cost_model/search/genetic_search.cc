@@ -92,6 +92,8 @@ class GeneticSearch final : public StrategySearch {
         Point point = LoadPoint(r);
         own_space &= InSpace(candidates().space(), point);
         individuals.push_back({std::move(point), r.Double()});
+        if (!std::isfinite(individuals.back().fitness) || individuals.back().fitness < 0)
+          r.Refuse();
       }
     }
     if (!r.AtEnd()) return absl::DataLossError("search state: malformed");

@@ -320,7 +320,8 @@ SearchReport ModelSearch::Report() const {
   report.samples = static_cast<int>(samples_.all().size());
   const std::vector<double> importance =
       model_->trained() ? model_->Importance() : transfer_.Importance();
-  for (size_t i = 0; i < importance.size(); ++i) {
+  // A model from a state may have been fitted to other columns; it predicts nothing then.
+  for (size_t i = 0; i < std::min(importance.size(), columns_.size()); ++i) {
     const FeatureInfo& info = FeatureTable()[columns_[i]];
     if (importance[i] > 0) report.features.push_back({info.name, info.meaning, importance[i]});
   }

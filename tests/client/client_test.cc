@@ -71,6 +71,11 @@ TEST(Json, NamesWhatIsWrong) {
   EXPECT_THAT(error(R"({"tarket": "x"})"), HasSubstr("unknown field 'tarket'"));
   EXPECT_THAT(error(R"({"target": 3})"), HasSubstr("'target' has the wrong type"));
   EXPECT_THAT(error(R"({"measurement": {"outcome": "fine"}})"), HasSubstr("'outcome'"));
+  // A number that the field cannot hold would become another one.
+  for (const char* line :
+       {R"({"attempt": 2147483648})", R"({"attempt": -2147483649})", R"({"attempt": 1.5})",
+        R"({"candidate": 9223372036854775808})", R"({"candidate": 1e30})"})
+    EXPECT_THAT(error(line), HasSubstr("has the wrong type")) << line;
 }
 
 TEST(Json, BytesThatAreNoTextDoNotThrow) {
@@ -180,6 +185,58 @@ TEST(Npy, NeverCrashesOnDamage) {
     EXPECT_FALSE(ParseNpy(good.substr(0, length)).ok()) << length;
   EXPECT_THAT(std::string(ParseNpy("hello, world").status().message()),
               HasSubstr("not an .npy file"));
+}
+
+// An .npy file whose header and data are these.
+std::string NpyOf(const std::string& header, const std::string& data, char version = 1) {
+  std::string bytes = "\x93NUMPY";
+  bytes += version;
+  bytes += '\0';
+  for (int i = 0; i < (version == 1 ? 2 : 4); ++i)
+    bytes += static_cast<char>(header.size() >> (8 * i));
+  return bytes + header + data;
+}
+
+TEST(Npy, ReadsTheHeadersThatPythonWrites) {
+  for (const char* header : {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }",
+                             "{'shape':(2,),'fortran_order':False,'descr':'<f4'}",
+                             "{'descr': '<f4', 'fortran_order': False, 'shape': (2L,), }\n",
+                             "{'descr':  '<f4', 'fortran_order':\n False, 'shape': ( 1 , 2 )}"}) {
+    for (const char version : {1, 2}) {
+      const auto array = ParseNpy(NpyOf(header, std::string(8, 'x'), version));
+      ASSERT_TRUE(array.ok()) << header << array.status();
+      EXPECT_EQ(array->shape.back(), 2) << header;
+    }
+  }
+}
+
+TEST(Npy, RefusesHeadersThatNobodyWrites) {
+  const auto refusal = [](const std::string& descr, const std::string& shape,
+                          const std::string& data) {
+    const auto array = ParseNpy(
+        NpyOf("{'descr': " + descr + ", 'fortran_order': False, 'shape': " + shape + "}", data, 2));
+    EXPECT_FALSE(array.ok()) << shape;
+    EXPECT_EQ(array.status().message().find('\n'), std::string::npos);
+    return std::string(array.status().message());
+  };
+  for (const char* extent :
+       {"x1", "1x", "-2", "99999999999999999999", "9223372036854775807, 2", "0, -1", "1 2"})
+    EXPECT_THAT(refusal("'<f4'", std::string("(") + extent + ")", std::string(8, 'x')),
+                HasSubstr("has the extent"))
+        << extent;
+  EXPECT_THAT(refusal("'<f4'", "(4611686018427387904, 4611686018427387904)", ""),
+              HasSubstr("extent"));
+  EXPECT_THAT(refusal("'<f4'", "(2", ""), HasSubstr("no 'shape'"));
+  EXPECT_THAT(refusal("<f4", "(2,)", ""), HasSubstr("no 'descr'"));
+  EXPECT_THAT(refusal("'\n" + std::string(1000, 'x') + "'", "(2,)", ""),
+              HasSubstr("not supported"));
+  std::string ones = "(";
+  for (int i = 0; i < 65; ++i) ones += "1,";
+  EXPECT_THAT(refusal("'|u1'", ones + ")", "x"), HasSubstr("more than 64 dimensions"));
+  EXPECT_THAT(refusal(std::string(1 << 20, ' ') + "'<f4'", "(2,)", ""),
+              HasSubstr("header has more than"));
+  EXPECT_THAT(refusal(std::string(60000, ' ') + "'<f4'", "(3,)", std::string(8, 'x')),
+              HasSubstr("holds 8 bytes"));
 }
 
 TEST(Shapes, AreParsedOrRefusedByExample) {

@@ -172,6 +172,31 @@ TEST(SampleSet, CountsWhatItForgets) {
   EXPECT_EQ(copy.learned(), 2100);
 }
 
+// A state that came back from a stranger may hold anything.
+TEST(SampleSet, RefusesNumbersThatNoSampleHas) {
+  const auto load = [](double seconds, float feature) {
+    SampleSet samples;
+    samples.Add({1, {}, std::vector<float>(FeatureTable().size(), feature), seconds});
+    BlobWriter w;
+    samples.Save(w);
+    const std::string bytes = std::move(w).Take();
+    BlobReader r(bytes);
+    return SampleSet().Load(r);
+  };
+  EXPECT_TRUE(load(0, 0).ok());
+  EXPECT_TRUE(load(1e-3, 60).ok());
+  for (const double seconds : {-1.0, std::nan(""), HUGE_VAL})
+    EXPECT_EQ(load(seconds, 0).code(), absl::StatusCode::kDataLoss) << seconds;
+  for (const float feature : {1e13F, -1e13F})
+    EXPECT_EQ(load(1e-3, feature).code(), absl::StatusCode::kDataLoss) << feature;
+  BlobWriter w;
+  w.Unsigned(uint64_t{1} << 40);  // measurements
+  w.Unsigned(0);
+  const std::string bytes = std::move(w).Take();
+  BlobReader r(bytes);
+  EXPECT_EQ(SampleSet().Load(r).code(), absl::StatusCode::kDataLoss);
+}
+
 TEST(TransferSamples, KeepsSamplesSpreadOverAllOfThem) {
   std::vector<Sample> samples = *MakeOthers(1000);
   const std::string packed = PackTransferSamples(samples);

@@ -119,6 +119,24 @@ TEST(Refusals, Fuse) {
        {"fuse mm.i1 mm.r0", kIllegal, "mean different things to the reduction `mm`"}});
 }
 
+// Each split may double the iterations; so a trace could ask for any number of them.
+TEST(Refusals, FuseOfVeryManyIterations) {
+  const auto naive = ir::Parse(
+      "program p(x: f32[1]) -> (out: f32[1]) { for a in 1 { block y(v < 1 spatial = a) { out[v] = "
+      "x[v] } } }");
+  ASSERT_TRUE(naive.ok()) << naive.status();
+  std::string text = "split a 2\n", outer = "a.0", inner;
+  for (int i = 0; i < 41; ++i) {
+    absl::StrAppend(&text, "split ", outer, " 2 2\n");
+    inner = absl::StrCat(" ", outer, ".1", inner);
+    outer += ".0";
+  }
+  const auto trace = ParseTrace(absl::StrCat(text, "fuse ", outer, inner));
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  const auto refused = Replay(*naive, *trace);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("more than 2^40 iterations"));
+}
+
 TEST(Refusals, Reorder) {
   ExpectRefusals(Product(), {{"reorder mm.i0 mm.i7", kMissing, "no loop `mm.i7`"},
                              {"reorder mm.i0 mm.i0", kMalformed, "names a loop twice"},

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/ir/text.h"
+#include "compiler/ir/verify/verifier.h"
 #include "compiler/schedule/replayer.h"
 #include "tests/schedule/workloads.h"
 
@@ -65,8 +66,36 @@ TEST(TraceText, NamesTheLineThatIsWrong) {
 
 TEST(TraceText, RefusesTracesWithoutEnd) {
   std::string text;
-  for (int i = 0; i < 10'001; ++i) text += "unroll a\n";
-  EXPECT_THAT(std::string(ParseTrace(text).status().message()), HasSubstr("more than 10000 steps"));
+  for (int i = 0; i < 1000; ++i) text += "unroll a\n";
+  EXPECT_TRUE(ParseTrace(text).ok());
+  EXPECT_THAT(std::string(ParseTrace(text + "unroll a\n").status().message()),
+              HasSubstr("line 1001: more than 1000 steps"));
+}
+
+// Each factor may become a loop, and passes walk loops by recursion.
+TEST(TraceText, RefusesNestsWithoutEnd) {
+  std::string text = "split a";
+  for (int i = 0; i < 500; ++i) text += " 1";
+  EXPECT_TRUE(ParseTrace(text).ok());
+  EXPECT_THAT(std::string(ParseTrace(text + " 1").status().message()),
+              HasSubstr("more than 500 factors"));
+  EXPECT_THAT(std::string(ParseTrace(text + "\nsplit b 2").status().message()),
+              HasSubstr("line 2: more than 500 factors"));
+}
+
+TEST(Replay, TheDeepestNestThatATraceMakesIsReplayed) {
+  auto naive = MakeWorkload("C3");
+  ASSERT_TRUE(naive.ok());
+  std::string text, loop = "conv2d.i1";
+  for (int i = 0; i < 250; ++i) {
+    text += "split " + loop + " 56 1\n";
+    loop += ".0";
+  }
+  const auto trace = ParseTrace(text);
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  const auto replayed = Replay(*naive, *trace);
+  ASSERT_TRUE(replayed.ok()) << replayed.status();
+  EXPECT_TRUE(ir::Verify(*replayed).ok());
 }
 
 TEST(Replay, PrefixesTheFailingStep) {

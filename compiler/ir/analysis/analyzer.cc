@@ -21,6 +21,9 @@ constexpr size_t kMaxSharpened = 8;
 // Divisors are far smaller in practice. Larger ones could overflow the coefficients of a fact.
 constexpr int64_t kMaxFactDivisor = int64_t{1} << 20;
 
+// Bounds combine facts with facts. Schedules make a few; further ones are forgotten, which proves less and nothing wrong.
+constexpr size_t kMostFacts = 128;
+
 // Collects the conditions that must all be `holds` if `condition` is `holds`.
 void CollectConjuncts(const Expr& condition, bool holds, std::vector<Expr>* conjuncts) {
   if (condition->kind == ExprKind::kOp && condition->op == (holds ? Op::kAnd : Op::kOr)) {
@@ -92,6 +95,10 @@ void Analyzer::AssumeSimplified(const Expr& condition, bool holds) {
   }
 }
 
+void Analyzer::Keep(Linear fact) {
+  if (facts_.size() < kMostFacts) facts_.push_back(std::move(fact));
+}
+
 void Analyzer::AddFact(Linear fact) {
   if (fact.terms.empty()) return;
   const int64_t g = CommonFactor(fact);
@@ -111,7 +118,7 @@ void Analyzer::AddFact(Linear fact) {
     return;
   }
   AddFactsOfDividends(fact);
-  facts_.push_back(std::move(fact));
+  Keep(std::move(fact));
 }
 
 // With a narrower range, divisions and moduli of the variable simplify, so the known facts are
@@ -127,7 +134,7 @@ void Analyzer::RenewFacts(const Var* var) {
     Linear renewed = Lin(before);
     if (renewed.terms.empty() || StructuralEqual(FromLinear(renewed), before)) continue;
     // It stays a fact even if it is about one variable: narrowing ranges again might never end.
-    facts_.push_back(std::move(renewed));
+    Keep(std::move(renewed));
   }
   renewing_ = false;
 }
@@ -143,7 +150,7 @@ void Analyzer::AddFactsOfDividends(const Linear& fact) {
     AddTerm(derived, quotient, -c * k);
     AddScaled(derived, ToLinear(quotient->args[0]), c);
     if (c < 0) derived.constant -= c * (k - 1);
-    facts_.push_back(std::move(derived));
+    Keep(std::move(derived));
   }
 }
 
@@ -288,8 +295,8 @@ Expr Analyzer::SimplifyEqual(Op op, Linear d) {
   if (d.constant % g != 0) return Bool(!is_eq);
   SortTerms(d);
   const int64_t unit = d.terms[0].second > 0 ? g : -g;
-  for (auto& term : d.terms) term.second /= unit;
-  d.constant /= unit;
+  for (auto& term : d.terms) term.second = FloorDivInt(term.second, unit);
+  d.constant = FloorDivInt(d.constant, unit);
   Linear left = Side(d, true), right = Side(d, false);
   right.constant = -d.constant;
   return Make(op, {FromLinear(left), FromLinear(right)});

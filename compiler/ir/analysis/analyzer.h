@@ -62,6 +62,7 @@ class Analyzer {
   Expr SimplifySelect(const Expr& e);
   void AssumeSimplified(const Expr& condition, bool holds);
   void AddFact(Linear non_negative);
+  void Keep(Linear non_negative);  // the end of AddFact
   void RenewFacts(const Var* var);
   void AddFactsOfDividends(const Linear& fact);
 

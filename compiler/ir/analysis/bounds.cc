@@ -4,6 +4,7 @@
 
 #include "compiler/ir/analysis/analyzer.h"
 #include "compiler/ir/analysis/linear.h"
+#include "compiler/ir/arithmetic.h"
 
 namespace heddle::ir {
 namespace {
@@ -115,8 +116,8 @@ void Analyzer::TightenByFacts(const Linear& l, Interval& bounds) {
     int64_t tried_up = 0, tried_down = 0;
     for (const auto& [term, c] : fact.terms) {
       const int at = FindTerm(l, term);
-      if (at < 0 || l.terms[at].second % c != 0) continue;
-      const int64_t k = l.terms[at].second / c;
+      if (at < 0 || FloorModInt(l.terms[at].second, c) != 0) continue;
+      const int64_t k = FloorDivInt(l.terms[at].second, c);
       if (k == tried_up || k == tried_down) continue;
       (k < 0 ? tried_up : tried_down) = k;
       Linear combined = l;
@@ -139,8 +140,9 @@ void Analyzer::TightenByQuotients(const Linear& l, Interval& bounds) {
     bool multiples = true;
     for (const auto& [term, factor] : l.terms) {
       if (term == quotient) continue;
-      multiples &= factor % c == 0 && std::abs(factor / c) <= INT32_MAX / k;
-      if (multiples) AddTerm(dividend, term, factor / c * k);
+      const int64_t times = FloorDivInt(factor, c);
+      multiples &= FloorModInt(factor, c) == 0 && std::abs(times) <= INT32_MAX / k;
+      if (multiples) AddTerm(dividend, term, times * k);
     }
     if (!multiples) continue;
     const Interval whole = FloorDiv(LinearBounds(dividend), k);

@@ -68,7 +68,7 @@ void SortTerms(Linear& l) {
 int64_t CommonFactor(const Linear& l) {
   int64_t g = 0;
   for (const auto& term : l.terms) g = std::gcd(g, term.second);
-  return g;
+  return g < 0 ? 1 : g;  // 2^63 has no positive i64
 }
 
 namespace {

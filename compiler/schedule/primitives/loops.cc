@@ -23,6 +23,8 @@ namespace {
 // More vector lanes and copies than these only cost code size.
 constexpr int64_t kMaxLanes = 64;
 constexpr int64_t kMaxUnroll = 4096;
+// The verifier allows no loop more. Below it, no product of two extents overflows.
+constexpr int64_t kMostIterations = int64_t{1} << 40;
 
 absl::string_view Word(LoopKind kind) {
   std::string_view name = ir::Name(kind);
@@ -233,6 +235,8 @@ absl::StatusOr<Rewritten> Fuse(const Program& p, const std::vector<std::string>&
     }
     chain.push_back(next);
     absl::StrAppend(&name, "*", loops[k]);
+    if (extent < 1 || next->extent > kMostIterations / extent)
+      return Illegal(*next, "would make a loop of more than 2^40 iterations");
     extent *= next->extent;
   }
   for (const For* loop : chain) {

@@ -38,7 +38,7 @@ absl::StatusOr<Rewritten> Split(const Program& p, const std::string& loop,
 // refuses:  loops that are not directly nested in the given order; loops of kinds other than
 //           serial; loops that mean different things to a reduction below (spatial, reduce,
 //           repeating): split and reordered again, its updates could come before its
-//           initialisation.
+//           initialisation; more than 2^40 iterations.
 absl::StatusOr<Rewritten> Fuse(const Program& p, const std::vector<std::string>& loops);
 
 // rewrite:  permutes loops of one perfectly nested chain into the given order. Loops of the chain
