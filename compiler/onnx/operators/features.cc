@@ -7,7 +7,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/onnx/scores.h"
+#include "compiler/onnx/operators/scores.h"
 #include "compiler/onnx/slices.h"
 
 namespace heddle::graph {
