@@ -36,6 +36,28 @@ void ForEachNode(const Nodes& nodes, absl::FunctionRef<void(const onnx::NodeProt
   }
 }
 
+const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node, std::string_view name) {
+  for (const onnx::AttributeProto& a : node.attribute()) {
+    if (a.name() == name) return &a;
+  }
+  return nullptr;
+}
+
+onnx::AttributeProto* FindAttribute(onnx::NodeProto& node, std::string_view name) {
+  for (onnx::AttributeProto& a : *node.mutable_attribute()) {
+    if (a.name() == name) return &a;
+  }
+  return nullptr;
+}
+
+bool MovesElements(const onnx::NodeProto& node) {
+  static const auto* ops = new std::set<std::string_view>{
+      "Concat", "Expand", "Flatten", "Gather", "Identity",  "Reshape",
+      "Slice",  "Split",  "Squeeze", "Tile",   "Transpose", "Unsqueeze"};
+  if (onnx::IsStandard(node.domain())) return ops->count(node.op_type()) > 0;
+  return onnx::OperatorKey(node) == "ai.onnx.ml.ArrayFeatureExtractor";
+}
+
 std::set<std::string> NamesRead(const onnx::GraphProto& graph) {
   std::set<std::string> names;
   const auto outputs = [&](const onnx::GraphProto& g) {
