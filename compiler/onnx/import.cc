@@ -115,8 +115,12 @@ class Importer {
     const absl::StatusOr<ValueId> codes = EmitCodes(builder_, bytes, keys);
     if (codes.ok())
       values_[name] = *codes;
+    else if (const std::string what =
+                 absl::StrCat("input '", name, "': ", codes.status().message());
+             absl::IsUnimplemented(codes.status()))
+      problems_.Unsupported(what);
     else
-      problems_.Invalid(absl::StrCat("input '", name, "': ", codes.status().message()));
+      problems_.Invalid(what);
   }
 
   void Translate(const onnx::NodeProto& node) {
