@@ -85,7 +85,14 @@ absl::Status CheckNames(const std::vector<const onnx::ValueInfoProto*>& inputs,
     }
   }
   for (const auto& [name, shape] : options.shapes) {
-    if (names.count(name) || (dimensions.count(name) && shape.size() == 1)) continue;
+    if (names.count(name)) continue;
+    if (dimensions.count(name)) {
+      if (shape.size() == 1) continue;
+      return BadInput(absl::StrCat("the dimension '", name, "' has one extent, and ", shape.size(),
+                                   " are given; give one, as --shape ", name, "=",
+                                   shape.empty() ? 1 : shape[0],
+                                   " (only independent rows may be several numbers)"));
+    }
     return BadInput(absl::StrCat(
         "the model has no input '", name, "'; it has ", absl::StrJoin(names, ", "),
         dimensions.empty() ? "" : " with the open dimensions ", absl::StrJoin(dimensions, ", ")));
