@@ -9,6 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
+#include "compiler/classical/import_forest.h"
+#include "compiler/graph/core/row_blocks.h"
+#include "compiler/graph/core/table_names.h"
 #include "compiler/onnx/bounded.h"
 #include "compiler/onnx/check.h"
 #include "compiler/onnx/external.h"
@@ -33,6 +36,7 @@ class Importer {
            const StringInputs& strings, const StringLists& lists, const ImportOptions& options,
            Problems& problems)
       : model_(model),
+        options_(options),
         elements_(elements),
         strings_(strings),
         lists_(lists),
@@ -332,6 +336,9 @@ class Importer {
     if (random_.streams == 0) std::erase(graph.inputs, random_.seed);
     graph = RemoveDead(graph);
     graph.tables = TablesOf(model_.graph(), strings_, lists_, graph);
+    for (std::string& dropped : DropNamesOverLimits(&graph)) {
+      if (options_.warnings != nullptr) options_.warnings->push_back(std::move(dropped));
+    }
     if (absl::Status s = CheckTables(graph); !s.ok())
       return BadInput(absl::StrReplaceAll(s.message(), {{"\n", " "}, {"\r", " "}}));
     // Each translation checks what it emits, so an error here comes from the model itself.
@@ -343,6 +350,7 @@ class Importer {
   }
 
   Model& model_;
+  const ImportOptions& options_;
   const ElementsByName& elements_;  // of initializers that are not in the file
   const StringInputs& strings_;     // inputs of strings, which are bytes of the module
   const StringLists& lists_;        // of values that hold places of strings

@@ -31,6 +31,8 @@ struct ImportOptions {
   int64_t constant_bytes = ConstantBudget::kBytes;
   // Null: a model with external data is refused.
   ExternalLoader external;
+  // If set, receives a line for each thing that is left out and that no result depends on.
+  std::vector<std::string>* warnings = nullptr;
 };
 
 // Errors are one line, which names all that is refused:
