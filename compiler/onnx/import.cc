@@ -371,10 +371,7 @@ class Importer {
   std::map<const void*, ValueId> subgraph_constants_;
 };
 
-}  // namespace
-
-absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(Model model, Model::Parse(bytes));
+absl::StatusOr<Graph> ImportParsed(Model model, const ImportOptions& options) {
   HEDDLE_RETURN_IF_ERROR(FixInputValues(model, options));
   ElementsByName elements;
   if (options.external) {
@@ -389,6 +386,54 @@ absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& op
   const absl::Status fixed = FixShapes(model, options);
   if (!fixed.ok()) return problems.empty() ? fixed : problems.Status();
   return Importer(model, elements, types, strings, lists, options, problems).Run();
+}
+
+// One graph for several numbers of rows, which `dimension` counts. Nothing if the model's rows are not independent.
+absl::StatusOr<std::optional<Graph>> ImportBlocks(std::string_view bytes,
+                                                  const std::string& dimension,
+                                                  const std::vector<int64_t>& blocks,
+                                                  const ImportOptions& options) {
+  ImportOptions of_block = options;
+  std::optional<Graph> graph;
+  for (const int64_t rows : blocks) {
+    of_block.shapes[dimension] = {rows};
+    HEDDLE_ASSIGN_OR_RETURN(Model model, Model::Parse(bytes));
+    absl::StatusOr<Graph> made = ImportParsed(std::move(model), of_block);
+    if (!made.ok()) {
+      // Whether fewer rows would help.
+      of_block.shapes[dimension] = {blocks.back()};
+      HEDDLE_ASSIGN_OR_RETURN(Model again, Model::Parse(bytes));
+      HEDDLE_RETURN_IF_ERROR(ImportParsed(std::move(again), of_block).status());
+      return absl::Status(
+          made.status().code(),
+          absl::StrCat(made.status().message(), "; this is of ", rows,
+                       " rows at once, and --shape ", dimension, "=1,16 takes fewer"));
+    }
+    of_block.warnings = nullptr;  // the other blocks would warn again
+    if (!graph.has_value()) {
+      if (!made->tables.independent_rows) return std::nullopt;
+      graph = *std::move(made);
+    } else if (const absl::Status added = AddRowBlock(*made, &*graph); !added.ok()) {
+      return std::nullopt;  // one row is broadcast to several, for instance
+    }
+  }
+  return graph;
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options) {
+  HEDDLE_ASSIGN_OR_RETURN(Model model, Model::Parse(bytes));
+  const std::string dimension = OpenRows(model, options);
+  if (dimension.empty()) return ImportParsed(std::move(model), options);
+  const auto given = options.shapes.find(dimension);
+  const bool asked = given != options.shapes.end();
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<int64_t> blocks,
+                          classical::BlocksOfRows(dimension, asked ? given->second : Shape()));
+  HEDDLE_ASSIGN_OR_RETURN(std::optional<Graph> graph,
+                          ImportBlocks(bytes, dimension, blocks, options));
+  if (graph.has_value()) return *std::move(graph);
+  return ImportParsed(std::move(model), options);  // says that the number of rows has to be one
 }
 
 }  // namespace heddle::graph

@@ -21,8 +21,9 @@ using ExternalLoader = std::function<absl::StatusOr<SharedBytes>(const onnx::Ten
 
 struct ImportOptions {
   // Shapes of the inputs whose dimensions are symbolic or missing, by input name; or extents of
-  // symbolic dimensions by their names, each as a shape of one dimension. An input's name goes first. The dimension "rows" of
-  // decision trees may have several extents (classical::ImportForest).
+  // symbolic dimensions by their names, each as a shape of one dimension. An input's name goes first. The rows of decision trees and
+  // of pipelines may have several extents, and have kUsualBlocks if they have none (classical/import_forest.h): the graph then holds the
+  // model for each of them (graph/core/row_blocks.h). They are called "rows", unless the model has a name for them.
   std::map<std::string, std::vector<int64_t>> shapes;
   // Values of inputs by their names, which then are inputs no more: "16000", or "1,0,2" for a vector; one
   // number fills the whole tensor.

@@ -114,8 +114,6 @@ bool IsPipeline(const onnx::GraphProto& model) {
   return found;
 }
 
-}  // namespace
-
 Tables TablesOf(const onnx::GraphProto& model, const StringInputs& strings,
                 const StringLists& lists, const Graph& graph) {
   Tables tables;

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/graph/core/row_blocks.h"
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/onnx/import.h"
@@ -1110,6 +1112,30 @@ TEST(MlTables, PickedStringsAreLabels) {
             (Names{"a", "b"}));
 }
 
+TEST(MlTables, StringsThatAreMovedAboutStayLabels) {
+  const auto labels = [](const std::string& moves) {
+    return TablesOf(
+               absl::StrCat("(int64[4] x) => (string[a] y) {"
+                            "s = ai.onnx.ml.LabelEncoder<keys_int64s = [9, 2], values_strings = "
+                            "[\"a\", \"b\"]>(x) ",
+                            moves, "}"),
+               2)
+        .outputs[0]
+        .labels;
+  };
+  EXPECT_EQ(labels("y = Concat<axis = 0>(s, s)"), (Names{"a", "b"}));
+  EXPECT_EQ(labels("two = Constant<value = int64[1] {2}>() y = Tile(s, two)"), (Names{"a", "b"}));
+  EXPECT_EQ(labels("front, back = Split<axis = 0, num_outputs = 2>(s) y = Identity(back)"),
+            (Names{"a", "b"}));
+  // Places in two lists are no places in one.
+  EXPECT_THAT(Refusal("(int64[4] x) => (string[a] y) {"
+                      "s = ai.onnx.ml.LabelEncoder<keys_int64s = [9], values_strings = [\"a\"]>(x) "
+                      "t = ai.onnx.ml.LabelEncoder<keys_int64s = [9], values_strings = [\"b\"]>(x) "
+                      "y = Concat<axis = 0>(s, t)}",
+                      2),
+              HasSubstr("string"));
+}
+
 TEST(MlTables, ScoresOfPairsHaveNoNames) {
   const auto machine = [](const std::string& more) {
     return TablesOf(absl::StrCat(
@@ -1291,6 +1317,30 @@ TEST(MlRefusals, StringsNameTheInputAndTheWayOut) {
               "y = ai.onnx.ml.LabelEncoder<keys_strings = [\"a\"], values_int64s = [1]>(s)}",
               2),
       HasSubstr("keys that are strings"));
+}
+
+TEST(MlRefusals, TextsAreComparedWithinALimit) {
+  const std::vector<std::string> keys = {
+      "a", "b", "c", "d", "e", "f", "g", "h", std::string(99, 'i')};
+  const auto encoder = [&](int64_t rows) {
+    // Ten keys with the empty one, which every input has, and 100 bytes of each text.
+    return absl::StrCat("(string[", rows, "] x) => (float[a,b] y) {y = ai.onnx.ml.OneHotEncoder<",
+                        "cats_strings = ", Quoted(keys), ">(x)}");
+  };
+  EXPECT_TRUE(ImportOnnx(Model(encoder(10000000)).SerializeAsString()).ok());
+  EXPECT_THAT(Refusal(encoder(10000001)),
+              AllOf(HasSubstr("not supported: input 'x'"),
+                    HasSubstr("comparing 10000001 texts with 10 keys of up to 99 bytes"),
+                    HasSubstr("give fewer rows, or encode the texts as numbers")));
+  // So are numbers.
+  const auto numbers = [](int64_t rows) {
+    return absl::StrCat("(int64[", rows,
+                        ",1000] x) => (int64[a,b] y) {y = ai.onnx.ml.LabelEncoder<",
+                        "keys_int64s = [1, 2], values_int64s = [3, 4]>(x)}");
+  };
+  EXPECT_TRUE(ImportOnnx(Model(numbers(5000000), 2).SerializeAsString()).ok());
+  EXPECT_THAT(Refusal(numbers(5000001), 2),
+              HasSubstr("a comparison of 5000001000 elements with 2 keys"));
 }
 
 TEST(MlRefusals, OpsetsAreThoseOfTheDomain) {
