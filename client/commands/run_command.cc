@@ -317,20 +317,48 @@ std::vector<double> TimesOf(const TaskTiming& task) {
   return times;
 }
 
-int Evaluate(const GlobalOptions& global, const RunOptions& options,
-             const std::vector<Loaded>& modules, const GivenInputs& inputs) {
+// The module, and those to compare it with.
+std::vector<std::string> PathsOf(const RunOptions& options) {
   std::vector<std::string> paths = {options.module};
   paths.insert(paths.end(), options.against.begin(), options.against.end());
+  return paths;
+}
+
+// How many rows every module computes in a timed run: as many as the inputs have, or, where the rows of the first module depend on
+// each other, as many as it computes at once. InvalidArgument: a module cannot compute as many.
+absl::StatusOr<int64_t> TimedRows(const RunOptions& options, const std::vector<Loaded>& modules,
+                                  const GivenInputs& inputs) {
+  const std::vector<std::string> paths = PathsOf(options);
+  const int64_t rows = inputs.rows > 0 ? inputs.rows : RowsOfRun(modules[0].module.manifest);
+  for (size_t m = 0; m < modules.size(); ++m) {
+    const absl::Status found =
+        BlocksOf({&modules[m].module, modules[m].options, {}, rows}).status();
+    if (found.ok()) continue;
+    if (inputs.rows > 0) return found;
+    return absl::InvalidArgumentError(
+        fmt::format("{} computes {} at once, and {} has no block of as many, so their times cannot "
+                    "be compared; make both with the same --shape",
+                    paths[0], RowsText(rows), paths[m]));
+  }
+  return rows;
+}
+
+// Every module computes `rows` rows.
+int Evaluate(const GlobalOptions& global, const RunOptions& options,
+             const std::vector<Loaded>& modules, const GivenInputs& inputs, int64_t rows) {
+  const std::vector<std::string> paths = PathsOf(options);
   std::vector<std::string> names;
   std::map<std::string, int> taken;
   std::vector<Contestant> contestants;
+  int64_t told_rows = 0;  // 0: no module has a choice
   for (size_t m = 0; m < modules.size(); ++m) {
     const runtime::Manifest& manifest = modules[m].module.manifest;
+    if (manifest.independent_rows) told_rows = rows;
     if (manifest.model_digest != modules[0].module.manifest.model_digest) {
       fmt::print(stderr, "warning: {} holds another model than {}\n", paths[m], paths[0]);
     }
     names.push_back(ColumnName(manifest, paths[m], taken));
-    contestants.push_back({&modules[m].module, modules[m].options, inputs.bytes, inputs.rows});
+    contestants.push_back({&modules[m].module, modules[m].options, inputs.bytes, rows});
   }
   const absl::StatusOr<std::vector<ModuleTiming>> timed =
       TimeInTurns(contestants, {.rounds = options.rounds, .stop = [] { return Interrupted(); }});
@@ -346,7 +374,7 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
                              {"target", manifest.target},
                              {"threads", threads},
                              {"cpu", CpuName()},
-                             {"rows", inputs.rows},
+                             {"rows", told_rows},
                              {"rounds", options.rounds}};
     for (size_t m = 0; m < modules.size(); ++m) {
       object["modules"].push_back({{"file", paths[m]},
@@ -403,7 +431,7 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
       "{}{} rounds in turns, each module loaded anew, one warm-up run, then at least 50 ms; {} "
       "thread{}; {}; "
       "{}\n",
-      inputs.rows > 0 ? RowsText(inputs.rows) + " a run; " : "", options.rounds, threads,
+      told_rows > 0 ? RowsText(told_rows) + " a run; " : "", options.rounds, threads,
       threads == 1 ? "" : "s", CpuName(), manifest.target);
   fmt::print("memory: {} activations ({} without sharing), {} workspace\n",
              FormatBytes(manifest.arena_bytes), FormatBytes(manifest.unshared_bytes),
@@ -443,9 +471,7 @@ int RunModule(const GlobalOptions& global, const RunOptions& options) {
   if (options.csv && global.output.json)
     return Fail(absl::InvalidArgumentError("--csv and --json are two formats; give one"));
   std::vector<Loaded> modules;
-  std::vector<std::string> paths = {options.module};
-  paths.insert(paths.end(), options.against.begin(), options.against.end());
-  for (const std::string& path : paths) {
+  for (const std::string& path : PathsOf(options)) {
     absl::StatusOr<Loaded> loaded = LoadModule(path, options.threads);
     if (!loaded.ok()) return Fail(loaded.status());
     modules.push_back(*std::move(loaded));
@@ -457,14 +483,9 @@ int RunModule(const GlobalOptions& global, const RunOptions& options) {
   const absl::StatusOr<GivenInputs> inputs = GatherInputs(options, manifest);
   if (!inputs.ok()) return Fail(inputs.status());
   const bool timed = options.evaluate || options.profile || !options.against.empty();
-  TimedBlock block;  // of the first module
-  for (const Loaded& loaded : modules) {
-    if (!timed) break;
-    const absl::StatusOr<std::vector<TimedBlock>> found =
-        BlocksOf({&loaded.module, loaded.options, {}, inputs->rows});
-    if (!found.ok()) return Fail(found.status());
-    if (&loaded == &modules[0]) block = found->front();
-  }
+  absl::StatusOr<int64_t> rows = 0;
+  if (timed) rows = TimedRows(options, modules, *inputs);
+  if (!rows.ok()) return Fail(rows.status());
   const absl::StatusOr<std::vector<NpyArray>> results = RunRows(*inputs, executor);
   if (absl::IsCancelled(results.status())) return kInterrupted;
   if (!results.ok()) return Fail(results.status());
@@ -478,12 +499,14 @@ int RunModule(const GlobalOptions& global, const RunOptions& options) {
   }
   if (options.profile) {
     const int threads = UsedThreads(options.threads, executor.manifest());
-    const int code = PrintProfile(executor, block.block, threads, options.rounds, global.output);
+    const size_t block =
+        BlocksOf({&modules[0].module, modules[0].options, {}, *rows})->front().block;
+    const int code = PrintProfile(executor, block, threads, options.rounds, global.output);
     if (code != kDone) return code;
   }
   made->reset();  // its memory may come to be that of a module to time
-  return options.evaluate || !options.against.empty() ? Evaluate(global, options, modules, *inputs)
-                                                      : kDone;
+  if (!options.evaluate && options.against.empty()) return kDone;
+  return Evaluate(global, options, modules, *inputs, *rows);
 }
 
 }  // namespace heddle::client

@@ -68,8 +68,7 @@ absl::StatusOr<ValueId> Pick(GraphBuilder& out, ValueId x, const Forest& forest,
     all &= features.back() == static_cast<int64_t>(i);
   }
   if (all) return x;
-  const auto n = static_cast<int64_t>(features.size());
-  return out.Add(OpKind::kGather, {x, out.Constant("features", FromElements({n}, features))},
+  return out.Add(OpKind::kGather, {x, out.Constant("features", graph::FromInts(features))},
                  {{"axis", int64_t{1}}}, "columns");
 }
 

@@ -7,10 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/row_blocks.h"
 #include "base/status_macros.h"
 #include "compiler/classical/emit_forest.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/row_blocks.h"
+#include "compiler/graph/core/table_names.h"
 #include "compiler/graph/core/tensor_data.h"
 
 namespace heddle::classical {
@@ -44,17 +46,7 @@ absl::StatusOr<std::vector<int64_t>> BlocksOf(
     }
   }
   const auto given = shapes.find(kRows);
-  std::set<int64_t, std::greater<>> blocks;
-  if (given == shapes.end())
-    blocks.insert(std::begin(kUsualBlocks), std::end(kUsualBlocks));
-  else
-    blocks.insert(given->second.begin(), given->second.end());
-  if (blocks.empty() || *blocks.rbegin() < 1 || blocks.size() > graph::kMostBlocks) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'rows' is one number of rows or up to ", graph::kMostBlocks,
-        " of them, each at least 1; give them as --shape rows=", absl::StrJoin(kUsualBlocks, ",")));
-  }
-  return std::vector<int64_t>(blocks.begin(), blocks.end());
+  return BlocksOfRows(kRows, given == shapes.end() ? std::vector<int64_t>() : given->second);
 }
 
 // i64 [rows]
@@ -91,7 +83,8 @@ std::vector<std::string> ScoreNames(const Forest& forest) {
   return names;
 }
 
-absl::StatusOr<graph::Graph> ImportBlock(const Forest& forest, int64_t rows) {
+absl::StatusOr<graph::Graph> ImportBlock(const Forest& forest, int64_t rows,
+                                         std::vector<std::string>* warnings) {
   GraphBuilder out;
   const ValueId x = out.Input(kInput, {DType::kF32, {rows, forest.features}});
   HEDDLE_ASSIGN_OR_RETURN(const ValueId margins, EmitMargins(out, x, forest));
@@ -111,18 +104,34 @@ absl::StatusOr<graph::Graph> ImportBlock(const Forest& forest, int64_t rows) {
   graph.tables.inputs = {{.columns = forest.feature_names}};
   graph.tables.outputs.resize(outputs.size());
   graph.tables.outputs[0].columns = ScoreNames(forest);
+  const std::vector<std::string> dropped = graph::DropNamesOverLimits(&graph);
+  if (warnings != nullptr) warnings->insert(warnings->end(), dropped.begin(), dropped.end());
   HEDDLE_RETURN_IF_ERROR(graph::CheckTables(graph));
   return graph;
 }
 
 }  // namespace
 
-absl::StatusOr<graph::Graph> ImportForest(
-    const Forest& forest, const std::map<std::string, std::vector<int64_t>>& shapes) {
+absl::StatusOr<std::vector<int64_t>> BlocksOfRows(const std::string& dimension,
+                                                  const std::vector<int64_t>& given) {
+  std::set<int64_t, std::greater<>> blocks(given.begin(), given.end());
+  if (blocks.empty()) blocks.insert(std::begin(kUsualBlocks), std::end(kUsualBlocks));
+  if (*blocks.rbegin() < 1 || blocks.size() > kMostRowBlocks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", dimension, "' is one number of rows or up to ", kMostRowBlocks,
+                     " of them, each at least 1; give them as --shape ", dimension, "=",
+                     absl::StrJoin(kUsualBlocks, ",")));
+  }
+  return std::vector<int64_t>(blocks.begin(), blocks.end());
+}
+
+absl::StatusOr<graph::Graph> ImportForest(const Forest& forest,
+                                          const std::map<std::string, std::vector<int64_t>>& shapes,
+                                          std::vector<std::string>* warnings) {
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<int64_t> blocks, BlocksOf(forest, shapes));
-  HEDDLE_ASSIGN_OR_RETURN(graph::Graph graph, ImportBlock(forest, blocks[0]));
+  HEDDLE_ASSIGN_OR_RETURN(graph::Graph graph, ImportBlock(forest, blocks[0], warnings));
   for (size_t b = 1; b < blocks.size(); ++b) {
-    HEDDLE_ASSIGN_OR_RETURN(const graph::Graph block, ImportBlock(forest, blocks[b]));
+    HEDDLE_ASSIGN_OR_RETURN(const graph::Graph block, ImportBlock(forest, blocks[b], nullptr));
     HEDDLE_RETURN_IF_ERROR(graph::AddRowBlock(block, &graph));
   }
   return graph;

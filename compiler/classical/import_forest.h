@@ -1,4 +1,4 @@
-// A forest as a whole model.
+// A forest as a whole model, for any number of rows.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,22 @@ namespace heddle::classical {
 // Numbers of rows for any use: one row at a time, a vector's worth, what stays in a cache, and enough for all threads.
 inline constexpr int64_t kUsualBlocks[] = {1, 16, 256, 4096};
 
+// The numbers of rows that a model is to be made for, each once, largest first: those that are given for `dimension`, or kUsualBlocks
+// if there are none. InvalidArgument: one is below 1, or there are more than kMostRowBlocks.
+absl::StatusOr<std::vector<int64_t>> BlocksOfRows(const std::string& dimension,
+                                                  const std::vector<int64_t>& given);
+
 // The input is "x", f32 [rows, features]; NaN is a missing value. The outputs are
 //   scores  what the source's own library predicts: f32 [rows], or [rows, outputs] if there are several
 //   label   of classifiers: i64 [rows], the class with the largest score (of two classes: whether the score of the second
 //           is at least one half; without a transform: is positive)
-// Rows are independent. The columns of x have the names of the features; those of scores are the classes, or the second one for
-// the one score of a binary classifier.
+// Rows are independent. The columns of x have the names of the features, if all of them are short enough; those of scores are the
+// classes, or the second one for the one score of a binary classifier. `warnings`, which is optional, receives a line where names
+// are left out (graph::DropNamesOverLimits).
 // `shapes`: the shape of "x"; or "rows", the number of rows; or several of them, for each of which the graph then holds the model
-// (graph::AddRowBlock); or nothing, which means kUsualBlocks. InvalidArgument: the shape does not fit, there are more than
-// graph::kMostBlocks numbers, or a feature's name is too long (graph::kMostNameBytes).
-absl::StatusOr<graph::Graph> ImportForest(
-    const Forest& forest, const std::map<std::string, std::vector<int64_t>>& shapes);
+// (graph::AddRowBlock); or nothing, which means kUsualBlocks. InvalidArgument: the shape does not fit, or as BlocksOfRows.
+absl::StatusOr<graph::Graph> ImportForest(const Forest& forest,
+                                          const std::map<std::string, std::vector<int64_t>>& shapes,
+                                          std::vector<std::string>* warnings = nullptr);
 
 }  // namespace heddle::classical

@@ -12,7 +12,7 @@ absl::StatusOr<graph::Graph> ImportModel(std::string_view bytes,
                                          const graph::ImportOptions& options) {
   if (!IsForestFile(bytes)) return graph::ImportOnnx(bytes, options);
   HEDDLE_ASSIGN_OR_RETURN(const classical::Forest forest, classical::ReadForest(bytes));
-  return classical::ImportForest(forest, options.shapes);
+  return classical::ImportForest(forest, options.shapes, options.warnings);
 }
 
 }  // namespace heddle

@@ -13,8 +13,8 @@ namespace heddle {
 // Whether the bytes are a model of decision trees in a format of its own, and not an ONNX model.
 bool IsForestFile(std::string_view bytes);
 
-// A forest file may be imported for several numbers of rows at once (classical::ImportForest). Errors as graph::ImportOnnx or
-// classical::ImportForest.
+// A graph may hold the model for several numbers of rows (classical::ImportForest, graph::ImportOptions). Errors as graph::ImportOnnx
+// or classical::ImportForest.
 absl::StatusOr<graph::Graph> ImportModel(std::string_view bytes,
                                          const graph::ImportOptions& options);
 

@@ -8,34 +8,31 @@
 #include "base/status_macros.h"
 #include "compiler/driver/compile.h"
 #include "compiler/driver/import_model.h"
+#include "compiler/graph/core/row_blocks.h"
 #include "compiler/graph/passes/evaluate.h"
 
 namespace heddle {
 namespace {
 
-// Of a forest file, the graph for as many rows as the first input has. If that is no whole number, the graph for one row: its
-// inputs then do not fit.
-absl::StatusOr<graph::Graph> GraphFor(std::string_view model, const ModelOptions& options,
-                                      const std::vector<std::string>& inputs) {
-  if (!IsForestFile(model)) return ImportModel(model, options.import);
-  graph::ImportOptions import = options.import;
-  import.shapes = {{ "rows", { 1 } }};
-  HEDDLE_ASSIGN_OR_RETURN(graph::Graph one, ImportModel(model, import));
-  const graph::TensorType& type = one.values[one.inputs[0]].type;
-  const int64_t row_bytes = graph::NumElements(type) * ir::SizeOf(type.dtype);
-  const int64_t given = inputs.empty() ? 0 : static_cast<int64_t>(inputs[0].size());
-  const int64_t rows = row_bytes > 0 ? given / row_bytes : 1;
-  if (rows <= 1 || rows * row_bytes != given) return one;
-  import.shapes = {{ "rows", { rows } }};
-  return ImportModel(model, import);
+// The model for each of its blocks of rows, largest first.
+std::vector<graph::Graph> BlocksOf(const graph::Graph& graph) {
+  if (graph.tables.blocks.empty()) return {graph};
+  std::vector<graph::Graph> blocks;
+  for (size_t b = 0; b < graph.tables.blocks.size(); ++b)
+    blocks.push_back(graph::RowBlock(graph, b));
+  return blocks;
 }
+
+// The rows that it computes at once.
+int64_t RowsOf(const graph::Graph& block) { return block.values[block.inputs[0]].type.shape[0]; }
 
 int64_t SizeOf(const graph::TensorType& type) {
   return graph::NumElements(type) * ir::SizeOf(type.dtype);
 }
 
 // How many rows the inputs have for a graph of independent rows; nullopt if they are no whole rows, or different numbers.
-std::optional<int64_t> RowsOf(const graph::Graph& graph, const std::vector<std::string>& inputs) {
+std::optional<int64_t> GivenRows(const graph::Graph& graph,
+                                 const std::vector<std::string>& inputs) {
   if (!graph.tables.independent_rows || inputs.empty() || inputs.size() != graph.inputs.size())
     return std::nullopt;
   std::optional<int64_t> rows;
@@ -50,12 +47,17 @@ std::optional<int64_t> RowsOf(const graph::Graph& graph, const std::vector<std::
   return rows;
 }
 
-// The results of any number of rows. The last block is filled with zeros.
-absl::StatusOr<std::vector<std::string>> InterpretRows(const graph::Graph& graph, int64_t rows,
+// The results of any number of rows: in the largest block that fits, again and again. If none does, the smallest one is filled with
+// zeros.
+absl::StatusOr<std::vector<std::string>> InterpretRows(const std::vector<graph::Graph>& blocks,
+                                                       int64_t rows,
                                                        const std::vector<std::string>& inputs) {
-  const int64_t block = graph.values[graph.inputs[0]].type.shape[0];
-  std::vector<std::string> outputs(graph.outputs.size());
-  for (int64_t first = 0; first < rows; first += block) {
+  std::vector<std::string> outputs(blocks[0].outputs.size());
+  size_t b = 0;
+  for (int64_t first = 0, block = 0; first < rows; first += block) {
+    while (b + 1 < blocks.size() && RowsOf(blocks[b]) > rows - first) ++b;
+    const graph::Graph& graph = blocks[b];
+    block = RowsOf(graph);
     std::vector<graph::TensorData> tensors;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const graph::TensorType& type = graph.values[graph.inputs[i]].type;
@@ -81,10 +83,12 @@ absl::StatusOr<std::vector<std::string>> InterpretRows(const graph::Graph& graph
 absl::StatusOr<std::vector<std::string>> InterpretModel(
     std::string_view onnx, const ModelOptions& options, const std::vector<std::string>& inputs,
     const std::function<void(int done, int total)>& progress) {
-  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph, GraphFor(onnx, options, inputs));
-  if (const std::optional<int64_t> rows = RowsOf(graph, inputs);
-      rows.has_value() && *rows != graph.values[graph.inputs[0]].type.shape[0])
-    return InterpretRows(graph, *rows, inputs);
+  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, ImportModel(onnx, options.import));
+  const std::vector<graph::Graph> blocks = BlocksOf(imported);
+  const graph::Graph& graph = blocks.back();
+  if (const std::optional<int64_t> rows = GivenRows(graph, inputs);
+      rows.has_value() && *rows != RowsOf(graph))
+    return InterpretRows(blocks, *rows, inputs);
   std::vector<graph::TensorData> tensors(inputs.size());
   for (size_t i = 0; i < std::min(inputs.size(), graph.inputs.size()); ++i) {
     const graph::Value& value = graph.values[graph.inputs[i]];

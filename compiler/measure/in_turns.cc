@@ -79,16 +79,20 @@ double TaskTiming::Ns(size_t module) const {
 
 Turns ComparisonTurns() { return {.rounds = 20, .limit = absl::Seconds(5), .least_rounds = 7}; }
 
+int64_t RowsOfRun(const runtime::Manifest& manifest) {
+  const bool has_rows = !manifest.inputs.empty() && !manifest.inputs[0].shape.empty();
+  return has_rows ? manifest.inputs[0].shape[0] : 1;
+}
+
 absl::StatusOr<std::vector<TimedBlock>> BlocksOf(const Contestant& contestant) {
   const runtime::Manifest& manifest = contestant.module->manifest;
   if (!manifest.independent_rows) {
     // It may be an older module of a model whose rows are independent, which does not say so.
-    const bool has_rows = !manifest.inputs.empty() && !manifest.inputs[0].shape.empty();
-    const int64_t rows = has_rows ? manifest.inputs[0].shape[0] : 1;
+    const int64_t rows = RowsOfRun(manifest);
     if (contestant.rows == 0 || contestant.rows == rows) return std::vector<TimedBlock>{{0, 1}};
-    return absl::InvalidArgumentError(absl::StrCat("the module of ", manifest.model,
-                                                   " cannot be timed with ", contestant.rows,
-                                                   " rows: its rows are fixed at ", rows));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the module of ", manifest.model, " cannot be timed with ", contestant.rows,
+                     " rows: its rows are fixed at ", rows, ", so give as many"));
   }
   std::vector<TimedBlock> blocks;
   std::string sizes;

@@ -46,7 +46,9 @@ struct Contestant {
   // (RunsOfBlock); the inputs are those of the largest one.
   int64_t rows = 0;
 };
-// The only block of a module without independent rows has those of its first input. InvalidArgument, in one line: the module has
+// The rows of a run of the module's largest block. Without independent rows, they are dimension 0 of the first input, or 1 without one.
+int64_t RowsOfRun(const runtime::Manifest& manifest);
+// A module without independent rows has one block, of RowsOfRun rows. InvalidArgument, in one line: the module has
 // no block of contestant.rows rows.
 absl::StatusOr<std::vector<TimedBlock>> BlocksOf(const Contestant& contestant);
 

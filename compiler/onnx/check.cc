@@ -400,13 +400,6 @@ class Checker {
     problems_.Invalid(node, model_.Opset(node), what);
   }
 
-  const AttributeProto* Find(const NodeProto& node, const char* name) const {
-    for (const AttributeProto& a : node.attribute()) {
-      if (a.name() == name) return &a;
-    }
-    return nullptr;
-  }
-
   // The element type of output i, as far as types of inputs and attributes decide it; else 0.
   int OutputType(const NodeProto& node, const onnx::OperatorRule& rule, int i,
                  const std::vector<int>& types) const {
@@ -417,7 +410,7 @@ class Checker {
       return only >= onnx::kSequence ? 0 : only;
     }
     for (const char* name : {"to", "dtype", "output_dtype", "output_datatype"}) {
-      const AttributeProto* a = Find(node, name);
+      const AttributeProto* a = FindAttribute(node, name);
       if (i == 0 && a != nullptr && a->i() > 0 && a->i() <= INT_MAX)
         return static_cast<int>(a->i());
     }

@@ -9,6 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
+#include "compiler/classical/import_forest.h"
+#include "compiler/graph/core/row_blocks.h"
+#include "compiler/graph/core/table_names.h"
 #include "compiler/onnx/bounded.h"
 #include "compiler/onnx/check.h"
 #include "compiler/onnx/external.h"
@@ -33,6 +36,7 @@ class Importer {
            const StringInputs& strings, const StringLists& lists, const ImportOptions& options,
            Problems& problems)
       : model_(model),
+        options_(options),
         elements_(elements),
         strings_(strings),
         lists_(lists),
@@ -115,8 +119,12 @@ class Importer {
     const absl::StatusOr<ValueId> codes = EmitCodes(builder_, bytes, keys);
     if (codes.ok())
       values_[name] = *codes;
+    else if (const std::string what =
+                 absl::StrCat("input '", name, "': ", codes.status().message());
+             absl::IsUnimplemented(codes.status()))
+      problems_.Unsupported(what);
     else
-      problems_.Invalid(absl::StrCat("input '", name, "': ", codes.status().message()));
+      problems_.Invalid(what);
   }
 
   void Translate(const onnx::NodeProto& node) {
@@ -329,6 +337,9 @@ class Importer {
     if (random_.streams == 0) std::erase(graph.inputs, random_.seed);
     graph = RemoveDead(graph);
     graph.tables = TablesOf(model_.graph(), strings_, lists_, graph);
+    for (std::string& dropped : DropNamesOverLimits(&graph)) {
+      if (options_.warnings != nullptr) options_.warnings->push_back(std::move(dropped));
+    }
     if (absl::Status s = CheckTables(graph); !s.ok())
       return BadInput(absl::StrReplaceAll(s.message(), {{"\n", " "}, {"\r", " "}}));
     // Each translation checks what it emits, so an error here comes from the model itself.
@@ -340,6 +351,7 @@ class Importer {
   }
 
   Model& model_;
+  const ImportOptions& options_;
   const ElementsByName& elements_;  // of initializers that are not in the file
   const StringInputs& strings_;     // inputs of strings, which are bytes of the module
   const StringLists& lists_;        // of values that hold places of strings
@@ -360,10 +372,7 @@ class Importer {
   std::map<const void*, ValueId> subgraph_constants_;
 };
 
-}  // namespace
-
-absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(Model model, Model::Parse(bytes));
+absl::StatusOr<Graph> ImportParsed(Model model, const ImportOptions& options) {
   HEDDLE_RETURN_IF_ERROR(FixInputValues(model, options));
   ElementsByName elements;
   if (options.external) {
@@ -378,6 +387,54 @@ absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& op
   const absl::Status fixed = FixShapes(model, options);
   if (!fixed.ok()) return problems.empty() ? fixed : problems.Status();
   return Importer(model, elements, types, strings, lists, options, problems).Run();
+}
+
+// One graph for several numbers of rows, which `dimension` counts. Nothing if the model's rows are not independent.
+absl::StatusOr<std::optional<Graph>> ImportBlocks(std::string_view bytes,
+                                                  const std::string& dimension,
+                                                  const std::vector<int64_t>& blocks,
+                                                  const ImportOptions& options) {
+  ImportOptions of_block = options;
+  std::optional<Graph> graph;
+  for (const int64_t rows : blocks) {
+    of_block.shapes[dimension] = {rows};
+    HEDDLE_ASSIGN_OR_RETURN(Model model, Model::Parse(bytes));
+    absl::StatusOr<Graph> made = ImportParsed(std::move(model), of_block);
+    if (!made.ok()) {
+      // Whether fewer rows would help.
+      of_block.shapes[dimension] = {blocks.back()};
+      HEDDLE_ASSIGN_OR_RETURN(Model again, Model::Parse(bytes));
+      HEDDLE_RETURN_IF_ERROR(ImportParsed(std::move(again), of_block).status());
+      return absl::Status(
+          made.status().code(),
+          absl::StrCat(made.status().message(), "; this is of ", rows,
+                       " rows at once, and --shape ", dimension, "=1,16 takes fewer"));
+    }
+    of_block.warnings = nullptr;  // the other blocks would warn again
+    if (!graph.has_value()) {
+      if (!made->tables.independent_rows) return std::nullopt;
+      graph = *std::move(made);
+    } else if (const absl::Status added = AddRowBlock(*made, &*graph); !added.ok()) {
+      return std::nullopt;  // one row is broadcast to several, for instance
+    }
+  }
+  return graph;
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options) {
+  HEDDLE_ASSIGN_OR_RETURN(Model model, Model::Parse(bytes));
+  const std::string dimension = OpenRows(model, options);
+  if (dimension.empty()) return ImportParsed(std::move(model), options);
+  const auto given = options.shapes.find(dimension);
+  const bool asked = given != options.shapes.end();
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<int64_t> blocks,
+                          classical::BlocksOfRows(dimension, asked ? given->second : Shape()));
+  HEDDLE_ASSIGN_OR_RETURN(std::optional<Graph> graph,
+                          ImportBlocks(bytes, dimension, blocks, options));
+  if (graph.has_value()) return *std::move(graph);
+  return ImportParsed(std::move(model), options);  // says that the number of rows has to be one
 }
 
 }  // namespace heddle::graph

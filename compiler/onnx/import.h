@@ -21,8 +21,9 @@ using ExternalLoader = std::function<absl::StatusOr<SharedBytes>(const onnx::Ten
 
 struct ImportOptions {
   // Shapes of the inputs whose dimensions are symbolic or missing, by input name; or extents of
-  // symbolic dimensions by their names, each as a shape of one dimension. An input's name goes first. The dimension "rows" of
-  // decision trees may have several extents (classical::ImportForest).
+  // symbolic dimensions by their names, each as a shape of one dimension. An input's name goes first. The rows of decision trees and
+  // of pipelines may have several extents, and have kUsualBlocks if they have none (classical/import_forest.h): the graph then holds the
+  // model for each of them (graph/core/row_blocks.h). They are called "rows", unless the model has a name for them.
   std::map<std::string, std::vector<int64_t>> shapes;
   // Values of inputs by their names, which then are inputs no more: "16000", or "1,0,2" for a vector; one
   // number fills the whole tensor.
@@ -31,6 +32,8 @@ struct ImportOptions {
   int64_t constant_bytes = ConstantBudget::kBytes;
   // Null: a model with external data is refused.
   ExternalLoader external;
+  // If set, receives a line for each thing that is left out and that no result depends on.
+  std::vector<std::string>* warnings = nullptr;
 };
 
 // Errors are one line, which names all that is refused:

@@ -1,6 +1,5 @@
 #include "compiler/onnx/labels.h"
 
-#include <algorithm>
 #include <set>
 #include <string>
 #include <string_view>
@@ -18,13 +17,11 @@ using onnx::TensorProto;
 std::vector<std::string> ListOf(const NodeProto& node) {
   if (node.domain() != onnx::kMlDomain) return {};
   const auto strings = [&](std::string_view list) -> std::vector<std::string> {
-    for (const onnx::AttributeProto& a : node.attribute()) {
-      if (a.name() != list) continue;
-      if (a.strings_size() > 0) return {a.strings().begin(), a.strings().end()};
-      if (a.t().data_type() == TensorProto::STRING)
-        return {a.t().string_data().begin(), a.t().string_data().end()};
-    }
-    return {};
+    const onnx::AttributeProto* a = FindAttribute(node, list);
+    if (a == nullptr) return {};
+    if (a->strings_size() > 0) return {a->strings().begin(), a->strings().end()};
+    if (a->t().data_type() != TensorProto::STRING) return {};
+    return {a->t().string_data().begin(), a->t().string_data().end()};
   };
   const std::string& op = node.op_type();
   if (op == "LinearClassifier" || op == "SVMClassifier" || op == "TreeEnsembleClassifier")
@@ -42,9 +39,7 @@ std::vector<std::string> ListOf(const NodeProto& node) {
 bool MapsStrings(const NodeProto& node) {
   return node.domain() == onnx::kMlDomain &&
          (node.op_type() == "CategoryMapper" ||
-          (node.op_type() == "LabelEncoder" &&
-           std::any_of(node.attribute().begin(), node.attribute().end(),
-                       [](const auto& a) { return a.name() == "classes_strings"; })));
+          (node.op_type() == "LabelEncoder" && FindAttribute(node, "classes_strings") != nullptr));
 }
 
 // Whether the node picks elements of its first operand by its second one.
@@ -53,11 +48,17 @@ bool Picks(const NodeProto& node) {
          onnx::OperatorKey(node) == "ai.onnx.ml.ArrayFeatureExtractor";
 }
 
-// Whether the elements of the first result are elements of the first operand.
-bool Moves(const NodeProto& node) {
-  static const auto* ops = new std::set<std::string_view>{
-      "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Slice", "Expand"};
-  return Picks(node) || (onnx::IsStandard(node.domain()) && ops->count(node.op_type()) > 0);
+// The list of which a node moves elements; null if there is none. Elements of two lists have no list in common.
+StringList MovedList(const NodeProto& node, const StringLists& lists) {
+  if (!MovesElements(node) || node.input_size() == 0) return nullptr;
+  const auto first = lists.find(node.input(0));
+  if (first == lists.end()) return nullptr;
+  if (node.op_type() != "Concat") return first->second;
+  for (const std::string& input : node.input()) {
+    const auto other = lists.find(input);
+    if (other == lists.end() || *other->second != *first->second) return nullptr;
+  }
+  return first->second;
 }
 
 // The initializers of strings that nodes only pick from.
@@ -96,13 +97,12 @@ StringLists NumberLabels(Model& model, Problems& problems) {
   }
   for (const NodeProto& node : graph.node()) {
     if (node.output_size() == 0) continue;
-    const bool moves = Moves(node) && node.input_size() > 0;
-    const auto moved = moves ? lists.find(node.input(0)) : lists.end();
     if (MapsStrings(node) && node.input_size() > 0 && lists.count(node.input(0)))
       problems.Unsupported(node, model.Opset(node), "labels that the model gives");
-    if (moved != lists.end()) {
-      const StringList list = moved->second;
-      lists[node.output(0)] = list;
+    if (const StringList moved = MovedList(node, lists); moved != nullptr) {
+      for (const std::string& output : node.output()) {
+        if (!output.empty()) lists[output] = moved;
+      }
     } else if (std::vector<std::string> list = ListOf(node); !list.empty()) {
       lists[node.output(0)] = std::make_shared<const std::vector<std::string>>(std::move(list));
     }

@@ -12,6 +12,19 @@ namespace {
 
 absl::Status Refuse(const std::string& what) { return absl::InvalidArgumentError(what); }
 
+// Tools leave the rows of a pipeline's inputs without a number and without a name.
+void NameRows(onnx::GraphProto& graph) {
+  if (std::none_of(graph.node().begin(), graph.node().end(),
+                   [](const onnx::NodeProto& node) { return node.domain() == onnx::kMlDomain; }))
+    return;
+  for (onnx::ValueInfoProto& input : *graph.mutable_input()) {
+    if (input.type().tensor_type().shape().dim_size() == 0) continue;
+    auto& rows = *input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0);
+    const bool fixed = rows.has_dim_value() && rows.dim_value() >= 0;
+    if (!fixed && rows.dim_param().empty()) rows.set_dim_param("rows");
+  }
+}
+
 }  // namespace
 
 void ForEachSubgraph(const onnx::NodeProto& node,
@@ -34,6 +47,28 @@ void ForEachNode(const Nodes& nodes, absl::FunctionRef<void(const onnx::NodeProt
     visit(node);
     ForEachSubgraph(node, [&](const onnx::GraphProto& g) { ForEachNode(g.node(), visit); });
   }
+}
+
+const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node, std::string_view name) {
+  for (const onnx::AttributeProto& a : node.attribute()) {
+    if (a.name() == name) return &a;
+  }
+  return nullptr;
+}
+
+onnx::AttributeProto* FindAttribute(onnx::NodeProto& node, std::string_view name) {
+  for (onnx::AttributeProto& a : *node.mutable_attribute()) {
+    if (a.name() == name) return &a;
+  }
+  return nullptr;
+}
+
+bool MovesElements(const onnx::NodeProto& node) {
+  static const auto* ops = new std::set<std::string_view>{
+      "Concat", "Expand", "Flatten", "Gather", "Identity",  "Reshape",
+      "Slice",  "Split",  "Squeeze", "Tile",   "Transpose", "Unsqueeze"};
+  if (onnx::IsStandard(node.domain())) return ops->count(node.op_type()) > 0;
+  return onnx::OperatorKey(node) == "ai.onnx.ml.ArrayFeatureExtractor";
 }
 
 std::set<std::string> NamesRead(const onnx::GraphProto& graph) {
@@ -66,6 +101,7 @@ absl::StatusOr<Model> Model::Parse(std::string_view bytes) {
   for (const onnx::FunctionProto& f : m.functions()) ForEachNode(f.node(), look);
   if (marked) return Refuse("not an ONNX model: a node has a field that no version of ONNX has");
   model.seed_input_ = AddSeedInput(model.proto_);
+  NameRows(*model.proto_.mutable_graph());
   return model;
 }
 

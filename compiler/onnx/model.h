@@ -21,12 +21,21 @@ void ForEachSubgraph(const onnx::NodeProto& node,
                      absl::FunctionRef<void(const onnx::GraphProto&)> visit);
 void ForEachSubgraph(onnx::NodeProto& node, absl::FunctionRef<void(onnx::GraphProto&)> visit);
 
+// The attribute of a node that has this name; null if it has none.
+const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node, std::string_view name);
+onnx::AttributeProto* FindAttribute(onnx::NodeProto& node, std::string_view name);
+
+// Whether all results of a node consist of elements of its first operand (of Concat: of all operands), whatever these are. Operands
+// behind it are shapes and indices.
+bool MovesElements(const onnx::NodeProto& node);
+
 // The names that the nodes of a graph and of its subgraphs read, and those of the outputs.
 std::set<std::string> NamesRead(const onnx::GraphProto& graph);
 
 // Owns everything that was in the file. A model that draws random numbers has one further input, their
 // seed (random.h). What rewrites a model before translation, such as inlining
-// functions, works on its graph.
+// functions, works on its graph. Dimension 0 of an input, if it has neither number nor name and the model has operators of ai.onnx.ml,
+// is called "rows".
 class Model {
  public:
   // InvalidArgument: the bytes are not an ONNX file, or a truncated one.

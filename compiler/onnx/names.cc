@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/passes/independent_rows.h"
+#include "compiler/onnx/model.h"
 #include "compiler/onnx/standard/standard.h"
 
 namespace heddle::graph {
@@ -19,18 +20,11 @@ namespace {
 using onnx::AttributeProto;
 using onnx::NodeProto;
 
-const AttributeProto* Find(const NodeProto& node, std::string_view name) {
-  for (const AttributeProto& a : node.attribute()) {
-    if (a.name() == name) return &a;
-  }
-  return nullptr;
-}
-
 // The classes of a classifier or a ZipMap. Null: it has none.
 StringList ClassesOf(const NodeProto& node) {
   std::vector<std::string> classes;
   for (const char* name : {"classlabels_strings", "classlabels_ints", "classlabels_int64s"}) {
-    const AttributeProto* a = Find(node, name);
+    const AttributeProto* a = FindAttribute(node, name);
     if (a == nullptr || !classes.empty()) continue;
     classes.assign(a->strings().begin(), a->strings().end());
     for (const int64_t number : a->ints()) classes.push_back(absl::StrCat(number));
@@ -41,8 +35,8 @@ StringList ClassesOf(const NodeProto& node) {
 
 // Whether a support vector machine gives a score for each pair of classes instead of each class.
 bool ScoresPairs(const NodeProto& node) {
-  const AttributeProto* probabilities = Find(node, "prob_a");
-  const AttributeProto* vectors = Find(node, "support_vectors");
+  const AttributeProto* probabilities = FindAttribute(node, "prob_a");
+  const AttributeProto* vectors = FindAttribute(node, "support_vectors");
   return node.op_type() == "SVMClassifier" && vectors != nullptr && vectors->floats_size() > 0 &&
          (probabilities == nullptr || probabilities->floats_size() == 0);
 }
@@ -108,8 +102,8 @@ bool IsTable(const Graph& graph, const StringInputs& strings) {
                      [&](ValueId v) { return fits(graph.values[v].type.shape); });
 }
 
-// Whether the model is one of tables, in which nothing can ask how many rows there are. The graph holds a fixed number of them, so
-// it would not show that.
+}  // namespace
+
 bool IsPipeline(const onnx::GraphProto& model) {
   constexpr std::string_view kCounting[] = {"Shape", "Size", "If", "Loop", "Scan", "NonZero"};
   bool found = false;
@@ -119,8 +113,6 @@ bool IsPipeline(const onnx::GraphProto& model) {
   }
   return found;
 }
-
-}  // namespace
 
 Tables TablesOf(const onnx::GraphProto& model, const StringInputs& strings,
                 const StringLists& lists, const Graph& graph) {

@@ -8,6 +8,10 @@
 
 namespace heddle::graph {
 
+// Whether the model is one of tables, in which nothing can ask how many rows there are. A graph holds a fixed number of them, so
+// it would not show that.
+bool IsPipeline(const onnx::GraphProto& model);
+
 // The tables of `graph`, which was imported from `model`:
 // - Outputs that hold places of a list of strings have its strings as labels (`lists`).
 // - Outputs that hold a score for each class of a classifier or a ZipMap have the classes as names of their columns. Operators

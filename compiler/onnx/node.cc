@@ -9,6 +9,7 @@
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/ir/arithmetic.h"
 #include "compiler/onnx/bounded.h"
+#include "compiler/onnx/model.h"
 #include "compiler/onnx/narrow.h"
 
 namespace heddle::graph {
@@ -287,10 +288,7 @@ std::vector<double> NodeImport::ConstantDoubles(int i) {
 }
 
 const onnx::AttributeProto* NodeImport::Given(std::string_view name) const {
-  for (const onnx::AttributeProto& a : node_.attribute()) {
-    if (a.name() == name) return &a;
-  }
-  return nullptr;
+  return FindAttribute(node_, name);
 }
 
 const onnx::AttributeProto* NodeImport::Find(std::string_view name) const {

@@ -20,6 +20,9 @@
 
 namespace heddle::graph {
 
+// The most comparisons of elements that the kernels of one node may make: some seconds.
+inline constexpr double kMostComparisons = 1e10;
+
 // The element type in which we hold that of an ONNX enum value (narrow.h: not always the same type).
 // If we lack the type, Unimplemented with its name.
 absl::StatusOr<ir::DType> FromOnnxType(int type);

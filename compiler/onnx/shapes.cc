@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/graph/ops/op_util.h"
+#include "compiler/onnx/names.h"
 
 namespace heddle::graph {
 namespace {
@@ -85,7 +86,14 @@ absl::Status CheckNames(const std::vector<const onnx::ValueInfoProto*>& inputs,
     }
   }
   for (const auto& [name, shape] : options.shapes) {
-    if (names.count(name) || (dimensions.count(name) && shape.size() == 1)) continue;
+    if (names.count(name)) continue;
+    if (dimensions.count(name)) {
+      if (shape.size() == 1) continue;
+      return BadInput(absl::StrCat("the dimension '", name, "' has one extent, and ", shape.size(),
+                                   " are given; give one, as --shape ", name, "=",
+                                   shape.empty() ? 1 : shape[0],
+                                   " (only independent rows may be several numbers)"));
+    }
     return BadInput(absl::StrCat(
         "the model has no input '", name, "'; it has ", absl::StrJoin(names, ", "),
         dimensions.empty() ? "" : " with the open dimensions ", absl::StrJoin(dimensions, ", ")));
@@ -119,6 +127,23 @@ absl::Status Refuse(const std::vector<onnx::ValueInfoProto*>& open, const Import
 }
 
 }  // namespace
+
+std::string OpenRows(const Model& model, const ImportOptions& options) {
+  if (!IsPipeline(model.graph())) return "";
+  std::set<std::string> initialized, rows;
+  for (const auto& t : model.graph().initializer()) initialized.insert(t.name());
+  for (const auto& input : model.graph().input()) {
+    if (initialized.count(input.name())) continue;
+    const auto& dims = input.type().tensor_type().shape().dim();
+    if (dims.empty() || IsFixed(dims[0]) || options.shapes.count(input.name())) return "";
+    if (!std::all_of(dims.begin() + 1, dims.end(), IsFixed)) return "";
+    rows.insert(dims[0].dim_param());
+  }
+  if (rows.size() != 1) return "";
+  const auto given = options.shapes.find(*rows.begin());
+  const bool fixed = given != options.shapes.end() && given->second.size() == 1;
+  return fixed ? "" : *rows.begin();
+}
 
 std::map<std::string, Shape> ProposeShapes(const Model& model, const ImportOptions& options) {
   std::set<std::string> initialized;

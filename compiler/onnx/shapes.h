@@ -15,9 +15,14 @@ namespace heddle::graph {
 // Makes every dimension of every input a number, from the options or from the model itself.
 // InvalidArgument, in one line:
 // - a name of the options is neither an input nor a symbolic dimension of one;
+// - a symbolic dimension has several extents in the options;
 // - a shape does not fit the declared one;
 // - dimensions are still open: all such inputs are named, with a --shape that would fit.
 absl::Status FixShapes(Model& model, const ImportOptions& options);
+
+// The dimension that counts the rows of a pipeline (IsPipeline), if its number may be any: it comes first in every input, and nothing
+// else is open. Empty if there is none, or if the options fix it.
+std::string OpenRows(const Model& model, const ImportOptions& options);
 
 // Shapes that would fit the inputs that FixShapes would name as open, by input name.
 std::map<std::string, Shape> ProposeShapes(const Model& model, const ImportOptions& options);

@@ -37,13 +37,6 @@ void DeclareCodes(ValueInfoProto& info) {
   info.mutable_type()->mutable_tensor_type()->set_elem_type(TensorProto::INT64);
 }
 
-AttributeProto* Find(NodeProto& node, std::string_view name) {
-  for (AttributeProto& a : *node.mutable_attribute()) {
-    if (a.name() == name) return &a;
-  }
-  return nullptr;
-}
-
 void Drop(NodeProto& node, std::string_view name) {
   auto& attributes = *node.mutable_attribute();
   attributes.erase(std::remove_if(attributes.begin(), attributes.end(),
@@ -161,21 +154,14 @@ class Coder {
     }
   }
 
-  // Whether the elements of the results are elements of the operands. A cast of strings to strings is an identity from now on.
-  bool Moves(NodeProto& node) {
-    static const auto* ops = new std::set<std::string_view>{
-        "Concat", "Expand", "Flatten", "Gather", "Identity",  "Reshape",
-        "Slice",  "Split",  "Squeeze", "Tile",   "Transpose", "Unsqueeze"};
-    if (!onnx::IsStandard(node.domain()))
-      return onnx::OperatorKey(node) == "ai.onnx.ml.ArrayFeatureExtractor";
-    if (node.op_type() == "Cast") {
-      const AttributeProto* to = Find(node, "to");
-      if (to == nullptr || to->i() != TensorProto::STRING) return false;
-      node.set_op_type("Identity");
-      node.clear_attribute();
-      return true;
-    }
-    return ops->count(node.op_type()) > 0;
+  // Whether the results consist of elements of the operands. A cast of strings to strings is an identity from now on.
+  static bool Moves(NodeProto& node) {
+    if (onnx::OperatorKey(node) != "Cast") return MovesElements(node);
+    const AttributeProto* to = FindAttribute(node, "to");
+    if (to == nullptr || to->i() != TensorProto::STRING) return false;
+    node.set_op_type("Identity");
+    node.clear_attribute();
+    return true;
   }
 
   // Whether the node is an encoder of strings, which then is one of their codes.
@@ -184,13 +170,13 @@ class Coder {
     const std::string& op = node.op_type();
     if (op == "OneHotEncoder") return EncodeKeys(node, "cats_strings", "cats_int64s");
     if (op == "CategoryMapper") {
-      AttributeProto* values = Find(node, "cats_int64s");
+      AttributeProto* values = FindAttribute(node, "cats_int64s");
       if (values == nullptr || !EncodeKeys(node, "cats_strings", "keys_int64s")) return false;
       values->set_name("values_int64s");
       return MakeLabelEncoder(node);
     }
     if (op != "LabelEncoder") return false;
-    if (AttributeProto* tensor = Find(node, "keys_tensor"); tensor != nullptr) {
+    if (AttributeProto* tensor = FindAttribute(node, "keys_tensor"); tensor != nullptr) {
       TensorProto& keys = *tensor->mutable_t();
       if (keys.data_type() != TensorProto::STRING) return false;
       const std::vector<int64_t> codes =
@@ -200,7 +186,7 @@ class Coder {
       for (const int64_t code : codes) keys.add_int64_data(code);
       return true;
     }
-    if (AttributeProto* classes = Find(node, "classes_strings"); classes != nullptr) {
+    if (AttributeProto* classes = FindAttribute(node, "classes_strings"); classes != nullptr) {
       std::vector<int64_t> places;
       for (int i = 0; i < classes->strings_size(); ++i) places.push_back(i);
       EncodeKeys(node, "classes_strings", "keys_int64s");
@@ -220,7 +206,7 @@ class Coder {
 
   // Replaces the list `strings` of a node by a list of codes. False if it has no such list.
   bool EncodeKeys(NodeProto& node, std::string_view strings, const std::string& integers) {
-    AttributeProto* list = Find(node, strings);
+    AttributeProto* list = FindAttribute(node, strings);
     if (list == nullptr || list->strings_size() == 0) return false;
     SetInts(*list, integers, Codes(node, {list->strings().begin(), list->strings().end()}));
     return true;
@@ -266,6 +252,12 @@ StringInputs CodeStrings(Model& model, Problems& problems) { return Coder(model,
 absl::StatusOr<ValueId> EmitCodes(GraphBuilder& out, ValueId bytes, const StringKeys& keys) {
   Shape shape = out.Type(bytes).shape;
   const int64_t width = shape.back(), count = static_cast<int64_t>(keys.codes.size());
+  const int64_t elements = NumElements(out.Type(bytes));
+  if (static_cast<double>(elements) * static_cast<double>(count) > kMostComparisons) {
+    return absl::UnimplementedError(absl::StrCat(
+        "comparing ", elements / width, " texts with ", count, " keys of up to ", width - 1,
+        " bytes; give fewer rows, or encode the texts as numbers before the model"));
+  }
   std::string table;
   std::vector<int64_t> codes;
   for (const auto& [key, code] : keys.codes) {

@@ -30,7 +30,8 @@ using StringInputs = std::map<std::string, StringKeys>;
 // Whatever else reads such a string is reported, and then the model stays as it is. Returns the inputs with their keys.
 StringInputs CodeStrings(Model& model, Problems& problems);
 
-// The codes i64 [..] of an input of strings, u8 [.., width], whose elements are texts with zeros behind them.
+// The codes i64 [..] of an input of strings, u8 [.., width], whose elements are texts with zeros behind them. Each byte of a text is
+// compared with that of each key. Unimplemented: that takes more than kMostComparisons (node.h).
 absl::StatusOr<ValueId> EmitCodes(GraphBuilder& out, ValueId bytes, const StringKeys& keys);
 
 }  // namespace heddle::graph

@@ -801,6 +801,31 @@ class ClassicalTest(unittest.TestCase):
             self.assertGreaterEqual(set(forms), {"walk", "select"})
             self.assertEqual(os.listdir(folder), ["forest.txt"], "no module was asked for")
 
+    def test_what_a_call_takes_beyond_its_kernels(self):
+        def run(program, *argv):
+            return subprocess.run([BIN / program, *argv], capture_output=True, text=True, timeout=120)
+
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "forest.txt").write_text(FOREST)
+            module = f"{folder}/forest.heddle"
+            self.assertEqual(run("heddle-bench-module", f"{folder}/forest.txt", "-o", module).stderr, "")
+            told = run("heddle-bench-call", module)
+            self.assertEqual((told.returncode, told.stderr), (0, ""))
+            form = re.compile(r"(\d+) rows: a call (\d+) ns, its (\d+) kernels (-?\d+) ns, beyond them (-?\d+) ns")
+            lines = [[int(number) for number in form.fullmatch(line).groups()] for line in told.stdout.splitlines()]
+            self.assertEqual([line[0] for line in lines], [1, 16, 256, 4096])
+            for _, call, kernels, inside, beyond in lines:
+                self.assertGreater(min(call, kernels), 0)
+                self.assertAlmostEqual(call, inside + beyond, delta=2)
+            # A model whose rows are not known to be independent, and no module at all.
+            self.assertEqual(run("heddle", "zoo", "mlp", "-o", f"{folder}/mlp.onnx").returncode, 0)
+            self.assertEqual(run("heddle-bench-module", f"{folder}/mlp.onnx", "-o", module).stderr, "")
+            for file, why in [(module, "its rows are not independent"), (f"{folder}/forest.txt", "")]:
+                refused = run("heddle-bench-call", file)
+                self.assertEqual((refused.returncode, refused.stdout), (1, ""))
+                self.assertTrue(refused.stderr.startswith("heddle-bench-call: "), refused.stderr)
+                self.assertIn(why, refused.stderr)
+
     def test_each_call_takes_the_next_block(self):
         library = ctypes.CDLL(str(BIN.parent / "lib" / "libheddle-bench-rotate.so"))
         libc = ctypes.CDLL(None)

@@ -19,6 +19,8 @@ namespace heddle::classical {
 namespace {
 
 using graph::TestRng;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -319,8 +321,13 @@ TEST(ImportForest, ColumnsHaveTheNamesOfFeaturesAndClasses) {
   EXPECT_EQ(tables().outputs[0].columns, scored);
   EXPECT_EQ(tables().outputs[1], graph::TensorNames());
   forest.feature_names[0] = std::string(graph::kMostNameBytes + 1, 'x');
-  EXPECT_THAT(std::string(ImportForest(forest, {{"rows", {4}}}).status().message()),
-              HasSubstr("shorten it"));
+  std::vector<std::string> warnings;
+  const auto without = ImportForest(forest, {{"rows", {4, 1}}}, &warnings);
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_EQ(without->tables.inputs[0].columns, Names());
+  EXPECT_EQ(without->tables.outputs[0].columns, scored) << "other names stay";
+  EXPECT_THAT(warnings, ElementsAre(AllOf(HasSubstr("columns of 'x'"), HasSubstr("1025 bytes"),
+                                          HasSubstr("1024 are the most"))));
 }
 
 }  // namespace

@@ -99,7 +99,8 @@ def node(op, inputs, outputs, domain="ai.onnx.ml", **attributes):
 
 
 def value(name, kind, *dims):
-    shape = b"".join(field(1, field(1, d)) for d in dims)
+    """A dimension that is None is left open, without a name."""
+    shape = b"".join(field(1, b"" if d is None else field(1, d)) for d in dims)
     return field(1, name) + field(2, field(1, field(1, kind) + field(2, shape)))
 
 
@@ -109,15 +110,34 @@ WEIGHTS = [[1.0, -1.0, 0.5, 0.25], [0.0, 2.0, -0.5, -0.25], [0.5, 0.5, 1.0, 0.12
 FLOAT, INT64, STRING = 1, 7, 8
 
 
-def pipeline():
+def pipeline(rows=ROWS):
     """A colour and a size become one of three classes."""
     graph = (node("OneHotEncoder", ["color"], ["hot"], cats_strings=COLORS) +
              node("Flatten", ["hot"], ["flat"], domain="", axis=1) +
              node("Concat", ["flat", "size"], ["x"], domain="", axis=1) +
              node("LinearClassifier", ["x"], ["label", "scores"], classlabels_strings=CLASSES, coefficients=sum(WEIGHTS, []),
                   post_transform="SOFTMAX") +
-             field(2, "pipeline") + field(11, value("color", STRING, ROWS, 1)) + field(11, value("size", FLOAT, ROWS, 1)) +
-             field(12, value("label", STRING, ROWS)) + field(12, value("scores", FLOAT, ROWS, len(CLASSES))))
+             field(2, "pipeline") + field(11, value("color", STRING, rows, 1)) + field(11, value("size", FLOAT, rows, 1)) +
+             field(12, value("label", STRING, rows)) + field(12, value("scores", FLOAT, rows, len(CLASSES))))
+    opsets = field(8, field(1, "") + field(2, 13)) + field(8, field(1, "ai.onnx.ml") + field(2, 1))
+    return field(1, 7) + field(7, graph) + opsets
+
+
+def encoder():
+    """A colour becomes its number, and any other text becomes -1."""
+    graph = (node("LabelEncoder", ["color"], ["code"], keys_strings=COLORS, values_int64s=list(range(len(COLORS))), default_int64=-1) +
+             field(2, "encoder") + field(11, value("color", STRING, ROWS, 1)) + field(12, value("code", INT64, ROWS, 1)))
+    opsets = field(8, field(1, "") + field(2, 13)) + field(8, field(1, "ai.onnx.ml") + field(2, 2))
+    return field(1, 7) + field(7, graph) + opsets
+
+
+WIDTH = 300  # so that fewer rows than --rows may say are too many bytes
+
+
+def scaler():
+    """Each of many numbers is doubled."""
+    graph = (node("Scaler", ["x"], ["y"], offset=[0.0], scale=[2.0]) + field(2, "scaler") +
+             field(11, value("x", FLOAT, ROWS, WIDTH)) + field(12, value("y", FLOAT, ROWS, WIDTH)))
     opsets = field(8, field(1, "") + field(2, 13)) + field(8, field(1, "ai.onnx.ml") + field(2, 1))
     return field(1, 7) + field(7, graph) + opsets
 
@@ -136,6 +156,10 @@ class Tables(unittest.TestCase):
         cls.any = cls.make("any", xgboost_model("multi:softprob", STUMPS, NAMES), rows=None)
         cls.two = cls.make("two", xgboost_model("binary:logistic", STUMPS[:1], []))
         cls.pipeline = cls.make("pipeline", pipeline())
+        cls.wide = cls.make("wide", scaler())
+        cls.encoder = cls.make("encoder", encoder())
+        cls.open = cls.make("open", pipeline(rows=None))
+        cls.one_row = cls.make("one_row", pipeline(rows=1))
 
     @classmethod
     def tearDownClass(cls):
@@ -212,6 +236,30 @@ class Tables(unittest.TestCase):
         self.refused(self.any, "--rows", 5, "--input", self.write(random_rows(3)), says=("--rows 5", "data.csv"))
         self.refused(self.any, "--header", "yes", says=("--header", "no --input is one"))
 
+    def test_inputs_are_limited(self):
+        most = 2**31 // (4 * WIDTH)
+        for rows in (most + 1, 10**7):
+            self.refused(self.wide, "--rows", rows, says=(f"--rows {rows}", f"{2**31} bytes", f"give at most {most} rows"))
+        heddle("run", self.wide, "--rows", 10**7 + 1, check=2)
+        self.refused(self.one_row, "--rows", 2, says=("--rows 2", "fixed", "leave it out"))
+
+    def test_modules_are_compared_with_equal_rows(self):
+        compare = ("--evaluate", "--rounds", 1)
+        # Rows of a module of one row cannot be told from other dimensions, so their number is fixed.
+        evaluated = json.loads(heddle("run", self.one_row, "--against", self.any, *compare, "--json", check=0).stdout)
+        self.assertEqual(evaluated["rows"], 1)
+        blocks = {block["rows"]: block["calls"] for block in json.loads(heddle("inspect", self.any, "--json", check=0).stdout)["blocks"]}
+        timed_kernels = [task for task in evaluated["tasks"] if task["ns"][1] > 0]
+        self.assertTrue(timed_kernels)
+        self.assertLessEqual(len(timed_kernels), blocks[1], "kernels of one block only")
+        timed = heddle("run", self.any, "--against", self.one_row, "--rows", 1, *compare, check=0)
+        self.assertIn("1 row a run", timed.stdout)
+        self.assertIn("holds another model", timed.stderr)
+        self.refused(self.any, "--against", self.one_row, *compare, says=("4096 rows", "fixed at 1", "give as many"))
+        self.refused(self.one_row, "--against", self.three, *compare,
+                     says=("one_row.heddle computes 1 row at once", "three.heddle has no block of as many", "--shape"))
+        self.refused(self.three, "--against", self.any, *compare, says=("no block of 4 rows", "give 4096 or 256 or 16 or 1 rows"))
+
     def test_columns_that_the_model_lacks_are_ignored_with_a_warning(self):
         rows = random_rows(6)
         file = self.write(rows, order=[1, 2, 0], extra=["id", "note"])
@@ -271,6 +319,22 @@ class Tables(unittest.TestCase):
         told = heddle("run", self.three, "--input", self.write([[0, 1, 2], [3, 4, 5]], header=None), check=0).stderr
         self.assertIn("2 rows, columns by position; there is no header (--header yes: the first line, 0,1,.., is one)", told)
 
+    def test_a_header_above_texts_has_to_be_told(self):
+        file = self.path / "colors.csv"
+        file.write_text("colour\n" + "".join(f"{color}\n" for color in [*COLORS, "pink"]))
+
+        def codes(*rule):
+            done = heddle("run", self.encoder, "--input", file, "--csv", *rule, check=0)
+            return [int(line[-1]) for line in list(csv.reader(io.StringIO(done.stdout)))[1:]], done.stderr
+        found, told = codes()
+        self.assertEqual(found, [-1, 0, 1, 2, -1])
+        self.assertIn("5 rows, columns by position; there is no header (--header yes: the first line is one)", told)
+        found, told = codes("--header", "yes")
+        self.assertEqual(found, [0, 1, 2, -1])
+        self.assertIn("4 rows, columns by position; the first line is a header\n", told)
+        self.assertEqual(codes("--header", "no")[0], [-1, 0, 1, 2, -1])
+        self.assertNotIn("(--header", codes("--header", "no")[1])
+
     def test_what_does_not_match_is_said_at_once(self):
         rows = random_rows(3)
         self.refused(self.three, "--input", self.write(rows, header=["age", "salary", "height"]),
@@ -307,6 +371,21 @@ class Tables(unittest.TestCase):
         self.assertIn("input    color: u8[4,1,11] texts columns 'color'", heddle("inspect", self.pipeline, check=0).stdout)
         self.refused(self.pipeline, "--input", self.write([[1, 2]], header=["size", "colour"], order=[0, 1]),
                      says=("lacks 1 of the 2 columns", "'color'", "'colour'"))
+
+    def test_a_pipeline_without_a_number_of_rows_takes_any(self):
+        inspected = json.loads(heddle("inspect", self.open, "--json", check=0).stdout)
+        self.assertEqual([block["rows"] for block in inspected["blocks"]], [4096, 256, 16, 1])
+        file = self.path / "open.csv"
+        for count in (1, 17, 40):
+            rows = [([*COLORS, "pink"][i % 4], (i % 7) / 2) for i in range(count)]
+            with open(file, "w", newline="") as out:
+                csv.writer(out).writerows([("color", "size"), *rows])
+            found = self.told(self.open, "--input", file)
+            self.assertEqual(len(found), count)
+            for outputs, (color, size) in zip(found, rows):
+                for name, probability in zip(CLASSES, pipeline_scores(color, size)):
+                    self.assertAlmostEqual(outputs["scores"][name], probability, places=5)
+        heddle("run", self.open, "--input", file, "--check", self.path / "open.onnx", check=0)
 
     def test_without_a_file_nothing_is_different(self):
         summary = heddle("run", self.three, check=0).stdout

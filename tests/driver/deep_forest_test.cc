@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "compiler/classical/forest.h"
 #include "compiler/classical/read.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/text.h"
+#include "tests/driver/forest_text.h"
 #include "tests/driver/run_model.h"
 
 namespace heddle {
@@ -19,35 +19,26 @@ namespace {
 
 constexpr int kFeatures = 4;
 
-// LightGBM's text of trees that are chains: each inner node has a leaf on one side. A row whose values lie in (-0.6, 0.6)
-// comes to the last leaf, another one leaves the chain somewhere.
+// Trees that are chains: each inner node has a leaf on one side. A row whose values lie in (-0.6, 0.6) comes to the last leaf,
+// another one leaves the chain somewhere.
 std::string Chains(int trees, int levels) {
   std::mt19937_64 rng(1);
   std::uniform_real_distribution<double> bound(0.6, 1);
-  std::string text = absl::StrCat(
-      "tree\nversion=v4\nnum_class=1\nnum_tree_per_iteration=1\nlabel_index=0\nmax_feature_idx=",
-      kFeatures - 1, "\nfeature_names=a b c d\nfeature_infos=none none none none\n\n");
+  std::vector<TextTree> made(static_cast<size_t>(trees));
   for (int t = 0; t < trees; ++t) {
-    std::vector<int> features, left, right;
-    std::vector<double> thresholds, leaves;
+    TextTree& tree = made[static_cast<size_t>(t)];
     for (int i = 0; i < levels; ++i) {
       const int leaf = ~i, next = i + 1 < levels ? i + 1 : ~levels;
       const bool goes_left = rng() % 2 == 0;
-      features.push_back(static_cast<int>(rng() % kFeatures));
-      thresholds.push_back(goes_left ? bound(rng) : -bound(rng));
-      left.push_back(goes_left ? next : leaf);
-      right.push_back(goes_left ? leaf : next);
+      tree.features.push_back(static_cast<int>(rng() % kFeatures));
+      tree.decisions.push_back(0);
+      tree.thresholds.push_back(goes_left ? bound(rng) : -bound(rng));
+      tree.left.push_back(goes_left ? next : leaf);
+      tree.right.push_back(goes_left ? leaf : next);
     }
-    for (int i = 0; i <= levels; ++i) leaves.push_back((i % 64) / 64.0 - t);
-    absl::StrAppend(&text, "Tree=", t, "\nnum_leaves=", levels + 1,
-                    "\nnum_cat=0\nsplit_feature=", absl::StrJoin(features, " "),
-                    "\nthreshold=", absl::StrJoin(thresholds, " "),
-                    "\ndecision_type=", absl::StrJoin(std::vector<int>(features.size(), 0), " "),
-                    "\nleft_child=", absl::StrJoin(left, " "),
-                    "\nright_child=", absl::StrJoin(right, " "),
-                    "\nleaf_value=", absl::StrJoin(leaves, " "), "\n\n\n");
+    for (int i = 0; i <= levels; ++i) tree.leaves.push_back((i % 64) / 64.0 - t);
   }
-  return absl::StrCat(text, "end of trees\n");
+  return LightGbmText(made, kFeatures);
 }
 
 // The scores that the trees give to the rows of `input`.

@@ -2,8 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <optional>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/classical/import_forest.h"
 #include "compiler/driver/choose_plan.h"
 #include "compiler/driver/compile.h"
@@ -62,21 +67,41 @@ std::vector<std::string> First(const std::vector<std::string>& all, int64_t rows
   return first;
 }
 
-class AnyNumberOfRows : public ::testing::TestWithParam<int> {};
+struct RowsCase {
+  int classes;
+  std::optional<graph::ForestForm> form;  // nullopt: as estimated for each block
+};
+
+class AnyNumberOfRows : public ::testing::TestWithParam<RowsCase> {};
 
 TEST_P(AnyNumberOfRows, IsWhatTheInterpreterGives) {
   constexpr int64_t kMost = 4097;
-  const std::string model = ForestText(7, 4, kFeatures, GetParam());
-  const std::string x = RandomFloats(kMost * kFeatures * 4, 3);
+  const std::string model = RaggedForestText(7, 4, kFeatures, GetParam().classes);
+  // Rows of every block and tail have missing and infinite values.
+  std::string x = RandomFloats(kMost * kFeatures * 4, 3);
+  constexpr float kOdd[] = {NAN, INFINITY, -INFINITY, -0.0F};
+  for (size_t i = 0; i < x.size() / 4; i += 7)
+    std::memcpy(x.data() + 4 * i, &kOdd[i / 7 % std::size(kOdd)], sizeof kOdd[0]);
   const auto expected = InterpretModel(model, {}, {x});
   ASSERT_TRUE(expected.ok()) << expected.status();
-  auto module = Compile(model, {});
+  ModelOptions options;
+  options.passes.forests.all = GetParam().form;
+  auto module = Compile(model, options);
   ASSERT_TRUE(module.ok()) << module.status();
+  const auto plan = plan::ParsePlan(module->manifest.plan);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->forests.size(), 4u);
+  for (const auto& [forest, form] : plan->forests)
+    EXPECT_EQ(form, GetParam().form.value_or(form)) << forest;
   EXPECT_THAT(BlocksOf(module->manifest), ElementsAre(4096, 256, 16, 1));
   auto executor = runtime::Executor::Create(*std::move(module));
   ASSERT_TRUE(executor.ok()) << executor.status();
   std::set<int64_t> counts = {4095, 4096, kMost};
-  for (int64_t rows = 1; rows <= 600; ++rows) counts.insert(rows);
+  // All tails in turn; of a form that is asked for, those around the ends of vectors and blocks.
+  const bool estimated = !GetParam().form.has_value();
+  for (int64_t rows = 1; rows <= 600; ++rows) {
+    if (estimated || rows <= 36 || rows % 64 <= 1 || rows % 256 == 15) counts.insert(rows);
+  }
   for (const int64_t rows : counts) {
     const std::vector<std::string> found = RunRows(**executor, rows, x);
     const std::vector<std::string> wanted = First(*expected, rows, kMost);
@@ -88,7 +113,22 @@ TEST_P(AnyNumberOfRows, IsWhatTheInterpreterGives) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Classes, AnyNumberOfRows, ::testing::Values(1, 2, 3));
+std::vector<RowsCase> RowsCases() {
+  std::vector<RowsCase> cases = {{1, {}}, {2, {}}, {3, {}}};
+  for (const graph::ForestForm form : graph::kForestForms) {
+    cases.push_back({1, form});
+    cases.push_back({3, form});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Classes, AnyNumberOfRows, ::testing::ValuesIn(RowsCases()),
+                         [](const ::testing::TestParamInfo<RowsCase>& info) {
+                           const std::optional<graph::ForestForm> form = info.param.form;
+                           return absl::StrCat(
+                               info.param.classes, "_",
+                               form ? std::string(graph::ForestFormName(*form)) : "estimated");
+                         });
 
 TEST(Rows, TheUserChoosesTheBlocks) {
   const std::string model = ForestText(3, 3, kFeatures);

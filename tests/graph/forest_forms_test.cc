@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -25,13 +24,6 @@ using ::testing::HasSubstr;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
-
-template <typename T>
-TensorData Data(ir::DType dtype, Shape shape, const std::vector<T>& elements) {
-  std::string bytes(elements.size() * sizeof(T), 0);
-  std::memcpy(bytes.data(), elements.data(), bytes.size());
-  return {{dtype, std::move(shape)}, SharedBytes::Of(std::move(bytes))};
-}
 
 // What a forest_walk of random trees is made of.
 struct Trees {
@@ -86,11 +78,10 @@ Graph WalkOf(const Trees& t) {
   const ValueId x = out.Input("x", {ir::DType::kF32, {t.columns, t.records}});
   const auto y = out.Add(
       OpKind::kForestWalk,
-      {x, out.Constant("columns", Data(ir::DType::kI32, nodes, t.column)),
-       out.Constant("thresholds", Data(ir::DType::kF32, nodes, t.threshold)),
-       out.Constant("left", Data(ir::DType::kI32, nodes, t.left)),
-       out.Constant("values",
-                    Data(ir::DType::kF32, {t.groups, t.trees, t.nodes, t.values}, t.leaves))},
+      {x, out.Constant("columns", FromElements(nodes, t.column)),
+       out.Constant("thresholds", FromElements(nodes, t.threshold)),
+       out.Constant("left", FromElements(nodes, t.left)),
+       out.Constant("values", FromElements({t.groups, t.trees, t.nodes, t.values}, t.leaves))},
       {{"steps", t.steps}, {"reduce", t.reduce}}, "forest");
   EXPECT_TRUE(y.ok()) << y.status();
   return out.Build({{"y", *y}}).value();
@@ -116,7 +107,7 @@ TensorData Records(TestRng& rng, const Trees& t) {
         x.push_back(std::nextafter(near, -kInf));
     }
   }
-  return Data(ir::DType::kF32, {t.columns, t.records}, x);
+  return FromElements({t.columns, t.records}, x);
 }
 
 machine::TargetInfo Wide() {
@@ -307,9 +298,9 @@ std::string Refusal(OpKind kind, const std::vector<TensorType>& in) {
 }
 
 TEST(Digitize, CountsTheCutsThatAreNotAbove) {
-  const TensorData x = Data<float>(ir::DType::kF32, {2, 3}, {-kInf, -0.0F, kInf, kNan, 2, 1.5F});
+  const TensorData x = FromElements<float>({2, 3}, {-kInf, -0.0F, kInf, kNan, 2, 1.5F});
   const TensorData cuts =
-      Data<float>(ir::DType::kF32, {2, 3}, {-1, 0, kInf, 1.5F, std::nextafter(2.0F, 3.0F), kNan});
+      FromElements<float>({2, 3}, {-1, 0, kInf, 1.5F, std::nextafter(2.0F, 3.0F), kNan});
   const auto found = EvaluateOp(OpKind::kDigitize, {}, std::vector{x, cuts});
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(ToInts(*found), (std::vector<int64_t>{0, 2, 3, 0, 1, 1}));
@@ -343,6 +334,30 @@ TEST(ForestRanks, RefusesWhatDoesNotFit) {
               HasSubstr("values are"));
 }
 
+// What a memo knows of one forest is not taken for another one.
+TEST(ForestForms, AMemoChangesNothing) {
+  FoldMemo memo;
+  TestRng rng(11);
+  for (int round = 0; round < 15; ++round) {
+    Trees t;
+    t.trees = 1 + Below(rng, 40);
+    t.thresholds = Apart(1 << Below(rng, 10));
+    Grow(rng, t);
+    const Graph graph = WalkOf(t);
+    const std::vector<TensorData> inputs = {Records(rng, t)};
+    for (const ForestForm form : kForestForms) {
+      const Graph plain = AssignForestForms(graph, {.all = form}, Wide()).value();
+      const std::vector<TensorData> expected = *EvaluateGraph(plain, inputs);
+      for (int again = 0; again < 2; ++again) {
+        const Graph known = AssignForestForms(graph, {.all = form}, Wide(), &memo).value();
+        ASSERT_EQ(Print(known), Print(plain)) << "round " << round;
+        ASSERT_EQ(Difference(*EvaluateGraph(known, inputs), expected), 0)
+            << "round " << round << ", " << std::string(ForestFormName(form));
+      }
+    }
+  }
+}
+
 // Trees may stand in blocks. A column that is none reads the last one.
 TEST(ForestRanks, BlocksOfTreesAreTheSameTrees) {
   TestRng rng(5);
@@ -355,7 +370,7 @@ TEST(ForestRanks, BlocksOfTreesAreTheSameTrees) {
     };
     const std::vector<uint8_t> columns = draw(trees * inner, 5),
                                thresholds = draw(trees * inner, 9);
-    const TensorData x = Data(ir::DType::kU8, {4, 7}, draw(4 * 7, 9));
+    const TensorData x = FromElements({4, 7}, draw(4 * 7, 9));
     std::vector<float> leaves;
     for (int64_t i = 0; i < trees * (inner + 1); ++i)
       leaves.push_back(static_cast<float>(Below(rng, 64)));
@@ -370,12 +385,11 @@ TEST(ForestRanks, BlocksOfTreesAreTheSameTrees) {
               made.push_back(table[static_cast<size_t>((s * block + b) * inner + n)]);
           }
         }
-        return Data(ir::DType::kU8, {1, trees / block, inner, block}, made);
+        return FromElements({1, trees / block, inner, block}, made);
       };
-      const auto found =
-          EvaluateOp(OpKind::kForestRanks, {},
-                     std::vector{x, blocked(columns), blocked(thresholds),
-                                 Data(ir::DType::kF32, {1, trees, inner + 1, 1}, leaves)});
+      const auto found = EvaluateOp(OpKind::kForestRanks, {},
+                                    std::vector{x, blocked(columns), blocked(thresholds),
+                                                FromElements({1, trees, inner + 1, 1}, leaves)});
       ASSERT_TRUE(found.ok()) << found.status();
       results.push_back(ToDoubles(*found));
     }

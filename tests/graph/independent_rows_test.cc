@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -156,6 +159,271 @@ TEST(IndependentRows, RandomChains) {
   }
   EXPECT_GT(independent, 100);
   EXPECT_GT(mixed, 50);
+}
+
+// One operator of each kind below, over a tensor of three dimensions, of which any may count the rows. The same seed makes the same
+// operator for any number of rows.
+class OneOperator {
+ public:
+  enum Kind {
+    kOneHot,
+    kTopK,
+    kCumSum,
+    kPad,
+    kSlice,
+    kNormalize,
+    kBatchNorm,
+    kProduct,
+    kProductOfTwo,
+    kPick,
+    kLookUp,
+    kForest,
+    kKinds
+  };
+
+  OneOperator(Kind kind, uint64_t seed, int64_t rows) : rng_(seed), seed_(seed), rows_(rows) {
+    const int64_t first = Pick(2, 3), second = Pick(2, 3);
+    const ValueId x = b_.Input("x", {DType::kF32, {rows, first, second}});
+    at_ = Pick(0, 2);
+    Shape order = {1, 2};
+    order.insert(order.begin() + at_, 0);
+    v_ = Add(OpKind::kTranspose, {x}, {{"perm", order}});
+    landing_ = at_;
+    Apply(kind, x);
+  }
+
+  // The rows stand in front, if the result has any.
+  Graph Make() {
+    const Shape& shape = b_.Type(v_).shape;
+    if (landing_ >= 0 && shape[static_cast<size_t>(landing_)] == rows_) {
+      Shape order = {landing_};
+      for (int64_t d = 0; d < std::ssize(shape); ++d) {
+        if (d != landing_) order.push_back(d);
+      }
+      v_ = Add(OpKind::kTranspose, {v_}, {{"perm", order}});
+    }
+    return b_.Build({{"y", v_}}).value();
+  }
+  // Whether a row of the result depends on other rows, or on its number.
+  bool mixes() const { return mixes_; }
+
+ private:
+  int64_t Pick(int64_t from, int64_t to) {
+    return from + static_cast<int64_t>(rng_() % static_cast<uint64_t>(to - from + 1));
+  }
+  ValueId Add(OpKind kind, std::vector<ValueId> inputs, Attrs attrs = {}) {
+    return b_.Add(kind, std::move(inputs), std::move(attrs), "v").value();
+  }
+  int64_t Extent(int64_t axis) const { return b_.Type(v_).shape[static_cast<size_t>(axis)]; }
+  // A number of a dimension, from the front or from the back.
+  int64_t Axis(int64_t axis, int64_t rank) { return Pick(0, 1) == 0 ? axis : axis - rank; }
+  // It has its own generator, because its shape may depend on the number of rows.
+  TensorData Random(const Shape& shape) {
+    TestRng rng(seed_ * 16 + ++constants_);
+    return RandomTensor(rng, {DType::kF32, shape});
+  }
+  ValueId Constant(TensorData data) { return b_.Constant("c", std::move(data)); }
+  // Whole numbers from -2 to 2.
+  ValueId Whole(ValueId x) {
+    const ValueId three = Constant(Filled({DType::kF32, {}}, 3));
+    return Add(OpKind::kCast, {Add(OpKind::kMul, {x, three})}, {{"to", std::string("i64")}});
+  }
+
+  void Apply(Kind kind, ValueId x) {
+    const int64_t axis = Pick(0, 2);
+    mixes_ = axis == at_;
+    switch (kind) {
+      case kOneHot: {
+        const int64_t added = Pick(0, 3);
+        mixes_ = false;
+        landing_ = at_ + (added <= at_ ? 1 : 0);
+        v_ = Add(OpKind::kOneHot, {Whole(v_), Constant(FromElements<float>({2}, {0, 1}))},
+                 {{"axis", Axis(added, 4)}, {"depth", Pick(2, 3)}});
+        return;
+      }
+      case kTopK: {
+        const int64_t count = mixes_ ? rows_ : Pick(1, Extent(axis));
+        v_ = Add(OpKind::kTopK, {v_},
+                 {{"axis", Axis(axis, 3)}, {"k", count}, {"largest", Pick(0, 1)}});
+        return;
+      }
+      case kCumSum:
+        v_ = Add(OpKind::kCumSum, {v_},
+                 {{"axis", Axis(axis, 3)}, {"exclusive", Pick(0, 1)}, {"reverse", Pick(0, 1)}});
+        return;
+      case kPad: {  // rows move on by one
+        Shape begin(3, 0), end(3, 0);
+        begin[static_cast<size_t>(axis)] = 1;
+        end[static_cast<size_t>(axis)] = mixes_ ? 0 : Pick(0, 1);
+        const std::string mode = Pick(0, 1) == 0 ? "constant" : "edge";
+        v_ = Add(OpKind::kPad, {v_}, {{"begin", begin}, {"end", end}, {"mode", mode}});
+        if (!mixes_) return;
+        Shape sizes = b_.Type(v_).shape;
+        sizes[static_cast<size_t>(at_)] = rows_;
+        v_ = Add(OpKind::kSlice, {v_},
+                 {{"starts", Shape(3, 0)}, {"steps", Shape(3, 1)}, {"sizes", sizes}});
+        return;
+      }
+      case kSlice: {  // rows from the last to the first; some elements of others
+        Shape starts(3, 0), steps(3, 1), sizes = b_.Type(v_).shape;
+        const auto d = static_cast<size_t>(axis);
+        starts[d] = mixes_ ? rows_ - 1 : Pick(0, Extent(axis) - 1);
+        steps[d] = mixes_ || Pick(0, 1) == 0 ? -1 : 1;
+        if (!mixes_) sizes[d] = steps[d] < 0 ? starts[d] + 1 : sizes[d] - starts[d];
+        v_ = Add(OpKind::kSlice, {v_}, {{"starts", starts}, {"steps", steps}, {"sizes", sizes}});
+        return;
+      }
+      case kNormalize: {
+        Shape axes = {Axis(axis, 3)};
+        if (const int64_t other = Pick(0, 2); other != axis) {
+          axes.push_back(other);
+          mixes_ |= other == at_;
+        }
+        v_ = Add(OpKind::kNormalize, {v_}, {{"axes", axes}});
+        return;
+      }
+      case kBatchNorm: {
+        std::vector<ValueId> operands = {v_};
+        for (int k = 0; k < 3; ++k) operands.push_back(Constant(Random({Extent(axis)})));
+        std::vector<double> variance = ToDoubles(Random({Extent(axis)}));
+        for (double& value : variance) value = 0.5 + value * value;
+        operands.push_back(Constant(FromDoubles(variance, {Extent(axis)}, DType::kF32)));
+        v_ = Add(OpKind::kBatchNorm, operands, {{"axis", axis}});
+        return;
+      }
+      case kProduct:
+        return Product();
+      case kProductOfTwo: {  // of the matrices with their transposes
+        mixes_ = at_ != 0;
+        v_ = Add(OpKind::kMatmul, {v_, Add(OpKind::kTranspose, {v_}, {{"perm", Shape{0, 2, 1}}})});
+        return;
+      }
+      case kPick: {  // rows in another order; others in a matrix of places
+        std::vector<int64_t> places;
+        Shape shape;
+        if (mixes_) {
+          for (int64_t row = rows_; row-- > 0;) places.push_back(row);
+          shape = {rows_};
+        } else {
+          shape = Shape(static_cast<size_t>(Pick(0, 2)), 2);
+          for (int64_t k = int64_t{1} << shape.size(); k > 0; --k)
+            places.push_back(Pick(0, Extent(axis) - 1));
+          if (at_ > axis) landing_ = at_ + std::ssize(shape) - 1;
+        }
+        v_ = Add(OpKind::kGather, {v_, Constant(FromElements(shape, places))},
+                 {{"axis", Axis(axis, 3)}});
+        return;
+      }
+      case kLookUp: {  // in a table, at the places that the elements are
+        mixes_ = false;
+        const int64_t of = Pick(0, 1);
+        landing_ = of + at_;
+        v_ = Add(OpKind::kGather, {Constant(Random({5, 5})), Whole(v_)}, {{"axis", Axis(of, 2)}});
+        return;
+      }
+      case kForest:
+        return Forest(x);
+      case kKinds:
+        break;
+    }
+  }
+
+  // With a matrix, or with one for each first index, on either side.
+  void Product() {
+    const bool of_each = Pick(0, 1) == 0, left = Pick(0, 1) == 0;
+    const int64_t summed = left ? 1 : 2, width = Pick(2, 3);
+    mixes_ = at_ == summed || (of_each && at_ == 0);
+    if (at_ == summed) landing_ = -1;
+    Shape shape = left ? Shape{width, Extent(1)} : Shape{Extent(2), width};
+    if (of_each) shape.insert(shape.begin(), Extent(0));
+    const ValueId matrix = Constant(Random(shape));
+    v_ = left ? Add(OpKind::kMatmul, {matrix, v_}) : Add(OpKind::kMatmul, {v_, matrix});
+  }
+
+  // Two trees of two levels ask the elements of a row, or the rows of an element.
+  void Forest(ValueId x) {
+    constexpr int64_t kTrees = 2;
+    const Shape& shape = b_.Type(x).shape;
+    const int64_t width = shape[1] * shape[2];
+    v_ = Add(OpKind::kReshape, {x}, {{"shape", Shape{rows_, width}}});
+    mixes_ = Pick(0, 3) == 0;
+    landing_ = mixes_ ? -1 : 2;
+    if (!mixes_) v_ = Add(OpKind::kTranspose, {v_}, {{"perm", Shape{1, 0}}});
+    const bool walk = Pick(0, 1) == 0;
+    const int64_t nodes = walk ? 7 : 3, leaves = walk ? 7 : 4;
+    std::vector<int32_t> columns, left;
+    std::vector<float> thresholds;
+    for (int64_t k = 0; k < kTrees * nodes; ++k) {
+      const int64_t node = k % nodes;
+      const bool asks = node < 3;
+      columns.push_back(static_cast<int32_t>(Pick(0, 3)));
+      thresholds.push_back(asks ? static_cast<float>(Pick(-2, 2)) / 4
+                                : std::numeric_limits<float>::quiet_NaN());
+      left.push_back(static_cast<int32_t>(asks ? 2 * node + 1 : node));
+    }
+    const Shape tables = {1, kTrees, nodes};
+    std::vector<ValueId> operands = {v_, Constant(FromElements(tables, columns)),
+                                     Constant(FromElements(tables, thresholds))};
+    if (walk) operands.push_back(Constant(FromElements(tables, left)));
+    operands.push_back(Constant(Random({1, kTrees, leaves, walk ? Pick(1, 2) : 1})));
+    v_ = walk ? Add(OpKind::kForestWalk, operands, {{"steps", int64_t{2}}})
+              : Add(OpKind::kForestSelect, operands, {{"depth", int64_t{2}}});
+  }
+
+  TestRng rng_;
+  uint64_t seed_, constants_ = 0;
+  int64_t rows_;
+  GraphBuilder b_;
+  ValueId v_ = -1;
+  int64_t at_ = 0;       // the dimension of the rows in the operand
+  int64_t landing_ = 0;  // and in the result; -1: it has none
+  bool mixes_ = false;
+};
+
+// Some rows of a tensor.
+TensorData RowsOf(const TensorData& data, int64_t begin, int64_t count) {
+  TensorType type = data.type;
+  const size_t row = data.bytes->size() / static_cast<size_t>(type.shape[0]);
+  type.shape[0] = count;
+  return {type, SharedBytes::Of(std::string(data.bytes->substr(static_cast<size_t>(begin) * row,
+                                                               static_cast<size_t>(count) * row)))};
+}
+
+// Rows in several parts give what all rows together give.
+TEST(IndependentRows, OperatorsOverAnyDimension) {
+  constexpr int64_t kAll = 7;  // no other dimension has as many
+  constexpr int kSeeds = 60;
+  for (int kind = 0; kind < OneOperator::kKinds; ++kind) {
+    int independent = 0, mixed = 0;
+    for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+      const auto of = [&](int64_t rows) {
+        return OneOperator(static_cast<OneOperator::Kind>(kind), seed, rows);
+      };
+      OneOperator all = of(kAll);
+      const Graph graph = all.Make();
+      const bool found = HasIndependentRows(graph);
+      ASSERT_EQ(found, !all.mixes()) << "kind " << kind << ", seed " << seed << "\n"
+                                     << Print(graph);
+      ++(found ? independent : mixed);
+      if (!found) continue;
+      TestRng rng(seed);
+      const TensorData x = RandomInputs(rng, graph)[0], y = Evaluated(graph, x);
+      for (const int64_t part : {1, 3}) {
+        for (int64_t begin = 0; begin < kAll; begin += part) {
+          const int64_t count = std::min(part, kAll - begin);
+          const TensorData alone = Evaluated(of(count).Make(), RowsOf(x, begin, count));
+          const TensorData wanted = RowsOf(y, begin, count);
+          ASSERT_EQ(alone.type, wanted.type);
+          ASSERT_EQ(*alone.bytes, *wanted.bytes)
+              << count << " rows from " << begin << ", seed " << seed << "\n"
+              << Print(graph);
+        }
+      }
+    }
+    EXPECT_GT(independent, kSeeds / 6) << "kind " << kind;
+    const bool never = kind == OneOperator::kOneHot || kind == OneOperator::kLookUp;
+    EXPECT_EQ(mixed > kSeeds / 12, !never) << "kind " << kind;
+  }
 }
 
 // y for one operator on x f32 [rows, 3].

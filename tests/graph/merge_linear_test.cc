@@ -150,6 +150,32 @@ TEST(MergeLinear, TwoMatricesAreOneIfThatIsLessWork) {
       << "a bottleneck stays";
 }
 
+// Two scalers before products with one matrix [rows, columns].
+Graph SharedMatrix(int64_t rows, int64_t columns) {
+  GraphBuilder b;
+  TestRng rng(1);
+  const ValueId x = b.Input("x", {DType::kF32, {5, rows}});
+  const ValueId w = b.Constant("w", RandomTensor(rng, {DType::kF32, {rows, columns}}));
+  std::vector<std::pair<std::string, ValueId>> outputs;
+  for (const char* name : {"y", "z"}) {
+    const ValueId factors = b.Constant("f", RandomTensor(rng, {DType::kF32, {rows}}));
+    const ValueId scaled = *b.Add(OpKind::kMul, {x, factors}, {}, "scaled");
+    outputs.emplace_back(name, *b.Add(OpKind::kMatmul, {scaled, w}, {}, "product"));
+  }
+  return *b.Build(outputs);
+}
+
+TEST(MergeLinear, ALargeSharedMatrixIsNotCopied) {
+  const Graph small = SharedMatrix(128, 128), merged = *MergeLinear(small);
+  EXPECT_EQ(Count(merged, OpKind::kMul), 0) << Print(merged);
+  EXPECT_LE(Apart(small, merged, 1), 1e-4);
+  EXPECT_EQ(Count(*MergeLinear(SharedMatrix(128, 129)), OpKind::kMul), 2);
+  // Two blocks of rows that read it merge alike.
+  Graph blocks = SharedMatrix(128, 129);
+  blocks.tables.blocks = {5, 1};
+  EXPECT_EQ(Count(*MergeLinear(blocks), OpKind::kMul), 0);
+}
+
 TEST(MergeLinear, WhatIsNotFiniteStays) {
   EXPECT_EQ(MergeLinear(Scaled(2, std::numeric_limits<double>::infinity()))->nodes.size(), 3u);
 }

@@ -11,6 +11,8 @@
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/fusion/row_blocks.h"
+#include "compiler/graph/passes/evaluate.h"
+#include "tests/graph/random_graph.h"
 
 namespace heddle::graph {
 namespace {
@@ -60,6 +62,24 @@ TEST(RowBlocks, HoldTheModelOnceForEachNumberOfRows) {
   EXPECT_TRUE(AddRowBlock(Model(2, {1, 2, 4}), &other).ok());
   EXPECT_TRUE(CheckGraph(other).ok()) << CheckGraph(other);
   EXPECT_EQ(other.constants.size(), 2u);
+}
+
+TEST(RowBlocks, ABlockIsAModelOfItsOwn) {
+  const std::vector<int64_t> rows = {8, 4, 1};
+  const Graph g = Joined(rows);
+  for (size_t b = 0; b < rows.size(); ++b) {
+    const Graph one = RowBlock(g, b), model = Model(rows[b]);
+    ASSERT_TRUE(CheckGraph(one).ok()) << CheckGraph(one);
+    EXPECT_EQ(one.tables, model.tables);
+    ASSERT_EQ(one.inputs.size(), 1u);
+    EXPECT_EQ(one.values[one.inputs[0]].name, "x");
+    EXPECT_EQ(one.values[one.outputs[1]].name, "z");
+    EXPECT_EQ(one.nodes.size(), model.nodes.size());
+    TestRng rng(b);
+    const std::vector<TensorData> inputs = RandomInputs(rng, model);
+    EXPECT_EQ(Difference(*EvaluateGraph(one, inputs), *EvaluateGraph(model, inputs)), 0);
+  }
+  EXPECT_EQ(Print(RowBlock(Model(8), 0)), Print(Model(8))) << "a graph without blocks is one";
 }
 
 TEST(RowBlocks, GroupsBelongToTheBlocksThatNeedThem) {

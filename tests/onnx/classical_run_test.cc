@@ -135,5 +135,55 @@ TEST(ClassicalRun, ATableOfTextsAndNumbersGivesLabels) {
                                      labels.size() * sizeof(int64_t)));
 }
 
+// Trees behind an encoder and a scaler, for any number of rows, against the model for just as many.
+TEST(ClassicalRun, APipelineOfAnyNumberOfRows) {
+  const std::string model =
+      Model(R"((string[N,1] color, float[N,2] size) => (string[a] label, float[b,c] scores) {
+    hot = ai.onnx.ml.OneHotEncoder<cats_strings = ["red", "green", "blue"]>(color)
+    shape = Constant<value = int64[2] {-1, 3}>()
+    flat = Reshape(hot, shape)
+    s = ai.onnx.ml.Scaler<offset = [0.25, -0.5], scale = [1.5, 2.0]>(size)
+    x = Concat<axis = 1>(flat, s)
+    label, scores = ai.onnx.ml.TreeEnsembleClassifier<classlabels_strings = ["no", "yes", "perhaps"],
+      nodes_treeids = [0, 0, 0, 0, 0], nodes_nodeids = [0, 1, 2, 3, 4], nodes_featureids = [1, 0, 4, 0, 0],
+      nodes_modes = ["BRANCH_LEQ", "LEAF", "BRANCH_LT", "LEAF", "LEAF"],
+      nodes_values = [0.5, 0.0, 1.0, 0.0, 0.0],
+      nodes_truenodeids = [1, 0, 3, 0, 0], nodes_falsenodeids = [2, 0, 4, 0, 0],
+      class_treeids = [0, 0, 0], class_nodeids = [1, 3, 4], class_ids = [0, 1, 2], class_weights = [1.0, 0.5, 0.25],
+      post_transform = "SOFTMAX">(x)
+  })");
+  const auto bytes = CompileModel(model, {}, Target(), {}, {});
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  auto module = runtime::ParseModule(*bytes);
+  ASSERT_TRUE(module.ok()) << module.status();
+  ASSERT_EQ(module->manifest.NumBlocks(), 4u);
+  EXPECT_EQ(module->manifest.outputs[0].labels, (std::vector<std::string>{"no", "yes", "perhaps"}));
+  auto executor = runtime::Executor::Create(*std::move(module));
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  for (const int64_t rows : {1, 2, 15, 16, 17, 300, 4097}) {
+    std::string colors;
+    for (int64_t row = 0; row < rows; ++row) {
+      std::string color = std::vector<std::string>{"green", "red", "greeni"}[row % 3];
+      color.resize(6, '\0');
+      colors += color;
+    }
+    const std::string sizes = RandomRows<float>(static_cast<size_t>(2 * rows));
+    ModelOptions fixed;
+    fixed.import.shapes["N"] = {rows};
+    const auto expected = InterpretModel(model, fixed, {colors, sizes});
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    const auto in_blocks = InterpretModel(model, {}, {colors, sizes});
+    ASSERT_TRUE(in_blocks.ok()) << in_blocks.status();
+    EXPECT_EQ(*in_blocks, *expected) << rows << " rows";
+    std::string labels(static_cast<size_t>(8 * rows), '\xff'),
+        scores(static_cast<size_t>(12 * rows), '\xff');
+    const void* from[] = {colors.data(), sizes.data()};
+    void* to[] = {labels.data(), scores.data()};
+    ASSERT_TRUE((*executor)->RunRows(rows, from, to).ok());
+    EXPECT_EQ(labels, (*expected)[0]) << rows << " rows";
+    EXPECT_LE(RelativeError(scores, (*expected)[1]), 1e-5) << rows << " rows";
+  }
+}
+
 }  // namespace
 }  // namespace heddle::onnx_cases

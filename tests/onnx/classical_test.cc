@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/graph/core/row_blocks.h"
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/onnx/import.h"
@@ -1110,6 +1112,30 @@ TEST(MlTables, PickedStringsAreLabels) {
             (Names{"a", "b"}));
 }
 
+TEST(MlTables, StringsThatAreMovedAboutStayLabels) {
+  const auto labels = [](const std::string& moves) {
+    return TablesOf(
+               absl::StrCat("(int64[4] x) => (string[a] y) {"
+                            "s = ai.onnx.ml.LabelEncoder<keys_int64s = [9, 2], values_strings = "
+                            "[\"a\", \"b\"]>(x) ",
+                            moves, "}"),
+               2)
+        .outputs[0]
+        .labels;
+  };
+  EXPECT_EQ(labels("y = Concat<axis = 0>(s, s)"), (Names{"a", "b"}));
+  EXPECT_EQ(labels("two = Constant<value = int64[1] {2}>() y = Tile(s, two)"), (Names{"a", "b"}));
+  EXPECT_EQ(labels("front, back = Split<axis = 0, num_outputs = 2>(s) y = Identity(back)"),
+            (Names{"a", "b"}));
+  // Places in two lists are no places in one.
+  EXPECT_THAT(Refusal("(int64[4] x) => (string[a] y) {"
+                      "s = ai.onnx.ml.LabelEncoder<keys_int64s = [9], values_strings = [\"a\"]>(x) "
+                      "t = ai.onnx.ml.LabelEncoder<keys_int64s = [9], values_strings = [\"b\"]>(x) "
+                      "y = Concat<axis = 0>(s, t)}",
+                      2),
+              HasSubstr("string"));
+}
+
 TEST(MlTables, ScoresOfPairsHaveNoNames) {
   const auto machine = [](const std::string& more) {
     return TablesOf(absl::StrCat(
@@ -1148,12 +1174,114 @@ TEST(MlTables, ModelsThatMixRowsOrAreNoTablesAreNone) {
                    .independent_rows);
 }
 
-TEST(MlTables, NamesThatAreTooLongAreRefused) {
-  EXPECT_THAT(Refusal(absl::StrCat("(int64[4] x) => (string[a] y) {y = ai.onnx.ml.LabelEncoder<"
-                                   "keys_int64s = [9], values_strings = [\"",
-                                   std::string(kMostNameBytes + 1, 'n'), "\"]>(x)}"),
-                      2),
-              HasSubstr("shorten it"));
+constexpr const char* kScaledRows =
+    "(float[N,2] x) => (float[a,b] y) {"
+    "s = ai.onnx.ml.Scaler<offset = [0.5, 1.0], scale = [2.0, 3.0]>(x) y = Softmax<axis = 1>(s)}";
+
+TEST(MlTables, OpenRowsAreSeveralBlocks) {
+  const auto blocks = [](const onnx::ModelProto& model, const ImportOptions& options) {
+    const auto graph = ImportOnnx(model.SerializeAsString(), options);
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    EXPECT_TRUE(!graph.ok() || CheckGraph(*graph).ok());
+    return graph.ok() ? *graph : Graph();
+  };
+  onnx::ModelProto model = Model(kScaledRows);
+  const Graph usual = blocks(model, {});
+  EXPECT_TRUE(usual.tables.independent_rows);
+  EXPECT_THAT(usual.tables.blocks, ElementsAre(4096, 256, 16, 1));
+  EXPECT_EQ(usual.inputs.size(), 4u);
+  EXPECT_THAT(blocks(model, {.shapes = {{"N", {1, 8}}}}).tables.blocks, ElementsAre(8, 1));
+  // One number is a fixed one, as is a shape.
+  for (const char* name : {"N", "x"}) {
+    const Shape shape = name[0] == 'N' ? Shape{5} : Shape{5, 2};
+    const Graph fixed = blocks(model, {.shapes = {{name, shape}}});
+    EXPECT_THAT(fixed.tables.blocks, ElementsAre());
+    EXPECT_EQ(fixed.values[fixed.inputs[0]].type.shape, (Shape{5, 2}));
+  }
+  // Tools leave the rows without a name.
+  auto* dim = model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type();
+  dim->mutable_shape()->mutable_dim(0)->clear_dim_param();
+  EXPECT_THAT(blocks(model, {.shapes = {{"rows", {4, 2}}}}).tables.blocks, ElementsAre(4, 2));
+  // Each block is the model.
+  Rng rng(1);
+  const Graph several = blocks(model, {.shapes = {{"rows", {4, 1}}}});
+  const Rows x = RandomRows(rng, 4, 2);
+  const TensorData all = Matrix(x);
+  const Row together = ToDoubles(EvaluateGraph(RowBlock(several, 0), {&all, 1}).value()[0]);
+  for (size_t r = 0; r < x.size(); ++r) {
+    const TensorData row = Matrix({x[r]});
+    EXPECT_EQ(ToDoubles(EvaluateGraph(RowBlock(several, 1), {&row, 1}).value()[0]),
+              Row(together.begin() + static_cast<std::ptrdiff_t>(2 * r),
+                  together.begin() + static_cast<std::ptrdiff_t>(2 * r) + 2));
+  }
+}
+
+TEST(MlTables, RowsThatAreNotIndependentAreOneNumber) {
+  const auto refusal = [](const std::string& graph, const ImportOptions& options) {
+    return std::string(ImportOnnx(Model(graph).SerializeAsString(), options).status().message());
+  };
+  const auto scaled = [](const std::string& y) {
+    return absl::StrCat(
+        "(float[N,2] x) => (float[a,b] y) {"
+        "s = ai.onnx.ml.Scaler<offset = [0.5, 1.0], scale = [2.0, 3.0]>(x) ",
+        y, "}");
+  };
+  const std::string mixed[] = {
+      scaled("y = Softmax<axis = 0>(s)"), scaled("l = Shape(s) f = Cast<to = 1>(l) y = Mul(s, f)"),
+      // One row is broadcast to two.
+      scaled("c = Constant<value = float[2,2] {1.0, 2.0, 1.0, 2.0}>() y = Add(s, c)")};
+  for (size_t k = 0; k < std::size(mixed); ++k) {
+    const ImportOptions two{.shapes = {{"N", {2, 1}}}};
+    EXPECT_THAT(refusal(mixed[k], two), HasSubstr("the dimension 'N' has one extent")) << mixed[k];
+    if (k < 2) {
+      EXPECT_THAT(refusal(mixed[k], {}), HasSubstr("dynamic shape [N,2]; fix it with --shape x="));
+    }
+  }
+  EXPECT_THAT(refusal(kScaledRows, {.shapes = {{"N", {1, 2, 3, 4, 5, 6, 7, 8, 9}}}}),
+              HasSubstr("'N' is one number of rows or up to 8"));
+  // What is too much for many rows says how to ask for fewer.
+  const std::vector<std::string> keys = {std::string(2000, 'a'), std::string(2000, 'b'),
+                                         std::string(2000, 'c')};
+  EXPECT_THAT(refusal(absl::StrCat("(string[N,1000] x) => (float[a,b,c] y) {"
+                                   "y = ai.onnx.ml.OneHotEncoder<cats_strings = ",
+                                   Quoted(keys), ">(x)}"),
+                      {}),
+              HasSubstr("4096 rows at once, and --shape N=1,16 takes fewer"));
+  EXPECT_THAT(refusal("(float[N,2] x) => (float[a,b] y) {"
+                      "y = ai.onnx.ml.DictVectorizer<string_vocabulary = [\"a\"]>(x)}",
+                      {}),
+              AllOf(HasSubstr("DictVectorizer"), Not(HasSubstr("at once"))));
+}
+
+TEST(MlTables, NamesOverTheLimitsAreLeftOutWithAWarning) {
+  const auto labels = [](const std::string& name, std::vector<std::string>* warnings) {
+    const std::string text = absl::StrCat(
+        "(int64[4] x) => (string[a] y) {y = ai.onnx.ml.LabelEncoder<"
+        "keys_int64s = [9, 2], values_strings = [\"",
+        name, "\", \"two\"]>(x)}");
+    const auto graph = ImportOnnx(Model(text, 2).SerializeAsString(), {.warnings = warnings});
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    return graph.ok() ? graph->tables.outputs[0].labels : Names();
+  };
+  std::vector<std::string> warnings;
+  const std::string longest(kMostNameBytes, 'n');
+  EXPECT_EQ(labels(longest, &warnings), (Names{longest, "two"}));
+  EXPECT_THAT(warnings, ElementsAre());
+  EXPECT_EQ(labels(longest + "n", &warnings), Names());
+  EXPECT_EQ(labels(longest + "n", nullptr), Names());
+  EXPECT_THAT(warnings, ElementsAre(AllOf(HasSubstr("labels of 'y'"), HasSubstr("1025 bytes"),
+                                          HasSubstr("1024 are the most"))));
+  // Too many of them.
+  onnx::ModelProto model = Model(
+      "(int64[4] x) => (string[a] y) {y = ai.onnx.ml.LabelEncoder<"
+      "classes_strings = [\"a\"]>(x)}");
+  auto* classes = model.mutable_graph()->mutable_node(0)->mutable_attribute(0);
+  while (classes->strings_size() <= static_cast<int>(kMostNames)) classes->add_strings("a");
+  warnings.clear();
+  const auto many = ImportOnnx(model.SerializeAsString(), {.warnings = &warnings});
+  ASSERT_TRUE(many.ok()) << many.status();
+  EXPECT_EQ(many->tables.outputs[0].labels, Names());
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr("1048577 names")));
 }
 
 // ---- Refusals ----
@@ -1189,6 +1317,30 @@ TEST(MlRefusals, StringsNameTheInputAndTheWayOut) {
               "y = ai.onnx.ml.LabelEncoder<keys_strings = [\"a\"], values_int64s = [1]>(s)}",
               2),
       HasSubstr("keys that are strings"));
+}
+
+TEST(MlRefusals, TextsAreComparedWithinALimit) {
+  const std::vector<std::string> keys = {
+      "a", "b", "c", "d", "e", "f", "g", "h", std::string(99, 'i')};
+  const auto encoder = [&](int64_t rows) {
+    // Ten keys with the empty one, which every input has, and 100 bytes of each text.
+    return absl::StrCat("(string[", rows, "] x) => (float[a,b] y) {y = ai.onnx.ml.OneHotEncoder<",
+                        "cats_strings = ", Quoted(keys), ">(x)}");
+  };
+  EXPECT_TRUE(ImportOnnx(Model(encoder(10000000)).SerializeAsString()).ok());
+  EXPECT_THAT(Refusal(encoder(10000001)),
+              AllOf(HasSubstr("not supported: input 'x'"),
+                    HasSubstr("comparing 10000001 texts with 10 keys of up to 99 bytes"),
+                    HasSubstr("give fewer rows, or encode the texts as numbers")));
+  // So are numbers.
+  const auto numbers = [](int64_t rows) {
+    return absl::StrCat("(int64[", rows,
+                        ",1000] x) => (int64[a,b] y) {y = ai.onnx.ml.LabelEncoder<",
+                        "keys_int64s = [1, 2], values_int64s = [3, 4]>(x)}");
+  };
+  EXPECT_TRUE(ImportOnnx(Model(numbers(5000000), 2).SerializeAsString()).ok());
+  EXPECT_THAT(Refusal(numbers(5000001), 2),
+              HasSubstr("a comparison of 5000001000 elements with 2 keys"));
 }
 
 TEST(MlRefusals, OpsetsAreThoseOfTheDomain) {

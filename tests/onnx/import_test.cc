@@ -171,6 +171,10 @@ TEST(Import, DimensionsAreFixedByTheirNames) {
   ExpectRefused(Import(m, {.shapes = {{"N", {2}}, {"length", {7}}}}),
                 absl::StatusCode::kInvalidArgument,
                 AllOf(HasSubstr("no input 'length'"), HasSubstr("N, size")));
+  const absl::Status several = Import(m, {.shapes = {{"N", {4, 16}}, {"size", {7}}}});
+  ExpectRefused(several, absl::StatusCode::kInvalidArgument,
+                AllOf(HasSubstr("'N' has one extent"), HasSubstr("2 are given"),
+                      HasSubstr("--shape N=4"), Not(HasSubstr("no input"))));
 }
 
 // The sampling rate of a speech model decides which branch there is.

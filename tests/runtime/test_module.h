@@ -20,14 +20,21 @@ inline std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
+// The code of test_kernels.c, and nothing that calls it.
+inline Module MakeModuleOf(const std::string& model) {
+  Module module;
+  module.manifest.producer = "heddle test";
+  module.manifest.model = model;
+  module.manifest.model_digest = std::string(64, 'a');
+  module.manifest.target = "llvm -mcpu=x86-64";
+  module.code = ReadFile(HEDDLE_TEST_KERNELS);
+  return module;
+}
+
 // y = (a + b)^2, with b a parameter.
 inline Module MakeTestModule() {
-  Module module;
+  Module module = MakeModuleOf("add-square");
   Manifest& m = module.manifest;
-  m.producer = "heddle test";
-  m.model = "add-square";
-  m.model_digest = std::string(64, 'a');
-  m.target = "llvm -mcpu=x86-64";
   m.threads = 2;
   m.inputs = {{"a", "f32", {10, 100}}};
   m.outputs = {{"y", "f32", {10, 100}}};
@@ -39,7 +46,6 @@ inline Module MakeTestModule() {
   m.arena_bytes = 4032;
   m.unshared_bytes = 4032;
   m.workspace_bytes = kBytes;
-  module.code = ReadFile(HEDDLE_TEST_KERNELS);
   std::vector<float> b(kLength);
   for (int i = 0; i < kLength; ++i) b[i] = static_cast<float>(i) * 0.25f;
   std::string params(64 + kBytes, '\0');
@@ -51,12 +57,8 @@ inline Module MakeTestModule() {
 // Independent rows in blocks of `blocks` rows, of 8, 3 and 1: the sum of a row and the parameter 100, and the size of the block
 // that made it.
 inline Module MakeRowsModule(const std::vector<int64_t>& blocks = {8, 3, 1}) {
-  Module module;
+  Module module = MakeModuleOf("row-sums");
   Manifest& m = module.manifest;
-  m.producer = "heddle test";
-  m.model = "row-sums";
-  m.model_digest = std::string(64, 'a');
-  m.target = "llvm -mcpu=x86-64";
   m.inputs = {{"x", "f32", {blocks[0], 4}}};
   m.outputs = {{"sum", "f32", {blocks[0]}}, {"size", "f32", {blocks[0]}}};
   m.independent_rows = true;
@@ -73,7 +75,6 @@ inline Module MakeRowsModule(const std::vector<int64_t>& blocks = {8, 3, 1}) {
     else
       m.smaller_blocks.push_back({blocks[b], std::move(calls)});
   }
-  module.code = ReadFile(HEDDLE_TEST_KERNELS);
   const float p = 100;
   module.params = SharedBytes::Copy({reinterpret_cast<const char*>(&p), sizeof p});
   return module;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <functional>
 
 #include "bench/common/operator_table.h"
+#include "compiler/graph/core/operator.h"
 #include "compiler/tensor/expression.h"
 
 namespace heddle::schedule {
@@ -104,35 +104,14 @@ ir::Program MakeWalk(int64_t groups, int64_t trees, int64_t steps, int64_t value
   constexpr int64_t kColumns = 5, kNodes = 9;
   Builder b("walk");
   const std::vector<int64_t> nodes{groups, trees, kNodes};
-  const Tensor x = b.Input("x", DType::kF32, {kColumns, records}),
-               columns = b.Input("columns", DType::kI32, nodes, true, ranges ? kColumns : 0),
-               thresholds = b.Input("thresholds", DType::kF32, nodes, true),
-               left = b.Input("left", DType::kI32, nodes, true, ranges ? kNodes - 1 : 0),
-               leaves = b.Input("leaves", DType::kF32, {groups, trees, kNodes, values}, true),
-               bias = b.Input("bias", DType::kF32, {groups, values}, true);
-  const auto clamped = [](const Expr& number, int64_t extent) {
-    const Expr least = ir::Int(0, DType::kI32), most = ir::Int(extent - 1, DType::kI32);
-    return ir::Cast(DType::kI64,
-                    ir::Make(ir::Op::kMin, {ir::Make(ir::Op::kMax, {number, least}), most}));
-  };
-  const auto index = [&](const Expr& number, int64_t extent) {
-    return ranges ? ir::Cast(DType::kI64, number) : clamped(number, extent);
-  };
-  Tensor at;
-  const auto node = [&](const Expr& g, const Expr& t, const Expr& r) {
-    return at.buffer() ? clamped(at(g, t, r), kNodes) : ir::Int(0);
-  };
-  for (int64_t k = 0; k < steps; ++k) {
-    at = b.Compute("step", {groups, trees, records}, [&](Iters i) {
-      const std::vector<Expr> here{i[0], i[1], node(i[0], i[1], i[2])};
-      const Expr value = x(index(columns.At(here), kColumns), i[2]);
-      return left.At(here) + ir::Select(ir::Le(thresholds.At(here), value), ir::Int(1, DType::kI32),
-                                        ir::Int(0, DType::kI32));
-    });
-  }
+  const Tensor operands[] = {b.Input("x", DType::kF32, {kColumns, records}),
+                             b.Input("columns", DType::kI32, nodes, true, ranges ? kColumns : 0),
+                             b.Input("thresholds", DType::kF32, nodes, true),
+                             b.Input("left", DType::kI32, nodes, true, ranges ? kNodes - 1 : 0),
+                             b.Input("leaves", DType::kF32, {groups, trees, kNodes, values}, true)};
+  const Tensor bias = b.Input("bias", DType::kF32, {groups, values}, true);
   const Tensor sum =
-      b.Reduce("forest", {groups, values, records}, {trees}, ReduceOp::kSum,
-               [&](Iters s, Iters r) { return leaves(s[0], r[0], node(s[0], r[0], s[2]), s[1]); });
+      graph::Express(graph::OpKind::kForestWalk, b, operands, {{"steps", steps}}).value();
   const Tensor result = b.Compute(
       "add", sum.shape(), [&](Iters i) { return sum(i[0], i[1], i[2]) + bias(i[0], i[1]); });
   return tensor::LowerToLoops(*b.Build({result})).value();
@@ -144,35 +123,12 @@ ir::Program MakeRanks(int64_t groups, int64_t trees, int64_t block, int64_t dept
   const int64_t inner = (int64_t{1} << depth) - 1;
   Builder b("ranks");
   const std::vector<int64_t> nodes{groups, trees / block, inner, block};
-  const Tensor x = b.Input("x", DType::kU8, {kColumns, records}),
-               columns = b.Input("columns", DType::kU8, nodes, true, ranges ? kColumns : 0),
-               thresholds = b.Input("thresholds", DType::kU8, nodes, true),
-               leaves = b.Input("leaves", DType::kF32, {groups, trees, inner + 1, values}, true);
-  const auto index = [&](Expr number, int64_t extent, bool clamp) {
-    if (clamp) number = ir::Make(ir::Op::kMin, {number, ir::Int(extent - 1, DType::kU8)});
-    return ir::Cast(DType::kI64, number);
-  };
-  const Tensor leaf = b.Compute("leaf", {groups, trees, records}, [&](Iters i) {
-    const std::function<Expr(int64_t, int64_t, int64_t)> below = [&](int64_t node, int64_t under,
-                                                                     int64_t first) -> Expr {
-      const std::vector<Expr> here{i[0], block == 1 ? i[1] : ir::FloorDiv(i[1], ir::Int(block)),
-                                   ir::Int(node),
-                                   block == 1 ? ir::Int(0) : ir::FloorMod(i[1], ir::Int(block))};
-      const Expr right =
-          ir::Le(thresholds.At(here), x(index(columns.At(here), kColumns, !ranges), i[2]));
-      const auto number = [](int64_t n) { return ir::Int(n, DType::kU8); };
-      if (under == 1) return ir::Select(right, number(first + 1), number(first));
-      const bool adds = under > 4;
-      const Expr of_left = below(2 * node + 1, under / 2, first),
-                 of_right = below(2 * node + 2, under / 2, adds ? 0 : first + under);
-      return ir::Select(right, adds ? of_right + number(under) : of_right, of_left);
-    };
-    return below(0, (inner + 1) / 2, 0);
-  });
-  const Tensor sum =
-      b.Reduce("forest", {groups, values, records}, {trees}, ReduceOp::kSum, [&](Iters s, Iters r) {
-        return leaves(s[0], r[0], index(leaf(s[0], r[0], s[2]), inner + 1, inner < 255), s[1]);
-      });
+  const Tensor operands[] = {
+      b.Input("x", DType::kU8, {kColumns, records}),
+      b.Input("columns", DType::kU8, nodes, true, ranges ? kColumns : 0),
+      b.Input("thresholds", DType::kU8, nodes, true),
+      b.Input("leaves", DType::kF32, {groups, trees, inner + 1, values}, true)};
+  const Tensor sum = graph::Express(graph::OpKind::kForestRanks, b, operands, {}).value();
   return tensor::LowerToLoops(*b.Build({sum})).value();
 }
 

@@ -18,11 +18,11 @@ namespace heddle::schedule {
 // depthwise), kernel, stride. Weights and biases are const.
 std::vector<std::string> WorkloadNames();
 absl::StatusOr<ir::Program> MakeWorkload(const std::string& name);
-// Trees in `groups` of `trees` are walked `steps` steps for each record; each leaf gives `values` numbers, which are summed
+// What forest_walk computes (compiler/graph/ops/forest.cc): trees in `groups` of `trees` are walked `steps` steps for each record; each leaf gives `values` numbers, which are summed
 // over the trees of a group, and a bias is added. With `ranges`, the tables say what their numbers are below.
 ir::Program MakeWalk(int64_t groups, int64_t trees, int64_t steps, int64_t values, int64_t records,
                      bool ranges = true);
-// The same with bytes, as forest_ranks does it: every node of complete trees of `depth` levels is compared, which gives the number
+// What forest_ranks computes: every node of complete trees of `depth` levels is compared, which gives the number
 // of a leaf, and the leaf's values are looked up. The tables of trees stand in blocks of `block`, which divides `trees`.
 ir::Program MakeRanks(int64_t groups, int64_t trees, int64_t block, int64_t depth, int64_t values,
                       int64_t records, bool ranges = true);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "absl/strings/str_replace.h"
 #include "base/blob_store.h"
 #include "base/target.h"
 #include "client/zoo/zoo.h"
@@ -390,6 +391,14 @@ TEST(Stages, BlocksOfRowsAreOneJob) {
   for (const runtime::KernelSpec& kernel : module->manifest.kernels) tasks.insert(kernel.task);
   for (const v1::TaskInfo& task : result.tasks()) tuned.insert(task.key());
   EXPECT_EQ(tasks, tuned);
+}
+
+TEST(Stages, NamesThatAreLeftOutAreWarnedOf) {
+  FakeIo io;
+  io.Feed("model",
+          absl::StrReplaceAll(ForestText(3, 3, 4), {{"Column_0", std::string(2000, 'n')}}));
+  ASSERT_EQ(RunStage(Base(v1::STAGE_IMPORT), io), absl::OkStatus());
+  EXPECT_THAT(io.warnings, ::testing::ElementsAre(HasSubstr("columns of 'x'")));
 }
 
 constexpr char kMachine[] =

@@ -177,9 +177,13 @@ absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
   HEDDLE_ASSIGN_OR_RETURN(const std::string model, ReadModel(io));
   HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(start.target()));
   plan::Plan plan;
-  const ModelOptions options = FromProto(start.import().options(), start, io);
+  ModelOptions options = FromProto(start.import().options(), start, io);
+  std::vector<std::string> warnings;
+  options.import.warnings = &warnings;
   HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused,
                           PrepareModel(model, options, target, {}, &plan));
+  options.import.warnings = nullptr;  // a survey would warn again
+  for (const std::string& warning : warnings) io.Warn(warning);
   v1::StageEvent event;
   v1::ImportResult* result = event.mutable_import();
   if (options.machine) result->set_machine(start.machine());

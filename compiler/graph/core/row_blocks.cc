@@ -1,5 +1,6 @@
 #include "compiler/graph/core/row_blocks.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/graph/core/graph_builder.h"
 
 namespace heddle::graph {
 namespace {
@@ -20,6 +22,14 @@ int64_t RowsOf(const Graph& graph) {
 
 void Append(const std::vector<TensorNames>& names, std::vector<TensorNames>* to) {
   to->insert(to->end(), names.begin(), names.end());
+}
+
+// The part of a list that belongs to a block.
+template <typename T>
+void KeepBlock(size_t block, size_t blocks, std::vector<T>* list) {
+  const size_t count = list->size() / blocks;
+  list->erase(list->begin() + static_cast<std::ptrdiff_t>((block + 1) * count), list->end());
+  list->erase(list->begin(), list->begin() + static_cast<std::ptrdiff_t>(block * count));
 }
 
 }  // namespace
@@ -60,6 +70,22 @@ absl::Status AddRowBlock(const Graph& block, Graph* graph) {
   Append(block.tables.inputs, &graph->tables.inputs);
   Append(block.tables.outputs, &graph->tables.outputs);
   return CheckTables(*graph);
+}
+
+Graph RowBlock(const Graph& graph, size_t block) {
+  const size_t blocks = std::max<size_t>(graph.tables.blocks.size(), 1);
+  Graph one = graph;
+  KeepBlock(block, blocks, &one.inputs);
+  KeepBlock(block, blocks, &one.outputs);
+  KeepBlock(block, blocks, &one.tables.inputs);
+  KeepBlock(block, blocks, &one.tables.outputs);
+  one.tables.blocks.clear();
+  one = RemoveDead(one);
+  for (size_t i = 0; i < one.inputs.size(); ++i)
+    one.values[one.inputs[i]].name = graph.values[graph.inputs[i]].name;
+  for (size_t i = 0; i < one.outputs.size(); ++i)
+    one.values[one.outputs[i]].name = graph.values[graph.outputs[i]].name;
+  return one;
 }
 
 }  // namespace heddle::graph

@@ -2,6 +2,8 @@
 // blocks of these sizes.
 #pragma once
 
+#include <cstddef>
+
 #include "absl/status/status.h"
 #include "compiler/graph/core/graph.h"
 
@@ -12,5 +14,9 @@ namespace heddle::graph {
 // there once. Other values and nodes of the block get its number of rows behind their names: "forest@16". InvalidArgument: as
 // CheckTables.
 absl::Status AddRowBlock(const Graph& block, Graph* graph);
+
+// The model of `graph` for its block `block` alone, an index into Tables::blocks; 0 for a graph without blocks. Inputs and outputs have
+// the names of the model.
+Graph RowBlock(const Graph& graph, size_t block);
 
 }  // namespace heddle::graph

@@ -29,8 +29,8 @@ constexpr int64_t kMostSteps = 512;
 constexpr int64_t kMostLeaves = 256;
 // Leaves of a subtree whose numbers are constants.
 constexpr int64_t kConstantLeaves = 8;
-// Numbers of cuts that are counted in a byte, and one that is not reached.
-constexpr int64_t kMostCuts = 256;
+// Entries of a column's row of cuts: the 255 that are counted in a byte, and one of padding, so that vectors are full.
+constexpr int64_t kMostCutEntries = 256;
 
 // A number, an element of `from`, as an index below `extent`. It is i32 or u8.
 Expr Index(Expr number, const tensor::Tensor& from, int64_t extent) {
@@ -229,10 +229,10 @@ absl::StatusOr<TensorType> InferDigitize(Types in, const OpAttrs& /*attrs*/) {
   if (!ir::IsFloat(x.dtype) || ir::IsHalf(x.dtype) || rank < 2)
     return BadInput(absl::StrCat("x is ", ToText(x), ", not floats of [.., columns, records]"));
   const bool fits = cuts.dtype == x.dtype && cuts.shape.size() == 2 &&
-                    cuts.shape[0] == x.shape[rank - 2] && cuts.shape[1] <= kMostCuts;
+                    cuts.shape[0] == x.shape[rank - 2] && cuts.shape[1] <= kMostCutEntries;
   if (!fits) {
     return BadInput(absl::StrCat("cuts are ", ToText(cuts), " and x is ", ToText(x),
-                                 "; each column has cuts of its type, at most ", kMostCuts));
+                                 "; each column has cuts of its type, at most ", kMostCutEntries));
   }
   return TensorType{DType::kU8, x.shape};
 }

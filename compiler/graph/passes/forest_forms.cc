@@ -29,7 +29,7 @@ const T* ElementsOf(const TensorData& data) {
   return reinterpret_cast<const T*>(data.bytes->data());
 }
 
-// An imported forest whose tables are known: a forest_walk node of f32 with constant operands.
+// A forest_walk node of f32 with constant operands.
 struct Walk {
   int64_t columns = 0, records = 0;
   int64_t groups = 0, trees = 0, nodes = 0, values = 0;
@@ -67,7 +67,8 @@ bool AreTrees(const Walk& walk) {
   return true;
 }
 
-std::optional<Walk> KnownWalk(const Graph& graph, const Node& node) {
+// The tables of a forest. Nothing if they are not known, or have too many levels for any other form.
+std::optional<Walk> WalkOf(const Graph& graph, const Node& node) {
   const auto type = [&](size_t k) -> const TensorType& {
     return graph.values[static_cast<size_t>(node.inputs[k])].type;
   };
@@ -89,10 +90,9 @@ std::optional<Walk> KnownWalk(const Graph& graph, const Node& node) {
             .threshold = ElementsOf<float>(data(2)),
             .left = ElementsOf<int32_t>(data(3)),
             .value = ElementsOf<float>(data(4))};
-  // No other form takes more levels, so the tables need not be read.
   if (walk.steps < 1 || walk.steps > std::max(kMostSelectLevels, kMostRanksLevels))
     return std::nullopt;
-  return AreTrees(walk) ? std::optional(walk) : std::nullopt;
+  return walk;
 }
 
 // ---- Complete trees ----
@@ -135,8 +135,8 @@ struct CompleteTrees {
 // Makes the tables of a form, or takes them from a memo that knows them.
 class TableMaker {
  public:
-  // `node` is a forest with constant tables. `memo` is optional.
-  TableMaker(const Graph& graph, const Node& node, FoldMemo* memo) : memo_(memo) {
+  // `node` is a forest with constant tables.
+  TableMaker(const Graph& graph, const Node& node, FoldMemo& memo) : memo_(memo) {
     for (size_t k = 1; k < node.inputs.size(); ++k) {
       if (const auto found = graph.constants.find(node.inputs[k]); found != graph.constants.end())
         given_.push_back(found->second);
@@ -147,7 +147,6 @@ class TableMaker {
   template <typename Make>
   std::vector<TensorData> Tables(OpKind kind, const Attrs& attrs, int64_t count,
                                  const Make& make) const {
-    if (memo_ == nullptr) return make();
     std::vector<Node> keys;  // no node of a graph has such attributes
     std::vector<TensorData> tables;
     for (int64_t k = 0; k < count; ++k) {
@@ -155,20 +154,28 @@ class TableMaker {
       key.attrs = attrs;
       key.attrs.emplace("table", k);
       keys.push_back(std::move(key));
-      std::optional<TensorData> known = memo_->Find(keys.back(), given_);
+      std::optional<TensorData> known = memo_.Find(keys.back(), given_);
       if (known.has_value()) tables.push_back(*std::move(known));
     }
     if (tables.size() == keys.size()) return tables;
     tables = make();
     for (size_t k = 0; k < keys.size(); ++k)
-      tables[k] = memo_->Keep(keys[k], given_, std::move(tables[k]));
+      tables[k] = memo_.Keep(keys[k], given_, std::move(tables[k]));
     return tables;
   }
 
  private:
-  FoldMemo* memo_;
+  FoldMemo& memo_;
   std::vector<TensorData> given_;
 };
+
+// Whether the tables are those of trees (AreTrees).
+bool AreKnownTrees(const Walk& walk, const TableMaker& maker) {
+  const std::vector<TensorData> told = maker.Tables(OpKind::kForestWalk, {}, 1, [&] {
+    return std::vector<TensorData>{FromElements<uint8_t>({}, {AreTrees(walk)})};
+  });
+  return *ElementsOf<uint8_t>(told[0]) != 0;
+}
 
 // ---- Select ----
 
@@ -236,6 +243,33 @@ std::optional<Cuts> CutsOf(const Walk& walk) {
   return cuts;
 }
 
+// A row for each column. What is behind its cuts is NaN, which is never counted.
+TensorData TableOf(const Cuts& cuts, int64_t entries) {
+  std::vector<float> table(cuts.of.size() * static_cast<size_t>(entries),
+                           std::numeric_limits<float>::quiet_NaN());
+  for (size_t k = 0; k < cuts.of.size(); ++k)
+    std::copy(cuts.of[k].begin(), cuts.of[k].end(),
+              table.begin() + static_cast<std::ptrdiff_t>(k) * entries);
+  return FromElements({std::ssize(cuts.of), entries}, table);
+}
+
+// The cuts of CutsOf, or nothing.
+std::optional<Cuts> KnownCuts(const Walk& walk, const TableMaker& maker) {
+  const std::vector<TensorData> tables =
+      maker.Tables(OpKind::kDigitize, {{"columns", walk.columns}}, 1, [&] {
+        const Cuts cuts = CutsOf(walk).value_or(Cuts{});
+        return std::vector<TensorData>{TableOf(cuts, static_cast<int64_t>(cuts.most))};
+      });
+  const Shape& shape = tables[0].type.shape;
+  if (shape[0] == 0) return std::nullopt;  // too many
+  Cuts cuts{{}, static_cast<size_t>(shape[1])};
+  const auto* row = ElementsOf<float>(tables[0]);
+  for (int64_t k = 0; k < shape[0]; ++k, row += cuts.most)
+    cuts.of.emplace_back(row,
+                         std::find_if(row, row + cuts.most, [](float v) { return std::isnan(v); }));
+  return cuts;
+}
+
 bool HasRanks(const Walk& walk, const machine::TargetInfo& target) {
   if (target.execution != machine::Execution::kThreads)
     return false;  // a GPU has no lanes of bytes
@@ -281,16 +315,6 @@ float Neutral(const std::string& reduce) {
   if (reduce == "sum") return 0;
   return reduce == "min" ? std::numeric_limits<float>::infinity()
                          : -std::numeric_limits<float>::infinity();
-}
-
-// A row for each column. What is behind its cuts is NaN, which is never counted.
-TensorData TableOf(const Cuts& cuts, int64_t entries) {
-  std::vector<float> table(cuts.of.size() * static_cast<size_t>(entries),
-                           std::numeric_limits<float>::quiet_NaN());
-  for (size_t k = 0; k < cuts.of.size(); ++k)
-    std::copy(cuts.of[k].begin(), cuts.of[k].end(),
-              table.begin() + static_cast<std::ptrdiff_t>(k) * entries);
-  return FromElements({std::ssize(cuts.of), entries}, table);
 }
 
 // Columns, thresholds and leaves, as forest_ranks has them.
@@ -406,9 +430,10 @@ double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
 // The forms of one forest.
 class Forms {
  public:
-  Forms(const Graph& graph, const Node& node, const machine::TargetInfo& target, FoldMemo* memo)
-      : target_(target), walk_(KnownWalk(graph, node)), maker_(graph, node, memo) {
-    if (walk_.has_value() && HasRanks(*walk_, target)) cuts_ = CutsOf(*walk_);
+  Forms(const Graph& graph, const Node& node, const machine::TargetInfo& target, FoldMemo& memo)
+      : target_(target), walk_(WalkOf(graph, node)), maker_(graph, node, memo) {
+    if (walk_.has_value() && !AreKnownTrees(*walk_, maker_)) walk_.reset();
+    if (walk_.has_value() && HasRanks(*walk_, target)) cuts_ = KnownCuts(*walk_, maker_);
   }
 
   bool Has(ForestForm form) const {
@@ -469,13 +494,15 @@ std::optional<ForestForm> ForestFormFromName(std::string_view name) {
 absl::StatusOr<Graph> AssignForestForms(const Graph& graph, const ForestOptions& options,
                                         const machine::TargetInfo& target, FoldMemo* memo) {
   if (options.plan != nullptr) options.plan->clear();
+  FoldMemo of_this_graph;  // blocks of rows share the tables
+  FoldMemo& known = memo != nullptr ? *memo : of_this_graph;
   size_t named = 0;
   HEDDLE_ASSIGN_OR_RETURN(
       Graph made,
       RewriteGraph(
           graph, [&](GraphBuilder& out, const Node& node, const Node& original) -> Replacement {
             if (node.kind != OpKind::kForestWalk) return std::nullopt;
-            const Forms forms(graph, original, target, memo);
+            const Forms forms(graph, original, target, known);
             ForestForm form = options.all.value_or(forms.Estimated());
             if (!forms.Has(form)) form = ForestForm::kWalk;
             if (const auto fixed = options.fixed.find(original.name);
@@ -497,10 +524,10 @@ absl::StatusOr<Graph> AssignForestForms(const Graph& graph, const ForestOptions&
           }));
   if (named != options.fixed.size()) {
     for (const auto& [name, form] : options.fixed) {
-      const bool known = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
-        return node.kind == OpKind::kForestWalk && node.name == name;
-      });
-      if (!known)
+      const bool exists = std::any_of(
+          graph.nodes.begin(), graph.nodes.end(),
+          [&](const Node& node) { return node.kind == OpKind::kForestWalk && node.name == name; });
+      if (!exists)
         return absl::InvalidArgumentError(
             absl::StrCat("the plan names a forest '", name, "' that the model does not have"));
     }

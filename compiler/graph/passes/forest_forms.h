@@ -33,8 +33,8 @@ struct ForestOptions {
 };
 
 // Before: forests are forest_walk nodes with constant tables, as imported. After: each has its form. InvalidArgument: a
-// fixed form does not exist for its node, or there is no such node. With `memo`, which is optional, the tables of a form are made once
-// for all graphs that share the forest's.
+// fixed form does not exist for its node, or there is no such node. With `memo`, which is optional, a forest's tables are read,
+// and those of a form made, once for all graphs that share them.
 absl::StatusOr<Graph> AssignForestForms(const Graph& graph, const ForestOptions& options,
                                         const machine::TargetInfo& target,
                                         FoldMemo* memo = nullptr);

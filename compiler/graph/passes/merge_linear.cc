@@ -16,6 +16,8 @@ namespace {
 
 // Elements of a matrix, and multiply-accumulates for a product of two, which takes some milliseconds. Larger ones are left alone.
 constexpr double kMostWork = 1 << 22;
+// Elements of a matrix that is copied for each of its readers.
+constexpr double kMostCopied = 1 << 14;
 
 using Numbers = std::vector<double>;
 
@@ -122,7 +124,13 @@ class Merger {
     const TensorType &x = Type(node.inputs[0]), &y = Type(node.outputs[0]);
     return matrix != nullptr && (y.dtype == ir::DType::kF32 || y.dtype == ir::DType::kF64) &&
            x.dtype == y.dtype && x.shape.size() == 2 && matrix->type.shape.size() == 2 &&
-           static_cast<double>(NumElements(matrix->type)) <= kMostWork;
+           static_cast<double>(NumElements(matrix->type)) <=
+               (IsShared(node.inputs[1]) ? kMostCopied : kMostWork);
+  }
+
+  // Whether a constant has several readers in one block of rows. Those of different blocks merge alike.
+  bool IsShared(ValueId v) const {
+    return uses_[v] > static_cast<int>(std::max<size_t>(graph_.tables.blocks.size(), 1));
   }
 
   Linear LinearOf(const Node& product) const {

@@ -15,7 +15,8 @@ inline constexpr double kMostMergedOffset = 16;
 //   most kMostMergedOffset after that. A larger one would cancel in the sum what makes rows different;
 // - two matrices become one, (x V + c) W = x (V W) + c W, if that is less work for a row.
 // So a scaler and a linear model, or a principal component analysis, are one product and one addition. Only products of matrices
-// merge, as tables are. Constants are computed in double precision.
+// merge, as tables are. A large matrix that several of them read stays as it is, because each would get a copy. Constants are computed
+// in double precision.
 absl::StatusOr<Graph> MergeLinear(const Graph& graph);
 
 }  // namespace heddle::graph

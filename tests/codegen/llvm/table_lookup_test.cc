@@ -21,6 +21,7 @@
 #include "compiler/codegen/llvm/llvm_backend.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
+#include "compiler/machine/target_info.h"
 #include "compiler/pass/lower.h"
 #include "compiler/runtime/kernel_library.h"
 #include "compiler/runtime/thread_pool.h"
@@ -432,6 +433,11 @@ TEST(Worth, CountsInstructionsAgainstTheLanesOfAGather) {
   EXPECT_TRUE(worth(slow, 32, 128, 16, true));
   EXPECT_FALSE(worth(slow, 32, 256, 4));
   EXPECT_TRUE(worth(fast, 8, 256, 64, true));  // there are no gathers of bytes
+  // Schedules count on it where gathers are slow (machine::TargetInfo).
+  machine::TargetInfo target;
+  target.vector_bytes = 64;
+  EXPECT_EQ(target.SharedTableElements(), kMaxTable);
+  EXPECT_TRUE(worth(slow, 32, target.SharedTableElements(), target.vector_bytes / 4));
   // More elements, fewer lanes and a load of the table never make a look-up better.
   for (const LookupUnit& unit : {slow, fast}) {
     for (const int bits : {8, 16, 32, 64}) {

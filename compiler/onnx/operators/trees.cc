@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/classical/emit_forest.h"
 #include "compiler/classical/onnx_trees.h"
-#include "compiler/onnx/scores.h"
+#include "compiler/onnx/operators/scores.h"
 #include "compiler/onnx/slices.h"
 
 namespace heddle::graph {

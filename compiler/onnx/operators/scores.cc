@@ -1,4 +1,4 @@
-#include "compiler/onnx/scores.h"
+#include "compiler/onnx/operators/scores.h"
 
 #include <numeric>
 

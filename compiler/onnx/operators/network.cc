@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/ops/sum_type.h"
-#include "compiler/onnx/formulas.h"
 #include "compiler/onnx/node.h"
+#include "compiler/onnx/operators/formulas.h"
 #include "compiler/onnx/precision.h"
 
 namespace heddle::graph {

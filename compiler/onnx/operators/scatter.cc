@@ -11,7 +11,6 @@ namespace {
 using ir::DType;
 
 // The kernels of these operators compare each element with all updates that may concern it.
-constexpr double kMostComparisons = 1e10;  // some seconds
 bool IsAffordable(NodeImport& n, double elements, double each) {
   if (elements * each > kMostComparisons)
     n.Unsupported(absl::StrCat("of ", elements, " elements, ", each, " comparisons each"));

@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/onnx/formulas.h"
 #include "compiler/onnx/node.h"
+#include "compiler/onnx/operators/formulas.h"
 #include "compiler/onnx/slices.h"
 
 namespace heddle::graph {

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/onnx/formulas.h"
 #include "compiler/onnx/node.h"
+#include "compiler/onnx/operators/formulas.h"
 #include "compiler/onnx/precision.h"
 #include "compiler/onnx/slices.h"
 

@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/onnx/formulas.h"
-#include "compiler/onnx/scores.h"
+#include "compiler/onnx/operators/formulas.h"
+#include "compiler/onnx/operators/scores.h"
 #include "compiler/onnx/slices.h"
 
 namespace heddle::graph {

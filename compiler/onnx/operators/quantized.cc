@@ -1,9 +1,9 @@
 // Translation of the ONNX operators on quantised tensors. They become ordinary operators: integers
 // are widened to i32, and scales are floats.
 #include "absl/strings/str_cat.h"
-#include "compiler/onnx/formulas.h"
 #include "compiler/onnx/narrow.h"
 #include "compiler/onnx/node.h"
+#include "compiler/onnx/operators/formulas.h"
 #include "compiler/onnx/precision.h"
 #include "compiler/onnx/slices.h"
 

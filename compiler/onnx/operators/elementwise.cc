@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/onnx/formulas.h"
 #include "compiler/onnx/narrow.h"
 #include "compiler/onnx/node.h"
+#include "compiler/onnx/operators/formulas.h"
 #include "compiler/onnx/precision.h"
 
 namespace heddle::graph {

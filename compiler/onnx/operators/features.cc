@@ -7,7 +7,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/onnx/scores.h"
+#include "compiler/onnx/operators/scores.h"
 #include "compiler/onnx/slices.h"
 
 namespace heddle::graph {
@@ -196,6 +196,12 @@ ValueId LookUp(NodeImport& n, ValueId x, const TensorData& keys, TensorData valu
   ValueId place = scalar(count);
   if (!places.empty()) {
     const auto distinct = static_cast<int64_t>(places.size());
+    const int64_t elements = NumElements(n.Type(x));
+    if (static_cast<double>(elements) * static_cast<double>(distinct) > kMostComparisons) {
+      n.Unsupported(
+          absl::StrCat("a comparison of ", elements, " elements with ", distinct, " keys"));
+      return -1;
+    }
     const TensorData sorted =
         ir::IsFloat(dtype) ? FromDoubles(real, {distinct}, dtype) : FromInts(whole, dtype);
     const ValueId equal = n.Emit(OpKind::kEqual, {Apart(n, x), n.Constant(sorted)});

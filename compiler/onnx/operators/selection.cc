@@ -13,9 +13,8 @@ namespace {
 
 using ir::DType;
 
-// Limits the intermediate tensors and the time of a choice, in elements and comparisons.
+// Limits the intermediate tensors of a choice.
 constexpr int64_t kMostElements = int64_t{1} << 28;
-constexpr double kMostComparisons = 1e10;
 
 bool IsAffordable(NodeImport& n, double cost, double most, const std::string& what) {
   if (cost > most) n.Unsupported(absl::StrCat("a choice among ", what));

@@ -201,7 +201,6 @@ void MaxUnpool(NodeImport& n) {
   // Indices count through the whole tensor; every channel gets its own part.
   const int64_t planes = shape[0] * shape[1], inside = Product(shape) / planes,
                 outside = Product({full.begin() + 2, full.end()});
-  constexpr double kMostComparisons = 1e10;  // as of the other operators that scatter
   if (static_cast<double>(planes) * static_cast<double>(inside) * static_cast<double>(outside) >
       kMostComparisons)
     return n.Unsupported("more than 1e10 comparisons of elements with indices");
