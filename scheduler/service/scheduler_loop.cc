@@ -23,6 +23,8 @@ constexpr size_t kMaxInbox = 8192;  // streams wait when the core falls behind
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // keeps the times in job reasons fresh
 constexpr absl::Duration kFindAgain = absl::Seconds(1);     // pause after a read that failed
 
+// After this time a read is answered even if it may be a little old.
+constexpr absl::Duration kFlushLimit = absl::Seconds(2);
 // After this time a client is told that the store does not take the job.
 constexpr absl::Duration kDurableLimit = absl::Seconds(30);
 constexpr absl::Duration kLook = absl::Milliseconds(100);  // between looks for what ends a wait
@@ -592,5 +594,7 @@ absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::Sc
         absl::StrCat("compiling the module failed: ", result->fault.message));
   return result->digest;
 }
+
+void SchedulerLoop::Flush() { writer_->Flush(kFlushLimit); }
 
 }  // namespace heddle::scheduler

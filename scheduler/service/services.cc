@@ -312,6 +312,7 @@ grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext*, const v1::GetJobR
       !snapshot.ok()) {
     return ToGrpc(snapshot.status());
   }
+  loop_->Flush();  // stages that compiled a module on demand change no job
   absl::StatusOr<std::vector<v1::StageSpan>> spans =
       store_->Timeline(ParseJobName(request->job()), kMaxSpans);
   if (!spans.ok()) return ToGrpc(spans.status());
