@@ -25,6 +25,8 @@ constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // keeps the times i
 constexpr absl::Duration kFindAgain = absl::Seconds(1);     // pause after a read that failed
 
 constexpr int64_t kRetractGroup = 1000;  // records that are retracted in one transaction
+// After this time a read is answered even if it may be a little old.
+constexpr absl::Duration kFlushLimit = absl::Seconds(2);
 // After this time a client is told that the store does not take the job.
 constexpr absl::Duration kDurableLimit = absl::Seconds(30);
 constexpr absl::Duration kLook = absl::Milliseconds(100);  // between looks for what ends a wait
@@ -624,5 +626,7 @@ absl::StatusOr<int64_t> SchedulerLoop::Retract(v1::RecordQuery query,
     if (static_cast<int64_t>(records.size()) < kRetractGroup) return count;
   }
 }
+
+void SchedulerLoop::Flush() { writer_->Flush(kFlushLimit); }
 
 }  // namespace heddle::scheduler

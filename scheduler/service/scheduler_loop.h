@@ -86,6 +86,10 @@ class SchedulerLoop {
   // Digests of modules that were compiled on demand and are kept for later requests.
   std::vector<std::string> KeptModules() const { return modules_.Kept(); }
 
+  // Waits until everything that has happened is on disk, but not for long, because the store may not
+  // take writes.
+  void Flush();
+
   StoreWriter* writer() { return writer_.get(); }
   v1::TrackerService::StubInterface* tracker() { return tracker_.get(); }
   const std::string& policy() const { return options_.policy; }

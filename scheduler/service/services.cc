@@ -397,6 +397,7 @@ grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext* context,
   if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   if (grpc::Status owner = CheckOwner(*context, "GetTimeline", request->job()); !owner.ok())
     return owner;
+  loop_->Flush();  // stages that compiled a module on demand change no job
   absl::StatusOr<std::vector<v1::StageSpan>> spans =
       store_->Timeline(ParseJobName(request->job()), kMaxSpans);
   if (!spans.ok()) return ToGrpc(spans.status());
