@@ -11,7 +11,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +22,7 @@
 #include "base/clock.h"
 #include "tests/adversary/mutate.h"
 #include "tracker/tracker_service.h"
+#include "worker/confine/stage_folder.h"
 
 extern char** environ;
 
@@ -431,10 +435,14 @@ TEST(WorkerProcess, AKilledWorkerTakesItsChildrenAlong) {
   const std::string program = std::string(HEDDLE_BIN_DIR) + "/heddle-fake-child";
   const std::string address = tracker.address();
   const char* arguments[] = {program.c_str(), "--worker", address.c_str(), nullptr};
+  std::string folder = ::testing::TempDir() + "/heddle-killed-XXXXXX";  // for the folders of stages
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  setenv("TMPDIR", folder.c_str(), 1);
   pid_t pid = 0;
   ASSERT_EQ(
       posix_spawn(&pid, program.c_str(), nullptr, nullptr, const_cast<char**>(arguments), environ),
       0);
+  unsetenv("TMPDIR");
   ASSERT_TRUE(tracker.WaitForWorker());
   const v1::Lease lease = tracker.Acquire("fake", "profile");
   Call call(lease.address(), Start(lease));
@@ -449,6 +457,10 @@ TEST(WorkerProcess, AKilledWorkerTakesItsChildrenAlong) {
   EXPECT_EQ(call.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_TRUE(Eventually([child] { return !Alive(child); }));
   waitpid(pid, nullptr, 0);
+  EXPECT_FALSE(std::filesystem::is_empty(folder)) << "nobody was left to remove it";
+  confine::StageFolder::RemoveLeftovers(folder);  // as the next worker does
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
