@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/one_line.h"
 #include "worker/confine/confine.h"
 #include "worker/frame.h"
 
@@ -104,7 +105,7 @@ v1::Fault ToFault(const absl::Status& status) {
     default:
       fault.set_kind(v1::FAULT_INFRASTRUCTURE);
   }
-  fault.set_message(absl::StrReplaceAll(std::string(status.message()), {{"\n", " "}}));
+  fault.set_message(OneLine({status.message().data(), status.message().size()}));
   return fault;
 }
 

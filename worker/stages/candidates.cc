@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
+#include "base/one_line.h"
 #include "worker/slots.h"
 
 namespace heddle::worker {
@@ -105,7 +105,9 @@ int64_t NanosSince(std::chrono::steady_clock::time_point begin) {
       .count();
 }
 
-std::string OneLine(absl::string_view text) { return absl::StrReplaceAll(text, {{"\n", " "}}); }
+std::string OneLine(absl::string_view text) {
+  return heddle::OneLine(std::string_view(text.data(), text.size()));
+}
 
 v1::Outcome OutcomeOf(const absl::Status& status) {
   switch (status.code()) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/blob_store.h"
 #include "base/mapped_file.h"
+#include "base/one_line.h"
 #include "base/status_macros.h"
 #include "compiler/driver/choose_plan.h"
 #include "compiler/driver/compile.h"
@@ -71,7 +72,7 @@ absl::StatusOr<std::string> ReadModel(StageIo& io) {
 
 std::string Signature(const graph::Graph& graph, graph::ValueId id) {
   const graph::Value& value = graph.values[id];
-  return absl::StrCat(value.name, ": ", graph::ToText(value.type));
+  return OneLine(absl::StrCat(value.name, ": ", graph::ToText(value.type)));
 }
 
 void Report(StageIo& io, int done, int total, const std::string& message) {
