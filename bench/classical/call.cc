@@ -67,7 +67,7 @@ absl::Status Print(const std::string& path, const runtime::Module& module, size_
     inputs.push_back(tensors.back().data());
   }
   for (const runtime::TensorSpec& spec : manifest.outputs) {
-    tensors.emplace_back(static_cast<size_t>(manifest.InBlock(spec, block).SizeBytes()), '\0');
+    tensors.emplace_back(static_cast<size_t>(manifest.BytesInBlock(spec, block)), '\0');
     outputs.push_back(tensors.back().data());
   }
   HEDDLE_RETURN_IF_ERROR(executor->RunRows(rows, inputs.data(), outputs.data()));

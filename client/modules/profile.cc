@@ -213,7 +213,7 @@ int64_t FootprintBytes(const runtime::Manifest& manifest, size_t block) {
   int64_t bytes = params + manifest.arena_bytes;
   for (const auto* tensors : {&manifest.inputs, &manifest.outputs}) {
     for (const runtime::TensorSpec& tensor : *tensors)
-      bytes += manifest.InBlock(tensor, block).SizeBytes();
+      bytes += manifest.BytesInBlock(tensor, block);
   }
   return bytes;
 }

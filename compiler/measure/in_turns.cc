@@ -35,7 +35,7 @@ absl::Status TimeOnce(const Contestant& contestant, ModuleTiming* timing) {
   const runtime::Manifest& manifest = executor->manifest();
   for (size_t i = 0; i < std::min(manifest.inputs.size(), contestant.inputs.size()); ++i) {
     const std::string& bytes = contestant.inputs[i];
-    const auto wanted = manifest.InBlock(manifest.inputs[i], blocks[0].block).SizeBytes();
+    const auto wanted = manifest.BytesInBlock(manifest.inputs[i], blocks[0].block);
     if (static_cast<size_t>(wanted) == bytes.size())
       std::memcpy(executor->InputData(static_cast<int>(i)), bytes.data(), bytes.size());
   }

@@ -157,6 +157,9 @@ absl::StatusOr<OnnxSummary> SummarizeOnnx(std::string_view bytes) {
 absl::StatusOr<std::map<std::string, std::vector<int64_t>>> LikelyShapes(
     std::string_view bytes, const ImportOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(Model model, Model::Parse(bytes));
+  // Independent rows may stay open.
+  if (!OpenRows(model, options).empty() && ImportOnnx(bytes, options).ok())
+    return std::map<std::string, Shape>();
   HEDDLE_RETURN_IF_ERROR(FixInputValues(model, options));
   return ProposeShapes(model, options);
 }

@@ -48,7 +48,7 @@ struct OnnxSummary {
 absl::StatusOr<OnnxSummary> SummarizeOnnx(std::string_view bytes);
 
 // Shapes that would fit the inputs that the model and `options` leave open, by input name. They are
-// guesses from the names of dimensions. Errors as SummarizeOnnx.
+// guesses from the names of dimensions. None where a model of independent rows may have any number of them. Errors as SummarizeOnnx.
 absl::StatusOr<std::map<std::string, std::vector<int64_t>>> LikelyShapes(
     std::string_view bytes, const ImportOptions& options);
 

@@ -120,6 +120,8 @@ struct Manifest {
   int64_t RowsOf(size_t block) const;
   // `spec`, an input or output, as a block has it.
   TensorSpec InBlock(TensorSpec spec, size_t block) const;
+  // Its bytes there.
+  int64_t BytesInBlock(const TensorSpec& spec, size_t block) const;
 
   // What all kernels together promise.
   Numerics AllNumerics() const {

@@ -127,8 +127,7 @@ bool IsInside(const BufferSlot& slot, int64_t size) {
 bool IsWhole(const BufferSlot& slot, const std::vector<TensorSpec>& tensors,
              const Manifest& manifest, size_t block) {
   if (slot.index < 0 || slot.index >= static_cast<int64_t>(tensors.size())) return false;
-  const int64_t all = tensors[slot.index].SizeBytes();
-  return slot.bytes == (block == 0 ? all : all / manifest.RowsOf(0) * manifest.RowsOf(block));
+  return slot.bytes == manifest.BytesInBlock(tensors[slot.index], block);
 }
 
 bool IsValid(const BufferSlot& slot, const Module& module, size_t block) {
@@ -212,6 +211,11 @@ int64_t Manifest::RowsOf(size_t block) const {
 TensorSpec Manifest::InBlock(TensorSpec spec, size_t block) const {
   if (block != 0) spec.shape[0] = RowsOf(block);
   return spec;
+}
+
+int64_t Manifest::BytesInBlock(const TensorSpec& spec, size_t block) const {
+  const int64_t bytes = spec.SizeBytes();
+  return block == 0 ? bytes : bytes / RowsOf(0) * RowsOf(block);
 }
 
 bool Manifest::ForGpu() const { return FindDeviceKind(KindOf(target)) != nullptr; }

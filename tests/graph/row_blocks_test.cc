@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/row_blocks.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/fusion/row_blocks.h"
@@ -146,7 +147,7 @@ TEST(RowBlocks, Refusals) {
   fewer.tables.outputs.pop_back();
   EXPECT_THAT(refusal(fewer), HasSubstr("cannot have 5 tensors"));
   Graph most = Model(20);
-  for (int64_t rows = 19; rows > 20 - static_cast<int64_t>(kMostBlocks); --rows)
+  for (int64_t rows = 19; rows > 20 - static_cast<int64_t>(kMostRowBlocks); --rows)
     EXPECT_TRUE(AddRowBlock(Model(rows), &most).ok()) << rows;
   EXPECT_THAT(std::string(AddRowBlock(Model(1), &most).message()), HasSubstr("9 blocks"));
   Graph dependent = Model(8);

@@ -86,6 +86,22 @@ TEST(Summary, ShapesThatNobodyGaveAreGuessed) {
   EXPECT_THAT(*rest, ElementsAre(Pair("image", ElementsAre(4, 3, 224, 224))));
 }
 
+TEST(Summary, IndependentRowsNeedNoGuess) {
+  const auto guessed = [](const std::string& y) {
+    onnx::ModelProto model =
+        onnx_cases::ModelOf(17,
+                            "(float[N,2] x) => (float[a,b] y) {"
+                            "s = ai.onnx.ml.Scaler<offset = [0.0], scale = [2.0]>(x) " +
+                                y + "}");
+    auto* opset = model.add_opset_import();
+    opset->set_domain("ai.onnx.ml");
+    opset->set_version(1);
+    return LikelyShapes(model.SerializeAsString(), {}).value();
+  };
+  EXPECT_THAT(guessed("y = Softmax<axis = 1>(s)"), ElementsAre());
+  EXPECT_THAT(guessed("y = Softmax<axis = 0>(s)"), ElementsAre(Pair("x", ElementsAre(1, 2))));
+}
+
 TEST(Summary, WhatIsNoModelIsRefused) {
   EXPECT_EQ(SummarizeOnnx("nonsense").status().code(), absl::StatusCode::kInvalidArgument);
 }

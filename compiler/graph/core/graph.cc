@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/row_blocks.h"
 #include "base/status_macros.h"
 #include "compiler/graph/core/operator.h"
 
@@ -152,9 +153,9 @@ absl::Status CheckNames(const Value& value, const TensorNames& names) {
 }
 
 absl::Status CheckBlocks(const std::vector<int64_t>& blocks) {
-  if (blocks.size() > kMostBlocks) {
+  if (blocks.size() > kMostRowBlocks) {
     return absl::InvalidArgumentError(absl::StrCat("there are ", blocks.size(), " blocks of rows; ",
-                                                   kMostBlocks, " is the most"));
+                                                   kMostRowBlocks, " is the most"));
   }
   for (size_t b = 0; b < blocks.size(); ++b) {
     if (blocks[b] >= 1 && (b == 0 || blocks[b] < blocks[b - 1])) continue;

@@ -78,14 +78,13 @@ struct Tables {
   // Dimension 0 of every input and output counts the same rows, and what outputs have for a row depends on no other row.
   bool independent_rows = false;
   std::vector<TensorNames> inputs = {}, outputs = {};  // empty, or one for each input or output
-  // Empty, or the graph holds the model once for each of these numbers of rows, largest first (row_blocks.h). Inputs and outputs are
-  // those of the first block of rows, then those of the next one, and so on.
+  // Empty, or the graph holds the model once for each of these numbers of rows, largest first (row_blocks.h), at most kMostRowBlocks
+  // (base/row_blocks.h). Inputs and outputs are those of the first block of rows, then those of the next one, and so on.
   std::vector<int64_t> blocks = {};
   bool operator==(const Tables&) const = default;
 };
 inline constexpr size_t kMostNames = size_t{1} << 20;  // columns or labels of a tensor
 inline constexpr size_t kMostNameBytes = 1024;         // of one of them
-inline constexpr size_t kMostBlocks = 8;               // each has kernels of its own
 
 // Invariants (CheckGraph): nodes are in topological order; every value is an input, a constant, or
 // one node's output; types and attributes agree with the operators' definitions; names are unique.

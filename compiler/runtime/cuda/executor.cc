@@ -57,7 +57,13 @@ class CudaBackend final : public ExecutorBackend {
     }
     if (status.ok()) status = device_->Synchronize();
     if (status.ok()) status = Bind(module);
-    for (size_t b = 0; b < manifest.NumBlocks(); ++b) block_rows_.push_back(manifest.RowsOf(b));
+    for (size_t b = 0; b < manifest.NumBlocks(); ++b) {
+      Sizes& sizes = sizes_.emplace_back();
+      for (const TensorSpec& spec : manifest.inputs)
+        sizes.inputs.push_back(manifest.BytesInBlock(spec, b));
+      for (const TensorSpec& spec : manifest.outputs)
+        sizes.outputs.push_back(manifest.BytesInBlock(spec, b));
+    }
     return status;
   }
 
@@ -95,6 +101,11 @@ class CudaBackend final : public ExecutorBackend {
   }
 
  private:
+  // Bytes of the tensors.
+  struct Sizes {
+    std::vector<int64_t> inputs, outputs;
+  };
+
   absl::Status Allocate(int64_t bytes, DeviceMemory* out) {
     HEDDLE_ASSIGN_OR_RETURN(DeviceMemory memory, device_->Allocate(bytes));
     *out = std::move(memory);
@@ -145,16 +156,11 @@ class CudaBackend final : public ExecutorBackend {
     return absl::OkStatus();
   }
 
-  // The bytes of a block's rows in a tensor of `bytes` bytes.
-  int64_t BytesIn(size_t block, int64_t bytes) const {
-    return block == 0 ? bytes : bytes / block_rows_[0] * block_rows_[block];
-  }
-
   absl::Status Begin(size_t block) {
     absl::Status status = device_->Enter();
     for (size_t i = 0; status.ok() && i < inputs_.size(); ++i) {
-      status = device_->Upload(inputs_[i].address(), host_inputs_[i].data(),
-                               BytesIn(block, inputs_[i].size()));
+      status =
+          device_->Upload(inputs_[i].address(), host_inputs_[i].data(), sizes_[block].inputs[i]);
     }
     return status;
   }
@@ -163,7 +169,7 @@ class CudaBackend final : public ExecutorBackend {
     absl::Status status;
     for (size_t i = 0; status.ok() && i < outputs_.size(); ++i) {
       status = device_->Download(host_outputs_[i].data(), outputs_[i].address(),
-                                 BytesIn(block, outputs_[i].size()));
+                                 sizes_[block].outputs[i]);
     }
     return status.ok() ? device_->Synchronize() : status;
   }
@@ -174,7 +180,7 @@ class CudaBackend final : public ExecutorBackend {
   DeviceMemory params_, arena_, workspace_;
   std::unique_ptr<CudaModule> code_;
   std::vector<std::vector<CudaKernel>> calls_;  // by block
-  std::vector<int64_t> block_rows_;             // 0: rows are not independent
+  std::vector<Sizes> sizes_;                    // by block
 };
 
 }  // namespace
