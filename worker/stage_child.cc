@@ -13,7 +13,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "base/one_line.h"
 #include "worker/confine/confine.h"
 #include "worker/frame.h"

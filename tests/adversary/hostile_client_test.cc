@@ -110,7 +110,9 @@ TEST_F(HostileClientTest, EveryCallOfJobs) {
                                         return stub.GetJob(c, r, &answer);
                                       }),
             0);
-  Attack<v1::GetJobRequest>("WatchJob", get, [&](Context* c, const auto& r) {
+  v1::WatchJobRequest watch;
+  watch.set_job(job);
+  Attack<v1::WatchJobRequest>("WatchJob", watch, [&](Context* c, const auto& r) {
     return Drain<v1::Job>(stub.WatchJob(c, r));
   });
   Attack<v1::GetJobRequest>("GetTimeline", get, [&](Context* c, const auto& r) {

@@ -228,7 +228,7 @@ class HostileStageTest : public ::testing::TestWithParam<v1::StageKind> {
     tracker_.SetWorkers(workers);
     stub_ = v1::TrackerService::NewStub(
         grpc::CreateChannel(tracker_address, grpc::InsecureChannelCredentials()));
-    leases_ = std::make_unique<LeaseKeeper>(stub_, "test");
+    leases_ = std::make_unique<LeaseKeeper>(stub_, "test", absl::Seconds(60));
   }
   void TearDown() override {
     leases_.reset();

@@ -6,6 +6,7 @@
 #include "proto/chunks.h"
 #include "proto/common.pb.h"
 #include "proto/jobs.pb.h"
+#include "proto/message_rules.h"
 #include "scheduler/ledger/job_ledger.h"
 #include "scheduler/store/memory_record_store.h"
 #include "scheduler/store/record_store.h"
@@ -31,7 +32,7 @@ void TakeJob(const v1::JobSpec& spec) {
 }
 
 void TakeRecord(const v1::Record& record) {
-  if (!scheduler::CheckRecord(record).ok()) return;
+  if (!CheckRecord(record).ok()) return;
   const auto store = scheduler::MakeMemoryRecordStore();
   scheduler::InsertRecord change{record, 1, true};
   const scheduler::Batch batch = {change};

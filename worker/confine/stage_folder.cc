@@ -150,7 +150,12 @@ absl::StatusOr<std::unique_ptr<StageFolder>> StageFolder::Make(const std::string
     return absl::UnavailableError(
         absl::StrCat("cannot make the folder of a stage, ", path, ": ", std::strerror(errno)));
   };
-  if (mkdir(parent.c_str(), 0755) != 0 && errno != EEXIST) return refused(parent);
+  // Whatever the worker's umask is, the user of stages must be able to pass.
+  if (mkdir(parent.c_str(), 0711) == 0) {
+    if (chmod(parent.c_str(), 0711) != 0) return refused(parent);
+  } else if (errno != EEXIST) {
+    return refused(parent);
+  }
   std::string path = absl::StrCat(parent, "/", kFolderPrefix, "XXXXXX");
   if (mkdtemp(path.data()) == nullptr) return refused(path);
   std::unique_ptr<StageFolder> folder(new StageFolder(path, confinement));
