@@ -69,7 +69,7 @@ TEST_F(DurabilityTest, NothingIsShownThatIsNotOnDisk) {
   std::atomic<int> watched{0};
   std::thread watcher([&] {
     grpc::ClientContext context;
-    v1::GetJobRequest request;
+    v1::WatchJobRequest request;
     request.set_job(jobs[0]);
     auto watch = jobs_->WatchJob(&context, request);
     for (v1::Job now; watch->Read(&now); ++watched) ExpectStored(now);
@@ -275,7 +275,7 @@ TEST_F(DurabilityTest, JobsOfEarlierProcessesAreThereAndNotLoaded) {
   EXPECT_EQ(Fetch(failed, v1::SCHEDULE_NAIVE, &module).error_code(),
             grpc::StatusCode::FAILED_PRECONDITION);
   grpc::ClientContext context;
-  v1::GetJobRequest request;
+  v1::WatchJobRequest request;
   request.set_job(failed);
   auto watch = jobs_->WatchJob(&context, request);
   v1::Job now;

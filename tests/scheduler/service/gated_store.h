@@ -57,6 +57,11 @@ class GatedStore : public RecordStore {
   absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) override {
     return store_->Query(query);
   }
+  absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,
+                                       const std::optional<RecordPlace>& after,
+                                       int64_t limit) override {
+    return store_->QueryPage(query, after, limit);
+  }
   absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override { return store_->Known(id); }
   absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) override {
     return store_->Report(job, task);

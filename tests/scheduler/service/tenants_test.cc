@@ -31,9 +31,9 @@ class TenantsTest : public ServiceTest {
     ServiceLimits limits;
     limits.max_model_bytes = 2 << 20;
     guarded_jobs_ = std::make_unique<JobServiceImpl>(loop_.get(), store_.get(), blobs_.get(),
-                                                     limits, tokens_.get());
+                                                     &calls_, limits, tokens_.get());
     guarded_records_ =
-        std::make_unique<RecordServiceImpl>(loop_.get(), store_.get(), tokens_.get());
+        std::make_unique<RecordServiceImpl>(loop_.get(), store_.get(), &calls_, tokens_.get());
     grpc::ServerBuilder builder;
     int port = 0;
     ListenerOptions listener;
