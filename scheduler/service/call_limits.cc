@@ -65,10 +65,10 @@ void CallLimits::Admit(Call* call) {
     const bool theirs = count_[call->kind_] < most;
     const int64_t wait_ms = absl::ToInt64Milliseconds(options_.retry_after);
     call->context_->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(wait_ms));
-    call->status_ = {grpc::StatusCode::RESOURCE_EXHAUSTED,
-                     absl::StrCat(theirs ? "you have " : "the service has ",
-                                  theirs ? most_of_peer : most, " ", kNames[call->kind_],
-                                  " at a time already; try again after ", wait_ms, " ms")};
+    call->status_ = {
+        grpc::StatusCode::RESOURCE_EXHAUSTED,
+        absl::StrCat(theirs ? "you have " : "the service has ", theirs ? most_of_peer : most, " ",
+                     kNames[call->kind_], " at a time already; try again after ", wait_ms, " ms")};
     return;
   }
   ++count_[call->kind_];

@@ -108,8 +108,7 @@ absl::StatusOr<JobSnapshots::Page> JobSnapshots::List(const ListOptions& options
   {
     absl::MutexLock lock(&mutex_);
     for (const auto& [id, snapshot] : snapshots_) {
-      if (id < options.before &&
-          (options.finished_too || snapshot.job->finished_unix_ns() == 0))
+      if (id < options.before && (options.finished_too || snapshot.job->finished_unix_ns() == 0))
         jobs[id] = snapshot.job;
     }
   }

@@ -61,7 +61,8 @@ class JobSnapshots {
     std::function<bool(const v1::Job&)> shown;  // whether the caller may see the job
   };
   struct Page {
-    std::vector<std::shared_ptr<const v1::Job>> jobs;  // the newest first; at least one, if any is shown
+    std::vector<std::shared_ptr<const v1::Job>>
+        jobs;  // the newest first; at least one, if any is shown
     bool more = false;
   };
   // Errors of the store.

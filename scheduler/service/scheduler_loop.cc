@@ -189,14 +189,23 @@ void SchedulerLoop::Handle(Input input) {
   }
   const std::optional<JobId> subject = SubjectOf(input.event);
   const Decisions decisions = dispatcher_.Step(input.event, now);
+  const auto warn = [&](const DeadlineEstimate& estimate) {
+    const Job& job = *dispatcher_.FindJob(estimate.job);
+    ledger_.SetDeadlineWarning(job.id, DescribeEstimate(job, estimate, now, absl::Now()));
+  };
+  std::vector<DeadlineEstimate> of_new_jobs;  // the ledger gets these jobs with the event
   for (const Change& change : decisions.changes) {
     if (const auto* find = std::get_if<FindRecords>(&change)) finds_.push_back(*find);
     const auto* estimate = std::get_if<DeadlineEstimate>(&change);
     if (estimate == nullptr) continue;
-    const Job& job = *dispatcher_.FindJob(estimate->job);
-    ledger_.SetDeadlineWarning(job.id, DescribeEstimate(job, *estimate, now, absl::Now()));
+    if (ledger_.Has(estimate->job)) {
+      warn(*estimate);
+    } else {
+      of_new_jobs.push_back(*estimate);
+    }
   }
   Batch batch = ledger_.Absorb(dispatcher_, input.event, decisions.changes, now, absl::Now());
+  for (const DeadlineEstimate& estimate : of_new_jobs) warn(estimate);
   if (const auto* end = std::get_if<StageFinished>(&input.event)) EndSpan(*end, &batch);
   if (!batch.empty()) writer_->Write(std::move(batch));
   NoteChanges(input.event, subject, decisions);

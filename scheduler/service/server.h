@@ -21,7 +21,7 @@ struct ServerOptions {
   bool verbose = false;
   std::string policy = kDefaultPolicy;  // a name for MakePolicy
   long long max_model_mib = 16384;
-  int lease_s = 60;  // how long a slot stays held when the scheduler is gone
+  int lease_s = 60;           // how long a slot stays held when the scheduler is gone
   std::string tls_directory;  // certificates, as `heddle-ca issue` makes them; empty: none
   std::string token_file;     // of tokens.h; empty: DATA/tokens
 };

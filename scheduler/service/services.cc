@@ -288,6 +288,7 @@ grpc::Status JobServiceImpl::CheckJobs(const std::string& user) const {
 grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext* context,
                                       const v1::ListJobsRequest* request,
                                       v1::ListJobsResponse* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   JobSnapshots::ListOptions options{.finished_too = request->all()};
   if (!request->before().empty()) options.before = JobId{ParseJobName(request->before())};
   if (options.before == JobId{}) {
@@ -346,7 +347,6 @@ grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
 
 grpc::Status JobServiceImpl::Act(SchedulerLoop::Action action, const v1::JobActionRequest& request,
                                  v1::Job* response) {
-  if (grpc::Status checked = Check(request); !checked.ok()) return checked;
   absl::StatusOr<std::shared_ptr<const v1::Job>> job =
       loop_->Act(action, request.job(), request.reason());
   if (!job.ok()) return ToGrpc(job.status());
@@ -356,18 +356,21 @@ grpc::Status JobServiceImpl::Act(SchedulerLoop::Action action, const v1::JobActi
 
 grpc::Status JobServiceImpl::CancelJob(grpc::ServerContext* context,
                                        const v1::JobActionRequest* request, v1::Job* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   if (grpc::Status owner = CheckOwner(*context, "CancelJob", request->job()); !owner.ok())
     return owner;
   return Act(SchedulerLoop::Action::kCancel, *request, response);
 }
 grpc::Status JobServiceImpl::PauseJob(grpc::ServerContext* context,
                                       const v1::JobActionRequest* request, v1::Job* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   if (grpc::Status owner = CheckOwner(*context, "PauseJob", request->job()); !owner.ok())
     return owner;
   return Act(SchedulerLoop::Action::kPause, *request, response);
 }
 grpc::Status JobServiceImpl::ResumeJob(grpc::ServerContext* context,
                                        const v1::JobActionRequest* request, v1::Job* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   if (grpc::Status owner = CheckOwner(*context, "ResumeJob", request->job()); !owner.ok())
     return owner;
   return Act(SchedulerLoop::Action::kResume, *request, response);

@@ -240,21 +240,19 @@ absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query
   // best_only keeps, of the records that match, the fastest valid one per workload, target and device
   // key; of equally fast ones, the first that was stored. One index lookup per group finds it, so
   // records are not compared with each other.
-  const auto given = [](bool is_given, const char* condition) {
-    return is_given ? condition : "";
-  };
+  const auto given = [](bool is_given, const char* condition) { return is_given ? condition : ""; };
   const std::string of_workload = absl::StrCat(
       "1",
       given(!query.workload_key().empty(),
             " AND r.workload=(SELECT id FROM workloads WHERE key=?1)"),
       given(!query.target().empty(), " AND r.target=(SELECT id FROM targets WHERE text=?2)"),
       given(!query.device_key().empty(), " AND r.device=(SELECT id FROM devices WHERE key=?3)"));
-  const std::string of_record = absl::StrCat(
-      given(!query.job().empty(), " AND r.job=?4"),
-      given(!query.worker().empty(), " AND r.worker=?7"),
-      given(!query.imported_by().empty(), " AND r.imported_by=?8"),
-      given(query.id() != 0, " AND r.id=?9"),
-      given(!query.retracted() || query.best_only(), " AND r.retracted_ns=0"));
+  const std::string of_record =
+      absl::StrCat(given(!query.job().empty(), " AND r.job=?4"),
+                   given(!query.worker().empty(), " AND r.worker=?7"),
+                   given(!query.imported_by().empty(), " AND r.imported_by=?8"),
+                   given(query.id() != 0, " AND r.id=?9"),
+                   given(!query.retracted() || query.best_only(), " AND r.retracted_ns=0"));
   const std::string best = absl::StrCat(
       "(SELECT DISTINCT r.workload, r.target, r.device FROM records r WHERE ", of_workload,
       of_record,
@@ -275,7 +273,8 @@ absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query
   Statement rows(db, sql.c_str());
   const RecordPlace place = after.value_or(RecordPlace());
   rows.Bind(query.workload_key(), query.target(), query.device_key(), ParseJobName(query.job()),
-            place.created_unix_ns, place.id, query.worker(), query.imported_by(), query.id(), limit);
+            place.created_unix_ns, place.id, query.worker(), query.imported_by(), query.id(),
+            limit);
   RecordPage page;
   while (rows.Step()) {
     v1::Record record;

@@ -261,6 +261,7 @@ class HostileStageTest : public ::testing::TestWithParam<v1::StageKind> {
     absl::Notification ended;
     StageRunner::Environment environment;
     environment.leases = leases_.get();
+    environment.credentials = &credentials_;
     environment.store = store_.get();
     environment.blobs = blobs_.get();
     environment.leased = [](AttemptId, const v1::Lease&) { return absl::OkStatus(); };
@@ -276,6 +277,7 @@ class HostileStageTest : public ::testing::TestWithParam<v1::StageKind> {
     return posted;
   }
 
+  const Credentials credentials_;
   std::string directory_, worker_address_;
   std::unique_ptr<RecordStore> store_ = MakeMemoryRecordStore();
   std::unique_ptr<BlobStore> blobs_;

@@ -76,5 +76,4 @@ long syscall(long number, ...) noexcept {
   return real(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
               arguments[5]);
 }
-
 }

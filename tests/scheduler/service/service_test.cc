@@ -433,5 +433,14 @@ TEST_F(ServiceTest, RecordsTravel) {
   EXPECT_EQ(Query(query).size(), 1u) << "the service says who it was, not the record";
 }
 
+// The estimate of a deadline comes with the submission itself, before the job is kept.
+TEST_F(ServiceTest, ADeadlineThatHasPassedIsNoReasonToEnd) {
+  v1::JobSpec spec = Spec();
+  spec.set_deadline_unix_ns(1);
+  const std::string job = MustSubmit(spec);
+  const v1::Job done = WaitFinal(job);
+  EXPECT_EQ(done.state(), v1::JOB_DONE) << done.ShortDebugString();
+}
+
 }  // namespace
 }  // namespace heddle::scheduler
