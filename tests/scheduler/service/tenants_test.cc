@@ -195,8 +195,8 @@ TEST_F(TenantsTest, ListsHoldOnlyWhatTheCallerMaySee) {
   EXPECT_THAT(list("ann"), ElementsAre(anns));
   EXPECT_THAT(list("carl"), ElementsAre(anns));
   EXPECT_THAT(list("bob"), ElementsAre(bobs));
-  EXPECT_THAT(list("operator"), ElementsAre(anns, bobs));
-  EXPECT_THAT(list("eve"), ElementsAre(anns, bobs));
+  EXPECT_THAT(list("operator"), ElementsAre(bobs, anns));
+  EXPECT_THAT(list("eve"), ElementsAre(bobs, anns));
 }
 
 TEST_F(TenantsTest, RecordsAreSharedWithoutTheJobsOfOthers) {
