@@ -105,6 +105,12 @@ ServiceClient::ServiceClient(const ServerAccess& server)
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // What the service refuses for want of a place is called again after a while, as it says
+  // (grpc-retry-pushback-ms).
+  args.SetServiceConfigJSON(
+      R"({"methodConfig":[{"name":[{"service":"heddle.v1.JobService"},{"service":"heddle.v1.RecordService"}],)"
+      R"("retryPolicy":{"maxAttempts":4,"initialBackoff":"0.2s","maxBackoff":"2s","backoffMultiplier":2,)"
+      R"("retryableStatusCodes":["RESOURCE_EXHAUSTED"]}}]})");
   std::shared_ptr<grpc::ChannelCredentials> connection;  // null: every call fails at once
   const absl::StatusOr<Credentials> credentials =
       LoadCredentials(server.tls_directory, server.token_file);

@@ -71,11 +71,6 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const std
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
-  // What a service refuses for want of a place may be called again after a while, as the service says.
-  arguments.SetServiceConfigJSON(
-      R"({"methodConfig":[{"name":[{"service":"heddle.v1.JobService"},{"service":"heddle.v1.RecordService"}],)"
-      R"("retryPolicy":{"maxAttempts":4,"initialBackoff":"0.2s","maxBackoff":"2s","backoffMultiplier":2,)"
-      R"("retryableStatusCodes":["RESOURCE_EXHAUSTED"]}}]})");
   // Every channel its own connection: a broken one must not be shared with its successor.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const std::shared_ptr<grpc::ChannelCredentials> connection =

@@ -10,7 +10,7 @@ namespace heddle::scheduler {
 namespace {
 
 constexpr std::array<const char*, CallLimits::kKinds> kNames = {"uploads", "watches", "downloads",
-                                                                "queries"};
+                                                                "queries", "backups and checks"};
 
 // The peer without its port: "ipv4:10.0.0.7:5123" becomes "ipv4:10.0.0.7". A peer with many
 // connections is one peer.
@@ -58,7 +58,7 @@ void CallLimits::Admit(Call* call) {
     return stop_ || (count_[call->kind_] < most && of_peer() < most_of_peer);
   };
   if (!room()) {
-    CancelStalled(call->kind_, options_.crowded_patience);
+    MakeRoom(*call);
     mutex_.AwaitWithTimeout(absl::Condition(&room), options_.queueing);
   }
   if (!room() || stop_) {
@@ -91,22 +91,34 @@ void CallLimits::NoteWait(Call* call, bool waits) {
   call->waits_since_ = since;
 }
 
-void CallLimits::CancelStalled(Kind kind, absl::Duration patience) {
-  const absl::Time now = MonotonicNow();
+void CallLimits::Cancel(Call* call) {
+  call->context_->TryCancel();
+  call->cancelled_ = true;
+}
+
+void CallLimits::MakeRoom(const Call& wanted) {
+  // Whoever has used up its own share makes room for itself only.
+  const bool all_full = count_[wanted.kind_] >= options_.most[wanted.kind_];
+  Call* slowest = nullptr;
   for (Call* call : calls_) {
-    if (call->cancelled_ || (kind != kKinds && call->kind_ != kind) ||
-        call->waits_since_ > now - patience)
+    if (call->cancelled_ || call->kind_ != wanted.kind_ ||
+        (!all_full && call->peer_ != wanted.peer_))
       continue;
-    call->context_->TryCancel();
-    call->cancelled_ = true;
+    if (slowest == nullptr || call->waits_since_ < slowest->waits_since_) slowest = call;
   }
+  if (slowest != nullptr && slowest->waits_since_ <= MonotonicNow() - options_.crowded_patience)
+    Cancel(slowest);
 }
 
 void CallLimits::Watch() {
   const absl::Duration pause = std::min(absl::Seconds(1), options_.patience / 4);
   absl::MutexLock lock(&mutex_);
-  while (!mutex_.AwaitWithTimeout(absl::Condition(&stop_), pause))
-    CancelStalled(kKinds, options_.patience);
+  while (!mutex_.AwaitWithTimeout(absl::Condition(&stop_), pause)) {
+    const absl::Time latest = MonotonicNow() - options_.patience;
+    for (Call* call : calls_) {
+      if (!call->cancelled_ && call->waits_since_ <= latest) Cancel(call);
+    }
+  }
 }
 
 }  // namespace heddle::scheduler

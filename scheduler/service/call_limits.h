@@ -22,11 +22,11 @@ namespace heddle::scheduler {
 
 class CallLimits {
  public:
-  enum Kind { kUploads, kWatches, kTransfers, kQueries, kKinds };
+  enum Kind { kUploads, kWatches, kTransfers, kQueries, kCare, kKinds };
 
   struct Options {
     // At a time, by kind. One peer gets at most `share` of them, and at least one.
-    std::array<int, kKinds> most = {8, 64, 16, 8};
+    std::array<int, kKinds> most = {8, 64, 16, 8, 6};
     double share = 0.5;
     // A call ends with CANCELLED if its peer lets it wait longer than this, for a message or for room
     // to send one. Time that the server takes itself does not count.
@@ -87,8 +87,10 @@ class CallLimits {
   void Admit(Call* call);
   void Leave(Call* call);
   void NoteWait(Call* call, bool waits);
-  // Cancels the calls (of one kind, if `kind` is not kKinds) that wait for longer than `patience`.
-  void CancelStalled(Kind kind, absl::Duration patience) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Cancel(Call* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Cancels the call that has waited for its peer the longest, if that is too long: one of the wanted
+  // call's kind, and of its own caller if only that one's share is used up.
+  void MakeRoom(const Call& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Watch();
 
   const Options options_;

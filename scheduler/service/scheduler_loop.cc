@@ -24,7 +24,7 @@ constexpr size_t kMaxInbox = 8192;  // streams wait when the core falls behind
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // keeps the times in job reasons fresh
 constexpr absl::Duration kFindAgain = absl::Seconds(1);     // pause after a read that failed
 
-constexpr int64_t kRetractGroup = 1000;  // records that are retracted in one transaction
+constexpr int64_t kRetractGroup = 200;  // records that are retracted in one transaction
 // After this time a read is answered even if it may be a little old.
 constexpr absl::Duration kFlushLimit = absl::Seconds(2);
 // After this time a client is told that the store does not take the job.

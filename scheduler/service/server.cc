@@ -146,7 +146,7 @@ absl::Status RunServer(const ServerOptions& options) {
   CallLimits calls{{}};
   JobServiceImpl jobs(loop.get(), store.get(), blobs.get(), &calls, limits, &tokens);
   RecordServiceImpl records(loop.get(), store.get(), &calls, &tokens);
-  StoreServiceImpl care(database, blobs.get());
+  StoreServiceImpl care(database, blobs.get(), &calls);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;

@@ -51,7 +51,8 @@ v1::Job ChangesSince(int64_t version, const JobSnapshots::Snapshot& snapshot) {
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
 // Records that a query reads at a time: a few MiB, and some ten milliseconds.
 constexpr int64_t kPageRecords = 2000;
-constexpr size_t kImportGroup = 500;  // records in one transaction
+constexpr size_t kImportGroup = 500;              // records in one transaction
+constexpr size_t kImportBytes = size_t{8} << 20;  // likewise, about
 // A group that takes longer is refused; the client imports it again.
 constexpr absl::Duration kImportLimit = absl::Seconds(30);
 
@@ -131,7 +132,14 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   if (absl::StatusOr<JobParams> params = JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now());
       !params.ok())
     return ToGrpc(params.status());
-  if (grpc::Status room = CheckJobs(spec.user()); !room.ok()) return room;
+  // A submission that is sent again makes no further job.
+  bool known = false;
+  if (!submit_key.empty()) {
+    const auto found = store_->FindSubmitted(spec.user(), submit_key);
+    if (!found.ok()) return ToGrpc(found.status());
+    known = found->has_value();
+  }
+  if (grpc::Status room = CheckJobs(spec.user()); !known && !room.ok()) return room;
   v1::BlobList parts;
   int64_t part_bytes = 0;
   bool has_chunk = read();
@@ -458,6 +466,7 @@ grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext* context,
 grpc::Status JobServiceImpl::ListDevices(grpc::ServerContext*,
                                          const v1::ListWorkersRequest* request,
                                          v1::ListWorkersResponse* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   grpc::ClientContext context;
   SetDeadline(&context, absl::Seconds(5));
   return loop_->tracker()->ListWorkers(&context, *request, response);
@@ -483,6 +492,9 @@ grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
     }
     return entry->second;
   };
+  const std::string name = NameOf(*context, tokens_);
+  const bool asks_for_others = !request->imported_by().empty() && request->imported_by() != name;
+  if (asks_for_others && !sees_all) return grpc::Status::OK;
   if (!request->job().empty() && !may_see(request->job())) return grpc::Status::OK;
   int64_t left = QueryLimit(*request);
   for (std::optional<RecordPlace> place; left > 0;) {
@@ -495,6 +507,9 @@ grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
         record.clear_candidate();
         record.clear_attempt();
       }
+      // Nor who of another tenant brought it or took it back.
+      if (!sees_all && record.imported_by() != name) record.clear_imported_by();
+      if (!sees_all && record.has_retraction()) record.mutable_retraction()->clear_by();
       if (!call.WithPeer([&] { return writer->Write(record); })) return grpc::Status::CANCELLED;
     }
     left -= static_cast<int64_t>(page->records.size());
@@ -514,6 +529,7 @@ grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext* context,
     if (response->first_error().empty()) response->set_first_error(why);
   };
   std::vector<v1::Record> group;
+  size_t group_bytes = 0;
   auto write = [&]() -> absl::Status {
     HEDDLE_ASSIGN_OR_RETURN(std::vector<absl::Status> results,
                             loop_->writer()->Import(group, kImportLimit));
@@ -527,6 +543,7 @@ grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext* context,
       }
     }
     group.clear();
+    group_bytes = 0;
     return absl::OkStatus();
   };
   const std::string caller = NameOf(*context, tokens_);
@@ -545,7 +562,8 @@ grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext* context,
     }
     record.set_imported_by(caller);
     group.push_back(record);
-    if (group.size() < kImportGroup) continue;
+    group_bytes += group.back().ByteSizeLong();
+    if (group.size() < kImportGroup && group_bytes < kImportBytes) continue;
     if (absl::Status status = write(); !status.ok()) return ToGrpc(status);
   }
   if (absl::Status status = write(); !status.ok()) return ToGrpc(status);

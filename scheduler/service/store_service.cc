@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
+#include "proto/check_message.h"
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
 #include "scheduler/service/permit.h"
@@ -102,13 +103,14 @@ std::string Names(const std::vector<int64_t>& jobs) {
 // Sends findings and progress.
 class CheckReport {
  public:
-  CheckReport(grpc::ServerWriter<v1::CheckProgress>* writer, std::function<bool()> go_on)
-      : writer_(writer), go_on_(std::move(go_on)) {}
+  CheckReport(CallLimits::Call* call, grpc::ServerWriter<v1::CheckProgress>* writer,
+              std::function<bool()> go_on)
+      : call_(call), writer_(writer), go_on_(std::move(go_on)) {}
   void Begin(const std::string& step, int64_t total) {
     progress_.set_step(step);
     progress_.set_done(0);
     progress_.set_total(total);
-    writer_->Write(progress_);
+    Send(progress_);
     told_ = MonotonicNow();
   }
   // False: the check must end.
@@ -116,17 +118,22 @@ class CheckReport {
     progress_.set_done(progress_.done() + bytes);
     if (MonotonicNow() - told_ < kTellEvery) return go_on_();
     told_ = MonotonicNow();
-    return writer_->Write(progress_) && go_on_();
+    return Send(progress_) && go_on_();
   }
   void Find(const std::string& finding) {
     if (++findings_ > kMaxFindings) return;
     v1::CheckProgress found = progress_;
     found.set_finding(
         findings_ < kMaxFindings ? finding : "there is more; mend these first, then check again");
-    writer_->Write(found);
+    Send(found);
   }
 
  private:
+  bool Send(const v1::CheckProgress& progress) {
+    return call_->WithPeer([&] { return writer_->Write(progress); });
+  }
+
+  CallLimits::Call* const call_;
   grpc::ServerWriter<v1::CheckProgress>* const writer_;
   const std::function<bool()> go_on_;
   v1::CheckProgress progress_;
@@ -147,8 +154,8 @@ absl::Status ReadBlob(const BlobStore& blobs, const std::string& digest, CheckRe
 
 }  // namespace
 
-StoreServiceImpl::StoreServiceImpl(std::string database, BlobStore* blobs)
-    : database_(std::move(database)), copy_(database_ + ".backup"), blobs_(blobs) {
+StoreServiceImpl::StoreServiceImpl(std::string database, BlobStore* blobs, CallLimits* calls)
+    : database_(std::move(database)), copy_(database_ + ".backup"), blobs_(blobs), calls_(calls) {
   RemoveCopy();
 }
 
@@ -161,6 +168,8 @@ void StoreServiceImpl::RemoveCopy() const {
 
 grpc::Status StoreServiceImpl::BackUp(grpc::ServerContext* context, const v1::BackUpRequest*,
                                       grpc::ServerWriter<v1::BackUpPart>* writer) {
+  CallLimits::Call call(calls_, CallLimits::kCare, context, {.role = Role::kLocal});
+  if (!call.ok()) return call.status();
   Permit permit(&backups_, 1);
   if (!permit.free())
     return {grpc::StatusCode::RESOURCE_EXHAUSTED, "another backup runs; try again when it is done"};
@@ -178,7 +187,7 @@ grpc::Status StoreServiceImpl::BackUp(grpc::ServerContext* context, const v1::Ba
   v1::BackUpPart part;
   const absl::Status sent = SendFile(copy_, [&](v1::Chunk chunk) {
     *part.mutable_database() = std::move(chunk);
-    return writer->Write(part);
+    return call.WithPeer([&] { return writer->Write(part); });
   });
   if (!sent.ok()) return ToGrpc(sent);
   const auto needed = NeededBy(*used, *blobs_);
@@ -190,7 +199,7 @@ grpc::Status StoreServiceImpl::BackUp(grpc::ServerContext* context, const v1::Ba
     part.Clear();
     mutable_part(&part)->Swap(list);
     list->Clear();
-    writer->Write(part);
+    call.WithPeer([&] { return writer->Write(part); });
   };
   const auto send_both = [&](bool all) {
     send(
@@ -211,9 +220,12 @@ grpc::Status StoreServiceImpl::BackUp(grpc::ServerContext* context, const v1::Ba
 
 grpc::Status StoreServiceImpl::FetchBlobs(grpc::ServerContext* context, const v1::BlobList* request,
                                           grpc::ServerWriter<v1::Chunk>* writer) {
+  CallLimits::Call call(calls_, CallLimits::kCare, context, {.role = Role::kLocal});
+  if (!call.ok()) return call.status();
   Permit permit(&fetches_, kMaxFetches);
   if (!permit.free())
     return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many calls at a time; try again"};
+  if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   for (const v1::BlobRef& blob : request->blobs()) {
     const absl::StatusOr<std::unique_ptr<BlobStore::Reader>> reader =
         blobs_->NewReader(blob.sha256());
@@ -224,7 +236,9 @@ grpc::Status StoreServiceImpl::FetchBlobs(grpc::ServerContext* context, const v1
           if (stopping_) return absl::UnavailableError("the scheduler is shutting down");
           return (*reader)->Next(limit);
         },
-        [&](const v1::Chunk& chunk) { return writer->Write(chunk); });
+        [&](const v1::Chunk& chunk) {
+          return call.WithPeer([&] { return writer->Write(chunk); });
+        });
     if (!sent.ok() && !absl::IsDataLoss(sent)) return ToGrpc(sent);
     if (context->IsCancelled()) return grpc::Status::CANCELLED;
   }
@@ -233,11 +247,13 @@ grpc::Status StoreServiceImpl::FetchBlobs(grpc::ServerContext* context, const v1
 
 grpc::Status StoreServiceImpl::Check(grpc::ServerContext* context, const v1::CheckRequest* request,
                                      grpc::ServerWriter<v1::CheckProgress>* writer) {
+  CallLimits::Call call(calls_, CallLimits::kCare, context, {.role = Role::kLocal});
+  if (!call.ok()) return call.status();
   Permit permit(&checks_, 1);
   if (!permit.free())
     return {grpc::StatusCode::RESOURCE_EXHAUSTED, "another check runs; try again when it is done"};
   const auto go_on = [&] { return !stopping_ && !context->IsCancelled(); };
-  CheckReport report(writer, go_on);
+  CheckReport report(&call, writer, go_on);
   report.Begin("database", 0);
   const auto wrong = CheckDatabase(database_, kMaxFindings, go_on);
   if (!wrong.ok()) return ToGrpc(wrong.status());

@@ -8,6 +8,7 @@
 
 #include "base/blob_store.h"
 #include "proto/store.grpc.pb.h"
+#include "scheduler/service/call_limits.h"
 
 namespace heddle::scheduler {
 
@@ -16,7 +17,7 @@ class StoreServiceImpl final : public v1::StoreService::Service {
  public:
   // `database` is the file of the scheduler's record store. A copy lies beside it for as long as a
   // backup takes; one that an earlier crash left is removed.
-  StoreServiceImpl(std::string database, BlobStore* blobs);
+  StoreServiceImpl(std::string database, BlobStore* blobs, CallLimits* calls);
   // Ends long-running calls.
   void Stop() { stopping_ = true; }
 
@@ -32,6 +33,7 @@ class StoreServiceImpl final : public v1::StoreService::Service {
 
   const std::string database_, copy_;
   BlobStore* const blobs_;
+  CallLimits* const calls_;
   std::atomic<bool> stopping_{false};
   std::atomic<int> backups_{0}, checks_{0}, fetches_{0};
 };

@@ -252,7 +252,7 @@ class RecordStore {
   virtual absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) = 0;
   // Newest first. For the scheduler itself: its reads do not wait for those of users.
   virtual absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) = 0;
-  // For users: at most `limit` of the records that Query gives without a limit, those that come after
+  // For users: at most `limit`, and about 8 MiB, of the records that Query gives without a limit, those that come after
   // `after`. Each page is read at a time of its own. Records made between pages are newer and so not
   // seen; with best_only, a workload that got a new best record in between is not seen either.
   virtual absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,

@@ -235,7 +235,8 @@ absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job
 }
 
 absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query,
-                                       const std::optional<RecordPlace>& after, int64_t limit) {
+                                       const std::optional<RecordPlace>& after, int64_t limit,
+                                       size_t max_bytes) {
   // Only the fields that are given become conditions, so that SQLite can choose an index by them.
   // best_only keeps, of the records that match, the fastest valid one per workload, target and device
   // key; of equally fast ones, the first that was stored. One index lookup per group finds it, so
@@ -276,7 +277,8 @@ absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query
             place.created_unix_ns, place.id, query.worker(), query.imported_by(), query.id(),
             limit);
   RecordPage page;
-  while (rows.Step()) {
+  size_t bytes = 0;
+  while (bytes < max_bytes && rows.Step()) {
     v1::Record record;
     record.set_schema_version(1);
     record.set_workload_key(rows.Text(0));
@@ -307,10 +309,11 @@ absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query
       return absl::DataLossError("a record's measurement is not readable");
     }
     page.last = {rows.Int(8), rows.Int(17)};
+    bytes += record.ByteSizeLong();
     page.records.push_back(std::move(record));
   }
   HEDDLE_RETURN_IF_ERROR(rows.status());
-  if (static_cast<int64_t>(page.records.size()) < limit) page.last.reset();
+  if (static_cast<int64_t>(page.records.size()) < limit && bytes < max_bytes) page.last.reset();
   return page;
 }
 

@@ -22,7 +22,8 @@ absl::StatusOr<int64_t> ReadLastAttempt(sqlite3* db);
 absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(sqlite3* db);
 absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job, int64_t limit);
 absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query,
-                                       const std::optional<RecordPlace>& after, int64_t limit);
+                                       const std::optional<RecordPlace>& after, int64_t limit,
+                                       size_t max_bytes);
 absl::StatusOr<KnownRecords> ReadKnown(sqlite3* db, const WorkloadId& id);
 absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t job, int32_t task);
 absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(sqlite3* db, const WorkloadId& id,

@@ -14,6 +14,8 @@
 namespace heddle::scheduler {
 namespace {
 
+constexpr size_t kMaxPageBytes = size_t{8} << 20;  // of records, so that large ones fill no memory
+
 class SqliteRecordStore : public RecordStore {
  public:
   SqliteRecordStore(Connection write, Connection read, Connection users)
@@ -83,15 +85,15 @@ class SqliteRecordStore : public RecordStore {
   }
   absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) override {
     absl::MutexLock lock(&read_mutex_);
-    HEDDLE_ASSIGN_OR_RETURN(RecordPage page,
-                            ReadRecords(read_db_.get(), query, std::nullopt, QueryLimit(query)));
+    HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ReadRecords(read_db_.get(), query, std::nullopt,
+                                                         QueryLimit(query), SIZE_MAX));
     return std::move(page.records);
   }
   absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,
                                        const std::optional<RecordPlace>& after,
                                        int64_t limit) override {
     absl::MutexLock lock(&users_mutex_);
-    return ReadRecords(users_db_.get(), query, after, limit);
+    return ReadRecords(users_db_.get(), query, after, limit, kMaxPageBytes);
   }
   absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override {
     absl::MutexLock lock(&read_mutex_);

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 
@@ -70,7 +71,7 @@ long syscall(long number, ...) noexcept {
   timespec until{};
   if (number == SYS_futex && (arguments[1] & FUTEX_CLOCK_REALTIME) != 0 && arguments[3] != 0) {
     until = *reinterpret_cast<const timespec*>(arguments[3]);
-    until.tv_sec -= Shift();
+    until.tv_sec = std::max<int64_t>(0, until.tv_sec - Shift());
     arguments[3] = reinterpret_cast<long>(&until);
   }
   return real(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],

@@ -56,7 +56,8 @@ class ServiceTest : public ::testing::Test {
     jobs_service_ =
         std::make_unique<JobServiceImpl>(loop_.get(), store_.get(), blobs_.get(), &calls_, limits);
     records_service_ = std::make_unique<RecordServiceImpl>(loop_.get(), store_.get(), &calls_);
-    store_service_ = std::make_unique<StoreServiceImpl>(directory_ + "/heddle.db", blobs_.get());
+    store_service_ =
+        std::make_unique<StoreServiceImpl>(directory_ + "/heddle.db", blobs_.get(), &calls_);
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
