@@ -25,8 +25,8 @@ struct WorkerOptions {
   std::string tracker;                 // host:port
   std::string listen = "127.0.0.1:0";  // port 0: a free one; or "unix:/path"
   Credentials credentials;             // for the tracker, and for those who call
-  // Host, or host:port, under which others reach this worker; without a host that of `listen`,
-  // without a port the one it listens on.
+  // The address by which others reach this worker: HOST or HOST:PORT. Empty: the host of `listen`.
+  // Without a port: the port that it listens on.
   std::string advertise;
   std::string id;
   std::string version;

@@ -46,7 +46,8 @@ struct Contestant {
   // (RunsOfBlock); the inputs are those of the largest one.
   int64_t rows = 0;
 };
-// The rows of a run of the module's largest block. Without independent rows, they are dimension 0 of the first input, or 1 without one.
+// The number of rows that one run of the module's largest block computes. Of a module without independent rows: the extent of
+// dimension 0 of the first input, or 1 if that has no dimension.
 int64_t RowsOfRun(const runtime::Manifest& manifest);
 // A module without independent rows has one block, of RowsOfRun rows. InvalidArgument, in one line: the module has
 // no block of contestant.rows rows.

@@ -31,7 +31,7 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 
 // Calls that may be made with any arguments.
 constexpr int kAllowed[] = {
-    // Files. Which ones is for users, namespaces and Landlock to say.
+    // Files. Users, namespaces and Landlock decide which files a stage may open.
     SYS_read,
     SYS_write,
     SYS_readv,
