@@ -170,7 +170,9 @@ struct Task : TaskProgress {
 
 struct Importing {};
 // A job with params.plan first makes a survey: every task, those of other plans included, gets one
-// trial, the default schedule's. Then a stage settles the plan, and the tasks of that plan are tuned.
+// trial, the default schedule's. With a time limit, a survey ends at its share of it
+// (DispatcherOptions.survey_share), whatever was measured. Then a stage settles the plan, and the tasks
+// of that plan are tuned.
 struct Tuning {};
 // A plan stage chooses among plans by the times of their kernels. After a survey, the job goes on
 // tuning, or makes a further survey of tasks that the stage added. After tuning, the stage chooses

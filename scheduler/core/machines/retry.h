@@ -11,7 +11,8 @@ struct DispatcherOptions {
   // Infrastructure faults after which a candidate is LOST, a fetch fails, or an update, a plan stage or
   // a comparison is skipped. Import, propose and compile are retried without limit.
   int max_attempts = 3;
-  int max_surveys = 2;      // of a job; then its plan is settled
+  int max_surveys = 2;        // of a job; then its plan is settled
+  double survey_share = 0.1;  // of a job's time limit: after it, surveys measure no further task
   int hopeless_after = 16;  // a task ends after this many trials if nothing valid is known
   absl::Duration compare_wait = absl::Minutes(10);  // for a device; then the job ends without
   absl::Duration retry_backoff = absl::Milliseconds(500);  // doubles with each fault in a row

@@ -14,6 +14,15 @@ void DropRounds(Task* task, CandidateId before) {
   while (!task->rounds.empty() && task->rounds.front().end <= before) task->rounds.pop_front();
 }
 
+namespace {
+
+// The most that the surveys of a job with a time limit take of it, all together.
+absl::Duration SurveyTime(const DispatcherOptions& options, const JobParams& params) {
+  return params.time_limit * options.survey_share;
+}
+
+}  // namespace
+
 // ---- ends of trials and rounds ----
 
 void Rounds::FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptId stage,
@@ -160,7 +169,7 @@ bool Rounds::MayBegin(const Job& job, TaskIndex index, bool ahead) const {
   const Task& task = job.tasks[index.value];
   const bool may =
       ahead ? Is<Measuring>(task.phase) && !task.unlearned.any() : Is<Waiting>(task.phase);
-  if (!may || (Surveying(job) && Surveyed(job, task))) return false;
+  if (!may || (Surveying(job) && (Surveyed(job, task) || SurveySpent(job)))) return false;
   if (ahead && (Over(job, task) || (!IsGradient(job) && task.unproposed() <= 0))) return false;
   return !sharing_->PartnerInFlight(job, index);
 }
@@ -237,8 +246,11 @@ void Rounds::CheckStops(Job& job) {
   const absl::Time now = effects_->now();
   if (!job.paused && !job.tuning_since) {
     job.tuning_since = now;
-    if (params.time_limit != absl::InfiniteDuration())
+    if (params.time_limit != absl::InfiniteDuration()) {
       effects_->WakeAt(job.id, now + (params.time_limit - job.tuned));
+      if (Surveying(job) && !SurveySpent(job))
+        effects_->WakeAt(job.id, now + (SurveyTime(*options_, params) - job.tuned));
+    }
   }
   if (!job.stop.empty()) return;
   if (Tuned(job, now) >= params.time_limit) {
@@ -276,7 +288,8 @@ void Rounds::EndTuningIfDone(Job& job) {
   int trials = 0, plateaus = 0;
   std::string error;
   for (const Task& task : job.tasks) {
-    const bool waits = Surveying(job) && Is<Waiting>(task.phase) && Surveyed(job, task);
+    const bool waits = Surveying(job) && Is<Waiting>(task.phase) &&
+                       (Surveyed(job, task) || SurveySpent(job));
     if (!Is<Finished>(task.phase) && !waits) return;
     any_valid |= task.valid() > 0 || task.known.valid > 0;
     trials += task.trials;
@@ -309,8 +322,14 @@ void Rounds::EndTuningIfDone(Job& job) {
   effects_->Emit(JobChanged{job.id});
 }
 
+bool Rounds::SurveySpent(const Job& job) const {
+  return job.params.time_limit != absl::InfiniteDuration() &&
+         Tuned(job, effects_->now()) >= SurveyTime(*options_, job.params);
+}
+
 bool Rounds::SurveysFurther(const Job& job, bool asked) const {
-  return asked && Surveying(job) && job.stop.empty() && job.surveys + 1 < options_->max_surveys;
+  return asked && Surveying(job) && job.stop.empty() && !SurveySpent(job) &&
+         job.surveys + 1 < options_->max_surveys;
 }
 
 void Rounds::EndPlanning(Job& job, size_t first, bool survey_more) {

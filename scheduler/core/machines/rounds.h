@@ -53,6 +53,9 @@ class Rounds {
   void GoOnAfterSharedTrial(Job& job);
   // Ends waiting tasks that may not measure any more, for instance because of others' records.
   void FinishIdle(Job& job);
+  // Whether the survey has used up its share of the job's time limit. Then no further task is
+  // measured for it, and the plan stage predicts the times that lack.
+  bool SurveySpent(const Job& job) const;
   // Whether a further survey follows a plan stage that asks for one, or does not.
   bool SurveysFurther(const Job& job, bool asked) const;
   // The plan stage has ended, and tasks from `first` on are new. After a survey, the tasks of the

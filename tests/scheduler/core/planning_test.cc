@@ -117,6 +117,36 @@ TEST_F(PlanningTest, AFurtherSurveyMeasuresOnlyWhatIsNewAndThereAreAtMostTwo) {
   EXPECT_THAT(Trials(), ElementsAre(1, 1, 8)) << "\"d\" is never measured";
 }
 
+// What is not measured by then is predicted, so that a large survey leaves time to tune.
+TEST_F(PlanningTest, ASurveyEndsAtATenthOfTheTimeLimit) {
+  TwoCores();
+  JobParams params = Plans();
+  params.time_limit = absl::Seconds(100);
+  params.pipeline_depth = 1;
+  Start(1, params, {{"a", 1}, {"b", 1}, {"c", 0}});
+  RoundAt(1000);
+  EXPECT_TRUE(Is<Tuning>(job().phase));
+  now_ += absl::Seconds(11);
+  Step(Tick{});
+  RoundAt(1000);
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN)) << "the task in flight ends, the last one does not begin";
+  EXPECT_THAT(Trials(), ElementsAre(1, 1, 0));
+  End(v1::STAGE_PLAN, PlanOf({{"a", 1}, {"c", 1}, {"d", 0}}, true));
+  EXPECT_FALSE(Surveying(job())) << "no time is left for a further survey";
+  EXPECT_EQ(job().tasks.size(), 3u);
+  Survey();
+  EXPECT_THAT(Trials(), ElementsAre(8, 1, 8));
+}
+
+// Nothing is in flight at that moment: the end comes by itself.
+TEST_F(PlanningTest, ASurveyThatWaitsEndsInTime) {
+  TwoCores();
+  JobParams params = Plans();
+  params.time_limit = absl::Seconds(100);
+  Start(1, params, {{"a", 1}, {"b", 0}});
+  EXPECT_LE(dispatcher_.NextWake(now_), now_ + absl::Seconds(10));
+}
+
 TEST_F(PlanningTest, KnownRecordsNeedNoSurvey) {
   TwoCores();
   const KnownRecords known{3, 3, 900, 1000};
