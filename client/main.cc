@@ -101,7 +101,8 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
   app->add_option("--plan", o.plan,
                   "How graph, layouts and fusion are chosen: joint: by measured kernels, graph "
                   "substitutions together with layouts; sequential: one after the other; off: by "
-                  "estimates (default: joint on CPUs from 32 trials a task and 10 minutes on)")
+                  "estimates (default: joint for models with decision trees, from 32 trials a task "
+                  "on; else off)")
       ->check(CLI::IsMember({"joint", "sequential", "off"}));
   app->add_flag("--force", o.force, "Measure again even if the database has enough records");
 }

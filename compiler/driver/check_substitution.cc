@@ -1,6 +1,7 @@
 #include "compiler/driver/check_substitution.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -12,6 +13,7 @@
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/measure/compare.h"
+#include "compiler/substitution/substitute.h"
 
 namespace heddle {
 namespace {
@@ -30,6 +32,17 @@ constexpr int64_t kImage = 9;
 constexpr int64_t kRows = 4;
 // Of the largest magnitude. Sums in another order differ by less.
 constexpr double kRounding = 1e-4;
+// Results of 16-bit types are rounded after every operator, and a rule changes how many there are.
+constexpr double kRoundings = 4;
+// What a check may evaluate, in nodes of expressions (graph::EvaluationCost): about a second.
+constexpr double kMostSteps = 1e8;
+// Smaller extents are left as they are: windows, and numbers of operands.
+constexpr int64_t kSmallExtent = 16;
+
+// The largest error that is rounding.
+double RoundingOf(ir::DType dtype) {
+  return kRounding + kRoundings * Stored(dtype, {.relative = 0, .absolute = 0}).relative;
+}
 
 // The matched nodes, and for enlarged kernels the convolutions that say how large.
 std::vector<const Node*> NodesOf(const Graph& graph, const plan::Substitution& substitution) {
@@ -57,6 +70,7 @@ std::vector<const Node*> NodesOf(const Graph& graph, const plan::Substitution& s
 struct Kept {
   bool extents = false;    // else images and matrices have fewer rows
   bool constants = false;  // else they are inputs, too, which makes the check harder to pass
+  std::map<int64_t, int64_t> instead = {};  // extents of inputs and constants that become smaller
 };
 
 // The nodes as a graph of their own: what they read are its inputs, what they make its outputs. nullopt: their
@@ -89,7 +103,16 @@ std::optional<Graph> PartOf(const Graph& graph, const std::vector<const Node*>& 
     const auto data = graph.constants.find(v);
     const bool constant = kept.constants && data != graph.constants.end();
     if (constant && data->second.type != type) return std::nullopt;
-    made[v] = constant ? part.Constant(name, data->second) : part.Input(name, type);
+    TensorType smaller = type;
+    for (int64_t& extent : smaller.shape) {
+      if (const auto found = kept.instead.find(extent); found != kept.instead.end())
+        extent = found->second;
+    }
+    if (constant) {
+      made[v] = part.Constant(name, graph::LeadingPart(data->second, smaller.shape));
+      continue;
+    }
+    made[v] = part.Input(name, smaller);
   }
   std::vector<std::pair<std::string, ValueId>> outputs;
   for (const Node* node : nodes) {
@@ -111,46 +134,162 @@ TensorData RandomData(const TensorType& type, SplitMix* random) {
   return graph::FromDoubles(values, type.shape, type.dtype);
 }
 
-}  // namespace
+double CostOf(const Graph& graph) {
+  double cost = 0;
+  for (const Node& node : graph.nodes)
+    cost += graph::EvaluationCost(node.kind, node.attrs, graph::InputTypes(graph, node));
+  return cost;
+}
 
-absl::Status CheckSubstitution(const Graph& graph,
-                               const std::vector<substitution::DirectedRule>& rules,
-                               const plan::Substitution& substitution,
-                               std::set<std::string>* checked) {
-  const std::vector<const Node*> nodes = NodesOf(graph, substitution);
-  std::string kind = absl::StrCat(substitution.rule, " ", substitution.way);
-  for (const Node* node : nodes) {
-    absl::StrAppend(&kind, " ", graph::NameOf(node->kind), graph::ExactText(node->attrs));
-    for (const TensorType& type : graph::InputTypes(graph, *node))
-      absl::StrAppend(&kind, " ", graph::ToText(type));
-  }
-  if (checked->contains(kind)) return absl::OkStatus();
+// A part before and after its substitution.
+struct Pair {
+  Graph before, after;
+  double cost = 0;
+};
 
-  // A rule may need a constant, or an extent: the first part to which it applies is checked.
-  std::optional<Graph> before;
-  absl::StatusOr<Graph> after = absl::InternalError("matched nodes make no graph");
-  for (const Kept& kept : {Kept{}, Kept{.constants = true}, Kept{.extents = true},
-                           Kept{.extents = true, .constants = true}}) {
-    before = PartOf(graph, nodes, kept);
-    if (before.has_value()) after = substitution::Replay(*before, rules, substitution);
-    if (before.has_value() && after.ok()) break;
+class PartCheck {
+ public:
+  PartCheck(const Graph& graph, const std::vector<substitution::DirectedRule>& rules,
+            const plan::Substitution& substitution)
+      : graph_(graph),
+        rules_(rules),
+        substitution_(substitution),
+        nodes_(NodesOf(graph, substitution)) {}
+
+  // What is the same for all places that are alike.
+  std::string Kind() const {
+    std::string kind = absl::StrCat(substitution_.rule, " ", substitution_.way);
+    for (const Node* node : nodes_) {
+      absl::StrAppend(&kind, " ", graph::NameOf(node->kind), graph::ExactText(node->attrs));
+      for (const TensorType& type : graph::InputTypes(graph_, *node))
+        absl::StrAppend(&kind, " ", graph::ToText(type));
+    }
+    return kind;
   }
-  HEDDLE_RETURN_IF_ERROR(after.status());
+
+  // A rule may need a constant, or an extent: the first part to which it applies is taken, and made smaller until its
+  // evaluation is short.
+  absl::StatusOr<Pair> Part() const {
+    absl::StatusOr<Pair> found = absl::InternalError("matched nodes make no graph");
+    Kept kept;
+    for (const Kept& all : {Kept{}, Kept{.constants = true}, Kept{.extents = true},
+                            Kept{.extents = true, .constants = true}}) {
+      absl::StatusOr<Pair> pair = With(all);
+      if (!pair.ok() && pair.status() == absl::AbortedError("")) continue;
+      found = std::move(pair);
+      kept = all;
+      if (found.ok()) break;
+    }
+    if (!found.ok()) return found;
+    const auto smaller = [&](const std::map<int64_t, int64_t>& instead) {
+      Kept less = kept;
+      less.instead = instead;
+      absl::StatusOr<Pair> pair = With(less);
+      if (!pair.ok() || pair->cost >= found->cost) return false;
+      found = std::move(pair);
+      kept = std::move(less);
+      return true;
+    };
+    const std::set<int64_t, std::greater<>> extents = LargeExtents(found->before);
+    for (const int64_t divisor : {8, 4, 2}) {
+      std::map<int64_t, int64_t> instead;
+      for (const int64_t extent : extents) {
+        if (extent % divisor == 0) instead[extent] = extent / divisor;
+      }
+      if (found->cost <= kMostSteps || smaller(instead)) break;
+    }
+    // Distinct extents stay distinct, so that a confusion of two shows.
+    int64_t next = kSmallExtent / 3;
+    for (const int64_t extent : extents) {
+      if (found->cost <= kMostSteps) break;
+      std::map<int64_t, int64_t> instead = kept.instead;
+      instead[extent] = next++;
+      smaller(instead);
+    }
+    return found;
+  }
+
+ private:
+  // Aborted, without a message: the nodes make no such part.
+  absl::StatusOr<Pair> With(const Kept& kept) const {
+    std::optional<Graph> before = PartOf(graph_, nodes_, kept);
+    if (!before.has_value()) return absl::AbortedError("");
+    HEDDLE_ASSIGN_OR_RETURN(Graph after,
+                            substitution::Substituted(*before, rules_, substitution_, nullptr));
+    const double cost = CostOf(*before) + CostOf(after);
+    return Pair{*std::move(before), std::move(after), cost};
+  }
+
+  static std::set<int64_t, std::greater<>> LargeExtents(const Graph& part) {
+    std::set<int64_t, std::greater<>> extents;
+    const auto add = [&](ValueId v) {
+      for (const int64_t extent : part.values[static_cast<size_t>(v)].type.shape) {
+        if (extent > kSmallExtent) extents.insert(extent);
+      }
+    };
+    for (const ValueId v : part.inputs) add(v);
+    for (const auto& [v, data] : part.constants) add(v);
+    return extents;
+  }
+
+  const Graph& graph_;
+  const std::vector<substitution::DirectedRule>& rules_;
+  const plan::Substitution& substitution_;
+  const std::vector<const Node*> nodes_;
+};
+
+// Evaluates both on random inputs; `what` names what made the second of the first.
+absl::Status Compare(const Graph& before, const Graph& after, const std::string& what) {
   SplitMix random(1);
   std::vector<TensorData> inputs;
-  for (const ValueId v : before->inputs)
-    inputs.push_back(RandomData(before->values[static_cast<size_t>(v)].type, &random));
-  HEDDLE_ASSIGN_OR_RETURN(const auto expected, graph::EvaluateGraph(*before, inputs));
-  HEDDLE_ASSIGN_OR_RETURN(const auto found, graph::EvaluateGraph(*after, inputs));
+  for (const ValueId v : before.inputs)
+    inputs.push_back(RandomData(before.values[static_cast<size_t>(v)].type, &random));
+  HEDDLE_ASSIGN_OR_RETURN(const auto expected, graph::EvaluateGraph(before, inputs));
+  HEDDLE_ASSIGN_OR_RETURN(const auto found, graph::EvaluateGraph(after, inputs));
   for (size_t i = 0; i < expected.size(); ++i) {
     const double error = RelativeError(graph::ToDoubles(found[i]), graph::ToDoubles(expected[i]));
-    if (error <= kRounding) continue;
-    return absl::InternalError(absl::StrCat("substitution '", substitution.rule, "' at node '",
-                                            substitution.nodes[0], "' changes a result by ", error,
-                                            " of its magnitude"));
+    if (error <= RoundingOf(expected[i].type.dtype)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(what, " changes a result by ", error, " of its magnitude"));
   }
-  checked->insert(kind);
   return absl::OkStatus();
+}
+
+absl::Status CheckPart(const Graph& graph, const std::vector<substitution::DirectedRule>& rules,
+                       const plan::Substitution& substitution, std::set<std::string>* checked) {
+  const PartCheck check(graph, rules, substitution);
+  std::string kind = check.Kind();
+  if (checked->contains(kind)) return absl::OkStatus();
+  const std::string what =
+      absl::StrCat("substitution '", substitution.rule, "' at node '", substitution.nodes[0], "'");
+  HEDDLE_ASSIGN_OR_RETURN(const Pair pair, check.Part());
+  if (pair.cost > kMostSteps) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        what, " cannot be checked: an evaluation takes ", pair.cost, " steps, over ", kMostSteps));
+  }
+  HEDDLE_RETURN_IF_ERROR(Compare(pair.before, pair.after, what));
+  checked->insert(std::move(kind));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> SubstitutedAndChecked(const Graph& graph,
+                                            const std::vector<substitution::DirectedRule>& rules,
+                                            const std::vector<plan::Substitution>& substitutions,
+                                            graph::FoldMemo* memo, std::set<std::string>* checked) {
+  Graph now = graph;
+  for (const plan::Substitution& substitution : substitutions) {
+    HEDDLE_RETURN_IF_ERROR(CheckPart(now, rules, substitution, checked));
+    HEDDLE_RETURN_IF_ERROR(substitution::Substitute(rules, substitution, memo, &now));
+  }
+  if (!substitutions.empty() && CostOf(graph) + CostOf(now) <= kMostSteps) {
+    HEDDLE_RETURN_IF_ERROR(Compare(
+        graph, now,
+        absl::StrCat("a row of ", substitutions.size(), " substitutions, of which the first is '",
+                     substitutions[0].rule, "',")));
+  }
+  return now;
 }
 
 }  // namespace heddle

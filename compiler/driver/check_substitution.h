@@ -6,19 +6,22 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "compiler/graph/core/graph.h"
+#include "compiler/graph/passes/fold_constants.h"
 #include "compiler/substitution/match.h"
 
 namespace heddle {
 
-// Checks a substitution that replays on `graph`. Images and the rows of left operands are cut to a few elements
-// where the matched operators allow it, because the interpreter evaluates them. `checked` remembers places
-// that are alike, so that each kind is evaluated once. Internal, naming the rule and the first node: the
-// results differ by more than rounding. Otherwise errors of Replay.
-absl::Status CheckSubstitution(const graph::Graph& graph,
-                               const std::vector<substitution::DirectedRule>& rules,
-                               const plan::Substitution& substitution,
-                               std::set<std::string>* checked);
+// Applies substitutions one after the other (substitution/substitute.h), and checks each on random inputs: the matched
+// nodes alone, with extents so small that the interpreter takes about a second, and that by the very code that
+// changes the graph. A graph whose evaluation takes no longer is checked as a whole, too. Results may differ by 1e-4
+// of the largest magnitude, and in 16-bit types by four units in the last place more. `checked` remembers places that
+// are alike, so that each kind is evaluated once. FailedPrecondition, naming the rule and the first node: results
+// differ by more, or the nodes cannot be evaluated in that time. Otherwise errors of Substitute.
+absl::StatusOr<graph::Graph> SubstitutedAndChecked(
+    const graph::Graph& graph, const std::vector<substitution::DirectedRule>& rules,
+    const std::vector<plan::Substitution>& substitutions, graph::FoldMemo* memo,
+    std::set<std::string>* checked);
 
 }  // namespace heddle

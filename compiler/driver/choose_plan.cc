@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "compiler/driver/check_substitution.h"
 #include "compiler/driver/graph_judge.h"
 #include "compiler/driver/import_model.h"
 #include "compiler/driver/model_layout.h"
@@ -442,8 +443,16 @@ class Chooser {
     }
     choice_.bounded = judge.bounded();
     std::vector<Made> made;
+    std::set<std::string> checked;
     for (const substitution::SearchedGraph& graph : found) {
       if (graph.substitutions.empty()) continue;
+      // A graph that computes something else is no contender.
+      const absl::Status same =
+          SubstitutedAndChecked(simple_, rules, graph.substitutions, &folded_, &checked).status();
+      if (!same.ok()) {
+        choice_.refused.emplace_back(same.message());
+        continue;
+      }
       HEDDLE_ASSIGN_OR_RETURN(const auto judged, judge.Judge(graph.graph, true));
       HEDDLE_ASSIGN_OR_RETURN(Made best, WithBestLayouts(graph, judged.layouts));
       HEDDLE_ASSIGN_OR_RETURN(std::optional<Made> cut, WithCuts(best, &graph));

@@ -63,6 +63,8 @@ struct PlanChoice {
   int graphs = 0;          // evaluated
   int bounded = 0;         // of these, found too costly by their bound
   bool timed_out = false;  // PlanSearch::time_limit ended it
+  // Why graphs that were found are no contenders: they did not pass check_substitution.h.
+  std::vector<std::string> refused;
   const Contender& best() const { return contenders[chosen]; }
 };
 

@@ -29,11 +29,8 @@ absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const Mode
     const auto rules = substitution::Applicable(substitution::ShippedRules().rules);
     graph::FoldMemo folded;
     std::set<std::string> checked;
-    for (const plan::Substitution& substitution : plan.substitutions) {
-      HEDDLE_RETURN_IF_ERROR(CheckSubstitution(simple, rules, substitution, &checked));
-      HEDDLE_ASSIGN_OR_RETURN(simple,
-                              substitution::Substituted(simple, rules, substitution, &folded));
-    }
+    HEDDLE_ASSIGN_OR_RETURN(
+        simple, SubstitutedAndChecked(simple, rules, plan.substitutions, &folded, &checked));
   }
   HEDDLE_ASSIGN_OR_RETURN(graph::Graph optimised, graph::Place(simple, chosen.passes));
   if (complete != nullptr) {

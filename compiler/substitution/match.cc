@@ -1187,14 +1187,6 @@ absl::StatusOr<NamedMatch> FindNamed(const Graph& graph, const std::vector<Direc
   return DoesNotApply(substitution);
 }
 
-absl::StatusOr<Graph> Replay(const Graph& graph, const std::vector<DirectedRule>& rules,
-                             const plan::Substitution& substitution) {
-  HEDDLE_ASSIGN_OR_RETURN(const NamedMatch named, FindNamed(graph, rules, substitution));
-  absl::StatusOr<Graph> applied = Apply(graph, *named.rule, named.match);
-  if (absl::IsFailedPrecondition(applied.status())) return DoesNotApply(substitution);
-  return applied;
-}
-
 absl::Status DoesNotApply(const plan::Substitution& substitution) {
   return absl::NotFoundError(absl::StrCat("rule '", substitution.rule, "' does not apply to ",
                                           absl::StrJoin(substitution.nodes, ", ")));

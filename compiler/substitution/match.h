@@ -98,10 +98,6 @@ struct NamedMatch {
 absl::StatusOr<NamedMatch> FindNamed(const graph::Graph& graph,
                                      const std::vector<DirectedRule>& rules,
                                      const plan::Substitution& substitution);
-// NotFound: as FindNamed, or the rule cannot be applied there. Otherwise as Apply.
-absl::StatusOr<graph::Graph> Replay(const graph::Graph& graph,
-                                    const std::vector<DirectedRule>& rules,
-                                    const plan::Substitution& substitution);
 absl::Status DoesNotApply(const plan::Substitution& substitution);  // NotFound
 
 }  // namespace heddle::substitution

@@ -124,7 +124,7 @@ struct Compared {
 // Whether a compared job ends with the plan of its import, although another one was chosen: the module
 // by the chosen plan is not surely faster, or it is slower than with default schedules.
 inline bool ReturnsToEstimatedPlan(const v1::CompareResult& result) {
-  return result.has_other_gain() && (!IsFaster(result.other_gain()) || result.gain().high() < 1);
+  return result.has_other_gain() && (!IsFaster(result.other_gain()) || IsSlower(result.gain()));
 }
 struct StageFinished {
   AttemptId attempt;

@@ -169,7 +169,7 @@ struct Task : TaskProgress {
 };
 
 struct Importing {};
-// A job with params.plan first makes a survey: every task, those of other plans included, gets one
+// A job with params.plan whose import lists a survey first makes it: every task, those of other plans included, gets one
 // trial, the default schedule's. With a time limit, a survey ends at its share of it
 // (DispatcherOptions.survey_share), whatever was measured. Then a stage settles the plan, and the tasks
 // of that plan are tuned.
@@ -269,6 +269,8 @@ inline bool NeedsDevice(v1::StageKind kind) {
 // Whether a tuned kernel is surely faster: the better kernel of each task stays, and in doubt that
 // is the default one.
 inline bool IsFaster(const v1::Gain& gain) { return gain.low() > 1; }
+// Whether a whole tuned module is not taken: it took longer, however uncertain that is.
+inline bool IsSlower(const v1::Gain& gain) { return gain.ratio() < 1; }
 
 // The stage that a job in this phase runs by itself. Of Tuning: none.
 v1::StageKind StageOf(const JobPhase& phase);

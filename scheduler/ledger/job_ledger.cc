@@ -387,7 +387,7 @@ void JobLedger::KeepComparison(const v1::CompareResult& result, const Job& job, 
     gain.set_ratio(1);
     gain.set_low(1);
     gain.set_high(1);
-  } else if (comparison.result().gain().high() < 1 && !plain.empty()) {
+  } else if (IsSlower(comparison.result().gain()) && !plain.empty()) {
     comparison.set_module_is_default(true);
     module_digest = plain;
   }

@@ -18,9 +18,6 @@ constexpr int64_t kLatest = std::numeric_limits<int64_t>::max();
 constexpr int kDefaultBatch = 16;
 // With fewer trials of a task, a survey is too large a part of them.
 constexpr int kPlanTrials = 32;
-// The same for jobs with a time limit. Of two minutes a survey took a quarter to two fifths, and the
-// modules were 2 to 3 % slower than without one (docs/benchmarks.md, Plans).
-constexpr absl::Duration kPlanTime = absl::Minutes(10);
 
 }  // namespace
 
@@ -84,8 +81,7 @@ absl::StatusOr<JobParams> JobLedger::ParamsFrom(const v1::JobSpec& spec, absl::T
   if (spec.allocation() == "uniform") params.allocation = Allocation::kUniform;
   params.max_devices = spec.max_devices();
   params.compare = !spec.no_comparison();
-  const bool worthwhile = spec.trials_per_task() >= kPlanTrials && target.kind == kHostKind &&
-                          params.time_limit >= kPlanTime;
+  const bool worthwhile = spec.trials_per_task() >= kPlanTrials && target.kind == kHostKind;
   params.plan = plan.empty() ? worthwhile : plan != "off";
   return params;
 }

@@ -241,9 +241,9 @@ void FillPlan(const JobLedger::JobData& job, const Job& state, v1::PlanSpec* pla
   plan->set_last(state.settled || !state.stop.empty());
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     const JobLedger::TaskData& task = job.tasks[i];
-    const double best = Faster(task.best_ns, state.tasks[i].known.best_ns);
-    const double plain = Faster(task.untuned_ns, task.row.known.untuned_ns);
-    const double ns = plan->last() || plain <= 0 ? best : plain;
+    // A kernel of which only tuned schedules are known is predicted, so that all times are made alike.
+    const double ns = plan->last() ? Faster(task.best_ns, state.tasks[i].known.best_ns)
+                                   : Faster(task.untuned_ns, task.row.known.untuned_ns);
     if (ns <= 0) continue;
     v1::PlanSpec::KernelTime& time = *plan->add_times();
     time.set_workload_key(task.row.info.key());
@@ -352,6 +352,7 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, cons
     case v1::STAGE_IMPORT:
       *out.mutable_import()->mutable_options() = spec.options();
       out.mutable_import()->set_survey(params.plan);
+      out.mutable_import()->set_survey_trees(spec.plan_search().empty());
       order.model_digest = job.row.job.model_digest();
       order.parts_digest = job.row.job.parts_digest();
       break;

@@ -232,12 +232,12 @@ TEST(Match, SubstitutionsReplayByNames) {
   ASSERT_NE(merge, rules.end());
   const plan::Substitution named = Named(graph, *merge, FindMatches(graph, *merge))[0];
   EXPECT_EQ(named.nodes.size(), 2u);
-  const auto after = Replay(graph, rules, named);
+  const auto after = Substituted(graph, rules, named, nullptr);
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_EQ(Count(*after, OpKind::kMatmul), 1);
-  EXPECT_THAT(std::string(Replay(graph, rules, {"none", 0, {}}).status().message()),
+  EXPECT_THAT(std::string(Substituted(graph, rules, {"none", 0, {}}, nullptr).status().message()),
               HasSubstr("no rule 'none'"));
-  EXPECT_THAT(std::string(Replay(*after, rules, named).status().message()),
+  EXPECT_THAT(std::string(Substituted(*after, rules, named, nullptr).status().message()),
               HasSubstr("does not apply to"));
 }
 

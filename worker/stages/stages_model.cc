@@ -103,6 +103,8 @@ constexpr int kFurtherShare = 2;
 // A contender whose predicted cost is this many standard deviations too high is not measured further.
 constexpr double kHopeful = 1;
 
+bool HasTrees(const plan::Plan& plan) { return !plan.forests.empty(); }
+
 // The tasks of plans without which the given plan cannot be judged.
 absl::Status AddSurvey(const std::string& model, const ModelOptions& options, const Target& target,
                        v1::ImportResult* result) {
@@ -204,7 +206,10 @@ absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
                                                    " tasks, whose text is over ",
                                                    kMaxFrameBytes >> 20, " MiB: split the model"));
   }
-  if (start.import().survey()) HEDDLE_RETURN_IF_ERROR(AddSurvey(model, options, target, result));
+  if (start.import().survey() && (!start.import().survey_trees() || HasTrees(plan))) {
+    HEDDLE_RETURN_IF_ERROR(AddSurvey(model, options, target, result));
+    result->set_surveyed(true);
+  }
   io.Write(event);
   return absl::OkStatus();
 }
@@ -224,6 +229,8 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
   HEDDLE_ASSIGN_OR_RETURN(const PlanChoice choice,
                           ChoosePlan(model, FromProto(spec.options(), start, io), target, times,
                                      search, ExperienceOf(spec)));
+  for (const std::string& why : choice.refused)
+    io.Warn(absl::StrCat("a graph is no contender: ", why));
   v1::StageEvent event;
   v1::PlanResult& result = *event.mutable_planned();
   result.set_plan(plan::ToText(choice.best().plan));

@@ -63,6 +63,7 @@ void StageEnds::EndImport(Job& job, const StageFinished& event) {
   job.stage_failures = 0;
   job.phase = Tuning{};
   if (!imported->device_key.empty()) job.params.device_key = imported->device_key;
+  if (!imported->model.surveyed()) job.settled = true;
   for (int i = 0; i < imported->model.tasks_size(); ++i) {
     Task& task =
         job.tasks.emplace_back(MakeTask(imported->model.tasks(i), {.known = imported->KnownOf(i)}));

@@ -35,7 +35,7 @@ std::string BadComparison(const StoredJob& stored, const Job& live) {
       }
     }
   }
-  if (comparison.module_is_default() != (comparison.result().gain().high() < 1))
+  if (comparison.module_is_default() != IsSlower(comparison.result().gain()))
     return name + " does not have the faster module";
   if (!job.default_digest().empty()) return name + " keeps its default module";
   return "";

@@ -36,6 +36,9 @@ v1::ImportResult Searches::Import(JobId id) const {
   }
   model.add_inputs("x: f32[1]");
   model.set_plan(plan);
+  // Some models have nothing to choose by measurement.
+  model.set_surveyed(job.plan &&
+                     (!job.random_plan || Mix({HashText(job.name, scenario_.seed), 6}) % 4 != 0));
   return model;
 }
 
@@ -128,7 +131,7 @@ Compiled Searches::Compile(const StageWork& work) const {
 Compared Searches::Compare(JobId job, const StageWork& work) {
   Compared out;
   if (const int comparisons = JobOf(job).comparisons; comparisons != SimJob::kAsFound) {
-    out.result.mutable_gain()->set_high(2);
+    out.result.mutable_gain()->set_ratio(2);
     if (!work.compare.other_module().empty()) {
       *out.result.mutable_other_gain() = out.result.gain();
       *out.result.mutable_other_over_default() = out.result.gain();

@@ -66,6 +66,7 @@ struct FoundTask {
 inline Imported ImportOf(const std::vector<FoundTask>& tasks, const std::string& device_key) {
   Imported imported;
   imported.device_key = device_key;
+  imported.model.set_surveyed(true);
   for (const FoundTask& task : tasks) {
     v1::TaskInfo& info = *imported.model.add_tasks();
     info.set_key(task.key);

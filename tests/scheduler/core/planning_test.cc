@@ -197,7 +197,7 @@ TEST_F(PlanningTest, AStopDuringTheSurveyPlansOnceAndCompiles) {
 
 // Where the whole module is not surely faster, the job has the plan of its import, and its weights.
 TEST_F(PlanningTest, APlanThatIsTakenBackTakesItsWeightsAlong) {
-  for (const auto& [low, gain_high, back] :
+  for (const auto& [low, gain, back] :
        {std::tuple(1.01, 2.0, false), {0.99, 2.0, true}, {1.01, 0.9, true}}) {
     const int64_t id = ++last_;
     TwoCores();
@@ -211,7 +211,7 @@ TEST_F(PlanningTest, APlanThatIsTakenBackTakesItsWeightsAlong) {
     End(v1::STAGE_COMPILE, Compiled{"tuned", "default", "other", "other default"});
     Compared compared;
     compared.result.mutable_other_gain()->set_low(low);
-    compared.result.mutable_gain()->set_high(gain_high);
+    compared.result.mutable_gain()->set_ratio(gain);
     const Decisions decisions = End(v1::STAGE_COMPARE, compared);
     EXPECT_TRUE(Is<Done>(job(id).phase));
     std::vector<int> weights;
@@ -227,6 +227,19 @@ TEST_F(PlanningTest, AModelWithoutTasksHasNothingToPlan) {
   Start(1, Plans(), {});
   EXPECT_TRUE(Compiling());
   EXPECT_FALSE(Surveying(job()));
+}
+
+// The import found nothing that a measurement would choose.
+TEST_F(PlanningTest, AnImportWithoutASurveyTunesAtOnce) {
+  TwoCores();
+  Imported imported = ImportOf({{"a", 1}, {"b", 1}}, "key");
+  imported.model.set_surveyed(false);
+  Step(JobSubmitted{JobId{1}, Plans()});
+  End(v1::STAGE_IMPORT, imported);
+  EXPECT_FALSE(Surveying(job()));
+  EXPECT_EQ(Survey(), 4);
+  EXPECT_THAT(Trials(), ElementsAre(8, 8));
+  EXPECT_TRUE(Compiling()) << "no plan stage comes after tuning";
 }
 
 TEST_F(PlanningTest, WithoutPlansThereIsNoSurvey) {

@@ -572,7 +572,7 @@ TEST(JobParamsTest, SmallJobsArePlannedOnlyIfTheyAskForIt) {
   EXPECT_TRUE(plans(32, 0));
   EXPECT_TRUE(plans(32, 10));
   EXPECT_FALSE(plans(31, 0));
-  EXPECT_FALSE(plans(2000, 2));
+  EXPECT_TRUE(plans(2000, 2));
   EXPECT_TRUE(plans(2000, 2, "joint"));
   EXPECT_FALSE(plans(2000, 0, "off"));
   EXPECT_FALSE(plans(2000, 0, "", "cuda -arch=sm_90"));

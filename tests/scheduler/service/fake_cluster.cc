@@ -285,6 +285,7 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
       for (int i = 0; i < behaviour_->tasks; ++i) {
         *event.mutable_import()->add_tasks() = TaskOf(i, 1);
       }
+      event.mutable_import()->set_surveyed(start.import().survey());
       if (start.import().survey())
         *event.mutable_import()->add_tasks() = TaskOf(behaviour_->tasks, 0);
       event.mutable_import()->add_inputs("x: f32[1]");
