@@ -282,17 +282,20 @@ TEST(ImportForest, Labels) {
   forest.base = {0};
   forest.transform = Transform::kLogistic;
   forest.classes = {-1, 7};
-  forest.trees = {{{{0, 0, ~0, ~1}}, 0, {-2, 2}}};
-  const graph::Graph made = ImportForest(forest, {{"rows", {2}}}).value();
-  const float rows[] = {-1, 1};
-  const graph::TensorData x{{ir::DType::kF32, {2, 1}},
-                            SharedBytes::Copy({reinterpret_cast<const char*>(rows), sizeof rows})};
-  const auto found = graph::EvaluateGraph(made, {&x, 1}).value();
-  ASSERT_EQ(found.size(), 2);
-  EXPECT_NEAR(Floats(found[0])[1], 1 / (1 + std::exp(-2.0)), 1e-6);
-  const auto* labels = reinterpret_cast<const int64_t*>(found[1].bytes->data());
-  EXPECT_EQ(labels[0], -1);
-  EXPECT_EQ(labels[1], 7);
+  // The margins of three rows: -2, 0 and 2. The second row is a tie of the two classes, which the first one wins.
+  forest.trees = {{{{0, 0, ~0, 1}, {0, 1, ~1, ~2}}, 0, {-2, 0, 2}}};
+  const std::vector<float> rows = {-1, 0.5F, 1};
+  const graph::TensorData x = graph::FromElements({3, 1}, rows);
+  for (const Transform transform : {Transform::kLogistic, Transform::kNone}) {
+    forest.transform = transform;
+    const graph::Graph made = ImportForest(forest, {{"rows", {3}}}).value();
+    const auto found = graph::EvaluateGraph(made, {&x, 1}).value();
+    ASSERT_EQ(found.size(), 2);
+    const bool logistic = transform == Transform::kLogistic;
+    EXPECT_EQ(Floats(found[0])[1], logistic ? 0.5F : 0);
+    EXPECT_NEAR(Floats(found[0])[2], logistic ? 1 / (1 + std::exp(-2.0)) : 2, 1e-6);
+    EXPECT_EQ(graph::ToInts(found[1]), (std::vector<int64_t>{-1, -1, 7}));
+  }
 }
 
 TEST(ImportForest, ColumnsHaveTheNamesOfFeaturesAndClasses) {
