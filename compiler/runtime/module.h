@@ -66,7 +66,7 @@ struct KernelSpec {
   double flops = 0;
   int64_t workspace_bytes = 0;
   std::string schedule;               // "tuned", "default" or "naive"
-  double record_ms = 0;               // time measured for the record, 0 if there is none
+  double record_ms = 0;               // what the schedule took when it was measured; 0: not known
   Numerics numerics;                  // the accuracy that the kernel promises
   int64_t untouched_bytes = 0;        // input bytes that a call does not read, as in a look-up
   std::vector<GpuLaunch> launches{};  // GPUs: at least one; CPUs: none

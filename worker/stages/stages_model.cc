@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/blob_store.h"
+#include "base/default_schedule.h"
 #include "base/mapped_file.h"
 #include "base/one_line.h"
 #include "base/status_macros.h"
@@ -279,8 +280,10 @@ absl::Status RunCompile(const v1::StageStart& start, StageIo& io) {
       options.choice = ScheduleChoice::kTrace;
   }
   std::map<std::string, BestRecord> best;
-  for (const v1::BestTrace& trace : spec.best()) {
-    best[trace.workload_key()] = {.trace = trace.trace(), .median_ns = trace.median_ns()};
+  for (const v1::BestTrace& known : spec.best()) {
+    BestRecord& record = best[known.workload_key()];
+    record.median_ns = known.median_ns();
+    if (known.trace() != kDefaultSchedule) record.trace = known.trace();
   }
   std::vector<std::string> warnings;
   const ModelOptions model_options = FromProto(spec.options(), start, io);
