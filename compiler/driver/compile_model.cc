@@ -144,6 +144,7 @@ std::vector<runtime::TensorSpec> SpecsOf(const graph::Graph& graph,
     specs[i].text = names[i].text;
     specs[i].columns = names[i].columns;
     specs[i].labels = names[i].labels;
+    specs[i].samples = names[i].samples;
   }
   return specs;
 }

@@ -47,7 +47,10 @@ struct TensorSpec {
   std::vector<std::string> columns =
       {};  // of the elements (or texts) of a row; empty: they have none
   std::vector<std::string> labels =
-      {};                     // labels[k] is what the integer k stands for; empty: itself
+      {};  // labels[k] is what the integer k stands for; empty: itself
+  // f32 only: for each element of a row, finite values that lie on both sides of what the model compares it with, so that rows drawn
+  // from them go through all of the model when it is timed. An element without values may be any number; empty: so may all.
+  std::vector<std::vector<float>> samples = {};
   int64_t SizeBytes() const;  // 0 for an unknown dtype
 };
 
