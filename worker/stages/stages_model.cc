@@ -19,6 +19,7 @@
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/onnx/parts.h"
 #include "worker/frame.h"
+#include "worker/slots.h"
 #include "worker/stages/chunks.h"
 #include "worker/stages/machine_of.h"
 #include "worker/stages/stages.h"
@@ -221,10 +222,12 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
   search.mode =
       spec.mode() == "sequential" ? PlanSearch::Mode::kSequential : PlanSearch::Mode::kJoint;
   search.time_limit = kPlanSearchLimit;
+  search.threads = static_cast<int>(std::max<size_t>(1, UsableCores().size()));  // the slot's
   search.progress = [&](int graph, double) { Report(io, graph, 2 * search.graphs, "graphs"); };
   HEDDLE_ASSIGN_OR_RETURN(const PlanChoice choice,
                           ChoosePlan(model, FromProto(spec.options(), start, io), target, times,
                                      search, ExperienceOf(spec)));
+  if (const std::string warning = TimedOutText(choice, search); !warning.empty()) io.Warn(warning);
   v1::StageEvent event;
   v1::PlanResult& result = *event.mutable_planned();
   result.set_plan(plan::ToText(choice.best().plan));
