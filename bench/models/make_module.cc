@@ -124,21 +124,22 @@ absl::Status Make(const Flags& flags) {
   for (const runtime::KernelSpec& kernel : module.manifest.kernels)
     tuned += kernel.schedule == "tuned";
   HEDDLE_ASSIGN_OR_RETURN(const auto forests, FormsOf(module.manifest));
-  std::printf("%s\n", json{{"target", ToText(target)},
-                           {"kernels", module.manifest.kernels.size()},
-                           {"calls", module.manifest.calls.size()},
-                           {"flops", flops},
-                           {"tuned", tuned},
-                           {"winograd", module.manifest.AllNumerics().winograd},
-                           {"arena_bytes", module.manifest.arena_bytes},
-                           {"unshared_bytes", module.manifest.unshared_bytes},
-                           {"forests", forests},
-                           {"forms", FormNames()},  // all that there are
-                           {"convert_s", convert_s},
-                           {"peak_rss_mib", PeakRssMib()},  // of this process, which has done nothing else
-                           {"warnings", warnings}}
-                          .dump()
-                          .c_str());
+  std::printf("%s\n",
+              json{{"target", ToText(target)},
+                   {"kernels", module.manifest.kernels.size()},
+                   {"calls", module.manifest.calls.size()},
+                   {"flops", flops},
+                   {"tuned", tuned},
+                   {"winograd", module.manifest.AllNumerics().winograd},
+                   {"arena_bytes", module.manifest.arena_bytes},
+                   {"unshared_bytes", module.manifest.unshared_bytes},
+                   {"forests", forests},
+                   {"forms", FormNames()},  // all that there are
+                   {"convert_s", convert_s},
+                   {"peak_rss_mib", PeakRssMib()},  // of this process, which has done nothing else
+                   {"warnings", warnings}}
+                  .dump()
+                  .c_str());
   return absl::OkStatus();
 }
 

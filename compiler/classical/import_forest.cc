@@ -10,7 +10,6 @@
 #include "base/row_blocks.h"
 #include "base/status_macros.h"
 #include "compiler/classical/emit_forest.h"
-#include "compiler/classical/sample_values.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/row_blocks.h"
 #include "compiler/graph/core/table_names.h"
@@ -103,8 +102,8 @@ absl::StatusOr<graph::Graph> ImportBlock(const Forest& forest, int64_t rows,
   outputs.insert(outputs.begin(), {"scores", scores});
   HEDDLE_ASSIGN_OR_RETURN(graph::Graph graph, out.Build(outputs));
   graph.tables.independent_rows = true;
-  graph.tables.inputs = {{.columns = forest.feature_names,
-                          .samples = SampleValues(forest, graph::kMostSamples)}};
+  graph.tables.inputs = {
+      {.columns = forest.feature_names, .samples = SampleValues(forest, graph::kMostSamples)}};
   graph.tables.outputs.resize(outputs.size());
   graph.tables.outputs[0].columns = ScoreNames(forest);
   const std::vector<std::string> dropped = graph::DropNamesOverLimits(&graph);

@@ -36,6 +36,8 @@ struct DimLength {
   int output = 0;
 };
 
+inline constexpr size_t kMostSamples = size_t{1} << 16;  // values of a tensor (TensorSpec::samples)
+
 struct TensorSpec {
   std::string name;
   std::string dtype;           // "f32", .. as in the IR

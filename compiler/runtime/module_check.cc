@@ -19,7 +19,6 @@ constexpr int64_t kMaxBytes = int64_t{1} << 44;
 constexpr size_t kMaxRank = 32;
 constexpr int kMaxThreads = 256;
 constexpr size_t kMaxNames = size_t{1} << 20;  // columns or labels of a tensor
-constexpr size_t kMaxSamples = size_t{1} << 16;  // values of a tensor
 constexpr size_t kMaxNameBytes =
     4096;  // four times what models may have: invalid UTF-8 grows in the manifest
 
@@ -31,7 +30,7 @@ absl::Status CheckSamples(const TensorSpec& tensor, size_t columns) {
   if (tensor.samples.empty()) return absl::OkStatus();
   size_t count = 0;
   for (const std::vector<float>& values : tensor.samples) count += values.size();
-  if (tensor.dtype == "f32" && tensor.samples.size() == columns && count <= kMaxSamples)
+  if (tensor.dtype == "f32" && tensor.samples.size() == columns && count <= kMostSamples)
     return absl::OkStatus();
   return Bad(absl::StrCat("tensor '", tensor.name, "' has ", count, " values to draw from for ",
                           tensor.samples.size(), " of its ", columns, " columns of ",

@@ -71,11 +71,10 @@ Booster Train(const Setting& setting) {
     const float* x = rows.data() + r * kFeatures;
     const double noise = static_cast<double>(rng() % 100) / 50;
     const double score = (std::isnan(x[0]) ? 3 : x[0] / 50) + (x[1] > 80 ? 1 : -1) + noise;
-    labels.push_back(setting.classes > 1
-                         ? static_cast<float>(static_cast<int>(score) % setting.classes)
-                     : std::string(setting.objective).starts_with("binary:")
-                         ? static_cast<float>(score > 2.5)
-                         : static_cast<float>(score));
+    labels.push_back(
+        setting.classes > 1 ? static_cast<float>(static_cast<int>(score) % setting.classes)
+        : std::string(setting.objective).starts_with("binary:") ? static_cast<float>(score > 2.5)
+                                                                : static_cast<float>(score));
   }
   const Matrix matrix = MakeMatrix(rows);
   Check(XGDMatrixSetFloatInfo(matrix.get(), "label", labels.data(), labels.size()));
@@ -154,9 +153,9 @@ int CompareForms(const Setting& setting) {
         continue;
       }
       ++forms;
-      const auto outputs =
-          RunModule(*module, {std::string(reinterpret_cast<const char*>(rows.data()),
-                                          rows.size() * sizeof(float))});
+      const auto outputs = RunModule(
+          *module,
+          {std::string(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(float))});
       EXPECT_TRUE(outputs.ok()) << what << ": " << outputs.status();
       if (!outputs.ok()) continue;
       const std::vector<float> scores = Floats((*outputs)[0]);

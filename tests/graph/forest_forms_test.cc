@@ -199,8 +199,8 @@ TEST(ForestForms, RanksNeedFewThresholdsAndLevels) {
   t.trees = 40;
   t.steps = 8;
   t.columns = 1;
-  for (const auto& [thresholds, parts] : std::vector<std::pair<int, int64_t>>{
-           {255, 1}, {256, 2}, {510, 2}, {511, 3}, {1020, 4}}) {
+  for (const auto& [thresholds, parts] :
+       std::vector<std::pair<int, int64_t>>{{255, 1}, {256, 2}, {510, 2}, {511, 3}, {1020, 4}}) {
     t.thresholds = Apart(thresholds);
     Grow(rng, t);
     // Each threshold is asked at least once.
@@ -340,9 +340,11 @@ TEST(Digitize, CountsInGroupsWhatItCountsOneByOne) {
     for (int64_t k = 0; k < kColumns; ++k) {
       std::vector<float> row(static_cast<size_t>(groups * of_group), kNan);
       for (int64_t c = 0; c < count; ++c)
-        row[static_cast<size_t>(c)] = c + 1 == count && k == 1 ? kInf : static_cast<float>(c * c) - 9;
+        row[static_cast<size_t>(c)] =
+            c + 1 == count && k == 1 ? kInf : static_cast<float>(c * c) - 9;
       cuts.insert(cuts.end(), row.begin(), row.end());
-      for (int64_t g = 1; g < groups; ++g) last.push_back(row[static_cast<size_t>(g * of_group - 1)]);
+      for (int64_t g = 1; g < groups; ++g)
+        last.push_back(row[static_cast<size_t>(g * of_group - 1)]);
       for (int64_t j = 0; j < of_group; ++j) {
         for (int64_t g = 0; g < groups; ++g)
           grouped.push_back(row[static_cast<size_t>(g * of_group + j)]);
@@ -351,13 +353,13 @@ TEST(Digitize, CountsInGroupsWhatItCountsOneByOne) {
     std::vector<float> values;
     for (int64_t i = 0; i < kColumns * kRecords; ++i) {
       const float cut = static_cast<float>(Below(rng, count * count)) - 9;
-      const float special[] = {kNan, kInf, -kInf, cut, std::nextafter(cut, kInf),
-                               std::nextafter(cut, -kInf)};
+      const float special[] = {
+          kNan, kInf, -kInf, cut, std::nextafter(cut, kInf), std::nextafter(cut, -kInf)};
       values.push_back(special[Below(rng, 6)]);
     }
     const TensorData x = FromElements({kColumns, kRecords}, values);
-    const auto one = EvaluateOp(
-        OpKind::kDigitize, {}, std::vector{x, FromElements({kColumns, groups * of_group}, cuts)});
+    const auto one = EvaluateOp(OpKind::kDigitize, {},
+                                std::vector{x, FromElements({kColumns, groups * of_group}, cuts)});
     const auto two = EvaluateOp(OpKind::kDigitize, {},
                                 std::vector{x, FromElements({kColumns, groups - 1}, last),
                                             FromElements({kColumns, of_group, groups}, grouped)});

@@ -1,7 +1,6 @@
 #include "compiler/graph/core/graph.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -130,29 +129,13 @@ absl::Status CheckNames(const Value& value, const TensorNames& names) {
   if (names.text && (value.type.dtype != ir::DType::kU8 || shape.empty()))
     return NoTable(value, "has texts and is ", ToText(value.type), ", not u8[.., bytes]");
   const size_t rank = shape.size() - (names.text ? 1 : 0);
-  const bool has_columns = !names.columns.empty() || !names.samples.empty();
-  if (has_columns && rank == 0) return NoTable(value, "has names for columns and no dimension");
-  const int64_t columns =
-      has_columns
-          ? NumElements(
-                {value.type.dtype,
-                 Shape(shape.begin() + 1, shape.begin() + static_cast<std::ptrdiff_t>(rank))})
-          : 0;
-  if (!names.columns.empty() && static_cast<int64_t>(names.columns.size()) != columns)
-    return NoTable(value, "has ", names.columns.size(), " names for ", columns, " columns");
-  if (!names.samples.empty()) {
-    if (value.type.dtype != ir::DType::kF32)
-      return NoTable(value, "has values to draw from and is ", ToText(value.type), ", not of f32");
-    if (static_cast<int64_t>(names.samples.size()) != columns)
-      return NoTable(value, "has values for ", names.samples.size(), " of ", columns, " columns");
-    size_t count = 0;
-    for (const std::vector<float>& list : names.samples) {
-      count += list.size();
-      if (!std::all_of(list.begin(), list.end(), [](float v) { return std::isfinite(v); }))
-        return NoTable(value, "has a value to draw from that is not finite");
-    }
-    if (count > kMostSamples)
-      return NoTable(value, "has ", count, " values to draw from; ", kMostSamples, " is the most");
+  if (!names.columns.empty()) {
+    if (rank == 0) return NoTable(value, "has names for columns and no dimension");
+    const int64_t columns =
+        NumElements({value.type.dtype,
+                     Shape(shape.begin() + 1, shape.begin() + static_cast<std::ptrdiff_t>(rank))});
+    if (static_cast<int64_t>(names.columns.size()) != columns)
+      return NoTable(value, "has ", names.columns.size(), " names for ", columns, " columns");
   }
   if (!names.labels.empty() && !ir::IsInteger(value.type.dtype))
     return NoTable(value, "has labels and is ", ToText(value.type), ", not of integers");

@@ -279,12 +279,12 @@ absl::StatusOr<tensor::Tensor> ExpressDigitize(tensor::Builder& b, Tensors in,
     return before;
   });
   // Each of the `of_group` terms adds the number of the group, which is what all the groups before it make together.
-  return b.Reduce(
-      "digitize", x.shape(), {of_group}, ir::ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters r) {
-        const Expr at = group.At({s.begin(), s.end()});
-        const Expr cut = grouped(s[s.size() - 2], r[0], Index(at, group, groups));
-        return ir::Select(ir::Le(cut, x.At({s.begin(), s.end()})), at + number(1), at);
-      });
+  return b.Reduce("digitize", x.shape(), {of_group}, ir::ReduceOp::kSum,
+                  [&](tensor::Iters s, tensor::Iters r) {
+                    const Expr at = group.At({s.begin(), s.end()});
+                    const Expr cut = grouped(s[s.size() - 2], r[0], Index(at, group, groups));
+                    return ir::Select(ir::Le(cut, x.At({s.begin(), s.end()})), at + number(1), at);
+                  });
 }
 
 double Nodes(const OpUse& use, double asked) {

@@ -197,7 +197,8 @@ std::string WhyNoSelect(const Walk& walk) {
   if (walk.steps > kMostSelectLevels)
     return absl::StrCat("it has ", walk.steps, " levels, and ", kMostSelectLevels, " are the most");
   if (static_cast<int64_t>(walk.Trees()) > kMostEntries >> walk.steps)
-    return absl::StrCat("as complete trees of ", walk.steps, " levels its tables would be too large");
+    return absl::StrCat("as complete trees of ", walk.steps,
+                        " levels its tables would be too large");
   return "";
 }
 
@@ -321,7 +322,8 @@ std::string WhyNoRanks(const Walk& walk, const machine::TargetInfo& target) {
   if (target.execution != machine::Execution::kThreads) return "a GPU has no lanes of bytes";
   const int64_t padded = walk.groups * (walk.trees + std::max(1, target.vector_bytes));
   if (padded > (kMostEntries >> walk.steps) / walk.values)
-    return absl::StrCat("as complete trees of ", walk.steps, " levels its tables would be too large");
+    return absl::StrCat("as complete trees of ", walk.steps,
+                        " levels its tables would be too large");
   return "";
 }
 
@@ -495,10 +497,10 @@ double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
       const double padded = static_cast<double>(layout.records) / records;
       const double more_trees = static_cast<double>(layout.trees) / static_cast<double>(walk.trees);
       const auto groups = static_cast<double>(layout.groups);
-      const double cycles =
-          layout.groups == 1
-              ? static_cast<double>(layout.cuts) * kCutCycles
-              : (groups - 1) * kCutCycles + static_cast<double>(layout.cuts) / groups * kGroupCycles;
+      const double cycles = layout.groups == 1
+                                ? static_cast<double>(layout.cuts) * kCutCycles
+                                : (groups - 1) * kCutCycles +
+                                      static_cast<double>(layout.cuts) / groups * kGroupCycles;
       const double count = static_cast<double>(cuts->Columns()) * cycles / floats;
       double node = kRanksCycles / bytes;
       if (layout.block > 1)

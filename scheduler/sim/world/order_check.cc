@@ -207,7 +207,8 @@ std::string OrderCheck::Completed(const StageOrder& made, const StageOrder& comp
   }
   const v1::CompileSpec& compile = completed.start.compile();
   int next = 0;
-  const int asked = static_cast<int>(made.reads.best.size());  // the rest keeps the default schedule
+  const int asked =
+      static_cast<int>(made.reads.best.size());  // the rest keeps the default schedule
   for (int i = 0; i < made.start.compile().best_size(); ++i) {
     const v1::BestTrace& own = made.start.compile().best(i);
     const v1::BestTrace stored =
