@@ -102,8 +102,7 @@ absl::StatusOr<graph::Graph> ImportBlock(const Forest& forest, int64_t rows,
   outputs.insert(outputs.begin(), {"scores", scores});
   HEDDLE_ASSIGN_OR_RETURN(graph::Graph graph, out.Build(outputs));
   graph.tables.independent_rows = true;
-  graph.tables.inputs = {
-      {.columns = forest.feature_names, .samples = SampleValues(forest, graph::kMostSamples)}};
+  graph.tables.inputs = {{.columns = forest.feature_names}};
   graph.tables.outputs.resize(outputs.size());
   graph.tables.outputs[0].columns = ScoreNames(forest);
   const std::vector<std::string> dropped = graph::DropNamesOverLimits(&graph);

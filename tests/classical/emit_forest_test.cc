@@ -10,6 +10,7 @@
 #include <random>
 
 #include "compiler/classical/import_forest.h"
+#include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/graph/passes/forest_forms.h"
 #include "compiler/graph/passes/independent_rows.h"
