@@ -238,7 +238,8 @@ class Classical:
         return found
 
     def measure(self, rows):
-        ours = {form: (self.open("Heddle", "heddle", made["path"], rows)) for form, made in self.make_modules(rows).items()}
+        modules = self.make_modules(rows)
+        ours = {form: (self.open("Heddle", "heddle", made["path"], rows)) for form, made in modules.items()}
         choice = self.measured_form(rows) if len(ours) > 1 else None
         peers = self.open_peers(rows)
         if not peers:
@@ -249,7 +250,8 @@ class Classical:
         contenders = {label: opened[label][0] for label in dict.fromkeys([first, *opened])}
         measured = turns.measure(contenders, self.args.rounds, self.cpus, settle=True)
         about = {label: told for label, (_, told) in opened.items()}
-        return make_row(self.spec, rows, self.threads, self.about, list(ours), choice, about, measured)
+        row = make_row(self.spec, rows, self.threads, self.about, list(ours), choice, about, measured)
+        return {**row, "conversions": {form: {key: made[key] for key in ("convert_s", "peak_rss_mib")} for form, made in modules.items()}}
 
 
 def make_row(spec, rows, threads, model, forms, choice, about, measured):
@@ -319,7 +321,7 @@ def print_row(row):
         else:
             line += f"{label:<{width}}{row['peers'][label]['us']:>11.2f}{row['peers'][label]['ratio']:>8.2f}  "
     others = [f"{label} {peer['us']:.2f} ({peer['ratio']:.2f})" for label, peer in row["peers"].items() if label not in row["best"].values()]
-    print(line + ", ".join(others) + forms_text(row), flush=True)
+    print(line + ", ".join(others) + forms_text(row) + conversions_text(row), flush=True)
 
 
 CHOICES = {"measured": "measured kernels", "estimated": "estimate", "rule": "Hummingbird's rule"}
@@ -332,6 +334,12 @@ def forms_text(row):
     forms = ", ".join(f"{form} {us:.2f}" for form, us in row["forms_us"].items())
     choices = ", ".join(f"{CHOICES[by]} {form} +{100 * row['regrets'][by]:.1f} %" for by, form in row["choices"].items())
     return f"; {forms}: by {choices}"
+
+
+def conversions_text(row):
+    """What making the module took, by form."""
+    told = [f"{form} {made['convert_s']:.1f} s {made['peak_rss_mib']:.0f} MiB" for form, made in row.get("conversions", {}).items()]
+    return f"; made in: {', '.join(told)}" if told else ""
 
 
 def counted(count, word):

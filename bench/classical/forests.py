@@ -9,7 +9,6 @@ ROWS = "rows"  # the name of the dimension, in our own readers and in ONNX files
 FEATURES, CLASSES = 28, 5
 TRAINING_ROWS = TABLE_ROWS = 20000
 MISSING_FEATURES, MISSING_SHARE = 8, 0.05  # so many features have missing values
-MAX_BIN = 64
 LEARNING_RATE = 0.1
 SPARSE_LEAVES = 64  # of a sparse tree, at most
 
@@ -85,7 +84,7 @@ def train_dense(spec, x, y):
     import xgboost
 
     objective = {"regression": "reg:squarederror", "binary": "binary:logistic", "multiclass": "multi:softprob"}[spec.task]
-    options = {"objective": objective, "tree_method": "hist", "max_bin": MAX_BIN, "max_depth": spec.depth, "eta": LEARNING_RATE}
+    options = {"objective": objective, "tree_method": "hist", "max_depth": spec.depth, "eta": LEARNING_RATE}
     options |= {"min_child_weight": 0, "seed": 1, "nthread": 1}  # one thread: sums do not depend on the machine
     if spec.task == "multiclass":
         options["num_class"] = CLASSES
@@ -95,7 +94,7 @@ def train_dense(spec, x, y):
 def train_sparse(spec, x, y):
     import lightgbm
 
-    options = {"objective": spec.task, "max_bin": MAX_BIN, "max_depth": spec.depth, "num_leaves": spec.most_leaves}
+    options = {"objective": spec.task, "max_depth": spec.depth, "num_leaves": spec.most_leaves}
     options |= {"learning_rate": LEARNING_RATE, "min_data_in_leaf": 5, "seed": 1, "num_threads": 1, "deterministic": True}
     options |= {"force_row_wise": True, "verbosity": -1}
     if spec.task == "multiclass":

@@ -1,6 +1,8 @@
 // heddle-bench-module: compiles a model from records in a file or from default schedules, without a
 // service. Parts of the compiler can be left out to show what they are worth. Prints one JSON
 // object about the module.
+#include <sys/resource.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
@@ -10,6 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/commands/model_options.h"
 #include "client/modules/model_file.h"
@@ -77,10 +81,18 @@ absl::StatusOr<std::optional<graph::ForestForm>> ParseForm(const std::string& na
       "forests have no form '", name, "'; the forms are ", absl::StrJoin(FormNames(), ", ")));
 }
 
+// The most memory that the process had at once.
+double PeakRssMib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;  // Linux counts KiB
+}
+
 absl::Status Make(const Flags& flags) {
   Target target;
   target.threads = flags.threads;
   HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
+  const absl::Time begin = MonotonicNow();
   HEDDLE_ASSIGN_OR_RETURN(const client::ModelFile model, client::OpenModel(flags.model));
   std::vector<std::string> warnings;
   HEDDLE_ASSIGN_OR_RETURN(const auto best, ReadRecords(flags.records, target, &warnings));
@@ -101,6 +113,7 @@ absl::Status Make(const Flags& flags) {
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::string bytes,
                           CompileModel(model.onnx, options, target, best, compile, &warnings));
+  const double convert_s = absl::ToDoubleSeconds(MonotonicNow() - begin);
   std::ofstream(flags.output, std::ios::binary) << bytes;
   HEDDLE_ASSIGN_OR_RETURN(const runtime::Module module, runtime::ReadModuleFile(flags.output));
   double flops = 0;  // of one inference
@@ -111,19 +124,22 @@ absl::Status Make(const Flags& flags) {
   for (const runtime::KernelSpec& kernel : module.manifest.kernels)
     tuned += kernel.schedule == "tuned";
   HEDDLE_ASSIGN_OR_RETURN(const auto forests, FormsOf(module.manifest));
-  std::printf("%s\n", json{{"target", ToText(target)},
-                           {"kernels", module.manifest.kernels.size()},
-                           {"calls", module.manifest.calls.size()},
-                           {"flops", flops},
-                           {"tuned", tuned},
-                           {"winograd", module.manifest.AllNumerics().winograd},
-                           {"arena_bytes", module.manifest.arena_bytes},
-                           {"unshared_bytes", module.manifest.unshared_bytes},
-                           {"forests", forests},
-                           {"forms", FormNames()},  // all that there are
-                           {"warnings", warnings}}
-                          .dump()
-                          .c_str());
+  std::printf("%s\n",
+              json{{"target", ToText(target)},
+                   {"kernels", module.manifest.kernels.size()},
+                   {"calls", module.manifest.calls.size()},
+                   {"flops", flops},
+                   {"tuned", tuned},
+                   {"winograd", module.manifest.AllNumerics().winograd},
+                   {"arena_bytes", module.manifest.arena_bytes},
+                   {"unshared_bytes", module.manifest.unshared_bytes},
+                   {"forests", forests},
+                   {"forms", FormNames()},  // all that there are
+                   {"convert_s", convert_s},
+                   {"peak_rss_mib", PeakRssMib()},  // of this process, which has done nothing else
+                   {"warnings", warnings}}
+                  .dump()
+                  .c_str());
   return absl::OkStatus();
 }
 

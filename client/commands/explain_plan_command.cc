@@ -63,6 +63,8 @@ void PrintPlan(const char* what, const std::string& text) {
 }
 
 void Print(const v1::Job& job, bool plain) {
+  // A search that ended too early is among them.
+  for (const std::string& warning : job.warnings()) fmt::print("warning: {}\n", Printable(warning));
   PrintPlan("plan", job.plan());
   if (!job.estimated_plan().empty()) PrintPlan("without a search", job.estimated_plan());
   const v1::PlanReport& report = job.plan_report();
@@ -118,6 +120,8 @@ void PrintJson(const v1::Job& job) {
   object["plan"] = job.plan();
   if (!job.estimated_plan().empty()) object["estimated_plan"] = job.estimated_plan();
   object["settled"] = job.plan_settled();
+  object["warnings"] = json::array();
+  for (const std::string& warning : job.warnings()) object["warnings"].push_back(warning);
   if (job.has_comparison()) object["comparison"] = ToJson(job.comparison());
   fmt::print("{}\n", object.dump(-1, ' ', false, json::error_handler_t::replace));
 }

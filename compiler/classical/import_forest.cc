@@ -50,17 +50,18 @@ absl::StatusOr<std::vector<int64_t>> BlocksOf(
 }
 
 // i64 [rows]
-absl::StatusOr<ValueId> Label(GraphBuilder& out, const Forest& forest, ValueId margins,
-                              ValueId scores, int64_t rows) {
+absl::StatusOr<ValueId> Label(GraphBuilder& out, const Forest& forest, ValueId scores,
+                              int64_t rows) {
   ValueId number;
   if (forest.outputs == 1) {
-    const bool margin = forest.transform == Transform::kNone;
-    const ValueId limit =
-        out.Constant("half", graph::FromElements<float>({1, 1}, {margin ? 0 : 0.5F}));
-    // A margin has to be positive, a probability at least one half.
-    HEDDLE_ASSIGN_OR_RETURN(ValueId second,
-                            margin ? out.Add(OpKind::kLess, {limit, margins}, {}, "is_second")
-                                   : out.Add(OpKind::kLessEqual, {limit, scores}, {}, "is_second"));
+    // A margin has to be positive, and a probability above one half: XGBClassifier asks for that, and LGBMClassifier takes the first of
+    // two equal probabilities.
+    const float limit = forest.transform == Transform::kNone ? 0 : 0.5F;
+    HEDDLE_ASSIGN_OR_RETURN(
+        ValueId second,
+        out.Add(OpKind::kLess,
+                {out.Constant("limit", graph::FromElements<float>({1, 1}, {limit})), scores}, {},
+                "is_second"));
     HEDDLE_ASSIGN_OR_RETURN(
         second, out.Add(OpKind::kCast, {second}, {{"to", std::string("i64")}}, "second"));
     HEDDLE_ASSIGN_OR_RETURN(
@@ -91,7 +92,7 @@ absl::StatusOr<graph::Graph> ImportBlock(const Forest& forest, int64_t rows,
   HEDDLE_ASSIGN_OR_RETURN(ValueId scores, EmitTransform(out, margins, forest.transform));
   std::vector<std::pair<std::string, ValueId>> outputs;
   if (!forest.classes.empty()) {
-    HEDDLE_ASSIGN_OR_RETURN(const ValueId label, Label(out, forest, margins, scores, rows));
+    HEDDLE_ASSIGN_OR_RETURN(const ValueId label, Label(out, forest, scores, rows));
     outputs.emplace_back("label", label);
   }
   if (forest.outputs == 1) {

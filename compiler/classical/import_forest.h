@@ -22,8 +22,8 @@ absl::StatusOr<std::vector<int64_t>> BlocksOfRows(const std::string& dimension,
 
 // The input is "x", f32 [rows, features]; NaN is a missing value. The outputs are
 //   scores  what the source's own library predicts: f32 [rows], or [rows, outputs] if there are several
-//   label   of classifiers: i64 [rows], the class with the largest score (of two classes: whether the score of the second
-//           is at least one half; without a transform: is positive)
+//   label   of classifiers: i64 [rows], the class with the largest score (of two classes: the second one
+//           if its score is above one half; without a transform: if it is positive)
 // Rows are independent. The columns of x have the names of the features, if all of them are short enough; those of scores are the
 // classes, or the second one for the one score of a binary classifier. `warnings`, which is optional, receives a line where names
 // are left out (graph::DropNamesOverLimits).

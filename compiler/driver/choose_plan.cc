@@ -503,6 +503,17 @@ double SpreadNs(const PlanCost& cost, const PlanCost& other) {
   return std::sqrt(variance);
 }
 
+std::string TimedOutText(const PlanChoice& choice, const PlanSearch& search) {
+  if (!choice.timed_out) return "";
+  const int searches = search.mode == PlanSearch::Mode::kJoint ? 2 : 1;
+  return absl::StrCat("the search for graphs ended after ", absl::FormatDuration(search.time_limit),
+                      " with ", choice.graphs, " graphs tried, of at most ",
+                      searches * search.graphs,
+                      ", so there may be a faster plan: submit with --plan sequential, or give the "
+                      "worker a CPU slot of more cores than ",
+                      search.threads);
+}
+
 absl::StatusOr<PlanChoice> ChoosePlan(std::string_view onnx, const ModelOptions& options,
                                       const Target& target,
                                       const std::map<std::string, double>& measured_ns,

@@ -84,6 +84,9 @@ struct PlanSearch {
   std::function<void(int graph, double best_ns)> progress = nullptr;  // of the search for graphs
 };
 
+// One line that says that the search for graphs ended too early, and the way out. Empty if it was not timed out.
+std::string TimedOutText(const PlanChoice& choice, const PlanSearch& search);
+
 // `measured_ns`: times of kernels by workload key, all made alike. `experience`: what earlier jobs found, made
 // alike, too. A pure function unless a search is timed out. Without times, the estimated plan is chosen. Errors as
 // PrepareModel.

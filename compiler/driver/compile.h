@@ -61,12 +61,13 @@ absl::StatusOr<codegen::Artifact> BuildCandidate(
 
 // The best known schedule of one task.
 struct BestRecord {
-  std::string trace;
-  double median_ns = 0;
+  std::optional<std::string> trace;  // nullopt: the default schedule
+  double median_ns = 0;              // what a call took when it was measured
 };
 
 struct CompileOptions {
-  // With kTrace, tasks in `best` get their trace and others the default schedule.
+  // With kTrace, tasks in `best` get their trace and others the default schedule. A module says what was measured of a schedule that
+  // it has (KernelSpec::record_ms).
   ScheduleChoice choice = ScheduleChoice::kTrace;
   std::string model_name;
   plan::Plan plan = {};  // as for PrepareModel

@@ -8,6 +8,7 @@
 #include "base/workload_key.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
+#include "compiler/driver/import_model.h"
 #include "compiler/driver/kernel_table.h"
 #include "compiler/driver/places.h"
 #include "compiler/driver/prepack.h"
@@ -256,6 +257,9 @@ absl::Status WriteCompiledModel(std::string_view onnx, const ModelOptions& optio
   if (warnings != nullptr) warnings->insert(warnings->end(), found.begin(), found.end());
   HEDDLE_RETURN_IF_ERROR(module.status());
   module->manifest.plan = plan::ToText(plan);
+  if (IsForestFile(onnx)) {
+    HEDDLE_ASSIGN_OR_RETURN(module->manifest.inputs[0].samples, SamplesOf(onnx));
+  }
   return runtime::WriteModule(module->manifest, module->code, module->params, sink);
 }
 

@@ -53,15 +53,18 @@ absl::StatusOr<LoweredWorkload> KernelTable::Schedule(const ir::Program& naive,
                                                       runtime::KernelSpec* spec) {
   ScheduleChoice choice = options_.choice;
   const auto record = best_.find(spec->task);
-  if (choice == ScheduleChoice::kTrace && record == best_.end()) choice = ScheduleChoice::kDefault;
+  const bool has_trace = record != best_.end() && record->second.trace.has_value();
+  const bool has_default = record != best_.end() && !has_trace;
+  if (choice == ScheduleChoice::kTrace && !has_trace) choice = ScheduleChoice::kDefault;
   while (true) {
     const bool tuned = choice == ScheduleChoice::kTrace;
     absl::StatusOr<LoweredWorkload> lowered = ScheduleAndLower(
-        naive, choice, tuned ? record->second.trace : std::string(), target_, spec->symbol);
+        naive, choice, tuned ? *record->second.trace : std::string(), target_, spec->symbol);
     if (lowered.ok()) {
+      const bool measured = tuned || (has_default && choice == ScheduleChoice::kDefault);
       spec->schedule = Name(choice);
       spec->numerics = lowered->numerics;
-      spec->record_ms = tuned ? record->second.median_ns / 1e6 : 0;
+      spec->record_ms = measured ? record->second.median_ns / 1e6 : 0;
     }
     if (lowered.ok() || choice == ScheduleChoice::kNaive) return lowered;
     const ScheduleChoice next = tuned ? ScheduleChoice::kDefault : ScheduleChoice::kNaive;

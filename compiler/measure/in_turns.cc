@@ -195,7 +195,14 @@ std::string RandomTensor(const runtime::TensorSpec& spec, uint64_t seed) {
     }
   };
   const auto small = [&rng] { return rng() % 8; };
-  if (spec.dtype == "f32")
+  size_t element = 0;
+  const auto sampled = [&] {
+    const std::vector<float>& values = spec.samples[element++ % spec.samples.size()];
+    return values.empty() ? static_cast<float>(unit()) : values[rng() % values.size()];
+  };
+  if (spec.dtype == "f32" && !spec.samples.empty())
+    fill(float{}, sampled);
+  else if (spec.dtype == "f32")
     fill(float{}, unit);
   else if (spec.dtype == "f64")
     fill(double{}, unit);

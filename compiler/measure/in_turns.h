@@ -92,7 +92,8 @@ struct Ratio {
 };
 Ratio RatioOf(const std::vector<double>& first, const std::vector<double>& second);
 
-// Random elements, determined by the seed: floats uniform in [-1, 1), integers in 0..7.
+// Random elements, determined by the seed: of TensorSpec::samples, where there are any; else floats uniform in [-1, 1) and integers
+// in 0..7.
 std::string RandomTensor(const runtime::TensorSpec& spec, uint64_t seed);
 
 }  // namespace heddle

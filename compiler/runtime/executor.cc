@@ -180,7 +180,7 @@ class CpuBackend final : public ExecutorBackend {
   std::vector<std::vector<Call>> calls_;  // by block
 };
 
-// What the kernels of each block take by their records; empty if one has none.
+// What the kernels of each block took when they were measured; empty if one was not.
 std::vector<double> BlockNs(const Manifest& manifest) {
   std::vector<double> times;
   for (size_t b = 0; b < manifest.NumBlocks(); ++b) {

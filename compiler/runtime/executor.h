@@ -54,8 +54,8 @@ class Executor {
   // For independent rows: runs the model on any number of them. inputs[i] holds `rows` rows of input i, densely, and
   // outputs[i] gets those of output i; a null output is not copied. The largest block that still fits comes first. What is
   // left and fits into no smaller block goes into one larger block, whose other rows are computed for nothing, if that takes less
-  // time than smaller blocks do, by the records of the kernels (KernelSpec::record_ms); without records, if it fills the block at
-  // least by half. The smallest block takes what is left in any case. After the run, the executor's own inputs
+  // time than smaller blocks do, by what their kernels took (KernelSpec::record_ms); if that is not known of each kernel, if it fills
+  // the block at least by half. The smallest block takes what is left in any case. After the run, the executor's own inputs
   // and outputs begin with those of the last block, and have the shapes of the largest one. `outputs` must not overlap `inputs`.
   // InvalidArgument: rows are not independent, there are less than none or more than an address space holds, or an input or an
   // array is null. Without rows, arrays may be null.

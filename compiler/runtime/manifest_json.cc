@@ -5,7 +5,7 @@
 //   inputs, outputs: [{"name", "dtype", "shape"}]; and "lengths" for an output with extents that
 //             depend on data: [[axis, number of the output that holds the extent]]; and, only if there are any, the texts
 //             "columns", one for each element of an index of dimension 0, and "labels", what the integers 0, 1, .. stand for;
-//             and "text": true, only if it is (struct TensorSpec)
+//             "samples", a list of numbers for each element of a row; and "text": true, only if it is (struct TensorSpec)
 //
 //   independent_rows: true, only if it is (struct Manifest)
 //
@@ -30,7 +30,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,6 +43,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kPlaces[] = {"input", "output", "param", "arena"};  // by Place
+
+constexpr double kMostFloat = std::numeric_limits<float>::max();
 
 // JSON has no infinities. These costs are only for people to read.
 double Finite(double value) { return std::isfinite(value) ? value : 0; }
@@ -54,6 +58,7 @@ Json TensorsJson(const std::vector<TensorSpec>& tensors) {
     if (t.text) array.back()["text"] = true;
     if (!t.columns.empty()) array.back()["columns"] = t.columns;
     if (!t.labels.empty()) array.back()["labels"] = t.labels;
+    if (!t.samples.empty()) array.back()["samples"] = t.samples;
   }
   return array;
 }
@@ -189,6 +194,22 @@ bool ReadPair(const Json& item, int* pair) {
   return true;
 }
 
+// Lists of numbers that are f32. nullopt: there is something else.
+std::optional<std::vector<std::vector<float>>> ReadSamples(const Json& lists) {
+  std::vector<std::vector<float>> samples;
+  for (const Json& list : lists) {
+    if (!list.is_array()) return std::nullopt;
+    std::vector<float>& values = samples.emplace_back();
+    for (const Json& number : list) {
+      // A number that no f32 holds has no meaning, and its conversion none either.
+      if (!number.is_number() || !(std::abs(number.get<double>()) <= kMostFloat))
+        return std::nullopt;
+      values.push_back(static_cast<float>(number.get<double>()));
+    }
+  }
+  return samples;
+}
+
 std::vector<TensorSpec> ReadTensors(const Json& array, std::string* error) {
   std::vector<TensorSpec> tensors;
   for (const Json& item : array) {
@@ -200,6 +221,11 @@ std::vector<TensorSpec> ReadTensors(const Json& array, std::string* error) {
     if (item.contains("text")) fields.Read("text", &t.text);
     if (item.contains("columns")) fields.Read("columns", &t.columns);
     if (item.contains("labels")) fields.Read("labels", &t.labels);
+    if (item.contains("samples")) {
+      std::optional<std::vector<std::vector<float>>> samples = ReadSamples(fields.Array("samples"));
+      if (!samples.has_value()) fields.Fail("samples", "a list of lists of numbers");
+      t.samples = std::move(samples).value_or(std::vector<std::vector<float>>());
+    }
     if (!item.contains("lengths")) continue;
     for (const Json& length : fields.Array("lengths")) {
       int pair[2] = {-1, -1};

@@ -36,6 +36,8 @@ struct DimLength {
   int output = 0;
 };
 
+inline constexpr size_t kMostSamples = size_t{1} << 16;  // values of a tensor (TensorSpec::samples)
+
 struct TensorSpec {
   std::string name;
   std::string dtype;           // "f32", .. as in the IR
@@ -47,7 +49,10 @@ struct TensorSpec {
   std::vector<std::string> columns =
       {};  // of the elements (or texts) of a row; empty: they have none
   std::vector<std::string> labels =
-      {};                     // labels[k] is what the integer k stands for; empty: itself
+      {};  // labels[k] is what the integer k stands for; empty: itself
+  // f32 only: for each element of a row, finite values that lie on both sides of what the model compares it with, so that rows drawn
+  // from them go through all of the model when it is timed. An element without values may be any number; empty: so may all.
+  std::vector<std::vector<float>> samples = {};
   int64_t SizeBytes() const;  // 0 for an unknown dtype
 };
 
@@ -66,7 +71,7 @@ struct KernelSpec {
   double flops = 0;
   int64_t workspace_bytes = 0;
   std::string schedule;               // "tuned", "default" or "naive"
-  double record_ms = 0;               // time measured for the record, 0 if there is none
+  double record_ms = 0;               // what the schedule took when it was measured; 0: not known
   Numerics numerics;                  // the accuracy that the kernel promises
   int64_t untouched_bytes = 0;        // input bytes that a call does not read, as in a look-up
   std::vector<GpuLaunch> launches{};  // GPUs: at least one; CPUs: none

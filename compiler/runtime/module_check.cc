@@ -26,6 +26,17 @@ absl::Status Bad(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("module manifest is inconsistent: ", what));
 }
 
+absl::Status CheckSamples(const TensorSpec& tensor, size_t columns) {
+  if (tensor.samples.empty()) return absl::OkStatus();
+  size_t count = 0;
+  for (const std::vector<float>& values : tensor.samples) count += values.size();
+  if (tensor.dtype == "f32" && tensor.samples.size() == columns && count <= kMostSamples)
+    return absl::OkStatus();
+  return Bad(absl::StrCat("tensor '", tensor.name, "' has ", count, " values to draw from for ",
+                          tensor.samples.size(), " of its ", columns, " columns of ",
+                          tensor.dtype));
+}
+
 // The shape of the tensor has been checked.
 absl::Status CheckNames(const TensorSpec& tensor) {
   for (const auto* names : {&tensor.columns, &tensor.labels}) {
@@ -40,15 +51,17 @@ absl::Status CheckNames(const TensorSpec& tensor) {
   }
   if (tensor.text && (tensor.dtype != "u8" || tensor.shape.empty()))
     return Bad(absl::StrCat("tensor '", tensor.name, "' has texts that are no bytes"));
-  if (tensor.columns.empty()) return absl::OkStatus();
+  if (tensor.columns.empty() && tensor.samples.empty()) return absl::OkStatus();
   // A product that is too large already stays so, or is 0 in the end: no names fit either.
   const size_t rank = tensor.shape.size() - (tensor.text ? 1 : 0);
   size_t columns = rank == 0 ? 0 : 1;
   for (size_t d = 1; d < rank && columns <= kMaxNames; ++d)
     columns *= static_cast<size_t>(tensor.shape[d]);
-  if (tensor.columns.size() == columns) return absl::OkStatus();
-  return Bad(absl::StrCat("tensor '", tensor.name, "' has ", tensor.columns.size(), " names for ",
-                          columns, " columns"));
+  if (!tensor.columns.empty() && tensor.columns.size() != columns) {
+    return Bad(absl::StrCat("tensor '", tensor.name, "' has ", tensor.columns.size(), " names for ",
+                            columns, " columns"));
+  }
+  return CheckSamples(tensor, columns);
 }
 
 absl::Status CheckTensor(const TensorSpec& tensor) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/default_schedule.h"
 #include "scheduler/ledger/known_records.h"
 #include "scheduler/ledger/why_waiting.h"
 
@@ -184,7 +185,8 @@ void Consider(const std::string& trace, double median_ns, v1::BestTrace* best) {
   best->set_median_ns(median_ns);
 }
 
-// Begins with the job's own best of each task, which may not be on disk yet.
+// Begins with the job's own best of each task, which may not be on disk yet. Behind them stand the tasks that keep the default schedule,
+// with its time, so that a module with blocks of rows knows what each of its kernels takes.
 void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
                  const StartStage& start, v1::ScheduleChoice choice, StageOrder* order) {
   const v1::JobSpec& spec = job.row.job.spec();
@@ -200,9 +202,18 @@ void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
     compile.set_other_plan(job.row.job.estimated_plan());
   }
   std::vector<int> places(job.tasks.size(), -1);  // in `best`
+  std::vector<v1::BestTrace> kept;
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     const JobLedger::TaskData& task = job.tasks[i];
-    if (state.tasks[i].keep_default) continue;
+    if (state.tasks[i].keep_default) {
+      const double ns = Faster(task.untuned_ns, task.row.known.untuned_ns);
+      if (ns <= 0) continue;
+      v1::BestTrace& plain = kept.emplace_back();
+      plain.set_workload_key(task.row.info.key());
+      plain.set_trace(std::string(kDefaultSchedule));
+      plain.set_median_ns(ns);
+      continue;
+    }
     places[i] = compile.best_size();
     compile.add_best()->set_workload_key(task.row.info.key());
     v1::RecordQuery& query = order->reads.best.emplace_back();
@@ -216,16 +227,20 @@ void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
     const int place = places[static_cast<size_t>(candidate.task)];
     if (place >= 0) Consider(candidate.trace, candidate.median_ns, compile.mutable_best(place));
   }
+  for (v1::BestTrace& plain : kept) *compile.add_best() = std::move(plain);
 }
 
+// `records`: of the first tasks of `best`. Those behind them keep the default schedule.
 void FillBest(const std::vector<std::vector<v1::Record>>& records, v1::CompileSpec* compile) {
   const auto own = compile->best();
   compile->clear_best();
   for (int i = 0; i < own.size(); ++i) {
     v1::BestTrace best;
     best.set_workload_key(own[i].workload_key());
-    for (const v1::Record& record : records[static_cast<size_t>(i)])
-      Consider(record.trace(), record.median_ns(), &best);
+    if (static_cast<size_t>(i) < records.size()) {
+      for (const v1::Record& record : records[static_cast<size_t>(i)])
+        Consider(record.trace(), record.median_ns(), &best);
+    }
     Consider(own[i].trace(), own[i].median_ns(), &best);
     if (best.median_ns() > 0) *compile->add_best() = best;
   }

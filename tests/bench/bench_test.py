@@ -679,6 +679,11 @@ class ClassicalTest(unittest.TestCase):
         with contextlib.redirect_stdout(told):
             classical.print_row(row)
         self.assertRegex(told.getvalue(), r"dense-500x8@100 +1 +6\.00 +walk +select +ONNX Runtime +12\.00 +2\.00 +TL2cgen +9\.00 +1\.50 +XGBoost 30\.00 \(5\.00\); walk 6\.00, select 4\.00: by estimate walk \+50\.0 %, Hummingbird's rule walk \+50\.0 %")
+        self.assertNotIn("made in", told.getvalue())
+        row["conversions"] = {"walk": {"convert_s": 0.31, "peak_rss_mib": 99.6}, "ranks": {"convert_s": 12, "peak_rss_mib": 640}}
+        with contextlib.redirect_stdout(told):
+            classical.print_row(row)
+        self.assertIn("; made in: walk 0.3 s 100 MiB, ranks 12.0 s 640 MiB\n", told.getvalue())
 
     def test_what_all_rows_together_say(self):
         rows = [

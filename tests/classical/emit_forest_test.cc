@@ -10,7 +10,9 @@
 #include <random>
 
 #include "compiler/classical/import_forest.h"
+#include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/passes/evaluate.h"
+#include "compiler/graph/passes/forest_forms.h"
 #include "compiler/graph/passes/independent_rows.h"
 #include "compiler/graph/passes/passes.h"
 #include "tests/graph/random_graph.h"
@@ -202,6 +204,26 @@ TEST(EmitForest, AMemoMakesCompleteTreesOnce) {
 }
 
 // The tree of figure 3 of Nakandala et al.
+// The forest in one form, as a kernel would get it. EXPECTs that it has that form.
+std::vector<float> ScoresInForm(const Forest& forest, const std::vector<float>& rows,
+                                graph::ForestForm form) {
+  const auto count = std::ssize(rows) / forest.features;
+  graph::GraphBuilder out;
+  const graph::ValueId x = out.Input("x", {ir::DType::kF32, {count, forest.features}});
+  const graph::ValueId margins = EmitMargins(out, x, forest).value();
+  machine::TargetInfo target;
+  target.vector_bytes = 64;
+  graph::ForestForms plan;
+  const absl::StatusOr<graph::Graph> made = graph::AssignForestForms(
+      out.Build({{"y", margins}}).value(), {.fixed = {{"forest", form}}, .plan = &plan}, target);
+  EXPECT_TRUE(made.ok()) << made.status();
+  if (!made.ok()) return {};
+  EXPECT_EQ(plan.at("forest"), form);
+  const graph::TensorData data = graph::FromElements({count, forest.features}, rows);
+  const std::vector<graph::TensorData> found = graph::EvaluateGraph(*made, {&data, 1}).value();
+  return {Floats(found[0]), Floats(found[0]) + count * forest.outputs};
+}
+
 TEST(EmitForest, TheGoldenTree) {
   Forest forest;
   forest.features = 5;
@@ -217,6 +239,7 @@ TEST(EmitForest, TheGoldenTree) {
   forest.trees = {tree};
   ASSERT_TRUE(CheckForest(forest).ok()) << CheckForest(forest);
   const float below = -1;
+  std::vector<float> rows, expected;
   for (const float f3 : {below, std::nextafter(0.5F, 0.0F), 0.5F, 2.4F, 3.0F}) {
     for (const float f2 : {1.0F, 2.0F, 2.5F}) {
       for (const float f5 : {5.0F, 5.5F, 6.0F}) {
@@ -224,9 +247,25 @@ TEST(EmitForest, TheGoldenTree) {
         const bool first = f3 < 0.5F ? f2 < 2 : !(f5 < 5.5F) || !(f3 < 2.4F);
         EXPECT_EQ(Margins(forest, row),
                   (std::vector<double>{first ? 1.0 : 0.0, first ? 0.0 : 1.0}));
+        rows.insert(rows.end(), row.begin(), row.end());
+        expected.insert(expected.end(), {first ? 1.0F : 0.0F, first ? 0.0F : 1.0F});
       }
     }
   }
+  EXPECT_EQ(ScoresInForm(forest, rows, graph::ForestForm::kWalk), expected);
+  EXPECT_EQ(ScoresInForm(forest, rows, graph::ForestForm::kRanks), expected);
+  // A tree for each output, of leaves with one value, has all forms.
+  forest.trees.clear();
+  for (const int target : {0, 1}) {
+    Tree one = tree;
+    one.target = target;
+    one.leaves.clear();
+    for (size_t leaf = 0; leaf < tree.leaves.size() / 2; ++leaf)
+      one.leaves.push_back(tree.leaves[2 * leaf + static_cast<size_t>(target)]);
+    forest.trees.push_back(one);
+  }
+  for (const graph::ForestForm form : graph::kForestForms)
+    EXPECT_EQ(ScoresInForm(forest, rows, form), expected) << std::string(ForestFormName(form));
 }
 
 float Transformed(Transform transform, std::vector<float> row, size_t at) {
@@ -282,17 +321,20 @@ TEST(ImportForest, Labels) {
   forest.base = {0};
   forest.transform = Transform::kLogistic;
   forest.classes = {-1, 7};
-  forest.trees = {{{{0, 0, ~0, ~1}}, 0, {-2, 2}}};
-  const graph::Graph made = ImportForest(forest, {{"rows", {2}}}).value();
-  const float rows[] = {-1, 1};
-  const graph::TensorData x{{ir::DType::kF32, {2, 1}},
-                            SharedBytes::Copy({reinterpret_cast<const char*>(rows), sizeof rows})};
-  const auto found = graph::EvaluateGraph(made, {&x, 1}).value();
-  ASSERT_EQ(found.size(), 2);
-  EXPECT_NEAR(Floats(found[0])[1], 1 / (1 + std::exp(-2.0)), 1e-6);
-  const auto* labels = reinterpret_cast<const int64_t*>(found[1].bytes->data());
-  EXPECT_EQ(labels[0], -1);
-  EXPECT_EQ(labels[1], 7);
+  // The margins of three rows: -2, 0 and 2. The second row is a tie of the two classes, which the first one wins.
+  forest.trees = {{{{0, 0, ~0, 1}, {0, 1, ~1, ~2}}, 0, {-2, 0, 2}}};
+  const std::vector<float> rows = {-1, 0.5F, 1};
+  const graph::TensorData x = graph::FromElements({3, 1}, rows);
+  for (const Transform transform : {Transform::kLogistic, Transform::kNone}) {
+    forest.transform = transform;
+    const graph::Graph made = ImportForest(forest, {{"rows", {3}}}).value();
+    const auto found = graph::EvaluateGraph(made, {&x, 1}).value();
+    ASSERT_EQ(found.size(), 2);
+    const bool logistic = transform == Transform::kLogistic;
+    EXPECT_EQ(Floats(found[0])[1], logistic ? 0.5F : 0);
+    EXPECT_NEAR(Floats(found[0])[2], logistic ? 1 / (1 + std::exp(-2.0)) : 2, 1e-6);
+    EXPECT_EQ(graph::ToInts(found[1]), (std::vector<int64_t>{-1, -1, 7}));
+  }
 }
 
 TEST(ImportForest, ColumnsHaveTheNamesOfFeaturesAndClasses) {

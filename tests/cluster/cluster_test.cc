@@ -17,6 +17,7 @@
 #include "compiler/runtime/module.h"
 #include "proto/job_states.h"
 #include "tests/cluster/mini_cluster.h"
+#include "tests/driver/forest_text.h"
 #include "tests/driver/run_model.h"
 
 namespace heddle {
@@ -55,7 +56,12 @@ class ClusterTest : public ::testing::Test {
     spec.set_seed(1);
     // Trials of some 100 ms: the job lasts long enough to be hit, and not much longer.
     spec.set_repeats(5);
-    spec.set_min_repeat_us(20000);
+    spec.set_min_repeat_us(min_repeat_us_);
+    if (!rows_.empty()) {
+      v1::ModelOptions::Shape& shape = *spec.mutable_options()->add_shapes();
+      shape.set_input("rows");
+      for (const int64_t rows : rows_) shape.add_extents(rows);
+    }
     const auto job = client_->Submit(spec, model_);
     EXPECT_TRUE(job.ok()) << job.status();
     return job.value_or("");
@@ -153,6 +159,8 @@ class ClusterTest : public ::testing::Test {
   }
 
   std::string model_;
+  std::vector<int64_t> rows_;  // blocks of a forest
+  int64_t min_repeat_us_ = 20000;
   const absl::Time limit_;
   MiniCluster cluster_;
   std::unique_ptr<ServiceClient> client_;
@@ -217,6 +225,44 @@ TEST_F(ClusterTest, TheDefaultAllocationSurvivesItsScheduler) {
   EXPECT_GE(done.trials(), before.trials()) << "trials were lost";
   CheckRecords(done, false);
   CheckModule(done);
+}
+
+// What one client's job measured of a forest, in all its forms and for all blocks of rows, is not measured again for another client.
+TEST_F(ClusterTest, AForestIsMeasuredOnceForAllClients) {
+  model_ = ForestText(20, 3, 4);
+  rows_ = {1, 64};
+  min_repeat_us_ = 1000;
+  const auto is_done = [](const v1::Job& now) { return now.state() == v1::JOB_DONE; };
+  const auto records = [&] {
+    int count = 0;
+    const absl::Status queried = client_->QueryRecords({}, [&](const v1::Record&) {
+      ++count;
+      return true;
+    });
+    EXPECT_TRUE(queried.ok()) << queried;
+    return count;
+  };
+  const v1::Job first = WaitFor(Submit("uniform", 2, "joint"), "done", is_done);
+  ASSERT_EQ(first.state(), v1::JOB_DONE);
+  EXPECT_GT(first.trials(), 0);
+  const int known = records();
+  EXPECT_EQ(known, first.trials());
+
+  client_ = std::make_unique<ServiceClient>(cluster_.scheduler_address());
+  const v1::Job second = WaitFor(Submit("uniform", 2, "joint"), "done", is_done);
+  ASSERT_EQ(second.state(), v1::JOB_DONE);
+  EXPECT_EQ(second.trials(), 0) << second.ShortDebugString();
+  EXPECT_EQ(records(), known);
+  EXPECT_EQ(client_->GetJob(second.id())->plan(), client_->GetJob(first.id())->plan());
+  for (const v1::Job* job : {&first, &second}) {
+    const auto bytes = client_->FetchModule(job->id(), v1::SCHEDULE_BEST);
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    const auto module = runtime::ParseModule(*bytes);
+    ASSERT_TRUE(module.ok()) << module.status();
+    EXPECT_EQ(module->manifest.NumBlocks(), 2u);
+    for (const runtime::KernelSpec& kernel : module->manifest.kernels)
+      EXPECT_GT(kernel.record_ms, 0) << kernel.label << ", " << kernel.schedule;
+  }
 }
 
 // A plan is chosen while scheduler and worker are killed: in the survey, beside the plan stage, and while

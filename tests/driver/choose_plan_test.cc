@@ -235,6 +235,21 @@ TEST(ChoosePlan, GraphsAreSubstituted) {
 }
 
 // What one job learns of kernels tells another one what they cost.
+// What the time limit cuts short is said.
+TEST(ChoosePlan, ASearchThatIsTimedOutSaysSo) {
+  const std::string onnx = *zoo::MakeZooModel("squeezenet", 0);
+  const auto measured = Measure(onnx, [](const graph::Task&) { return 1000; });
+  PlanSearch search{.graphs = 20, .threads = 2, .time_limit = absl::ZeroDuration()};
+  const auto cut_short = ChoosePlan(onnx, {}, X86(), measured, search);
+  ASSERT_TRUE(cut_short.ok()) << cut_short.status();
+  EXPECT_TRUE(cut_short->timed_out);
+  const std::string text = TimedOutText(*cut_short, search);
+  EXPECT_NE(text.find("ended after 0 with"), std::string::npos) << text;
+  EXPECT_NE(text.find("of at most 40"), std::string::npos) << text;
+  EXPECT_NE(text.find("--plan sequential"), std::string::npos) << text;
+  EXPECT_EQ(TimedOutText(PlanChoice(), search), "");
+}
+
 TEST(ChoosePlan, ExperienceTellsCosts) {
   const std::string onnx = *zoo::MakeZooModel("squeezenet", 0);
   const auto all = Measure(onnx, [](const graph::Task& task) {

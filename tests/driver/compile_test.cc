@@ -123,6 +123,24 @@ TEST(CompileModelTest, RecordsAreUsedAndBadOnesNamed) {
   }
 }
 
+// A module with blocks of rows chooses among them by what each kernel took, so a default schedule that was measured has its time, too.
+TEST(CompileModelTest, ADefaultScheduleKeepsTheTimeItWasMeasuredWith) {
+  const std::string onnx = Mlp();
+  const auto tasks = graph::ExtractTasks(PrepareModel(onnx, {}).value());
+  ASSERT_GE(tasks.size(), 2u);
+  const std::map<std::string, BestRecord> best = {{tasks[0].key, {std::nullopt, 3e6}}};
+  for (const ScheduleChoice choice :
+       {ScheduleChoice::kTrace, ScheduleChoice::kDefault, ScheduleChoice::kNaive}) {
+    const auto module = Compile(onnx, {}, choice, best);
+    ASSERT_TRUE(module.ok()) << module.status();
+    const bool naive = choice == ScheduleChoice::kNaive;
+    for (const runtime::KernelSpec& kernel : module->manifest.kernels) {
+      EXPECT_EQ(kernel.schedule, naive ? "naive" : "default");
+      EXPECT_EQ(kernel.record_ms, !naive && kernel.task == tasks[0].key ? 3.0 : 0.0);
+    }
+  }
+}
+
 // One row of one position: a transpose of it moves nothing, but as a reshape it would stand between
 // a product and what follows.
 TEST(CompileModelTest, ProductsOfOneRowKeepTheirEpilogues) {
@@ -460,14 +478,14 @@ TEST(BuildCandidateTest, PrepackIsAKernelOfItsOwn) {
     if (best.count(task.key)) workload = task.workload;
   }
   const auto artifact =
-      BuildCandidate(workload, ScheduleChoice::kTrace, best.begin()->second.trace, Native());
+      BuildCandidate(workload, ScheduleChoice::kTrace, *best.begin()->second.trace, Native());
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   ASSERT_EQ(artifact->kernels.size(), 2u);
   EXPECT_EQ(artifact->numerics, (runtime::Numerics{.winograd = true, .sum_terms = 32 * 9}));
   Target exact = Native();
   exact.winograd = false;
   EXPECT_EQ(
-      BuildCandidate(workload, ScheduleChoice::kTrace, best.begin()->second.trace, exact).status(),
+      BuildCandidate(workload, ScheduleChoice::kTrace, *best.begin()->second.trace, exact).status(),
       absl::FailedPreconditionError("the target forbids Winograd's form (-winograd=off)"));
   EXPECT_EQ(artifact->kernels[0].symbol, "kernel");
   EXPECT_EQ(artifact->kernels[1].symbol, "kernel.prepack");

@@ -20,6 +20,7 @@
 namespace heddle::graph {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -121,7 +122,22 @@ absl::StatusOr<Graph> In(const Graph& graph, ForestForm form,
   return AssignForestForms(graph, {.fixed = {{"forest", form}}}, target);
 }
 
-bool Has(const Trees& t, ForestForm form) { return In(WalkOf(t), form).ok(); }
+// The message of a refusal; empty if there is none.
+std::string WhyNot(const Trees& t, ForestForm form, const machine::TargetInfo& target = Wide()) {
+  return std::string(In(WalkOf(t), form, target).status().message());
+}
+
+const Node& RanksIn(const Graph& graph) {
+  const auto ranks = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.kind == OpKind::kForestRanks;
+  });
+  EXPECT_NE(ranks, graph.nodes.end());
+  return *ranks;
+}
+
+const TensorType& TypeOf(const Graph& graph, ValueId v) {
+  return graph.values[static_cast<size_t>(v)].type;
+}
 
 std::vector<float> Apart(int count) {
   std::vector<float> values;
@@ -135,7 +151,8 @@ TEST(ForestForms, EveryFormComputesWhatTheWalkDoes) {
       {0.0F, -0.0F, 1e-45F, -1e-45F, 1e-40F},
       {kInf, -kInf, 1, kNan, std::numeric_limits<float>::max()},
       Apart(9),
-      Apart(255)};
+      Apart(255),
+      Apart(700)};
   int found[std::size(kForestForms)] = {};
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     TestRng rng(seed);
@@ -175,36 +192,55 @@ TEST(ForestForms, EveryFormComputesWhatTheWalkDoes) {
   EXPECT_EQ(found[static_cast<size_t>(ForestForm::kRanks)], 120);
 }
 
+// Each column of more thresholds than a byte counts stands there in parts. A refusal says why, and what to do.
 TEST(ForestForms, RanksNeedFewThresholdsAndLevels) {
   TestRng rng(1);
   Trees t;
   t.trees = 40;
   t.steps = 8;
   t.columns = 1;
-  t.thresholds = Apart(255);
+  for (const auto& [thresholds, parts] :
+       std::vector<std::pair<int, int64_t>>{{255, 1}, {256, 2}, {510, 2}, {511, 3}, {1020, 4}}) {
+    t.thresholds = Apart(thresholds);
+    Grow(rng, t);
+    // Each threshold is asked at least once.
+    size_t next = 0;
+    for (float& threshold : t.threshold) {
+      if (std::isnan(threshold)) continue;
+      threshold = t.thresholds[next++ % t.thresholds.size()];
+    }
+    for (int32_t& column : t.column) column = 0;
+    ASSERT_GE(next, t.thresholds.size());
+    const auto made = In(WalkOf(t), ForestForm::kRanks);
+    ASSERT_TRUE(made.ok()) << made.status();
+    const Node& ranks = RanksIn(*made);
+    EXPECT_EQ(TypeOf(*made, ranks.inputs[0]).shape[0], parts) << thresholds;
+    const TensorData x = Records(rng, t);
+    EXPECT_EQ(ToDoubles(EvaluateGraph(*made, {&x, 1}).value()[0]),
+              ToDoubles(EvaluateGraph(WalkOf(t), {&x, 1}).value()[0]));
+  }
+  t.thresholds = Apart(3000);
   Grow(rng, t);
-  EXPECT_TRUE(Has(t, ForestForm::kRanks));
-  t.thresholds = Apart(600);
-  Grow(rng, t);
-  EXPECT_FALSE(Has(t, ForestForm::kRanks));
-  // As many, but of two columns.
-  t.columns = 2;
-  for (size_t i = 0; i < t.column.size(); ++i) t.column[i] = t.threshold[i] < 20 ? 0 : 1;
-  EXPECT_FALSE(Has(t, ForestForm::kRanks));
-  t.columns = 3;
-  for (size_t i = 0; i < t.column.size(); ++i)
-    t.column[i] = t.threshold[i] < 20 ? 0 : (t.threshold[i] < 50 ? 1 : 2);
-  EXPECT_TRUE(Has(t, ForestForm::kRanks));
+  EXPECT_THAT(WhyNot(t, ForestForm::kRanks),
+              AllOf(HasSubstr("the forest 'forest' has no form 'ranks'"),
+                    HasSubstr("too many different thresholds; 1020 are the most"),
+                    HasSubstr("choose 'walk'")));
+  t.thresholds = Apart(9);
   t.steps = 9;
   Grow(rng, t);
-  EXPECT_FALSE(Has(t, ForestForm::kRanks));
+  EXPECT_THAT(WhyNot(t, ForestForm::kRanks), HasSubstr("it has 9 levels, and 8 are the most"));
+  EXPECT_THAT(WhyNot(t, ForestForm::kSelect), HasSubstr("it has 9 levels"));
+  t.steps = 8;
+  Grow(rng, t);
+  EXPECT_EQ(WhyNot(t, ForestForm::kRanks), "");
+  EXPECT_THAT(WhyNot(t, ForestForm::kSelect), HasSubstr("it has 8 levels, and 7 are the most"));
+  t.steps = 4;
+  t.values = 3;
+  Grow(rng, t);
+  EXPECT_THAT(WhyNot(t, ForestForm::kSelect), HasSubstr("its leaves have 3 values, not one"));
   machine::TargetInfo gpu;
   gpu.execution = machine::Execution::kGrid;
-  t.steps = 4;
-  t.thresholds = Apart(9);
-  Grow(rng, t);
-  EXPECT_THAT(std::string(In(WalkOf(t), ForestForm::kRanks, gpu).status().message()),
-              HasSubstr("the forest 'forest' has no form 'ranks'"));
+  EXPECT_THAT(WhyNot(t, ForestForm::kRanks, gpu), HasSubstr("a GPU has no lanes of bytes"));
 }
 
 // A tree whose leaf sends some values on is no tree.
@@ -215,8 +251,8 @@ TEST(ForestForms, OnlyTreesHaveOtherForms) {
   for (size_t i = 0; i < t.threshold.size(); ++i) {
     if (std::isnan(t.threshold[i]) && t.left[i] != 0) t.threshold[i] = 0.5F;
   }
-  EXPECT_FALSE(Has(t, ForestForm::kSelect));
-  EXPECT_FALSE(Has(t, ForestForm::kRanks));
+  EXPECT_THAT(WhyNot(t, ForestForm::kSelect), HasSubstr("are not those of trees"));
+  EXPECT_THAT(WhyNot(t, ForestForm::kRanks), HasSubstr("are not those of trees"));
 }
 
 ForestForm EstimatedOf(int64_t records, int64_t steps, int thresholds,
@@ -241,18 +277,6 @@ TEST(ForestForms, TheEstimateDependsOnRecordsAndLevels) {
   machine::TargetInfo gpu = Wide();
   gpu.execution = machine::Execution::kGrid;
   EXPECT_EQ(EstimatedOf(10000, 6, 100, gpu), ForestForm::kWalk);
-}
-
-const Node& RanksIn(const Graph& graph) {
-  const auto ranks = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
-    return node.kind == OpKind::kForestRanks;
-  });
-  EXPECT_NE(ranks, graph.nodes.end());
-  return *ranks;
-}
-
-const TensorType& TypeOf(const Graph& graph, ValueId v) {
-  return graph.values[static_cast<size_t>(v)].type;
 }
 
 // The trees of a single record fill vectors, if a register holds its ranks.
@@ -306,6 +330,45 @@ TEST(Digitize, CountsTheCutsThatAreNotAbove) {
   EXPECT_EQ(ToInts(*found), (std::vector<int64_t>{0, 2, 3, 0, 1, 1}));
 }
 
+// In two steps as in one: values at, below and above every cut, with the last group in part.
+TEST(Digitize, CountsInGroupsWhatItCountsOneByOne) {
+  TestRng rng(8);
+  for (const auto& [count, groups, of_group] :
+       std::vector<std::array<int64_t, 3>>{{255, 16, 16}, {33, 11, 3}, {7, 4, 2}, {4, 2, 2}}) {
+    constexpr int64_t kColumns = 2, kRecords = 400;
+    std::vector<float> cuts, last, grouped;
+    for (int64_t k = 0; k < kColumns; ++k) {
+      std::vector<float> row(static_cast<size_t>(groups * of_group), kNan);
+      for (int64_t c = 0; c < count; ++c)
+        row[static_cast<size_t>(c)] =
+            c + 1 == count && k == 1 ? kInf : static_cast<float>(c * c) - 9;
+      cuts.insert(cuts.end(), row.begin(), row.end());
+      for (int64_t g = 1; g < groups; ++g)
+        last.push_back(row[static_cast<size_t>(g * of_group - 1)]);
+      for (int64_t j = 0; j < of_group; ++j) {
+        for (int64_t g = 0; g < groups; ++g)
+          grouped.push_back(row[static_cast<size_t>(g * of_group + j)]);
+      }
+    }
+    std::vector<float> values;
+    for (int64_t i = 0; i < kColumns * kRecords; ++i) {
+      const float cut = static_cast<float>(Below(rng, count * count)) - 9;
+      const float special[] = {
+          kNan, kInf, -kInf, cut, std::nextafter(cut, kInf), std::nextafter(cut, -kInf)};
+      values.push_back(special[Below(rng, 6)]);
+    }
+    const TensorData x = FromElements({kColumns, kRecords}, values);
+    const auto one = EvaluateOp(OpKind::kDigitize, {},
+                                std::vector{x, FromElements({kColumns, groups * of_group}, cuts)});
+    const auto two = EvaluateOp(OpKind::kDigitize, {},
+                                std::vector{x, FromElements({kColumns, groups - 1}, last),
+                                            FromElements({kColumns, of_group, groups}, grouped)});
+    ASSERT_TRUE(one.ok()) << one.status();
+    ASSERT_TRUE(two.ok()) << two.status();
+    EXPECT_EQ(ToInts(*two), ToInts(*one)) << count;
+  }
+}
+
 TEST(Digitize, RefusesWhatDoesNotFit) {
   const TensorType x{ir::DType::kF32, {3, 8}};
   EXPECT_EQ(Refusal(OpKind::kDigitize, {x, {ir::DType::kF32, {3, 256}}}), "");
@@ -314,6 +377,12 @@ TEST(Digitize, RefusesWhatDoesNotFit) {
   EXPECT_THAT(Refusal(OpKind::kDigitize, {x, {ir::DType::kF32, {2, 4}}}), HasSubstr("cuts are"));
   EXPECT_THAT(Refusal(OpKind::kDigitize, {x, {ir::DType::kF64, {3, 4}}}), HasSubstr("of its type"));
   EXPECT_THAT(Refusal(OpKind::kDigitize, {{ir::DType::kI32, {3, 8}}, x}), HasSubstr("not floats"));
+  const TensorType last{ir::DType::kF32, {3, 15}};
+  EXPECT_EQ(Refusal(OpKind::kDigitize, {x, last, {ir::DType::kF32, {3, 16, 16}}}), "");
+  EXPECT_THAT(Refusal(OpKind::kDigitize, {x, last, {ir::DType::kF32, {3, 17, 16}}}),
+              HasSubstr("grouped cuts are"));
+  EXPECT_THAT(Refusal(OpKind::kDigitize, {x, last, {ir::DType::kF32, {3, 16, 15}}}),
+              HasSubstr("grouped cuts are"));
 }
 
 TEST(ForestRanks, RefusesWhatDoesNotFit) {

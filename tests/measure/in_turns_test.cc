@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <map>
 #include <random>
 
 namespace heddle {
@@ -73,6 +75,25 @@ TEST(InTurns, RandomTensorsFollowTheSeed) {
   EXPECT_EQ(RandomTensor(floats, 1), RandomTensor(floats, 1));
   EXPECT_NE(RandomTensor(floats, 1), RandomTensor(floats, 2));
   for (const char c : RandomTensor({"i", "i8", {64}}, 3)) EXPECT_LT(static_cast<int>(c), 8);
+}
+
+// A forest that asks whether it is warmer than 20 degrees is to be timed with rows of both kinds.
+TEST(InTurns, RandomTensorsAreDrawnFromTheSamplesOfTheirColumns) {
+  runtime::TensorSpec spec{"x", "f32", {200, 3}};
+  spec.samples = {{19, 20, 35}, {}, {-7}};
+  const std::string bytes = RandomTensor(spec, 1);
+  std::vector<float> x(600);
+  ASSERT_EQ(bytes.size(), x.size() * sizeof(float));
+  std::memcpy(x.data(), bytes.data(), bytes.size());
+  std::map<float, int> first;
+  for (size_t row = 0; row < 200; ++row) {
+    ++first[x[3 * row]];
+    EXPECT_LT(std::abs(x[3 * row + 1]), 1);
+    EXPECT_EQ(x[3 * row + 2], -7);
+  }
+  ASSERT_EQ(first.size(), 3u);
+  for (const float value : {19.0F, 20.0F, 35.0F}) EXPECT_GT(first[value], 30) << value;
+  EXPECT_NE(RandomTensor(spec, 2), bytes);
 }
 
 }  // namespace

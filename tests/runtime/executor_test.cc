@@ -91,7 +91,7 @@ TEST(ExecutorTest, RecordsSayWhichBlocksAreFaster) {
   EXPECT_THAT(SizesOf(*slow_1, 4), Each(8));
   const auto slow_8 = executor(100, 2, 1);
   EXPECT_THAT(SizesOf(*slow_8, 7), ElementsAre(3, 3, 3, 3, 3, 3, 1));
-  // One that has no record leaves the blocks to their sizes.
+  // One that was not measured leaves the blocks to their sizes.
   EXPECT_THAT(SizesOf(*executor(10, 0, 1), 2), ElementsAre(3, 3));
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <random>
 
 #include "compiler/runtime/module_check.h"
@@ -35,6 +36,27 @@ TEST(ModuleTest, NamesThatAreNotUtf8AreStored) {
   module.manifest.model = "caf\xe9";
   module.manifest.inputs[0].name = "\xff\xfe";
   EXPECT_TRUE(ParseModule(SerializeModule(module)).ok());
+}
+
+TEST(ModuleTest, SamplesAreStoredAndChecked) {
+  Module module = MakeTestModule();
+  TensorSpec& x = module.manifest.inputs[0];
+  ASSERT_EQ(x.dtype, "f32");
+  x.samples.assign(100, {-1.5F, 0.1F, 3e38F});
+  x.samples[7].clear();
+  const std::string bytes = SerializeModule(module);
+  const auto parsed = ParseModule(bytes);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->manifest.inputs[0].samples, x.samples);
+  x.samples.pop_back();
+  EXPECT_THAT(std::string(ParseModule(SerializeModule(module)).status().message()),
+              HasSubstr("for 99 of its 100 columns"));
+  x.samples.assign(100, std::vector<float>(1000));
+  EXPECT_THAT(std::string(ParseModule(SerializeModule(module)).status().message()),
+              HasSubstr("100000 values"));
+  x.samples.assign(100, {std::numeric_limits<float>::infinity()});  // JSON has none
+  EXPECT_THAT(std::string(ParseModule(SerializeModule(module)).status().message()),
+              HasSubstr("'samples' is not a list of lists of numbers"));
 }
 
 TEST(ModuleTest, AnEmptyModuleIsAModule) {

@@ -132,6 +132,15 @@ ir::Program MakeRanks(int64_t groups, int64_t trees, int64_t block, int64_t dept
   return tensor::LowerToLoops(*b.Build({sum})).value();
 }
 
+ir::Program MakeDigitize(int64_t columns, int64_t groups, int64_t of_group, int64_t records) {
+  Builder b("digitize");
+  const Tensor operands[] = {b.Input("x", DType::kF32, {columns, records}),
+                             b.Input("last", DType::kF32, {columns, groups - 1}, true),
+                             b.Input("cuts", DType::kF32, {columns, of_group, groups}, true)};
+  const Tensor ranks = graph::Express(graph::OpKind::kDigitize, b, operands, {}).value();
+  return tensor::LowerToLoops(*b.Build({ranks})).value();
+}
+
 std::vector<std::string> WorkloadNames() {
   std::vector<std::string> names;
   for (const std::string& name : bench::OperatorNames()) {

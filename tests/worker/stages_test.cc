@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "base/blob_store.h"
+#include "base/default_schedule.h"
 #include "base/target.h"
 #include "client/zoo/zoo.h"
 #include "compiler/codegen/backend.h"
@@ -268,6 +269,26 @@ TEST(Stages, CompileGivesAModule) {
     ASSERT_TRUE(module.ok()) << module.status();
     EXPECT_EQ(module->manifest.model, "mlp");
     EXPECT_TRUE(io.events.front().has_progress());
+  }
+}
+
+TEST(Stages, CompileIsToldWhatDefaultSchedulesTook) {
+  v1::StageStart start = Base(v1::STAGE_COMPILE);
+  for (const v1::TaskInfo& task : Import().tasks()) {
+    v1::BestTrace& kept = *start.mutable_compile()->add_best();
+    kept.set_workload_key(task.key());
+    kept.set_trace(std::string(kDefaultSchedule));
+    kept.set_median_ns(5e6);
+  }
+  FakeIo io;
+  io.Feed("model", Mlp());
+  ASSERT_EQ(RunStage(start, io), absl::OkStatus());
+  EXPECT_TRUE(io.warnings.empty());
+  const auto module = runtime::ParseModule(io.Received("module"));
+  ASSERT_TRUE(module.ok()) << module.status();
+  for (const runtime::KernelSpec& kernel : module->manifest.kernels) {
+    EXPECT_EQ(kernel.schedule, "default") << kernel.label;
+    EXPECT_EQ(kernel.record_ms, 5) << kernel.label;
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/blob_store.h"
+#include "base/default_schedule.h"
 #include "base/mapped_file.h"
 #include "base/one_line.h"
 #include "base/status_macros.h"
@@ -18,6 +19,7 @@
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/onnx/parts.h"
 #include "worker/frame.h"
+#include "worker/slots.h"
 #include "worker/stages/chunks.h"
 #include "worker/stages/machine_of.h"
 #include "worker/stages/stages.h"
@@ -225,12 +227,14 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
   search.mode =
       spec.mode() == "sequential" ? PlanSearch::Mode::kSequential : PlanSearch::Mode::kJoint;
   search.time_limit = kPlanSearchLimit;
+  search.threads = static_cast<int>(std::max<size_t>(1, UsableCores().size()));  // the slot's
   search.progress = [&](int graph, double) { Report(io, graph, 2 * search.graphs, "graphs"); };
   HEDDLE_ASSIGN_OR_RETURN(const PlanChoice choice,
                           ChoosePlan(model, FromProto(spec.options(), start, io), target, times,
                                      search, ExperienceOf(spec)));
   for (const std::string& why : choice.refused)
     io.Warn(absl::StrCat("a graph is no contender: ", why));
+  if (const std::string warning = TimedOutText(choice, search); !warning.empty()) io.Warn(warning);
   v1::StageEvent event;
   v1::PlanResult& result = *event.mutable_planned();
   result.set_plan(plan::ToText(choice.best().plan));
@@ -286,8 +290,10 @@ absl::Status RunCompile(const v1::StageStart& start, StageIo& io) {
       options.choice = ScheduleChoice::kTrace;
   }
   std::map<std::string, BestRecord> best;
-  for (const v1::BestTrace& trace : spec.best()) {
-    best[trace.workload_key()] = {.trace = trace.trace(), .median_ns = trace.median_ns()};
+  for (const v1::BestTrace& known : spec.best()) {
+    BestRecord& record = best[known.workload_key()];
+    record.median_ns = known.median_ns();
+    if (known.trace() != kDefaultSchedule) record.trace = known.trace();
   }
   std::vector<std::string> warnings;
   const ModelOptions model_options = FromProto(spec.options(), start, io);

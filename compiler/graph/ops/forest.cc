@@ -222,8 +222,12 @@ absl::StatusOr<tensor::Tensor> ExpressRanks(tensor::Builder& b, Tensors in, cons
 // digitize: the operands are x, floats [.., K, n], and cuts [K, M]. The result, u8 of the shape of x, says how many cuts of its
 // row an element is not below: with sorted cuts, between which of them it lies (numpy's digitize). A cut that is NaN is
 // never counted, and neither is any cut for an element that is NaN. 256 counted cuts would give 0.
+//
+// Many sorted cuts are counted in two steps. They stand in G groups of J. The operands are x, the last cut of each group but the last
+// one [K, G - 1], and all cuts [K, J, G], cut j of every group side by side. The first step finds the group in which an element lies,
+// whose number is that of the groups before it; the second one compares it with the cuts of that group alone.
 absl::StatusOr<TensorType> InferDigitize(Types in, const OpAttrs& /*attrs*/) {
-  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
+  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 3));
   const TensorType &x = in[0], &cuts = in[1];
   const size_t rank = x.shape.size();
   if (!ir::IsFloat(x.dtype) || ir::IsHalf(x.dtype) || rank < 2)
@@ -234,17 +238,52 @@ absl::StatusOr<TensorType> InferDigitize(Types in, const OpAttrs& /*attrs*/) {
     return BadInput(absl::StrCat("cuts are ", ToText(cuts), " and x is ", ToText(x),
                                  "; each column has cuts of its type, at most ", kMostCutEntries));
   }
+  if (in.size() == 3) {
+    const int64_t groups = cuts.shape[1] + 1;
+    const TensorType& all = in[2];
+    const bool grouped = all.dtype == x.dtype && all.shape.size() == 3 &&
+                         all.shape[0] == cuts.shape[0] && all.shape[2] == groups &&
+                         all.shape[1] * groups <= kMostCutEntries;
+    if (!grouped) {
+      return BadInput(absl::StrCat("grouped cuts are ", ToText(all), ", not ",
+                                   ToText(TensorType{x.dtype, {cuts.shape[0], 0, groups}}),
+                                   " with at most ", kMostCutEntries,
+                                   " cuts of a column in place of the 0"));
+    }
+  }
   return TensorType{DType::kU8, x.shape};
 }
 
 absl::StatusOr<tensor::Tensor> ExpressDigitize(tensor::Builder& b, Tensors in,
                                                const OpAttrs& /*attrs*/) {
   const tensor::Tensor &x = in[0], &cuts = in[1];
-  return b.Reduce("digitize", x.shape(), {cuts.shape()[1]}, ir::ReduceOp::kSum,
+  const auto number = [](int64_t n) { return ir::Int(n, DType::kU8); };
+  if (in.size() == 2) {
+    return b.Reduce("digitize", x.shape(), {cuts.shape()[1]}, ir::ReduceOp::kSum,
+                    [&](tensor::Iters s, tensor::Iters r) {
+                      return ir::Select(
+                          ir::Le(cuts(s[s.size() - 2], r[0]), x.At({s.begin(), s.end()})),
+                          number(1), number(0));
+                    });
+  }
+  const tensor::Tensor& grouped = in[2];
+  const int64_t of_group = grouped.shape()[1], groups = grouped.shape()[2];
+  const tensor::Tensor group = b.Compute("group", x.shape(), [&](tensor::Iters s) {
+    Expr before = number(0);
+    for (int64_t g = 0; g + 1 < groups; ++g) {
+      const Expr whole =
+          ir::Select(ir::Le(cuts(s[s.size() - 2], ir::Int(g)), x.At({s.begin(), s.end()})),
+                     number(1), number(0));
+      before = g == 0 ? whole : before + whole;
+    }
+    return before;
+  });
+  // Each of the `of_group` terms adds the number of the group, which is what all the groups before it make together.
+  return b.Reduce("digitize", x.shape(), {of_group}, ir::ReduceOp::kSum,
                   [&](tensor::Iters s, tensor::Iters r) {
-                    return ir::Select(
-                        ir::Le(cuts(s[s.size() - 2], r[0]), x.At({s.begin(), s.end()})),
-                        ir::Int(1, DType::kU8), ir::Int(0, DType::kU8));
+                    const Expr at = group.At({s.begin(), s.end()});
+                    const Expr cut = grouped(s[s.size() - 2], r[0], Index(at, group, groups));
+                    return ir::Select(ir::Le(cut, x.At({s.begin(), s.end()})), at + number(1), at);
                   });
 }
 
@@ -288,9 +327,11 @@ void AppendForestOps(std::vector<OpDef>& ops) {
   ops.push_back(std::move(ranks));
   OpDef digitize =
       MakeOp(OpKind::kDigitize, FusionClass::kReduction, InferDigitize, ExpressDigitize);
+  // Looking a cut up counts as much as comparing with it.
   digitize.flops = [](const OpUse& use) {
+    const int64_t grouped = use.inputs.size() > 2 ? 2 * use.inputs[2].shape[1] : 0;
     return static_cast<double>(NumElements(use.output)) *
-           static_cast<double>(use.inputs[1].shape[1]);
+           static_cast<double>(use.inputs[1].shape[1] + grouped);
   };
   ops.push_back(std::move(digitize));
 }

@@ -19,8 +19,12 @@ constexpr std::string_view kNames[] = {"walk", "select", "ranks"};
 // forest_select allows one more, but its code takes a second to compile there.
 constexpr int64_t kMostSelectLevels = 7;
 constexpr int64_t kMostRanksLevels = 8;
-// The rank of a value among so many thresholds is a byte.
+// The rank of a value among so many thresholds is a byte. A column with more of them is asked as several columns.
 constexpr size_t kMostCuts = 255;
+constexpr size_t kMostParts = 4;  // of a column; counting more takes longer than walking
+// More cuts are counted in two steps: whole groups of them, and then those of one group.
+constexpr size_t kMostCounted = 32;
+constexpr int64_t kGroups = 16;  // a table of so many floats lies in one register or two
 // Entries of a table that forest_ranks or digitize needs; larger ones make no sense.
 constexpr int64_t kMostEntries = int64_t{1} << 26;
 
@@ -67,15 +71,20 @@ bool AreTrees(const Walk& walk) {
   return true;
 }
 
-// The tables of a forest. Nothing if they are not known, or have too many levels for any other form.
-std::optional<Walk> WalkOf(const Graph& graph, const Node& node) {
+// The tables of a forest. If they are not known, or have too many levels for any other form: nothing, and `why` says which.
+std::optional<Walk> WalkOf(const Graph& graph, const Node& node, std::string* why) {
   const auto type = [&](size_t k) -> const TensorType& {
     return graph.values[static_cast<size_t>(node.inputs[k])].type;
   };
   for (size_t k = 1; k < node.inputs.size(); ++k) {
-    if (graph.constants.count(node.inputs[k]) == 0) return std::nullopt;
+    if (graph.constants.count(node.inputs[k]) > 0) continue;
+    *why = "its tables are not constants";
+    return std::nullopt;
   }
-  if (type(2).dtype != ir::DType::kF32 || type(4).dtype != ir::DType::kF32) return std::nullopt;
+  if (type(2).dtype != ir::DType::kF32 || type(4).dtype != ir::DType::kF32) {
+    *why = "its thresholds and leaves are not f32";
+    return std::nullopt;
+  }
   const auto data = [&](size_t k) -> const TensorData& {
     return graph.constants.at(node.inputs[k]);
   };
@@ -90,8 +99,11 @@ std::optional<Walk> WalkOf(const Graph& graph, const Node& node) {
             .threshold = ElementsOf<float>(data(2)),
             .left = ElementsOf<int32_t>(data(3)),
             .value = ElementsOf<float>(data(4))};
-  if (walk.steps < 1 || walk.steps > std::max(kMostSelectLevels, kMostRanksLevels))
+  constexpr int64_t kMost = std::max(kMostSelectLevels, kMostRanksLevels);
+  if (walk.steps < 1 || walk.steps > kMost) {
+    *why = absl::StrCat("it has ", walk.steps, " levels, and ", kMost, " are the most");
     return std::nullopt;
+  }
   return walk;
 }
 
@@ -179,9 +191,15 @@ bool AreKnownTrees(const Walk& walk, const TableMaker& maker) {
 
 // ---- Select ----
 
-bool HasSelect(const Walk& walk) {
-  return walk.values == 1 && walk.steps <= kMostSelectLevels &&
-         static_cast<int64_t>(walk.Trees()) <= kMostEntries >> walk.steps;
+// Why the forest has no such form; empty: it has.
+std::string WhyNoSelect(const Walk& walk) {
+  if (walk.values != 1) return absl::StrCat("its leaves have ", walk.values, " values, not one");
+  if (walk.steps > kMostSelectLevels)
+    return absl::StrCat("it has ", walk.steps, " levels, and ", kMostSelectLevels, " are the most");
+  if (static_cast<int64_t>(walk.Trees()) > kMostEntries >> walk.steps)
+    return absl::StrCat("as complete trees of ", walk.steps,
+                        " levels its tables would be too large");
+  return "";
 }
 
 // Columns, thresholds and leaves, as forest_select has them.
@@ -218,63 +236,95 @@ absl::StatusOr<ValueId> MakeSelect(GraphBuilder& out, ValueId x, const Walk& wal
 // ---- Ranks ----
 
 // The different thresholds of each column, sorted.
-struct Cuts {
+struct ColumnCuts {
   std::vector<std::vector<float>> of;
   size_t most = 1;  // of a column, but at least one
 };
 
 // Nothing if there are too many.
-std::optional<Cuts> CutsOf(const Walk& walk) {
+std::optional<ColumnCuts> CutsOf(const Walk& walk) {
   if (walk.columns > kMostEntries) return std::nullopt;
-  Cuts cuts;
+  ColumnCuts cuts;
   cuts.of.resize(static_cast<size_t>(walk.columns));
   for (size_t entry = 0; entry < walk.Trees() * static_cast<size_t>(walk.nodes); ++entry) {
-    const float threshold = walk.threshold[entry];
-    if (std::isnan(threshold)) continue;
-    std::vector<float>& of = cuts.of[static_cast<size_t>(walk.Column(entry))];
+    if (!std::isnan(walk.threshold[entry]))
+      cuts.of[static_cast<size_t>(walk.Column(entry))].push_back(walk.threshold[entry]);
+  }
+  for (std::vector<float>& of : cuts.of) {
+    std::sort(of.begin(), of.end());
     // The zeros are one threshold, because they compare as equal.
-    const auto at = std::lower_bound(of.begin(), of.end(), threshold);
-    if (at != of.end() && *at == threshold) continue;
-    if (of.size() == kMostCuts) return std::nullopt;
-    of.insert(at, threshold);
+    of.erase(std::unique(of.begin(), of.end()), of.end());
+    of.shrink_to_fit();
     cuts.most = std::max(cuts.most, of.size());
   }
-  if (walk.columns * static_cast<int64_t>(cuts.most) > kMostEntries) return std::nullopt;
+  if (cuts.most > kMostCuts * kMostParts ||
+      walk.columns * static_cast<int64_t>(cuts.most) > kMostEntries)
+    return std::nullopt;
   return cuts;
 }
 
-// A row for each column. What is behind its cuts is NaN, which is never counted.
-TensorData TableOf(const Cuts& cuts, int64_t entries) {
-  std::vector<float> table(cuts.of.size() * static_cast<size_t>(entries),
+// A row for each list. What is behind its cuts is NaN, which is never counted.
+TensorData TableOf(const std::vector<std::vector<float>>& lists, int64_t entries) {
+  std::vector<float> table(lists.size() * static_cast<size_t>(entries),
                            std::numeric_limits<float>::quiet_NaN());
-  for (size_t k = 0; k < cuts.of.size(); ++k)
-    std::copy(cuts.of[k].begin(), cuts.of[k].end(),
+  for (size_t k = 0; k < lists.size(); ++k)
+    std::copy(lists[k].begin(), lists[k].end(),
               table.begin() + static_cast<std::ptrdiff_t>(k) * entries);
-  return FromElements({std::ssize(cuts.of), entries}, table);
+  return FromElements({std::ssize(lists), entries}, table);
 }
+
+// The columns as ranks have them: one with more cuts than a byte counts stands there several times, each time with the next cuts.
+struct Cuts {
+  std::vector<std::vector<float>> of;  // sorted
+  std::vector<int64_t> source;         // the column of the forest
+  std::vector<size_t> first;           // of each column of the forest, the first one here
+  size_t most = 1;                     // of a column, but at least one
+
+  int64_t Columns() const { return std::ssize(of); }
+  // Where a threshold of a column of the forest is: the column here, and the number of its cuts up to there.
+  std::pair<size_t, uint8_t> Find(int64_t column, float threshold) const {
+    size_t at = first[static_cast<size_t>(column)];
+    while (of[at].back() < threshold) ++at;
+    const auto cut = std::lower_bound(of[at].begin(), of[at].end(), threshold);
+    return {at, static_cast<uint8_t>(cut - of[at].begin() + 1)};
+  }
+};
 
 // The cuts of CutsOf, or nothing.
 std::optional<Cuts> KnownCuts(const Walk& walk, const TableMaker& maker) {
   const std::vector<TensorData> tables =
       maker.Tables(OpKind::kDigitize, {{"columns", walk.columns}}, 1, [&] {
-        const Cuts cuts = CutsOf(walk).value_or(Cuts{});
-        return std::vector<TensorData>{TableOf(cuts, static_cast<int64_t>(cuts.most))};
+        const ColumnCuts cuts = CutsOf(walk).value_or(ColumnCuts{});
+        return std::vector<TensorData>{TableOf(cuts.of, static_cast<int64_t>(cuts.most))};
       });
   const Shape& shape = tables[0].type.shape;
   if (shape[0] == 0) return std::nullopt;  // too many
-  Cuts cuts{{}, static_cast<size_t>(shape[1])};
+  Cuts cuts;
   const auto* row = ElementsOf<float>(tables[0]);
-  for (int64_t k = 0; k < shape[0]; ++k, row += cuts.most)
-    cuts.of.emplace_back(row,
-                         std::find_if(row, row + cuts.most, [](float v) { return std::isnan(v); }));
+  for (int64_t k = 0; k < shape[0]; ++k, row += shape[1]) {
+    const float* const end =
+        std::find_if(row, row + shape[1], [](float v) { return std::isnan(v); });
+    cuts.first.push_back(cuts.of.size());
+    const float* begin = row;
+    do {
+      const float* const part = begin + std::min<std::ptrdiff_t>(end - begin, kMostCuts);
+      cuts.of.emplace_back(begin, part);
+      cuts.source.push_back(k);
+      cuts.most = std::max(cuts.most, cuts.of.back().size());
+      begin = part;
+    } while (begin != end);
+  }
   return cuts;
 }
 
-bool HasRanks(const Walk& walk, const machine::TargetInfo& target) {
-  if (target.execution != machine::Execution::kThreads)
-    return false;  // a GPU has no lanes of bytes
+// Why the forest has no such form, whatever its thresholds are; empty: it has.
+std::string WhyNoRanks(const Walk& walk, const machine::TargetInfo& target) {
+  if (target.execution != machine::Execution::kThreads) return "a GPU has no lanes of bytes";
   const int64_t padded = walk.groups * (walk.trees + std::max(1, target.vector_bytes));
-  return padded <= (kMostEntries >> walk.steps) / walk.values;
+  if (padded > (kMostEntries >> walk.steps) / walk.values)
+    return absl::StrCat("as complete trees of ", walk.steps,
+                        " levels its tables would be too large");
+  return "";
 }
 
 // How forest_ranks has records and trees.
@@ -283,6 +333,7 @@ struct RanksLayout {
   int64_t block = 1;    // trees that stand side by side
   int64_t trees = 1;    // of a group, in whole blocks
   int64_t cuts = 1;     // of a column
+  int64_t groups = 1;   // in which they stand; more than one: they are counted in two steps
 };
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -295,7 +346,7 @@ RanksLayout LayoutOf(const Walk& walk, const Cuts& cuts, const machine::TargetIn
   const int64_t lanes = std::max(1, target.vector_bytes);
   RanksLayout layout{.trees = walk.trees, .cuts = static_cast<int64_t>(cuts.most)};
   // The trees of one record stand in the lanes of vectors. They look up its ranks, which a register holds.
-  if (walk.records == 1 && lanes >= kLeastLanes && walk.columns <= lanes &&
+  if (walk.records == 1 && lanes >= kLeastLanes && cuts.Columns() <= lanes &&
       walk.trees > lanes / 4) {
     layout.block = lanes;
     layout.trees = RoundUp(walk.trees, lanes);
@@ -307,6 +358,11 @@ RanksLayout LayoutOf(const Walk& walk, const Cuts& cuts, const machine::TargetIn
   int64_t vectors = RoundUp(walk.records, lanes) / lanes;
   if (vectors >= kManyVectors) vectors |= 1;
   layout.records = lanes * vectors;
+  if (cuts.most > kMostCounted) {
+    const int64_t of_group = (layout.cuts + kGroups - 1) / kGroups;
+    layout.groups = (layout.cuts + of_group - 1) / of_group;
+    layout.cuts = layout.groups * of_group;
+  }
   return layout;
 }
 
@@ -334,11 +390,10 @@ std::vector<TensorData> RanksTables(const Walk& walk, const Cuts& cuts, const Ra
       if (node == CompleteTrees::kNone) continue;
       const size_t entry = walk.Entry(tree, node);
       const size_t to = (at / block * trees.inner + n) * block + at % block;
-      columns[to] = static_cast<int32_t>(walk.Column(entry));
       // A value is at least cut j if more than j cuts are not above it.
-      const std::vector<float>& of = cuts.of[static_cast<size_t>(columns[to])];
-      const auto cut = std::lower_bound(of.begin(), of.end(), walk.threshold[entry]);
-      thresholds[to] = static_cast<uint8_t>(cut - of.begin() + 1);
+      const auto [column, rank] = cuts.Find(walk.Column(entry), walk.threshold[entry]);
+      columns[to] = static_cast<int32_t>(column);
+      thresholds[to] = rank;
     }
     for (size_t n = 0; n < trees.leaves; ++n) {
       const size_t entry = walk.Entry(tree, trees.leaf_nodes[tree * trees.leaves + n]);
@@ -348,11 +403,30 @@ std::vector<TensorData> RanksTables(const Walk& walk, const Cuts& cuts, const Ra
   }
   const auto inner = static_cast<int64_t>(trees.inner);
   const Shape nodes{walk.groups, layout.trees / layout.block, inner, layout.block};
-  const bool bytes = walk.columns <= 256;
+  const bool bytes = cuts.Columns() <= 256;
   return {bytes ? FromElements(nodes, std::vector<uint8_t>(columns.begin(), columns.end()))
                 : FromElements(nodes, columns),
           FromElements(nodes, thresholds),
           FromElements({walk.groups, layout.trees, inner + 1, walk.values}, leaves)};
+}
+
+// What digitize counts the ranks of x by.
+std::vector<ValueId> CutTables(GraphBuilder& out, const Cuts& cuts, const RanksLayout& layout,
+                               const std::string& name) {
+  const TensorData all = TableOf(cuts.of, layout.cuts);
+  if (layout.groups == 1) return {out.Constant(name + "_cuts", all)};
+  // Of each group but the last one, the last cut; and cut j of all groups side by side.
+  const int64_t columns = cuts.Columns(), groups = layout.groups, of_group = layout.cuts / groups;
+  const auto* cut = ElementsOf<float>(all);
+  std::vector<float> last, side_by_side;
+  for (int64_t k = 0; k < columns; ++k, cut += layout.cuts) {
+    for (int64_t g = 0; g + 1 < groups; ++g) last.push_back(cut[(g + 1) * of_group - 1]);
+    for (int64_t j = 0; j < of_group; ++j) {
+      for (int64_t g = 0; g < groups; ++g) side_by_side.push_back(cut[g * of_group + j]);
+    }
+  }
+  return {out.Constant(name + "_group_cuts", FromElements({columns, groups - 1}, last)),
+          out.Constant(name + "_cuts", FromElements({columns, of_group, groups}, side_by_side))};
 }
 
 absl::StatusOr<ValueId> MakeRanks(GraphBuilder& out, ValueId x, const Walk& walk, const Cuts& cuts,
@@ -366,16 +440,21 @@ absl::StatusOr<ValueId> MakeRanks(GraphBuilder& out, ValueId x, const Walk& walk
                     {"block", layout.block},
                     {"reduce", reduce}},
                    3, [&] { return RanksTables(walk, cuts, layout, reduce); });
+  if (cuts.Columns() > walk.columns) {
+    HEDDLE_ASSIGN_OR_RETURN(
+        x, out.Add(OpKind::kGather, {x, out.Constant(name + "_parts", FromInts(cuts.source))},
+                   {{"axis", int64_t{0}}}, name + "_columns_in_parts"));
+  }
   const int64_t padding = layout.records - walk.records;
   if (padding > 0) {
     HEDDLE_ASSIGN_OR_RETURN(
         x, out.Add(OpKind::kPad, {x}, {{"begin", Shape{0, 0}}, {"end", Shape{0, padding}}},
                    name + "_padded"));
   }
-  HEDDLE_ASSIGN_OR_RETURN(
-      const ValueId ranks,
-      out.Add(OpKind::kDigitize, {x, out.Constant(name + "_cuts", TableOf(cuts, layout.cuts))}, {},
-              name + "_ranks"));
+  std::vector<ValueId> counted = CutTables(out, cuts, layout, name);
+  counted.insert(counted.begin(), x);
+  HEDDLE_ASSIGN_OR_RETURN(const ValueId ranks,
+                          out.Add(OpKind::kDigitize, counted, {}, name + "_ranks"));
   HEDDLE_ASSIGN_OR_RETURN(const ValueId result,
                           out.Add(OpKind::kForestRanks,
                                   {ranks, out.Constant(name + "_columns", tables[0]),
@@ -401,6 +480,7 @@ double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
   constexpr double kRanksCycles = 1.5;   // a vector of bytes at a node
   constexpr double kTreesCycles = 3;     // the same, of trees: tables and ranks differ by lane
   constexpr double kCutCycles = 1;       // a vector of floats and a cut
+  constexpr double kGroupCycles = 2;     // the same with a cut that is looked up
   constexpr double kNodeBytes = 2;       // of a node in tables of bytes
   const auto records = static_cast<double>(walk.records);
   const double nodes = std::exp2(walk.steps) - 1;
@@ -416,7 +496,12 @@ double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
       const RanksLayout layout = LayoutOf(walk, *cuts, target);
       const double padded = static_cast<double>(layout.records) / records;
       const double more_trees = static_cast<double>(layout.trees) / static_cast<double>(walk.trees);
-      const double count = static_cast<double>(walk.columns * layout.cuts) * kCutCycles / floats;
+      const auto groups = static_cast<double>(layout.groups);
+      const double cycles = layout.groups == 1
+                                ? static_cast<double>(layout.cuts) * kCutCycles
+                                : (groups - 1) * kCutCycles +
+                                      static_cast<double>(layout.cuts) / groups * kGroupCycles;
+      const double count = static_cast<double>(cuts->Columns()) * cycles / floats;
       double node = kRanksCycles / bytes;
       if (layout.block > 1)
         node = std::max(kTreesCycles / bytes, kNodeBytes / target.graph_core.l2_bytes_per_cycle);
@@ -431,22 +516,29 @@ double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
 class Forms {
  public:
   Forms(const Graph& graph, const Node& node, const machine::TargetInfo& target, FoldMemo& memo)
-      : target_(target), walk_(WalkOf(graph, node)), maker_(graph, node, memo) {
-    if (walk_.has_value() && !AreKnownTrees(*walk_, maker_)) walk_.reset();
-    if (walk_.has_value() && HasRanks(*walk_, target)) cuts_ = KnownCuts(*walk_, maker_);
+      : target_(target), walk_(WalkOf(graph, node, &why_none_)), maker_(graph, node, memo) {
+    if (!walk_.has_value()) return;
+    if (!AreKnownTrees(*walk_, maker_)) {
+      walk_.reset();
+      why_none_ = "its tables are not those of trees";
+      return;
+    }
+    why_no_ranks_ = WhyNoRanks(*walk_, target);
+    if (!why_no_ranks_.empty()) return;
+    cuts_ = KnownCuts(*walk_, maker_);
+    if (!cuts_.has_value()) {
+      why_no_ranks_ = absl::StrCat("a column has too many different thresholds; ",
+                                   kMostCuts * kMostParts, " are the most");
+    }
   }
 
-  bool Has(ForestForm form) const {
-    switch (form) {
-      case ForestForm::kWalk:
-        return true;
-      case ForestForm::kSelect:
-        return walk_.has_value() && HasSelect(*walk_);
-      case ForestForm::kRanks:
-        return cuts_.has_value();
-    }
-    return false;
+  // Why the forest has no such form; empty: it has.
+  std::string WhyNot(ForestForm form) const {
+    if (form == ForestForm::kWalk) return "";
+    if (!walk_.has_value()) return why_none_;
+    return form == ForestForm::kSelect ? WhyNoSelect(*walk_) : why_no_ranks_;
   }
+  bool Has(ForestForm form) const { return WhyNot(form).empty(); }
 
   // The cheapest one.
   ForestForm Estimated() const {
@@ -475,6 +567,7 @@ class Forms {
 
  private:
   const machine::TargetInfo& target_;
+  std::string why_none_, why_no_ranks_;
   std::optional<Walk> walk_;
   TableMaker maker_;
   std::optional<Cuts> cuts_;
@@ -509,10 +602,11 @@ absl::StatusOr<Graph> AssignForestForms(const Graph& graph, const ForestOptions&
                 fixed != options.fixed.end()) {
               ++named;
               form = fixed->second;
-              if (!forms.Has(form)) {
-                return absl::InvalidArgumentError(
-                    absl::StrCat("the forest '", original.name, "' has no form '",
-                                 std::string(ForestFormName(form)), "'"));
+              if (const std::string why = forms.WhyNot(form); !why.empty()) {
+                return absl::InvalidArgumentError(absl::StrCat(
+                    "the forest '", original.name, "' has no form '",
+                    std::string(ForestFormName(form)), "': ", why,
+                    "; choose 'walk', which every forest has, or leave its form open"));
               }
             }
             if (options.plan != nullptr) options.plan->emplace(original.name, form);

@@ -16,7 +16,7 @@ namespace heddle::graph {
 enum class ForestForm {
   kWalk,  // forest_walk: a step for each level, any trees
   kSelect,  // forest_select: all nodes of complete trees are asked; needs leaves of one value, and few levels
-  kRanks,  // digitize and forest_ranks: the same in bytes; needs at most 255 different thresholds of a column, and 8 levels
+  kRanks,  // digitize and forest_ranks: the same in bytes; needs at most 1020 different thresholds of a column, and 8 levels
 };
 inline constexpr ForestForm kForestForms[] = {ForestForm::kWalk, ForestForm::kSelect,
                                               ForestForm::kRanks};
@@ -33,7 +33,7 @@ struct ForestOptions {
 };
 
 // Before: forests are forest_walk nodes with constant tables, as imported. After: each has its form. InvalidArgument: a
-// fixed form does not exist for its node, or there is no such node. With `memo`, which is optional, a forest's tables are read,
+// fixed form does not exist for its node (the message says why), or there is no such node. With `memo`, which is optional, a forest's tables are read,
 // and those of a form made, once for all graphs that share them.
 absl::StatusOr<Graph> AssignForestForms(const Graph& graph, const ForestOptions& options,
                                         const machine::TargetInfo& target,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/default_schedule.h"
 #include "scheduler/sim/world/stage_work.h"
 
 namespace heddle::sim {
@@ -126,7 +127,8 @@ std::string OrderCheck::BadUpdate(const Job& job, const StartStage& start,
   return "";
 }
 
-// The job's own best of each task. A job that has ended knows only what the store does.
+// The job's own best of each task, and behind them the times of tasks that keep the default schedule. A job that has ended knows only
+// what the store does.
 std::string OrderCheck::BadCompile(const Job& job, const v1::CompileSpec& compile) const {
   std::vector<double> best(job.tasks.size());
   for (const auto& [id, seen] : Of(job.id)) {
@@ -135,15 +137,23 @@ std::string OrderCheck::BadCompile(const Job& job, const v1::CompileSpec& compil
   }
   int place = 0;
   for (size_t i = 0; i < best.size(); ++i) {
-    if (job.tasks[i].keep_default) continue;  // the module has no record of it
+    if (job.tasks[i].keep_default) continue;
     const double sent = compile.best_size() > place ? compile.best(place).median_ns() : 0;
     ++place;
     if (sent != best[i])
       return absl::StrCat("j", job.id.value, " is compiled with ", sent, " ns of task ", i,
                           ", its own best is ", best[i]);
   }
-  if (compile.best_size() > place)
-    return absl::StrCat("j", job.id.value, " is compiled with records of kernels taken back");
+  for (; place < compile.best_size(); ++place) {
+    const v1::BestTrace& kept = compile.best(place);
+    const bool taken_back = std::any_of(job.tasks.begin(), job.tasks.end(), [&](const Task& task) {
+      return task.keep_default && task.key == kept.workload_key();
+    });
+    if (!taken_back || kept.trace() != kDefaultSchedule)
+      return absl::StrCat("j", job.id.value, " is compiled with records of kernels taken back");
+    if (kept.median_ns() <= 0)
+      return absl::StrCat("j", job.id.value, " is compiled with a default schedule of no time");
+  }
   return "";
 }
 
@@ -197,9 +207,12 @@ std::string OrderCheck::Completed(const StageOrder& made, const StageOrder& comp
   }
   const v1::CompileSpec& compile = completed.start.compile();
   int next = 0;
+  const int asked =
+      static_cast<int>(made.reads.best.size());  // the rest keeps the default schedule
   for (int i = 0; i < made.start.compile().best_size(); ++i) {
     const v1::BestTrace& own = made.start.compile().best(i);
-    const v1::BestTrace stored = BestOf(store, made.reads.best[static_cast<size_t>(i)]);
+    const v1::BestTrace stored =
+        i < asked ? BestOf(store, made.reads.best[static_cast<size_t>(i)]) : v1::BestTrace();
     const double best = Faster(own.median_ns(), stored.median_ns());
     if (best == 0) continue;
     const v1::BestTrace none;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/default_schedule.h"
 #include "base/workload_key.h"
 #include "scheduler/sim/decision_text.h"
 
@@ -118,8 +119,10 @@ Updated Searches::Learn(const StageWork& work) const {
 Compiled Searches::Compile(const StageWork& work) const {
   // The digest of a module tells which tasks it has tuned.
   std::vector<std::string> tuned;
-  for (const v1::BestTrace& best : work.best)
+  for (const v1::BestTrace& best : work.best) {
+    if (best.trace() == kDefaultSchedule) continue;
     tuned.push_back(absl::StrCat(best.workload_key(), "=", HashText(best.trace(), 0)));
+  }
   const std::string digest = absl::StrCat("digest ", absl::StrJoin(tuned, " "));
   Compiled out{digest, work.with_default ? "digest " : "", "", ""};
   if (!work.with_other) return out;

@@ -52,6 +52,12 @@ TEST(Trees, InBytesOverRecords) {
   ExpectConforms(schedule::MakeRanks(1, 3, 1, 8, 1, 128), 0);
 }
 
+TEST(Trees, RanksInTwoSteps) {
+  ExpectConforms(schedule::MakeDigitize(3, 16, 16, 256), 3);
+  ExpectConforms(schedule::MakeDigitize(2, 11, 3, 64), 3);
+  ExpectConforms(schedule::MakeDigitize(2, 16, 4, 100), 3);  // the last vector is not full
+}
+
 TEST(Trees, InBytesOverTrees) {
   ExpectConforms(schedule::MakeRanks(1, 128, 64, 3, 1, 1), 1);
   ExpectConforms(schedule::MakeRanks(2, 64, 64, 2, 2, 2, false), 1);

@@ -20,6 +20,7 @@
 namespace heddle::schedule {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -422,6 +423,18 @@ TEST(Default, TreesInBytes) {
       if (HasFatalFailure()) return;
       EXPECT_THAT(ToText(DefaultTrace(naive, Wide()).value()), HasSubstr("compute_at leaf"));
     }
+  }
+}
+
+// The group in which a value lies is found for a vector of records, and is in registers when the cuts of groups are looked up by it.
+TEST(Default, RanksInTwoSteps) {
+  for (const auto& [groups, of_group] :
+       std::vector<std::pair<int64_t, int64_t>>{{16, 16}, {16, 4}, {11, 3}}) {
+    const ir::Program naive = MakeDigitize(3, groups, of_group, 256);
+    CheckWalk(naive, "split digitize.i1", 6);
+    if (HasFatalFailure()) return;
+    const std::string trace = ToText(DefaultTrace(naive, Wide()).value());
+    EXPECT_THAT(trace, AllOf(HasSubstr("compute_at group"), HasSubstr("scope group")));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/blob_store.h"
+#include "base/default_schedule.h"
 #include "base/sha256.h"
 #include "base/workload_key.h"
 #include "scheduler/store/record_store.h"
@@ -17,6 +18,15 @@ namespace {
 
 std::string PlanOf(const std::string& job) { return absl::StrCat("the plan of ", job); }
 std::string ChosenPlanOf(const std::string& job) { return absl::StrCat("chosen for ", job); }
+
+// How many tasks a module has a trace of, and how many keep the default schedule with a known time.
+std::string BestText(const v1::CompileSpec& compile) {
+  int kept = 0;
+  for (const v1::BestTrace& best : compile.best())
+    kept += best.trace() == kDefaultSchedule && best.median_ns() > 1000;
+  return absl::StrCat(", best ", compile.best_size() - kept,
+                      kept == 0 ? "" : absl::StrCat(", kept ", kept));
+}
 
 // Task `i` of a model; the ones after behaviour.tasks belong to other plans.
 v1::TaskInfo TaskOf(int i, int weight) {
@@ -363,8 +373,8 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
         return grpc::Status::OK;
       }
       SendBlob(stream, "module",
-               absl::StrCat("module of ", bytes, ", choice ", start.compile().choice(), ", best ",
-                            start.compile().best_size()));
+               absl::StrCat("module of ", bytes, ", choice ", start.compile().choice(),
+                            BestText(start.compile())));
       if (start.compile().with_default()) SendBlob(stream, "default", "the default module");
       if (!start.compile().other_plan().empty()) {
         SendBlob(stream, "other", absl::StrCat("by ", start.compile().other_plan()));

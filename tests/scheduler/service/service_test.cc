@@ -83,7 +83,7 @@ TEST_F(ServiceTest, AKernelThatIsNoFasterInTheModelIsTakenBack) {
   EXPECT_FALSE(done.tasks(1).keeps_default());
   std::string module;
   EXPECT_TRUE(Fetch(job, v1::SCHEDULE_BEST, &module).ok());
-  EXPECT_EQ(module, "module of a model, choice 0, best 1");
+  EXPECT_EQ(module, "module of a model, choice 0, best 1, kept 1");
   Stop();
   Start();
   EXPECT_EQ(Get(job).comparison().ShortDebugString(), done.comparison().ShortDebugString());

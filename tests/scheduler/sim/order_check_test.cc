@@ -153,6 +153,32 @@ TEST_F(OrderCheckTest, AModuleIsCompiledFromTheBestOfStoreAndJob) {
   EXPECT_EQ(check_.Completed(made, completed, store.get()), "");
 }
 
+TEST_F(OrderCheckTest, ATaskThatKeepsTheDefaultScheduleIsToldItsTime) {
+  job_.tasks[0].keep_default = true;
+  job_.tasks[0].key = "k";
+  StageOrder order;
+  v1::BestTrace& kept = *order.start.mutable_compile()->add_best();
+  kept.set_workload_key("k");
+  kept.set_trace("default");
+  kept.set_median_ns(30);
+  const StartStage start = StartOf(v1::STAGE_COMPILE);
+  EXPECT_EQ(check_.Made(Restored(), start, order), "");
+  const std::unique_ptr<RecordStore> store = MakeMemoryRecordStore();
+  StageOrder completed = order;
+  CompleteOrder(FetchInputs(store.get(), order.reads), &completed);
+  EXPECT_EQ(check_.Completed(order, completed, store.get()), "");
+  ASSERT_EQ(completed.start.compile().best_size(), 1);
+  EXPECT_EQ(completed.start.compile().best(0).trace(), "default");
+  kept.set_median_ns(0);
+  EXPECT_THAT(check_.Made(restored_, start, order), HasSubstr("of no time"));
+  kept.set_median_ns(30);
+  kept.set_trace("b");
+  EXPECT_THAT(check_.Made(restored_, start, order), HasSubstr("taken back"));
+  kept.set_trace("default");
+  kept.set_workload_key("another");
+  EXPECT_THAT(check_.Made(restored_, start, order), HasSubstr("taken back"));
+}
+
 TEST_F(OrderCheckTest, OnlyASearchThatBeginsIsToldOfOthers) {
   Updated updated;
   updated.transfer_samples.set_samples("s");
