@@ -180,7 +180,7 @@ class ClientTest(unittest.TestCase):
         self.refused(heddle.UsageError, "shapes=3", self.client.submit, self.model, shapes=3)
         self.refused(TypeError, "did you mean 'trials'?", self.client.submit, self.model, trails=3)
         self.refused(heddle.UsageError, "for_='soon'", heddle.Job(self.client, "j1").wait, "soon")
-        self.refused(heddle.UsageError, "token", heddle.Client(self.service.address, token_file=self.path / "none").jobs)
+        self.refused(heddle.UsageError, "cannot be read", heddle.Client(self.service.address, token_file=self.path / "none").jobs)
 
     def test_progress_of_a_notebook(self):
         class ZMQInteractiveShell:
