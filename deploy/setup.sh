@@ -11,6 +11,7 @@ packages=(
   llvm-19-dev liblld-19-dev libzstd-dev zlib1g-dev
   libxgboost-dev libsqlite3-dev libz3-dev
   libgtest-dev libgmock-dev libonnx-testdata sqlite3 openssl python3
+  python3-dev python3-venv python3-numpy pybind11-dev  # the Python package; without them it is left out
 )
 
 check=false

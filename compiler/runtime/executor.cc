@@ -56,6 +56,18 @@ class CpuBackend final : public ExecutorBackend {
     return outputs_[static_cast<size_t>(index)].data();
   }
 
+  bool PlaceInput(int index, const void* data) override {
+    // Kernels only read inputs.
+    void* const at = data == nullptr ? InputData(index) : const_cast<void*>(data);
+    for (size_t use : input_uses_[static_cast<size_t>(index)]) pointers_[use] = at;
+    return true;
+  }
+  bool PlaceOutput(int index, void* data) override {
+    const auto i = static_cast<size_t>(index);
+    for (size_t use : output_uses_[i]) pointers_[use] = data == nullptr ? outputs_[i].data() : data;
+    return true;
+  }
+
   absl::Status Run(size_t block) override {
     for (const Call& call : calls_[block]) RunCall(call);
     return absl::OkStatus();
@@ -152,11 +164,17 @@ class CpuBackend final : public ExecutorBackend {
       for (const CallSpec& call : manifest.CallsOf(b)) total += call.buffers.size();
     }
     pointers_.reserve(total);  // no reallocation, since calls keep addresses of elements
+    input_uses_.resize(manifest.inputs.size());
+    output_uses_.resize(manifest.outputs.size());
     for (size_t b = 0; b < manifest.NumBlocks(); ++b) {
       std::vector<Call>& calls = calls_.emplace_back();
       for (const CallSpec& call : manifest.CallsOf(b)) {
         calls.push_back({kernels[call.kernel], pointers_.data() + pointers_.size()});
-        for (const BufferSlot& slot : call.buffers) pointers_.push_back(Address(slot));
+        for (const BufferSlot& slot : call.buffers) {
+          if (slot.place == Place::kInput) input_uses_[slot.index].push_back(pointers_.size());
+          if (slot.place == Place::kOutput) output_uses_[slot.index].push_back(pointers_.size());
+          pointers_.push_back(Address(slot));
+        }
       }
     }
     return absl::OkStatus();
@@ -176,8 +194,9 @@ class CpuBackend final : public ExecutorBackend {
   AlignedBuffer arena_;
   AlignedBuffer workspace_;
   int colour_ = 0;
-  std::vector<void*> pointers_;           // all calls' arguments, one after the other
-  std::vector<std::vector<Call>> calls_;  // by block
+  std::vector<void*> pointers_;  // all calls' arguments, one after the other
+  std::vector<std::vector<size_t>> input_uses_, output_uses_;  // by tensor: where in pointers_
+  std::vector<std::vector<Call>> calls_;                       // by block
 };
 
 // What the kernels of each block took when they were measured; empty if one was not.
@@ -192,6 +211,19 @@ std::vector<double> BlockNs(const Manifest& manifest) {
     }
   }
   return times;
+}
+
+// Whether a tensor can be there.
+absl::Status CheckPlace(const TensorSpec& spec, const void* data) {
+  if (reinterpret_cast<uintptr_t>(data) % kBufferAlignment == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tensor '", spec.name,
+                                                 "' must lie at a multiple of ", kBufferAlignment,
+                                                 " bytes; copy it to memory that does"));
+}
+
+absl::Status NoPlaces(const TensorSpec& spec) {
+  return absl::UnimplementedError(absl::StrCat(
+      "tensor '", spec.name, "' of a GPU module cannot be used where it is; set a copy of it"));
 }
 
 absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCpuBackend(const Module& module,
@@ -243,7 +275,37 @@ Executor::~Executor() = default;
 
 const Manifest& Executor::manifest() const { return manifest_; }
 void* Executor::InputData(int index) { return backend_->InputData(index); }
-const void* Executor::OutputData(int index) const { return backend_->OutputData(index); }
+const void* Executor::OutputData(int index) const {
+  const void* const bound = outputs_[static_cast<size_t>(index)].bound;
+  return bound != nullptr ? bound : backend_->OutputData(index);
+}
+
+absl::Status Executor::BindInput(int index, const void* data) {
+  const TensorSpec& spec = manifest_.inputs[static_cast<size_t>(index)];
+  HEDDLE_RETURN_IF_ERROR(CheckPlace(spec, data));
+  if (!backend_->PlaceInput(index, data)) return NoPlaces(spec);
+  inputs_[static_cast<size_t>(index)].bound = data;
+  return absl::OkStatus();
+}
+
+absl::Status Executor::BindOutput(int index, void* data) {
+  const TensorSpec& spec = manifest_.outputs[static_cast<size_t>(index)];
+  HEDDLE_RETURN_IF_ERROR(CheckPlace(spec, data));
+  if (!backend_->PlaceOutput(index, data)) return NoPlaces(spec);
+  outputs_[static_cast<size_t>(index)].bound = data;
+  return absl::OkStatus();
+}
+
+void Executor::Unbind() {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (std::exchange(inputs_[i].bound, nullptr) != nullptr)
+      backend_->PlaceInput(static_cast<int>(i), nullptr);
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (std::exchange(outputs_[i].bound, nullptr) != nullptr)
+      backend_->PlaceOutput(static_cast<int>(i), nullptr);
+  }
+}
 
 // The shapes of outputs with independent rows depend on the block, those of others on data.
 void Executor::SetShapes(size_t block) {
@@ -334,6 +396,7 @@ absl::Status Executor::RunRows(int64_t rows, const void* const* inputs, void* co
       return absl::InvalidArgumentError(
           absl::StrCat("input '", manifest_.inputs[i].name, "' is null"));
   }
+  Unbind();
   for (int64_t done = 0; done < rows;) {
     const Piece piece = NextPiece(rows - done);
     const auto begin = static_cast<size_t>(done), count = static_cast<size_t>(piece.rows);

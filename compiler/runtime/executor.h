@@ -34,12 +34,18 @@ class Executor {
   ~Executor();
 
   const Manifest& manifest() const;
-  // Dense row-major host memory, owned by the executor and valid for its lifetime. Write the
-  // inputs, call Run, then read the outputs. An output whose extents depend on data is there with
-  // its largest shape.
+  // Dense row-major host memory, owned by the executor and valid for its lifetime (but of an output that
+  // is bound, OutputData is the bound memory). Write the inputs, call Run, then read the outputs. An output
+  // whose extents depend on data is there with its largest shape.
   void* InputData(int index);
   size_t InputBytes(int index) const { return inputs_[static_cast<size_t>(index)].bytes; }
   const void* OutputData(int index) const;
+  // Makes the model read input `index` from `data`, and write output `index` to it, without a copy: dense
+  // row-major memory of the tensor's size, at a multiple of kBufferAlignment. It holds until the next call for
+  // the same tensor, or RunRows, so `data` must live as long. Null: the executor's own memory again. Memory of an
+  // output must overlap no other tensor. InvalidArgument: not aligned. Unimplemented: the module is for a GPU.
+  absl::Status BindInput(int index, const void* data);
+  absl::Status BindOutput(int index, void* data);
   // The shape that an output has after the last run.
   const std::vector<int64_t>& OutputShape(int index) const {
     return outputs_[static_cast<size_t>(index)].shape;
@@ -74,7 +80,8 @@ class Executor {
     size_t bytes = 0;      // of the largest shape
     size_t row_bytes = 0;  // 0 if rows are not independent
     size_t element_bytes = 0;
-    std::vector<int64_t> shape;  // of an output: after the last run
+    std::vector<int64_t> shape;   // of an output: after the last run
+    const void* bound = nullptr;  // where it is, if not in the executor's own memory
   };
   // The block that runs next, and how many of its rows are used.
   struct Piece {
@@ -85,6 +92,7 @@ class Executor {
   bool Pads(int64_t left, size_t block) const;
   double NsOf(int64_t left, size_t block) const;
   void SetShapes(size_t block);
+  void Unbind();
 
   const Manifest manifest_;
   const std::unique_ptr<ExecutorBackend> backend_;

@@ -16,6 +16,10 @@ class ExecutorBackend {
   // The host memory of a tensor.
   virtual void* InputData(int index) = 0;
   virtual const void* OutputData(int index) const = 0;
+  // Makes the calls read or write a tensor there; null: in the memory of InputData or OutputData, which stays
+  // what it is. False: the backend cannot, and nothing has changed.
+  virtual bool PlaceInput(int index, const void* data) { return data == nullptr; }
+  virtual bool PlaceOutput(int index, void* data) { return data == nullptr; }
   // Runs the calls of a block (Manifest::CallsOf) on the first rows of the tensors, as many as it has.
   virtual absl::Status Run(size_t block) = 0;
   // The same, and appends the time of every call.

@@ -37,8 +37,33 @@ HEDDLE_API int heddle_input_info(const heddle_model* model, int32_t index,
                                  heddle_tensor_info* info);
 HEDDLE_API int heddle_output_info(const heddle_model* model, int32_t index,
                                   heddle_tensor_info* info);
+/* The names that people gave to parts of a tensor. They live as long as the model. */
+typedef struct heddle_tensor_names {
+  /* 1: dtype is "u8", and the last dimension holds the bytes of a text with zeros behind it; else 0. */
+  int32_t text;
+  /* Of the elements (or texts) of a row, a row being one index of dimension 0; none if they have no names. */
+  const char* const* columns;
+  int32_t num_columns;
+  /* labels[k] is what the integer k stands for; none if integers stand for themselves. */
+  const char* const* labels;
+  int32_t num_labels;
+} heddle_tensor_names;
+
+/* Non-zero if index is out of range. */
+HEDDLE_API int heddle_input_names(const heddle_model* model, int32_t index,
+                                  heddle_tensor_names* names);
+HEDDLE_API int heddle_output_names(const heddle_model* model, int32_t index,
+                                   heddle_tensor_names* names);
+
 /* Copies `size` bytes into input `index`; `size` must be the size of the tensor. */
 HEDDLE_API int heddle_set_input(heddle_model* model, int32_t index, const void* data, size_t size);
+/* Without a copy: heddle_run reads input `index` from `data`, or writes output `index` to it. `data` is dense
+ * row-major memory at a multiple of 64 bytes; `size` must be the size of the tensor, as heddle_input_info or
+ * heddle_output_info tells it. The memory must live, and outputs must overlap no other tensor, until it is
+ * given back: by NULL in place of `data`, or by heddle_set_input or heddle_run_rows. Non-zero if the memory
+ * is not aligned, or the module runs on a GPU: then copies are the way. */
+HEDDLE_API int heddle_bind_input(heddle_model* model, int32_t index, const void* data, size_t size);
+HEDDLE_API int heddle_bind_output(heddle_model* model, int32_t index, void* data, size_t size);
 HEDDLE_API int heddle_run(heddle_model* model);
 /* Some outputs have extents that depend on data, such as the number of objects that were found.
  * heddle_output_info then tells the largest possible shape. After a run, this function tells the

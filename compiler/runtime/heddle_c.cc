@@ -13,8 +13,18 @@ using heddle::runtime::Manifest;
 using heddle::runtime::Module;
 using heddle::runtime::TensorSpec;
 
+namespace {
+
+// The names of a tensor as C has them; the manifest owns the characters.
+struct Names {
+  std::vector<const char*> columns, labels;
+};
+
+}  // namespace
+
 struct heddle_model {
   std::unique_ptr<Executor> executor;
+  std::vector<Names> input_names, output_names;
 };
 
 namespace {
@@ -39,13 +49,25 @@ int Guarded(Body body) {
   }
 }
 
+std::vector<Names> NamesOf(const std::vector<TensorSpec>& tensors) {
+  std::vector<Names> all;
+  for (const TensorSpec& tensor : tensors) {
+    Names& names = all.emplace_back();
+    for (const std::string& column : tensor.columns) names.columns.push_back(column.c_str());
+    for (const std::string& label : tensor.labels) names.labels.push_back(label.c_str());
+  }
+  return all;
+}
+
 int Create(absl::StatusOr<Module> module, int32_t threads, heddle_model** model) {
   if (!module.ok()) return Fail(module.status());
   Executor::Options options;
   options.threads = threads;
   auto executor = Executor::Create(*std::move(module), options);
   if (!executor.ok()) return Fail(executor.status());
-  *model = new heddle_model{*std::move(executor)};
+  const Manifest& manifest = (*executor)->manifest();
+  std::vector<Names> inputs = NamesOf(manifest.inputs), outputs = NamesOf(manifest.outputs);
+  *model = new heddle_model{*std::move(executor), std::move(inputs), std::move(outputs)};
   return 0;
 }
 
@@ -60,6 +82,15 @@ int Describe(const TensorSpec* tensor, heddle_tensor_info* info) {
   if (tensor == nullptr) return 1;
   *info = {tensor->name.c_str(), tensor->dtype.c_str(), tensor->shape.data(),
            static_cast<int32_t>(tensor->shape.size()), static_cast<size_t>(tensor->SizeBytes())};
+  return 0;
+}
+
+int DescribeNames(const TensorSpec* tensor, const std::vector<Names>& all, int32_t index,
+                  heddle_tensor_names* names) {
+  if (tensor == nullptr) return 1;
+  const Names& of = all[static_cast<size_t>(index)];
+  *names = {tensor->text ? 1 : 0, of.columns.data(), static_cast<int32_t>(of.columns.size()),
+            of.labels.data(), static_cast<int32_t>(of.labels.size())};
   return 0;
 }
 
@@ -110,13 +141,49 @@ int heddle_output_info(const heddle_model* model, int32_t index, heddle_tensor_i
   return Guarded([&] { return Describe(FindOutput(model, index), info); });
 }
 
+int heddle_input_names(const heddle_model* model, int32_t index, heddle_tensor_names* names) {
+  return Guarded([&] {
+    const TensorSpec* tensor = Find(model->executor->manifest().inputs, "input", index);
+    return DescribeNames(tensor, model->input_names, index, names);
+  });
+}
+
+int heddle_output_names(const heddle_model* model, int32_t index, heddle_tensor_names* names) {
+  return Guarded(
+      [&] { return DescribeNames(FindOutput(model, index), model->output_names, index, names); });
+}
+
 int heddle_set_input(heddle_model* model, int32_t index, const void* data, size_t size) {
   return Guarded([&] {
     const TensorSpec* tensor = Find(model->executor->manifest().inputs, "input", index);
     if (tensor == nullptr) return 1;
     if (CheckSize(*tensor, model->executor->InputBytes(index), size) != 0) return 1;
+    const absl::Status status = model->executor->BindInput(index, nullptr);
+    if (!status.ok()) return Fail(status);
     if (size != 0) std::memcpy(model->executor->InputData(index), data, size);
     return 0;
+  });
+}
+
+int heddle_bind_input(heddle_model* model, int32_t index, const void* data, size_t size) {
+  return Guarded([&] {
+    const TensorSpec* tensor = Find(model->executor->manifest().inputs, "input", index);
+    if (tensor == nullptr) return 1;
+    if (data != nullptr && CheckSize(*tensor, model->executor->InputBytes(index), size) != 0)
+      return 1;
+    const absl::Status status = model->executor->BindInput(index, data);
+    return status.ok() ? 0 : Fail(status);
+  });
+}
+
+int heddle_bind_output(heddle_model* model, int32_t index, void* data, size_t size) {
+  return Guarded([&] {
+    const TensorSpec* tensor = FindOutput(model, index);
+    if (tensor == nullptr) return 1;
+    if (data != nullptr && CheckSize(*tensor, static_cast<size_t>(tensor->SizeBytes()), size) != 0)
+      return 1;
+    const absl::Status status = model->executor->BindOutput(index, data);
+    return status.ok() ? 0 : Fail(status);
   });
 }
 

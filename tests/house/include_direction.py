@@ -46,6 +46,7 @@ ALLOWED = {
     "scheduler": ["proto", "scheduler/core/policy.h", "scheduler/service"],
     "worker": ["proto", "PUBLIC", "cost_model"],
     "client": ["proto", "PUBLIC"],
+    "python": ["proto", "client", "compiler/runtime/heddle.h"],
 }
 # Headers of compiler/ that the rooms outside it may use.
 PUBLIC = [
@@ -82,6 +83,7 @@ HEAVY = [
     (r"llvm/|lld/", ["compiler/codegen"]),
     (r"xgboost/", ["cost_model/model"]),
     (r"sqlite3\.h", ["scheduler/store"]),
+    (r"pybind11/", ["python/native"]),
     (r"z3\+\+\.h", ["compiler/substitution/prover"]),
     (r"grpcpp/|.*\.grpc\.pb\.h", ["proto", "tracker", "scheduler/service", "worker", "client"]),
     (r"onnx/", []),  # the installed ONNX library: the importer has rules of its own

@@ -79,6 +79,78 @@ static void check_rows(const char* path) {
   heddle_free(model);
 }
 
+/* Tensors that stay where they are: what stands behind the pointer counts, until it is given back. */
+static void check_bound(heddle_model* model) {
+  static float own[kLength];
+  static float memory[2 * kLength + 64] __attribute__((aligned(64)));
+  float* in = memory;
+  float* out = memory + 1024; /* a multiple of 64 bytes behind */
+  const size_t size = sizeof(own);
+  for (int i = 0; i < kLength; ++i) own[i] = 1;
+  CHECK(heddle_set_input(model, 0, own, size) == 0);
+  CHECK(heddle_bind_input(model, 0, in, size) == 0);
+  CHECK(heddle_bind_output(model, 0, out, size) == 0);
+  for (int run = 0; run < 2; ++run) {
+    for (int i = 0; i < kLength; ++i) in[i] = (float)(run + i % 3);
+    CHECK(heddle_run(model) == 0);
+    for (int i = 0; i < kLength; ++i) {
+      const float sum = in[i] + 0.25f * (float)i;
+      CHECK(out[i] == sum * sum);
+    }
+  }
+  CHECK(heddle_get_output(model, 0, own, size) == 0);
+  CHECK(memcmp(own, out, size) == 0);
+  CHECK(heddle_bind_input(model, 0, in + 1, size) != 0);
+  CHECK(strstr(heddle_last_error(), "'a' must lie at a multiple of 64 bytes") != NULL);
+  CHECK(heddle_bind_output(model, 0, out + 4, size) != 0);
+  CHECK(heddle_bind_input(model, 0, in, size - 4) != 0);
+  CHECK(strstr(heddle_last_error(), "'a' has 4000 bytes, not 3996") != NULL);
+  CHECK(heddle_bind_input(model, 1, in, size) != 0);
+  CHECK(heddle_bind_output(model, 1, out, size) != 0);
+  /* Given back: the memory is neither read nor written any more. */
+  CHECK(heddle_bind_input(model, 0, NULL, 0) == 0 && heddle_bind_output(model, 0, NULL, 0) == 0);
+  memset(memory, 0, sizeof(memory));
+  CHECK(heddle_run(model) == 0);
+  CHECK(heddle_get_output(model, 0, own, size) == 0);
+  for (int i = 0; i < kLength; ++i) {
+    const float sum = 1 + 0.25f * (float)i; /* what was set before the input was bound */
+    CHECK(own[i] == sum * sum && out[i] == 0);
+  }
+}
+
+/* Binding ends with heddle_run_rows, which has memory of its own. */
+static void check_bound_rows(const char* path) {
+  static float x[8][4] __attribute__((aligned(64)));
+  static float bound_sum[16] __attribute__((aligned(64)));
+  float sum[8];
+  const void* inputs[1] = {x};
+  void* outputs[2] = {sum, NULL};
+  heddle_model* model = NULL;
+  CHECK(heddle_load(path, 1, &model) == 0);
+  CHECK(heddle_bind_input(model, 0, x, sizeof(x)) == 0);
+  CHECK(heddle_bind_output(model, 0, bound_sum, 8 * sizeof(float)) == 0);
+  CHECK(heddle_run(model) == 0 && bound_sum[7] == 100);
+  bound_sum[7] = 0;
+  x[7][0] = 5;
+  CHECK(heddle_run_rows(model, 8, inputs, outputs) == 0);
+  CHECK(sum[7] == 105 && bound_sum[7] == 0 && x[7][0] == 5);
+  heddle_free(model);
+}
+
+static void check_names(const heddle_model* model, const char* rows_path) {
+  heddle_tensor_names names;
+  heddle_model* rows = NULL;
+  CHECK(heddle_input_names(model, 0, &names) == 0);
+  CHECK(names.text == 0 && names.num_columns == 0 && names.num_labels == 0);
+  CHECK(heddle_input_names(model, 1, &names) != 0 && heddle_output_names(model, -1, &names) != 0);
+  CHECK(heddle_load(rows_path, 1, &rows) == 0);
+  CHECK(heddle_input_names(rows, 0, &names) == 0);
+  CHECK(names.num_columns == 4 && strcmp(names.columns[3], "width") == 0);
+  CHECK(heddle_output_names(rows, 0, &names) == 0);
+  CHECK(names.num_columns == 0 && names.num_labels == 0);
+  heddle_free(rows);
+}
+
 int main(int argc, char** argv) {
   heddle_model* model = NULL;
   CHECK(argc == 3);
@@ -105,6 +177,9 @@ int main(int argc, char** argv) {
     const float sum = in[i] + 0.25f * (float)i;
     CHECK(out[i] == sum * sum);
   }
+  check_bound(model);
+  check_bound_rows(argv[2]);
+  check_names(model, argv[2]);
   check_errors(model);
   CHECK(heddle_rows_are_independent(model) == 0);
   CHECK(heddle_run_rows(model, 10, NULL, NULL) != 0);

@@ -128,6 +128,44 @@ TEST(ExecutorTest, RowsThatCannotBe) {
               HasSubstr("depend on each other"));
 }
 
+TEST(ExecutorTest, TensorsStayWhereTheyAre) {
+  auto executor = Executor::Create(MakeTestModule()).value();
+  AlignedBuffer in = AlignedBuffer::Allocate(kBytes), out = AlignedBuffer::Allocate(kBytes);
+  const void* const own = executor->OutputData(0);
+  ASSERT_TRUE(executor->BindInput(0, in.data()).ok());
+  ASSERT_TRUE(executor->BindOutput(0, out.data()).ok());
+  EXPECT_EQ(executor->OutputData(0), out.data());
+  reinterpret_cast<float*>(in.data())[4] = 2;
+  ASSERT_TRUE(executor->Run().ok());
+  EXPECT_EQ(reinterpret_cast<float*>(out.data())[4], 9);  // (2 + 4 * 0.25)^2
+  // A refusal changes nothing.
+  EXPECT_THAT(std::string(executor->BindInput(0, in.data() + 4).message()),
+              HasSubstr("'a' must lie at a multiple of 64 bytes"));
+  EXPECT_FALSE(executor->BindOutput(0, out.data() + 32).ok());
+  reinterpret_cast<float*>(in.data())[4] = 3;
+  ASSERT_TRUE(executor->Run().ok());
+  EXPECT_EQ(reinterpret_cast<float*>(out.data())[4], 16);
+  ASSERT_TRUE(executor->BindInput(0, nullptr).ok());
+  ASSERT_TRUE(executor->BindOutput(0, nullptr).ok());
+  EXPECT_EQ(executor->OutputData(0), own);
+  ASSERT_TRUE(executor->Run().ok());
+  EXPECT_EQ(static_cast<const float*>(executor->OutputData(0))[4], 1);
+  EXPECT_EQ(reinterpret_cast<float*>(out.data())[4], 16);
+}
+
+TEST(ExecutorTest, AllBlocksReadBoundRows) {
+  auto executor = Executor::Create(MakeRowsModule()).value();
+  AlignedBuffer in = AlignedBuffer::Allocate(8 * 16), out = AlignedBuffer::Allocate(8 * 4);
+  ASSERT_TRUE(executor->BindInput(0, in.data()).ok());
+  ASSERT_TRUE(executor->BindOutput(0, out.data()).ok());
+  reinterpret_cast<float*>(in.data())[0] = 7;
+  for (size_t block = 0; block < 3; ++block) {
+    reinterpret_cast<float*>(out.data())[0] = 0;
+    ASSERT_TRUE(executor->Run(block).ok());
+    EXPECT_EQ(reinterpret_cast<float*>(out.data())[0], 107) << block;
+  }
+}
+
 TEST(ExecutorTest, MemoryIsAligned) {
   auto executor = Executor::Create(MakeTestModule());
   ASSERT_TRUE(executor.ok());

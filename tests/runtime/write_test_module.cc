@@ -8,7 +8,9 @@
 int main(int argc, char** argv) {
   using namespace heddle::runtime;
   if (argc != 2 && !(argc == 3 && std::string_view(argv[2]) == "rows")) return 2;
+  Module module = argc == 2 ? MakeTestModule() : MakeRowsModule();
+  if (argc == 3) module.manifest.inputs[0].columns = {"height", "depth", "weight", "width"};
   std::ofstream file(argv[1], std::ios::binary);
-  file << SerializeModule(argc == 2 ? MakeTestModule() : MakeRowsModule());
+  file << SerializeModule(module);
   return file.flush() ? 0 : 1;
 }

@@ -1,0 +1,126 @@
+"""Models in the forms that people have them in, as files that the service takes."""
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from .errors import UsageError
+
+
+@contextlib.contextmanager
+def as_file(model: Any, example_inputs: Any = None) -> Iterator[tuple[str, str]]:
+    """The path of a file with the model, for the time of the context, and the model's name ("": that of the file).
+
+    Client.submit tells what a model may be. UsageError: it is none of these, or its package refuses to export it.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        yield os.fspath(model), ""
+        return
+    with tempfile.TemporaryDirectory(prefix="heddle-model-", ignore_cleanup_errors=True) as folder:
+        path, name = _write(model, example_inputs, pathlib.Path(folder))
+        yield str(path), name
+
+
+def _write(model: Any, example_inputs: Any, folder: pathlib.Path) -> tuple[pathlib.Path, str]:
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        path = folder / "model.onnx"
+        path.write_bytes(model)
+        return path, "model"
+    name = type(model).__name__
+    for package, kind, export in _EXPORTERS:
+        if _is_a(model, package, kind):
+            return export(model, example_inputs, folder), name
+    raise UsageError(
+        f"a model of the type {type(model).__module__}.{name} is not understood; give the path or the bytes of an ONNX "
+        f"model, an onnx.ModelProto, a torch.nn.Module, an estimator of scikit-learn, or a Booster")
+
+
+def _is_a(model: Any, package: str, kind: str) -> bool:
+    """Whether a class of this name and package is among the model's classes. Nothing is imported for that."""
+    return any(
+        base.__name__ == kind and base.__module__.split(".")[0].startswith(package) for base in type(model).__mro__)
+
+
+def _export(what: str, export: Any, *args: Any, **kwargs: Any) -> Any:
+    """Calls another package. What it raises, and that may be anything, becomes one line."""
+    try:
+        return export(*args, **kwargs)
+    except Exception as error:
+        line = " ".join(str(error).split())[:500] or type(error).__name__
+        raise UsageError(f"{what}: {line}") from error
+
+
+def _of_onnx(model: Any, example_inputs: Any, folder: pathlib.Path) -> pathlib.Path:
+    path = folder / "model.onnx"
+    data = _export(
+        "the model cannot be written as one message; save it with onnx.save, with external data, and give its path",
+        model.SerializeToString)
+    path.write_bytes(data)
+    return path
+
+
+def _of_torch(model: Any, example_inputs: Any, folder: pathlib.Path) -> pathlib.Path:
+    if example_inputs is None:
+        raise UsageError("a torch module needs example_inputs: a tensor, or a tuple of what its forward takes")
+    torch = sys.modules["torch"]
+    path = folder / "model.onnx"
+    inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            _export("torch.onnx cannot export the model", torch.onnx.export, model, inputs, str(path))
+    finally:
+        model.train(training)
+    return path
+
+
+def _of_scikit(model: Any, example_inputs: Any, folder: pathlib.Path) -> pathlib.Path:
+    try:
+        import skl2onnx
+        from skl2onnx.common.data_types import FloatTensorType
+    except ImportError as error:
+        raise UsageError("models of scikit-learn are exported by skl2onnx; install it: pip install skl2onnx") from error
+    # Scores as one matrix, not as a list of dictionaries.
+    options = {"zipmap": False} if hasattr(model, "classes_") else None
+    if example_inputs is not None:
+        given: dict[str, Any] = {"X": example_inputs[:1]}
+    elif hasattr(model, "n_features_in_"):
+        given = {"initial_types": [("X", FloatTensorType([None, model.n_features_in_]))]}
+    else:
+        raise UsageError("a model of scikit-learn that is not fitted cannot be exported; fit it, or give example_inputs")
+    # The versions of ONNX that our importer is tested with.
+    versions = {"": 18, "ai.onnx.ml": 3}
+    proto = _export(
+        "skl2onnx cannot export the model", skl2onnx.to_onnx, model, options=options, target_opset=versions, **given)
+    return _of_onnx(proto, None, folder)
+
+
+def _of_xgboost(model: Any, example_inputs: Any, folder: pathlib.Path) -> pathlib.Path:
+    path = folder / "model.json"
+    _export("xgboost cannot save the model", model.save_model, str(path))
+    return path
+
+
+def _of_lightgbm(model: Any, example_inputs: Any, folder: pathlib.Path) -> pathlib.Path:
+    path = folder / "model.txt"
+    booster = model if type(model).__name__ == "Booster" else model.booster_
+    _export("lightgbm cannot save the model", booster.save_model, str(path))
+    return path
+
+
+# (package, class, exporter): the first that fits. The estimators of xgboost and lightgbm are also scikit-learn's.
+_EXPORTERS = (
+    ("onnx", "ModelProto", _of_onnx),
+    ("torch", "Module", _of_torch),
+    ("xgboost", "Booster", _of_xgboost),
+    ("xgboost", "XGBModel", _of_xgboost),
+    ("lightgbm", "Booster", _of_lightgbm),
+    ("lightgbm", "LGBMModel", _of_lightgbm),
+    ("sklearn", "BaseEstimator", _of_scikit),
+)

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Models in the forms of other packages. Stand-ins take the packages' places, so this shows what is asked of them, not that they do it.
+
+Usage: models_test.py BIN_DIR [unittest arguments], in an environment with the package
+"""
+import contextlib
+import pathlib
+import sys
+import tempfile
+import types
+import unittest
+from unittest import mock
+
+sys.argv.pop(1)
+
+import heddle
+from heddle._models import as_file
+
+
+def stand_in(name, package, **members):
+    """A class that calls itself one of another package."""
+    return type(name, (), {"__module__": package, **members})
+
+
+class FormsTest(unittest.TestCase):
+    def content(self, model, example_inputs=None):
+        with as_file(model, example_inputs) as (path, name):
+            content = pathlib.Path(path).read_bytes()
+        self.assertFalse(pathlib.Path(path).exists())
+        return content, pathlib.Path(path).suffix, name
+
+    def refused(self, says, model, example_inputs=None):
+        with self.assertRaises(heddle.UsageError) as caught:
+            with as_file(model, example_inputs):
+                pass
+        self.assertIn(says, str(caught.exception))
+        self.assertNotIn("\n", str(caught.exception))
+
+    def test_paths_stay_where_they_are(self):
+        with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+            for path in (file.name, pathlib.Path(file.name)):
+                with as_file(path) as found:
+                    self.assertEqual(found, (file.name, ""))
+            self.assertTrue(pathlib.Path(file.name).exists())
+
+    def test_bytes(self):
+        for data in (b"model", bytearray(b"model"), memoryview(b"model")):
+            self.assertEqual(self.content(data), (b"model", ".onnx", "model"))
+
+    def test_onnx(self):
+        model = stand_in("ModelProto", "onnx.onnx_ml_pb2", SerializeToString=lambda self: b"proto")()
+        self.assertEqual(self.content(model), (b"proto", ".onnx", "ModelProto"))
+
+        def too_large(self):
+            raise ValueError("message exceeds\nmaximum protobuf size")
+
+        self.refused("external data", stand_in("ModelProto", "onnx_ml_pb2", SerializeToString=too_large)())
+
+    def test_torch(self):
+        asked = []
+
+        def export(model, inputs, path):
+            asked.append((inputs, model.training))
+            pathlib.Path(path).write_bytes(b"exported")
+
+        def train(self, mode=True):
+            self.training = mode
+
+        module = stand_in("Module", "torch.nn.modules.module", training=True, train=train, eval=lambda self: self.train(False))
+        model = type("Net", (module,), {"__module__": "__main__"})()
+        torch = types.SimpleNamespace(onnx=types.SimpleNamespace(export=export), no_grad=contextlib.nullcontext)
+        with mock.patch.dict(sys.modules, torch=torch):
+            self.assertEqual(self.content(model, "x"), (b"exported", ".onnx", "Net"))
+            self.content(model, ("x", "y"))
+            self.refused("example_inputs", model)
+            torch.onnx.export = mock.Mock(side_effect=RuntimeError("no such\noperator"))
+            self.refused("torch.onnx cannot export the model: no such operator", model, "x")
+        self.assertEqual(asked, [(("x",), False), (("x", "y"), False)])
+        self.assertTrue(model.training)
+
+    def test_scikit(self):
+        asked = {}
+
+        def to_onnx(model, **given):
+            asked.update(given)
+            return stand_in("ModelProto", "onnx_ml_pb2", SerializeToString=lambda self: b"pipeline")()
+
+        types_ = types.SimpleNamespace(FloatTensorType=lambda shape: ("float", shape))
+        packages = {"skl2onnx": types.SimpleNamespace(to_onnx=to_onnx), "skl2onnx.common": types.SimpleNamespace(),
+                    "skl2onnx.common.data_types": types_}
+        base = stand_in("BaseEstimator", "sklearn.base")
+        fitted = type("LogisticRegression", (base,), {"__module__": "sklearn.linear_model", "classes_": [0, 1], "n_features_in_": 5})()
+        with mock.patch.dict(sys.modules, packages):
+            self.assertEqual(self.content(fitted), (b"pipeline", ".onnx", "LogisticRegression"))
+            self.assertEqual(asked["initial_types"], [("X", ("float", [None, 5]))])
+            self.assertEqual(asked["options"], {"zipmap": False})
+            asked.clear()
+            self.content(fitted, [[1], [2]])
+            self.assertEqual(asked["X"], [[1]])
+            self.refused("not fitted", base())
+        with mock.patch.dict(sys.modules, {"skl2onnx": None}):
+            self.refused("pip install skl2onnx", fitted)
+
+    def test_boosters(self):
+        save = lambda self, path: pathlib.Path(path).write_bytes(b"trees")
+        xgboost = stand_in("Booster", "xgboost.core", save_model=save)()
+        lightgbm = stand_in("Booster", "lightgbm.basic", save_model=save)()
+        self.assertEqual(self.content(xgboost), (b"trees", ".json", "Booster"))
+        self.assertEqual(self.content(lightgbm), (b"trees", ".txt", "Booster"))
+        # Their estimators are scikit-learn's, too, and still save themselves.
+        base = stand_in("BaseEstimator", "sklearn.base")
+        ours = type("LGBMModel", (base,), {"__module__": "lightgbm.sklearn", "booster_": lightgbm})
+        self.assertEqual(self.content(type("LGBMRegressor", (ours,), {"__module__": "lightgbm.sklearn"})()), (b"trees", ".txt", "LGBMRegressor"))
+
+    def test_what_is_no_model(self):
+        for model in (None, 3, [1, 2], object()):
+            self.refused("is not understood", model)
+
+
+class ErrorsTest(unittest.TestCase):
+    def test_statuses_are_those_of_the_command_line(self):
+        for status, kind in ((1, heddle.InternalError), (2, heddle.UsageError), (3, heddle.NothingValid), (4, heddle.NotFound),
+                             (5, heddle.Unreachable), (6, heddle.TimedOut), (7, heddle.Cancelled)):
+            error = heddle.errors.error_of(status, "because")
+            self.assertIs(type(error), kind)
+            self.assertIsInstance(error, heddle.Error)
+            self.assertEqual((error.status, str(error)), (status, "because"))
+        self.assertIsInstance(heddle.errors.error_of(99, ""), heddle.InternalError)
+        self.assertTrue(issubclass(heddle.TimedOut, TimeoutError) and issubclass(heddle.Unreachable, ConnectionError))
+
+    def test_flags_have_the_names_of_arguments(self):
+        told = str(heddle.errors.error_of(2, "--time-limit 'x' is not a duration; write for example --time-limit 30m"))
+        self.assertEqual(told, "time_limit='x' is not a duration; write for example time_limit=30m")
+
+
+if __name__ == "__main__":
+    unittest.main()
