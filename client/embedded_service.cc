@@ -7,12 +7,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 #include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/output_file.h"
+#include "base/status_macros.h"
+#include "proto/access/local_socket.h"
 
 namespace heddle::client {
 namespace {
@@ -20,6 +29,9 @@ namespace {
 constexpr auto kStartLimit = std::chrono::seconds(30);
 // Workers end their stages within five seconds of a stop request.
 constexpr auto kStopLimit = std::chrono::seconds(10);
+constexpr absl::Duration kAnswerLimit = absl::Milliseconds(500);
+constexpr absl::Duration kAgain = absl::Milliseconds(200);
+constexpr size_t kLongestSocket = 107;  // bytes of a socket's path
 
 std::string SiblingBinary(const std::string& name) {
   std::error_code error;
@@ -49,20 +61,47 @@ std::string LastLine(const std::string& path) {
   _exit(127);
 }
 
-}  // namespace
-
-bool MayStartService(const ServerAccess& server, const absl::Status& serving) {
-  return absl::IsUnavailable(serving) && server.tls_directory.empty() && server.token_file.empty();
+std::string DataDirectory(const std::string& data) {
+  return data.empty() ? DefaultDataDirectory() : data;
 }
 
+// The file that holds the process id of a scheduler which a command has started on the data.
+std::string MarkerOf(const std::string& data_directory) {
+  return data_directory + "/sockets/private";
+}
+
+// Whether the process runs. One that has ended may be listed until its parent asks for it.
+bool Runs(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');
+  return name_end != std::string::npos && line.compare(name_end, 3, ") Z") != 0;
+}
+
+// The scheduler that another command started on the data, and that still runs; 0: there is none.
+pid_t LenderOf(const std::string& data_directory) {
+  pid_t pid = 0;
+  if (!(std::ifstream(MarkerOf(data_directory)) >> pid) || pid <= 0) return 0;
+  return Runs(pid) ? pid : 0;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<EmbeddedService>> EmbeddedService::Start(const std::string& data) {
-  std::string directory = (std::filesystem::temp_directory_path() / "heddle-XXXXXX").string();
+  const char* temporary = std::getenv("TMPDIR");
+  std::string directory = temporary == nullptr || *temporary == '\0' ? "/tmp" : temporary;
+  directory += "/heddle-XXXXXX";
   if (mkdtemp(directory.data()) == nullptr) {
     return absl::UnavailableError(
-        fmt::format("cannot make a temporary directory: {}", std::strerror(errno)));
+        fmt::format("cannot make a temporary directory {}: {}; set TMPDIR to a folder that you may "
+                    "write to",
+                    directory, std::strerror(errno)));
   }
+  const std::string shared = SchedulerSocket(DataDirectory(data));
+  const bool found_by_others = SocketPath(shared).size() <= kLongestSocket;
   // Only this user can enter the temporary directory.
-  const std::string address = "unix:" + directory + "/scheduler";
+  const std::string address = found_by_others ? shared : "unix:" + directory + "/scheduler";
   const std::string port_file = directory + "/port";
   const std::string log_file = directory + "/log";
   std::vector<std::string> words = {SiblingBinary("heddle-scheduler"),
@@ -97,7 +136,13 @@ absl::StatusOr<std::unique_ptr<EmbeddedService>> EmbeddedService::Start(const st
     int port = 0;
     if (std::ifstream(port_file) >> port && port > 0) {
       service->address_ = address;
-      if (ServiceClient(service->address_).WaitUntilServing(absl::Seconds(5)).ok()) return service;
+      if (ServiceClient(service->address_).WaitUntilServing(absl::Seconds(5)).ok()) {
+        if (!found_by_others) return service;
+        const std::string marker = MarkerOf(DataDirectory(data));
+        // Without it, others take the service for one that stays.
+        if (WriteFile(marker, fmt::format("{}\n", pid)).ok()) service->marker_ = marker;
+        return service;
+      }
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
@@ -129,9 +174,75 @@ EmbeddedService::~EmbeddedService() {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
-  if (keep_directory_) return;
+  // Only now: who finds the socket and no marker takes the service for one that stays.
   std::error_code ignored;
+  if (!marker_.empty()) std::filesystem::remove(marker_, ignored);
+  if (keep_directory_) return;
   std::filesystem::remove_all(directory_, ignored);
+}
+
+absl::StatusOr<std::unique_ptr<CommandService>> CommandService::Find(const ServerAccess& server,
+                                                                     const std::string& data) {
+  std::unique_ptr<CommandService> service(new CommandService(server, DataDirectory(data)));
+  const absl::Status serving = ServiceClient(server).WaitUntilServing(kAnswerLimit);
+  if (serving.ok()) {
+    if (server.address == SchedulerSocket(service->data_))
+      service->lender_ = LenderOf(service->data_);
+    return service;
+  }
+  const bool may_start =
+      absl::IsUnavailable(serving) && server.tls_directory.empty() && server.token_file.empty();
+  if (!may_start) return serving;
+  HEDDLE_RETURN_IF_ERROR(service->BorrowOrStart());
+  return service;
+}
+
+absl::Status CommandService::BorrowOrStart() {
+  const ServerAccess shared = {SchedulerSocket(data_), "", ""};
+  own_.reset();
+  lender_ = 0;
+  const absl::Time deadline = MonotonicNow() + absl::FromChrono(kStartLimit);
+  absl::Status last;
+  bool told = false;
+  do {
+    std::error_code ignored;
+    if (std::filesystem::exists(SocketPath(shared.address), ignored) &&
+        ServiceClient(shared).WaitUntilServing(kAnswerLimit).ok()) {
+      if (server_.address != shared.address) {
+        fmt::print(stderr, "no scheduler answers at {}; using the one that runs on {}\n",
+                   server_.address, data_);
+      }
+      server_ = shared;
+      lender_ = LenderOf(data_);
+      return absl::OkStatus();
+    }
+    if (!told) {
+      fmt::print(stderr, "no scheduler answers at {}; starting one for this command\n",
+                 server_.address);
+    }
+    told = true;
+    absl::StatusOr<std::unique_ptr<EmbeddedService>> started = EmbeddedService::Start(data_);
+    if (started.ok()) {
+      own_ = *std::move(started);
+      server_ = {own_->address(), "", ""};
+      return absl::OkStatus();
+    }
+    last = started.status();
+    // Another command may be about to start it. One that has just ended is done in a moment, too.
+    if (!absl::IsFailedPrecondition(last) ||
+        last.message().find("another heddle-scheduler") == absl::string_view::npos)
+      return last;
+    absl::SleepFor(kAgain);
+  } while (MonotonicNow() < deadline);
+  return last;
+}
+
+absl::Status CommandService::CheckAlive() {
+  if (own_ != nullptr) return own_->CheckAlive();
+  if (lender_ == 0 || Runs(lender_)) return absl::OkStatus();
+  fmt::print(stderr,
+             "the command that had started the service has ended; this one goes on with it\n");
+  return BorrowOrStart();
 }
 
 }  // namespace heddle::client

@@ -12,17 +12,14 @@
 
 namespace heddle::client {
 
-// Whether a command may start a service of its own where the one it asked did not serve: not if that one
-// refused it, nor if the user showed a certificate or a token, and so meant a certain service.
-bool MayStartService(const ServerAccess& server, const absl::Status& serving);
-
 // The processes end with this object, and when this process ends for any reason.
 class EmbeddedService {
  public:
-  // Starts `heddle-scheduler --embedded` (the binary beside this one, otherwise from PATH) on a
-  // UNIX socket that only this user reaches, and waits until it serves. `data` is its data directory; empty: the
-  // service's default. Unavailable with the service's last message if it does not serve within 30
-  // s.
+  // Starts `heddle-scheduler --embedded` (the binary beside this one, otherwise from PATH) on the
+  // UNIX socket of its data directory `data`, which only this user reaches, and waits until it serves.
+  // Where that path is too long for a socket, it is one in a temporary directory, and no other command finds
+  // it. Unavailable with the service's last message if it does not serve within 30 s.
+  // FailedPrecondition: it ended at once, for instance because another service uses the data.
   static absl::StatusOr<std::unique_ptr<EmbeddedService>> Start(const std::string& data);
   ~EmbeddedService();
   const std::string& address() const { return address_; }
@@ -34,8 +31,39 @@ class EmbeddedService {
   EmbeddedService(pid_t pid, std::string directory) : pid_(pid), directory_(std::move(directory)) {}
   pid_t pid_;
   std::string directory_;  // port file and log
+  std::string marker_;     // file with the process id; empty: none
   bool keep_directory_ = false;
   std::string address_;
+};
+
+// The service that a command uses which may start one: the service that it was told of, one that another
+// command has started on the same data, or one of its own. A service that a command started ends with that
+// command. Whoever else uses it then starts it again on the same data, where its jobs go on.
+class CommandService {
+ public:
+  // `data` is the data directory of a service that is started; empty: the default one. Tells on stderr
+  // what is started or found. Errors are those of `server`, which is not replaced if it refused the
+  // command, nor if the user showed a certificate or a token, and so meant a certain service; and those of
+  // EmbeddedService::Start.
+  static absl::StatusOr<std::unique_ptr<CommandService>> Find(const ServerAccess& server,
+                                                              const std::string& data);
+  const ServerAccess& server() const { return server_; }
+  // Whether the service ends with a command, this one or another.
+  bool is_private() const { return own_ != nullptr || lender_ > 0; }
+  // To be called about ten times a second. Starts the service again if the command that had started it has
+  // ended. Unavailable: it ended, and cannot be started.
+  absl::Status CheckAlive();
+
+ private:
+  CommandService(ServerAccess server, std::string data)
+      : server_(std::move(server)), data_(std::move(data)) {}
+  // Uses the service at the data directory's socket, or starts it.
+  absl::Status BorrowOrStart();
+
+  ServerAccess server_;
+  const std::string data_;
+  std::unique_ptr<EmbeddedService> own_;
+  pid_t lender_ = 0;  // the scheduler that another command started; 0: none
 };
 
 }  // namespace heddle::client

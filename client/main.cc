@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <system_error>
@@ -13,7 +14,11 @@
 #include "base/status_macros.h"
 #include "base/strategies.h"
 #include "client/commands/commands.h"
+#include "client/commands/device_commands.h"
+#include "client/commands/doctor_command.h"
 #include "client/commands/sweep_command.h"
+#include "client/config/config_options.h"
+#include "client/modules/streams.h"
 #include "proto/access/local_socket.h"
 
 using heddle::client::GlobalOptions;
@@ -180,7 +185,8 @@ void AddFilterFlags(CLI::App* app, heddle::v1::RecordQuery& query) {
   const auto text = [app](const char* flag, std::string* field, const char* help) {
     app->add_option(flag, *field, help);
   };
-  text("--task", query.mutable_workload_key(), "Workload key");
+  text("--task", query.mutable_workload_key(),
+       "Task: a workload's key, the beginning of one, or a label");
   text("--target", query.mutable_target(), "Canonical target text");
   text("--device", query.mutable_device_key(), "Device key");
   text("--job", query.mutable_job(), "Job id");
@@ -191,14 +197,30 @@ void AddFilterFlags(CLI::App* app, heddle::v1::RecordQuery& query) {
 void AddQueryFlags(CLI::App* app, heddle::v1::RecordQuery& query) {
   AddFilterFlags(app, query);
   app->add_flag_function(
-      "--retracted", [&query](int64_t) { query.set_retracted(true); },
+      "--retracted", [&query](int64_t n) { query.set_retracted(n > 0); },
       "Also those that were retracted");
   app->add_flag_function(
-      "--best", [&query](int64_t) { query.set_best_only(true); }, "Only the fastest of each task");
+      "--best", [&query](int64_t n) { query.set_best_only(n > 0); },
+      "Only the fastest of each task");
   app->add_flag_function(
-      "--valid", [&query](int64_t) { query.set_valid_only(true); }, "Leave out failed candidates");
+      "--valid", [&query](int64_t n) { query.set_valid_only(n > 0); },
+      "Leave out failed candidates");
   app->add_option_function<int64_t>(
       "--limit", [&query](int64_t n) { query.set_limit(n); }, "At most this many");
+}
+
+// Takes what configuration files say as defaults. Help needs none of it.
+absl::Status Configure(int argc, char** argv, CLI::App* app,
+                       std::vector<heddle::client::Setting>* settings) {
+  const std::string word = CommandWord(*app, argc, argv);
+  if (word.empty() || word == "help" || word == "version") return absl::OkStatus();
+  std::error_code error;
+  std::string warning;
+  HEDDLE_ASSIGN_OR_RETURN(*settings, heddle::client::ReadConfig(
+                                         std::filesystem::current_path(error).string(), &warning));
+  if (!warning.empty()) std::fprintf(stderr, "heddle: warning: %s\n", warning.c_str());
+  return heddle::client::ApplyConfig(*settings, std::vector<std::string>(argv + 1, argv + argc),
+                                     app);
 }
 
 }  // namespace
@@ -215,10 +237,11 @@ int main(int argc, char** argv) {
 
   GlobalOptions global;
   global.server.address = heddle::SchedulerSocket(heddle::DefaultDataDirectory());
-  app.add_option("--server", global.server.address,
-                 "Scheduler's address: HOST:PORT, or unix:PATH on this machine")
-      ->envname("HEDDLE_SERVER")
-      ->capture_default_str();
+  CLI::Option* server =
+      app.add_option("--server", global.server.address,
+                     "Scheduler's address: HOST:PORT, or unix:PATH on this machine")
+          ->envname("HEDDLE_SERVER")
+          ->capture_default_str();
   app.add_option("--tls-dir", global.server.tls_directory,
                  "For a scheduler on another machine: folder with ca.pem, and with cert.pem and "
                  "key.pem unless there is a token")
@@ -350,14 +373,15 @@ int main(int argc, char** argv) {
   run_app->add_option("--input", run.inputs,
                       "x.npy in order, or name=x.npy (repeatable; missing inputs are random); "
                       "data.csv holds a row for each row of the inputs, its columns by name or "
-                      "in the model's order");
+                      "in the model's order; x.npz holds arrays for inputs of their names");
   std::string header = "auto";
   run_app->add_option("--header", header, "Whether .csv files begin with a header")
       ->check(CLI::IsMember({"yes", "no", "auto"}))
       ->capture_default_str();
   run_app->add_option("-o,--output", run.output,
                       ".npy file, a directory for several outputs, or a .csv file of all rows");
-  run_app->add_flag("--csv", run.csv, "Print what each row gives as CSV");
+  run_app->add_flag("--csv", run.csv,
+                    "Print what each row gives, or with --duration the latencies, as CSV");
   run_app->add_option("--threads", run.threads, "Threads (0: as tuned)")->check(CLI::Range(0, 256));
   run_app->add_option("--seed", run.seed, "Seed of random inputs")
       ->check(CLI::NonNegativeNumber)
@@ -374,6 +398,16 @@ int main(int argc, char** argv) {
                       "Other modules of the model to time in turns (repeatable)");
   run_app->add_option("--rounds", run.rounds, "Rounds of timing")
       ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  run_app
+      ->add_option("--duration", run.duration,
+                   "Run the model again and again for so long, e.g. 10s, and tell the latencies of "
+                   "single inferences")
+      ->check(NotEmpty);
+  run_app
+      ->add_option("--streams", run.streams,
+                   "With --duration: as many copies of the model run at the same time")
+      ->check(CLI::Range(1, client::kMostStreams))
       ->capture_default_str();
   run_app->add_option("--check", run.check,
                       "ONNX file: compare the outputs with the interpreter's");
@@ -452,6 +486,33 @@ int main(int argc, char** argv) {
   CLI::App* devices_app = command("devices", "List workers, their slots and what they do");
   devices_app->callback([&] { code = client::ListDevices(global); });
 
+  client::DeviceOptions device;
+  device.tracker = "unix:" + heddle::DefaultDataDirectory() + "/sockets/tracker";
+  CLI::App* device_app = command("device", "Keep jobs off a worker's slots for a while");
+  device_app->require_subcommand(1);
+  const auto device_command = [&](const char* name, const char* help, const char* place,
+                                  int (*act)(const GlobalOptions&, const client::DeviceOptions&)) {
+    CLI::App* one = device_app->add_subcommand(name, help);
+    one->add_option("place", device.place, place)->required();
+    one->add_option("--tracker", device.tracker, "The tracker's address: HOST:PORT, or unix:PATH")
+        ->envname("HEDDLE_TRACKER")
+        ->capture_default_str();
+    one->callback([&, act] { code = act(global, device); });
+    return one;
+  };
+  const char* const all_slots = "WORKER/SLOT, or WORKER for all its slots";
+  CLI::App* lease_app =
+      device_command("lease", "Hold a slot that is free", "WORKER/SLOT", client::LeaseDevice);
+  CLI::App* drain_app = device_command("drain", "Let running stages end, and hold the slots",
+                                       all_slots, client::DrainDevice);
+  device_command("resume", "End such leases", all_slots, client::ResumeDevice);
+  for (CLI::App* one : {lease_app, drain_app}) {
+    one->add_option("--for", device.duration, "How long, 1s to 1h; then jobs run there again")
+        ->capture_default_str();
+  }
+  drain_app->add_option("--wait", device.wait, "How long to wait for running stages")
+      ->capture_default_str();
+
   std::string zoo_name;
   uint64_t zoo_seed = 0;
   CLI::App* zoo_app = command("zoo", "Write a well-known model with random weights as ONNX");
@@ -461,6 +522,33 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   zoo_app->callback([&] { code = client::WriteZooModel(global, zoo_name, output, zoo_seed); });
+
+  client::DoctorOptions doctor;
+  doctor.data = heddle::DefaultDataDirectory();
+  CLI::App* doctor_app = command(
+      "doctor", "Look for what keeps this machine from tuning well, and say what to do about it");
+  doctor_app->add_option("--target", doctor.target, "What is to be tuned for")
+      ->capture_default_str();
+  doctor_app->add_option("--data", doctor.data, "Data directory of the service")
+      ->capture_default_str();
+  std::vector<client::Setting> settings;  // of configuration files
+  doctor_app->callback([&] {
+    doctor.server = global.server;
+    doctor.server_is_default =
+        server->count() == 0 &&
+        std::none_of(settings.begin(), settings.end(), [](const client::Setting& setting) {
+          return client::KeyOf(setting) == "server";
+        });
+    doctor.version = app.version().substr(app.version().rfind(' ') + 1);
+    code = client::Doctor(global, doctor);
+  });
+
+  CLI::App* config_app = command("config", "What configuration files and the environment set");
+  config_app->require_subcommand(1);
+  CLI::App* config_show = config_app->add_subcommand("show", "Print it");
+  bool origin = false;
+  config_show->add_flag("--origin", origin, "Also say where each value comes from");
+  config_show->callback([&] { code = client::ShowConfig(settings, app, origin, global.output); });
 
   // What people type before they know the flags.
   CLI::App* help_app = command("help", "Show this help, or that of a command");
@@ -485,11 +573,15 @@ int main(int argc, char** argv) {
   });
 
   client::InstallInterruptHandler();
+  if (std::any_of(argv + 1, argv + argc,
+                  [](const char* w) { return std::strcmp(w, "--json") == 0; }))
+    client::TellErrorsAsJson();
   if (const std::string unknown = UnknownCommand(app, CommandWord(app, argc, argv));
       !unknown.empty()) {
-    std::fprintf(stderr, "heddle: %s (see `heddle --help`)\n", unknown.c_str());
-    return client::kUsage;
+    return client::Fail(client::kUsage, unknown + " (see `heddle --help`)");
   }
+  if (const absl::Status configured = Configure(argc, argv, &app, &settings); !configured.ok())
+    return client::Fail(configured);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& e) {
@@ -504,16 +596,14 @@ int main(int argc, char** argv) {
       at = at->get_subcommands().front();
       help += " " + at->get_name();
     }
-    std::fprintf(stderr, "heddle: %s (see `%s --help`)\n", e.what(), help.c_str());
-    return client::kUsage;
+    return client::Fail(client::kUsage, std::string(e.what()) + " (see `" + help + " --help`)");
   } catch (const std::system_error& e) {
     // fmt throws when its text cannot be written.
-    std::fprintf(stderr, "heddle: cannot write the output: %s\n", e.code().message().c_str());
-    return client::kInternal;
+    return client::Fail(client::kInternal, "cannot write the output: " + e.code().message());
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    std::fprintf(stderr, "heddle: cannot write the output: %s\n", std::strerror(errno));
-    return client::kInternal;
+    return client::Fail(client::kInternal,
+                        std::string("cannot write the output: ") + std::strerror(errno));
   }
   return code;
 }

@@ -36,5 +36,6 @@ target_include_directories(heddle::xgboost SYSTEM INTERFACE ${XGBOOST_INCLUDE})
 target_link_libraries(heddle::xgboost INTERFACE ${XGBOOST_LIBRARY})
 
 find_path(XXHASH_INCLUDE xxhash.h REQUIRED)  # used header-only (XXH_INLINE_ALL)
+find_path(TOMLPLUSPLUS_INCLUDE toml++/toml.h REQUIRED)  # used header-only
 
 find_package(CUDAToolkit QUIET)  # optional; the CUDA back end needs NVRTC only

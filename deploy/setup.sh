@@ -7,7 +7,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build pkg-config ccache mold clang-format git ca-certificates
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
-  libabsl-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libssl-dev libxxhash-dev
+  libabsl-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libssl-dev libxxhash-dev
   llvm-19-dev liblld-19-dev libzstd-dev zlib1g-dev
   libxgboost-dev libsqlite3-dev libz3-dev
   libgtest-dev libgmock-dev libonnx-testdata sqlite3 openssl python3

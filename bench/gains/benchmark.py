@@ -74,8 +74,8 @@ class Gains:
             job = tuner.tune(onnx, self.target, trials, seed, minutes * 60 + BEYOND_TUNING_S, flags=flags)
             if job["state"] != "done":
                 raise service.ServiceError(f"the job is {job['state']}: {job.get('reason', '')}")
-            told = job.get("comparison", {})
-            if not told.get("result", {}).get("gain", {}).get("ratio"):
+            told = job.get("comparison") or {}
+            if not ((told.get("result") or {}).get("gain") or {}).get("ratio"):
                 raise service.ServiceError(f"the job tells no gain: {told.get('missing', '')}")
             tuner.fetch(job, tuned)
             tuner.fetch(job, default, "default")
@@ -112,7 +112,7 @@ class Gains:
         told_tasks = [
             (task["gain"]["ratio"], labels.get(task["workload_key"], task["workload_key"]))
             for task in told["result"].get("tasks", [])
-            if task["workload_key"] in not_default and task["gain"].get("ratio")
+            if task["workload_key"] in not_default and (task["gain"] or {}).get("ratio")
         ]
         later_tasks = [
             (statistics.median(one["tasks"][key]["gain"] for one in later if key in one["tasks"]), labels.get(key, key))

@@ -41,8 +41,8 @@ def stage_seconds(job):
 
 def prediction(job):
     """The contender of the latest plan stage whose module the job ended with, or None: no plan stage, or default schedules."""
-    contenders = job.get("plan_report", {}).get("contenders", [])
-    comparison = job.get("comparison", {})
+    contenders = (job.get("plan_report") or {}).get("contenders", [])
+    comparison = job.get("comparison") or {}
     if not contenders or comparison.get("module_is_default"):
         return None
     if comparison.get("plan_taken_back"):
@@ -141,7 +141,7 @@ class Graphs:
         modes = {}
         for mode in MODES:
             job = made[mode]["job"]
-            comparison = job.get("comparison", {})
+            comparison = job.get("comparison") or {}
             predicted = prediction(job)
             used = stage_seconds(job)
             modes[mode] = {
@@ -151,7 +151,7 @@ class Graphs:
                 "trials": job.get("trials", 0),
                 "profile_s": used.get("profile", 0.0),
                 "stages_s": used,
-                "tuning_s": job.get("tuning_ms", 0) * 1e-3,
+                "tuning_s": job.get("tuning_ns", 0) * 1e-9,
                 "tasks": len(job.get("tasks", [])),
                 "stop": job.get("stop", ""),
                 "warnings": job.get("warnings", []),
@@ -159,8 +159,8 @@ class Graphs:
                 "plan": predicted["name"] if predicted else "estimated",
                 "plan_taken_back": comparison.get("plan_taken_back", False),
                 "module_is_default": comparison.get("module_is_default", False),
-                "gain": comparison.get("result", {}).get("gain"),  # over the default schedules, as the job tells it
-                "gain_over_estimated": comparison.get("result", {}).get("other_gain"),
+                "gain": (comparison.get("result") or {}).get("gain"),  # over the default schedules, as the job tells it
+                "gain_over_estimated": (comparison.get("result") or {}).get("other_gain"),
                 "surveys": job.get("surveys", 0),
                 "calls": predicted.get("calls", 0) if predicted else None,
                 "measured_calls": predicted.get("measured", 0) if predicted else None,  # the others' times are predicted themselves

@@ -103,7 +103,7 @@ class Setup:
         for record in lines:
             self.trials += 1
             self.measuring_s += record["measurement"].get("profile_ns", 0) * 1e-9
-            evidence = record["measurement"].get("evidence", {})
+            evidence = record["measurement"].get("evidence") or {}
             self.disturbed += bool(evidence.get("disturbance"))
             self.repeated += evidence.get("times_measured", 1) > 1
             if evidence.get("canary_before") and evidence.get("canary_usual_ns"):

@@ -49,6 +49,8 @@ struct SubmitOptions {
 // Makes the spec from the options, with all checks that need no service: the model is imported, so
 // that a refusal comes before anything is sent.
 absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, const ModelFile& model);
+// Warns on stderr if no device of the service has the key; an empty one stands for any device.
+void TellMissingDevice(const ServiceClient& client, const std::string& device_key);
 // Submits a job, and shows on stderr what is sent of a large model. Returns the job's id.
 absl::StatusOr<std::string> SubmitModel(const ServiceClient& client, const v1::JobSpec& spec,
                                         const ModelFile& model, const OutputOptions& output);
@@ -114,7 +116,7 @@ int CheckStore(const GlobalOptions& global, bool read_blobs);
 struct RunOptions {
   std::string module;
   // "x.npy" in order, or "name=x.npy" or "name=x.csv"; missing ones are random. "x.csv" is a table for all inputs without
-  // a file of their own.
+  // a file of their own. "x.npz" holds arrays for several inputs, by their names.
   std::vector<std::string> inputs;
   HeaderRule header = HeaderRule::kAuto;  // of .csv files
   std::string output;  // .npy file (one output), directory or .csv file; empty: printed
@@ -128,6 +130,9 @@ struct RunOptions {
   std::vector<std::string>
       against;  // other modules of the same model, timed in turns with this one
   int rounds = 5;
+  std::string
+      duration;       // of a run of `streams` streams, "10s"; empty: the model is timed in rounds
+  int streams = 1;    // executors that run at the same time, with `duration`
   std::string check;  // ONNX file: compare the outputs with the interpreter's
   ModelFlags import;  // with check
 };

@@ -229,10 +229,12 @@ void PrintJson(const Explained& e) {
     nlohmann::json batch = {{"job", b.job},
                             {"samples", b.samples},
                             {"trials", b.trials},
-                            {"rank_of_best", b.rank_of_best}};
+                            {"rank_of_best", b.rank_of_best},
+                            {"pairs_in_order", nullptr}};
     if (b.pairs) batch["pairs_in_order"] = *b.pairs;
     object["batches"].push_back(std::move(batch));
   }
+  for (const char* key : {"best", "roofline", "default"}) object[key] = nullptr;
   if (e.best != nullptr) {
     const KernelProfile kernel = ProfileOf(e, *e.best);
     const MachineLimits limits = LimitsOf(*e.best);

@@ -118,11 +118,11 @@ void PrintJson(const v1::Job& job) {
   json object = ToJson(job.plan_report());
   object["schema_version"] = kJsonSchemaVersion;
   object["plan"] = job.plan();
-  if (!job.estimated_plan().empty()) object["estimated_plan"] = job.estimated_plan();
+  object["estimated_plan"] = job.estimated_plan();
   object["settled"] = job.plan_settled();
   object["warnings"] = json::array();
   for (const std::string& warning : job.warnings()) object["warnings"].push_back(warning);
-  if (job.has_comparison()) object["comparison"] = ToJson(job.comparison());
+  object["comparison"] = job.has_comparison() ? ToJson(job.comparison()) : json();
   fmt::print("{}\n", object.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 

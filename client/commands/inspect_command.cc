@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,7 +18,6 @@
 #include "compiler/driver/compile.h"
 #include "compiler/graph/fusion/memory_plan.h"
 #include "compiler/onnx/summary.h"
-#include "compiler/runtime/module.h"
 
 namespace heddle::client {
 namespace {
@@ -71,15 +69,6 @@ std::string ShapeFlags(const std::map<std::string, std::vector<int64_t>>& shapes
   for (const auto& [name, shape] : shapes)
     text += " --shape " + ShellWord(fmt::format("{}={}", name, fmt::join(shape, "x")));
   return text;
-}
-
-// Whether the file begins as a module does. One that cannot be read does not: opening it as a model
-// says why.
-bool HoldsModule(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  char begin[8] = {};
-  file.read(begin, sizeof begin);
-  return runtime::IsModule({begin, static_cast<size_t>(file.gcount())});
 }
 
 nlohmann::json ToJson(const Inspection& found) {

@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "client/commands/commands.h"
 #include "client/views/json.h"
+#include "client/views/noise.h"
 #include "client/views/progress_view.h"
 #include "client/views/timeline_view.h"
 #include "compiler/machine/measured_machine.h"
@@ -19,6 +20,7 @@ namespace {
 
 // How long a watch waits for a service that is being restarted.
 constexpr absl::Duration kWatchPatience = absl::Seconds(60);
+constexpr int64_t kNoiseRecords = 500;  // the latest, which say how quiet the slots are
 
 std::string SlotStateWord(v1::SlotState state) {
   switch (state) {
@@ -37,11 +39,36 @@ std::string SlotStateWord(v1::SlotState state) {
   }
 }
 
+// The job with what follows from it: the time of one inference now and with the default schedules (0: not
+// known), and the gain.
+nlohmann::json JobJson(const v1::Job& job) {
+  nlohmann::json object = ToJson(job);
+  object["schema_version"] = kJsonSchemaVersion;
+  const double ns = ModelNs(job);
+  const double untuned = job.comparison().has_result() ? job.comparison().result().default_ns()
+                                                       : EstimatedModelNs(job, true);
+  object["model_ns"] = ns;
+  object["default_model_ns"] = untuned;
+  object["gain"] = ns > 0 ? untuned / ns : 0;
+  return object;
+}
+
+// Whether any task of the job has a measured kernel, of this job or another one.
+bool IsTuned(const v1::Job& job) {
+  return std::any_of(job.tasks().begin(), job.tasks().end(), [](const v1::TaskStatus& task) {
+    return task.best_ns() > 0 || task.known_records() > 0;
+  });
+}
+
+void PrintJson(const nlohmann::json& object) {
+  fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
 void PrintJob(const v1::Job& job, const OutputOptions& output) {
   fmt::print("job      {}  {}\nstate    {}: {}\ntarget   {}\ntrials   {} of {}\ncreated  {}\n",
-             job.id(), Printable(job.spec().name()), StateWord(job.state()),
-             Printable(job.reason()), Printable(job.spec().target()), job.trials(),
-             job.trials_budget(), FormatWallTime(job.created_unix_ns()));
+             job.id(), Printable(job.spec().name()), ShownState(job), Printable(job.reason()),
+             Printable(job.spec().target()), job.trials(), job.trials_budget(),
+             FormatWallTime(job.created_unix_ns()));
   if (const std::string deadline = DeadlineText(job, absl::Now()); !deadline.empty())
     fmt::print("deadline {}\n", deadline);
   if (const std::string gain = ModelGain(job); !gain.empty()) fmt::print("gain     {}\n", gain);
@@ -88,12 +115,12 @@ int ListJobs(const GlobalOptions& global, bool all) {
   const absl::StatusOr<std::vector<v1::Job>> jobs = client.ListJobs(all);
   if (!jobs.ok()) return Fail(jobs.status());
   if (global.output.json) {
-    for (const v1::Job& job : *jobs) fmt::print("{}\n", ToJsonLine(job));
+    for (const v1::Job& job : *jobs) PrintJson(JobJson(job));
     return kDone;
   }
   Table table({"job", "name", "state", "trials", "ETA", "model", "created", "reason"});
   for (const v1::Job& job : *jobs) {
-    table.Add({job.id(), job.spec().name(), StateWord(job.state()),
+    table.Add({job.id(), job.spec().name(), ShownState(job),
                fmt::format("{}/{}", job.trials(), job.trials_budget()),
                job.eta_ms() > 0 ? HumanDuration(absl::Milliseconds(job.eta_ms())) : "-",
                FormatNs(ModelNs(job)), FormatWallTime(job.created_unix_ns()), job.reason()});
@@ -118,10 +145,9 @@ int ShowJobs(const GlobalOptions& global, const std::vector<std::string>& ids, b
     if (!timeline.ok()) return Fail(timeline.status());
     spans.insert(spans.end(), timeline->spans().begin(), timeline->spans().end());
     if (global.output.json) {
-      nlohmann::json object = ToJson(*job);
-      object["schema_version"] = kJsonSchemaVersion;
-      object["timeline"] = ToJson(*timeline).value("spans", nlohmann::json::array());
-      fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      nlohmann::json object = JobJson(*job);
+      object["timeline"] = ToJson(*timeline).at("spans");
+      PrintJson(object);
       continue;
     }
     if (i > 0) fmt::print("\n");
@@ -143,7 +169,7 @@ int FollowJob(const ServiceClient& client, const std::string& job, const OutputO
     if (update != nullptr) {
       *last = *update;
       if (output.json) {
-        fmt::print("{}\n", ToJsonLine(*update));
+        PrintJson(JobJson(*update));
         std::fflush(stdout);
       }
     }
@@ -159,7 +185,7 @@ int FollowJob(const ServiceClient& client, const std::string& job, const OutputO
   if (code != kDone) {
     const std::string why =
         last->fault().message().empty() ? last->reason() : last->fault().message();
-    fmt::print(stderr, "heddle: job {} {}: {}\n", job, StateWord(last->state()), why);
+    return Fail(code, fmt::format("job {} {}: {}", job, StateWord(last->state()), why));
   }
   return code;
 }
@@ -197,7 +223,7 @@ int WaitForJob(const GlobalOptions& global, const std::string& id, const std::st
     return !reached && !timed_out && !Interrupted();
   });
   if (Interrupted()) return kInterrupted;
-  if (global.output.json && !last.id().empty()) fmt::print("{}\n", ToJsonLine(last));
+  if (global.output.json && !last.id().empty()) PrintJson(JobJson(last));
   if (reached) return kDone;
   if (timed_out && !status.ok()) {
     return Fail(absl::DeadlineExceededError(
@@ -205,9 +231,8 @@ int WaitForJob(const GlobalOptions& global, const std::string& id, const std::st
   }
   if (!status.ok()) return Fail(status);
   const int code = ExitCodeOf(last);
-  if (code != kDone)
-    fmt::print(stderr, "heddle: job {} {}: {}\n", id, StateWord(last.state()), last.reason());
-  return code;
+  if (code == kDone) return code;
+  return Fail(code, fmt::format("job {} {}: {}", id, StateWord(last.state()), last.reason()));
 }
 
 int ActOnJob(const GlobalOptions& global, JobAction action, const std::string& id) {
@@ -218,7 +243,7 @@ int ActOnJob(const GlobalOptions& global, JobAction action, const std::string& i
                                                                     : client.ResumeJob(id);
   if (!job.ok()) return Fail(job.status());
   if (global.output.json) {
-    fmt::print("{}\n", ToJsonLine(*job));
+    PrintJson(JobJson(*job));
   } else {
     fmt::print(stderr, "{} is {}: {}\n", id, StateWord(job->state()), job->reason());
   }
@@ -250,12 +275,20 @@ int FetchModule(const GlobalOptions& global, const std::string& id, const std::s
                                                              : v1::SCHEDULE_BEST;
   const absl::StatusOr<int64_t> module = FetchModuleFile(client, id, choice, output);
   if (!module.ok()) return Fail(module.status());
+  std::string told = schedules;
+  // Where nothing was measured, the best known schedules are the default ones.
+  if (const absl::StatusOr<v1::Job> job = client.GetJob(id);
+      job.ok() && choice == v1::SCHEDULE_BEST && !IsTuned(*job))
+    told = "default: no trial of the job was measured";
   if (global.output.json) {
-    const nlohmann::json object = {
-        {"schema_version", kJsonSchemaVersion}, {"job", id}, {"file", output}, {"bytes", *module}};
+    const nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
+                                   {"job", id},
+                                   {"file", output},
+                                   {"bytes", *module},
+                                   {"schedules", told}};
     fmt::print("{}\n", object.dump());
   } else {
-    fmt::print(stderr, "{}: {} (schedules: {})\n", output, FormatBytes(*module), schedules);
+    fmt::print(stderr, "{}: {} (schedules: {})\n", output, FormatBytes(*module), told);
   }
   return kDone;
 }
@@ -264,8 +297,28 @@ int ListDevices(const GlobalOptions& global) {
   const ServiceClient client(global.server);
   const absl::StatusOr<v1::ListWorkersResponse> response = client.ListDevices();
   if (!response.ok()) return Fail(response.status());
+  // What the service measured last says how quiet each slot is. Without it the rest is still useful.
+  std::vector<v1::Record> records;
+  v1::RecordQuery query;
+  query.set_limit(kNoiseRecords);
+  (void)client.QueryRecords(query, [&records](const v1::Record& record) {
+    records.push_back(record);
+    return true;
+  });
+  const auto noises = NoiseOf(records);
   if (global.output.json) {
-    fmt::print("{}\n", ToJsonLine(*response));
+    nlohmann::json object = ToJson(*response);
+    object["schema_version"] = kJsonSchemaVersion;
+    object["noise"] = nlohmann::json::array();
+    for (const auto& [slot, noise] : noises) {
+      object["noise"].push_back({{"worker", slot.first},
+                                 {"slot", slot.second},
+                                 {"trials", noise.trials},
+                                 {"spread", noise.spread},
+                                 {"repeated", noise.repeated},
+                                 {"other_share", noise.other_share}});
+    }
+    PrintJson(object);
     return kDone;
   }
   if (response->workers().empty()) {
@@ -274,18 +327,28 @@ int ListDevices(const GlobalOptions& global) {
     return kDone;
   }
   std::map<std::string, std::string> machines;  // by device key
-  Table table({"worker", "host", "slot", "kind", "cores", "device", "target", "state", "reason"});
+  Table table(
+      {"worker", "host", "slot", "kind", "cores", "device", "target", "state", "noise", "reason"});
   for (const v1::WorkerStatus& worker : response->workers()) {
     for (const v1::SlotStatus& status : worker.slots()) {
       const v1::Slot& slot = status.slot();
       const bool device = slot.kind() == v1::SLOT_DEVICE;
+      const auto noise = noises.find({worker.worker(), slot.name()});
       if (!slot.machine().empty()) machines.emplace(slot.device_key(), slot.machine());
       table.Add({worker.worker(), worker.host(), slot.name(), device ? "device" : "cpu",
                  fmt::format("{}", fmt::join(slot.cores(), ",")), device ? slot.device_key() : "-",
-                 device ? slot.target() : "-", SlotStateWord(status.state()), status.reason()});
+                 device ? slot.target() : "-", SlotStateWord(status.state()),
+                 noise == noises.end() ? "-" : NoiseText(noise->second), status.reason()});
     }
   }
   fmt::print("{}", table.ToText(global.output.plain));
+  if (!noises.empty()) {
+    fmt::print(
+        stderr,
+        "noise: how far repeated times of a kernel lie apart, and trials that were disturbed, of "
+        "the last {} records\n",
+        records.size());
+  }
   if (global.output.verbosity == 0) return kDone;
   for (const auto& [key, text] : machines) {
     const absl::StatusOr<machine::MeasuredMachine> measured = machine::ParseMeasuredMachine(text);

@@ -102,7 +102,7 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
                                    {"label", kernel.label},
                                    {"schedule", kernel.schedule},
                                    {"winograd", kernel.numerics.winograd},
-                                   {"record_ms", kernel.record_ms}});
+                                   {"record_ns", kernel.record_ms * 1e6}});
     }
     fmt::print("{}\n", object.dump());
     return kDone;

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <map>
+
 #include "base/limits.h"
 #include "base/output_file.h"
 #include "client/commands/commands.h"
+#include "client/modules/table_input.h"
 #include "client/record_file.h"
 #include "client/views/json.h"
 
@@ -63,10 +66,54 @@ std::vector<std::string> EvidenceCells(const v1::Record& record) {
           evidence.disturbance().empty() ? "no" : evidence.disturbance()};
 }
 
+// Keys of workloads are 16 hexadecimal digits (base/workload_key.h).
+bool IsKey(const std::string& text) {
+  return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// Replaces a label, or the beginning of a key, by the key that it means. NotFound: no record is of such a
+// task. InvalidArgument: several tasks match.
+absl::Status FindTask(const ServiceClient& client, v1::RecordQuery* query) {
+  const std::string wanted = query->workload_key();
+  if (wanted.empty() || IsKey(wanted)) return absl::OkStatus();
+  std::map<std::string, std::string> labels;  // of the tasks that match, by key
+  // The best records name most tasks and are few; a task of failures has none.
+  for (const bool best_only : {true, false}) {
+    v1::RecordQuery all = *query;
+    all.clear_workload_key();
+    all.set_limit(kAllRecords);
+    all.set_best_only(best_only && !query->retracted());
+    const absl::Status status = client.QueryRecords(all, [&](const v1::Record& record) {
+      const bool begins = wanted.size() >= 4 && record.workload_key().starts_with(wanted);
+      if (begins || record.label() == wanted) labels[record.workload_key()] = record.label();
+      return !Interrupted();
+    });
+    if (!status.ok()) return status;
+    if (!labels.empty()) break;
+  }
+  if (labels.size() == 1) {
+    query->set_workload_key(labels.begin()->first);
+    return absl::OkStatus();
+  }
+  if (labels.empty()) {
+    return absl::NotFoundError(fmt::format(
+        "no record is of a task '{}'; --task takes a key, at least 4 characters with which a key "
+        "begins, or a label, as `heddle records` shows them",
+        wanted));
+  }
+  std::vector<std::string> names;
+  for (const auto& [key, label] : labels) names.push_back(fmt::format("{} ({})", key, label));
+  return absl::InvalidArgumentError(
+      fmt::format("--task '{}' matches {} tasks; name one by its key: {}", wanted, labels.size(),
+                  SomeNames(names)));
+}
+
 }  // namespace
 
-int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& query) {
+int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& asked) {
   const ServiceClient client(global.server);
+  v1::RecordQuery query = asked;
+  if (const absl::Status found = FindTask(client, &query); !found.ok()) return Fail(found);
   const bool evidence = global.output.verbosity > 0;
   std::vector<std::string> header = {"task", "device", "outcome", "median", "GFLOP/s",
                                      "job",  "when",   "key",     "id"};
@@ -105,6 +152,7 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
                   const std::string& output) {
   const ServiceClient client(global.server);
   v1::RecordQuery full = query;
+  if (const absl::Status found = FindTask(client, &full); !found.ok()) return Fail(found);
   full.set_with_workload(true);
   if (full.limit() == 0) full.set_limit(kAllRecords);  // by default an export is complete
   absl::StatusOr<OutputFile> file = OutputFile::Open(output.empty() ? "-" : output);
@@ -113,7 +161,7 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
   int64_t count = 0;
   const absl::Status status = client.QueryRecords(full, [&](const v1::Record& record) {
     ++count;
-    written = file->Append(ToJsonLine(record) + "\n");
+    written = file->Append(ToFileJsonLine(record) + "\n");
     return written.ok() && !Interrupted();
   });
   if (!status.ok()) return Fail(status);
@@ -162,9 +210,12 @@ int ImportRecords(const GlobalOptions& global, const std::string& input) {
   return kDone;
 }
 
-int RetractRecords(const GlobalOptions& global, const v1::RecordQuery& query,
+int RetractRecords(const GlobalOptions& global, const v1::RecordQuery& asked,
                    const std::string& reason) {
-  const absl::StatusOr<int64_t> count = ServiceClient(global.server).RetractRecords(query, reason);
+  const ServiceClient client(global.server);
+  v1::RecordQuery query = asked;
+  if (const absl::Status found = FindTask(client, &query); !found.ok()) return Fail(found);
+  const absl::StatusOr<int64_t> count = client.RetractRecords(query, reason);
   if (!count.ok()) return Fail(count.status());
   if (global.output.json) {
     v1::RetractRecordsResponse response;

@@ -7,13 +7,16 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_replace.h"
 #include "base/output_file.h"
 #include "base/status_macros.h"
 #include "client/commands/commands.h"
 #include "client/modules/npy.h"
+#include "client/modules/npz.h"
 #include "client/modules/output_check.h"
 #include "client/modules/profile.h"
 #include "client/modules/run_rows.h"
+#include "client/modules/streams.h"
 #include "client/modules/table_input.h"
 #include "client/views/json.h"
 #include "client/views/row_table.h"
@@ -73,9 +76,10 @@ struct FileInputs {
   std::vector<std::string> bytes;
 };
 
-absl::StatusOr<FileInputs> ReadNpyInput(const std::string& path, const TensorSpec& spec,
-                                        bool any_rows) {
-  HEDDLE_ASSIGN_OR_RETURN(NpyArray array, ReadNpyFile(path));
+bool IsNpz(const std::string& path) { return path.ends_with(".npz"); }
+
+absl::StatusOr<FileInputs> TakeArray(NpyArray array, const std::string& path,
+                                     const TensorSpec& spec, bool any_rows) {
   std::vector<int64_t> shape = array.shape;
   if (any_rows && !shape.empty() && shape[0] > 0) shape[0] = spec.shape[0];
   if (array.dtype != spec.dtype || shape != spec.shape) {
@@ -84,6 +88,32 @@ absl::StatusOr<FileInputs> ReadNpyInput(const std::string& path, const TensorSpe
         spec.dtype, ShapeText(spec.shape), any_rows ? ", or as many rows as you like" : ""));
   }
   return FileInputs{any_rows ? array.shape[0] : 0, {std::move(array.bytes)}};
+}
+
+// The names of the inputs, for people.
+std::string InputNames(const std::vector<TensorSpec>& specs) {
+  std::vector<std::string> names;
+  for (const TensorSpec& spec : specs) names.push_back(spec.name);
+  return SomeNames(names);
+}
+
+// The array of a file that belongs to the input: that of its name. In a file with one array, that one.
+absl::StatusOr<FileInputs> ReadArrayInput(const std::string& path, const TensorSpec& spec,
+                                          bool any_rows) {
+  if (!IsNpz(path)) {
+    HEDDLE_ASSIGN_OR_RETURN(NpyArray array, ReadNpyFile(path));
+    return TakeArray(std::move(array), path, spec, any_rows);
+  }
+  HEDDLE_ASSIGN_OR_RETURN(auto arrays, ReadNpzFile(path));
+  const auto found = arrays.size() == 1 ? arrays.begin() : arrays.find(spec.name);
+  if (found != arrays.end()) {
+    return TakeArray(std::move(found->second), fmt::format("{} ({})", path, found->first), spec,
+                     any_rows);
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, array] : arrays) names.push_back(name);
+  return absl::InvalidArgumentError(
+      fmt::format("{}: no array is called '{}'; it has {}", path, spec.name, SomeNames(names)));
 }
 
 // Says on stderr what was taken from the file.
@@ -167,10 +197,35 @@ absl::StatusOr<GivenInputs> GatherInputs(const RunOptions& options,
       table = path;
       continue;
     }
-    if (path == argument) ++next;
+    if (path == argument && IsNpz(path) && specs.size() > 1) {
+      HEDDLE_ASSIGN_OR_RETURN(const auto arrays, ReadNpzFile(path));
+      for (const auto& [name, array] : arrays) {
+        const auto of = std::find_if(specs.begin(), specs.end(),
+                                     [&](const TensorSpec& spec) { return spec.name == name; });
+        if (of == specs.end()) {
+          return absl::InvalidArgumentError(
+              fmt::format("{}: the array '{}' is no input of {}; its inputs are {}", path, name,
+                          manifest.model, InputNames(specs)));
+        }
+        paths[static_cast<size_t>(of - specs.begin())] = path;
+      }
+      continue;
+    }
+    if (path == argument) {
+      // A name that no input has is more likely than a file with '=' in its name.
+      const size_t equals = argument.find('=');
+      std::error_code ignored;
+      if (equals != std::string::npos && !std::filesystem::exists(argument, ignored)) {
+        return absl::InvalidArgumentError(
+            fmt::format("--input {}: {} has no input '{}'; its inputs are {}", argument,
+                        manifest.model, argument.substr(0, equals), InputNames(specs)));
+      }
+      ++next;
+    }
     if (index >= specs.size()) {
-      return absl::InvalidArgumentError(
-          fmt::format("too many inputs: the model has {}", specs.size()));
+      return absl::InvalidArgumentError(fmt::format("--input {}: too many inputs; {} has {}: {}",
+                                                    argument, manifest.model, specs.size(),
+                                                    InputNames(specs)));
     }
     paths[index] = path;
   }
@@ -199,7 +254,7 @@ absl::StatusOr<GivenInputs> GatherInputs(const RunOptions& options,
         take(paths[i], {i},
              IsCsv(paths[i])
                  ? ReadCsvInputs(paths[i], {specs[i]}, options.header, manifest.independent_rows)
-                 : ReadNpyInput(paths[i], specs[i], manifest.independent_rows)));
+                 : ReadArrayInput(paths[i], specs[i], manifest.independent_rows)));
   }
   if (!table.empty()) {
     if (open.empty())
@@ -217,6 +272,12 @@ absl::StatusOr<GivenInputs> GatherInputs(const RunOptions& options,
     TensorSpec spec = specs[i];
     if (manifest.independent_rows) spec.shape[0] = inputs.rows;
     inputs.bytes[i] = RandomTensor(spec, options.seed + i);
+  }
+  if (!open.empty()) {
+    std::vector<TensorSpec> random;
+    for (size_t i : open) random.push_back(specs[i]);
+    fmt::print(stderr, "random data for {} (seed {}; --input NAME=FILE.npy gives data)\n",
+               InputNames(random), options.seed);
   }
   return inputs;
 }
@@ -317,6 +378,17 @@ std::vector<double> TimesOf(const TaskTiming& task) {
   return times;
 }
 
+// Whether the module as a whole is timed.
+bool Times(const RunOptions& options) {
+  return options.evaluate || !options.against.empty() || !options.duration.empty();
+}
+
+// A text as a field of a .csv file.
+std::string CsvField(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  return "\"" + absl::StrReplaceAll(text, {{"\"", "\"\""}}) + "\"";
+}
+
 // The module, and those to compare it with.
 std::vector<std::string> PathsOf(const RunOptions& options) {
   std::vector<std::string> paths = {options.module};
@@ -381,8 +453,7 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
                                    {"schedules", names[m]},
                                    {"min_ns", timings[m].Percentile(0)},
                                    {"median_ns", timings[m].Median()},
-                                   {"p90_ns", timings[m].Percentile(90)},
-                                   {"p99_ns", timings[m].Percentile(99)},
+                                   {"max_ns", timings[m].Percentile(100)},
                                    {"samples_ns", timings[m].samples_ns}});
     }
     for (const TaskTiming& task : tasks) {
@@ -423,9 +494,10 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
   add_row("whole model " + manifest.model, "1", medians, flops);
   fmt::print("{}\n", table.ToText(global.output.plain));
   for (size_t m : order) {
-    fmt::print("{}: min {}  median {}  p90 {}  p99 {}\n", names[m],
-               FormatNs(timings[m].Percentile(0)), FormatNs(timings[m].Median()),
-               FormatNs(timings[m].Percentile(90)), FormatNs(timings[m].Percentile(99)));
+    // Each round is a mean, so there are no percentiles; --duration has them.
+    fmt::print("{}: round means from {} to {}, median {}\n", names[m],
+               FormatNs(timings[m].Percentile(0)), FormatNs(timings[m].Percentile(100)),
+               FormatNs(timings[m].Median()));
   }
   fmt::print(
       "{}{} rounds in turns, each module loaded anew, one warm-up run, then at least 50 ms; {} "
@@ -439,13 +511,93 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
   return kDone;
 }
 
+// Runs every module in streams for some time, and prints the latencies of single inferences.
+int EvaluateStreams(const GlobalOptions& global, const RunOptions& options,
+                    const std::vector<Loaded>& modules, const GivenInputs& inputs, int64_t rows) {
+  absl::Duration duration;
+  if (!absl::ParseDuration(options.duration, &duration) || duration <= absl::ZeroDuration() ||
+      duration > kLongestRun) {
+    return Fail(absl::InvalidArgumentError(
+        fmt::format("--duration '{}' is no time up to {}; write for example --duration 10s",
+                    options.duration, absl::FormatDuration(kLongestRun))));
+  }
+  const std::vector<std::string> paths = PathsOf(options);
+  std::vector<std::string> names;
+  std::map<std::string, int> taken;
+  std::vector<Contestant> contestants;
+  for (size_t m = 0; m < modules.size(); ++m) {
+    names.push_back(ColumnName(modules[m].module.manifest, paths[m], taken));
+    contestants.push_back({&modules[m].module, modules[m].options, inputs.bytes, rows});
+  }
+  const absl::StatusOr<std::vector<StreamTiming>> timed = TimeStreams(
+      contestants,
+      {.streams = options.streams, .duration = duration, .stop = [] { return Interrupted(); }});
+  if (!timed.ok()) return Fail(timed.status());
+  const runtime::Manifest& manifest = modules[0].module.manifest;
+  const int threads = UsedThreads(options.threads, manifest);
+  const int64_t told_rows = manifest.independent_rows ? rows : 0;
+  if (global.output.json) {
+    nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
+                             {"model", manifest.model},
+                             {"target", manifest.target},
+                             {"threads", threads},
+                             {"cpu", CpuName()},
+                             {"rows", told_rows},
+                             {"streams", options.streams},
+                             {"modules", nlohmann::json::array()}};
+    for (size_t m = 0; m < modules.size(); ++m) {
+      const StreamTiming& timing = (*timed)[m];
+      object["modules"].push_back({{"file", paths[m]},
+                                   {"schedules", names[m]},
+                                   {"ran_ns", absl::ToInt64Nanoseconds(timing.ran)},
+                                   {"inferences", timing.latencies.count()},
+                                   {"inferences_per_second", timing.Throughput()},
+                                   {"min_ns", timing.latencies.Percentile(0)},
+                                   {"p50_ns", timing.latencies.Percentile(50)},
+                                   {"p90_ns", timing.latencies.Percentile(90)},
+                                   {"p99_ns", timing.latencies.Percentile(99)},
+                                   {"max_ns", timing.latencies.Percentile(100)}});
+    }
+    fmt::print("{}\n", object.dump());
+    return Interrupted() ? kInterrupted : kDone;
+  }
+  if (options.csv)
+    fmt::print(
+        "file,schedules,streams,threads,inferences,inferences_per_second,min_ns,p50_ns,p90_ns,"
+        "p99_ns,max_ns\n");
+  Table table({"module", "inferences", "a second", "min", "p50", "p90", "p99", "max"});
+  for (size_t m = 0; m < modules.size(); ++m) {
+    const StreamTiming& timing = (*timed)[m];
+    std::vector<double> latencies;
+    for (const double p : {0.0, 50.0, 90.0, 99.0, 100.0})
+      latencies.push_back(timing.latencies.Percentile(p));
+    if (options.csv) {
+      fmt::print("{},{},{},{},{},{:.3f},{:.0f}\n", CsvField(paths[m]), CsvField(names[m]),
+                 options.streams, threads, timing.latencies.count(), timing.Throughput(),
+                 fmt::join(latencies, ","));
+      continue;
+    }
+    std::vector<std::string> row = {names[m], fmt::format("{}", timing.latencies.count()),
+                                    fmt::format("{:.1f}", timing.Throughput())};
+    for (const double ns : latencies) row.push_back(FormatNs(ns));
+    table.Add(row);
+  }
+  if (!options.csv) {
+    fmt::print("{}{}{} stream{} of {} thread{} for {}; {}; {}\n", table.ToText(global.output.plain),
+               told_rows > 0 ? RowsText(told_rows) + " an inference; " : "", options.streams,
+               options.streams == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
+               HumanDuration((*timed)[0].ran), CpuName(), manifest.target);
+  }
+  return Interrupted() ? kInterrupted : kDone;
+}
+
 // What goes to the file of --output, or to stdout.
 absl::Status Report(const GlobalOptions& global, const RunOptions& options,
                     const std::vector<TensorSpec>& specs, const std::vector<NpyArray>& results,
                     bool independent_rows) {
   const bool csv_file = IsCsv(options.output);
   const bool has_rows = RowTable::HasRows(results);
-  if ((options.csv || csv_file) && !has_rows)
+  if (((options.csv && options.duration.empty()) || csv_file) && !has_rows)
     return absl::InvalidArgumentError(
         "the outputs have no rows in common, so they are no table; write .npy files to a "
         "directory");
@@ -457,9 +609,10 @@ absl::Status Report(const GlobalOptions& global, const RunOptions& options,
   const bool of_table = std::any_of(options.inputs.begin(), options.inputs.end(), IsCsv) ||
                         (independent_rows && !options.inputs.empty());
   const bool nothing_else =
-      options.output.empty() && !options.evaluate && !options.profile && options.check.empty();
-  if (options.csv || (nothing_else && of_table && has_rows))
-    PrintRows(RowTable(specs, results), options.csv, global.output);
+      options.output.empty() && !Times(options) && !options.profile && options.check.empty();
+  const bool csv_of_rows = options.csv && options.duration.empty();
+  if (csv_of_rows || (nothing_else && of_table && has_rows))
+    PrintRows(RowTable(specs, results), csv_of_rows, global.output);
   else if (nothing_else)
     Summarise(specs, results, global.output);
   return absl::OkStatus();
@@ -470,6 +623,11 @@ absl::Status Report(const GlobalOptions& global, const RunOptions& options,
 int RunModule(const GlobalOptions& global, const RunOptions& options) {
   if (options.csv && global.output.json)
     return Fail(absl::InvalidArgumentError("--csv and --json are two formats; give one"));
+  if (options.streams > 1 && options.duration.empty()) {
+    return Fail(absl::InvalidArgumentError(fmt::format(
+        "--streams {} says how many run at the same time; also say for how long: --duration 10s",
+        options.streams)));
+  }
   std::vector<Loaded> modules;
   for (const std::string& path : PathsOf(options)) {
     absl::StatusOr<Loaded> loaded = LoadModule(path, options.threads);
@@ -482,7 +640,7 @@ int RunModule(const GlobalOptions& global, const RunOptions& options) {
   const runtime::Manifest& manifest = executor.manifest();
   const absl::StatusOr<GivenInputs> inputs = GatherInputs(options, manifest);
   if (!inputs.ok()) return Fail(inputs.status());
-  const bool timed = options.evaluate || options.profile || !options.against.empty();
+  const bool timed = Times(options) || options.profile;
   absl::StatusOr<int64_t> rows = 0;
   if (timed) rows = TimedRows(options, modules, *inputs);
   if (!rows.ok()) return Fail(rows.status());
@@ -505,7 +663,8 @@ int RunModule(const GlobalOptions& global, const RunOptions& options) {
     if (code != kDone) return code;
   }
   made->reset();  // its memory may come to be that of a module to time
-  if (!options.evaluate && options.against.empty()) return kDone;
+  if (!Times(options)) return kDone;
+  if (!options.duration.empty()) return EvaluateStreams(global, options, modules, *inputs, *rows);
   return Evaluate(global, options, modules, *inputs, *rows);
 }
 

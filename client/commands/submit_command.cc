@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/status_macros.h"
 #include "base/strategies.h"
@@ -37,6 +38,7 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const ModelFile
   if (!info.ok()) return Fail(info.status());
   const TuningWork work = WorkOf(*fused, *info, spec.trials_per_task());
   int matching = -1;
+  std::set<std::string> keys;  // of all devices
   const absl::StatusOr<v1::ListWorkersResponse> devices =
       ServiceClient(global.server).ListDevices();
   if (devices.ok()) {
@@ -45,6 +47,7 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const ModelFile
     for (const v1::WorkerStatus& worker : devices->workers()) {
       for (const v1::SlotStatus& status : worker.slots()) {
         const v1::Slot& slot = status.slot();
+        if (slot.kind() == v1::SLOT_DEVICE) keys.insert(slot.device_key());
         matching += slot.kind() == v1::SLOT_DEVICE && slot.target() == needs.target &&
                     (needs.cores == 0 || slot.cores_size() == needs.cores) &&
                     (spec.device_key().empty() || slot.device_key() == spec.device_key());
@@ -58,7 +61,8 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const ModelFile
                                    {"kernels", work.kernels},
                                    {"flops", work.flops},
                                    {"trials", work.trials},
-                                   {"matching_device_slots", matching}};
+                                   {"matching_device_slots", matching},
+                                   {"device_keys", keys}};
     fmt::print("{}\n", object.dump());
     return kDone;
   }
@@ -67,10 +71,14 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const ModelFile
              work.kernels, work.flops / 1e9, work.trials, spec.target());
   if (matching < 0) {
     fmt::print("no scheduler answers at {}, so devices are unknown\n", global.server.address);
+  } else if (matching == 0) {
+    fmt::print("no device matches, so the job would wait until one registers{}\n",
+               keys.empty() ? "; there is none at all"
+                            : Printable(fmt::format("; there are devices with the keys {}",
+                                                    fmt::join(keys, ", "))));
   } else {
-    fmt::print(
-        "{} matching device slots; about {}\n", matching,
-        matching == 0 ? "never, until one registers" : HumanDuration(DurationOf(work, matching)));
+    fmt::print("{} matching device slots; about {}\n", matching,
+               HumanDuration(DurationOf(work, matching)));
   }
   return kDone;
 }
@@ -98,6 +106,23 @@ int TellDeadline(const ServiceClient& client, const std::string& id) {
 }
 
 }  // namespace
+
+void TellMissingDevice(const ServiceClient& client, const std::string& device_key) {
+  if (device_key.empty()) return;
+  const absl::StatusOr<v1::ListWorkersResponse> devices = client.ListDevices();
+  if (!devices.ok()) return;
+  std::set<std::string> keys;
+  for (const v1::WorkerStatus& worker : devices->workers()) {
+    for (const v1::SlotStatus& status : worker.slots()) {
+      if (status.slot().kind() == v1::SLOT_DEVICE) keys.insert(status.slot().device_key());
+    }
+  }
+  if (keys.contains(device_key)) return;
+  fmt::print(stderr, "warning: no device has the key '{}' now, so the job waits; {}\n",
+             Printable(device_key),
+             keys.empty() ? "there is no device"
+                          : Printable(fmt::format("there are {}", fmt::join(keys, ", "))));
+}
 
 absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, const ModelFile& model) {
   absl::StatusOr<Target> target = ParseTarget(options.target);
@@ -182,6 +207,7 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options) {
     fmt::print(stderr, "submitted {} for {}; next: heddle watch {}\n", spec->name(), spec->target(),
                *job);
   }
+  TellMissingDevice(client, spec->device_key());
   if (spec->deadline_unix_ns() > 0) {
     std::fflush(stdout);
     return TellDeadline(client, *job);

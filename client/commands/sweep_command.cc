@@ -83,7 +83,7 @@ class SweepRun {
   std::optional<ModelFile> model_;
   std::vector<Combination> combinations_;
   std::vector<json> rows_;  // one for each combination; null: not run yet
-  std::unique_ptr<EmbeddedService> service_;
+  std::unique_ptr<CommandService> service_;
 };
 
 absl::Status SweepRun::MakeCombination(const std::vector<size_t>& choice) {
@@ -331,11 +331,11 @@ absl::Status SweepRun::RunAll(const ServiceClient& client) {
       status = Save();
     }
     std::this_thread::sleep_for(kPoll);
+    if (status.ok()) status = service_->CheckAlive();
     for (Running& one : running) {
       if (status.ok()) status = Poll(client, &one);
     }
     std::erase_if(running, [](const Running& one) { return one.over; });
-    if (status.ok() && service_ != nullptr) status = service_->CheckAlive();
   }
   for (const Running& left : running) {
     if (client.CancelJob(left.job, "the sweep ended").ok()) rows_[left.combination] = json();
@@ -350,20 +350,12 @@ int SweepRun::Run() {
   fmt::print(stderr, "{} combinations{}\n", combinations_.size(),
              known > 0 ? fmt::format(", {} of them done already", known) : "");
   if (known < combinations_.size()) {
-    ServerAccess server = global_.server;
-    if (const absl::Status serving =
-            ServiceClient(server).WaitUntilServing(absl::Milliseconds(500));
-        !serving.ok()) {
-      if (!MayStartService(server, serving)) return Fail(serving);
-      fmt::print(stderr, "no scheduler answers at {}; starting one for this command\n",
-                 server.address);
-      absl::StatusOr<std::unique_ptr<EmbeddedService>> started =
-          EmbeddedService::Start(options_.data);
-      if (!started.ok()) return Fail(started.status());
-      service_ = *std::move(started);
-      server = {service_->address(), "", ""};
-    }
-    if (absl::Status status = RunAll(ServiceClient(server)); !status.ok()) return Fail(status);
+    absl::StatusOr<std::unique_ptr<CommandService>> found =
+        CommandService::Find(global_.server, options_.data);
+    if (!found.ok()) return Fail(found.status());
+    service_ = *std::move(found);
+    if (absl::Status status = RunAll(ServiceClient(service_->server())); !status.ok())
+      return Fail(status);
   }
   if (absl::Status status = Save(); !status.ok()) return Fail(status);
   if (global_.output.json) fmt::print("{}\n", Document().dump());

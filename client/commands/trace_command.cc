@@ -26,13 +26,13 @@ int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& ids,
     const bool whole =
         std::any_of(timeline->spans().begin(), timeline->spans().end(),
                     [](const v1::StageSpan& span) { return span.kind() == v1::STAGE_IMPORT; });
-    nlohmann::json object = ToJson(*job);
+    nlohmann::json object = ToFileJson(*job);
     if (!whole) {
       object["truncated"] = true;
       fmt::print(stderr, "{} had more stages than a trace holds; the first are left out\n",
                  job->id());
     }
-    object["timeline"] = ToJson(*timeline).value("spans", nlohmann::json::array());
+    object["timeline"] = ToFileJson(*timeline).value("spans", nlohmann::json::array());
     // The time of each candidate, since a profile stage also waits for builds.
     nlohmann::json measured = nlohmann::json::array();
     v1::RecordQuery query;
@@ -52,7 +52,7 @@ int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& ids,
   }
   const absl::StatusOr<v1::ListWorkersResponse> devices = client.ListDevices();
   if (!devices.ok()) return Fail(devices.status());
-  trace["workers"] = ToJson(*devices).value("workers", nlohmann::json::array());
+  trace["workers"] = ToFileJson(*devices).value("workers", nlohmann::json::array());
   const std::string text =
       trace.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   if (const absl::Status status = WriteFile(output, text); !status.ok()) return Fail(status);

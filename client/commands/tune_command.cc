@@ -19,19 +19,11 @@ int Tune(const GlobalOptions& global, const TuneOptions& options) {
   const absl::StatusOr<v1::JobSpec> spec = MakeJobSpec(options.submit, model);
   if (!spec.ok()) return Fail(spec.status());
 
-  ServerAccess server = global.server;
-  std::unique_ptr<EmbeddedService> service;
-  if (const absl::Status serving = ServiceClient(server).WaitUntilServing(absl::Milliseconds(500));
-      !serving.ok()) {
-    if (!MayStartService(server, serving)) return Fail(serving);
-    fmt::print(stderr, "no scheduler answers at {}; starting one for this command\n",
-               server.address);
-    absl::StatusOr<std::unique_ptr<EmbeddedService>> started = EmbeddedService::Start(options.data);
-    if (!started.ok()) return Fail(started.status());
-    service = std::move(*started);
-    server = {service->address(), "", ""};
-  }
-  const ServiceClient client(server);
+  absl::StatusOr<std::unique_ptr<CommandService>> found =
+      CommandService::Find(global.server, options.data);
+  if (!found.ok()) return Fail(found.status());
+  CommandService& service = **found;
+  const ServiceClient client(service.server());
   if (!options.submit.records.empty()) {
     const absl::Status offered = OfferRecords(client, *spec, model, options.submit.records);
     if (!offered.ok()) return Fail(offered);
@@ -40,13 +32,14 @@ int Tune(const GlobalOptions& global, const TuneOptions& options) {
   if (!job.ok()) return Fail(job.status());
   fmt::print(stderr, "{}: {} for {}, {} trials a task\n", *job, spec->name(), spec->target(),
              spec->trials_per_task());
+  // A service that was just started does not know its devices yet.
+  if (!service.is_private()) TellMissingDevice(client, spec->device_key());
 
   v1::Job last;
-  const int code = FollowJob(
-      client, *job, global.output, &last,
-      service == nullptr ? std::function<absl::Status()>() : [&] { return service->CheckAlive(); });
+  const int code =
+      FollowJob(client, *job, global.output, &last, [&service] { return service.CheckAlive(); });
   if (code == kInterrupted) {
-    if (service == nullptr) {
+    if (!service.is_private()) {
       fmt::print(
           stderr,
           "detached; the job goes on. `heddle watch {}` comes back, `heddle cancel {}` ends it.\n",
@@ -60,6 +53,7 @@ int Tune(const GlobalOptions& global, const TuneOptions& options) {
     return kInterrupted;
   }
   if (code != kDone) return code;
+  if (const absl::Status alive = service.CheckAlive(); !alive.ok()) return Fail(alive);
   const absl::StatusOr<int64_t> module =
       FetchModuleFile(client, *job, v1::SCHEDULE_BEST, options.output);
   if (!module.ok()) return Fail(module.status());

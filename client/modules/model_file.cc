@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <tuple>
 
@@ -18,6 +19,7 @@
 #include "client/views/terminal.h"
 #include "compiler/driver/import_model.h"
 #include "compiler/onnx/parts.h"
+#include "compiler/runtime/module.h"
 
 namespace heddle::client {
 namespace {
@@ -202,7 +204,20 @@ absl::StatusOr<std::string> ResolveLocation(const std::string& folder,
 
 absl::StatusOr<ModelFile> OpenModel(const std::string& path,
                                     const std::function<void(int64_t)>& progress) {
-  return Opener(path, progress).Run();
+  absl::StatusOr<ModelFile> model = Opener(path, progress).Run();
+  if (model.ok() || !HoldsModule(path)) return model;
+  return Invalid(
+      fmt::format("'{}' is a module, which is tuned already: heddle run {} runs it; to tune again, "
+                  "give the ONNX "
+                  "file that it was made from",
+                  path, path));
+}
+
+bool HoldsModule(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char begin[8] = {};
+  file.read(begin, sizeof begin);
+  return runtime::IsModule({begin, static_cast<size_t>(file.gcount())});
 }
 
 absl::StatusOr<ModelFile> OpenModelShown(const std::string& path, bool animate) {

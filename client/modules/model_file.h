@@ -36,6 +36,10 @@ absl::StatusOr<ModelFile> OpenModel(const std::string& path,
 // The same, with a line on stderr that shows how far it is if `animate` and the model is large.
 absl::StatusOr<ModelFile> OpenModelShown(const std::string& path, bool animate);
 
+// Whether the file begins as a module does (runtime/module.h). One that cannot be read does not: opening
+// it as a model says why.
+bool HoldsModule(const std::string& path);
+
 // The file that `location` names in `folder`, as an absolute path without symbolic links.
 // InvalidArgument: the location is refused (see OpenModel), or the file cannot be read.
 absl::StatusOr<std::string> ResolveLocation(const std::string& folder, const std::string& location);

@@ -1,6 +1,7 @@
 #include "client/views/json.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -32,8 +33,10 @@ const EnumValueDescriptor* EnumFromWord(const EnumDescriptor& type, const std::s
   return nullptr;
 }
 
+json MessageToJson(const Message& message, bool whole);
+
 // index < 0: the field is singular.
-json FieldToJson(const Message& message, const FieldDescriptor& field, int index) {
+json FieldToJson(const Message& message, const FieldDescriptor& field, int index, bool whole) {
   const Reflection& r = *message.GetReflection();
   const bool one = index < 0;
   const FieldDescriptor* f = &field;
@@ -57,9 +60,63 @@ json FieldToJson(const Message& message, const FieldDescriptor& field, int index
     case FieldDescriptor::CPPTYPE_STRING:
       return one ? r.GetString(message, f) : r.GetRepeatedString(message, f, index);
     case FieldDescriptor::CPPTYPE_MESSAGE:
-      return ToJson(one ? r.GetMessage(message, f) : r.GetRepeatedMessage(message, f, index));
+      return MessageToJson(one ? r.GetMessage(message, f) : r.GetRepeatedMessage(message, f, index),
+                           whole);
   }
   return nullptr;
+}
+
+// The value in nanoseconds and the name that says so, for a singular field that counts in other units.
+std::pair<std::string, json> InNanoseconds(const std::string& name, json value) {
+  for (const auto& [ending, factor] : {std::pair{"_ms", 1'000'000}, {"_us", 1'000}}) {
+    if (!name.ends_with(ending) || !value.is_number_integer()) continue;
+    // A time that does not fit is about 300 years long.
+    constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+    const auto number = value.get<int64_t>();
+    return {name.substr(0, name.size() - 3) + "_ns",
+            std::clamp(number, -kMost / factor, kMost / factor) * factor};
+  }
+  return {name, std::move(value)};
+}
+
+// `whole`: with all fields, and with times in nanoseconds.
+json MessageToJson(const Message& message, bool whole) {
+  json object = json::object();
+  const Descriptor& type = *message.GetDescriptor();
+  const Reflection& r = *message.GetReflection();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    if (field.is_repeated()) {
+      const int size = r.FieldSize(message, &field);
+      if (size == 0 && !whole) continue;
+      json array = json::array();
+      for (int k = 0; k < size; ++k) array.push_back(FieldToJson(message, field, k, whole));
+      object[field.name()] = std::move(array);
+    } else if (r.HasField(message, &field)) {
+      json value = FieldToJson(message, field, -1, whole);
+      if (whole) {
+        auto [name, ns] = InNanoseconds(field.name(), std::move(value));
+        object[name] = std::move(ns);
+      } else {
+        object[field.name()] = std::move(value);
+      }
+    } else if (whole) {
+      // The value that the field has without being set; null if it then has none.
+      auto [name, value] = InNanoseconds(
+          field.name(), field.has_presence() ? json() : FieldToJson(message, field, -1, whole));
+      object[name] = std::move(value);
+    }
+  }
+  return object;
+}
+
+std::string ToLine(const Message& message, bool whole) {
+  json object = MessageToJson(message, whole);
+  // A message with such a field, such as a record, says itself of which version it is.
+  if (message.GetDescriptor()->FindFieldByName("schema_version") == nullptr)
+    object["schema_version"] = kJsonSchemaVersion;
+  // A worker's messages may contain any bytes; invalid ones become replacement characters.
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 absl::Status Parse(const json& object, Message* message);
@@ -151,6 +208,7 @@ absl::Status Parse(const json& object, Message* message) {
       if (key == "schema_version") continue;
       return absl::InvalidArgumentError("unknown field '" + key + "'");
     }
+    if (value.is_null() && field->has_presence()) continue;  // unset
     if (!field->is_repeated()) {
       HEDDLE_RETURN_IF_ERROR(FieldFromJson(value, *field, message));
       continue;
@@ -165,32 +223,13 @@ absl::Status Parse(const json& object, Message* message) {
 
 }  // namespace
 
-json ToJson(const Message& message) {
-  json object = json::object();
-  std::vector<const FieldDescriptor*> fields;
-  message.GetReflection()->ListFields(message, &fields);
-  for (const FieldDescriptor* field : fields) {
-    if (!field->is_repeated()) {
-      object[field->name()] = FieldToJson(message, *field, -1);
-      continue;
-    }
-    json array = json::array();
-    for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i) {
-      array.push_back(FieldToJson(message, *field, i));
-    }
-    object[field->name()] = std::move(array);
-  }
-  return object;
-}
+json ToJson(const Message& message) { return MessageToJson(message, true); }
 
-std::string ToJsonLine(const Message& message) {
-  json object = ToJson(message);
-  // A message with such a field, such as a record, says itself of which version it is.
-  if (message.GetDescriptor()->FindFieldByName("schema_version") == nullptr)
-    object["schema_version"] = kJsonSchemaVersion;
-  // A worker's messages may contain any bytes; invalid ones become replacement characters.
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
-}
+std::string ToJsonLine(const Message& message) { return ToLine(message, true); }
+
+json ToFileJson(const Message& message) { return MessageToJson(message, false); }
+
+std::string ToFileJsonLine(const Message& message) { return ToLine(message, false); }
 
 absl::Status FromJsonLine(std::string_view line, Message* message) {
   const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);

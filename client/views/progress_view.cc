@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <vector>
 
 namespace heddle::client {
 namespace {
@@ -21,6 +22,48 @@ std::string Bar(double share, int width) {
 
 std::string Clip(const std::string& text, size_t width) {
   return text.size() <= width ? text : text.substr(0, width - 1) + "~";
+}
+
+double GainOf(const v1::TaskStatus& task) {
+  if (task.has_compared()) return task.compared().gain().ratio();
+  const bool known = task.best_ns() > 0 && task.untuned_ns() > 0;
+  return known ? task.untuned_ns() / task.best_ns() : 0;
+}
+
+std::string DoingOf(const v1::TaskStatus& task) {
+  return task.keeps_default() ? "keeps the default kernel" : task.doing();
+}
+
+// How interesting a task is to who watches: first what runs, then what waits, then what is done.
+int Order(const v1::TaskStatus& task) {
+  const std::string& doing = task.doing();
+  if (task.done()) return 2;
+  const bool waits = doing.empty() || doing.starts_with("wait") || doing.starts_with("no ") ||
+                     doing.starts_with("paused") || doing.starts_with("trying again");
+  return waits ? 1 : 0;
+}
+
+// The tasks of a job that are part of its plan, and how many others there are.
+struct Shown {
+  std::vector<int> tasks;  // their numbers, from 0
+  int others = 0;
+};
+
+Shown TasksOf(const v1::Job& job) {
+  Shown shown;
+  for (int i = 0; i < job.tasks_size(); ++i) {
+    if (job.tasks(i).info().weight() == 0)
+      ++shown.others;
+    else
+      shown.tasks.push_back(i);
+  }
+  return shown;
+}
+
+std::string OthersText(int others) {
+  if (others == 0) return "";
+  return fmt::format("and {} of other plans, measured to choose the plan\n",
+                     others == 1 ? "1 task" : fmt::format("{} tasks", others));
 }
 
 }  // namespace
@@ -48,6 +91,20 @@ std::string StateWord(v1::JobState state) {
     default:
       return "unknown";
   }
+}
+
+std::string ShownState(const v1::Job& job) {
+  const std::string& reason = job.reason();
+  const bool active = job.state() == v1::JOB_IMPORTING || job.state() == v1::JOB_TUNING ||
+                      job.state() == v1::JOB_PLANNING || job.state() == v1::JOB_COMPILING ||
+                      job.state() == v1::JOB_COMPARING;
+  // As scheduler/ledger/why_waiting.h says it, for the whole job or for one of its stages.
+  for (const char* missing : {"no device ", "no worker ", "waiting: no "}) {
+    if (active && (reason.starts_with(missing) ||
+                   reason.find(std::string(": ") + missing) != std::string::npos))
+      return "waiting";
+  }
+  return StateWord(job.state());
 }
 
 double EstimatedModelNs(const v1::Job& job, bool untuned) {
@@ -84,35 +141,53 @@ std::string ModelGain(const v1::Job& job) {
   return text;
 }
 
-std::string TaskTable(const v1::Job& job, bool plain, int max_rows) {
-  Table table({"task", "uses", "trials", "failed", "best", "GFLOP/s", "gain", "doing"});
-  int rows = 0, more = 0, others = 0;
-  for (const v1::TaskStatus& task : job.tasks()) {
-    if (task.info().weight() == 0) {
-      ++others;
-      continue;
-    }
-    if (rows >= max_rows) {
-      ++more;
-      continue;
-    }
-    ++rows;
-    const bool known = task.best_ns() > 0 && task.untuned_ns() > 0;
-    const double gain = task.has_compared() ? task.compared().gain().ratio()
-                        : known             ? task.untuned_ns() / task.best_ns()
-                                            : 0;
-    const std::string doing = task.keeps_default() ? "keeps the default kernel" : task.doing();
-    table.Add({Clip(task.info().label(), 44), fmt::format("{}", task.info().weight()),
+std::string TaskTable(const v1::Job& job, bool plain) {
+  Table table({"#", "task", "uses", "trials", "failed", "best", "GFLOP/s", "gain", "doing"});
+  const Shown shown = TasksOf(job);
+  for (const int i : shown.tasks) {
+    const v1::TaskStatus& task = job.tasks(i);
+    table.Add({fmt::format("{}", i + 1), Clip(task.info().label(), 60),
+               fmt::format("{}", task.info().weight()),
                fmt::format("{}/{}", task.trials(), task.budget()), fmt::format("{}", task.failed()),
                FormatNs(task.best_ns()), FormatGflops(task.info().flops(), task.best_ns()),
-               FormatRatio(gain), Clip(doing, 40)});
+               FormatRatio(GainOf(task)), Clip(DoingOf(task), 40)});
   }
-  std::string text = table.ToText(plain);
-  if (more > 0) text += fmt::format(".. and {} more tasks\n", more);
-  if (others > 0) {
-    text += fmt::format("and {} of other plans, measured to choose the plan\n",
-                        others == 1 ? "1 task" : fmt::format("{} tasks", others));
+  return table.ToText(plain) + OthersText(shown.others);
+}
+
+std::string LiveTaskTable(const v1::Job& job, int width, int rows) {
+  Shown shown = TasksOf(job);
+  std::stable_sort(shown.tasks.begin(), shown.tasks.end(),
+                   [&job](int a, int b) { return Order(job.tasks(a)) < Order(job.tasks(b)); });
+  const size_t all = shown.tasks.size();
+  // One line each for the header, and for what is left out.
+  const auto room = static_cast<size_t>(std::max(1, rows - 1));
+  if (all > room) shown.tasks.resize(std::max<size_t>(1, room - 1));
+  // Numbers, trials, time and gain take about 40 columns; task and what it does share the rest.
+  const bool wide = width >= 120;
+  const auto rest = static_cast<size_t>(std::max(24, width - (wide ? 62 : 40)));
+  const size_t doing_width = std::min<size_t>(40, rest * 2 / 5);
+  std::vector<std::string> header = {"#", "task", "trials", "best", "gain", "doing"};
+  if (wide) header = {"#", "task", "uses", "trials", "failed", "best", "GFLOP/s", "gain", "doing"};
+  Table table(header);
+  for (const int i : shown.tasks) {
+    const v1::TaskStatus& task = job.tasks(i);
+    std::vector<std::string> row = {fmt::format("{}", i + 1),
+                                    Clip(task.info().label(), rest - doing_width),
+                                    fmt::format("{}/{}", task.trials(), task.budget()),
+                                    FormatNs(task.best_ns()),
+                                    FormatRatio(GainOf(task)),
+                                    Clip(DoingOf(task), doing_width)};
+    if (wide) {
+      row.insert(row.begin() + 2, fmt::format("{}", task.info().weight()));
+      row.insert(row.begin() + 4, fmt::format("{}", task.failed()));
+      row.insert(row.begin() + 6, FormatGflops(task.info().flops(), task.best_ns()));
+    }
+    table.Add(row);
   }
+  std::string text = table.ToText();
+  if (all > shown.tasks.size())
+    text += fmt::format(".. and {} more tasks\n", all - shown.tasks.size());
   return text;
 }
 
@@ -120,9 +195,11 @@ ProgressView::ProgressView(const OutputOptions& options)
     : options_(options), animate_(CanAnimate(options)) {}
 
 std::string ProgressView::Picture(const v1::Job& job, absl::Time now) const {
-  std::string text = fmt::format("{}  {}  {}  [{}]  {}\n", job.id(), Printable(job.spec().name()),
-                                 StateWord(job.state()), Printable(job.spec().target()),
-                                 HumanDuration(now - absl::FromUnixNanos(job.created_unix_ns())));
+  // The target may be long, so it comes last.
+  std::string text =
+      fmt::format("{}  {}  {}  {}  [{}]\n", job.id(), Printable(job.spec().name()), ShownState(job),
+                  HumanDuration(now - absl::FromUnixNanos(job.created_unix_ns())),
+                  Printable(job.spec().target()));
   if (job.trials_budget() > 0) {
     const double share = static_cast<double>(job.trials()) / job.trials_budget();
     text += fmt::format("{} {:3.0f}%  {}/{} trials", Bar(share, 30), share * 100, job.trials(),
@@ -133,12 +210,15 @@ std::string ProgressView::Picture(const v1::Job& job, absl::Time now) const {
     text += "\n";
   }
   if (job.state() != v1::JOB_FAILED) text += Printable(job.reason()) + "\n";
-  if (job.tasks_size() > 0) text += TaskTable(job, false, std::max(3, TerminalHeight() - 6));
+  if (job.tasks_size() > 0) {
+    // Above are three lines, and the cursor takes one below.
+    text += LiveTaskTable(job, TerminalWidth(), std::max(3, TerminalHeight() - 5));
+  }
   return text;
 }
 
 std::string ProgressView::Line(const v1::Job& job) const {
-  std::string text = fmt::format("{} {}", job.id(), StateWord(job.state()));
+  std::string text = fmt::format("{} {}", job.id(), ShownState(job));
   if (job.trials_budget() > 0)
     text += fmt::format(" {}/{} trials", job.trials(), job.trials_budget());
   if (const std::string gain = ModelGain(job); !gain.empty()) text += ", " + gain;

@@ -32,10 +32,16 @@ class ProgressView {
 
 // "tuning", "done", ..
 std::string StateWord(v1::JobState state);
-// One row per task: label, uses, trials, best latency, GFLOP/s, gain over the default schedule, what
-// it is doing. Once the whole module was compared with the default one, the gain is the one found
-// there.
-std::string TaskTable(const v1::Job& job, bool plain, int max_rows = 1 << 20);
+// The same for people, who take a job that no device or worker can run for one that runs: that is
+// "waiting".
+std::string ShownState(const v1::Job& job);
+// One row per task: its number (for `heddle explain`), label, uses, trials, best latency, GFLOP/s, gain
+// over the default schedule, what it is doing. Once the whole module was compared with the default one,
+// the gain is the one found there.
+std::string TaskTable(const v1::Job& job, bool plain);
+// The same for a terminal that is `width` columns wide, in at most `rows` lines (at least 3): what runs
+// stands first, and less important columns are left out where there is no room.
+std::string LiveTaskTable(const v1::Job& job, int width, int rows);
 // Sum over the tasks of weight x best; 0 while a task has no measurement.
 double EstimatedModelNs(const v1::Job& job, bool untuned);
 // The time and gain of the whole model, in one line: as compared in turns if that is done, otherwise the

@@ -9,11 +9,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "client/views/json.h"
 
 namespace heddle::client {
 namespace {
 
 volatile sig_atomic_t g_interrupted = 0;
+bool g_json_errors = false;
 
 bool DumbTerminal() {
   const char* term = std::getenv("TERM");
@@ -80,9 +84,22 @@ std::string Printable(std::string_view text) {
 }
 
 int Fail(const absl::Status& status) {
-  fmt::print(stderr, "heddle: {}\n", Printable(std::string(status.message())));
-  return ExitCodeFor(status);
+  return Fail(ExitCodeFor(status), std::string(status.message()));
 }
+
+int Fail(int exit_code, std::string_view message) {
+  if (g_json_errors) {
+    const nlohmann::json object = {
+        {"schema_version", kJsonSchemaVersion}, {"error", message}, {"exit_status", exit_code}};
+    fmt::print(stderr, "{}\n",
+               object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    fmt::print(stderr, "heddle: {}\n", Printable(message));
+  }
+  return exit_code;
+}
+
+void TellErrorsAsJson() { g_json_errors = true; }
 
 bool CanAnimate(const OutputOptions& options) {
   return !options.plain && !options.json && isatty(STDERR_FILENO) && !DumbTerminal();

@@ -26,6 +26,10 @@ enum ExitCode {
 ExitCode ExitCodeFor(const absl::Status& status);
 // "heddle: <message>" on stderr; returns the exit code.
 int Fail(const absl::Status& status);
+// The same for an exit code that is known.
+int Fail(int exit_code, std::string_view message);
+// From now on, errors are JSON, one line each: {"error":"<message>","exit_status":4,"schema_version":1}.
+void TellErrorsAsJson();
 
 // The text with control characters written out ("\\x1b", "\\n"), for what others named: it must neither
 // move the cursor of a terminal nor break a table.

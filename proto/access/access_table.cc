@@ -42,9 +42,10 @@ constexpr AccessRow kTable[] = {
     {"heddle.v1.StoreService/Check",                      kNone,    kOperators,  kAudited},
     // A worker speaks for itself only: its id is the name in its certificate.
     {"heddle.v1.TrackerService/Synchronize",              kNone,    kWorkers},
-    {"heddle.v1.TrackerService/Acquire",                  kNone,    kSchedulers},
+    // An operator holds slots so that nothing runs there. Only a scheduler can run something with a lease.
+    {"heddle.v1.TrackerService/Acquire",                  kNone,    kSchedulers | kOperators},
     {"heddle.v1.TrackerService/Renew",                    kNone,    kSchedulers},
-    {"heddle.v1.TrackerService/Release",                  kNone,    kSchedulers},
+    {"heddle.v1.TrackerService/Release",                  kNone,    kSchedulers | kOperators},
     {"heddle.v1.TrackerService/ListWorkers",              kNone,    kSchedulers | kOperators},
     {"heddle.v1.TrackerService/WatchWorkers",             kNone,    kSchedulers | kOperators},
     {"heddle.v1.WorkerService/RunStage",                  kNone,    kSchedulers},

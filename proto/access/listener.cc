@@ -86,6 +86,7 @@ absl::StatusOr<std::unique_ptr<PeerDoor>> AddListener(const ListenerOptions& opt
                                                       grpc::ServerBuilder* builder, int* port) {
   std::shared_ptr<grpc::ServerCredentials> credentials;
   const std::string& address = options.address;
+  HEDDLE_RETURN_IF_ERROR(CheckListenAddress(address));
   if (IsUnixAddress(address)) {
     HEDDLE_RETURN_IF_ERROR(PrepareSocket(address));
     credentials = grpc::experimental::LocalServerCredentials(UDS);

@@ -31,7 +31,7 @@ struct ListenerOptions {
 // `port` is set when the server starts, and is 1 for a UNIX socket.
 // Returns what listens at a UNIX socket, to be kept until the server is shut down; null for other
 // addresses.
-// InvalidArgument: the address is not on this machine and there are no certificates (the message says
+// InvalidArgument: the text is no address; the address is not on this machine and there are no certificates (the message says
 // how to make them), or the socket cannot be there.
 absl::StatusOr<std::unique_ptr<PeerDoor>> AddListener(const ListenerOptions& options,
                                                       grpc::ServerBuilder* builder, int* port);

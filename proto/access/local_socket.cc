@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -69,6 +70,19 @@ std::string SocketPath(const std::string& unix_address) {
 bool IsLoopbackAddress(std::string_view address) {
   const std::string_view host = address.substr(0, address.rfind(':'));
   return host == "127.0.0.1" || host == "localhost" || host == "[::1]";
+}
+
+absl::Status CheckListenAddress(std::string_view address) {
+  if (IsUnixAddress(address)) return absl::OkStatus();
+  const size_t colon = address.rfind(':');
+  const std::string_view port = colon == std::string_view::npos ? "" : address.substr(colon + 1);
+  const bool digits = !port.empty() && port.size() <= 5 &&
+                      port.find_first_not_of("0123456789") == std::string_view::npos;
+  if (colon != 0 && digits && std::stoi(std::string(port)) <= 65535) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--listen ", std::string(address),
+      ": is no address to listen on; write HOST:PORT with a port from 0 to 65535, such "
+      "as 127.0.0.1:9190, or unix:PATH"));
 }
 
 std::string DefaultDataDirectory() {

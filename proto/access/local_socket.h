@@ -17,6 +17,10 @@ std::string SocketPath(const std::string& unix_address);
 // Whether it is loopback: 127.0.0.1, ::1 or localhost, with a port.
 bool IsLoopbackAddress(std::string_view address);
 
+// Whether a daemon can listen there. InvalidArgument with an example if the text is neither "unix:PATH" nor
+// "HOST:PORT" with a port from 0 to 65535.
+absl::Status CheckListenAddress(std::string_view address);
+
 // The scheduler's data directory where none is given: $XDG_DATA_HOME/heddle, or the one in $HOME.
 std::string DefaultDataDirectory();
 // Where the scheduler of a data directory listens unless it is told otherwise: "unix:DATA/sockets/scheduler".

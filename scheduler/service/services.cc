@@ -210,9 +210,12 @@ grpc::Status JobServiceImpl::CheckRoom(int64_t model_bytes) const {
             absl::StrCat("the model is over this service's limit of ",
                          limits_.max_model_bytes >> 20, " MiB (heddle-scheduler --max-model-mib)")};
   }
-  if (blobs_->FreeBytes() < kDiskReserveBytes) {
+  if (const int64_t free_bytes = blobs_->FreeBytes(); free_bytes < kDiskReserveBytes) {
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
-            "the disk of the scheduler's data directory is full; free some space"};
+            absl::StrCat("the disk of the scheduler's data directory has ", free_bytes >> 20,
+                         " MiB left, and the last ", kDiskReserveBytes >> 20,
+                         " are kept for the database, so the service takes no models; free some "
+                         "space")};
   }
   return grpc::Status::OK;
 }
@@ -232,7 +235,9 @@ grpc::Status JobServiceImpl::FindMissingBlobs(grpc::ServerContext*, const v1::Bl
   if (missing_bytes + kDiskReserveBytes > blobs_->FreeBytes()) {
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
             absl::StrCat("the disk of the scheduler's data directory has no room for ",
-                         missing_bytes >> 20, " MiB more; free some space")};
+                         missing_bytes >> 20, " MiB more: ", blobs_->FreeBytes() >> 20,
+                         " are left, and the last ", kDiskReserveBytes >> 20,
+                         " are kept for the database; free some space")};
   }
   return grpc::Status::OK;
 }

@@ -530,7 +530,9 @@ void StageRunner::TakeChunk(const v1::Chunk& chunk, Results* results) {
       return fail("the module is too large");
     }
     if (environment_.blobs->FreeBytes() < kDiskReserveBytes)
-      return fail("the disk of the scheduler's data directory is full; free some space");
+      return fail(absl::StrCat("the disk of the scheduler's data directory has less than ",
+                               kDiskReserveBytes >> 20,
+                               " MiB left, which are kept for the database; free some space"));
     if (absl::Status status = module.writer->Append(chunk.data()); !status.ok())
       return fail(std::string(status.message()));
     if (!chunk.last()) return;

@@ -75,6 +75,17 @@ TEST_F(ListenerTest, NothingButLoopbackWithoutCertificates) {
   EXPECT_TRUE(Listen("0.0.0.0:0", Lab::Get().Of("tracker")).ok());
 }
 
+TEST_F(ListenerTest, WhatIsNoAddressIsSaidToBeNone) {
+  for (const char* address : {"bogus", "127.0.0.1", "127.0.0.1:", ":0", "127.0.0.1:65536",
+                              "127.0.0.1:99999", "127.0.0.1:-1", "127.0.0.1:1e3"}) {
+    const absl::Status refused = Listen(address);
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << address;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("HOST:PORT")) << address;
+  }
+  for (const char* address : {"unix:x", "127.0.0.1:0", "[::1]:65535", "host:9190"})
+    EXPECT_TRUE(CheckListenAddress(address).ok()) << address;
+}
+
 TEST_F(ListenerTest, NothingIsSentInTheClearToAnotherMachine) {
   EXPECT_TRUE(CheckAddress("10.0.0.1:1", Lab::Get().Of("ann")).ok());
   EXPECT_TRUE(absl::IsInvalidArgument(CheckAddress("10.0.0.1:1", {})));

@@ -255,7 +255,7 @@ class WholeRoad(unittest.TestCase):
             self.h("wait", job, "--timeout", 120, check=0)
             told = json.loads(self.h("explain", job, 1, "--json", check=0).stdout)
             if flags:
-                self.assertNotIn("transfer_model", told, "nobody was to learn from others")
+                self.assertIsNone(told["transfer_model"], "nobody was to learn from others")
             return [(batch["samples"], batch["trials"]) for batch in told["batches"] if batch["job"] == job]
         self.assertEqual(predicted("--no-transfer"), [])
         self.assertEqual(predicted(), [(0, 2)], "its first batch was not chosen by a model")

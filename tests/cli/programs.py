@@ -12,7 +12,8 @@ LIMIT_S = 240  # no single command here takes longer
 
 
 def heddle(*args, server=None, cwd=None, check=None, env=None):
-    environment = dict(os.environ, **(env or {}))
+    # Not the configuration of whoever runs the tests.
+    environment = dict(os.environ, **{"XDG_CONFIG_HOME": "/nowhere", **(env or {})})
     environment.pop("HEDDLE_SERVER", None)
     if server:
         environment["HEDDLE_SERVER"] = server

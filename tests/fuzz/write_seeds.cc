@@ -393,7 +393,7 @@ v1::JobSpec FullJob() {
 }
 
 void AddMessages(Corpus& corpus) {
-  corpus.Add("record_line", "full", client::ToJsonLine(FullRecord()));
+  corpus.Add("record_line", "full", client::ToFileJsonLine(FullRecord()));
   corpus.Add("record_line", "short",
              R"({"schema_version": 1, "workload_key": "0123456789abcdef"})");
   corpus.Add("service_messages", "job", WithByte(0, FullJob().SerializeAsString()));

@@ -341,10 +341,11 @@ TEST(Fuse, TasksAreDistinctWeightedAndHeaviestFirst) {
   const FusedGraph fused = *Fuse(*Optimize(*ImportOnnx(*zoo::MakeZooModel("resnet18", 1))));
   const std::vector<Task> tasks = ExtractTasks(fused);
   int groups = 0;
-  std::set<std::string> keys;
+  std::set<std::string> keys, labels;
   for (size_t i = 0; i < tasks.size(); ++i) {
     groups += tasks[i].weight;
     EXPECT_TRUE(keys.insert(tasks[i].key).second);
+    EXPECT_TRUE(labels.insert(tasks[i].label).second) << tasks[i].label;
     EXPECT_EQ(tasks[i].nodes.size(), static_cast<size_t>(tasks[i].weight));
     if (i > 0) {
       EXPECT_GE(tasks[i - 1].flops * tasks[i - 1].weight, tasks[i].flops * tasks[i].weight);

@@ -86,6 +86,7 @@ HEAVY = [
     (r"pybind11/", ["python/native"]),
     (r"z3\+\+\.h", ["compiler/substitution/prover"]),
     (r"grpcpp/|.*\.grpc\.pb\.h", ["proto", "tracker", "scheduler/service", "worker", "client"]),
+    (r"toml\+\+/", ["client/config"]),
     (r"onnx/", []),  # the installed ONNX library: the importer has rules of its own
     (r"compiler/onnx/format/", ["compiler/onnx", "client/zoo"]),
 ]

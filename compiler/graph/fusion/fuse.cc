@@ -433,6 +433,45 @@ absl::StatusOr<tensor::TensorProgram> GroupExpression(const FusedGraph& fused, c
   return ExpressGroup(fused.graph, group, nullptr);
 }
 
+namespace {
+
+// What tells two operators of one name and result apart, for people: " by 64x64x3x3, stride 2x2" is a
+// convolution's weights and stride, " from 1x64x112x112, kernel 3x3" a pool's operand and window.
+std::string DetailOf(const Graph& graph, const Group& group) {
+  int anchor = group.nodes.front();
+  for (int n : group.nodes) {
+    if (Def(graph.nodes[n].kind).fusion != FusionClass::kInjective) anchor = n;
+  }
+  const Node& node = graph.nodes[anchor];
+  std::string detail;
+  if (!node.inputs.empty()) {
+    const bool binary = node.inputs.size() > 1;
+    detail = absl::StrCat(binary ? " by " : " from ",
+                          ShapeText(graph.values[node.inputs[binary ? 1 : 0]].type.shape));
+  }
+  for (const auto& [attr, word] : {std::pair{"kernel", "kernel"}, {"strides", "stride"}}) {
+    const auto found = node.attrs.find(attr);
+    if (found == node.attrs.end()) continue;
+    const Shape* extents = std::get_if<Shape>(&found->second);
+    const bool plain = extents == nullptr || std::all_of(extents->begin(), extents->end(),
+                                                         [](int64_t e) { return e == 1; });
+    if (!plain) absl::StrAppend(&detail, ", ", word, " ", ShapeText(*extents));
+  }
+  return detail;
+}
+
+// Adds the detail to labels that groups of different workloads share.
+void TellLabelsApart(FusedGraph* fused) {
+  std::map<std::string, std::set<std::string_view>> keys;  // by label
+  for (const Group& group : fused->groups) keys[group.label].insert(group.key);
+  for (Group& group : fused->groups) {
+    if (keys.at(group.label).size() > 1)
+      absl::StrAppend(&group.label, DetailOf(fused->graph, group));
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
   std::vector<std::vector<int>> groups;
   if (options.enabled) {
@@ -461,6 +500,7 @@ absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
     fused.groups.push_back(std::move(group));
   }
   fused.graph = std::move(graph);
+  TellLabelsApart(&fused);
   return fused;
 }
 

@@ -23,11 +23,13 @@ struct Group {
   std::vector<ValueId> inputs;   // read from outside (inputs, constants, other groups), in the
                                  // kernel's argument order
   std::vector<ValueId> outputs;  // needed outside, in the kernel's argument order
-  std::string label;             // at most about 60 characters: "conv2d+add+relu 1x56x56x64"
-  ir::Program naive;             // the loop program before any schedule
-  std::string workload;          // its canonical text (ir/text.h)
-  std::string key;               // WorkloadKey(workload)
-  double flops = 0;              // of the direct algorithm; a multiply-add counts two
+  // "conv2d+add+relu 1x56x56x64", at most about 60 characters; more where groups of other workloads would
+  // have the same: "conv2d+relu 1x28x28x64 by 3x3x64x64, stride 2x2".
+  std::string label;
+  ir::Program naive;     // the loop program before any schedule
+  std::string workload;  // its canonical text (ir/text.h)
+  std::string key;       // WorkloadKey(workload)
+  double flops = 0;      // of the direct algorithm; a multiply-add counts two
 };
 
 struct FusedGraph {

@@ -1,0 +1,45 @@
+#include "client/views/noise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace heddle::client {
+
+std::map<std::pair<std::string, std::string>, Noise> NoiseOf(
+    const std::vector<v1::Record>& records) {
+  std::map<std::pair<std::string, std::string>, Noise> noises;
+  std::map<std::pair<std::string, std::string>, std::vector<double>> spreads;
+  for (const v1::Record& record : records) {
+    const v1::Measurement& measurement = record.measurement();
+    const v1::Evidence& evidence = measurement.evidence();
+    if (!record.imported_by().empty() || evidence.worker().empty() || record.median_ns() <= 0 ||
+        measurement.samples_ns().empty())
+      continue;
+    const auto [least, most] =
+        std::minmax_element(measurement.samples_ns().begin(), measurement.samples_ns().end());
+    const std::pair<std::string, std::string> slot = {evidence.worker(), evidence.slot()};
+    spreads[slot].push_back((*most - *least) / record.median_ns());
+    Noise& noise = noises[slot];
+    ++noise.trials;
+    noise.repeated += evidence.times_measured() > 1 ? 1 : 0;
+    noise.other_share += evidence.other_share();
+  }
+  for (auto& [slot, noise] : noises) {
+    std::vector<double>& all = spreads[slot];
+    const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+    std::nth_element(all.begin(), middle, all.end());
+    noise.spread = *middle;
+    noise.repeated /= noise.trials;
+    noise.other_share /= noise.trials;
+  }
+  return noises;
+}
+
+std::string NoiseText(const Noise& noise) {
+  if (noise.trials == 0) return "-";
+  return fmt::format("{:.1f} %, {:.0f} % repeated", 100 * noise.spread, 100 * noise.repeated);
+}
+
+}  // namespace heddle::client

@@ -1,0 +1,89 @@
+// The live table on small terminals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_split.h"
+#include "client/views/progress_view.h"
+
+namespace heddle::client {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+v1::Job JobOf(int tasks) {
+  v1::Job job;
+  job.set_id("j1");
+  job.set_state(v1::JOB_TUNING);
+  for (int i = 0; i < tasks; ++i) {
+    v1::TaskStatus* task = job.add_tasks();
+    task->mutable_info()->set_label("conv2d+add+relu 1x56x56x64 by 3x3x64x64, stride 2x2");
+    task->mutable_info()->set_weight(2);
+    task->set_trials(48);
+    task->set_budget(64);
+    task->set_best_ns(1'234'567);
+    task->set_untuned_ns(4'000'000);
+    task->set_doing("done");
+    task->set_done(true);
+  }
+  return job;
+}
+
+std::vector<std::string> Lines(const std::string& text) {
+  return absl::StrSplit(text, '\n', absl::SkipEmpty());
+}
+
+TEST(LiveView, EightyColumnsShowWhatIsBeingDone) {
+  v1::Job job = JobOf(3);
+  job.mutable_tasks(1)->set_doing("profile 12/16");
+  job.mutable_tasks(1)->set_done(false);
+  for (const int width : {80, 100, 120, 200}) {
+    const std::vector<std::string> lines = Lines(LiveTaskTable(job, width, 20));
+    ASSERT_EQ(lines.size(), 4u);
+    for (const std::string& line : lines) EXPECT_LT(line.size(), static_cast<size_t>(width));
+    EXPECT_THAT(lines[1], HasSubstr("profile 12/16")) << width;
+    EXPECT_EQ(lines[0].find("GFLOP/s") != std::string::npos, width >= 120);
+  }
+}
+
+TEST(LiveView, WhatRunsStandsFirstWithItsNumber) {
+  v1::Job job = JobOf(40);
+  job.mutable_tasks(37)->set_doing("build 3/16");
+  job.mutable_tasks(37)->set_done(false);
+  job.mutable_tasks(38)->set_doing("waiting for a device slot");
+  job.mutable_tasks(38)->set_done(false);
+  const std::vector<std::string> lines = Lines(LiveTaskTable(job, 80, 19));
+  ASSERT_EQ(lines.size(), 19u);
+  EXPECT_THAT(lines[1], StartsWith("38 "));
+  EXPECT_THAT(lines[1], HasSubstr("build 3/16"));
+  EXPECT_THAT(lines[2], StartsWith("39 "));
+  EXPECT_EQ(lines.back(), ".. and 23 more tasks");
+}
+
+TEST(LiveView, ShowsTheSameNumbersAsTheFullTable) {
+  v1::Job job = JobOf(3);
+  job.mutable_tasks(0)->mutable_info()->set_weight(0);  // of another plan
+  const std::vector<std::string> lines = Lines(TaskTable(job, /*plain=*/true));
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_THAT(lines[1], StartsWith("2\t"));
+  EXPECT_THAT(lines[2], StartsWith("3\t"));
+  EXPECT_THAT(lines[3], HasSubstr("1 task of other plans"));
+}
+
+TEST(LiveView, AJobThatNothingCanRunIsSaidToWait) {
+  v1::Job job = JobOf(0);
+  job.set_reason("no device with target llvm -mcpu=atom, 1 thread; nearest: worker w has ..");
+  EXPECT_EQ(ShownState(job), "waiting");
+  job.set_reason("import: no worker is registered at the tracker");
+  job.set_state(v1::JOB_IMPORTING);
+  EXPECT_EQ(ShownState(job), "waiting");
+  job.set_reason("profile x2");
+  EXPECT_EQ(ShownState(job), "importing");
+  job.set_state(v1::JOB_FAILED);
+  job.set_reason("no device with target llvm -mcpu=atom");
+  EXPECT_EQ(ShownState(job), "failed");
+}
+
+}  // namespace
+}  // namespace heddle::client
