@@ -193,27 +193,10 @@ std::map<std::string, std::string> ParseForm(std::string_view body) {
   return fields;
 }
 
-std::string EncodeUrl(std::string_view text) {
-  constexpr char kDigits[] = "0123456789ABCDEF";
-  std::string encoded;
-  for (const char c : text) {
-    if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' || c == '_' ||
-        c == '~') {
-      encoded += c;
-    } else {
-      encoded += '%';
-      encoded += kDigits[static_cast<unsigned char>(c) >> 4];
-      encoded += kDigits[static_cast<unsigned char>(c) & 15];
-    }
-  }
-  return encoded;
-}
-
 struct HttpServer::Callbacks {
   // A request on its way in.
   struct Incoming {
     HttpRequest request;
-    bool too_large = false;
   };
 
   static MHD_Result AddQuery(void* request, MHD_ValueKind, const char* key, const char* value) {

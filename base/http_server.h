@@ -70,17 +70,15 @@ struct HttpRequest {
 struct HttpResponse {
   int status = 200;
   std::string content_type = "text/html; charset=utf-8";
-  std::string body;
-  std::vector<std::pair<std::string, std::string>> headers;  // more of them
+  std::string body{};
+  std::vector<std::pair<std::string, std::string>> headers{};  // more of them
   // Set: the body is ignored, and the connection stays open for events.
-  std::shared_ptr<EventStream> events;
+  std::shared_ptr<EventStream> events{};
 };
 
 // The fields of a form, as POST sends them (application/x-www-form-urlencoded). Of a name that is given
 // several times, the first counts.
 std::map<std::string, std::string> ParseForm(std::string_view body);
-// The text with all but letters, digits and "-._~" as %XX, for a part of a path or of a query.
-std::string EncodeUrl(std::string_view text);
 
 struct HttpServerOptions {
   std::string address;          // "127.0.0.1:PORT", "localhost:PORT" or "[::1]:PORT"; 0: a free one

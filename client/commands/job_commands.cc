@@ -20,23 +20,6 @@ namespace {
 // How long a watch waits for a service that is being restarted.
 constexpr absl::Duration kWatchPatience = absl::Seconds(60);
 
-std::string SlotStateWord(v1::SlotState state) {
-  switch (state) {
-    case v1::SLOT_FREE:
-      return "free";
-    case v1::SLOT_HELD:
-      return "held";
-    case v1::SLOT_BLOCKED:
-      return "blocked";
-    case v1::SLOT_DRAINING:
-      return "draining";
-    case v1::SLOT_QUARANTINED:
-      return "quarantined";
-    default:
-      return "unknown";
-  }
-}
-
 void PrintJob(const v1::Job& job, const OutputOptions& output) {
   fmt::print("job      {}  {}\nstate    {}: {}\ntarget   {}\ntrials   {} of {}\ncreated  {}\n",
              job.id(), Printable(job.spec().name()), StateWord(job.state()),

@@ -6,6 +6,7 @@
 #include "absl/time/time.h"
 #include "client/views/terminal.h"
 #include "proto/jobs.pb.h"
+#include "views/figures.h"
 
 namespace heddle::client {
 
@@ -30,18 +31,9 @@ class ProgressView {
   v1::JobState last_state_ = v1::JOB_UNSPECIFIED;
 };
 
-// "tuning", "done", ..
-std::string StateWord(v1::JobState state);
 // One row per task: label, uses, trials, best latency, GFLOP/s, gain over the default schedule, what
 // it is doing. Once the whole module was compared with the default one, the gain is the one found
 // there.
 std::string TaskTable(const v1::Job& job, bool plain, int max_rows = 1 << 20);
-// Sum over the tasks of weight x best; 0 while a task has no measurement.
-double EstimatedModelNs(const v1::Job& job, bool untuned);
-// The time and gain of the whole model, in one line: as compared in turns if that is done, otherwise the
-// sums of its tasks, each timed by itself; empty while a task has no time.
-std::string ModelGain(const v1::Job& job);
-// The best known time of one inference; 0: unknown.
-double ModelNs(const v1::Job& job);
 
 }  // namespace heddle::client
