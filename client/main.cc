@@ -330,6 +330,13 @@ int main(int argc, char** argv) {
                : client::ExplainTask(global, job_id, explained_task, explain_plot);
   });
 
+  std::string report_output;
+  CLI::App* report_app = command(
+      "report", "Write a job's tasks, charts and schedules into one HTML file that can be mailed");
+  report_app->add_option("job", job_id, "Job id")->required();
+  report_app->add_option("-o,--output", report_output, "HTML file to write")->required();
+  report_app->callback([&] { code = client::ReportJob(global, job_id, report_output); });
+
   CLI::App* watch_app = command("watch", "Watch a job live; Ctrl-C detaches");
   watch_app->add_option("job", job_id, "Job id")->required();
   watch_app->callback([&] { code = client::WatchJob(global, job_id); });

@@ -28,6 +28,9 @@ int main(int argc, char** argv) {
   app.add_option("--tokens", options.token_file,
                  "File with the hashes of people's tokens, as `heddle-ca token` makes it (default: "
                  "DATA/tokens)");
+  app.add_option("--http", options.http,
+                 "HOST:PORT of this machine to serve the page at, such as 127.0.0.1:8080; port 0 "
+                 "picks a free one (default: no page)");
   app.add_option("--data", options.data_directory, "directory of database, models and modules")
       ->capture_default_str();
   app.add_option("--tracker", options.tracker_address, "HOST:PORT of heddle-tracker")

@@ -70,6 +70,8 @@ int ExplainPlan(const GlobalOptions& global, const std::string& job);
 // or empty.
 int ExplainTask(const GlobalOptions& global, const std::string& job, const std::string& task,
                 const std::string& plot);
+// Writes what the page shows of a job into one HTML file that needs nothing else (report_command.cc).
+int ReportJob(const GlobalOptions& global, const std::string& job, const std::string& output);
 int WatchJob(const GlobalOptions& global, const std::string& job);
 int WaitForJob(const GlobalOptions& global, const std::string& job, const std::string& what,
                absl::Duration timeout);

@@ -10,9 +10,9 @@
 #include "client/modules/profile.h"
 #include "client/views/explain.h"
 #include "client/views/json.h"
-#include "client/views/scatter_plot.h"
 #include "client/views/timeline_view.h"
 #include "compiler/ir/text.h"
+#include "views/charts.h"
 
 namespace heddle::client {
 namespace {
@@ -252,7 +252,7 @@ void PrintJson(const Explained& e) {
 }
 
 absl::Status Plot(const Explained& e, const std::string& path) {
-  std::vector<PlotPoint> points, line;
+  std::vector<views::PlotPoint> points, line;
   const std::vector<double> best = BestSoFar(e.trials);
   for (size_t i = 0; i < e.trials.size(); ++i) {
     const v1::Record& trial = e.trials[i];
@@ -265,8 +265,9 @@ absl::Status Plot(const Explained& e, const std::string& path) {
                       trial.origin().empty() ? "imported" : trial.origin(), std::move(label)});
   }
   const v1::TaskInfo& info = e.task.task().info();
-  return WriteFile(path, ScatterPlot(fmt::format("{} on {}", info.label(), e.task.device_key()),
-                                     "trial", UnitOf(e), points, line));
+  return WriteFile(
+      path, views::ScatterPlot(fmt::format("{} on {}", info.label(), e.task.device_key()), "trial",
+                               UnitOf(e), points, line));
 }
 
 }  // namespace

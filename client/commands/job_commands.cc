@@ -22,23 +22,6 @@ namespace {
 constexpr absl::Duration kWatchPatience = absl::Seconds(60);
 constexpr int64_t kNoiseRecords = 500;  // the latest, which say how quiet the slots are
 
-std::string SlotStateWord(v1::SlotState state) {
-  switch (state) {
-    case v1::SLOT_FREE:
-      return "free";
-    case v1::SLOT_HELD:
-      return "held";
-    case v1::SLOT_BLOCKED:
-      return "blocked";
-    case v1::SLOT_DRAINING:
-      return "draining";
-    case v1::SLOT_QUARANTINED:
-      return "quarantined";
-    default:
-      return "unknown";
-  }
-}
-
 // The job with what follows from it: the time of one inference now and with the default schedules (0: not
 // known), and the gain.
 nlohmann::json JobJson(const v1::Job& job) {

@@ -18,8 +18,8 @@
 #include "client/modules/csv.h"
 #include "client/modules/npy.h"
 #include "client/views/json.h"
-#include "client/views/scatter_plot.h"
 #include "proto/job_states.h"
+#include "views/charts.h"
 
 namespace heddle::client {
 namespace {
@@ -248,7 +248,7 @@ std::string SweepRun::ToSvg() const {
   for (const SweepParameter& parameter : options_.parameters) {
     if (by.empty() && parameter.values.size() > 1) by = parameter.name;
   }
-  std::vector<PlotPoint> points;
+  std::vector<views::PlotPoint> points;
   for (size_t i = 0; i < rows_.size(); ++i) {
     if (!Done(i) || !rows_[i]["latency_ms"].is_number()) continue;
     const json& parameters = rows_[i]["parameters"];
@@ -257,7 +257,7 @@ std::string SweepRun::ToSvg() const {
                       .group = by.empty() ? "all" : by + " " + parameters[by].get<std::string>(),
                       .label = parameters.dump()});
   }
-  return ScatterPlot(
+  return views::ScatterPlot(
       std::filesystem::path(options_.model).filename().string() + ": latency over tuning time",
       "tuning time (s)", "latency, tasks added up (ms)", points);
 }

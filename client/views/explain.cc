@@ -7,14 +7,13 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/str_split.h"
+#include "views/align.h"
 
 namespace heddle::client {
 namespace {
 
 constexpr double kDiffers = 1.03;
 constexpr size_t kMostCompared = 1024;  // trials of a batch: the largest batch of a job
-constexpr size_t kMostLines = 2000;     // lines of a text that is compared line by line
 
 double Speed(const v1::Record& trial) { return trial.median_ns() > 0 ? 1 / trial.median_ns() : 0; }
 
@@ -35,12 +34,6 @@ void Compare(const std::vector<const v1::Record*>& batch, BatchAccuracy* out) {
   out->rank_of_best = 1 + static_cast<int>(std::count_if(batch.begin(), batch.end(), [&](auto* t) {
                         return t->prediction().score() > best->prediction().score();
                       }));
-}
-
-std::vector<std::string> Lines(const std::string& text) {
-  std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
-  if (lines.size() > kMostLines) lines.resize(kMostLines);
-  return lines;
 }
 
 std::string Cut(const std::string& line, size_t width) {
@@ -112,15 +105,6 @@ std::string DrawCurve(absl::Span<const double> values, const std::string& unit, 
 std::string SideBySide(const std::string& left_title, const std::string& left,
                        const std::string& right_title, const std::string& right, int width,
                        bool plain) {
-  const std::vector<std::string> a = Lines(left), b = Lines(right);
-  // common[i][j]: length of the longest common subsequence of a[i..] and b[j..].
-  std::vector<std::vector<int>> common(a.size() + 1, std::vector<int>(b.size() + 1));
-  for (size_t i = a.size(); i-- > 0;) {
-    for (size_t j = b.size(); j-- > 0;) {
-      common[i][j] =
-          a[i] == b[j] ? common[i + 1][j + 1] + 1 : std::max(common[i + 1][j], common[i][j + 1]);
-    }
-  }
   const size_t column = static_cast<size_t>(std::max(20, (width - 3) / 2));
   std::string out;
   const auto row = [&](const std::string& l, char mark, const std::string& r) {
@@ -133,20 +117,7 @@ std::string SideBySide(const std::string& left_title, const std::string& left,
     out += text + "\n";
   };
   row(left_title, ' ', right_title);
-  size_t i = 0, j = 0;
-  while (i < a.size() || j < b.size()) {
-    if (i < a.size() && j < b.size() && a[i] == b[j]) {
-      row(a[i], ' ', b[j]);
-      ++i, ++j;
-    } else if (j == b.size() || (i < a.size() && common[i + 1][j] >= common[i][j + 1])) {
-      // A line that replaces it goes into the same row.
-      const bool paired = j < b.size() && common[i + 1][j + 1] == common[i][j];
-      row(a[i++], paired ? '|' : '<', paired ? b[j] : "");
-      if (paired) ++j;
-    } else {
-      row("", '>', b[j++]);
-    }
-  }
+  for (const AlignedRow& line : AlignLines(left, right)) row(line.left, line.mark, line.right);
   return out;
 }
 

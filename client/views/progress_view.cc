@@ -24,12 +24,6 @@ std::string Clip(const std::string& text, size_t width) {
   return text.size() <= width ? text : text.substr(0, width - 1) + "~";
 }
 
-double GainOf(const v1::TaskStatus& task) {
-  if (task.has_compared()) return task.compared().gain().ratio();
-  const bool known = task.best_ns() > 0 && task.untuned_ns() > 0;
-  return known ? task.untuned_ns() / task.best_ns() : 0;
-}
-
 std::string DoingOf(const v1::TaskStatus& task) {
   return task.keeps_default() ? "keeps the default kernel" : task.doing();
 }
@@ -68,31 +62,6 @@ std::string OthersText(int others) {
 
 }  // namespace
 
-std::string StateWord(v1::JobState state) {
-  switch (state) {
-    case v1::JOB_IMPORTING:
-      return "importing";
-    case v1::JOB_TUNING:
-      return "tuning";
-    case v1::JOB_PLANNING:
-      return "planning";
-    case v1::JOB_COMPILING:
-      return "compiling";
-    case v1::JOB_COMPARING:
-      return "comparing";
-    case v1::JOB_DONE:
-      return "done";
-    case v1::JOB_FAILED:
-      return "failed";
-    case v1::JOB_CANCELLED:
-      return "cancelled";
-    case v1::JOB_PAUSED:
-      return "paused";
-    default:
-      return "unknown";
-  }
-}
-
 std::string ShownState(const v1::Job& job) {
   const std::string& reason = job.reason();
   const bool active = job.state() == v1::JOB_IMPORTING || job.state() == v1::JOB_TUNING ||
@@ -107,40 +76,6 @@ std::string ShownState(const v1::Job& job) {
   return StateWord(job.state());
 }
 
-double EstimatedModelNs(const v1::Job& job, bool untuned) {
-  double sum = 0;
-  for (const v1::TaskStatus& task : job.tasks()) {
-    if (task.info().weight() == 0) continue;  // of other plans
-    const double ns = untuned ? task.untuned_ns() : task.best_ns();
-    if (ns <= 0) return 0;
-    sum += ns * task.info().weight();
-  }
-  return sum;
-}
-
-double ModelNs(const v1::Job& job) {
-  const v1::CompareResult& result = job.comparison().result();
-  if (!job.comparison().has_result()) return EstimatedModelNs(job, false);
-  return job.comparison().module_is_default() ? result.default_ns() : result.ns();
-}
-
-std::string ModelGain(const v1::Job& job) {
-  if (job.comparison().has_result()) {
-    const v1::Gain& gain = job.comparison().result().gain();
-    const std::string measured = fmt::format("{:.2f}x ({:.3f} to {:.3f}, {} rounds in turns)",
-                                             gain.ratio(), gain.low(), gain.high(), gain.rounds());
-    if (job.comparison().module_is_default())
-      return fmt::format("model {} with the default schedules; tuned it was {}",
-                         FormatNs(ModelNs(job)), measured);
-    return fmt::format("model {}, {} over the default schedules", FormatNs(ModelNs(job)), measured);
-  }
-  const double tuned = EstimatedModelNs(job, false), untuned = EstimatedModelNs(job, true);
-  if (tuned <= 0) return "";
-  std::string text = "tasks add up to " + FormatNs(tuned);
-  if (untuned > 0) text += fmt::format(" ({} over untuned)", FormatRatio(untuned / tuned));
-  return text;
-}
-
 std::string TaskTable(const v1::Job& job, bool plain) {
   Table table({"#", "task", "uses", "trials", "failed", "best", "GFLOP/s", "gain", "doing"});
   const Shown shown = TasksOf(job);
@@ -150,7 +85,7 @@ std::string TaskTable(const v1::Job& job, bool plain) {
                fmt::format("{}", task.info().weight()),
                fmt::format("{}/{}", task.trials(), task.budget()), fmt::format("{}", task.failed()),
                FormatNs(task.best_ns()), FormatGflops(task.info().flops(), task.best_ns()),
-               FormatRatio(GainOf(task)), Clip(DoingOf(task), 40)});
+               FormatRatio(TaskGain(task)), Clip(DoingOf(task), 40)});
   }
   return table.ToText(plain) + OthersText(shown.others);
 }
@@ -176,7 +111,7 @@ std::string LiveTaskTable(const v1::Job& job, int width, int rows) {
                                     Clip(task.info().label(), rest - doing_width),
                                     fmt::format("{}/{}", task.trials(), task.budget()),
                                     FormatNs(task.best_ns()),
-                                    FormatRatio(GainOf(task)),
+                                    FormatRatio(TaskGain(task)),
                                     Clip(DoingOf(task), doing_width)};
     if (wide) {
       row.insert(row.begin() + 2, fmt::format("{}", task.info().weight()));

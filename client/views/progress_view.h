@@ -6,6 +6,7 @@
 #include "absl/time/time.h"
 #include "client/views/terminal.h"
 #include "proto/jobs.pb.h"
+#include "views/figures.h"
 
 namespace heddle::client {
 
@@ -30,9 +31,7 @@ class ProgressView {
   v1::JobState last_state_ = v1::JOB_UNSPECIFIED;
 };
 
-// "tuning", "done", ..
-std::string StateWord(v1::JobState state);
-// The same for people, who take a job that no device or worker can run for one that runs: that is
+// The state of a job in a word (StateWord), but for people, who take a job that no device or worker can run for one that runs: that is
 // "waiting".
 std::string ShownState(const v1::Job& job);
 // One row per task: its number (for `heddle explain`), label, uses, trials, best latency, GFLOP/s, gain
@@ -42,12 +41,5 @@ std::string TaskTable(const v1::Job& job, bool plain);
 // The same for a terminal that is `width` columns wide, in at most `rows` lines (at least 3): what runs
 // stands first, and less important columns are left out where there is no room.
 std::string LiveTaskTable(const v1::Job& job, int width, int rows);
-// Sum over the tasks of weight x best; 0 while a task has no measurement.
-double EstimatedModelNs(const v1::Job& job, bool untuned);
-// The time and gain of the whole model, in one line: as compared in turns if that is done, otherwise the
-// sums of its tasks, each timed by itself; empty while a task has no time.
-std::string ModelGain(const v1::Job& job);
-// The best known time of one inference; 0: unknown.
-double ModelNs(const v1::Job& job);
 
 }  // namespace heddle::client

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
+#include "views/format.h"
 
 namespace heddle::client {
 
@@ -58,13 +58,6 @@ class Table {
  private:
   std::vector<std::vector<std::string>> rows_;  // the first is the header; an empty row is a rule
 };
-
-std::string HumanDuration(absl::Duration d);        // "1h02m", "4m05s", "12.3s", "850ms"
-std::string FormatNs(double ns);                    // "1.234 ms", "12.3 us"; "-" for 0
-std::string FormatGflops(double flops, double ns);  // "123.4"; "-" where unknown
-std::string FormatBytes(int64_t bytes);
-std::string FormatRatio(double ratio);  // "12.3x"; "-" for 0
-std::string FormatWallTime(int64_t unix_ns);
 
 // Ctrl-C: the first sets a flag that long commands poll; the second ends the process at once.
 void InstallInterruptHandler();

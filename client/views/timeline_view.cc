@@ -7,6 +7,7 @@
 #include <map>
 
 #include "client/views/terminal.h"
+#include "views/figures.h"
 
 namespace heddle::client {
 namespace {
@@ -14,29 +15,6 @@ namespace {
 bool OfARound(v1::StageKind kind) {
   return kind == v1::STAGE_PROPOSE || kind == v1::STAGE_BUILD || kind == v1::STAGE_PROFILE ||
          kind == v1::STAGE_UPDATE;
-}
-
-std::string StageWord(v1::StageKind kind) {
-  switch (kind) {
-    case v1::STAGE_IMPORT:
-      return "import";
-    case v1::STAGE_PROPOSE:
-      return "propose";
-    case v1::STAGE_BUILD:
-      return "build";
-    case v1::STAGE_PROFILE:
-      return "profile";
-    case v1::STAGE_UPDATE:
-      return "update";
-    case v1::STAGE_COMPILE:
-      return "compile";
-    case v1::STAGE_COMPARE:
-      return "compare";
-    case v1::STAGE_PLAN:
-      return "plan";
-    default:
-      return "?";
-  }
 }
 
 struct Range {

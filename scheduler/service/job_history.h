@@ -1,12 +1,18 @@
 // Finished jobs of earlier processes. They stay in the store until somebody asks for them, so that
-// a start takes no longer the more of them there are. Thread-safe.
+// a start takes no longer the more of them there are. What took long to read, because its jobs have many
+// trials, is kept for half a minute: open pages ask again and again. Thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "proto/jobs.pb.h"
 #include "scheduler/core/ids.h"
 #include "scheduler/store/record_store.h"
@@ -24,7 +30,15 @@ class JobHistory {
                                                                      int64_t limit) const;
 
  private:
+  struct Read {
+    absl::Time time;
+    std::vector<std::shared_ptr<const v1::Job>> jobs;
+  };
+
   RecordStore* const store_;
+  mutable absl::Mutex mutex_;
+  // By the arguments of Before.
+  mutable std::map<std::pair<JobId, int64_t>, Read> kept_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace heddle::scheduler

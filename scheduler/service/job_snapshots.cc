@@ -44,6 +44,7 @@ void JobSnapshots::Put(Views views) {
       }
     }
     if (same) continue;
+    ++changes_;
     snapshot.version = version;
     snapshot.job = std::move(view);
     snapshot.task_versions = std::move(versions);
@@ -57,8 +58,14 @@ void JobSnapshots::Explain(const std::string& reason) {
     auto job = std::make_shared<v1::Job>(*snapshot.job);
     job->set_reason(reason);
     ++snapshot.version;
+    ++changes_;
     snapshot.job = std::move(job);
   }
+}
+
+int64_t JobSnapshots::changes() const {
+  absl::MutexLock lock(&mutex_);
+  return changes_;
 }
 
 bool JobSnapshots::Has(JobId job) const {

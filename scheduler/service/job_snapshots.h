@@ -45,6 +45,8 @@ class JobSnapshots {
 
   // NotFound, or an error of the store.
   absl::StatusOr<Snapshot> Get(const std::string& job) const;
+  // Grows whenever a snapshot changes.
+  int64_t changes() const;
   // Whether the job has a snapshot of its own, besides what the history knows.
   bool Has(JobId job) const;
   // Returns as soon as the version differs from `version`, or the current snapshot after `timeout`.
@@ -72,6 +74,7 @@ class JobSnapshots {
   const JobHistory* const history_;
   mutable absl::Mutex mutex_;
   std::map<JobId, Snapshot> snapshots_ ABSL_GUARDED_BY(mutex_);
+  int64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace heddle::scheduler

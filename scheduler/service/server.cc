@@ -18,15 +18,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/http_server.h"
 #include "base/output_file.h"
 #include "base/status_macros.h"
 #include "proto/access/channel.h"
 #include "proto/access/listener.h"
 #include "proto/access/local_socket.h"
 #include "proto/grpc_util.h"
+#include "scheduler/page/page.h"
 #include "scheduler/service/audit_log.h"
 #include "scheduler/service/blob_sweeper.h"
 #include "scheduler/service/embedded.h"
+#include "scheduler/service/page_data.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/services.h"
 #include "scheduler/service/store_service.h"
@@ -75,6 +78,16 @@ std::string HolderName(const std::string& directory) {
   std::error_code error;
   const auto path = std::filesystem::canonical(directory, error);
   return absl::StrCat("scheduler of ", host, ":", error ? directory : path.string());
+}
+
+// Whose tokens the page asks for; null: it takes everybody on this machine at their word. That is so
+// only where the service knows no identities at all.
+const TokenFile* PageTokens(const ServerOptions& options, const Credentials& credentials,
+                            const TokenFile* tokens) {
+  std::error_code error;
+  const bool given = !options.token_file.empty() ||
+                     std::filesystem::exists(options.data_directory + "/tokens", error);
+  return credentials.tls || given ? tokens : nullptr;
 }
 
 // Ends the process because the store is damaged or the disk fails. What was acknowledged is safe,
@@ -185,11 +198,31 @@ absl::Status RunServer(const ServerOptions& options) {
   }
   if (const std::string warning = OpenAddressWarning(listen, credentials); !warning.empty())
     spdlog::warn("{}", warning);
+  PageData page_data(loop.get(), store.get(), audit.get());
+  std::unique_ptr<Page> page;
+  std::unique_ptr<HttpServer> http;
+  if (!options.http.empty()) {
+    PageOptions page_options;
+    page_options.tokens = PageTokens(options, credentials, &tokens);
+    page_options.refused = [&audit](const std::string& path, const absl::Status& why) {
+      audit->Refused(Identity{}, absl::StrCat("page ", path), why);
+    };
+    page = std::make_unique<Page>(page_options, &page_data);
+    HEDDLE_ASSIGN_OR_RETURN(
+        http, HttpServer::Start({.address = options.http}, [&page](const HttpRequest& request) {
+          return page->Handle(request);
+        }));
+    if (page_options.tokens == nullptr) {
+      spdlog::warn("http://{} asks for no token: everybody on this machine may do everything there",
+                   http->address());
+    }
+  }
   const BlobSweeper sweeper(loop.get(), store.get(), blobs.get());
   loop->Begin();  // jobs go on only once users can reach the scheduler
   if (!options.port_file.empty()) {
     HEDDLE_RETURN_IF_ERROR(WriteFile(options.port_file, absl::StrCat(port, "\n")));
   }
+  if (http != nullptr) std::printf("page at http://%s/\n", http->address().c_str());
   std::printf("listening on %s\n", WithPort(listen, port).c_str());
   std::fflush(stdout);
 
@@ -199,6 +232,7 @@ absl::Status RunServer(const ServerOptions& options) {
   forget_port();
   server->GetHealthCheckService()->SetServingStatus(false);
   absl::SleepFor(kGoodbye);
+  http.reset();
   jobs.Stop();
   care.Stop();
   server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kDrain));

@@ -24,9 +24,11 @@ struct ServerOptions {
   int lease_s = 60;           // how long a slot stays held when the scheduler is gone
   std::string tls_directory;  // certificates, as `heddle-ca issue` makes them; empty: none
   std::string token_file;     // of tokens.h; empty: DATA/tokens
+  std::string http;           // HOST:PORT of the page, on this machine; empty: no page
 };
 
-// Runs until SIGINT or SIGTERM. Prints "listening on HOST:PORT" to stdout when it takes calls.
+// Runs until SIGINT or SIGTERM. Prints "listening on HOST:PORT" to stdout when it takes calls, and before
+// that "page at http://HOST:PORT/" if there is one.
 // InvalidArgument for what the user can change (address, directory in use), another code for all
 // else.
 absl::Status RunServer(const ServerOptions& options);

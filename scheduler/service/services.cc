@@ -11,7 +11,6 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
-#include "base/strategies.h"
 #include "proto/access/access_table.h"
 #include "proto/access/listener.h"
 #include "proto/check_message.h"
@@ -19,14 +18,13 @@
 #include "proto/grpc_util.h"
 #include "proto/job_states.h"
 #include "proto/message_rules.h"
+#include "scheduler/service/caller_reads.h"
 #include "scheduler/service/stored_parts.h"
 
 namespace heddle::scheduler {
 namespace {
 
 constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // kept free for the database
-// Most spans in one timeline answer, which must stay under the 4 MiB of a message.
-constexpr int64_t kMaxSpans = 20'000;
 // What lists and watchers get: a plan is long and never changes while they look.
 v1::Job WithoutPlan(v1::Job job) {
   job.clear_plan();
@@ -48,6 +46,7 @@ v1::Job ChangesSince(int64_t version, const JobSnapshots::Snapshot& snapshot) {
   return job;
 }
 
+constexpr absl::Duration kTrackerLimit = absl::Seconds(5);
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
 // Records that a query reads at a time: a few MiB, and some ten milliseconds.
 constexpr int64_t kPageRecords = 2000;
@@ -80,35 +79,9 @@ absl::StatusOr<int64_t> BytesOf(const v1::BlobList& list) {
   return bytes;
 }
 
-constexpr std::string_view kQueryRecords = "heddle.v1.RecordService/QueryRecords";
-
 // "heddle.v1.JobService/GetJob" for "GetJob".
 std::string MethodName(std::string_view method) {
   return absl::StrCat(v1::JobService::service_full_name(), "/", std::string(method));
-}
-
-// Finds a task by number, key, label, or at least 4 characters that its key begins with.
-// InvalidArgument if several match, NotFound if none does; both list the tasks.
-absl::StatusOr<int> FindTask(const v1::Job& job, const std::string& wanted) {
-  std::vector<int> found;
-  std::string names;
-  for (int i = 0; i < job.tasks_size(); ++i) {
-    const v1::TaskInfo& info = job.tasks(i).info();
-    if (wanted == absl::StrCat(i + 1) || wanted == info.key()) return i;
-    if (info.label() == wanted || (wanted.size() >= 4 && info.key().starts_with(wanted)))
-      found.push_back(i);
-    absl::StrAppend(&names, i == 0 ? "" : ", ", i + 1, " ", info.label());
-  }
-  if (found.size() == 1) return found[0];
-  if (found.empty())
-    return absl::NotFoundError(
-        absl::StrCat("job ", job.id(), " has no task \"", wanted, "\"; ",
-                     names.empty() ? "it is not imported yet"
-                                   : absl::StrCat("name it by its number, label, key or at least 4 "
-                                                  "characters of that; it has ",
-                                                  names)));
-  return absl::InvalidArgumentError(
-      absl::StrCat(found.size(), " tasks are \"", wanted, "\"; take a number: ", names));
 }
 
 }  // namespace
@@ -197,11 +170,11 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
 
 grpc::Status JobServiceImpl::CheckOwner(const grpc::ServerContext& context, std::string_view method,
                                         const std::string& job) const {
-  absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(job);
-  if (!snapshot.ok()) return ToGrpc(snapshot.status());
-  if (MayUse(CallerOf(context, tokens_), MethodName(method), snapshot->job->spec().user()))
-    return grpc::Status::OK;
-  return ToGrpc(NoSuchJob(job));  // as if there were none
+  return ToGrpc(ReadsOf(context).GetJob(MethodName(method), job).status());
+}
+
+CallerReads JobServiceImpl::ReadsOf(const grpc::ServerContext& context) const {
+  return {loop_, store_, CallerOf(context, tokens_), NameOf(context, tokens_)};
 }
 
 grpc::Status JobServiceImpl::CheckRoom(int64_t model_bytes) const {
@@ -308,11 +281,7 @@ grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext* context,
     return {grpc::StatusCode::INVALID_ARGUMENT,
             absl::StrCat("before: \"", request->before(), "\" is no job's name, such as j12")};
   }
-  const Identity caller = CallerOf(*context, tokens_);
-  options.shown = [&](const v1::Job& job) {
-    return MayUse(caller, MethodName("ListJobs"), job.spec().user());
-  };
-  const absl::StatusOr<JobSnapshots::Page> page = loop_->jobs().List(options);
+  const absl::StatusOr<JobSnapshots::Page> page = ReadsOf(*context).ListJobs(options);
   if (!page.ok()) return ToGrpc(page.status());
   for (const std::shared_ptr<const v1::Job>& job : page->jobs)
     *response->add_jobs() = WithoutPlan(*job);
@@ -414,11 +383,9 @@ grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext* context,
   if (grpc::Status owner = CheckOwner(*context, "GetTimeline", request->job()); !owner.ok())
     return owner;
   loop_->Flush();  // stages that compiled a module on demand change no job
-  absl::StatusOr<std::vector<v1::StageSpan>> spans =
-      store_->Timeline(ParseJobName(request->job()), kMaxSpans);
-  if (!spans.ok()) return ToGrpc(spans.status());
-  for (v1::StageSpan& span : *spans) *response->add_spans() = std::move(span);
-  response->set_policy(loop_->policy());
+  absl::StatusOr<v1::Timeline> timeline = ReadsOf(*context).GetTimeline(request->job());
+  if (!timeline.ok()) return ToGrpc(timeline.status());
+  *response = *std::move(timeline);
   return grpc::Status::OK;
 }
 
@@ -426,55 +393,21 @@ grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext* context,
                                          const v1::ExplainTaskRequest* request,
                                          v1::TaskExplanation* response) {
   if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
-  if (grpc::Status owner = CheckOwner(*context, "ExplainTask", request->job()); !owner.ok())
-    return owner;
-  absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(request->job());
-  if (!snapshot.ok()) return ToGrpc(snapshot.status());
-  absl::StatusOr<int> index = FindTask(*snapshot->job, request->task());
-  if (!index.ok()) return ToGrpc(index.status());
-  absl::StatusOr<std::optional<v1::SearchReport>> report =
-      store_->Report(ParseJobName(request->job()), *index);
-  if (!report.ok()) return ToGrpc(report.status());
-  *response->mutable_task() = snapshot->job->tasks(*index);
-  response->set_target(snapshot->job->spec().target());
-  response->set_device_key(snapshot->job->spec().device_key());
-  // The job's own records say where it measured. A job that reused all records has none of its own.
-  v1::RecordQuery query;
-  query.set_workload_key(response->task().info().key());
-  query.set_target(response->target());
-  query.set_job(request->job());
-  query.set_limit(1);
-  query.set_with_workload(true);
-  absl::StatusOr<std::vector<v1::Record>> records = store_->Query(query);
-  if (records.ok() && records->empty()) {
-    query.clear_job();
-    query.set_device_key(response->device_key());
-    records = store_->Query(query);
-  }
-  if (!records.ok()) return ToGrpc(records.status());
-  if (!records->empty()) {
-    response->set_device_key(records->front().device_key());
-    response->mutable_task()->mutable_info()->set_workload(records->front().workload());
-  }
-  if (*report) *response->mutable_search() = **std::move(report);
-  const auto models = store_->AllTransferModels();
-  if (!models.ok()) return ToGrpc(models.status());
-  const auto model = models->find({response->target(), response->device_key(),
-                                   StrategyOrDefault(snapshot->job->spec().strategy())});
-  if (model != models->end()) {
-    *response->mutable_transfer_model() = model->second;
-    response->mutable_transfer_model()->clear_model();
-  }
+  absl::StatusOr<v1::TaskExplanation> found =
+      ReadsOf(*context).ExplainTask(request->job(), request->task());
+  if (!found.ok()) return ToGrpc(found.status());
+  *response = *std::move(found);
   return grpc::Status::OK;
 }
 
-grpc::Status JobServiceImpl::ListDevices(grpc::ServerContext*,
+grpc::Status JobServiceImpl::ListDevices(grpc::ServerContext* context,
                                          const v1::ListWorkersRequest* request,
                                          v1::ListWorkersResponse* response) {
   if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
-  grpc::ClientContext context;
-  SetDeadline(&context, absl::Seconds(5));
-  return loop_->tracker()->ListWorkers(&context, *request, response);
+  absl::StatusOr<v1::ListWorkersResponse> found = ReadsOf(*context).ListWorkers(kTrackerLimit);
+  if (!found.ok()) return ToGrpc(found.status());
+  *response = *std::move(found);
+  return grpc::Status::OK;
 }
 
 grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
@@ -484,37 +417,13 @@ grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
   const Identity caller = CallerOf(*context, tokens_);
   CallLimits::Call call(calls_, CallLimits::kQueries, context, caller);
   if (!call.ok()) return call.status();
-  // Measurements are shared, but which job made one is told only to those who may see the job.
-  const bool sees_all = MayUse(caller, kQueryRecords, /*tenant=*/"");
-  std::map<std::string, bool> known;  // whether the caller may see a job; asked once for each
-  auto may_see = [&](const std::string& job) {
-    if (sees_all) return true;
-    const auto [entry, added] = known.try_emplace(job);
-    if (added) {
-      const absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(job);
-      entry->second =
-          MayUse(caller, kQueryRecords, snapshot.ok() ? snapshot->job->spec().user() : "");
-    }
-    return entry->second;
-  };
-  const std::string name = NameOf(*context, tokens_);
-  const bool asks_for_others = !request->imported_by().empty() && request->imported_by() != name;
-  if (asks_for_others && !sees_all) return grpc::Status::OK;
-  if (!request->job().empty() && !may_see(request->job())) return grpc::Status::OK;
+  CallerReads reads(loop_, store_, caller, NameOf(*context, tokens_));
   int64_t left = QueryLimit(*request);
   for (std::optional<RecordPlace> place; left > 0;) {
     absl::StatusOr<RecordPage> page =
-        store_->QueryPage(*request, place, std::min(left, kPageRecords));
+        reads.QueryRecords(*request, place, std::min(left, kPageRecords));
     if (!page.ok()) return ToGrpc(page.status());
-    for (v1::Record& record : page->records) {
-      if (!record.job().empty() && !may_see(record.job())) {
-        record.clear_job();
-        record.clear_candidate();
-        record.clear_attempt();
-      }
-      // Nor who of another tenant brought it or took it back.
-      if (!sees_all && record.imported_by() != name) record.clear_imported_by();
-      if (!sees_all && record.has_retraction()) record.mutable_retraction()->clear_by();
+    for (const v1::Record& record : page->records) {
       if (!call.WithPeer([&] { return writer->Write(record); })) return grpc::Status::CANCELLED;
     }
     left -= static_cast<int64_t>(page->records.size());

@@ -11,6 +11,7 @@
 #include "proto/access/tokens.h"
 #include "proto/jobs.grpc.pb.h"
 #include "scheduler/service/call_limits.h"
+#include "scheduler/service/caller_reads.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/store/record_store.h"
 
@@ -71,6 +72,7 @@ class JobServiceImpl final : public v1::JobService::Service {
   grpc::Status CheckRoom(int64_t model_bytes) const;
   // RESOURCE_EXHAUSTED if the service or the user has as many unfinished jobs as it may have.
   grpc::Status CheckJobs(const std::string& user) const;
+  CallerReads ReadsOf(const grpc::ServerContext& context) const;
   // NOT_FOUND if there is no such job, or if the caller may not know of it. `method` is that of this
   // service which is called. Every method whose request names a job begins with this.
   grpc::Status CheckOwner(const grpc::ServerContext& context, std::string_view method,

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/choose_trials.h"
 #include "base/status_macros.h"
 #include "base/target.h"
 #include "proto/job_states.h"
@@ -179,6 +183,72 @@ class MemoryRecordStore : public RecordStore {
       page.records.push_back(std::move(record));
     }
     return page;
+  }
+
+  absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) override {
+    absl::MutexLock lock(&mutex_);
+    std::vector<size_t> trials;
+    std::vector<double> medians;
+    for (size_t i = 0; i < tables_.records.size(); ++i) {
+      const v1::Record& record = tables_.records[i].record;
+      const v1::Outcome outcome = record.measurement().outcome();
+      if (record.workload_key() != id.key || record.target() != id.target ||
+          record.device_key() != id.device_key || outcome == v1::OUTCOME_LOST ||
+          record.has_retraction())
+        continue;
+      trials.push_back(i);
+      medians.push_back(outcome == v1::OUTCOME_OK ? record.median_ns() : 0);
+    }
+    TrialSample sample;
+    sample.all = static_cast<int64_t>(trials.size());
+    for (const ChosenTrial& chosen : ChooseTrials(medians, most)) {
+      const MemoryTables::StoredRecord& stored = tables_.records[trials[chosen.index]];
+      TrialPoint& point = sample.points.emplace_back();
+      point.number = static_cast<int64_t>(chosen.index) + 1;
+      point.id = static_cast<int64_t>(trials[chosen.index]) + 1;
+      point.created_unix_ns = stored.record.created_unix_ns();
+      point.median_ns = medians[chosen.index];
+      point.job = stored.record.job();
+      point.fastest_so_far = chosen.fastest_so_far;
+      const auto candidate =
+          tables_.candidates.find({ParseJobName(point.job), stored.record.candidate()});
+      if (!stored.imported && candidate != tables_.candidates.end())
+        point.origin = candidate->second.row.origin;
+    }
+    return sample;
+  }
+
+  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns,
+                                                          int64_t limit) override {
+    absl::MutexLock lock(&mutex_);
+    std::vector<v1::StageSpan> spans;
+    int64_t seen = 0;
+    for (auto it = tables_.stages.rbegin(); it != tables_.stages.rend() && seen < limit; ++it) {
+      ++seen;
+      const v1::StageSpan& span = it->second.span;
+      if (span.end_unix_ns() == 0 || span.end_unix_ns() > since_unix_ns) spans.push_back(span);
+    }
+    std::reverse(spans.begin(), spans.end());
+    return spans;
+  }
+
+  absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
+                                                          const std::string& after,
+                                                          int64_t limit) override {
+    absl::MutexLock lock(&mutex_);
+    std::set<std::string> recorded;
+    for (const MemoryTables::StoredRecord& stored : tables_.records)
+      recorded.insert(stored.record.workload_key());
+    const std::string wanted = absl::AsciiStrToLower(text);
+    std::vector<WorkloadName> found;
+    for (auto it = tables_.workloads.upper_bound(after);
+         it != tables_.workloads.end() && static_cast<int64_t>(found.size()) < limit; ++it) {
+      const auto& [key, workload] = *it;
+      const bool matches = absl::StrContains(absl::AsciiStrToLower(workload.label), wanted) ||
+                           key.starts_with(wanted);
+      if (matches && recorded.contains(key)) found.push_back({key, workload.label, workload.flops});
+    }
+    return found;
   }
 
   absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override {

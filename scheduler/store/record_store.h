@@ -105,6 +105,27 @@ struct RecordPage {
   std::optional<RecordPlace> last;  // absent: no record comes after these
 };
 
+// A trial without its text, for charts.
+struct TrialPoint {
+  int64_t number = 0;  // from 1: its place among all, in the order in which they were stored
+  int64_t id = 0;      // Record.id
+  int64_t created_unix_ns = 0;
+  double median_ns = 0;  // 0: it failed
+  std::string origin;    // of its candidate; empty for imported records
+  std::string job;
+  bool fastest_so_far = false;
+};
+struct TrialSample {
+  int64_t all = 0;                 // number of trials that there are
+  std::vector<TrialPoint> points;  // by number
+};
+// A task of any job, by its workload.
+struct WorkloadName {
+  std::string key;
+  std::string label;
+  double flops = 0;
+};
+
 // ---- changes ----
 // Besides these, the store takes SetAttempts and MarkLearned just as the dispatcher decides them
 // (scheduler/core/events.h).
@@ -258,6 +279,20 @@ class RecordStore {
   virtual absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,
                                                const std::optional<RecordPlace>& after,
                                                int64_t limit) = 0;
+  // Of the records of a workload on a target and device key: those that were the fastest so far when
+  // they were stored, and about `most` others, evenly spread. Lost and retracted ones are left out; of
+  // the latter, some may still be counted. For users. A hundred thousand trials take some ten
+  // milliseconds.
+  virtual absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) = 0;
+  // The latest stages of all jobs that ended after `since_unix_ns`, or still run; by attempt. Only the
+  // `limit` latest stages are looked at. For users.
+  virtual absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns,
+                                                                  int64_t limit) = 0;
+  // Workloads that have records, whose label contains the text or whose key begins with it, letters of
+  // either case. By key: at most `limit` after the key `after`. For users.
+  virtual absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
+                                                                  const std::string& after,
+                                                                  int64_t limit) = 0;
   // Lost and retracted trials do not count.
   virtual absl::StatusOr<KnownRecords> Known(const WorkloadId& id) = 0;
   // The report of the task's latest update stage; nullopt if there was none.

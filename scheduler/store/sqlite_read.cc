@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/choose_trials.h"
 #include "base/status_macros.h"
 #include "base/target.h"
 #include "proto/job_states.h"
@@ -248,15 +249,18 @@ absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query
             " AND r.workload=(SELECT id FROM workloads WHERE key=?1)"),
       given(!query.target().empty(), " AND r.target=(SELECT id FROM targets WHERE text=?2)"),
       given(!query.device_key().empty(), " AND r.device=(SELECT id FROM devices WHERE key=?3)"));
-  const std::string of_record =
+  const std::string of_origin =
       absl::StrCat(given(!query.job().empty(), " AND r.job=?4"),
                    given(!query.worker().empty(), " AND r.worker=?7"),
                    given(!query.imported_by().empty(), " AND r.imported_by=?8"),
-                   given(query.id() != 0, " AND r.id=?9"),
-                   given(!query.retracted() || query.best_only(), " AND r.retracted_ns=0"));
+                   given(query.id() != 0, " AND r.id=?9"));
+  const std::string of_record = absl::StrCat(
+      of_origin, given(!query.retracted() || query.best_only(), " AND r.retracted_ns=0"));
+  // Groups are found by an index alone where nothing is asked of their records. One whose records are
+  // all retracted has no best.
   const std::string best = absl::StrCat(
       "(SELECT DISTINCT r.workload, r.target, r.device FROM records r WHERE ", of_workload,
-      of_record,
+      of_origin,
       ") g CROSS JOIN records r ON r.id=(SELECT r.id FROM records r WHERE r.workload=g.workload "
       "AND r.target=g.target AND r.device=g.device AND r.outcome=1",
       of_record, " ORDER BY r.median_ns, r.id LIMIT 1)");
@@ -315,6 +319,104 @@ absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query
   HEDDLE_RETURN_IF_ERROR(rows.status());
   if (static_cast<int64_t>(page.records.size()) < limit && bytes < max_bytes) page.last.reset();
   return page;
+}
+
+absl::StatusOr<TrialSample> ReadTrialSample(sqlite3* db, const WorkloadId& id, int64_t most) {
+  // The index records_best has all that decides which rows are read.
+  struct Trial {
+    int64_t id;
+    double median_ns;
+  };
+  std::vector<Trial> trials;
+  {
+    Statement rows(db,
+                   "SELECT r.id, r.outcome, r.median_ns FROM records r INDEXED BY records_best "
+                   "WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) "
+                   "AND r.target=(SELECT id FROM targets WHERE text=?2) "
+                   "AND r.device=(SELECT id FROM devices WHERE key=?3)");
+    rows.Bind(id.key, id.target, id.device_key);
+    while (rows.Step()) {
+      const int64_t outcome = rows.Int(1);
+      if (outcome == v1::OUTCOME_LOST) continue;
+      trials.push_back({rows.Int(0), outcome == v1::OUTCOME_OK ? rows.Real(2) : 0});
+    }
+    HEDDLE_RETURN_IF_ERROR(rows.status());
+  }
+  std::sort(trials.begin(), trials.end(),
+            [](const Trial& a, const Trial& b) { return a.id < b.id; });
+  // Whether a record was retracted is known only once it is read. If one of the fastest was, the
+  // choice is made anew without those; somebody who retracts records of a task retracts few or all.
+  constexpr int kRounds = 8;
+  TrialSample sample;
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<double> medians;
+    medians.reserve(trials.size());
+    for (const Trial& trial : trials) medians.push_back(trial.median_ns);
+    sample.all = static_cast<int64_t>(trials.size());
+    sample.points.clear();
+    std::vector<int64_t> retracted;
+    bool fastest_retracted = false;
+    Statement row(
+        db,
+        "SELECT r.created_ns, r.job, r.provenance, c.origin, r.retracted_ns FROM records r "
+        "LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate WHERE r.id=?");
+    for (const ChosenTrial& chosen : ChooseTrials(medians, most)) {
+      const Trial& trial = trials[chosen.index];
+      row.Bind(trial.id);
+      if (!row.Step()) {
+        HEDDLE_RETURN_IF_ERROR(row.status());
+        continue;
+      }
+      if (row.Int(4) != 0) {
+        retracted.push_back(trial.id);
+        fastest_retracted |= chosen.fastest_so_far;
+        continue;
+      }
+      TrialPoint& point = sample.points.emplace_back();
+      point.number = static_cast<int64_t>(chosen.index) + 1;
+      point.id = trial.id;
+      point.created_unix_ns = row.Int(0);
+      point.median_ns = trial.median_ns;
+      point.origin = row.Text(3);
+      point.job = row.IsNull(1) ? row.Text(2) : JobName(row.Int(1));
+      point.fastest_so_far = chosen.fastest_so_far;
+    }
+    if (!fastest_retracted) break;
+    std::erase_if(trials, [&](const Trial& trial) {
+      return std::find(retracted.begin(), retracted.end(), trial.id) != retracted.end();
+    });
+  }
+  return sample;
+}
+
+absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(sqlite3* db, int64_t since_unix_ns,
+                                                            int64_t limit) {
+  std::vector<v1::StageSpan> spans;
+  Statement rows(db, "SELECT * FROM stages ORDER BY attempt DESC LIMIT ?");
+  rows.Bind(limit);
+  while (rows.Step()) {
+    v1::StageSpan span = DecodeSpan(rows);
+    if (span.end_unix_ns() == 0 || span.end_unix_ns() > since_unix_ns)
+      spans.push_back(std::move(span));
+  }
+  HEDDLE_RETURN_IF_ERROR(rows.status());
+  std::reverse(spans.begin(), spans.end());
+  return spans;
+}
+
+absl::StatusOr<std::vector<WorkloadName>> ReadWorkloads(sqlite3* db, const std::string& text,
+                                                        const std::string& after, int64_t limit) {
+  std::vector<WorkloadName> found;
+  Statement rows(
+      db,
+      "SELECT w.key, w.label, w.flops FROM workloads w WHERE w.key>?1 "
+      "AND (instr(lower(w.label), lower(?2))>0 OR substr(w.key, 1, length(?2))=lower(?2)) "
+      "AND EXISTS(SELECT 1 FROM records r WHERE r.workload=w.id) "
+      "ORDER BY w.key LIMIT ?3");
+  rows.Bind(after, text, limit);
+  while (rows.Step()) found.push_back({rows.Text(0), rows.Text(1), rows.Real(2)});
+  HEDDLE_RETURN_IF_ERROR(rows.status());
+  return found;
 }
 
 absl::StatusOr<KnownRecords> ReadKnown(sqlite3* db, const WorkloadId& id) {

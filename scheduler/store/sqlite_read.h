@@ -24,6 +24,11 @@ absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job
 absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query,
                                        const std::optional<RecordPlace>& after, int64_t limit,
                                        size_t max_bytes);
+absl::StatusOr<TrialSample> ReadTrialSample(sqlite3* db, const WorkloadId& id, int64_t most);
+absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(sqlite3* db, int64_t since_unix_ns,
+                                                            int64_t limit);
+absl::StatusOr<std::vector<WorkloadName>> ReadWorkloads(sqlite3* db, const std::string& text,
+                                                        const std::string& after, int64_t limit);
 absl::StatusOr<KnownRecords> ReadKnown(sqlite3* db, const WorkloadId& id);
 absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t job, int32_t task);
 absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(sqlite3* db, const WorkloadId& id,

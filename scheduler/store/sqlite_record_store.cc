@@ -95,6 +95,21 @@ class SqliteRecordStore : public RecordStore {
     absl::MutexLock lock(&users_mutex_);
     return ReadRecords(users_db_.get(), query, after, limit, kMaxPageBytes);
   }
+  absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) override {
+    absl::MutexLock lock(&users_mutex_);
+    return ReadTrialSample(users_db_.get(), id, most);
+  }
+  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns,
+                                                          int64_t limit) override {
+    absl::MutexLock lock(&users_mutex_);
+    return ReadLatestStages(users_db_.get(), since_unix_ns, limit);
+  }
+  absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
+                                                          const std::string& after,
+                                                          int64_t limit) override {
+    absl::MutexLock lock(&users_mutex_);
+    return ReadWorkloads(users_db_.get(), text, after, limit);
+  }
   absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override {
     absl::MutexLock lock(&read_mutex_);
     return ReadKnown(read_db_.get(), id);

@@ -62,6 +62,18 @@ class GatedStore : public RecordStore {
                                        int64_t limit) override {
     return store_->QueryPage(query, after, limit);
   }
+  absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) override {
+    return store_->SampleTrials(id, most);
+  }
+  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns,
+                                                          int64_t limit) override {
+    return store_->LatestStages(since_unix_ns, limit);
+  }
+  absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
+                                                          const std::string& after,
+                                                          int64_t limit) override {
+    return store_->FindWorkloads(text, after, limit);
+  }
   absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override { return store_->Known(id); }
   absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) override {
     return store_->Report(job, task);

@@ -1,0 +1,126 @@
+#include "scheduler/page/live_parts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace heddle::scheduler {
+namespace {
+
+constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr absl::Duration kMostPause = absl::Seconds(2);
+
+}  // namespace
+
+LiveParts::LiveParts(Options options, std::function<int64_t()> changes)
+    : options_(options), changes_(std::move(changes)), thread_([this] { Run(); }) {}
+
+LiveParts::~LiveParts() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  thread_.join();
+  absl::MutexLock lock(&mutex_);
+  for (auto& [key, page] : pages_) {
+    for (const Stream& stream : page.streams) stream.events->Close();
+  }
+}
+
+std::shared_ptr<EventStream> LiveParts::Open(const std::string& key, Render render) {
+  absl::MutexLock lock(&mutex_);
+  auto found = pages_.find(key);
+  if (stop_ || streams_ >= options_.most_streams ||
+      (found == pages_.end() && pages_.size() >= options_.most_pages))
+    return nullptr;
+  if (found == pages_.end()) found = pages_.emplace(key, OpenPage{std::move(render)}).first;
+  auto events = std::make_shared<EventStream>();
+  // The page may have changed between its own request and this one.
+  if (found->second.latest != nullptr) events->Send(found->second.latest);
+  found->second.streams.push_back({events, MonotonicNow()});
+  ++streams_;
+  return events;
+}
+
+bool LiveParts::Has(const std::string& key) {
+  absl::MutexLock lock(&mutex_);
+  return pages_.contains(key);
+}
+
+void LiveParts::Run() {
+  absl::Time beat = MonotonicNow();
+  while (true) {
+    absl::Duration pause = kTick;
+    const absl::Time now = MonotonicNow();
+    const int64_t changes = changes_();
+    std::optional<std::string> next;
+    {
+      absl::MutexLock lock(&mutex_);
+      next = Next(now, changes);
+    }
+    if (next) {
+      Update(*next, changes);
+      const absl::Duration took = MonotonicNow() - now;
+      pause = std::min(kMostPause, took * (1 / options_.share - 1));
+    }
+    if (now - beat >= options_.beat) {
+      Sweep(now);
+      beat = now;
+    }
+    absl::MutexLock lock(&mutex_);
+    if (mutex_.AwaitWithTimeout(absl::Condition(&stop_), pause)) return;
+  }
+}
+
+std::optional<std::string> LiveParts::Next(absl::Time now, int64_t changes) {
+  std::optional<std::string> next;
+  absl::Time oldest = absl::InfiniteFuture();
+  for (const auto& [key, page] : pages_) {
+    const absl::Duration age = now - page.rendered;
+    const bool due =
+        age >= options_.refresh || (age >= options_.interval && page.changes != changes);
+    if (!due || page.rendered >= oldest) continue;
+    oldest = page.rendered;
+    next = key;
+  }
+  return next;
+}
+
+void LiveParts::Update(const std::string& key, int64_t changes) {
+  Render render;
+  {
+    absl::MutexLock lock(&mutex_);
+    render = pages_.at(key).render;  // only this thread removes pages
+  }
+  const std::optional<std::string> content = render();
+  std::shared_ptr<const std::string> event;
+  std::vector<std::shared_ptr<EventStream>> streams;
+  {
+    absl::MutexLock lock(&mutex_);
+    OpenPage& page = pages_.at(key);
+    page.rendered = MonotonicNow();
+    page.changes = changes;
+    if (!content) return;
+    auto text = std::make_shared<const std::string>(EventText("parts", *content));
+    if (page.latest != nullptr && *page.latest == *text) return;
+    page.latest = event = std::move(text);
+    for (const Stream& stream : page.streams) streams.push_back(stream.events);
+  }
+  for (const auto& stream : streams) stream->Send(event);
+}
+
+void LiveParts::Sweep(absl::Time now) {
+  const auto beat = std::make_shared<const std::string>(kEventBeat);
+  absl::MutexLock lock(&mutex_);
+  for (auto page = pages_.begin(); page != pages_.end();) {
+    std::vector<Stream>& streams = page->second.streams;
+    streams_ -= std::erase_if(streams, [&](const Stream& stream) {
+      if (now - stream.opened >= options_.most_age) stream.events->Close();
+      return !stream.events->Send(beat);
+    });
+    page = streams.empty() ? pages_.erase(page) : std::next(page);
+  }
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,474 @@
+#include "scheduler/page/page.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/one_line.h"
+#include "base/status_macros.h"
+#include "proto/access/access_table.h"
+#include "proto/job_states.h"
+#include "views/pages.h"
+
+namespace heddle::scheduler {
+namespace {
+
+constexpr size_t kJobsShown = 100;        // of a list; the others are on the next page
+constexpr size_t kFinishedShown = 10;     // in the overview
+constexpr size_t kFinishedSearched = 50;  // of the newest jobs, to find these
+constexpr int64_t kTrialsShown = 1500;
+constexpr int64_t kRecordsShown = 100;
+constexpr int64_t kTasksFound = 100;
+constexpr int64_t kBestShown = 200;
+constexpr int64_t kStagesShown = 6000;  // of the timeline of all machines
+constexpr absl::Duration kHistory = absl::Hours(3);
+constexpr size_t kMaxSearch = 200;
+constexpr size_t kMaxReason = 500;
+constexpr size_t kMaxAddress = 2000;
+
+constexpr std::string_view kListJobs = "heddle.v1.JobService/ListJobs";
+constexpr std::string_view kGetJob = "heddle.v1.JobService/GetJob";
+constexpr std::string_view kExplainTask = "heddle.v1.JobService/ExplainTask";
+constexpr std::string_view kListDevices = "heddle.v1.JobService/ListDevices";
+constexpr std::string_view kQueryRecords = "heddle.v1.RecordService/QueryRecords";
+
+struct ActionRow {
+  const char* name;  // in addresses
+  PageSource::Action action;
+  std::string_view method;
+};
+constexpr ActionRow kActions[] = {
+    {"pause", PageSource::Action::kPause, "heddle.v1.JobService/PauseJob"},
+    {"resume", PageSource::Action::kResume, "heddle.v1.JobService/ResumeJob"},
+    {"cancel", PageSource::Action::kCancel, "heddle.v1.JobService/CancelJob"},
+};
+const ActionRow* FindAction(const std::string& name) {
+  for (const ActionRow& row : kActions) {
+    if (name == row.name) return &row;
+  }
+  return nullptr;
+}
+
+// Whether the action does something to a job in that state.
+bool Applies(PageSource::Action action, v1::JobState state) {
+  if (IsFinal(state)) return false;
+  switch (action) {
+    case PageSource::Action::kPause:
+      return state != v1::JOB_PAUSED;
+    case PageSource::Action::kResume:
+      return state == v1::JOB_PAUSED;
+    case PageSource::Action::kCancel:
+      return true;
+  }
+  return false;
+}
+
+std::string ValueOf(const std::map<std::string, std::string>& fields, const std::string& name) {
+  const auto found = fields.find(name);
+  return found == fields.end() ? "" : found->second;
+}
+
+int HttpStatus(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return 200;
+    case absl::StatusCode::kInvalidArgument:
+      return 400;
+    case absl::StatusCode::kUnauthenticated:
+      return 401;
+    case absl::StatusCode::kPermissionDenied:
+      return 403;
+    case absl::StatusCode::kNotFound:
+      return 404;
+    case absl::StatusCode::kFailedPrecondition:
+      return 409;
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+// Everything comes from this server, and nothing is written into the page that could run.
+HttpResponse Guarded(HttpResponse response) {
+  response.headers.emplace_back("Content-Security-Policy",
+                                "default-src 'none'; style-src 'self'; script-src 'self'; img-src "
+                                "'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+                                "frame-ancestors 'none'");
+  response.headers.emplace_back("Referrer-Policy", "same-origin");
+  response.headers.emplace_back("X-Frame-Options", "DENY");
+  return response;
+}
+
+HttpResponse Fixed(std::string_view content, const char* type) {
+  HttpResponse response{.content_type = type, .body = std::string(content)};
+  response.headers.emplace_back("Cache-Control", "max-age=300");
+  return Guarded(std::move(response));
+}
+
+// The path and the query of "/jobs?before=j3".
+std::pair<std::string, std::map<std::string, std::string>> SplitAddress(
+    const std::string& address) {
+  const size_t mark = address.find('?');
+  if (mark == std::string::npos) return {address, {}};
+  return {address.substr(0, mark), ParseForm(std::string_view(address).substr(mark + 1))};
+}
+
+// Why there are no machines to show.
+std::string Missing(const absl::Status& status) {
+  return absl::StrCat("The machines are not known now: ", status.message());
+}
+
+std::string CallerText(const Identity& caller) {
+  return caller.role == Role::kLocal ? "" : ToText(caller);
+}
+
+}  // namespace
+
+Page::Page(PageOptions options, PageSource* source)
+    : options_(std::move(options)),
+      source_(source),
+      live_(options_.live, [source] { return source->changes(); }) {}
+
+HttpResponse Page::Handle(const HttpRequest& request) {
+  if (request.path == "/style.css") return Fixed(views::Style(), "text/css; charset=utf-8");
+  if (request.path == "/script.js") return Fixed(views::Script(), "text/javascript; charset=utf-8");
+  if (request.path == "/icon.svg") return Fixed(views::Icon(), "image/svg+xml");
+  const absl::StatusOr<Identity> caller = Identify(request);
+  if (!caller.ok()) {
+    if (options_.refused) options_.refused(request.path, caller.status());
+    HttpResponse response = Refuse(Identity{}, caller.status());
+    response.headers.emplace_back("WWW-Authenticate", "Basic realm=\"Heddle\", charset=\"UTF-8\"");
+    return response;
+  }
+  if (request.method == "POST") return Post(*caller, request);
+  if (request.path == "/events") return Events(*caller, request);
+  absl::StatusOr<views::Page> page = Render(*caller, request.path, request.query);
+  if (!page.ok()) return Refuse(*caller, page.status());
+  HttpResponse response{.body = views::Document(*page)};
+  response.headers.emplace_back("Cache-Control", "no-store");
+  return Guarded(std::move(response));
+}
+
+absl::StatusOr<Identity> Page::Identify(const HttpRequest& request) const {
+  if (options_.tokens == nullptr) return Identity{Role::kLocal, "page", ""};
+  const std::string shown = ValueOf(request.headers, "authorization");
+  const size_t blank = std::min(shown.find(' '), shown.size());
+  const std::string kind = shown.substr(0, blank);
+  std::string token = shown.substr(std::min(blank + 1, shown.size()));
+  if (absl::EqualsIgnoreCase(kind, "basic")) {
+    std::string name_and_token;  // "NAME:TOKEN"
+    const bool decoded = absl::Base64Unescape(token, &name_and_token);
+    const size_t colon = name_and_token.find(':');
+    token = decoded && colon != std::string::npos ? name_and_token.substr(colon + 1) : "";
+  } else if (!absl::EqualsIgnoreCase(kind, "bearer")) {
+    token.clear();
+  }
+  if (token.empty()) {
+    return absl::UnauthenticatedError(
+        "this page asks for a token: give it as the password, with any name (`heddle-ca token` "
+        "makes "
+        "one)");
+  }
+  return options_.tokens->Find(token, absl::Now());
+}
+
+absl::StatusOr<views::Page> Page::Render(const Identity& caller, const std::string& path,
+                                         const Query& query) const {
+  const std::vector<std::string> parts = absl::StrSplit(path, '/');  // the first is empty
+  absl::StatusOr<views::Page> page = absl::NotFoundError(absl::StrCat("there is no page ", path));
+  if (path == "/") {
+    page = Overview(caller);
+  } else if (path == "/jobs") {
+    page = Jobs(caller, query);
+  } else if (path == "/machines") {
+    page = Machines(caller);
+  } else if (path == "/records") {
+    page = Records(caller, query);
+  } else if (parts.size() == 3 && parts[1] == "jobs") {
+    page = Job(caller, parts[2]);
+  } else if (parts.size() == 4 && parts[1] == "jobs" && FindAction(parts[3]) != nullptr) {
+    page = Confirm(caller, parts[2], parts[3]);
+  } else if (parts.size() == 5 && parts[1] == "jobs" && parts[3] == "tasks") {
+    page = Task(caller, parts[2], parts[4]);
+  }
+  HEDDLE_RETURN_IF_ERROR(page.status());
+  page->path = path;
+  page->caller = CallerText(caller);
+  return page;
+}
+
+absl::StatusOr<views::Page> Page::Overview(const Identity& caller) const {
+  HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, kListJobs));
+  views::Overview overview;
+  views::Jobs unfinished = source_->Unfinished(caller);
+  overview.counts = views::CountJobs(unfinished);
+  const size_t all = unfinished.size();
+  overview.part.all = static_cast<int64_t>(all);
+  std::reverse(unfinished.begin(), unfinished.end());
+  if (all > kJobsShown) {
+    unfinished.resize(kJobsShown);
+    overview.part.next = absl::StrCat("/jobs?before=", unfinished.back()->id());
+  }
+  overview.unfinished = std::move(unfinished);
+  HEDDLE_ASSIGN_OR_RETURN(const PageSource::JobPart newest,
+                          source_->ListJobs(caller, "", kFinishedSearched));
+  for (const auto& job : newest.jobs) {
+    if (IsFinal(job->state()) && overview.finished.size() < kFinishedShown)
+      overview.finished.push_back(job);
+  }
+  if (CheckMethod(caller, kListDevices).ok()) {
+    absl::StatusOr<v1::ListWorkersResponse> machines = source_->ListWorkers();
+    if (machines.ok()) {
+      overview.machines = *std::move(machines);
+    } else {
+      overview.machines_missing = Missing(machines.status());
+    }
+  }
+  overview.recent.now_unix_ns = absl::GetCurrentTimeNanos();
+  overview.recent.begin_unix_ns =
+      overview.recent.now_unix_ns - absl::ToInt64Nanoseconds(absl::Hours(1));
+  HEDDLE_ASSIGN_OR_RETURN(
+      overview.recent.spans,
+      source_->LatestStages(caller, overview.recent.begin_unix_ns, kStagesShown));
+  overview.policy = source_->policy();
+  return views::Page{
+      .title = "Overview", .path = {}, .caller = {}, .content = views::OverviewPage(overview)};
+}
+
+absl::StatusOr<views::Page> Page::Jobs(const Identity& caller, const Query& query) const {
+  HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, kListJobs));
+  HEDDLE_ASSIGN_OR_RETURN(const PageSource::JobPart found,
+                          source_->ListJobs(caller, ValueOf(query, "before"), kJobsShown));
+  views::Part part;
+  if (found.more && !found.jobs.empty())
+    part.next = absl::StrCat("/jobs?before=", found.jobs.back()->id());
+  return views::Page{
+      .title = "Jobs", .path = {}, .caller = {}, .content = views::JobsPage(found.jobs, part)};
+}
+
+absl::StatusOr<views::Page> Page::Job(const Identity& caller, const std::string& job) const {
+  HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, kGetJob));
+  HEDDLE_ASSIGN_OR_RETURN(const std::shared_ptr<const v1::Job> found, source_->GetJob(caller, job));
+  HEDDLE_ASSIGN_OR_RETURN(v1::Timeline timeline, source_->GetTimeline(caller, job));
+  views::JobDetails details;
+  details.job = *found;
+  for (v1::StageSpan& span : *timeline.mutable_spans()) details.spans.push_back(std::move(span));
+  for (const ActionRow& row : kActions) {
+    if (Applies(row.action, found->state()) && MayUse(caller, row.method, found->spec().user()))
+      details.actions.push_back(row.name);
+  }
+  details.now_unix_ns = absl::GetCurrentTimeNanos();
+  return views::Page{.title = absl::StrCat(job, " ", found->spec().name()),
+                     .path = {},
+                     .caller = {},
+                     .content = views::JobPage(details)};
+}
+
+absl::StatusOr<views::Page> Page::Confirm(const Identity& caller, const std::string& job,
+                                          const std::string& action) const {
+  HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, FindAction(action)->method));
+  HEDDLE_ASSIGN_OR_RETURN(const std::shared_ptr<const v1::Job> found, source_->GetJob(caller, job));
+  return views::Page{.title = absl::StrCat(action, " ", job),
+                     .path = {},
+                     .caller = {},
+                     .content = views::ConfirmPage(*found, action)};
+}
+
+absl::StatusOr<views::Page> Page::Task(const Identity& caller, const std::string& job,
+                                       const std::string& number) const {
+  HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, kExplainTask));
+  HEDDLE_ASSIGN_OR_RETURN(const std::shared_ptr<const v1::Job> found, source_->GetJob(caller, job));
+  int task = 0;
+  if (!absl::SimpleAtoi(number, &task) || task < 1 || task > found->tasks_size())
+    return absl::NotFoundError(absl::StrCat("job ", job, " has no task ", number));
+  views::TaskDetails details;
+  details.job = *found;
+  details.task = task - 1;
+  HEDDLE_ASSIGN_OR_RETURN(details.device_key, source_->DeviceOf(caller, job, task));
+  const WorkloadId id{found->tasks(task - 1).info().key(), found->spec().target(),
+                      details.device_key};
+  HEDDLE_ASSIGN_OR_RETURN(const TrialSample sample,
+                          source_->SampleTrials(caller, id, kTrialsShown));
+  details.all_trials = sample.all;
+  const TrialPoint* best = nullptr;
+  const TrialPoint* untuned = nullptr;
+  for (const TrialPoint& point : sample.points) {
+    details.trials.push_back({point.number, point.created_unix_ns, point.median_ns, point.origin,
+                              point.job, point.fastest_so_far});
+    if (point.fastest_so_far) best = &point;
+    if (point.origin == "default" && point.median_ns > 0 &&
+        (untuned == nullptr || point.median_ns < untuned->median_ns))
+      untuned = &point;
+  }
+  const auto trace_of = [&](const TrialPoint* point) -> absl::StatusOr<std::string> {
+    if (point == nullptr) return std::string();
+    v1::RecordQuery query;
+    query.set_id(point->id);
+    HEDDLE_ASSIGN_OR_RETURN(const RecordPage page,
+                            source_->QueryRecords(caller, query, std::nullopt, 1));
+    return page.records.empty() ? std::string() : page.records.front().trace();
+  };
+  HEDDLE_ASSIGN_OR_RETURN(details.best_trace, trace_of(best));
+  HEDDLE_ASSIGN_OR_RETURN(details.default_trace, trace_of(untuned));
+  details.best_ns = best == nullptr ? 0 : best->median_ns;
+  details.default_ns = untuned == nullptr ? 0 : untuned->median_ns;
+  return views::Page{.title = absl::StrCat(job, " task ", task),
+                     .path = {},
+                     .caller = {},
+                     .content = views::TaskPage(details)};
+}
+
+absl::StatusOr<views::Page> Page::Machines(const Identity& caller) const {
+  HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, kListDevices));
+  views::Machines machines;
+  absl::StatusOr<v1::ListWorkersResponse> workers = source_->ListWorkers();
+  if (workers.ok()) {
+    machines.machines = *std::move(workers);
+  } else {
+    machines.missing = Missing(workers.status());
+  }
+  machines.recent.now_unix_ns = absl::GetCurrentTimeNanos();
+  machines.recent.begin_unix_ns = machines.recent.now_unix_ns - absl::ToInt64Nanoseconds(kHistory);
+  HEDDLE_ASSIGN_OR_RETURN(
+      machines.recent.spans,
+      source_->LatestStages(caller, machines.recent.begin_unix_ns, kStagesShown));
+  return views::Page{
+      .title = "Machines", .path = {}, .caller = {}, .content = views::MachinesPage(machines)};
+}
+
+absl::StatusOr<views::Page> Page::Records(const Identity& caller, const Query& query) const {
+  HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, kQueryRecords));
+  views::RecordsView view;
+  view.search = ValueOf(query, "search").substr(0, kMaxSearch);
+  view.key = ValueOf(query, "key").substr(0, kMaxSearch);
+  const std::string after = ValueOf(query, "after");
+  if (view.key.empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<WorkloadName> found,
+                            source_->FindWorkloads(view.search, after, kTasksFound + 1));
+    for (const WorkloadName& name : found) {
+      if (static_cast<int64_t>(view.tasks.size()) == kTasksFound) {
+        view.part.next = absl::StrCat("/records?search=", views::EncodeUrl(view.search),
+                                      "&after=", views::EncodeUrl(view.tasks.back().key));
+        break;
+      }
+      view.tasks.push_back({name.key, name.label, name.flops});
+    }
+  } else {
+    v1::RecordQuery wanted;
+    wanted.set_workload_key(view.key);
+    std::optional<RecordPlace> place;
+    if (!after.empty()) {
+      const std::vector<std::string> words = absl::StrSplit(after, '.');
+      place.emplace();
+      if (words.size() != 2 || !absl::SimpleAtoi(words[0], &place->created_unix_ns) ||
+          !absl::SimpleAtoi(words[1], &place->id))
+        return absl::InvalidArgumentError("after: take the link to the next page");
+    }
+    wanted.set_best_only(true);
+    HEDDLE_ASSIGN_OR_RETURN(RecordPage best,
+                            source_->QueryRecords(caller, wanted, std::nullopt, kBestShown));
+    view.best = std::move(best.records);
+    view.target = ValueOf(query, "target");
+    view.device_key = ValueOf(query, "device");
+    if (view.device_key.empty() && !view.best.empty()) {
+      view.target = view.best.front().target();
+      view.device_key = view.best.front().device_key();
+    }
+    // In this order they are read without sorting all.
+    wanted.set_best_only(false);
+    wanted.set_retracted(true);
+    wanted.set_target(view.target);
+    wanted.set_device_key(view.device_key);
+    HEDDLE_ASSIGN_OR_RETURN(RecordPage latest,
+                            source_->QueryRecords(caller, wanted, place, kRecordsShown));
+    if (latest.last) {
+      view.part.next = absl::StrCat(views::RecordsAddress(view.key, view.target, view.device_key),
+                                    "&after=", latest.last->created_unix_ns, ".", latest.last->id);
+    }
+    view.latest = std::move(latest.records);
+    if (view.latest.empty() && place == std::nullopt)
+      return absl::NotFoundError(absl::StrCat("no record is of the task ", view.key));
+    if (!view.latest.empty()) view.label = view.latest.front().label();
+  }
+  return views::Page{
+      .title = "Records", .path = {}, .caller = {}, .content = views::RecordsPage(view)};
+}
+
+HttpResponse Page::Post(const Identity& caller, const HttpRequest& request) {
+  // A browser says which page a form is of. Forms of other sites, which a browser would send with the
+  // token as well, are refused.
+  const std::string origin = ValueOf(request.headers, "origin");
+  if (origin.empty() || origin != absl::StrCat("http://", ValueOf(request.headers, "host"))) {
+    return Refuse(caller, absl::PermissionDeniedError(
+                              "this request does not come from a form of this page; a program uses "
+                              "`heddle` instead"));
+  }
+  const std::vector<std::string> parts = absl::StrSplit(request.path, '/');
+  const ActionRow* action =
+      parts.size() == 4 && parts[1] == "jobs" ? FindAction(parts[3]) : nullptr;
+  if (action == nullptr)
+    return Refuse(caller, absl::NotFoundError(absl::StrCat("there is no form ", request.path)));
+  const std::string reason =
+      OneLine(ValueOf(ParseForm(request.body), "reason").substr(0, kMaxReason));
+  const absl::Status done = source_->Act(caller, action->action, parts[2], reason);
+  if (!done.ok()) return Refuse(caller, done);
+  HttpResponse response{.status = 303};
+  response.headers.emplace_back("Location", views::JobAddress(parts[2]));
+  return Guarded(std::move(response));
+}
+
+HttpResponse Page::Events(const Identity& caller, const HttpRequest& request) {
+  const std::string address = ValueOf(request.query, "page");
+  if (address.size() > kMaxAddress)
+    return Refuse(caller, absl::InvalidArgumentError("the address of the page is too long"));
+  const auto [path, query] = SplitAddress(address);
+  const std::string key = absl::StrCat(ToText(caller), "\n", address);
+  // What cannot be shown has no events either.
+  if (!live_.Has(key)) {
+    if (const auto page = Render(caller, path, query); !page.ok())
+      return Refuse(caller, page.status());
+  }
+  std::shared_ptr<EventStream> events =
+      live_.Open(key, [this, caller, path = path, query = query]() -> std::optional<std::string> {
+        absl::StatusOr<views::Page> page = Render(caller, path, query);
+        if (!page.ok()) return std::nullopt;
+        return std::move(page->content.markup);
+      });
+  if (events == nullptr) {
+    return Refuse(caller, absl::ResourceExhaustedError(
+                              "too many pages are open; this one does not follow changes for now"));
+  }
+  HttpResponse response{.events = std::move(events)};
+  response.headers.emplace_back("Cache-Control", "no-store");
+  return Guarded(std::move(response));
+}
+
+HttpResponse Page::Refuse(const Identity& caller, const absl::Status& status) const {
+  const int code = HttpStatus(status);
+  const char* title = code == 404   ? "Not found"
+                      : code == 401 ? "Who are you?"
+                      : code == 403 ? "Not allowed"
+                      : code < 500  ? "That does not work"
+                                    : "Not now";
+  views::Page page{.title = title,
+                   .path = "-",
+                   .caller = CallerText(caller),
+                   .content = views::ErrorPage(title, std::string(status.message()))};
+  HttpResponse response{.status = code, .body = views::Document(page)};
+  response.headers.emplace_back("Cache-Control", "no-store");
+  return Guarded(std::move(response));
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,70 @@
+// The page of the service in the browser: what `heddle jobs`, `show`, `explain`, `devices` and `records`
+// say, rendered here, readable without scripts, and live where there are scripts.
+//
+//   /                        overview
+//   /jobs?before=j12         all jobs
+//   /jobs/ID                 a job; /jobs/ID/cancel, pause, resume ask, and act when posted to
+//   /jobs/ID/tasks/N         a task, by number from 1
+//   /machines                slots, and what ran there in the last hours
+//   /records?search=TEXT     tasks; ?key=KEY the records of one
+//   /events?page=ADDRESS     new contents of that page, as server-sent events
+//   /style.css, /script.js, /icon.svg
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/http_server.h"
+#include "proto/access/identity.h"
+#include "proto/access/tokens.h"
+#include "scheduler/page/live_parts.h"
+#include "scheduler/page/source.h"
+#include "views/html.h"
+
+namespace heddle::scheduler {
+
+struct PageOptions {
+  // Who looks, by the token in the request: as a bearer token, or as the password that a browser asks
+  // for, with any name. Null: everybody on this machine may see and do everything.
+  const TokenFile* tokens = nullptr;
+  // Called for each request without a token that counts; may be null.
+  std::function<void(const std::string& path, const absl::Status& why)> refused;
+  LiveParts::Options live;
+};
+
+// Thread-safe.
+class Page {
+ public:
+  // `source` outlives this.
+  Page(PageOptions options, PageSource* source);
+
+  HttpResponse Handle(const HttpRequest& request);
+
+ private:
+  using Query = std::map<std::string, std::string>;
+  absl::StatusOr<Identity> Identify(const HttpRequest& request) const;
+  // The page at a path.
+  absl::StatusOr<views::Page> Render(const Identity& caller, const std::string& path,
+                                     const Query& query) const;
+  absl::StatusOr<views::Page> Overview(const Identity& caller) const;
+  absl::StatusOr<views::Page> Jobs(const Identity& caller, const Query& query) const;
+  absl::StatusOr<views::Page> Job(const Identity& caller, const std::string& job) const;
+  absl::StatusOr<views::Page> Task(const Identity& caller, const std::string& job,
+                                   const std::string& number) const;
+  absl::StatusOr<views::Page> Confirm(const Identity& caller, const std::string& job,
+                                      const std::string& action) const;
+  absl::StatusOr<views::Page> Machines(const Identity& caller) const;
+  absl::StatusOr<views::Page> Records(const Identity& caller, const Query& query) const;
+  HttpResponse Post(const Identity& caller, const HttpRequest& request);
+  HttpResponse Events(const Identity& caller, const HttpRequest& request);
+  HttpResponse Refuse(const Identity& caller, const absl::Status& status) const;
+
+  const PageOptions options_;
+  PageSource* const source_;
+  LiveParts live_;
+};
+
+}  // namespace heddle::scheduler

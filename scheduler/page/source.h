@@ -1,0 +1,69 @@
+// Where the page gets what it shows. The scheduler's service implements it by the functions that answer
+// gRPC calls, so the page shows nobody more than those do. A job that the caller may not see is
+// NotFound.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/access/identity.h"
+#include "proto/jobs.pb.h"
+#include "proto/tracker.pb.h"
+#include "scheduler/store/record_store.h"
+
+namespace heddle::scheduler {
+
+// Thread-safe. Every method is called for a caller whom the access table allows the call.
+class PageSource {
+ public:
+  using JobList = std::vector<std::shared_ptr<const v1::Job>>;
+  struct JobPart {
+    JobList jobs;  // the newest first
+    bool more = false;
+  };
+  enum class Action { kCancel, kPause, kResume };
+
+  virtual ~PageSource() = default;
+
+  // Grows whenever a job changes.
+  virtual int64_t changes() = 0;
+  // Name of the policy that decides whose turn it is.
+  virtual std::string policy() = 0;
+  // All unfinished jobs, the oldest first.
+  virtual JobList Unfinished(const Identity& caller) = 0;
+  // Also finished jobs; only those submitted before the job `before`, or all if it is empty.
+  // InvalidArgument: `before` is no job's name.
+  virtual absl::StatusOr<JobPart> ListJobs(const Identity& caller, const std::string& before,
+                                           size_t limit) = 0;
+  virtual absl::StatusOr<std::shared_ptr<const v1::Job>> GetJob(const Identity& caller,
+                                                                const std::string& job) = 0;
+  virtual absl::StatusOr<v1::Timeline> GetTimeline(const Identity& caller,
+                                                   const std::string& job) = 0;
+  // The device key on which the task, by number from 1, is measured.
+  virtual absl::StatusOr<std::string> DeviceOf(const Identity& caller, const std::string& job,
+                                               int task) = 0;
+  virtual absl::StatusOr<TrialSample> SampleTrials(const Identity& caller, const WorkloadId& id,
+                                                   int64_t most) = 0;
+  virtual absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(const Identity& caller,
+                                                                  int64_t since_unix_ns,
+                                                                  int64_t limit) = 0;
+  virtual absl::StatusOr<RecordPage> QueryRecords(const Identity& caller,
+                                                  const v1::RecordQuery& query,
+                                                  const std::optional<RecordPlace>& after,
+                                                  int64_t limit) = 0;
+  virtual absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
+                                                                  const std::string& after,
+                                                                  int64_t limit) = 0;
+  // Answers within a second.
+  virtual absl::StatusOr<v1::ListWorkersResponse> ListWorkers() = 0;
+  // As JobService.CancelJob and so on. What was done, and what was refused, is kept in the audit log.
+  virtual absl::Status Act(const Identity& caller, Action action, const std::string& job,
+                           const std::string& reason) = 0;
+};
+
+}  // namespace heddle::scheduler

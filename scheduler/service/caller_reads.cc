@@ -1,0 +1,197 @@
+#include "scheduler/service/caller_reads.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/strategies.h"
+#include "proto/access/access_table.h"
+#include "proto/grpc_util.h"
+
+namespace heddle::scheduler {
+namespace {
+
+constexpr std::string_view kListJobs = "heddle.v1.JobService/ListJobs";
+constexpr std::string_view kGetTimeline = "heddle.v1.JobService/GetTimeline";
+constexpr std::string_view kExplainTask = "heddle.v1.JobService/ExplainTask";
+constexpr std::string_view kQueryRecords = "heddle.v1.RecordService/QueryRecords";
+
+// Finds a task by number, key, label, or at least 4 characters that its key begins with.
+// InvalidArgument if several match, NotFound if none does; both list the tasks.
+absl::StatusOr<int> TaskNamed(const v1::Job& job, const std::string& wanted) {
+  std::vector<int> found;
+  std::string names;
+  for (int i = 0; i < job.tasks_size(); ++i) {
+    const v1::TaskInfo& info = job.tasks(i).info();
+    if (wanted == absl::StrCat(i + 1) || wanted == info.key()) return i;
+    if (info.label() == wanted || (wanted.size() >= 4 && info.key().starts_with(wanted)))
+      found.push_back(i);
+    absl::StrAppend(&names, i == 0 ? "" : ", ", i + 1, " ", info.label());
+  }
+  if (found.size() == 1) return found[0];
+  if (found.empty())
+    return absl::NotFoundError(
+        absl::StrCat("job ", job.id(), " has no task \"", wanted, "\"; ",
+                     names.empty() ? "it is not imported yet"
+                                   : absl::StrCat("name it by its number, label, key or at least 4 "
+                                                  "characters of that; it has ",
+                                                  names)));
+  return absl::InvalidArgumentError(
+      absl::StrCat(found.size(), " tasks are \"", wanted, "\"; take a number: ", names));
+}
+
+}  // namespace
+
+absl::StatusOr<JobSnapshots::Snapshot> CallerReads::GetJob(std::string_view method,
+                                                           const std::string& job) const {
+  HEDDLE_ASSIGN_OR_RETURN(JobSnapshots::Snapshot snapshot, loop_->jobs().Get(job));
+  if (!MayUse(caller_, method, snapshot.job->spec().user()))
+    return NoSuchJob(job);  // as if there were none
+  return snapshot;
+}
+
+absl::StatusOr<JobSnapshots::Page> CallerReads::ListJobs(JobSnapshots::ListOptions options) const {
+  options.shown = [this](const v1::Job& job) {
+    return MayUse(caller_, kListJobs, job.spec().user());
+  };
+  return loop_->jobs().List(options);
+}
+
+absl::StatusOr<v1::Timeline> CallerReads::GetTimeline(const std::string& job) const {
+  HEDDLE_RETURN_IF_ERROR(GetJob(kGetTimeline, job).status());
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<v1::StageSpan> spans,
+                          store_->Timeline(ParseJobName(job), kMaxSpans));
+  v1::Timeline timeline;
+  for (v1::StageSpan& span : spans) *timeline.add_spans() = std::move(span);
+  timeline.set_policy(loop_->policy());
+  return timeline;
+}
+
+absl::StatusOr<v1::TaskExplanation> CallerReads::FindTask(const std::string& job,
+                                                          const std::string& task) const {
+  HEDDLE_ASSIGN_OR_RETURN(const JobSnapshots::Snapshot snapshot, GetJob(kExplainTask, job));
+  HEDDLE_ASSIGN_OR_RETURN(const int index, TaskNamed(*snapshot.job, task));
+  v1::TaskExplanation found;
+  *found.mutable_task() = snapshot.job->tasks(index);
+  found.set_target(snapshot.job->spec().target());
+  found.set_device_key(snapshot.job->spec().device_key());
+  // The job's own records say where it measured. A job that reused all records has none of its own.
+  v1::RecordQuery query;
+  query.set_workload_key(found.task().info().key());
+  query.set_target(found.target());
+  query.set_job(job);
+  query.set_limit(1);
+  query.set_with_workload(true);
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<v1::Record> records, store_->Query(query));
+  if (records.empty()) {
+    query.clear_job();
+    query.set_device_key(found.device_key());
+    HEDDLE_ASSIGN_OR_RETURN(records, store_->Query(query));
+  }
+  if (!records.empty()) {
+    found.set_device_key(records.front().device_key());
+    found.mutable_task()->mutable_info()->set_workload(records.front().workload());
+  }
+  return found;
+}
+
+absl::StatusOr<std::string> CallerReads::DeviceOf(const std::string& job, int task) const {
+  HEDDLE_ASSIGN_OR_RETURN(const JobSnapshots::Snapshot snapshot, GetJob(kExplainTask, job));
+  const std::string number = absl::StrCat(task);
+  HEDDLE_ASSIGN_OR_RETURN(const int index, TaskNamed(*snapshot.job, number));
+  const v1::JobSpec& spec = snapshot.job->spec();
+  if (!spec.device_key().empty()) return spec.device_key();
+  v1::RecordQuery query;
+  query.set_workload_key(snapshot.job->tasks(index).info().key());
+  query.set_target(spec.target());
+  query.set_best_only(true);  // one record for each device key
+  HEDDLE_ASSIGN_OR_RETURN(const RecordPage devices,
+                          store_->QueryPage(query, std::nullopt, /*limit=*/2));
+  if (devices.records.size() == 1) return devices.records.front().device_key();
+  HEDDLE_ASSIGN_OR_RETURN(const v1::TaskExplanation found, FindTask(job, number));
+  return found.device_key();
+}
+
+absl::StatusOr<v1::TaskExplanation> CallerReads::ExplainTask(const std::string& job,
+                                                             const std::string& task) const {
+  HEDDLE_ASSIGN_OR_RETURN(v1::TaskExplanation explanation, FindTask(job, task));
+  HEDDLE_ASSIGN_OR_RETURN(const JobSnapshots::Snapshot snapshot, GetJob(kExplainTask, job));
+  HEDDLE_ASSIGN_OR_RETURN(const int index, TaskNamed(*snapshot.job, task));
+  HEDDLE_ASSIGN_OR_RETURN(std::optional<v1::SearchReport> report,
+                          store_->Report(ParseJobName(job), index));
+  if (report) *explanation.mutable_search() = *std::move(report);
+  HEDDLE_ASSIGN_OR_RETURN(const auto models, store_->AllTransferModels());
+  const auto model = models.find({explanation.target(), explanation.device_key(),
+                                  StrategyOrDefault(snapshot.job->spec().strategy())});
+  if (model != models.end()) {
+    *explanation.mutable_transfer_model() = model->second;
+    explanation.mutable_transfer_model()->clear_model();
+  }
+  return explanation;
+}
+
+absl::StatusOr<RecordPage> CallerReads::QueryRecords(const v1::RecordQuery& query,
+                                                     const std::optional<RecordPlace>& after,
+                                                     int64_t limit) {
+  // Measurements are shared, but which job made one is told only to those who may see the job.
+  const bool sees_all = SeesAllRecords();
+  const bool asks_for_others = !query.imported_by().empty() && query.imported_by() != name_;
+  if (asks_for_others && !sees_all) return RecordPage();
+  if (!query.job().empty() && !MaySee(query.job(), kQueryRecords)) return RecordPage();
+  HEDDLE_ASSIGN_OR_RETURN(RecordPage page, store_->QueryPage(query, after, limit));
+  for (v1::Record& record : page.records) {
+    if (!record.job().empty() && !MaySee(record.job(), kQueryRecords)) {
+      record.clear_job();
+      record.clear_candidate();
+      record.clear_attempt();
+    }
+    // Nor who of another tenant brought it or took it back.
+    if (!sees_all && record.imported_by() != name_) record.clear_imported_by();
+    if (!sees_all && record.has_retraction()) record.mutable_retraction()->clear_by();
+  }
+  return page;
+}
+
+absl::StatusOr<TrialSample> CallerReads::SampleTrials(const WorkloadId& id, int64_t most) {
+  HEDDLE_ASSIGN_OR_RETURN(TrialSample sample, store_->SampleTrials(id, most));
+  for (TrialPoint& point : sample.points) {
+    if (!MaySee(point.job, kQueryRecords)) point.job.clear();
+  }
+  return sample;
+}
+
+absl::StatusOr<std::vector<v1::StageSpan>> CallerReads::LatestStages(int64_t since_unix_ns,
+                                                                     int64_t limit) {
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<v1::StageSpan> spans,
+                          store_->LatestStages(since_unix_ns, limit));
+  for (v1::StageSpan& span : spans) {
+    if (MaySee(span.job(), kGetTimeline)) continue;
+    // That a slot was busy is no secret.
+    span.clear_job();
+    span.clear_task();
+    span.clear_fault();
+  }
+  return spans;
+}
+
+absl::StatusOr<v1::ListWorkersResponse> CallerReads::ListWorkers(absl::Duration limit) const {
+  grpc::ClientContext context;
+  SetDeadline(&context, limit);
+  v1::ListWorkersResponse response;
+  HEDDLE_RETURN_IF_ERROR(FromGrpc(loop_->tracker()->ListWorkers(&context, {}, &response)));
+  return response;
+}
+
+bool CallerReads::SeesAllRecords() const { return MayUse(caller_, kQueryRecords, /*tenant=*/""); }
+
+bool CallerReads::MaySee(const std::string& job, std::string_view method) {
+  if (MayUse(caller_, method, /*tenant=*/"")) return true;
+  const auto [entry, added] = may_see_.try_emplace(job);  // asked once for each
+  if (added) {
+    const absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(job);
+    entry->second = MayUse(caller_, method, snapshot.ok() ? snapshot->job->spec().user() : "");
+  }
+  return entry->second;
+}
+
+}  // namespace heddle::scheduler

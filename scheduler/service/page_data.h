@@ -1,0 +1,58 @@
+// What the page shows, by the same functions that answer gRPC calls.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scheduler/page/source.h"
+#include "scheduler/service/audit_log.h"
+#include "scheduler/service/caller_reads.h"
+#include "scheduler/service/scheduler_loop.h"
+
+namespace heddle::scheduler {
+
+class PageData final : public PageSource {
+ public:
+  // All outlive this. `audit` may be null.
+  PageData(SchedulerLoop* loop, RecordStore* store, AuditLog* audit)
+      : loop_(loop), store_(store), audit_(audit) {}
+
+  int64_t changes() override { return loop_->jobs().changes(); }
+  std::string policy() override { return loop_->policy(); }
+  JobList Unfinished(const Identity& caller) override;
+  absl::StatusOr<JobPart> ListJobs(const Identity& caller, const std::string& before,
+                                   size_t limit) override;
+  absl::StatusOr<std::shared_ptr<const v1::Job>> GetJob(const Identity& caller,
+                                                        const std::string& job) override;
+  absl::StatusOr<v1::Timeline> GetTimeline(const Identity& caller, const std::string& job) override;
+  absl::StatusOr<std::string> DeviceOf(const Identity& caller, const std::string& job,
+                                       int task) override;
+  absl::StatusOr<TrialSample> SampleTrials(const Identity& caller, const WorkloadId& id,
+                                           int64_t most) override;
+  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(const Identity& caller,
+                                                          int64_t since_unix_ns,
+                                                          int64_t limit) override;
+  absl::StatusOr<RecordPage> QueryRecords(const Identity& caller, const v1::RecordQuery& query,
+                                          const std::optional<RecordPlace>& after,
+                                          int64_t limit) override;
+  absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
+                                                          const std::string& after,
+                                                          int64_t limit) override;
+  absl::StatusOr<v1::ListWorkersResponse> ListWorkers() override;
+  absl::Status Act(const Identity& caller, Action action, const std::string& job,
+                   const std::string& reason) override;
+
+ private:
+  CallerReads ReadsOf(const Identity& caller) const;
+
+  SchedulerLoop* const loop_;
+  RecordStore* const store_;
+  AuditLog* const audit_;
+};
+
+}  // namespace heddle::scheduler

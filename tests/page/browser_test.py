@@ -1,0 +1,152 @@
+"""The page in a headless Chromium: no complaint in the console, live changes, nothing that sticks out on a phone, readable colours,
+reachable by keyboard, useful without scripts. HEDDLE_PICTURES names a folder for pictures of it."""
+import os
+import pathlib
+import tempfile
+import unittest
+
+import browser
+import planted
+
+PAGES = ("/", "/jobs", "/jobs/j1", "/jobs/j1/tasks/1", "/jobs/j3", "/jobs/j3/cancel", "/machines", "/records", "/records?key=0123456789abcdef")
+
+# Ratio of the luminances of text and ground, for each piece of text (WCAG 2 asks for 4.5). A canvas turns every notation of a colour
+# into numbers.
+CONTRASTS = """
+(() => {
+  const context = Object.assign(document.createElement('canvas'), {width: 1, height: 1}).getContext('2d', {willReadFrequently: true});
+  const channels = (colour) => {
+    context.clearRect(0, 0, 1, 1);
+    context.fillStyle = colour;
+    context.fillRect(0, 0, 1, 1);
+    return context.getImageData(0, 0, 1, 1).data;
+  };
+  const luminance = (colour) => {
+    const [r, g, b] = [...channels(colour)].map((c) => c / 255).map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (element) => {
+    for (; element; element = element.parentElement) {
+      const colour = getComputedStyle(element).backgroundColor;
+      if (channels(colour)[3] === 255) return colour;
+    }
+    return 'white';
+  };
+  let worst = {ratio: 21, text: ''};
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const element = walk.currentNode.parentElement;
+    if (!walk.currentNode.data.trim() || element.closest('title, .skip')) continue;
+    const style = getComputedStyle(element);
+    const [a, b] = [luminance(element.closest('svg') ? style.fill : style.color), luminance(ground(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < worst.ratio) worst = {ratio, text: walk.currentNode.data.trim().slice(0, 60)};
+  }
+  return worst;
+})()
+"""
+
+
+@unittest.skipUnless(browser.find(), "there is no chromium: apt-get install chromium")
+class BrowserTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+
+        def plant(database):
+            planted.plant_trials(database, 1, 20_000)
+            planted.plant_jobs(database, 2, 1, planted.DONE)
+            planted.plant_jobs(database, 3, 40, planted.IMPORTING)
+        cls.scheduler = planted.Scheduler(cls.folder.name, plant)
+        cls.root = f"http://{cls.scheduler.host}:{cls.scheduler.port}"
+        cls.browser = browser.Browser()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.close()
+        cls.scheduler.stop()
+        cls.folder.cleanup()
+
+    def setUp(self):
+        self.browser.complaints.clear()
+        self.browser.show_as(1280, 900)
+        self.browser.call("Emulation.setScriptExecutionDisabled", value=False)
+
+    def test_no_complaints(self):
+        for page in PAGES:
+            self.browser.go(self.root + page)
+            if self.browser.evaluate("document.getElementById('connection') !== null"):
+                self.browser.wait_for("document.getElementById('connection').textContent === 'live'", 5)
+            self.assertEqual(self.browser.evaluate("window.x"), None)
+            self.assertEqual(self.browser.complaints, [], page)
+
+    def test_changes_are_shown_while_one_looks(self):
+        self.browser.go(self.root + "/jobs/j5")
+        self.browser.wait_for("document.getElementById('connection').textContent === 'live'", 5)
+        self.browser.evaluate("document.querySelector('nav a').focus(); window.same = true")
+        self.assertEqual(self.scheduler.heddle("pause", "j5").returncode, 0)
+        took = self.browser.wait_for("document.getElementById('facts').textContent.includes('paused')", 10)
+        print(f"the change was shown after {took:.2f} s")
+        self.assertLess(took, 2)
+        self.assertTrue(self.browser.evaluate("window.same"), "the page was not loaded again")
+        self.assertEqual(self.browser.evaluate("document.activeElement.textContent"), "Overview", "the focus stays")
+        # The focus stays also where a part was replaced around it.
+        self.browser.evaluate("[...document.querySelectorAll('.button')].find((e) => e.textContent === 'cancel').focus()")
+        self.assertEqual(self.scheduler.heddle("resume", "j5").returncode, 0)
+        self.browser.wait_for("!document.getElementById('facts').textContent.includes('paused')", 10)
+        self.assertEqual(self.browser.evaluate("document.activeElement.textContent"), "cancel")
+        self.assertEqual(self.browser.complaints, [])
+
+    def test_a_job_is_cancelled_by_hand(self):
+        self.browser.go(self.root + "/jobs/j6/cancel")
+        self.browser.loaded = False
+        self.browser.evaluate("document.getElementById('reason').value = 'not needed'; document.querySelector('main form button').click()")
+        self.browser.wait_for("location.pathname === '/jobs/j6' && document.body && document.body.textContent.includes('cancelled')", 10)
+        self.assertIn("not needed", self.browser.evaluate("document.body.textContent"))
+        self.assertEqual(self.browser.complaints, [])
+
+    def test_nothing_sticks_out_on_a_phone(self):
+        self.browser.show_as(360, 740, phone=True)
+        for page in PAGES:
+            self.browser.go(self.root + page)
+            self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), 360, page)
+
+    def test_colours_are_readable(self):
+        for dark in (False, True):
+            self.browser.show_as(1280, 900, dark=dark)
+            for page in PAGES:
+                self.browser.go(self.root + page)
+                worst = self.browser.evaluate(CONTRASTS)
+                self.assertGreaterEqual(worst["ratio"], 4.5, f"{page} {'dark' if dark else 'light'}: {worst}")
+
+    def test_the_keyboard_reaches_everything(self):
+        self.browser.go(self.root + "/jobs")
+        self.browser.press("Tab", 9)
+        self.assertEqual(self.browser.evaluate("document.activeElement.textContent"), "Skip to the content")
+        self.assertGreaterEqual(self.browser.evaluate("document.activeElement.getBoundingClientRect().left"), 0, "it is seen when it has the focus")
+        reached = set()
+        for _ in range(12):
+            self.browser.press("Tab", 9)
+            reached.add(self.browser.evaluate("document.activeElement.textContent.slice(0, 20)"))
+        self.assertTrue({"Overview", "Jobs", "Machines", "Records", "j42"} <= reached, reached)
+
+    def test_it_is_useful_without_scripts(self):
+        self.browser.call("Emulation.setScriptExecutionDisabled", value=True)
+        self.browser.go(self.root + "/")
+        text = self.browser.call("DOM.getDocument", depth=-1)
+        self.assertIn("j42", str(text))
+
+    def test_pictures(self):
+        folder = os.environ.get("HEDDLE_PICTURES")
+        if not folder:
+            self.skipTest("HEDDLE_PICTURES names no folder")
+        for name, page in (("overview", "/"), ("job", "/jobs/j1"), ("task", "/jobs/j1/tasks/1"), ("machines", "/machines"), ("records", "/records?key=0123456789abcdef"),
+                           ("confirm", "/jobs/j3/cancel")):
+            for variant, options in (("", dict(width=1180, height=860)), ("-dark", dict(width=1180, height=860, dark=True)), ("-phone", dict(width=390, height=800, phone=True))):
+                self.browser.show_as(**options)
+                self.browser.go(self.root + page)
+                self.browser.picture(pathlib.Path(folder) / f"{name}{variant}.png")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,249 @@
+"""Every page of a real scheduler with 0, 1, 1,000 and 10,000 jobs and a task of 100,000 trials: sound HTML, below 500 KB, the first byte
+within 100 ms; changes arrive within two seconds, also with 1,000 pages open."""
+import base64
+import pathlib
+import re
+import resource
+import selectors
+import socket
+import sqlite3
+import subprocess
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree
+
+import planted
+
+MAX_BYTES = 500_000
+MAX_FIRST_BYTE_S = 0.1
+MAX_CHANGE_S = 2
+OPEN_PAGES = 1000
+
+
+def check_html(test, body, address):
+    text = body.decode()
+    test.assertTrue(text.startswith("<!DOCTYPE html>\n"), address)
+    root = xml.etree.ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>\n"))
+    test.assertEqual(root.get("lang"), "en")
+    tags = [element.tag.rpartition("}")[2] for element in root.iter()]
+    test.assertEqual(tags.count("h1"), 1, address)
+    test.assertEqual(tags.count("main"), 1, address)
+    test.assertEqual(tags.count("nav"), 1, address)
+    ids = [element.get("id") for element in root.iter() if element.get("id")]
+    test.assertEqual(len(ids), len(set(ids)), f"{address}: {ids}")
+    for element in root.iter():
+        tag = element.tag.rpartition("}")[2]
+        if tag == "table":
+            test.assertEqual(element[0].tag, "caption", address)
+            test.assertTrue(all(cell.get("scope") for cell in element.iter("th")), address)
+        if tag == "svg":
+            test.assertTrue(element.get("aria-label"), address)
+        if tag == "input":
+            test.assertTrue(any(label.get("for") == element.get("id") for label in root.iter("label")), address)
+        test.assertFalse([name for name in element.keys() if name.startswith("on") or name == "style"], address)
+    test.assertEqual([script.get("src") for script in root.iter("script")], ["/script.js"])
+    return root
+
+
+class Stream:
+    """Server-sent events of a page."""
+
+    def __init__(self, scheduler, page):
+        self.socket = socket.create_connection((scheduler.host, scheduler.port))
+        self.socket.sendall(f"GET /events?page={page} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        self.data = b""
+
+    def read_until(self, what, limit_s=30):
+        deadline = time.monotonic() + limit_s
+        self.socket.settimeout(limit_s)
+        while what not in self.data:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"no {what} in {self.data[-500:]}")
+            part = self.socket.recv(1 << 20)
+            if not part:
+                raise AssertionError(f"the stream ended after {self.data[-500:]}")
+            self.data += part
+
+    def close(self):
+        self.socket.close()
+
+
+class PageTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name)
+        self.scheduler = None
+
+    def tearDown(self):
+        if self.scheduler:
+            self.scheduler.stop()
+        self.folder.cleanup()
+
+    def read(self, address, limit_s=MAX_FIRST_BYTE_S):
+        """The page, checked. The machine may be busy, so the fastest of five counts."""
+        times = []
+        for _ in range(5):
+            status, headers, body, first_byte = self.scheduler.get(address)
+            self.assertEqual(status, 200, f"{address}: {body[:2000]}")
+            times.append(first_byte)
+        print(f"{address:24} {len(body):7} bytes, first byte after {min(times) * 1e3:6.1f} to {max(times) * 1e3:6.1f} ms", flush=True)
+        self.assertLess(len(body), MAX_BYTES, address)
+        self.assertLess(min(times), limit_s, address)
+        self.assertNotIn(b"alert('x')", body)
+        self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
+        return check_html(self, body, address)
+
+    def test_no_job(self):
+        self.scheduler = planted.Scheduler(self.path)
+        for address in ("/", "/jobs", "/machines", "/records"):
+            self.read(address)
+        self.assertEqual(self.scheduler.get("/jobs/j1")[0], 404)
+
+    def test_one_job_of_a_hundred_thousand_trials(self):
+        self.scheduler = planted.Scheduler(self.path, lambda database: planted.plant_trials(database, 1, planted.TRIALS))
+        for address in ("/", "/jobs", "/machines", "/records", "/records?key=0123456789abcdef", "/records?search=MATMUL", "/jobs/j1"):
+            self.read(address)
+        task = self.read("/jobs/j1/tasks/1")
+        text = "".join(task.itertext())
+        self.assertRegex(text, r"showing \d+ of 100000 trials")
+        self.assertIn("default, 1.000 ms", text)
+        circles = [element for element in task.iter() if element.tag.endswith("}circle")]
+        self.assertGreater(len(circles), 1000)
+        # Records are paged by key.
+        address, pages = "/records?key=0123456789abcdef", 0
+        while address and pages < 3:
+            body = self.scheduler.get(address)[2].decode()
+            following = re.search(r'href="([^"]*after=[^"]*)"', body)
+            self.assertTrue(following, address)
+            address, pages = following[1].replace("&amp;", "&"), pages + 1
+
+    def test_a_thousand_and_ten_thousand_jobs(self):
+        self.scheduler = planted.Scheduler(self.path, lambda database: (planted.plant_jobs(database, 1, 500, planted.DONE),
+                                                                       planted.plant_jobs(database, 501, 500, planted.IMPORTING)))
+        for address in ("/", "/jobs", "/jobs?before=j501", "/jobs/j1000", "/machines", "/records"):
+            self.read(address)
+        self.assertIn(b"showing 100 of 500 unfinished jobs", self.scheduler.get("/")[2])
+        self.scheduler.stop()
+        for offset in range(1001, 10_001, 1000):
+            with sqlite3.connect(self.path / "data/heddle.db") as database:
+                planted.plant_jobs(database, offset, 1000, planted.IMPORTING)
+            database.close()
+        self.scheduler.start()
+        for address in ("/", "/jobs", "/jobs?before=j501", "/jobs/j10000"):
+            self.read(address)
+        self.assertIn(b"showing 100 of 9500 unfinished jobs", self.scheduler.get("/")[2])
+        # All of them can be reached.
+        seen, address = set(), "/jobs"
+        while address:
+            body = self.scheduler.get(address)[2].decode()
+            seen |= set(re.findall(r'href="/jobs/(j\d+)"', body))
+            following = re.search(r'href="(/jobs\?before=[^"]*)"', body)
+            address = following and following[1]
+        self.assertEqual(len(seen), 10_000)
+
+    def test_changes_arrive_at_once(self):
+        self.scheduler = planted.Scheduler(self.path, lambda database: planted.plant_jobs(database, 1, 3, planted.IMPORTING))
+        streams = [Stream(self.scheduler, page) for page in ("/", "/jobs", "/jobs/j2")]
+        for stream in streams:
+            stream.read_until(b"event: parts")
+            stream.data = b""
+        # A form of the page does it.
+        begin = time.monotonic()
+        status, headers, _, _ = self.scheduler.get("/jobs/j2/pause", "POST", "reason=a+test", {"Origin": f"http://{self.scheduler.host}:{self.scheduler.port}"})
+        self.assertEqual((status, headers["Location"]), (303, "/jobs/j2"))
+        for stream in streams:
+            stream.read_until(b">paused<")
+            took = time.monotonic() - begin
+            self.assertLess(took, MAX_CHANGE_S)
+            stream.close()
+        print(f"the change arrived after {took:.2f} s")
+        self.assertIn(b">paused<", self.scheduler.get("/jobs/j2")[2])
+        for page in ("/nowhere", "/jobs/j99"):
+            self.assertEqual(self.scheduler.get(f"/events?page={page}")[0], 404)
+
+    def test_a_report_is_one_file(self):
+        self.scheduler = planted.Scheduler(self.path, lambda database: planted.plant_trials(database, 1, 3000))
+        report = self.path / "report.html"
+        done = self.scheduler.heddle("report", "j1", "-o", report)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text = report.read_text()
+        self.assertLess(len(text), MAX_BYTES)
+        root = xml.etree.ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>\n"))
+        self.assertNotIn("alert('x')", text)
+        self.assertEqual([e.tag for e in root.iter() if e.tag in ("script", "link", "img", "nav", "form")], [])
+        self.assertTrue(all(e.get("href").startswith("#") for e in root.iter("a")), "it leads nowhere else")
+        ids = {e.get("id") for e in root.iter()}
+        self.assertTrue(all(e.get("href")[1:] in ids for e in root.iter("a")))
+        self.assertRegex("".join(root.itertext()), r"showing \d+ of 3000 trials")
+        self.assertEqual(sum(e.tag.endswith("}svg") for e in root.iter()), 2)
+        self.assertEqual(self.scheduler.heddle("report", "j9", "-o", report).returncode, 4)
+        self.assertEqual(report.read_text(), text, "what was there stays")
+
+    def test_the_address_is_checked(self):
+        for address, words in (("0.0.0.0:0", "ssh -L"), ("localhost", "wanted HOST:PORT"), ("127.0.0.1:99999", "wanted HOST:PORT")):
+            done = subprocess.run([str(planted.BIN / "heddle-scheduler"), "--data", str(self.path / "data"), "--http", address], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(words, done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+    def test_tokens_are_asked_for(self):
+        self.scheduler = planted.Scheduler(self.path, lambda database: planted.plant_jobs(database, 1, 2, planted.IMPORTING))
+        self.assertIn("asks for no token", (self.path / "log").read_text())
+        self.scheduler.stop()
+        token = subprocess.run([str(planted.BIN / "heddle-ca"), "token", str(self.path / "data/tokens"), "--role", "user", "--name", "bob"],
+                               capture_output=True, text=True, check=True).stdout.strip()
+        self.scheduler.start()
+        self.assertNotIn("asks for no token", (self.path / "log").read_text())
+        status, headers, _, _ = self.scheduler.get("/")
+        self.assertEqual(status, 401)
+        self.assertIn("Basic", headers["WWW-Authenticate"])
+        password = base64.b64encode(f"me:{token}".encode()).decode()
+        status, _, body, _ = self.scheduler.get("/", headers={"Authorization": f"Basic {password}"})
+        self.assertEqual(status, 200)
+        self.assertIn(b"user/bob of bob", body)
+        self.assertNotIn(b"/jobs/j1", body, "the jobs are ann's")
+
+    def test_a_thousand_open_pages(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard < OPEN_PAGES + 200:
+            self.skipTest(f"this process may open {hard} files only")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, OPEN_PAGES + 200), hard))
+        self.scheduler = planted.Scheduler(self.path, lambda database: planted.plant_jobs(database, 1, 20, planted.IMPORTING))
+        pid = self.scheduler.process.pid
+
+        def threads():
+            return int(re.search(r"Threads:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
+        before = threads()
+        streams = [Stream(self.scheduler, f"/jobs/j{1 + i % 20}") for i in range(OPEN_PAGES)]
+        for stream in streams:
+            stream.read_until(b"event: parts")
+            stream.data = b""
+        self.assertLessEqual(threads(), before + 2, "a stream takes no thread")
+        _, _, _, first_byte = self.scheduler.get("/")
+        self.assertLess(first_byte, 1)
+        waiting = selectors.DefaultSelector()
+        for i, stream in enumerate(streams):
+            stream.socket.setblocking(False)
+            if i % 20 == 4:
+                waiting.register(stream.socket, selectors.EVENT_READ, stream)
+        begin = time.monotonic()
+        self.assertEqual(self.scheduler.heddle("pause", "j5").returncode, 0)
+        while waiting.get_map() and time.monotonic() < begin + 30:
+            for key, _ in waiting.select(timeout=1):
+                part = key.data.socket.recv(1 << 20)
+                self.assertTrue(part, "the stream ended")
+                key.data.data += part
+                if b">paused<" in key.data.data:
+                    waiting.unregister(key.data.socket)
+        took = time.monotonic() - begin
+        print(f"{OPEN_PAGES} pages open, {OPEN_PAGES // 20} of the job that changed had it after {took:.2f} s")
+        self.assertFalse(waiting.get_map(), "not all were told")
+        self.assertLess(took, 3 * MAX_CHANGE_S)
+        for stream in streams:
+            stream.close()
+        # The scheduler ends with streams open, too.
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,249 @@
+// The page over a scheduler with jobs, as requests find it: contents, limits, identities, actions.
+#include "scheduler/page/page.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "absl/strings/escaping.h"
+#include "scheduler/service/page_data.h"
+#include "tests/access/lab.h"
+#include "tests/scheduler/service/service_fixture.h"
+#include "tests/views/well_formed.h"
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::Pair;
+
+class PageTest : public ServiceTest {
+ protected:
+  void SetUp() override {
+    ServiceTest::SetUp();
+    audit_ = AuditLog::Open(directory_ + "/audit").value();
+    data_ = std::make_unique<PageData>(loop_.get(), store_.get(), audit_.get());
+    page_ = std::make_unique<Page>(PageOptions{}, data_.get());
+  }
+  void TearDown() override {
+    page_.reset();
+    data_.reset();
+    ServiceTest::TearDown();
+  }
+
+  static HttpRequest Request(const std::string& method, const std::string& address,
+                             const std::string& token = "") {
+    HttpRequest request;
+    request.method = method;
+    const size_t mark = address.find('?');
+    request.path = address.substr(0, mark);
+    if (mark != std::string::npos) request.query = ParseForm(address.substr(mark + 1));
+    request.headers["host"] = "127.0.0.1:8080";
+    if (!token.empty()) request.headers["authorization"] = absl::StrCat("Bearer ", token);
+    return request;
+  }
+  std::string See(const std::string& address, int status = 200, const std::string& token = "") {
+    const HttpResponse response = page_->Handle(Request("GET", address, token));
+    EXPECT_EQ(response.status, status) << address << ": " << response.body.substr(0, 3000);
+    if (response.content_type.starts_with("text/html")) {
+      EXPECT_EQ(views::Malformed(response.body), "") << address;
+      EXPECT_THAT(response.headers,
+                  Contains(Pair("Content-Security-Policy", HasSubstr("default-src 'none'"))));
+    }
+    return response.body;
+  }
+  HttpResponse Post(const std::string& address, const std::string& body = "reason=because",
+                    const std::string& origin = "http://127.0.0.1:8080",
+                    const std::string& token = "") {
+    HttpRequest request = Request("POST", address, token);
+    request.body = body;
+    if (!origin.empty()) request.headers["origin"] = origin;
+    return page_->Handle(request);
+  }
+  // A page that asks for tokens.
+  void AskForTokens() {
+    tokens_ = std::make_unique<TokenFile>(directory_ + "/tokens");
+    PageOptions options;
+    options.tokens = tokens_.get();
+    options.refused = [this](const std::string& path, const absl::Status&) {
+      refused_.push_back(path);
+    };
+    page_ = std::make_unique<Page>(options, data_.get());
+  }
+  std::string TokenOf(const std::string& role, const std::string& name) const {
+    std::vector<std::string> words = {"token", directory_ + "/tokens", "--role", role, "--name",
+                                      name};
+    if (role == "user") words.insert(words.end(), {"--tenant", name + "s"});
+    return Lab::Run(words);
+  }
+
+  std::unique_ptr<AuditLog> audit_;
+  std::unique_ptr<PageData> data_;
+  std::unique_ptr<TokenFile> tokens_;
+  std::vector<std::string> refused_;
+  std::unique_ptr<Page> page_;
+};
+
+TEST_F(PageTest, EveryPageIsThereWithoutAJob) {
+  EXPECT_THAT(See("/"), HasSubstr("no unfinished job"));
+  EXPECT_THAT(See("/jobs"), HasSubstr("no job has been submitted"));
+  EXPECT_THAT(See("/machines"), HasSubstr("cpu"));
+  EXPECT_THAT(See("/records"), HasSubstr("no task matches"));
+  EXPECT_THAT(See("/style.css"), HasSubstr("prefers-color-scheme"));
+  EXPECT_THAT(See("/script.js"), HasSubstr("EventSource"));
+  EXPECT_EQ(views::Malformed(See("/icon.svg")), "");
+  for (const char* none : {"/none", "/jobs/j1", "/jobs/x", "/jobs/j1/tasks/1", "/jobs/j1/cancel",
+                           "/jobs/", "/records?key=0000000000000000", "/jobs/j1/tasks/", "//", ""})
+    See(none, 404);
+  See("/jobs?before=x", 400);
+  See("/records?key=0&after=x", 400);
+}
+
+TEST_F(PageTest, ShowsAJobAndWhatItWon) {
+  const std::string job = MustSubmit(Spec());
+  WaitFinal(job);
+  EXPECT_THAT(See("/"), HasSubstr("href=\"/jobs/" + job + "\""));
+  EXPECT_THAT(See("/jobs"), HasSubstr(">done<"));
+  const std::string page = See("/jobs/" + job);
+  EXPECT_THAT(page, HasSubstr("Job " + job + ": model"));
+  EXPECT_THAT(page, HasSubstr("<dt>device time</dt>"));
+  EXPECT_THAT(page, HasSubstr("<svg"));
+  EXPECT_THAT(page, Not(HasSubstr("/cancel"))) << "it is over";
+  const std::string task = See("/jobs/" + job + "/tasks/1");
+  EXPECT_THAT(task, HasSubstr("The schedule that won"));
+  EXPECT_THAT(task, HasSubstr("<circle"));
+  EXPECT_THAT(task, HasSubstr("best so far over time"));
+  See("/jobs/" + job + "/tasks/99", 404);
+  EXPECT_THAT(See("/machines"), HasSubstr("profile"));
+  // The task leads to its records.
+  const v1::Job now = Get(job);
+  const std::string key = now.tasks(0).info().key();
+  EXPECT_THAT(task, HasSubstr("/records?key=" + key));
+  EXPECT_THAT(See("/records"), HasSubstr(key));
+  EXPECT_THAT(See("/records?search=" + key.substr(0, 6)), HasSubstr(key));
+  EXPECT_THAT(See("/records?search=no%20such%20task"), Not(HasSubstr(key)));
+  const std::string records = See("/records?key=" + key);
+  EXPECT_THAT(records, HasSubstr("The fastest for each target and device"));
+  EXPECT_THAT(records, HasSubstr("href=\"/jobs/" + job + "\""));
+}
+
+TEST_F(PageTest, ListsArePaged) {
+  cluster_.behaviour.candidate_ms = 1000;  // so that they stay
+  for (int i = 0; i < 130; ++i) MustSubmit(Spec(100));
+  const std::string overview = See("/");
+  EXPECT_THAT(overview, HasSubstr("showing 100 of 130 unfinished jobs"));
+  EXPECT_THAT(overview, HasSubstr("href=\"/jobs/j130\""));
+  EXPECT_THAT(overview, Not(HasSubstr("href=\"/jobs/j30\"")));
+  EXPECT_THAT(overview, HasSubstr("href=\"/jobs?before=j31\""));
+  const std::string next = See("/jobs?before=j31");
+  EXPECT_THAT(next, HasSubstr("href=\"/jobs/j30\""));
+  EXPECT_THAT(next, HasSubstr("href=\"/jobs/j1\""));
+  EXPECT_THAT(next, Not(HasSubstr("next page")));
+}
+
+TEST_F(PageTest, ActionsAreAskedAndThenDone) {
+  cluster_.behaviour.candidate_ms = 50;
+  const std::string job = MustSubmit(Spec(1000));
+  EXPECT_THAT(See("/jobs/" + job), HasSubstr("href=\"/jobs/" + job + "/pause\""));
+  EXPECT_THAT(See("/jobs/" + job + "/pause"), HasSubstr("method=\"post\""));
+  EXPECT_EQ(Get(job).state() == v1::JOB_PAUSED, false) << "asking does nothing";
+  const HttpResponse paused = Post("/jobs/" + job + "/pause");
+  EXPECT_EQ(paused.status, 303) << paused.body;
+  EXPECT_THAT(paused.headers, Contains(Pair("Location", "/jobs/" + job)));
+  EXPECT_EQ(Get(job).state(), v1::JOB_PAUSED);
+  EXPECT_THAT(See("/jobs/" + job), HasSubstr("/resume"));
+  EXPECT_EQ(Post("/jobs/" + job + "/resume").status, 303);
+  EXPECT_NE(Get(job).state(), v1::JOB_PAUSED);
+  EXPECT_EQ(Post("/jobs/" + job + "/cancel").status, 303);
+  EXPECT_EQ(WaitFinal(job).state(), v1::JOB_CANCELLED);
+  EXPECT_EQ(Post("/jobs/" + job + "/pause").status, 409) << "it is over";
+  EXPECT_EQ(Post("/jobs/j99/cancel").status, 404);
+  EXPECT_EQ(Post("/jobs").status, 404);
+  std::ifstream file(directory_ + "/audit/calls.jsonl");
+  const std::string calls((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_THAT(calls, HasSubstr("JobService/PauseJob"));
+  EXPECT_THAT(calls, HasSubstr("JobService/CancelJob"));
+}
+
+TEST_F(PageTest, FormsOfOtherSitesDoNothing) {
+  cluster_.behaviour.candidate_ms = 50;
+  const std::string job = MustSubmit(Spec(1000));
+  for (const char* origin :
+       {"", "http://evil.example", "null", "https://127.0.0.1:8080", "http://127.0.0.1:8081"})
+    EXPECT_EQ(Post("/jobs/" + job + "/cancel", "", origin).status, 403) << origin;
+  EXPECT_EQ(Get(job).finished_unix_ns(), 0);
+}
+
+TEST_F(PageTest, TokensSayWhoLooks) {
+  AskForTokens();
+  EXPECT_THAT(See("/", 401), HasSubstr("token"));
+  EXPECT_THAT(See("/", 401, "wrong"), HasSubstr("token"));
+  EXPECT_EQ(refused_.size(), 2u);
+  HttpRequest request = Request("GET", "/");
+  EXPECT_THAT(page_->Handle(request).headers,
+              Contains(Pair("WWW-Authenticate", HasSubstr("Basic"))));
+  See("/style.css");  // holds no secret
+  const std::string token = TokenOf("user", "ann");
+  AskForTokens();  // so that the file is read at once
+  EXPECT_THAT(See("/", 200, token), HasSubstr("user/ann of anns"));
+  request.headers["authorization"] = "Basic " + absl::Base64Escape("anybody:" + token);
+  EXPECT_EQ(page_->Handle(request).status, 200);
+  for (const std::string& bad :
+       {"Basic " + absl::Base64Escape(token), std::string("Basic !"), "Digest " + token,
+        std::string("Basic"), token, std::string(" ")}) {
+    request.headers["authorization"] = bad;
+    EXPECT_EQ(page_->Handle(request).status, 401) << bad;
+  }
+}
+
+TEST_F(PageTest, PeopleSeeWhatTheyMaySee) {
+  cluster_.behaviour.candidate_ms = 5;
+  AskForTokens();
+  v1::JobSpec spec = Spec(3);
+  spec.set_user("anns");
+  const std::string finished = MustSubmit(spec);
+  WaitFinal(finished);
+  spec.set_trials_per_task(10'000);
+  const std::string running = MustSubmit(spec);
+  const std::string ann = TokenOf("user", "ann"), bob = TokenOf("user", "bob"),
+                    eve = TokenOf("read-only", "eve"), boss = TokenOf("operator", "boss");
+  for (const std::string& job : {finished, running}) {
+    for (const std::string& sees : {ann, eve, boss}) {
+      EXPECT_THAT(See("/jobs", 200, sees), HasSubstr("/jobs/" + job + "\""));
+      See("/jobs/" + job, 200, sees);
+      if (job == finished) See("/jobs/" + job + "/tasks/1", 200, sees);
+    }
+    EXPECT_THAT(See("/jobs", 200, bob), Not(HasSubstr("/jobs/" + job + "\"")));
+    EXPECT_THAT(See("/", 200, bob), Not(HasSubstr(job + "\"")));
+    See("/jobs/" + job, 404, bob);
+    See("/jobs/" + job + "/tasks/1", 404, bob);
+    EXPECT_EQ(page_->Handle(Request("GET", "/events?page=/jobs/" + job, bob)).status, 404);
+    // That a machine was busy he sees, but not with what.
+    EXPECT_THAT(See("/machines", 200, bob), Not(HasSubstr(job + " profile")));
+    EXPECT_THAT(See("/machines", 200, ann), HasSubstr(finished + " profile"));
+  }
+  EXPECT_THAT(See("/jobs/" + running, 200, eve), Not(HasSubstr("/cancel\""))) << "she only reads";
+  EXPECT_THAT(See("/jobs/" + running, 200, ann), HasSubstr("/cancel\""));
+  const std::string origin = "http://127.0.0.1:8080";
+  EXPECT_EQ(Post("/jobs/" + running + "/cancel", "", origin, "").status, 401);
+  EXPECT_EQ(Post("/jobs/" + running + "/cancel", "", origin, eve).status, 403);
+  EXPECT_EQ(Post("/jobs/" + running + "/cancel", "", origin, bob).status, 404);
+  EXPECT_EQ(loop_->jobs().Get(running)->job->finished_unix_ns(), 0);
+  EXPECT_EQ(Post("/jobs/" + running + "/cancel", "", origin, boss).status, 303);
+  EXPECT_EQ(WaitFinal(running).state(), v1::JOB_CANCELLED);
+  std::ifstream file(directory_ + "/audit/calls.jsonl");
+  const std::string calls((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_THAT(calls, HasSubstr("\"name\":\"boss\""));
+}
+
+TEST_F(PageTest, NoMachinesIsSaidAndTheRestIsThere) {
+  v1::ListWorkersResponse none;
+  cluster_.tracker.SetWorkers(none);
+  EXPECT_THAT(See("/machines"), HasSubstr("no machine has reported"));
+}
+
+}  // namespace
+}  // namespace heddle::scheduler

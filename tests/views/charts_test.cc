@@ -1,0 +1,112 @@
+#include "views/charts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "tests/views/well_formed.h"
+#include "views/align.h"
+
+namespace heddle::views {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+size_t Count(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(ScatterPlot, IsASmallFile) {
+  const std::vector<PlotPoint> points = {{1, 5, "random", "j1 \"<&>\""}, {2, 8, "annealing", ""}};
+  const std::vector<PlotPoint> line = {{1, 5}, {2, 8}, {30, 8}};
+  const std::string svg = ScatterPlot("a <title>", "trial", "GFLOP/s", points, line);
+  EXPECT_EQ(Malformed(svg), "");
+  EXPECT_THAT(svg, HasSubstr("fill=\"white\""));
+  EXPECT_THAT(svg, HasSubstr("a &lt;title&gt;"));
+  EXPECT_THAT(svg, HasSubstr("<title>j1 &quot;&lt;&amp;&gt;&quot;</title>"));
+  EXPECT_THAT(svg, HasSubstr(">30</text>")) << "the axis covers the line, too";
+  EXPECT_THAT(svg, HasSubstr(">annealing</text>"));
+  EXPECT_EQ(Count(svg, "<circle"), 4u) << "two points, two entries of the legend";
+  EXPECT_EQ(Count(svg, "<path"), 1u);
+}
+
+TEST(ScatterPlot, TakesTheColoursOfAPage) {
+  const std::string svg = ScatterPlot("t", "x", "y", {{1, 1, "g", ""}}, {}, SvgUse::kPage);
+  EXPECT_EQ(Malformed(svg), "");
+  EXPECT_THAT(svg, Not(HasSubstr("white")));
+  EXPECT_THAT(svg, Not(HasSubstr("black")));
+  EXPECT_THAT(svg, Not(HasSubstr("style=")));
+  EXPECT_THAT(svg, HasSubstr("role=\"img\" aria-label=\"t\""));
+}
+
+TEST(ScatterPlot, CanBeEmpty) {
+  EXPECT_EQ(Malformed(ScatterPlot("t", "x", "y", {})), "");
+  EXPECT_EQ(Malformed(ScatterPlot("t", "x", "y", {{0, 0, "g", ""}}, {{0, 0}})), "");
+}
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kNow = 1'800'000'000 * kSecond;
+
+TEST(TimelineChart, DrawsEachSpanOfAFew) {
+  std::vector<ChartRow> rows(2);
+  rows[0].name = "w1/cpu<0>";
+  rows[0].spans = {{kNow, kNow + 10 * kSecond, "build", "j1 build"},
+                   {kNow + 20 * kSecond, kNow + 30 * kSecond, "update", "j1 update"}};
+  rows[1].name = "a worker with a name that is too long for the chart";
+  rows[1].spans = {{kNow - 100 * kSecond, kNow - 50 * kSecond, "profile", "before"},
+                   {kNow - 100 * kSecond, kNow + 5 * kSecond, "profile", "j2 profile"}};
+  const std::string svg = TimelineChart("Stages", rows, kNow, kNow + 60 * kSecond, SvgUse::kPage);
+  EXPECT_EQ(Malformed(svg), "");
+  EXPECT_THAT(svg, HasSubstr("w1/cpu&lt;0&gt;"));
+  EXPECT_THAT(svg, HasSubstr("<title>j2 profile</title>"));
+  EXPECT_THAT(svg, Not(HasSubstr("before")));
+  EXPECT_EQ(Count(svg, "<rect"), 3u + 3u) << "three spans, three entries of the legend";
+}
+
+TEST(TimelineChart, IsBoundedHoweverMuchThereIs) {
+  std::vector<ChartRow> rows(100);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    rows[r].name = absl::StrCat("worker", r);
+    for (int i = 0; i < 2000; ++i) {
+      rows[r].spans.push_back({kNow + i * kSecond, kNow + i * kSecond + kSecond * 9 / 10,
+                               absl::StrCat("stage ", i % 7), "a label"});
+    }
+  }
+  const std::string svg = TimelineChart("Stages", rows, kNow, kNow + 2000 * kSecond);
+  EXPECT_EQ(Malformed(svg), "");
+  EXPECT_LT(svg.size(), 300'000u);
+  EXPECT_THAT(svg, HasSubstr("showing 64 of 100 rows"));
+  EXPECT_GT(Count(svg, "<rect"), 64u);
+  EXPECT_THAT(svg, Not(HasSubstr("a label")));
+}
+
+TEST(TimelineChart, CellsThatAreMostlyFreeStayFree) {
+  std::vector<ChartRow> rows(1);
+  rows[0].name = "w";
+  // 3000 short spans in the first half of the time, each a quarter of its second.
+  for (int i = 0; i < 3000; ++i)
+    rows[0].spans.push_back({kNow + i * kSecond, kNow + i * kSecond + kSecond / 4, "build", ""});
+  rows[0].spans.push_back({kNow + 3000 * kSecond, kNow + 6000 * kSecond, "profile", ""});
+  const std::string svg = TimelineChart("Stages", rows, kNow, kNow + 6000 * kSecond);
+  EXPECT_EQ(Malformed(svg), "");
+  EXPECT_LE(Count(svg, "<rect"), 6u) << "the second half as one bar, the ground, and the legend";
+}
+
+TEST(AlignLines, PairsLinesThatDiffer) {
+  const std::vector<AlignedRow> rows = AlignLines("same\nold\nend\n", "same\nnew\nend\nmore\n");
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0].mark, ' ');
+  EXPECT_EQ(rows[1].left, "old");
+  EXPECT_EQ(rows[1].mark, '|');
+  EXPECT_EQ(rows[1].right, "new");
+  EXPECT_EQ(rows[3].mark, '>');
+  EXPECT_EQ(rows[3].right, "more");
+  EXPECT_THAT(AlignLines("", ""), IsEmpty());
+}
+
+}  // namespace
+}  // namespace heddle::views

@@ -1,0 +1,227 @@
+#include "views/pages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "tests/views/well_formed.h"
+
+namespace heddle::views {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kHostile[] = "<script>x</script>\"'&\x1b\xff";
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kNow = 1'800'000'000 * kSecond;
+
+v1::Job MakeJob(int id, v1::JobState state, const std::string& reason) {
+  v1::Job job;
+  job.set_id(absl::StrCat("j", id));
+  job.mutable_spec()->set_name(kHostile);
+  job.mutable_spec()->set_target(kHostile);
+  job.mutable_spec()->set_user(kHostile);
+  job.set_state(state);
+  job.set_reason(reason);
+  job.set_created_unix_ns(kNow);
+  job.set_trials(5);
+  job.set_trials_budget(20);
+  job.set_eta_ms(90'000);
+  job.add_warnings(kHostile);
+  for (int i = 0; i < 2; ++i) {
+    v1::TaskStatus& task = *job.add_tasks();
+    task.mutable_info()->set_key("0123456789abcdef");
+    task.mutable_info()->set_label(absl::StrCat(kHostile, i));
+    task.mutable_info()->set_weight(2);
+    task.mutable_info()->set_flops(2e6);
+    task.set_trials(5);
+    task.set_budget(10);
+    task.set_best_ns(1000);
+    task.set_untuned_ns(4000);
+    task.set_doing(kHostile);
+    task.set_first_error(kHostile);
+  }
+  return job;
+}
+
+Jobs Many(int count, v1::JobState state = v1::JOB_TUNING) {
+  Jobs jobs;
+  for (int i = count; i > 0; --i)
+    jobs.push_back(std::make_shared<const v1::Job>(MakeJob(i, state, "waiting for a cpu slot")));
+  return jobs;
+}
+
+v1::ListWorkersResponse Workers() {
+  v1::ListWorkersResponse list;
+  v1::WorkerStatus& worker = *list.add_workers();
+  worker.set_worker(kHostile);
+  for (const v1::SlotState state : {v1::SLOT_HELD, v1::SLOT_FREE, v1::SLOT_QUARANTINED}) {
+    v1::SlotStatus& slot = *worker.add_slots();
+    slot.mutable_slot()->set_name(absl::StrCat("s", worker.slots_size()));
+    slot.mutable_slot()->set_kind(v1::SLOT_DEVICE);
+    slot.mutable_slot()->set_device_key(kHostile);
+    for (int core = 0; core < 20; ++core) slot.mutable_slot()->add_cores(core);
+    slot.set_state(state);
+    slot.set_reason(kHostile);
+  }
+  return list;
+}
+
+RecentStages Recent() {
+  RecentStages recent;
+  recent.begin_unix_ns = kNow;
+  recent.now_unix_ns = kNow + 3600 * kSecond;
+  v1::StageSpan& span = recent.spans.emplace_back();
+  span.set_job(kHostile);
+  span.set_kind(v1::STAGE_PROFILE);
+  span.set_worker(kHostile);
+  span.set_slot("s1");
+  span.set_start_unix_ns(kNow + 1800 * kSecond);  // still running: half of the hour
+  return recent;
+}
+
+TaskDetails Details(int trials) {
+  TaskDetails details;
+  details.job = MakeJob(1, v1::JOB_TUNING, "");
+  details.device_key = kHostile;
+  details.all_trials = 100'000;
+  for (int i = 0; i < trials; ++i) {
+    details.trials.push_back(
+        {i + 1, kNow + i * kSecond, i % 5 == 0 ? 0 : 9000.0 - i, kHostile, kHostile, i % 5 != 0});
+  }
+  details.default_trace = "split a\nsplit b\n";
+  details.best_trace = absl::StrCat("split a\n", kHostile, "\n");
+  details.default_ns = 4000;
+  details.best_ns = 1000;
+  return details;
+}
+
+void ExpectSound(const Html& page) {
+  EXPECT_EQ(Malformed(page.markup), "");
+  EXPECT_THAT(page.markup, Not(HasSubstr("<script")));
+  EXPECT_THAT(page.markup, Not(HasSubstr(" style=")));
+}
+
+TEST(Pages, NoNameBecomesMarkup) {
+  Overview overview;
+  overview.unfinished = Many(3);
+  overview.finished = Many(2, v1::JOB_FAILED);
+  overview.machines = Workers();
+  overview.machines_missing = kHostile;
+  overview.recent = Recent();
+  overview.policy = kHostile;
+  ExpectSound(OverviewPage(overview));
+  ExpectSound(JobsPage(Many(3), {.all = 10, .next = "/jobs?before=j1"}));
+  JobDetails job;
+  job.job = MakeJob(1, v1::JOB_FAILED, kHostile);
+  job.job.mutable_fault()->set_message(kHostile);
+  job.job.mutable_tasks(0)->set_failed(5);
+  job.spans = Recent().spans;
+  job.now_unix_ns = kNow + 3600 * kSecond;
+  job.actions = {"cancel", "pause"};
+  ExpectSound(JobPage(job));
+  ExpectSound(ConfirmPage(job.job, "cancel"));
+  ExpectSound(TaskPage(Details(100)));
+  ExpectSound(MachinesPage({.machines = Workers(), .missing = kHostile, .recent = Recent()}));
+  RecordsView records;
+  records.search = kHostile;
+  records.tasks = {{kHostile, kHostile, 1e6}};
+  ExpectSound(RecordsPage(records));
+  records.key = kHostile;
+  v1::Record& record = records.latest.emplace_back();
+  record.set_device_key(kHostile);
+  record.set_job(kHostile);
+  record.mutable_measurement()->set_message(kHostile);
+  record.mutable_retraction()->set_reason(kHostile);
+  records.best = records.latest;
+  ExpectSound(RecordsPage(records));
+  ExpectSound(ErrorPage(kHostile, kHostile));
+}
+
+TEST(Pages, AreWholeWithoutAnything) {
+  for (const Html& page :
+       {OverviewPage({}), JobsPage({}, {}), JobPage({}), MachinesPage({}), RecordsPage({})}) {
+    EXPECT_EQ(Malformed(page.markup), "");
+    EXPECT_THAT(page.markup, HasSubstr("<h1>"));
+  }
+  TaskDetails task;
+  task.job.add_tasks();
+  EXPECT_EQ(Malformed(TaskPage(task).markup), "");
+}
+
+TEST(Pages, CountsTellWhoRunsAndWhoWaits) {
+  Jobs jobs = Many(2);
+  jobs.push_back(std::make_shared<const v1::Job>(MakeJob(9, v1::JOB_PAUSED, "paused")));
+  jobs.push_back(std::make_shared<const v1::Job>(MakeJob(8, v1::JOB_TUNING, "profile 3/16")));
+  const JobCounts counts = CountJobs(jobs);
+  EXPECT_EQ(counts.unfinished, 4);
+  EXPECT_EQ(counts.waiting, 2);
+  EXPECT_EQ(counts.paused, 1);
+  EXPECT_EQ(counts.running, 1);
+}
+
+TEST(Pages, SayWhatIsLeftOut) {
+  const std::string jobs = JobsPage(Many(3), {.all = 10, .next = "/jobs?before=j1"}).markup;
+  EXPECT_THAT(jobs, HasSubstr("showing 3 of 10 jobs"));
+  EXPECT_THAT(jobs, HasSubstr("href=\"/jobs?before=j1\""));
+  const std::string task = TaskPage(Details(100)).markup;
+  EXPECT_THAT(task, HasSubstr("showing 100 of 100000 trials"));
+  JobDetails many;
+  for (int i = 0; i < 600; ++i) {
+    many.job.add_tasks()->mutable_info()->set_weight(1);
+    many.job.mutable_tasks(i)->mutable_info()->set_label(absl::StrCat("label", i));
+  }
+  const std::string job = JobPage(many).markup;
+  EXPECT_THAT(job, HasSubstr("showing 500 of 600 tasks"));
+  EXPECT_THAT(job, HasSubstr("label499"));
+  EXPECT_THAT(job, Not(HasSubstr("label500")));
+}
+
+TEST(Pages, TellWhatAJobDoesAndWon) {
+  JobDetails details;
+  details.job = MakeJob(7, v1::JOB_TUNING, "waiting for a device slot: w1/profile0 is held");
+  v1::StageSpan& profile = details.spans.emplace_back();
+  profile.set_kind(v1::STAGE_PROFILE);
+  profile.set_worker("w1");
+  profile.set_slot("profile0");
+  profile.set_start_unix_ns(kNow);
+  profile.set_end_unix_ns(kNow + 4 * kSecond);
+  v1::StageSpan& build = details.spans.emplace_back(profile);
+  build.set_kind(v1::STAGE_BUILD);
+  details.actions = {"pause", "cancel"};
+  const std::string page = JobPage(details).markup;
+  EXPECT_THAT(page, HasSubstr("waiting for a device slot: w1/profile0 is held"));
+  EXPECT_THAT(page, HasSubstr("<dt>time left</dt><dd>1m30s</dd>"));
+  EXPECT_THAT(page, HasSubstr("<dt>device time</dt><dd>4.0 s</dd>")) << "builds take no device";
+  EXPECT_THAT(page, HasSubstr("4.00x"));
+  EXPECT_THAT(page, HasSubstr("href=\"/jobs/j7/pause\""));
+  EXPECT_THAT(page, HasSubstr("href=\"/jobs/j7/tasks/2\""));
+  details.links = false;
+  details.actions.clear();
+  const std::string file = JobPage(details).markup;
+  EXPECT_THAT(file, Not(HasSubstr("href=\"/")));
+  EXPECT_THAT(file, HasSubstr("href=\"#task2\""));
+  TaskDetails task = Details(20);
+  task.task = 1;
+  task.links = false;
+  EXPECT_THAT(TaskPage(task).markup, HasSubstr("id=\"task2\""));
+  EXPECT_THAT(TaskPage(task).markup, Not(HasSubstr("href=\"/")));
+}
+
+TEST(Pages, MachinesShowHowBusyTheyAreAndWhy) {
+  v1::ListWorkersResponse workers = Workers();
+  workers.mutable_workers(0)->set_worker("w1");
+  RecentStages recent = Recent();
+  recent.spans[0].set_worker("w1");
+  workers.mutable_workers(0)->mutable_slots(2)->set_reason("three disturbed measurements");
+  const std::string page =
+      MachinesPage({.machines = workers, .missing = {}, .recent = recent}).markup;
+  EXPECT_THAT(page, HasSubstr("<span class=\"bad\">quarantined</span>"));
+  EXPECT_THAT(page, HasSubstr("three disturbed measurements"));
+  EXPECT_THAT(page, HasSubstr(">50 %<")) << "the stage runs since half an hour";
+  EXPECT_THAT(page, HasSubstr("<svg"));
+}
+
+}  // namespace
+}  // namespace heddle::views

@@ -1,0 +1,651 @@
+#include "views/pages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "proto/job_states.h"
+#include "views/align.h"
+#include "views/charts.h"
+#include "views/figures.h"
+#include "views/format.h"
+
+namespace heddle::views {
+namespace {
+
+// A job has few hundred tasks; more than this are shown by the command line.
+constexpr int kMostTasks = 500;
+constexpr size_t kMostSlots = 500;
+constexpr size_t kNameChars = 80;  // of labels in tables; the page of a task shows it whole
+// Of the steps to the best trial, the last are shown as a table.
+constexpr size_t kMostSteps = 20;
+
+std::string Cut(const std::string& text, size_t most = kNameChars) {
+  if (text.size() <= most) return text;
+  size_t end = most - 3;
+  while (end > 0 && (text[end] & 0xC0) == 0x80) --end;  // not inside a character
+  return text.substr(0, end) + "...";
+}
+
+Html Class(const char* name, const Html& content) {
+  return Element("span", content, {{"class", name}});
+}
+
+Html Time(int64_t unix_ns) {
+  if (unix_ns == 0) return Text("-");
+  const std::string machine =
+      absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixNanos(unix_ns), absl::UTCTimeZone());
+  return Element("time", Text(FormatWallTime(unix_ns)),
+                 {{"datetime", machine}, {"class", "nowrap"}});
+}
+
+Html State(v1::JobState state) {
+  const std::string word = StateWord(state);
+  switch (state) {
+    case v1::JOB_DONE:
+      return Class("good", Text(word));
+    case v1::JOB_FAILED:
+      return Class("bad", Text(word));
+    case v1::JOB_CANCELLED:
+    case v1::JOB_PAUSED:
+      return Class("warn", Text(word));
+    default:
+      return Text(word);
+  }
+}
+
+Html JobLink(const std::string& job, bool links = true) {
+  return links && !job.empty() ? Link(JobAddress(job), Text(job)) : Text(job);
+}
+
+std::string Eta(const v1::Job& job) {
+  return job.eta_ms() > 0 ? HumanDuration(absl::Milliseconds(job.eta_ms())) : "";
+}
+
+Html TrialsOf(const v1::Job& job) {
+  const std::string words = fmt::format("{} of {}", job.trials(), job.trials_budget());
+  return Progress(job.trials(), job.trials_budget(), absl::StrCat(words, " trials")) + Text(" ") +
+         Text(words);
+}
+
+// "showing 100 of 345 jobs", with a link to the others; empty if these are all.
+Html PartLine(const Part& part, size_t shown, const char* what) {
+  Html line;
+  if (part.all > static_cast<int64_t>(shown))
+    line += Text(fmt::format("showing {} of {} {} ", shown, part.all, what));
+  if (!part.next.empty())
+    line += Element("a", Text("next page"), {{"href", part.next}, {"rel", "next"}});
+  return line.markup.empty() ? line : Element("p", line);
+}
+
+Html JobTable(const Jobs& jobs, const std::string& caption, const std::string& none) {
+  HtmlTable table(caption, {{"job"},
+                            {"name"},
+                            {"state"},
+                            {"trials"},
+                            {"time left", true},
+                            {"model", true},
+                            {"created"},
+                            {"what it does, or why it ended"}});
+  for (const auto& job : jobs) {
+    const std::string eta = Eta(*job);
+    table.Add({JobLink(job->id()), Text(Cut(job->spec().name())), State(job->state()),
+               TrialsOf(*job), Text(eta.empty() ? "-" : eta), Text(FormatNs(ModelNs(*job))),
+               Time(job->created_unix_ns()), Text(Cut(job->reason(), 200))});
+  }
+  return table.ToHtml(none);
+}
+
+int64_t EndOf(const v1::StageSpan& span, int64_t now_unix_ns) {
+  return span.end_unix_ns() != 0 ? span.end_unix_ns() : std::max(now_unix_ns, span.start_unix_ns());
+}
+
+std::string SlotName(const std::string& worker, const std::string& slot) {
+  return absl::StrCat(worker, "/", slot);
+}
+
+// By slot: the part of the time that stages held it.
+std::map<std::string, double> BusyShares(const RecentStages& recent) {
+  std::map<std::string, double> busy;
+  const double all = static_cast<double>(recent.now_unix_ns - recent.begin_unix_ns);
+  if (all <= 0) return busy;
+  for (const v1::StageSpan& span : recent.spans) {
+    const int64_t begin = std::max(span.start_unix_ns(), recent.begin_unix_ns);
+    const int64_t end = std::min(EndOf(span, recent.now_unix_ns), recent.now_unix_ns);
+    if (end > begin)
+      busy[SlotName(span.worker(), span.slot())] += static_cast<double>(end - begin) / all;
+  }
+  return busy;
+}
+
+std::string Percent(double share) { return fmt::format("{:.0f} %", 100 * std::min(1.0, share)); }
+
+// Rows by slot, spans by kind of stage.
+Html StageChart(const std::string& title, const std::vector<v1::StageSpan>& spans, int64_t begin,
+                int64_t end, int64_t now) {
+  std::map<std::string, ChartRow> rows;
+  std::vector<const v1::StageSpan*> sorted;
+  for (const v1::StageSpan& span : spans) sorted.push_back(&span);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) {
+    return a->start_unix_ns() < b->start_unix_ns();
+  });
+  for (const v1::StageSpan* span : sorted) {
+    const std::string slot = SlotName(span->worker(), span->slot());
+    ChartRow& row = rows[slot];
+    row.name = slot;
+    const std::string kind = StageWord(span->kind());
+    const int64_t last = EndOf(*span, now);
+    row.spans.push_back(
+        {span->start_unix_ns(), last, kind,
+         fmt::format("{} {}, {}", span->job(), kind,
+                     HumanDuration(absl::Nanoseconds(last - span->start_unix_ns())))});
+  }
+  std::vector<ChartRow> list;
+  for (auto& [name, row] : rows) list.push_back(std::move(row));
+  if (list.empty() || end <= begin)
+    return Element("p", Text("no stage has run"), {{"class", "faint"}});
+  return Element("figure", Html{TimelineChart(title, list, begin, end, SvgUse::kPage)});
+}
+
+std::string SlotKindWord(v1::SlotKind kind) {
+  return kind == v1::SLOT_DEVICE ? "device" : kind == v1::SLOT_CPU ? "cpu" : "?";
+}
+
+// Per worker and kind of slot.
+Html FleetTable(const v1::ListWorkersResponse& machines, const RecentStages& recent) {
+  const std::map<std::string, double> busy = BusyShares(recent);
+  const std::string hours =
+      HumanDuration(absl::Nanoseconds(recent.now_unix_ns - recent.begin_unix_ns));
+  HtmlTable table("Slots of each machine", {{"machine"},
+                                            {"slots"},
+                                            {"held", true},
+                                            {"free", true},
+                                            {"not usable", true},
+                                            {absl::StrCat("busy in the last ", hours), true}});
+  for (const v1::WorkerStatus& worker : machines.workers()) {
+    for (const v1::SlotKind kind : {v1::SLOT_CPU, v1::SLOT_DEVICE}) {
+      int all = 0, held = 0, free = 0;
+      double share = 0;
+      for (const v1::SlotStatus& slot : worker.slots()) {
+        if (slot.slot().kind() != kind) continue;
+        ++all;
+        held += slot.state() == v1::SLOT_HELD;
+        free += slot.state() == v1::SLOT_FREE;
+        const auto found = busy.find(SlotName(worker.worker(), slot.slot().name()));
+        if (found != busy.end()) share += found->second;
+      }
+      if (all == 0) continue;
+      table.Add({Text(worker.worker()), Text(fmt::format("{} {}", all, SlotKindWord(kind))),
+                 Text(absl::StrCat(held)), Text(absl::StrCat(free)),
+                 Text(absl::StrCat(all - held - free)), Text(Percent(share / all))});
+    }
+  }
+  return table.ToHtml(
+      "no machine has reported; start heddle-worker, or the scheduler with --embedded");
+}
+
+Html Tile(int64_t number, const char* what) {
+  return Element("li", Element("b", Text(absl::StrCat(number))) + Text(what));
+}
+
+Html Warning(const std::string& text) { return Element("p", Text(text), {{"class", "warn"}}); }
+
+Html TaskTableOf(const JobDetails& details) {
+  const v1::Job& job = details.job;
+  HtmlTable table("Tasks, each tuned by itself and weighted by its uses in the model",
+                  {{"no.", true},
+                   {"task"},
+                   {"uses", true},
+                   {"trials", true},
+                   {"failed", true},
+                   {"best", true},
+                   {"GFLOP/s", true},
+                   {"gain", true},
+                   {"what it does"}});
+  int shown = 0, others = 0;
+  for (int i = 0; i < job.tasks_size(); ++i) {
+    const v1::TaskStatus& task = job.tasks(i);
+    if (task.info().weight() == 0) {
+      ++others;
+      continue;
+    }
+    if (++shown > kMostTasks) continue;
+    const std::string label = Cut(task.info().label());
+    const std::string doing = task.keeps_default() ? "keeps the default kernel" : task.doing();
+    table.Add({Text(absl::StrCat(i + 1)),
+               details.links ? Link(TaskAddress(job.id(), i + 1), Text(label))
+                             : Element("a", Text(label), {{"href", absl::StrCat("#task", i + 1)}}),
+               Text(absl::StrCat(task.info().weight())),
+               Text(fmt::format("{} of {}", task.trials(), task.budget())),
+               Text(absl::StrCat(task.failed())), Text(FormatNs(task.best_ns())),
+               Text(FormatGflops(task.info().flops(), task.best_ns())),
+               Text(FormatRatio(TaskGain(task))), Text(Cut(doing, 120))});
+  }
+  Html html = table.ToHtml("the model is not imported yet");
+  if (shown > kMostTasks) {
+    html += Element("p", Text(fmt::format("showing {} of {} tasks; `heddle show {}` lists all",
+                                          kMostTasks, shown, job.id())));
+  }
+  if (others > 0) {
+    html += Element(
+        "p", Text(fmt::format("{} more of other plans, measured to choose the plan", others)),
+        {{"class", "faint"}});
+  }
+  return html;
+}
+
+Html HeldTable(const JobDetails& details) {
+  const std::map<v1::StageKind, double> held = HeldNs(details.spans, details.now_unix_ns);
+  std::map<v1::StageKind, int> count;
+  double all = 0;
+  for (const v1::StageSpan& span : details.spans) ++count[span.kind()];
+  for (const auto& [kind, ns] : held) all += ns;
+  HtmlTable table("Time that its stages held slots",
+                  {{"stage"}, {"slot"}, {"times", true}, {"held", true}, {"share", true}});
+  for (const v1::StageKind kind :
+       {v1::STAGE_IMPORT, v1::STAGE_PLAN, v1::STAGE_PROPOSE, v1::STAGE_BUILD, v1::STAGE_PROFILE,
+        v1::STAGE_UPDATE, v1::STAGE_COMPILE, v1::STAGE_COMPARE}) {
+    const auto found = held.find(kind);
+    if (found == held.end()) continue;
+    const bool device = kind == v1::STAGE_PROFILE || kind == v1::STAGE_COMPARE;
+    table.Add({Text(StageWord(kind)), Text(device ? "device" : "cpu"),
+               Text(absl::StrCat(count[kind])),
+               Text(HumanDuration(absl::Nanoseconds(found->second))),
+               Text(all > 0 ? Percent(found->second / all) : "-")});
+  }
+  return table.ToHtml("no stage has run");
+}
+
+std::string DeviceSeconds(const JobDetails& details) {
+  const std::map<v1::StageKind, double> held = HeldNs(details.spans, details.now_unix_ns);
+  double ns = 0;
+  for (const v1::StageKind kind : {v1::STAGE_PROFILE, v1::STAGE_COMPARE}) {
+    if (const auto found = held.find(kind); found != held.end()) ns += found->second;
+  }
+  return ns > 0 ? fmt::format("{:.1f} s", ns / 1e9) : "";
+}
+
+Html Actions(const JobDetails& details) {
+  Html buttons;
+  for (const std::string& action : details.actions) {
+    buttons += Element(
+        "a", Text(action),
+        {{"class", "button"}, {"href", absl::StrCat(JobAddress(details.job.id()), "/", action)}});
+  }
+  return buttons.markup.empty() ? buttons : Element("div", buttons, {{"class", "actions"}});
+}
+
+Html Traces(const TaskDetails& details) {
+  if (details.best_trace.empty()) return {};
+  Html html = Element("h2", Text("The schedule that won"));
+  if (details.default_trace.empty() || details.default_trace == details.best_trace) {
+    html +=
+        Element("p", Text(details.default_trace.empty() ? "The default schedule was not measured."
+                                                        : "The default schedule is the best one."));
+    return html + Element("pre", Text(details.best_trace), {{"tabindex", "0"}});
+  }
+  Html rows;
+  for (const AlignedRow& row : AlignLines(details.default_trace, details.best_trace)) {
+    Attributes attributes;
+    if (row.mark != ' ') attributes.emplace_back("class", "differs");
+    rows +=
+        Element("tr", Element("td", Text(row.left)) + Element("td", Text(row.right)), attributes);
+    rows.markup += '\n';
+  }
+  const auto head = [](const std::string& text) {
+    return Element("th", Text(text), {{"scope", "col"}});
+  };
+  const Html table =
+      Element("caption", Text("Steps of both; shaded where they differ")) +
+      Element("thead",
+              Element("tr", head(absl::StrCat("default, ", FormatNs(details.default_ns))) +
+                                head(absl::StrCat(
+                                    "best, ", FormatNs(details.best_ns), ", ",
+                                    FormatRatio(details.default_ns > 0 && details.best_ns > 0
+                                                    ? details.default_ns / details.best_ns
+                                                    : 0))))) +
+      Element("tbody", rows);
+  return html + Element("div", Element("table", table, {{"class", "trace"}}),
+                        {{"class", "scroll"},
+                         {"tabindex", "0"},
+                         {"role", "region"},
+                         {"aria-label", "Schedules side by side"}});
+}
+
+}  // namespace
+
+std::string JobAddress(const std::string& job) { return absl::StrCat("/jobs/", job); }
+std::string TaskAddress(const std::string& job, int number) {
+  return absl::StrCat("/jobs/", job, "/tasks/", number);
+}
+
+std::string RecordsAddress(const std::string& key, const std::string& target,
+                           const std::string& device_key) {
+  return absl::StrCat("/records?key=", EncodeUrl(key), "&target=", EncodeUrl(target),
+                      "&device=", EncodeUrl(device_key));
+}
+
+JobCounts CountJobs(const Jobs& unfinished) {
+  JobCounts counts;
+  for (const auto& job : unfinished) {
+    ++counts.unfinished;
+    if (job->state() == v1::JOB_PAUSED) {
+      ++counts.paused;
+    } else if (absl::StrContains(job->reason(), "waiting")) {
+      ++counts.waiting;
+    } else {
+      ++counts.running;
+    }
+  }
+  return counts;
+}
+
+Html OverviewPage(const Overview& overview) {
+  const JobCounts& counts = overview.counts;
+  Html tiles = Tile(counts.running, "running") + Tile(counts.waiting, "waiting") +
+               Tile(counts.paused, "paused") + Tile(overview.machines.workers_size(), "machines");
+  Html page = Element("h1", Text("Overview"));
+  page += Live("tiles", Element("ul", tiles, {{"class", "tiles"}}));
+  page += Element("h2", Text("Jobs that go on"));
+  page += Live("jobs", JobTable(overview.unfinished, "Unfinished jobs, the newest first",
+                                "no unfinished job; `heddle submit MODEL` makes one") +
+                           PartLine(overview.part, overview.unfinished.size(), "unfinished jobs"));
+  page += Element("h2", Text("Machines"));
+  Html machines;
+  if (!overview.machines_missing.empty()) machines += Warning(overview.machines_missing);
+  page += Live("machines", machines + FleetTable(overview.machines, overview.recent));
+  page += Element("h2", Text("Jobs that ended"));
+  page += Live("ended", JobTable(overview.finished, "The latest that ended",
+                                 "none of the newest jobs has ended"));
+  page += Element("p", Link("/jobs", Text("all jobs")));
+  if (!overview.policy.empty()) {
+    page += Element(
+        "p", Text(absl::StrCat("Whose turn it is decides the policy \"", overview.policy, "\".")),
+        {{"class", "faint"}});
+  }
+  return page;
+}
+
+Html JobsPage(const Jobs& jobs, const Part& part) {
+  return Element("h1", Text("Jobs")) +
+         Live("jobs", JobTable(jobs, "Jobs, the newest first", "no job has been submitted") +
+                          PartLine(part, jobs.size(), "jobs"));
+}
+
+Html JobPage(const JobDetails& details) {
+  const v1::Job& job = details.job;
+  Html page = Element("h1", Text(absl::StrCat("Job ", job.id(), ": ", job.spec().name())));
+  Html facts = Facts({
+      {"state",
+       State(job.state()) + Text(job.reason().empty() ? "" : absl::StrCat(": ", job.reason()))},
+      {"trials", TrialsOf(job)},
+      {"time left", Text(Eta(job))},
+      {"gain", Text(ModelGain(job))},
+      {"not compared", Text(job.comparison().missing())},
+      {"tuning ended early", Text(job.stop())},
+      {"target", Text(job.spec().target())},
+      {"device", Text(job.spec().device_key())},
+      {"of", Text(job.spec().user())},
+      {"priority", Text(job.spec().priority() == 0 ? "" : absl::StrCat(job.spec().priority()))},
+      {"deadline",
+       job.spec().deadline_unix_ns() == 0 ? Html{} : Time(job.spec().deadline_unix_ns())},
+      {"created", Time(job.created_unix_ns())},
+      {"finished", job.finished_unix_ns() == 0 ? Html{} : Time(job.finished_unix_ns())},
+      {"stages ran for",
+       Text(job.running_ms() > 0 ? HumanDuration(absl::Milliseconds(job.running_ms())) : "")},
+      {"device time", Text(DeviceSeconds(details))},
+  });
+  if (!job.fault().message().empty() && job.fault().message() != job.reason())
+    facts += Element("p", Text(job.fault().message()), {{"class", "bad"}});
+  for (const std::string& warning : job.warnings()) facts += Warning(warning);
+  for (const v1::TaskStatus& task : job.tasks()) {
+    if (task.first_error().empty() || task.failed() < task.trials()) continue;
+    facts += Element(
+        "p", Text(fmt::format("first error of {}: {}", task.info().label(), task.first_error())),
+        {{"class", "bad"}});
+  }
+  page += Live("facts", facts + Actions(details));
+  page += Element("h2", Text("Tasks"));
+  page += Live("tasks", TaskTableOf(details));
+  page += Element("h2", Text("Stages"));
+  int64_t begin = INT64_MAX, end = 0;
+  for (const v1::StageSpan& span : details.spans) {
+    begin = std::min(begin, span.start_unix_ns());
+    end = std::max(end, EndOf(span, details.now_unix_ns));
+  }
+  page += Live("stages", StageChart("Stages of the job by slot", details.spans, begin, end,
+                                    details.now_unix_ns) +
+                             HeldTable(details));
+  return page;
+}
+
+Html ConfirmPage(const v1::Job& job, const std::string& action) {
+  const std::string what = absl::StrCat(action, " job ", job.id());
+  Html page = Element("h1", Text(absl::StrCat("Really ", what, "?")));
+  page += Facts({{"name", Text(job.spec().name())},
+                 {"state", State(job.state()) + Text(absl::StrCat(": ", job.reason()))},
+                 {"trials", TrialsOf(job)}});
+  if (action == "cancel")
+    page += Element("p", Text("Its measurements stay; the job cannot be taken up again."));
+  Html form =
+      Element("div",
+              Element("label", Text("Reason, for others to see"), {{"for", "reason"}}) +
+                  Html{"<input id=\"reason\" name=\"reason\" maxlength=\"500\" size=\"40\"/>"}) +
+      Element("button", Text(what), {{"type", "submit"}}) +
+      Element("a", Text("go back"), {{"class", "button"}, {"href", JobAddress(job.id())}});
+  page += Element("form", form,
+                  {{"class", "row"},
+                   {"method", "post"},
+                   {"action", absl::StrCat(JobAddress(job.id()), "/", action)}});
+  return page;
+}
+
+Html TaskPage(const TaskDetails& details) {
+  const v1::Job& job = details.job;
+  const v1::TaskStatus& task = job.tasks(details.task);
+  const v1::TaskInfo& info = task.info();
+  const int number = details.task + 1;
+  Html page;
+  if (details.links) {
+    page += Element("h1", Text(fmt::format("Task {} of ", number)) + JobLink(job.id()) +
+                              Text(absl::StrCat(": ", info.label())));
+  } else {
+    page += Element("h2", Text(fmt::format("Task {}: {}", number, info.label())),
+                    {{"id", absl::StrCat("task", number)}});
+  }
+  const char* unit = info.flops() > 0 ? "GFLOP/s" : "runs/s";
+  const auto speed = [&](double ns) {
+    return ns <= 0 ? 0 : info.flops() > 0 ? info.flops() / ns : 1e9 / ns;
+  };
+  Html facts = Facts({
+      {"doing", Text(task.doing())},
+      {"trials",
+       Text(fmt::format("{} of {} by this job, {} failed; {} by all jobs on this device",
+                        task.trials(), task.budget(), task.failed(), details.all_trials))},
+      {"best", Text(FormatNs(task.best_ns()))},
+      {"default schedule", Text(FormatNs(task.untuned_ns()))},
+      {"gain", Text(FormatRatio(TaskGain(task)))},
+      {"uses in the model", Text(absl::StrCat(info.weight()))},
+      {"work", Text(info.flops() > 0 ? fmt::format("{:.1f} MFLOP", info.flops() / 1e6) : "")},
+      {"target", Text(job.spec().target())},
+      {"device", Text(details.device_key)},
+      {"key", details.links ? Link(absl::StrCat("/records?key=", info.key()), Text(info.key()))
+                            : Text(info.key())},
+  });
+  if (!task.first_error().empty()) {
+    facts +=
+        Element("p", Text(absl::StrCat("first error: ", task.first_error())), {{"class", "bad"}});
+  }
+  const auto live = [&](const char* id, const Html& content) {
+    return details.links ? Live(id, content) : content;
+  };
+  page += live("facts", facts);
+
+  std::vector<PlotPoint> points, best, over_time;
+  HtmlTable steps(
+      "The trials that were the fastest so far, the latest first",
+      {{"trial", true}, {"time"}, {unit, true}, {"latency", true}, {"found by"}, {"job"}});
+  std::vector<const Trial*> fastest;
+  int64_t first_ns = 0;
+  for (const Trial& trial : details.trials) {
+    if (first_ns == 0 || trial.created_unix_ns < first_ns) first_ns = trial.created_unix_ns;
+  }
+  for (const Trial& trial : details.trials) {
+    const double y = speed(trial.median_ns);
+    const auto x = static_cast<double>(trial.number);
+    points.push_back({x, y, trial.origin.empty() ? "imported" : trial.origin, ""});
+    if (!trial.fastest_so_far) continue;
+    fastest.push_back(&trial);
+    best.push_back({x, y});
+    over_time.push_back(
+        {std::max(0.0, static_cast<double>(trial.created_unix_ns - first_ns) / 1e9), y});
+  }
+  if (!fastest.empty()) {
+    best.push_back({static_cast<double>(details.all_trials), best.back().y});
+    double last = over_time.back().x;
+    for (const Trial& trial : details.trials)
+      last = std::max(last, static_cast<double>(trial.created_unix_ns - first_ns) / 1e9);
+    over_time.push_back({last, over_time.back().y});
+  }
+  for (size_t i = fastest.size(); i-- > 0 && fastest.size() - i <= kMostSteps;) {
+    const Trial& trial = *fastest[i];
+    steps.Add({Text(absl::StrCat(trial.number)), Time(trial.created_unix_ns),
+               Text(fmt::format("{:.1f}", speed(trial.median_ns))), Text(FormatNs(trial.median_ns)),
+               Text(trial.origin.empty() ? "import" : trial.origin),
+               JobLink(trial.job, details.links)});
+  }
+  Html charts;
+  if (!points.empty()) {
+    charts += Element("figure", Html{ScatterPlot("Speed of the trials; the line is the best so far",
+                                                 "trial", unit, points, best, SvgUse::kPage)});
+    if (details.all_trials > static_cast<int64_t>(details.trials.size())) {
+      charts += Element("p",
+                        Text(fmt::format("showing {} of {} trials: all that were the fastest so "
+                                         "far, and others evenly spread",
+                                         details.trials.size(), details.all_trials)),
+                        {{"class", "faint"}});
+    }
+    charts += Element("figure",
+                      Html{ScatterPlot("The best so far over time", "seconds since the first trial",
+                                       unit, {}, over_time, SvgUse::kPage)});
+  }
+  const char* heading = details.links ? "h2" : "h3";
+  page += Element(heading, Text("Trials"));
+  page += live("trials", charts + steps.ToHtml("nothing valid was measured yet"));
+  page += live("schedules", Traces(details));
+  return page;
+}
+
+Html MachinesPage(const Machines& machines) {
+  const std::map<std::string, double> busy = BusyShares(machines.recent);
+  const std::string hours =
+      HumanDuration(absl::Nanoseconds(machines.recent.now_unix_ns - machines.recent.begin_unix_ns));
+  HtmlTable table("Slots", {{"slot"},
+                            {"kind"},
+                            {"cores"},
+                            {"device"},
+                            {"state"},
+                            {"why"},
+                            {absl::StrCat("busy in the last ", hours), true},
+                            {"load of its host", true}});
+  size_t slots = 0;
+  for (const v1::WorkerStatus& worker : machines.machines.workers()) {
+    for (const v1::SlotStatus& status : worker.slots()) {
+      if (++slots > kMostSlots) continue;
+      const v1::Slot& slot = status.slot();
+      std::vector<std::string> cores;
+      for (const int core : slot.cores()) cores.push_back(absl::StrCat(core));
+      std::string list;
+      for (size_t i = 0; i < cores.size() && i < 8; ++i)
+        absl::StrAppend(&list, i == 0 ? "" : ",", cores[i]);
+      if (cores.size() > 8) absl::StrAppend(&list, ",.. (", cores.size(), ")");
+      const bool bad = status.state() == v1::SLOT_QUARANTINED;
+      const Html word = Text(SlotStateWord(status.state()));
+      const auto found = busy.find(SlotName(worker.worker(), slot.name()));
+      std::string why = status.reason();
+      if (!slot.note().empty()) absl::StrAppend(&why, why.empty() ? "" : "; ", slot.note());
+      table.Add({Text(SlotName(worker.worker(), slot.name())), Text(SlotKindWord(slot.kind())),
+                 Text(list), Text(slot.device_key()), bad ? Class("bad", word) : word,
+                 Text(Cut(why, 240)), Text(found == busy.end() ? "0 %" : Percent(found->second)),
+                 Text(fmt::format("{:.1f}", worker.load_average()))});
+    }
+  }
+  Html page = Element("h1", Text("Machines"));
+  Html list;
+  if (!machines.missing.empty()) list += Warning(machines.missing);
+  list += table.ToHtml(
+      "no machine has reported; start heddle-worker, or the scheduler with --embedded");
+  if (slots > kMostSlots)
+    list += Element("p", Text(fmt::format("showing {} of {} slots", kMostSlots, slots)));
+  page += Live("slots", list);
+  page += Element("h2", Text("The last hours"));
+  page += Live("timeline",
+               StageChart("Stages by slot", machines.recent.spans, machines.recent.begin_unix_ns,
+                          machines.recent.now_unix_ns, machines.recent.now_unix_ns));
+  return page;
+}
+
+Html RecordsPage(const RecordsView& view) {
+  Html page = Element("h1", Text("Records"));
+  Html field =
+      Element("label", Text("Part of a label, or the beginning of a key"), {{"for", "search"}});
+  field += Html{
+      absl::StrCat("<input id=\"search\" name=\"search\" size=\"40\" maxlength=\"200\" value=\"",
+                   Escape(view.search), "\"/>")};
+  page += Element(
+      "form", Element("div", field) + Element("button", Text("search"), {{"type", "submit"}}),
+      {{"class", "row"}, {"method", "get"}, {"action", "/records"}, {"role", "search"}});
+  if (view.key.empty()) {
+    HtmlTable table(view.search.empty()
+                        ? "Tasks that have records"
+                        : absl::StrCat("Tasks that match \"", Cut(view.search), "\""),
+                    {{"task"}, {"MFLOP", true}, {"key"}});
+    for (const TaskName& task : view.tasks) {
+      table.Add({Link(absl::StrCat("/records?key=", task.key),
+                      Text(task.label.empty() ? task.key : Cut(task.label))),
+                 Text(task.flops > 0 ? fmt::format("{:.1f}", task.flops / 1e6) : "-"),
+                 Text(task.key)});
+    }
+    return page + table.ToHtml("no task matches") + PartLine(view.part, view.tasks.size(), "tasks");
+  }
+  page += Element("h2", Text(view.label.empty() ? view.key : view.label));
+  HtmlTable best(
+      "The fastest for each target and device",
+      {{"device"}, {"target"}, {"latency", true}, {"GFLOP/s", true}, {"found by"}, {"made"}});
+  for (const v1::Record& record : view.best) {
+    best.Add({Link(RecordsAddress(view.key, record.target(), record.device_key()),
+                   Text(record.device_key())),
+              Text(record.target()), Text(FormatNs(record.median_ns())),
+              Text(FormatGflops(record.flops(), record.median_ns())),
+              Text(record.origin().empty() ? "import" : record.origin()),
+              Time(record.created_unix_ns())});
+  }
+  page += best.ToHtml("nothing valid was measured yet");
+  const bool one_place = !view.device_key.empty();
+  page += Element("h2", Text(one_place ? absl::StrCat("On ", view.device_key) : "On all devices"));
+  HtmlTable latest(one_place ? absl::StrCat("Records for ", view.target, ", the newest first")
+                             : "Records, the newest first",
+                   {{"id", true}, {"made"}, {"latency", true}, {"found by"}, {"job"}, {"outcome"}});
+  for (const v1::Record& record : view.latest) {
+    const bool valid = record.measurement().outcome() == v1::OUTCOME_OK;
+    std::string outcome = valid ? "ok" : record.measurement().message();
+    if (record.has_retraction())
+      outcome = absl::StrCat("retracted: ", record.retraction().reason());
+    latest.Add({Text(absl::StrCat(record.id())), Time(record.created_unix_ns()),
+                Text(FormatNs(record.median_ns())),
+                Text(record.origin().empty() ? "import" : record.origin()), JobLink(record.job()),
+                Text(Cut(outcome, 120))});
+  }
+  return page + latest.ToHtml("no records") + PartLine(view.part, view.latest.size(), "records");
+}
+
+Html ErrorPage(const std::string& title, const std::string& message) {
+  return Element("h1", Text(title)) + Element("p", Text(message)) +
+         Element("p", Link("/", Text("to the overview")));
+}
+
+}  // namespace heddle::views

@@ -1,0 +1,130 @@
+// The contents of the pages: overview, jobs, a job, a task, machines, records. Each is a function of
+// messages, so the scheduler's page and `heddle report` show the same. The addresses are those of
+// scheduler/page/page.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "proto/jobs.pb.h"
+#include "proto/tracker.pb.h"
+#include "views/html.h"
+
+namespace heddle::views {
+
+using Jobs = std::vector<std::shared_ptr<const v1::Job>>;
+
+// A piece of a long list.
+struct Part {
+  int64_t all = -1;  // how many there are in the whole list; -1: not known
+  std::string next;  // address of the part after this one; empty: this is the last
+};
+
+// Numbers of unfinished jobs.
+struct JobCounts {
+  int64_t unfinished = 0;
+  int64_t running = 0;  // a stage of theirs holds a slot, or their module is being made
+  int64_t paused = 0;
+  int64_t waiting = 0;  // the others
+};
+JobCounts CountJobs(const Jobs& unfinished);
+
+// Stages of the last hours on all machines.
+struct RecentStages {
+  std::vector<v1::StageSpan> spans;
+  int64_t begin_unix_ns = 0;  // of the time that they cover
+  int64_t now_unix_ns = 0;
+};
+
+struct Overview {
+  JobCounts counts;
+  Jobs unfinished;  // the newest
+  Part part;
+  Jobs finished;  // the newest
+  v1::ListWorkersResponse machines;
+  std::string machines_missing;  // why there are none; empty: there are
+  RecentStages recent;
+  std::string policy;
+};
+Html OverviewPage(const Overview& overview);
+
+// All jobs, the newest first.
+Html JobsPage(const Jobs& jobs, const Part& part);
+
+struct JobDetails {
+  v1::Job job;
+  std::vector<v1::StageSpan> spans;  // at most a limit of the latest
+  // What the caller may do to the job now: "cancel", "pause", "resume". Each is the last part of an
+  // address.
+  std::vector<std::string> actions;
+  int64_t now_unix_ns = 0;
+  bool links = true;  // false: in a file
+};
+Html JobPage(const JobDetails& details);
+
+// Asks whether the action is meant. `job` as it is now.
+Html ConfirmPage(const v1::Job& job, const std::string& action);
+
+// A trial of a task, without its text.
+struct Trial {
+  int64_t number = 0;  // from 1, in the order in which they were stored
+  int64_t created_unix_ns = 0;
+  double median_ns = 0;  // 0: it failed
+  std::string origin;
+  std::string job;
+  bool fastest_so_far = false;
+};
+struct TaskDetails {
+  v1::Job job;
+  int task = 0;  // index in the job
+  std::string device_key;
+  int64_t all_trials = 0;     // of its workload on the target and device key
+  std::vector<Trial> trials;  // by number: all that were the fastest so far, and some of the others
+  std::string best_trace, default_trace;  // empty: not known
+  double best_ns = 0, default_ns = 0;     // of these
+  bool links = true;
+};
+Html TaskPage(const TaskDetails& details);
+
+struct Machines {
+  v1::ListWorkersResponse machines;
+  std::string missing;  // why there are none; empty: there are
+  RecentStages recent;
+};
+Html MachinesPage(const Machines& machines);
+
+struct TaskName {
+  std::string key;
+  std::string label;
+  double flops = 0;
+};
+struct RecordsView {
+  std::string search;  // what was asked for: a part of a label, or the beginning of a key
+  // Without a task: those that match.
+  std::vector<TaskName> tasks;
+  // With a task: its records.
+  std::string key;
+  std::string label;
+  std::vector<v1::Record> best;  // one for each target and device key
+  // Of one target and device key.
+  std::string target, device_key;
+  std::vector<v1::Record> latest;  // the newest first
+  Part part;                       // of the tasks, or of these records
+};
+Html RecordsPage(const RecordsView& records);
+
+// What went wrong, for people.
+Html ErrorPage(const std::string& title, const std::string& message);
+
+// Address of the records of a task on a target and device key.
+std::string RecordsAddress(const std::string& key, const std::string& target,
+                           const std::string& device_key);
+// Address of a job, or of a task of it, by number from 1.
+std::string JobAddress(const std::string& job);
+std::string TaskAddress(const std::string& job, int number);
+
+}  // namespace heddle::views
