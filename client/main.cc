@@ -448,6 +448,20 @@ int main(int argc, char** argv) {
       "Also read every blob; one that is damaged is removed, and can be sent again");
   check_app->callback([&] { code = client::CheckStore(global, read_blobs); });
 
+  client::CollectOptions collect;
+  CLI::App* collect_app = command(
+      "gc", "Collect old jobs: remove their models, modules and raw measurements, keep records");
+  collect_app->add_flag("--dry-run", collect.dry_run, "Only show what would go");
+  collect_app
+      ->add_option("--older-than", collect.older_than,
+                   "Collect jobs that ended longer ago than this, 30d or 12h; 0: all that ended")
+      ->capture_default_str();
+  collect_app
+      ->add_option("--keep-jobs", collect.keep_jobs, "So many jobs, those that ended last, stay")
+      ->check(CLI::Range(0, 1'000'000'000))
+      ->capture_default_str();
+  collect_app->callback([&] { code = client::Collect(global, collect); });
+
   CLI::App* devices_app = command("devices", "List workers, their slots and what they do");
   devices_app->callback([&] { code = client::ListDevices(global); });
 

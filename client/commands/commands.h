@@ -108,6 +108,13 @@ int RetractRecords(const GlobalOptions& global, const v1::RecordQuery& query,
 int BackUp(const GlobalOptions& global, const std::string& directory);
 // Prints what is wrong with the database and the blobs; with `read_blobs`, each is read.
 int CheckStore(const GlobalOptions& global, bool read_blobs);
+struct CollectOptions {
+  bool dry_run = false;
+  std::string older_than = "30d";  // days, or a duration such as "12h"
+  int64_t keep_jobs = 0;
+};
+// Collects finished jobs, and prints a table of them.
+int Collect(const GlobalOptions& global, const CollectOptions& options);
 
 // ---- modules, without a service (run_command.cc, local_commands.cc) ----
 

@@ -163,6 +163,11 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
   TakeIn(dispatcher, event);
   if (const auto* changed = std::get_if<SlotsChanged>(&event)) KeepMachines(changed->slots, &batch);
   if (const auto* retracted = std::get_if<RecordsRetracted>(&event)) Retract(*retracted, &batch);
+  if (const auto* collected = std::get_if<JobCollected>(&event)) {
+    if (const auto job = jobs_.find(collected->job); job != jobs_.end())
+      MarkCollected(collected->unix_ns, &job->second.row.job);
+    batch.push_back(CollectJob{collected->job.value, collected->unix_ns});
+  }
   const auto* imported = ResultOf<Imported>(event);
   const auto* planned = ResultOf<Planned>(event);
   const auto* proposed = ResultOf<Proposed>(event);

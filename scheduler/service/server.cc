@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,7 @@
 #include "proto/grpc_util.h"
 #include "scheduler/service/audit_log.h"
 #include "scheduler/service/blob_sweeper.h"
+#include "scheduler/service/collector.h"
 #include "scheduler/service/embedded.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/services.h"
@@ -146,7 +148,8 @@ absl::Status RunServer(const ServerOptions& options) {
   CallLimits calls{{}};
   JobServiceImpl jobs(loop.get(), store.get(), blobs.get(), &calls, limits, &tokens);
   RecordServiceImpl records(loop.get(), store.get(), &calls, &tokens);
-  StoreServiceImpl care(database, blobs.get(), &calls);
+  Collector collector(loop.get(), store.get(), blobs.get());
+  StoreServiceImpl care(database, blobs.get(), &collector, &calls);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
@@ -185,7 +188,10 @@ absl::Status RunServer(const ServerOptions& options) {
   }
   if (const std::string warning = OpenAddressWarning(listen, credentials); !warning.empty())
     spdlog::warn("{}", warning);
-  const BlobSweeper sweeper(loop.get(), store.get(), blobs.get());
+  std::optional<KeepRule> rule;
+  if (options.keep_days > 0)
+    rule = KeepRule{absl::Hours(24) * options.keep_days, options.keep_jobs};
+  const BlobSweeper sweeper(loop.get(), store.get(), blobs.get(), &collector, rule);
   loop->Begin();  // jobs go on only once users can reach the scheduler
   if (!options.port_file.empty()) {
     HEDDLE_RETURN_IF_ERROR(WriteFile(options.port_file, absl::StrCat(port, "\n")));
