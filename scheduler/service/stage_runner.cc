@@ -156,12 +156,15 @@ void StageRunner::Run() {
                            std::move(results.transfer_samples), std::move(fitted)};
     } else if (order_.start.kind() == v1::STAGE_COMPILE) {
       end.result = Compiled{results.modules[kModule].digest, results.modules[kDefault].digest,
-                            results.modules[kOther].digest, results.modules[kOtherDefault].digest};
+                            results.modules[kOther].digest, results.modules[kOtherDefault].digest,
+                            order_.claims, order_.chosen_ns};
     } else if (results.planned) {
       // The scheduler loop adds what the database knows of the tasks.
       end.result = Planned{*std::move(results.planned)};
     } else if (results.compared) {
-      end.result = Compared{*std::move(results.compared)};
+      std::vector<BrokenRecord> broken =
+          FindBroken(*results.compared, order_.claimed, order_.start.job());
+      end.result = Compared{*std::move(results.compared), std::move(broken)};
     } else if (results.imported) {
       // The scheduler loop adds what the database knows of the tasks.
       end.result = Imported{*std::move(results.imported)};
