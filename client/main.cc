@@ -356,6 +356,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   run_app->add_option("-o,--output", run.output,
                       ".npy file, a directory for several outputs, or a .csv file of all rows");
+  run_app->add_flag("--signed", run.signed_only,
+                    "Run only what a worker of the lab signed; --tls-dir says which lab");
   run_app->add_flag("--csv", run.csv, "Print what each row gives as CSV");
   run_app->add_option("--threads", run.threads, "Threads (0: as tuned)")->check(CLI::Range(0, 256));
   run_app->add_option("--seed", run.seed, "Seed of random inputs")

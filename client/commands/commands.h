@@ -120,6 +120,7 @@ int Collect(const GlobalOptions& global, const CollectOptions& options);
 
 struct RunOptions {
   std::string module;
+  bool signed_only = false;  // run nothing that no worker of the lab of --tls-dir signed
   // "x.npy" in order, or "name=x.npy" or "name=x.csv"; missing ones are random. "x.csv" is a table for all inputs without
   // a file of their own.
   std::vector<std::string> inputs;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "base/output_file.h"
 #include "base/status_macros.h"
 #include "client/commands/commands.h"
+#include "client/modules/module_signature.h"
 #include "client/views/json.h"
 #include "client/views/progress_view.h"
 #include "client/views/timeline_view.h"
@@ -65,6 +67,23 @@ void PrintJob(const v1::Job& job, const OutputOptions& output) {
                  Printable(task.first_error()));
     }
   }
+}
+
+// Who signed a module that was fetched for the job. Empty: nobody did, or there is no lab to know
+// signers by. A module with a signature that does not hold is removed again.
+absl::StatusOr<std::string> SignerOfFetched(const GlobalOptions& global, const std::string& id,
+                                            const std::string& path) {
+  std::error_code ignored;
+  if (global.server.tls_directory.empty() || !std::filesystem::is_regular_file(path, ignored))
+    return "";
+  absl::StatusOr<ModuleMaker> maker = MakerOfFile(global.server.tls_directory, path);
+  if (absl::IsNotFound(maker.status())) return "";
+  if (maker.ok() && maker->job != id)
+    maker = absl::PermissionDeniedError(
+        fmt::format("{}: the module was made for job {}, not for {}", path, maker->job, id));
+  if (maker.ok()) return ToText(maker->worker);
+  std::filesystem::remove(path, ignored);
+  return maker.status();
 }
 
 }  // namespace
@@ -250,12 +269,18 @@ int FetchModule(const GlobalOptions& global, const std::string& id, const std::s
                                                              : v1::SCHEDULE_BEST;
   const absl::StatusOr<int64_t> module = FetchModuleFile(client, id, choice, output);
   if (!module.ok()) return Fail(module.status());
+  const absl::StatusOr<std::string> signer = SignerOfFetched(global, id, output);
+  if (!signer.ok()) return Fail(signer.status());
   if (global.output.json) {
-    const nlohmann::json object = {
-        {"schema_version", kJsonSchemaVersion}, {"job", id}, {"file", output}, {"bytes", *module}};
+    const nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
+                                   {"job", id},
+                                   {"file", output},
+                                   {"bytes", *module},
+                                   {"signed_by", *signer}};
     fmt::print("{}\n", object.dump());
   } else {
-    fmt::print(stderr, "{}: {} (schedules: {})\n", output, FormatBytes(*module), schedules);
+    fmt::print(stderr, "{}: {} (schedules: {}{})\n", output, FormatBytes(*module), schedules,
+               signer->empty() ? "" : ", signed by " + *signer);
   }
   return kDone;
 }

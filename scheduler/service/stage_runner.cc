@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/mapped_file.h"
 #include "base/status_macros.h"
 #include "proto/access/channel.h"
+#include "proto/access/module_seal.h"
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
 #include "proto/message_rules.h"
@@ -255,6 +257,7 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
   if (results->finished && results->finished->fault().kind() == v1::FAULT_NONE &&
       results->broken.empty()) {
     results->broken = MissingResult(*results);
+    if (results->broken.empty()) results->broken = FalseModule(*results);
   }
   if (results->finished && results->broken.empty()) {
     return {results->finished->fault().kind(), results->finished->fault().message()};
@@ -303,6 +306,24 @@ std::string StageRunner::MissingResult(const Results& results) const {
     default:
       return "";
   }
+}
+
+std::string StageRunner::FalseModule(const Results& results) const {
+  if (!environment_.credentials->tls) return "";
+  for (const auto& [name, module] : results.modules) {
+    const absl::StatusOr<SharedBytes> file = MapFile(environment_.blobs->PathOf(module.digest));
+    const absl::StatusOr<ModuleMaker> maker =
+        file.ok() ? MakerOfModule(*environment_.credentials->tls, **file, absl::Now())
+                  : file.status();
+    if (!maker.ok())
+      return absl::StrCat("worker ", order_.slot.worker, ": ", maker.status().message());
+    if (maker->worker.name != order_.slot.worker || maker->job != order_.start.job() ||
+        maker->attempt != order_.attempt.value)
+      return absl::StrCat("worker ", order_.slot.worker, " sent a module that ",
+                          ToText(maker->worker), " made for ", maker->job, ", attempt ",
+                          maker->attempt);
+  }
+  return "";
 }
 
 std::string StageRunner::BadPlan(const Results& results) {
