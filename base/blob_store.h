@@ -70,6 +70,8 @@ class BlobStore {
   };
   // NotFound.
   absl::StatusOr<std::unique_ptr<Reader>> NewReader(const std::string& digest) const;
+  // The file of a blob, which may not be there.
+  std::string PathOf(const std::string& digest) const { return BlobPath(directory_, digest); }
 
   // Whether a blob of this size is stored. Marks it as used now.
   bool Has(const std::string& digest, int64_t size_bytes) const;
@@ -88,8 +90,6 @@ class BlobStore {
   int64_t FreeBytes() const;
 
  private:
-  std::string PathOf(const std::string& digest) const { return BlobPath(directory_, digest); }
-
   explicit BlobStore(std::string directory) : directory_(std::move(directory)) {}
   const std::string directory_;
   mutable absl::Mutex removing_;  // between looking at the age of a blob and removing it

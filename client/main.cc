@@ -387,6 +387,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   run_app->add_option("-o,--output", run.output,
                       ".npy file, a directory for several outputs, or a .csv file of all rows");
+  run_app->add_flag("--signed", run.signed_only,
+                    "Run only what a worker of the lab signed; --tls-dir says which lab");
   run_app->add_flag("--csv", run.csv,
                     "Print what each row gives, or with --duration the latencies, as CSV");
   run_app->add_option("--threads", run.threads, "Threads (0: as tuned)")->check(CLI::Range(0, 256));
@@ -489,6 +491,20 @@ int main(int argc, char** argv) {
       "--read-blobs", read_blobs,
       "Also read every blob; one that is damaged is removed, and can be sent again");
   check_app->callback([&] { code = client::CheckStore(global, read_blobs); });
+
+  client::CollectOptions collect;
+  CLI::App* collect_app = command(
+      "gc", "Collect old jobs: remove their models, modules and raw measurements, keep records");
+  collect_app->add_flag("--dry-run", collect.dry_run, "Only show what would go");
+  collect_app
+      ->add_option("--older-than", collect.older_than,
+                   "Collect jobs that ended longer ago than this, 30d or 12h; 0: all that ended")
+      ->capture_default_str();
+  collect_app
+      ->add_option("--keep-jobs", collect.keep_jobs, "So many jobs, those that ended last, stay")
+      ->check(CLI::Range(0, 1'000'000'000))
+      ->capture_default_str();
+  collect_app->callback([&] { code = client::Collect(global, collect); });
 
   CLI::App* devices_app = command("devices", "List workers, their slots and what they do");
   devices_app->callback([&] { code = client::ListDevices(global); });

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -703,6 +704,29 @@ absl::Status ServiceClient::CheckStore(
   const grpc::Status status = reader->Finish();
   if (!go_on) return absl::CancelledError("interrupted");
   return Told(status);
+}
+
+absl::StatusOr<v1::CollectProgress::Total> ServiceClient::Collect(
+    const v1::CollectRequest& request,
+    const std::function<bool(const v1::CollectProgress::Job&)>& on_job) const {
+  grpc::ClientContext context;  // without a limit: a collection tells how far it is
+  const auto reader = stubs_->store->Collect(&context, request);
+  std::optional<v1::CollectProgress::Total> total;
+  bool go_on = true;
+  v1::CollectProgress told;
+  while (go_on && reader->Read(&told)) {
+    if (told.has_total()) {
+      total = told.total();
+    } else {
+      go_on = on_job(told.job());
+    }
+  }
+  if (!go_on) context.TryCancel();
+  const grpc::Status status = reader->Finish();
+  if (!go_on) return absl::CancelledError("interrupted; what is collected stays so");
+  if (!status.ok()) return Told(status);
+  if (!total) return absl::DataLossError("the service did not tell the total; try again");
+  return *total;
 }
 
 }  // namespace heddle::client

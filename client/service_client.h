@@ -129,6 +129,11 @@ class ServiceClient {
   // false.
   absl::Status CheckStore(bool read_blobs,
                           const std::function<bool(const v1::CheckProgress&)>& on_progress) const;
+  // Collects finished jobs (StoreService.Collect), and passes on each. Cancelled: `on_job` returned
+  // false.
+  absl::StatusOr<v1::CollectProgress::Total> Collect(
+      const v1::CollectRequest& request,
+      const std::function<bool(const v1::CollectProgress::Job&)>& on_job) const;
 
  private:
   // Stores the database of a backup as a blob, and tells which blobs its jobs refer to. Returns its

@@ -44,6 +44,16 @@ int main(int argc, char** argv) {
                  "seconds that a slot stays held after this scheduler was last heard of")
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
+  app.add_option("--keep-days", options.keep_days,
+                 "collect jobs that ended so many days ago: their models, modules and raw "
+                 "measurements go, as with `heddle gc`; 0: never")
+      ->check(CLI::Range(0, 36500))
+      ->capture_default_str();
+  app.add_option("--keep-jobs", options.keep_jobs,
+                 "with --keep-days: the jobs that ended last and keep everything, however old")
+      ->check(CLI::Range(0, 1'000'000'000))
+      ->needs("--keep-days")
+      ->capture_default_str();
   app.add_option("--policy", options.policy, "whose turn it is; see docs/simulator.md")
       ->check(CLI::IsMember(heddle::scheduler::PolicyNames()))
       ->capture_default_str();

@@ -47,6 +47,13 @@ absl::Status CheckSlot(const SlotSpec& slot) {
   return absl::OkStatus();
 }
 
+// A lease's id is no secret: the list of slots shows it.
+absl::Status CheckOwner(const Lease& lease, const std::string& owner) {
+  if (lease.owner == owner) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat("lease ", lease.id, " is held by ", lease.owner,
+                                                  "; ", owner, " can neither renew nor release it"));
+}
+
 std::string Describe(const Lease& lease) {
   std::string text = absl::StrCat("held by ", lease.holder);
   if (!lease.purpose.empty()) absl::StrAppend(&text, " (", lease.purpose, ")");
@@ -166,6 +173,7 @@ absl::StatusOr<Lease> DevicePool::Acquire(const AcquireOrder& order, uint64_t to
               .worker = order.worker,
               .slot = order.slot,
               .holder = order.holder,
+              .owner = order.owner,
               .purpose = order.purpose,
               .expires = now + order.duration};
   leases_[lease.id] = lease;
@@ -174,8 +182,8 @@ absl::StatusOr<Lease> DevicePool::Acquire(const AcquireOrder& order, uint64_t to
   return lease;
 }
 
-absl::StatusOr<Lease> DevicePool::Renew(const std::string& lease_id, absl::Duration duration,
-                                        absl::Time now) {
+absl::StatusOr<Lease> DevicePool::Renew(const std::string& lease_id, const std::string& owner,
+                                        absl::Duration duration, absl::Time now) {
   Expire(now);
   if (duration < options_.min_lease || duration > options_.max_lease) {
     return absl::InvalidArgumentError(
@@ -185,14 +193,19 @@ absl::StatusOr<Lease> DevicePool::Renew(const std::string& lease_id, absl::Durat
   if (lease == leases_.end()) {
     return absl::NotFoundError(absl::StrCat("lease ", lease_id, " has expired or was released"));
   }
+  HEDDLE_RETURN_IF_ERROR(CheckOwner(lease->second, owner));
   lease->second.expires = std::max(lease->second.expires, now + duration);
   return lease->second;
 }
 
-void DevicePool::Release(const std::string& lease_id, absl::Time now) {
+absl::Status DevicePool::Release(const std::string& lease_id, const std::string& owner,
+                                 absl::Time now) {
   Expire(now);
   auto lease = leases_.find(lease_id);
-  if (lease != leases_.end()) EndLease(lease);
+  if (lease == leases_.end()) return absl::OkStatus();
+  HEDDLE_RETURN_IF_ERROR(CheckOwner(lease->second, owner));
+  EndLease(lease);
+  return absl::OkStatus();
 }
 
 void DevicePool::Expire(absl::Time now) {

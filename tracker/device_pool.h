@@ -59,6 +59,7 @@ struct Lease {
   std::string worker;
   std::string slot;
   std::string holder;
+  std::string owner;  // the identity of who acquired it
   std::string purpose;
   absl::Time expires;
 };
@@ -66,7 +67,8 @@ struct Lease {
 struct AcquireOrder {
   std::string worker;
   std::string slot;
-  std::string holder;   // the client that asks
+  std::string holder;   // the client that asks, as it names itself
+  std::string owner;    // its identity; only this one renews and releases the lease
   std::string purpose;  // for people
   absl::Duration duration;
 };
@@ -114,9 +116,12 @@ class DevicePool {
   // InvalidArgument: a duration out of bounds, or no holder.
   absl::StatusOr<Lease> Acquire(const AcquireOrder& order, uint64_t token, absl::Time now);
   // Extends the lease to now + duration; never shortens it. NotFound: expired or released.
-  absl::StatusOr<Lease> Renew(const std::string& lease_id, absl::Duration duration, absl::Time now);
-  // Unknown ids are no error: the lease has expired or was released before.
-  void Release(const std::string& lease_id, absl::Time now);
+  // PermissionDenied: `owner` is not the identity that acquired it.
+  absl::StatusOr<Lease> Renew(const std::string& lease_id, const std::string& owner,
+                              absl::Duration duration, absl::Time now);
+  // Unknown ids are no error: the lease has expired or was released before. PermissionDenied as for
+  // Renew.
+  absl::Status Release(const std::string& lease_id, const std::string& owner, absl::Time now);
 
   // Drops expired leases and workers that are silent for too long. Every other call does this
   // first.

@@ -52,6 +52,12 @@ v1::SlotState ToProto(SlotState state) {
   return v1::SLOT_STATE_UNSPECIFIED;
 }
 
+// By which a lease is bound to whoever acquired it. Over a UNIX socket and plain loopback, all callers
+// are one.
+std::string OwnerOf(const grpc::ServerContext& context) {
+  return ToText(CallerOf(context, nullptr));
+}
+
 void ToProto(const Lease& lease, const std::string& address, absl::Time now, v1::Lease* out) {
   out->set_id(lease.id);
   out->set_fencing_token(lease.fencing_token);
@@ -125,12 +131,13 @@ grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status TrackerServiceImpl::Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
-                                         v1::Lease* response) {
+grpc::Status TrackerServiceImpl::Acquire(grpc::ServerContext* context,
+                                         const v1::AcquireRequest* request, v1::Lease* response) {
   if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   const AcquireOrder order{.worker = request->worker(),
                            .slot = request->slot(),
                            .holder = request->holder(),
+                           .owner = OwnerOf(*context),
                            .purpose = request->purpose(),
                            .duration = absl::Milliseconds(request->duration_ms())};
   absl::MutexLock lock(&mutex_);
@@ -143,24 +150,24 @@ grpc::Status TrackerServiceImpl::Acquire(grpc::ServerContext*, const v1::Acquire
   return grpc::Status::OK;
 }
 
-grpc::Status TrackerServiceImpl::Renew(grpc::ServerContext*, const v1::RenewRequest* request,
-                                       v1::Lease* response) {
+grpc::Status TrackerServiceImpl::Renew(grpc::ServerContext* context,
+                                       const v1::RenewRequest* request, v1::Lease* response) {
   if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   absl::MutexLock lock(&mutex_);
   const absl::Time now = MonotonicNow();
-  absl::StatusOr<Lease> lease =
-      pool_.Renew(request->lease_id(), absl::Milliseconds(request->duration_ms()), now);
+  absl::StatusOr<Lease> lease = pool_.Renew(request->lease_id(), OwnerOf(*context),
+                                            absl::Milliseconds(request->duration_ms()), now);
   if (!lease.ok()) return ToGrpc(lease.status());
   ToProto(*lease, pool_.AddressOf(lease->worker), now, response);
   return grpc::Status::OK;
 }
 
-grpc::Status TrackerServiceImpl::Release(grpc::ServerContext*, const v1::ReleaseRequest* request,
+grpc::Status TrackerServiceImpl::Release(grpc::ServerContext* context,
+                                         const v1::ReleaseRequest* request,
                                          v1::ReleaseResponse*) {
   if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   absl::MutexLock lock(&mutex_);
-  pool_.Release(request->lease_id(), MonotonicNow());
-  return grpc::Status::OK;
+  return ToGrpc(pool_.Release(request->lease_id(), OwnerOf(*context), MonotonicNow()));
 }
 
 grpc::Status TrackerServiceImpl::ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,

@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
+#include "proto/access/module_seal.h"
 #include "proto/access/seal.h"
 
 namespace heddle::worker {
@@ -60,7 +61,38 @@ bool SealedCaller::Read(v1::StageInput* input) {
   return true;
 }
 
+// The last chunk is followed by the trailer with the signature.
+bool SealedCaller::WriteModule(const v1::StageEvent& event) {
+  const v1::Chunk& chunk = event.chunk();
+  std::unique_ptr<Passing>& passing = modules_[chunk.name()];
+  if (passing == nullptr) passing = std::make_unique<Passing>();
+  passing->content.Update(chunk.data());
+  passing->file.Update(chunk.data());
+  if (!chunk.last()) return caller_->Write(event);
+  const std::unique_ptr<Passing> module = std::move(passing);
+  modules_.erase(chunk.name());
+  const std::string digest = module->content.Hex();
+  // What is not what the stage says it is, is not signed; the caller refuses it.
+  if (digest != chunk.sha256()) return caller_->Write(event);
+  const absl::StatusOr<std::string> trailer =
+      ModuleTrailer(*tls_, start_->job(), start_->attempt_id(), digest);
+  if (!trailer.ok()) {
+    session_->Stop(std::string(trailer.status().message()));
+    return false;
+  }
+  v1::StageEvent end = event;
+  end.mutable_chunk()->set_last(false);
+  end.mutable_chunk()->clear_sha256();
+  if (!caller_->Write(end)) return false;
+  module->file.Update(*trailer);
+  end.mutable_chunk()->set_data(*trailer);
+  end.mutable_chunk()->set_last(true);
+  end.mutable_chunk()->set_sha256(module->file.Hex());
+  return caller_->Write(end);
+}
+
 bool SealedCaller::Write(const v1::StageEvent& event) {
+  if (event.has_chunk() && start_->kind() == v1::STAGE_COMPILE) return WriteModule(event);
   if (!event.has_built() || !event.built().has_artifact()) return caller_->Write(event);
   v1::StageEvent sealed = event;
   const absl::Status status =

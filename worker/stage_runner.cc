@@ -10,7 +10,9 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "base/blob_store.h"
 #include "base/clock.h"
+#include "base/mapped_file.h"
 #include "proto/check_message.h"
 #include "proto/message_rules.h"
 #include "worker/confine/policy.h"
@@ -100,6 +102,7 @@ v1::StageFinished StageRunner::Run() {
   const absl::Time begin = MonotonicNow();
   deadline_ = begin + absl::Milliseconds(start_.time_limit_ms());
   if (!start_.blobs().empty()) FetchBlobs();
+  if (!over_ && start_.kind() == v1::STAGE_COMPARE) CheckModules();
   if (!over_) StartChild();
   while (!over_) {
     CheckLimits();
@@ -139,6 +142,18 @@ void StageRunner::FetchBlobs() {
       poll(&fd, 1, static_cast<int>(absl::ToInt64Milliseconds(kTick)));
       if (fd.revents != 0) session_.Clear();
     }
+  }
+}
+
+void StageRunner::CheckModules() {
+  if (options_.check_module == nullptr) return;
+  for (const v1::BlobRef& blob : start_.blobs()) {
+    const absl::StatusOr<SharedBytes> file =
+        MapFile(BlobPath(options_.blobs->folder(), blob.sha256()));
+    const absl::Status checked = file.ok() ? options_.check_module(**file) : file.status();
+    if (!checked.ok())
+      return Over(v1::FAULT_INFRASTRUCTURE,
+                  absl::StrCat("a module is not timed: ", checked.message()));
   }
 }
 

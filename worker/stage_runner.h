@@ -8,12 +8,15 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "proto/worker.pb.h"
 #include "worker/blob_cache.h"
@@ -39,6 +42,8 @@ struct RunnerOptions {
   std::string worker;          // for the evidence
   SlotGuard* guard = nullptr;  // not owned; null: no guard
   BlobCache* blobs = nullptr;  // not owned; null: stages with blobs are refused
+  // Asked about the file of each module before a compare stage runs it; null: all may run.
+  std::function<absl::Status(std::string_view file)> check_module = nullptr;
 };
 
 // One object per stage; SIGPIPE must be ignored in the process.
@@ -60,6 +65,7 @@ class StageRunner {
   bool HasCandidates() const;
   // Takes from the caller what is missing of the stage's blobs, before the child starts.
   void FetchBlobs();
+  void CheckModules();
   void StartChild();
   std::vector<std::string> ChildEnvironment() const;
   // What the child does beyond its limits, but for time: one line; empty if nothing.

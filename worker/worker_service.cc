@@ -6,8 +6,10 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "proto/access/module_seal.h"
 #include "proto/grpc_util.h"
 #include "proto/message_rules.h"
 #include "worker/sealed_caller.h"
@@ -75,8 +77,12 @@ void WorkerServiceImpl::Perform(StageCall* call, const v1::StageStart& start) {
   // In a lab, what comes from other workers and goes to them is sealed.
   std::optional<SealedCaller> sealed;
   StageCaller* caller = call;
-  if (credentials_->tls)
+  if (credentials_->tls) {
     caller = &sealed.emplace(&*credentials_->tls, &start, call, &call->session());
+    options.check_module = [this, &start](std::string_view file) {
+      return CheckMaker(*credentials_->tls, file, start.job(), absl::Now());
+    };
+  }
   *last.mutable_finished() = StageRunner(start, options, *caller, call->session()).Run();
   // The slot is free before the caller learns of the end and sends the next stage.
   table_->Leave(start.slot());

@@ -112,11 +112,19 @@ int RetractRecords(const GlobalOptions& global, const v1::RecordQuery& query,
 int BackUp(const GlobalOptions& global, const std::string& directory);
 // Prints what is wrong with the database and the blobs; with `read_blobs`, each is read.
 int CheckStore(const GlobalOptions& global, bool read_blobs);
+struct CollectOptions {
+  bool dry_run = false;
+  std::string older_than = "30d";  // days, or a duration such as "12h"
+  int64_t keep_jobs = 0;
+};
+// Collects finished jobs, and prints a table of them.
+int Collect(const GlobalOptions& global, const CollectOptions& options);
 
 // ---- modules, without a service (run_command.cc, local_commands.cc) ----
 
 struct RunOptions {
   std::string module;
+  bool signed_only = false;  // run nothing that no worker of the lab of --tls-dir signed
   // "x.npy" in order, or "name=x.npy" or "name=x.csv"; missing ones are random. "x.csv" is a table for all inputs without
   // a file of their own. "x.npz" holds arrays for several inputs, by their names.
   std::vector<std::string> inputs;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "base/output_file.h"
 #include "base/status_macros.h"
 #include "client/commands/commands.h"
+#include "client/modules/module_signature.h"
 #include "client/views/json.h"
 #include "client/views/noise.h"
 #include "client/views/progress_view.h"
@@ -75,6 +77,23 @@ void PrintJob(const v1::Job& job, const OutputOptions& output) {
                  Printable(task.first_error()));
     }
   }
+}
+
+// Who signed a module that was fetched for the job. Empty: nobody did, or there is no lab to know
+// signers by. A module with a signature that does not hold is removed again.
+absl::StatusOr<std::string> SignerOfFetched(const GlobalOptions& global, const std::string& id,
+                                            const std::string& path) {
+  std::error_code ignored;
+  if (global.server.tls_directory.empty() || !std::filesystem::is_regular_file(path, ignored))
+    return "";
+  absl::StatusOr<ModuleMaker> maker = MakerOfFile(global.server.tls_directory, path);
+  if (absl::IsNotFound(maker.status())) return "";
+  if (maker.ok() && maker->job != id)
+    maker = absl::PermissionDeniedError(
+        fmt::format("{}: the module was made for job {}, not for {}", path, maker->job, id));
+  if (maker.ok()) return ToText(maker->worker);
+  std::filesystem::remove(path, ignored);
+  return maker.status();
 }
 
 }  // namespace
@@ -263,15 +282,19 @@ int FetchModule(const GlobalOptions& global, const std::string& id, const std::s
   if (const absl::StatusOr<v1::Job> job = client.GetJob(id);
       job.ok() && choice == v1::SCHEDULE_BEST && !IsTuned(*job))
     told = "default: no trial of the job was measured";
+  const absl::StatusOr<std::string> signer = SignerOfFetched(global, id, output);
+  if (!signer.ok()) return Fail(signer.status());
   if (global.output.json) {
     const nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
                                    {"job", id},
                                    {"file", output},
                                    {"bytes", *module},
-                                   {"schedules", told}};
+                                   {"schedules", told},
+                                   {"signed_by", *signer}};
     fmt::print("{}\n", object.dump());
   } else {
-    fmt::print(stderr, "{}: {} (schedules: {})\n", output, FormatBytes(*module), told);
+    fmt::print(stderr, "{}: {} (schedules: {}{})\n", output, FormatBytes(*module), told,
+               signer->empty() ? "" : ", signed by " + *signer);
   }
   return kDone;
 }

@@ -7,6 +7,7 @@
 
 #include "base/output_file.h"
 #include "client/commands/commands.h"
+#include "client/modules/module_signature.h"
 #include "client/modules/table_input.h"
 #include "client/views/json.h"
 #include "client/zoo/zoo.h"
@@ -78,6 +79,7 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
   if (!module.ok()) return Fail(module.status());
   const runtime::Manifest& manifest = module->manifest;
   if (global.output.json) {
+    const absl::StatusOr<ModuleMaker> maker = MakerOfFile(global.server.tls_directory, path);
     nlohmann::json object = {
         {"schema_version", kJsonSchemaVersion},
         {"model", manifest.model},
@@ -85,6 +87,7 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
         {"target", manifest.target},
         {"threads", manifest.threads},
         {"producer", manifest.producer},
+        {"signed_by", maker.ok() ? ToText(maker->worker) : ""},
         {"machine", manifest.machine},
         {"arena_bytes", manifest.arena_bytes},
         {"unshared_bytes", manifest.unshared_bytes},
@@ -109,6 +112,7 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
   }
   fmt::print("model    {} ({})\ntarget   {}\nmade by  {}\n", manifest.model,
              manifest.model_digest.substr(0, 12), manifest.target, manifest.producer);
+  fmt::print("signed   by {}\n", SignatureText(global.server.tls_directory, path));
   if (const auto machine = machine::ParseMeasuredMachine(manifest.machine); machine.ok())
     fmt::print("machine  {}\n", machine::Summary(*machine));
   for (const runtime::TensorSpec& t : manifest.inputs)

@@ -11,6 +11,7 @@
 #include "base/output_file.h"
 #include "base/status_macros.h"
 #include "client/commands/commands.h"
+#include "client/modules/module_signature.h"
 #include "client/modules/npy.h"
 #include "client/modules/npz.h"
 #include "client/modules/output_check.h"
@@ -630,6 +631,10 @@ int RunModule(const GlobalOptions& global, const RunOptions& options) {
   }
   std::vector<Loaded> modules;
   for (const std::string& path : PathsOf(options)) {
+    if (options.signed_only) {
+      const absl::StatusOr<ModuleMaker> maker = MakerOfFile(global.server.tls_directory, path);
+      if (!maker.ok()) return Fail(maker.status());
+    }
     absl::StatusOr<Loaded> loaded = LoadModule(path, options.threads);
     if (!loaded.ok()) return Fail(loaded.status());
     modules.push_back(*std::move(loaded));

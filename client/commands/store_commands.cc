@@ -2,7 +2,11 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/time/time.h"
 #include "client/commands/commands.h"
 #include "client/views/json.h"
 
@@ -25,6 +29,20 @@ class ProgressLine {
   const bool shown_;
   std::string last_;
 };
+
+// "30d", or what absl::ParseDuration takes; "0" is any age.
+absl::StatusOr<absl::Duration> ParseAge(const std::string& text) {
+  absl::Duration age;
+  int days = 0;
+  if (text.ends_with('d') && absl::SimpleAtoi(text.substr(0, text.size() - 1), &days)) {
+    age = absl::Hours(24) * days;
+  } else if (!absl::ParseDuration(text, &age)) {
+    age = -absl::InfiniteDuration();
+  }
+  if (age >= absl::ZeroDuration() && age < absl::Hours(24 * 365 * 100)) return age;
+  return absl::InvalidArgumentError(fmt::format(
+      "--older-than '{}' is not an age; write for example --older-than 30d, or 12h", text));
+}
 
 }  // namespace
 
@@ -86,6 +104,51 @@ int CheckStore(const GlobalOptions& global, bool read_blobs) {
   if (!status.ok()) return Fail(status);
   if (findings > 0) return Fail(absl::DataLossError(fmt::format("{} findings", findings)));
   if (!global.output.json) fmt::print(stderr, "nothing is wrong\n");
+  return kDone;
+}
+
+int Collect(const GlobalOptions& global, const CollectOptions& options) {
+  const absl::StatusOr<absl::Duration> age = ParseAge(options.older_than);
+  if (!age.ok()) return Fail(age.status());
+  v1::CollectRequest request;
+  request.set_dry_run(options.dry_run);
+  request.set_older_than_s(absl::ToInt64Seconds(*age));
+  request.set_keep_jobs(options.keep_jobs);
+  const bool json = global.output.json;
+  Table table({"job", "name", "ended", "rows", "database", "blobs", "bytes"});
+  ProgressLine line(global.output);
+  int64_t jobs = 0;
+  const auto total = ServiceClient(global.server).Collect(request, [&](const auto& job) {
+    ++jobs;
+    if (json) {
+      fmt::print("{}\n", ToJsonLine(job));
+    } else {
+      table.Add({job.id(), job.name(), FormatWallTime(job.finished_unix_ns()),
+                 fmt::format("{}", job.rows()), FormatBytes(job.database_bytes()),
+                 fmt::format("{}", job.blobs()), FormatBytes(job.blob_bytes())});
+      line.Show(fmt::format("{} jobs", jobs));
+    }
+    return !Interrupted();
+  });
+  line.Show("");
+  if (!json && jobs > 0) fmt::print("{}", table.ToText(global.output.plain));
+  if (Interrupted()) return kInterrupted;
+  if (!total.ok()) return Fail(total.status());
+  if (json) {
+    fmt::print("{}\n", ToJsonLine(*total));
+    return kDone;
+  }
+  const char* done = options.dry_run ? "would be collected" : "collected";
+  if (jobs == 0) {
+    fmt::print(stderr, "nothing to collect: no job is left that this rule does not keep\n");
+    return kDone;
+  }
+  fmt::print(stderr, "{} jobs {}: {} rows with about {} of the database, {} blobs with {}\n", jobs,
+             done, total->rows(), FormatBytes(total->database_bytes()), total->blobs(),
+             FormatBytes(total->blob_bytes()));
+  if (!options.dry_run && total->swept_bytes() < total->blob_bytes())
+    fmt::print(stderr, "{} of blobs were in use within the last day and go later\n",
+               FormatBytes(total->blob_bytes() - total->swept_bytes()));
   return kDone;
 }
 

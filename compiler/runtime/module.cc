@@ -8,6 +8,7 @@
 #include "base/alignment.h"
 #include "base/mapped_file.h"
 #include "base/status_macros.h"
+#include "base/trailer.h"
 #include "compiler/runtime/manifest_json.h"
 #include "compiler/runtime/module_check.h"
 
@@ -100,8 +101,9 @@ absl::StatusOr<std::string_view> ReadSection(const std::vector<Section>& section
 }
 
 // `keep` makes the module's parameters of their bytes in the file.
-absl::StatusOr<Module> Parse(std::string_view bytes,
+absl::StatusOr<Module> Parse(std::string_view file,
                              const std::function<SharedBytes(std::string_view)>& keep) {
+  const std::string_view bytes = SplitTrailer(file).content;
   HEDDLE_ASSIGN_OR_RETURN(std::string_view text, ManifestOf(bytes));
   Module module;
   std::vector<Section> sections;

@@ -40,6 +40,7 @@ constexpr AccessRow kTable[] = {
     {"heddle.v1.StoreService/BackUp",                     kNone,    kOperators,  kAudited},
     {"heddle.v1.StoreService/FetchBlobs",                 kNone,    kOperators,  kAudited},
     {"heddle.v1.StoreService/Check",                      kNone,    kOperators,  kAudited},
+    {"heddle.v1.StoreService/Collect",                    kNone,    kOperators,  kAudited},
     // A worker speaks for itself only: its id is the name in its certificate.
     {"heddle.v1.TrackerService/Synchronize",              kNone,    kWorkers},
     // An operator holds slots so that nothing runs there. Only a scheduler can run something with a lease.

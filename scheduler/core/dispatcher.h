@@ -100,6 +100,7 @@ class Dispatcher {
   void On(const FetchAbandoned& event);
   void On(const StoreBlocked& event) { store_problem_ = event.reason; }
   void On(const RecordsRetracted&) {}
+  void On(const JobCollected&) {}
   void On(const Tick&) {}
 
   // What an event is about. It is determined before the event is processed.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -105,6 +106,10 @@ struct Compiled {
   std::string default_digest{};  // of the module with default schedules, if it was asked for
   // The same two for another plan, if they were asked for.
   std::string other_digest{}, other_default_digest{};
+  std::vector<v1::Claim> claims{};  // of imported records by which the modules were made
+  // Median of the record, imported or not, by which each task's kernel was made, by workload. The
+  // dispatcher reads those of tasks whose imported record did not hold.
+  std::map<std::string, double> chosen_ns{};
 };
 struct Planned {
   // The tasks of the chosen plan and those to survey. Tasks that the job has keep their place, and get
@@ -118,8 +123,15 @@ struct Planned {
     return i < known.size() ? known[i] : KnownRecords();
   }
 };
+// An imported record whose kernel the comparison found slower than the record says (claims.h).
+struct BrokenRecord {
+  v1::BrokenClaim claim;
+  std::string reason;  // of its retraction
+};
 struct Compared {
   v1::CompareResult result;
+  // Their tasks take the next best schedule, and the records are retracted with this step.
+  std::vector<BrokenRecord> broken{};
 };
 // Whether a compared job ends with the plan of its import, although another one was chosen: the module
 // by the chosen plan is not surely faster, or it is slower than with default schedules.
@@ -155,6 +167,11 @@ struct RecordsRetracted {
   std::vector<Record> records;
   v1::Retraction retraction;
 };
+// The rows and blobs of a finished job are gone (RecordStore::CollectionOf). For the ledger.
+struct JobCollected {
+  JobId job;
+  int64_t unix_ns = 0;
+};
 struct PauseRequested {
   JobId job;
   std::string reason;
@@ -181,8 +198,9 @@ struct StoreBlocked {
 struct Tick {};
 using Event =
     std::variant<JobSubmitted, SlotsChanged, CandidateStarted, CandidateBuilt, CandidateProfiled,
-                 StageFinished, RecordsFound, RecordsRetracted, PauseRequested, ResumeRequested,
-                 CancelRequested, FetchRequested, FetchAbandoned, StoreBlocked, Tick>;
+                 StageFinished, RecordsFound, RecordsRetracted, JobCollected, PauseRequested,
+                 ResumeRequested, CancelRequested, FetchRequested, FetchAbandoned, StoreBlocked,
+                 Tick>;
 
 // ---- changes ----
 // A change says what is different now. It must be durable before the orders of the same step take

@@ -162,6 +162,7 @@ struct Task : TaskProgress {
   absl::Time not_before = absl::InfinitePast();  // the end of its backoff
   bool keep_default =
       false;  // the comparison found its tuned kernel no faster than the default one
+  bool replaced = false;  // the comparison broke its imported record, so it has the next best one
 
   int valid() const { return trials - failed; }
   int remaining() const { return budget - trials; }
@@ -180,7 +181,8 @@ struct Tuning {};
 struct Planning {};
 struct Compiling {};
 // The module is compared with the one that has default schedules only. If tuned kernels turn out to
-// be no faster, the job compiles once more, without them, and compares that module.
+// be no faster, the job compiles once more, without them, and compares that module. So it does if an
+// imported record does not hold (Compared.broken): the task gets its next best schedule.
 struct Comparing {};
 struct Done {};
 struct Failed {

@@ -163,6 +163,11 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
   TakeIn(dispatcher, event);
   if (const auto* changed = std::get_if<SlotsChanged>(&event)) KeepMachines(changed->slots, &batch);
   if (const auto* retracted = std::get_if<RecordsRetracted>(&event)) Retract(*retracted, &batch);
+  if (const auto* collected = std::get_if<JobCollected>(&event)) {
+    if (const auto job = jobs_.find(collected->job); job != jobs_.end())
+      MarkCollected(collected->unix_ns, &job->second.row.job);
+    batch.push_back(CollectJob{collected->job.value, collected->unix_ns});
+  }
   const auto* imported = ResultOf<Imported>(event);
   const auto* planned = ResultOf<Planned>(event);
   const auto* proposed = ResultOf<Proposed>(event);
@@ -263,7 +268,9 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
       }
       if (compared != nullptr && !taken && before == v1::JOB_COMPARING) {
         taken = true;
-        KeepComparison(compared->result, *dispatcher.FindJob(job_changed->job), &job.row.job);
+        const Job& judged = *dispatcher.FindJob(job_changed->job);
+        KeepComparison(*compared, judged, &job.row.job);
+        RetractBroken(*compared, job_changed->job, judged.params.device_key, wall, &batch);
       }
       UpdateJobRow(dispatcher, job_changed->job, now, wall);
       batch.push_back(PutJob{job.row});
@@ -353,6 +360,7 @@ void JobLedger::KeepPlan(const v1::PlanResult& planned, v1::Job* row) {
 
 void JobLedger::KeepModules(const Compiled& compiled, v1::Job* row) {
   row->set_module_digest(compiled.module_digest);
+  row->mutable_claims()->Assign(compiled.claims.begin(), compiled.claims.end());
   // A module that is compiled again is compared with the same default one.
   if (!compiled.default_digest.empty()) row->set_default_digest(compiled.default_digest);
   row->set_other_digest(compiled.other_digest);
@@ -360,8 +368,27 @@ void JobLedger::KeepModules(const Compiled& compiled, v1::Job* row) {
     row->set_other_default_digest(compiled.other_default_digest);
 }
 
-void JobLedger::KeepComparison(const v1::CompareResult& result, const Job& job, v1::Job* row) {
+void JobLedger::RetractBroken(const Compared& compared, JobId id, const std::string& device_key,
+                              absl::Time wall, Batch* batch) {
+  const v1::Job& row = jobs_.at(id).row.job;
+  for (const BrokenRecord& broken : compared.broken) {
+    const v1::Claim& claim = broken.claim.claim();
+    RecordsRetracted event;
+    event.records.push_back(
+        {claim.record(), {}, {}, claim.workload_key(), row.spec().target(), device_key});
+    event.retraction.set_reason(broken.reason);
+    event.retraction.set_by("scheduler");
+    event.retraction.set_unix_ns(absl::ToUnixNanos(wall));
+    Retract(event, batch);
+    AddWarnings(id, {absl::StrCat("record ", claim.record(), ", imported by ", claim.imported_by(),
+                                  ", is retracted: ", broken.reason)});
+  }
+}
+
+void JobLedger::KeepComparison(const Compared& compared, const Job& job, v1::Job* row) {
+  const v1::CompareResult& result = compared.result;
   v1::Comparison& comparison = *row->mutable_comparison();
+  for (const BrokenRecord& broken : compared.broken) *comparison.add_broken() = broken.claim;
   *comparison.mutable_result() = result;
   comparison.set_made(job.compared);
   for (const v1::CompareResult::Task& found : result.tasks()) {
@@ -491,6 +518,7 @@ void JobLedger::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time 
     row.clear_default_digest();
     row.clear_other_digest();
     row.clear_other_default_digest();
+    row.clear_claims();
   }
   row.set_tuning_ms(absl::ToInt64Milliseconds(Tuned(job, now)));
   row.set_running_ms(absl::ToInt64Milliseconds(data.Busy(now)));
@@ -540,6 +568,8 @@ Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
     job.tasks.back().unlearned.known = row.warm_pending;
     for (const v1::CompareResult::Task& back : comparison.taken_back())
       job.tasks.back().keep_default |= back.workload_key() == row.info.key();
+    for (const v1::BrokenClaim& broken : comparison.broken())
+      job.tasks.back().replaced |= broken.claim().workload_key() == row.info.key();
   }
   for (const StoredCandidate& row : stored.candidates) {
     const CandidateId id{row.id};

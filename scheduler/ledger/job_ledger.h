@@ -112,7 +112,10 @@ class JobLedger {
   static void KeepExperience(const v1::PlanResult& planned, const JobData& job, absl::Time wall,
                              Batch* batch);
   static void KeepModules(const Compiled& compiled, v1::Job* row);
-  static void KeepComparison(const v1::CompareResult& result, const Job& job, v1::Job* row);
+  static void KeepComparison(const Compared& compared, const Job& job, v1::Job* row);
+  // Retracts imported records that did not hold, and warns of them.
+  void RetractBroken(const Compared& compared, JobId id, const std::string& device_key,
+                     absl::Time wall, Batch* batch);
   void ShareUntuned(const FinishCandidate& done);
   static void UpdateTaskRow(const Task& task, TaskRow* row);
   void UpdateJobRow(const Dispatcher& dispatcher, JobId job, absl::Time now, absl::Time wall);

@@ -179,10 +179,12 @@ void FillWarm(const std::vector<v1::Record>& records, v1::UpdateSpec* update) {
   }
 }
 
-void Consider(const std::string& trace, double median_ns, v1::BestTrace* best) {
-  if (median_ns <= 0 || (best->median_ns() > 0 && best->median_ns() <= median_ns)) return;
+// Takes the trace if it is faster than `best`. Returns whether it did.
+bool Consider(const std::string& trace, double median_ns, v1::BestTrace* best) {
+  if (median_ns <= 0 || (best->median_ns() > 0 && best->median_ns() <= median_ns)) return false;
   best->set_trace(trace);
   best->set_median_ns(median_ns);
+  return true;
 }
 
 // Begins with the job's own best of each task, which may not be on disk yet. Behind them stand the tasks that keep the default schedule,
@@ -231,19 +233,46 @@ void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
 }
 
 // `records`: of the first tasks of `best`. Those behind them keep the default schedule.
-void FillBest(const std::vector<std::vector<v1::Record>>& records, v1::CompileSpec* compile) {
-  const auto own = compile->best();
-  compile->clear_best();
+void FillBest(const std::vector<std::vector<v1::Record>>& records, StageOrder* order) {
+  v1::CompileSpec& compile = *order->start.mutable_compile();
+  const auto own = compile.best();
+  compile.clear_best();
   for (int i = 0; i < own.size(); ++i) {
     v1::BestTrace best;
     best.set_workload_key(own[i].workload_key());
-    if (static_cast<size_t>(i) < records.size()) {
-      for (const v1::Record& record : records[static_cast<size_t>(i)])
-        Consider(record.trace(), record.median_ns(), &best);
-    }
     Consider(own[i].trace(), own[i].median_ns(), &best);
-    if (best.median_ns() > 0) *compile->add_best() = best;
+    const v1::Record* chosen = nullptr;  // null: the job's own trial
+    if (static_cast<size_t>(i) < records.size()) {
+      for (const v1::Record& record : records[static_cast<size_t>(i)]) {
+        if (Consider(record.trace(), record.median_ns(), &best)) chosen = &record;
+      }
+    }
+    if (best.median_ns() <= 0) continue;
+    *compile.add_best() = best;
+    order->chosen_ns[best.workload_key()] = best.median_ns();
+    if (chosen == nullptr || chosen->imported_by().empty()) continue;
+    v1::Claim& claim = order->claims.emplace_back();
+    claim.set_workload_key(best.workload_key());
+    claim.set_record(chosen->id());
+    claim.set_ns(best.median_ns());
+    claim.set_imported_by(chosen->imported_by());
   }
+}
+
+// The kernels that the job's modules have by imported records. A task of another plan than the job's has
+// the uses that it has there.
+std::vector<ClaimedKernel> ClaimedKernels(const JobLedger::JobData& job, const Job& state) {
+  std::vector<ClaimedKernel> kernels;
+  for (const v1::Claim& claim : job.row.job.claims()) {
+    for (size_t i = 0; i < job.tasks.size(); ++i) {
+      const JobLedger::TaskData& task = job.tasks[i];
+      if (task.row.info.key() != claim.workload_key()) continue;
+      kernels.push_back({claim, task.row.info.label(),
+                         std::max(state.tasks[i].weight, state.tasks[i].estimated_weight),
+                         Faster(task.untuned_ns, task.row.known.untuned_ns)});
+    }
+  }
+  return kernels;
 }
 
 // The times that plans are judged by. A survey compares default schedules, so that all kernels have had
@@ -388,6 +417,7 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, cons
       compare.set_default_module(job.row.job.default_digest());
       compare.set_threads(std::max(1, params.threads));
       order.modules = {compare.module(), compare.default_module()};
+      order.claimed = ClaimedKernels(job, *dispatcher.FindJob(start.job));
       if (job.row.job.other_digest().empty()) break;
       compare.set_other_module(job.row.job.other_digest());
       compare.set_other_default(job.row.job.other_default_digest());
@@ -452,7 +482,7 @@ void CompleteOrder(const OrderInputs& inputs, StageOrder* order) {
   }
   if (order->reads.experience) FillExperience(inputs.experience, order);
   if (order->reads.warm) FillWarm(inputs.warm, start.mutable_update());
-  if (!order->reads.best.empty()) FillBest(inputs.best, start.mutable_compile());
+  if (!order->reads.best.empty()) FillBest(inputs.best, order);
   order->reads = {};
 }
 

@@ -7,11 +7,13 @@
 // The simulator makes its orders by the same functions (scheduler/sim/world/scheduler_process.h).
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "proto/worker.pb.h"
+#include "scheduler/ledger/claims.h"
 #include "scheduler/ledger/job_ledger.h"
 #include "scheduler/store/record_store.h"
 
@@ -55,7 +57,11 @@ struct StageOrder {
   std::string model_digest;          // the small ONNX file
   std::string parts_digest;          // the BlobList of the model's parts; empty: it has none
   std::vector<std::string> modules;  // compare: digests of blobs, which the runner streams likewise
-  std::string search_state;          // propose, update
+  // Compile: the claims of imported records among the best, and the medians of all of them by workload.
+  std::vector<v1::Claim> claims;
+  std::map<std::string, double> chosen_ns;
+  std::vector<ClaimedKernel> claimed;  // compare: kernels of the module that the result is to judge
+  std::string search_state;            // propose, update
   std::vector<v1::StageInput> inputs;
   // Where to store the transfer model that the stage fits, and its teachers; nullopt: it is dropped.
   std::optional<PutTransferModel> transfer_model;

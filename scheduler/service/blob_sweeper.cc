@@ -2,10 +2,9 @@
 
 #include <spdlog/spdlog.h>
 
-#include <set>
-
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "scheduler/service/collector.h"
 #include "scheduler/service/stored_parts.h"
 
 namespace heddle::scheduler {
@@ -13,22 +12,42 @@ namespace {
 
 constexpr absl::Duration kPause = absl::Hours(1);
 
+void CollectBy(const KeepRule& rule, Collector* collector, const absl::Notification& stop) {
+  const auto go_on = [&] { return !stop.HasBeenNotified(); };
+  const auto total = collector->Collect(rule, /*dry_run=*/false, absl::Now(),
+                                        [](const v1::CollectProgress::Job&) { return true; }, go_on);
+  if (!total.ok()) {
+    if (go_on())
+      spdlog::warn("old jobs are not collected: {}", std::string(total.status().message()));
+  } else if (total->jobs() > 0) {
+    spdlog::info("collected {} jobs by --keep-days and --keep-jobs: {} MiB of the database, {} MiB "
+                 "of blobs",
+                 total->jobs(), total->database_bytes() >> 20, total->blob_bytes() >> 20);
+  }
+}
+
 }  // namespace
 
-absl::StatusOr<int64_t> SweepBlobs(RecordStore* store, const std::vector<std::string>& kept,
-                                   absl::Time now, BlobStore* blobs) {
-  std::set<std::string> used(kept.begin(), kept.end()), lists;
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<JobBlobs> jobs, store->BlobsOfJobs());
+absl::StatusOr<std::set<std::string>> UsedBlobs(const std::vector<JobBlobs>& jobs,
+                                                const BlobStore& blobs) {
+  std::set<std::string> used, lists;
   for (const JobBlobs& job : jobs) {
     used.insert(job.blobs.begin(), job.blobs.end());
     // Jobs of the same model share their list.
     if (job.parts_digest.empty() || !lists.insert(job.parts_digest).second) continue;
-    const absl::StatusOr<v1::BlobList> parts = ReadParts(job.parts_digest, *blobs);
-    // The model of this job cannot be read again, so its parts are of no use.
+    const absl::StatusOr<v1::BlobList> parts = ReadParts(job.parts_digest, blobs);
     if (absl::IsNotFound(parts.status()) || absl::IsDataLoss(parts.status())) continue;
     HEDDLE_RETURN_IF_ERROR(parts.status());
     for (const v1::BlobRef& part : parts->blobs()) used.insert(part.sha256());
   }
+  return used;
+}
+
+absl::StatusOr<int64_t> SweepBlobs(RecordStore* store, const std::vector<std::string>& kept,
+                                   absl::Time now, BlobStore* blobs) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<JobBlobs> jobs, store->BlobsOfJobs());
+  HEDDLE_ASSIGN_OR_RETURN(std::set<std::string> used, UsedBlobs(jobs, *blobs));
+  used.insert(kept.begin(), kept.end());
   int64_t bytes = 0;
   for (const BlobStore::Entry& entry : blobs->List()) {
     if (used.count(entry.digest) == 0 && entry.used < now - kKeepUnused &&
@@ -38,9 +57,11 @@ absl::StatusOr<int64_t> SweepBlobs(RecordStore* store, const std::vector<std::st
   return bytes;
 }
 
-BlobSweeper::BlobSweeper(SchedulerLoop* loop, RecordStore* store, BlobStore* blobs)
-    : thread_([this, loop, store, blobs] {
+BlobSweeper::BlobSweeper(SchedulerLoop* loop, RecordStore* store, BlobStore* blobs,
+                         Collector* collector, const std::optional<KeepRule>& rule)
+    : thread_([this, loop, store, blobs, collector, rule] {
         do {
+          if (rule) CollectBy(*rule, collector, stop_);
           const absl::StatusOr<int64_t> bytes =
               SweepBlobs(store, loop->KeptModules(), absl::Now(), blobs);
           if (!bytes.ok()) {

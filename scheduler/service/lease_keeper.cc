@@ -187,6 +187,7 @@ void LeaseKeeper::Renew(const std::string& lease_id) {
     it->second.renew_at = asked + renew_every_;
     it->second.expires_at = asked + lease_;
   } else if (status.error_code() == grpc::StatusCode::NOT_FOUND ||
+             status.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
              it->second.expires_at <= MonotonicNow()) {
     // Called under the lock, so that the holder still exists. It only asks for a cancellation.
     if (it->second.lost) it->second.lost();

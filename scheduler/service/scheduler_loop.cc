@@ -522,9 +522,11 @@ absl::StatusOr<std::string> SchedulerLoop::Submit(const v1::JobSpec& spec,
     HEDDLE_ASSIGN_OR_RETURN(const std::optional<JobRow> known,
                             store_->FindSubmitted(spec.user(), submit_key));
     if (known) {
+      // A job that was collected does not know its model any more.
       const bool same =
           google::protobuf::util::MessageDifferencer::Equals(known->job.spec(), spec) &&
-          known->job.model_digest() == model.file && known->job.parts_digest() == model.parts;
+          (known->job.collected_unix_ns() != 0 || (known->job.model_digest() == model.file &&
+                                                   known->job.parts_digest() == model.parts));
       if (same) return known->job.id();
       return absl::AlreadyExistsError(
           absl::StrCat("job ", known->job.id(),
@@ -571,6 +573,10 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> SchedulerLoop::Act(Action action,
 absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::ScheduleChoice choice,
                                                   const std::function<bool()>& gone) {
   HEDDLE_ASSIGN_OR_RETURN(JobSnapshots::Snapshot snapshot, snapshots_.Get(job));
+  if (snapshot.job->collected_unix_ns() != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", job, " was collected: its model and module are gone; submit the model again"));
+  }
   // A module that is being compared may change yet.
   if (choice == v1::SCHEDULE_BEST && snapshot.job->state() == v1::JOB_DONE)
     return snapshot.job->module_digest();
@@ -634,6 +640,11 @@ absl::StatusOr<int64_t> SchedulerLoop::Retract(v1::RecordQuery query,
     count += static_cast<int64_t>(records.size());
     if (static_cast<int64_t>(records.size()) < kRetractGroup) return count;
   }
+}
+
+absl::Status SchedulerLoop::MarkCollected(JobId job) {
+  return CallAndWait({JobCollected{job, absl::GetCurrentTimeNanos()}},
+                     "collect again, what is collected stays so");
 }
 
 void SchedulerLoop::Flush() { writer_->Flush(kFlushLimit); }

@@ -83,6 +83,10 @@ class SchedulerLoop {
   // Unavailable if the store takes no writes; what was retracted by then stays so.
   absl::StatusOr<int64_t> Retract(v1::RecordQuery query, const v1::Retraction& retraction);
 
+  // Marks a finished job as collected, once its rows are (Collector), and drops what is left of it.
+  // ResourceExhausted or Unavailable: the store takes no writes.
+  absl::Status MarkCollected(JobId job);
+
   // Digests of modules that were compiled on demand and are kept for later requests.
   std::vector<std::string> KeptModules() const { return modules_.Kept(); }
 

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,7 @@
 #include "scheduler/page/page.h"
 #include "scheduler/service/audit_log.h"
 #include "scheduler/service/blob_sweeper.h"
+#include "scheduler/service/collector.h"
 #include "scheduler/service/embedded.h"
 #include "scheduler/service/page_data.h"
 #include "scheduler/service/scheduler_loop.h"
@@ -159,7 +161,8 @@ absl::Status RunServer(const ServerOptions& options) {
   CallLimits calls{{}};
   JobServiceImpl jobs(loop.get(), store.get(), blobs.get(), &calls, limits, &tokens);
   RecordServiceImpl records(loop.get(), store.get(), &calls, &tokens);
-  StoreServiceImpl care(database, blobs.get(), &calls);
+  Collector collector(loop.get(), store.get(), blobs.get());
+  StoreServiceImpl care(database, blobs.get(), &collector, &calls);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
@@ -217,7 +220,10 @@ absl::Status RunServer(const ServerOptions& options) {
                    http->address());
     }
   }
-  const BlobSweeper sweeper(loop.get(), store.get(), blobs.get());
+  std::optional<KeepRule> rule;
+  if (options.keep_days > 0)
+    rule = KeepRule{absl::Hours(24) * options.keep_days, options.keep_jobs};
+  const BlobSweeper sweeper(loop.get(), store.get(), blobs.get(), &collector, rule);
   loop->Begin();  // jobs go on only once users can reach the scheduler
   if (!options.port_file.empty()) {
     HEDDLE_RETURN_IF_ERROR(WriteFile(options.port_file, absl::StrCat(port, "\n")));

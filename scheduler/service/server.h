@@ -1,6 +1,7 @@
 // Runs the scheduler: wires stores, scheduler loop and gRPC server together.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -25,6 +26,10 @@ struct ServerOptions {
   std::string tls_directory;  // certificates, as `heddle-ca issue` makes them; empty: none
   std::string token_file;     // of tokens.h; empty: DATA/tokens
   std::string http;           // HOST:PORT of the page, on this machine; empty: no page
+  // Finished jobs that ended so many days ago are collected (keep_rule.h), except the `keep_jobs` that
+  // ended last. 0 days: none is.
+  int keep_days = 0;
+  int64_t keep_jobs = 1000;
 };
 
 // Runs until SIGINT or SIGTERM. Prints "listening on HOST:PORT" to stdout when it takes calls, and before

@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/mapped_file.h"
 #include "base/status_macros.h"
 #include "proto/access/channel.h"
+#include "proto/access/module_seal.h"
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
 #include "proto/message_rules.h"
@@ -156,12 +158,15 @@ void StageRunner::Run() {
                            std::move(results.transfer_samples), std::move(fitted)};
     } else if (order_.start.kind() == v1::STAGE_COMPILE) {
       end.result = Compiled{results.modules[kModule].digest, results.modules[kDefault].digest,
-                            results.modules[kOther].digest, results.modules[kOtherDefault].digest};
+                            results.modules[kOther].digest, results.modules[kOtherDefault].digest,
+                            order_.claims, order_.chosen_ns};
     } else if (results.planned) {
       // The scheduler loop adds what the database knows of the tasks.
       end.result = Planned{*std::move(results.planned)};
     } else if (results.compared) {
-      end.result = Compared{*std::move(results.compared)};
+      std::vector<BrokenRecord> broken =
+          FindBroken(*results.compared, order_.claimed, order_.start.job());
+      end.result = Compared{*std::move(results.compared), std::move(broken)};
     } else if (results.imported) {
       // The scheduler loop adds what the database knows of the tasks.
       end.result = Imported{*std::move(results.imported)};
@@ -252,6 +257,7 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
   if (results->finished && results->finished->fault().kind() == v1::FAULT_NONE &&
       results->broken.empty()) {
     results->broken = MissingResult(*results);
+    if (results->broken.empty()) results->broken = FalseModule(*results);
   }
   if (results->finished && results->broken.empty()) {
     return {results->finished->fault().kind(), results->finished->fault().message()};
@@ -300,6 +306,24 @@ std::string StageRunner::MissingResult(const Results& results) const {
     default:
       return "";
   }
+}
+
+std::string StageRunner::FalseModule(const Results& results) const {
+  if (!environment_.credentials->tls) return "";
+  for (const auto& [name, module] : results.modules) {
+    const absl::StatusOr<SharedBytes> file = MapFile(environment_.blobs->PathOf(module.digest));
+    const absl::StatusOr<ModuleMaker> maker =
+        file.ok() ? MakerOfModule(*environment_.credentials->tls, **file, absl::Now())
+                  : file.status();
+    if (!maker.ok())
+      return absl::StrCat("worker ", order_.slot.worker, ": ", maker.status().message());
+    if (maker->worker.name != order_.slot.worker || maker->job != order_.start.job() ||
+        maker->attempt != order_.attempt.value)
+      return absl::StrCat("worker ", order_.slot.worker, " sent a module that ",
+                          ToText(maker->worker), " made for ", maker->job, ", attempt ",
+                          maker->attempt);
+  }
+  return "";
 }
 
 std::string StageRunner::BadPlan(const Results& results) {

@@ -55,6 +55,8 @@ class StageRunner {
   // Says what is missing from the result of a stage that ended without a fault; empty if nothing
   // is.
   std::string MissingResult(const Results& results) const;
+  // In a lab: why a module that the stage sent is not of its worker and this attempt; empty: all are.
+  std::string FalseModule(const Results& results) const;
   static std::string BadPlan(const Results& results);
   void WriteAll(grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>* stream);
   // Adds the model's parts, or the modules to compare, to the order.

@@ -154,8 +154,13 @@ absl::Status ReadBlob(const BlobStore& blobs, const std::string& digest, CheckRe
 
 }  // namespace
 
-StoreServiceImpl::StoreServiceImpl(std::string database, BlobStore* blobs, CallLimits* calls)
-    : database_(std::move(database)), copy_(database_ + ".backup"), blobs_(blobs), calls_(calls) {
+StoreServiceImpl::StoreServiceImpl(std::string database, BlobStore* blobs, Collector* collector,
+                                   CallLimits* calls)
+    : database_(std::move(database)),
+      copy_(database_ + ".backup"),
+      blobs_(blobs),
+      collector_(collector),
+      calls_(calls) {
   RemoveCopy();
 }
 
@@ -288,6 +293,27 @@ grpc::Status StoreServiceImpl::Check(grpc::ServerContext* context, const v1::Che
         by == needed->end() ? std::string("no job needs it")
                             : absl::StrCat(Names(by->second), ": submit the model again")));
   }
+  return grpc::Status::OK;
+}
+
+grpc::Status StoreServiceImpl::Collect(grpc::ServerContext* context,
+                                       const v1::CollectRequest* request,
+                                       grpc::ServerWriter<v1::CollectProgress>* writer) {
+  CallLimits::Call call(calls_, CallLimits::kCare, context, {.role = Role::kLocal});
+  if (!call.ok()) return call.status();
+  if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
+  v1::CollectProgress part;
+  const auto total = collector_->Collect(
+      {absl::Seconds(request->older_than_s()), request->keep_jobs()}, request->dry_run(),
+      absl::Now(),
+      [&](const v1::CollectProgress::Job& job) {
+        *part.mutable_job() = job;
+        return call.WithPeer([&] { return writer->Write(part); });
+      },
+      [&] { return !stopping_ && !context->IsCancelled(); });
+  if (!total.ok()) return ToGrpc(total.status());
+  *part.mutable_total() = *total;
+  call.WithPeer([&] { return writer->Write(part); });
   return grpc::Status::OK;
 }
 

@@ -1,5 +1,5 @@
-// Backups and checks of the database and the blobs, while the scheduler works. proto/store.proto
-// documents what the calls promise.
+// Backups, checks and collection of the database and the blobs, while the scheduler works.
+// proto/store.proto documents what the calls promise.
 #pragma once
 
 #include <atomic>
@@ -9,6 +9,7 @@
 #include "base/blob_store.h"
 #include "proto/store.grpc.pb.h"
 #include "scheduler/service/call_limits.h"
+#include "scheduler/service/collector.h"
 
 namespace heddle::scheduler {
 
@@ -17,7 +18,7 @@ class StoreServiceImpl final : public v1::StoreService::Service {
  public:
   // `database` is the file of the scheduler's record store. A copy lies beside it for as long as a
   // backup takes; one that an earlier crash left is removed.
-  StoreServiceImpl(std::string database, BlobStore* blobs, CallLimits* calls);
+  StoreServiceImpl(std::string database, BlobStore* blobs, Collector* collector, CallLimits* calls);
   // Ends long-running calls.
   void Stop() { stopping_ = true; }
 
@@ -27,12 +28,15 @@ class StoreServiceImpl final : public v1::StoreService::Service {
                           grpc::ServerWriter<v1::Chunk>* writer) override;
   grpc::Status Check(grpc::ServerContext* context, const v1::CheckRequest* request,
                      grpc::ServerWriter<v1::CheckProgress>* writer) override;
+  grpc::Status Collect(grpc::ServerContext* context, const v1::CollectRequest* request,
+                       grpc::ServerWriter<v1::CollectProgress>* writer) override;
 
  private:
   void RemoveCopy() const;
 
   const std::string database_, copy_;
   BlobStore* const blobs_;
+  Collector* const collector_;
   CallLimits* const calls_;
   std::atomic<bool> stopping_{false};
   std::atomic<int> backups_{0}, checks_{0}, fetches_{0};

@@ -103,6 +103,57 @@ class MemoryRecordStore : public RecordStore {
     return all;
   }
 
+  absl::StatusOr<std::vector<FinishedJob>> Collectable() override {
+    absl::MutexLock lock(&mutex_);
+    std::vector<FinishedJob> found;
+    for (const auto& [id, row] : tables_.jobs) {
+      if (!IsFinal(row.job.state()) || row.job.collected_unix_ns() != 0) continue;
+      found.push_back({id, row.job.spec().name(), row.job.finished_unix_ns(), BlobsOf(row)});
+    }
+    std::stable_sort(found.begin(), found.end(), [](const FinishedJob& a, const FinishedJob& b) {
+      return a.finished_unix_ns < b.finished_unix_ns;
+    });
+    return found;
+  }
+
+  absl::StatusOr<Collection> CollectionOf(int64_t job) override {
+    absl::MutexLock lock(&mutex_);
+    Collection found{{job, {}, {}, {}}, 0};
+    for (auto it = tables_.candidates.lower_bound({job, 0});
+         it != tables_.candidates.end() && it->first.first == job; ++it) {
+      if (it->second.row.trace.empty()) continue;
+      found.rows.candidates.push_back(it->first.second);
+      found.bytes += static_cast<int64_t>(it->second.row.trace.size());
+    }
+    std::set<std::string> live;  // workloads
+    for (const auto& [key, task] : tables_.tasks) {
+      if (!IsFinal(tables_.jobs.at(key.first).job.state())) live.insert(task.info.key());
+    }
+    for (size_t i = 0; i < tables_.records.size(); ++i) {
+      const MemoryTables::StoredRecord& stored = tables_.records[i];
+      const bool own = !stored.imported && ParseJobName(stored.record.job()) == job;
+      const bool best = !stored.record.has_retraction() && IsBest({}, i);
+      if (!own || best || live.count(stored.record.workload_key()) > 0) continue;
+      found.rows.records.push_back(static_cast<int64_t>(i) + 1);
+      const v1::Measurement& measured = stored.record.measurement();
+      found.bytes +=
+          static_cast<int64_t>(measured.ByteSizeLong() - Thinned(measured).ByteSizeLong());
+    }
+    for (const auto& [attempt, row] : tables_.stages) {
+      const bool last = attempt == tables_.stages.rbegin()->first;
+      if (last || row.span.end_unix_ns() == 0 || ParseJobName(row.span.job()) != job) continue;
+      found.rows.attempts.push_back(attempt);
+      found.bytes += static_cast<int64_t>(row.span.ByteSizeLong());
+    }
+    for (const auto& [key, state] : tables_.states) {
+      if (key.first == job) found.bytes += static_cast<int64_t>(state.size());
+    }
+    for (const auto& [key, report] : tables_.reports) {
+      if (key.first == job) found.bytes += static_cast<int64_t>(report.ByteSizeLong());
+    }
+    return found;
+  }
+
   absl::StatusOr<std::vector<StageRow>> UnfinishedStages() override {
     absl::MutexLock lock(&mutex_);
     std::vector<StageRow> rows;

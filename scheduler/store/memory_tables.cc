@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "proto/job_states.h"
 
 namespace heddle::scheduler {
 
@@ -149,6 +150,53 @@ absl::Status MemoryWriter::operator()(const RetractRecords& change) {
 
 absl::Status MemoryWriter::operator()(const PutStage& change) {
   return Put(&t_.stages, change.row.span.attempt_id(), change.row);
+}
+
+absl::Status MemoryWriter::operator()(const CollectRows& change) {
+  const auto job = t_.jobs.find(change.job);
+  if (job == t_.jobs.end() || !IsFinal(job->second.job.state())) return NotFinished(change.job);
+  for (const int64_t id : change.candidates) {
+    const auto found = t_.candidates.find({change.job, id});
+    if (found == t_.candidates.end()) continue;
+    InsertCandidate candidate = found->second;
+    candidate.row.trace.clear();
+    (void)Put(&t_.candidates, found->first, std::move(candidate));
+  }
+  for (const int64_t id : change.records) {
+    if (id < 1 || static_cast<size_t>(id) > t_.records.size()) continue;
+    const auto index = static_cast<size_t>(id - 1);
+    MemoryTables::StoredRecord& stored = t_.records[index];
+    if (stored.imported || ParseJobName(stored.record.job()) != change.job) continue;
+    v1::Measurement& measured = *stored.record.mutable_measurement();
+    undo_.push_back([this, index, before = measured] {
+      *t_.records[index].record.mutable_measurement() = before;
+    });
+    measured = Thinned(measured);
+  }
+  for (const int64_t attempt : change.attempts) {
+    const auto found = t_.stages.find(attempt);
+    if (found == t_.stages.end() || std::next(found) == t_.stages.end()) continue;
+    const v1::StageSpan& span = found->second.span;
+    if (ParseJobName(span.job()) != change.job || span.end_unix_ns() == 0) continue;
+    Erase(&t_.stages, found);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MemoryWriter::operator()(const CollectJob& change) {
+  const auto found = t_.jobs.find(change.job);
+  if (found == t_.jobs.end() || !IsFinal(found->second.job.state())) return NotFinished(change.job);
+  for (auto task = t_.tasks.lower_bound({change.job, 0});
+       task != t_.tasks.end() && task->first.first == change.job; ++task) {
+    if (auto state = t_.states.find(task->first); state != t_.states.end())
+      Erase(&t_.states, state);
+    if (auto report = t_.reports.find(task->first); report != t_.reports.end())
+      Erase(&t_.reports, report);
+  }
+  if (found->second.job.collected_unix_ns() != 0) return absl::OkStatus();
+  JobRow row = found->second;
+  MarkCollected(change.unix_ns, &row.job);
+  return Put(&t_.jobs, change.job, std::move(row));
 }
 
 void MemoryWriter::Undo() {

@@ -61,6 +61,8 @@ class MemoryWriter {
   absl::Status operator()(const InsertRecord& change);
   absl::Status operator()(const RetractRecords& change);
   absl::Status operator()(const PutStage& change);
+  absl::Status operator()(const CollectRows& change);
+  absl::Status operator()(const CollectJob& change);
   // Undoes what it applied.
   void Undo();
 

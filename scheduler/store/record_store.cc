@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "base/sha256.h"
 #include "base/target.h"
 
@@ -29,6 +30,40 @@ JobBlobs BlobsOf(const JobRow& row) {
     if (!digest.empty()) used.blobs.push_back(digest);
   }
   return used;
+}
+
+void MarkCollected(int64_t unix_ns, v1::Job* job) {
+  job->set_collected_unix_ns(unix_ns);
+  job->clear_model_digest();
+  job->clear_parts_digest();
+  job->clear_module_digest();
+  job->clear_default_digest();
+  job->clear_other_digest();
+  job->clear_other_default_digest();
+  job->add_warnings(absl::StrCat(
+      "its model, module and raw measurements were collected on ",
+      absl::FormatTime("%Y-%m-%d", absl::FromUnixNanos(unix_ns), absl::UTCTimeZone()),
+      "; submit the model again for a module"));
+}
+
+v1::Measurement Thinned(const v1::Measurement& measured) {
+  v1::Measurement thin;
+  thin.set_outcome(measured.outcome());
+  thin.set_message(measured.message());
+  const auto& samples = measured.samples_ns();
+  if (!samples.empty()) thin.add_samples_ns(Median({samples.begin(), samples.end()}));
+  thin.set_build_ns(measured.build_ns());
+  thin.set_profile_ns(measured.profile_ns());
+  if (measured.has_evidence()) {
+    thin.mutable_evidence()->set_worker(measured.evidence().worker());
+    thin.mutable_evidence()->set_toolchain(measured.evidence().toolchain());
+  }
+  return thin;
+}
+
+absl::Status NotFinished(int64_t job) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("job ", JobName(job), " has not ended, so it is not collected"));
 }
 
 int64_t QueryLimit(const v1::RecordQuery& query) {

@@ -207,9 +207,24 @@ struct RetractRecords {
 struct PutStage {
   StageRow row;
 };
+// Removes rows of a finished job that its collection does not need any more (RecordStore::Collection).
+// Ids that are not there, or not of the job, are no error. FailedPrecondition: the job has not ended.
+struct CollectRows {
+  int64_t job;
+  std::vector<int64_t> candidates;  // lose their traces; their records have them
+  std::vector<int64_t> records;     // lose raw data (Thinned)
+  std::vector<int64_t> attempts;    // of stages that go; the latest of all stays, so that no id comes again
+};
+// Marks a finished job as collected (MarkCollected), and drops search states and reports of its tasks.
+// FailedPrecondition: the job has not ended.
+struct CollectJob {
+  int64_t job;
+  int64_t unix_ns;
+};
 using StoreChange = std::variant<PutJob, PutTask, CheckFence, PutSearchState, PutLearned,
                                  PutTransferModel, PutMachine, PutExperience, InsertCandidate,
-                                 SetAttempts, MarkLearned, InsertRecord, RetractRecords, PutStage>;
+                                 SetAttempts, MarkLearned, InsertRecord, RetractRecords, PutStage,
+                                 CollectRows, CollectJob>;
 using Batch = std::vector<StoreChange>;
 
 // A candidate as it is loaded at the start.
@@ -232,6 +247,24 @@ struct JobBlobs {
   int64_t job = 0;
   std::vector<std::string> blobs;  // its model, modules, and the list of the model's parts
   std::string parts_digest;        // of that list; empty: the model has no parts
+};
+
+// A finished job that was not collected.
+struct FinishedJob {
+  int64_t id = 0;
+  std::string name;
+  int64_t finished_unix_ns = 0;
+  JobBlobs blobs;
+};
+
+// What collecting a finished job removes from the database.
+struct Collection {
+  CollectRows rows;
+  int64_t bytes = 0;  // about, search reports included
+  int64_t count() const {
+    return static_cast<int64_t>(rows.candidates.size() + rows.records.size() +
+                                rows.attempts.size());
+  }
 };
 
 // A job as the store has it.
@@ -264,6 +297,13 @@ class RecordStore {
                                                               const std::string& submit_key) = 0;
   // Of all jobs, by id.
   virtual absl::StatusOr<std::vector<JobBlobs>> BlobsOfJobs() = 0;
+  // The finished jobs that are not collected, those that ended first before the others.
+  virtual absl::StatusOr<std::vector<FinishedJob>> Collectable() = 0;
+  // What may go of a finished job. Left out are raw data of records that are the fastest of their
+  // workload on their target and device key, and of those whose workload is a task of an unfinished
+  // job. A job that begins, or a record that becomes the fastest, before these rows are removed loses
+  // only numbers that no search reads.
+  virtual absl::StatusOr<Collection> CollectionOf(int64_t job) = 0;
   // Stages without an end.
   virtual absl::StatusOr<std::vector<StageRow>> UnfinishedStages() = 0;
   virtual absl::StatusOr<int64_t> LastAttempt() = 0;
@@ -325,6 +365,14 @@ std::string JobName(int64_t id);
 int64_t ParseJobName(const std::string& name);
 
 JobBlobs BlobsOf(const JobRow& row);
+
+// The job without what its collection removes, with the time of that and a warning about it.
+void MarkCollected(int64_t unix_ns, v1::Job* job);
+// What a measurement keeps once its job is collected: outcome, message, median, durations, and by which
+// worker and toolchain it was made.
+v1::Measurement Thinned(const v1::Measurement& measured);
+// The FailedPrecondition of a change that collects an unfinished job, or none.
+absl::Status NotFinished(int64_t job);
 
 // Whether new transfer samples of a workload replace the stored ones. Samples of a newer version
 // always do. Of the same version they need at least as many measurements, of an older one more.

@@ -54,6 +54,8 @@ absl::StatusOr<JobRow> DecodeJob(const Statement& row) {
   job.set_plan_settled(notes.plan_settled());
   job.set_other_digest(notes.other_digest());
   job.set_other_default_digest(notes.other_default_digest());
+  *job.mutable_claims() = notes.claims();
+  job.set_collected_unix_ns(notes.collected_unix_ns());
   out.submit_key = row.Text(15);
   return out;
 }
@@ -178,6 +180,17 @@ absl::StatusOr<int64_t> ReadLastJob(sqlite3* db) {
   return last;
 }
 
+absl::StatusOr<std::optional<JobRow>> ReadJob(sqlite3* db, int64_t id) {
+  Statement rows(db, "SELECT * FROM jobs WHERE id=?");
+  rows.Bind(id);
+  std::optional<JobRow> found;
+  while (rows.Step()) {
+    HEDDLE_ASSIGN_OR_RETURN(found, DecodeJob(rows));
+  }
+  HEDDLE_RETURN_IF_ERROR(rows.status());
+  return found;
+}
+
 absl::StatusOr<std::optional<JobRow>> ReadSubmitted(sqlite3* db, const std::string& user,
                                                     const std::string& submit_key) {
   Statement rows(db, "SELECT * FROM jobs WHERE user=? AND submit_key=?");
@@ -199,6 +212,56 @@ absl::StatusOr<std::vector<JobBlobs>> ReadBlobsOfJobs(sqlite3* db) {
   }
   HEDDLE_RETURN_IF_ERROR(rows.status());
   return all;
+}
+
+absl::StatusOr<std::vector<FinishedJob>> ReadCollectable(sqlite3* db) {
+  std::vector<FinishedJob> found;
+  Statement rows(db, "SELECT * FROM jobs WHERE state IN (4, 5, 6) ORDER BY finished_ns, id");
+  while (rows.Step()) {
+    HEDDLE_ASSIGN_OR_RETURN(const JobRow row, DecodeJob(rows));
+    if (row.job.collected_unix_ns() != 0) continue;
+    found.push_back({row.id, row.job.spec().name(), row.job.finished_unix_ns(), BlobsOf(row)});
+  }
+  HEDDLE_RETURN_IF_ERROR(rows.status());
+  return found;
+}
+
+absl::StatusOr<Collection> ReadCollection(sqlite3* db, int64_t job) {
+  Collection found{{job, {}, {}, {}}, 0};
+  const auto read = [&](const char* sql, std::vector<int64_t>* ids) {
+    Statement rows(db, sql);
+    rows.Bind(job);
+    while (rows.Step()) {
+      ids->push_back(rows.Int(0));
+      found.bytes += std::max<int64_t>(0, rows.Int(1));
+    }
+    return rows.status();
+  };
+  HEDDLE_RETURN_IF_ERROR(read("SELECT id, length(trace) FROM candidates WHERE job=?1 AND "
+                              "trace<>'' ORDER BY id",
+                              &found.rows.candidates));
+  // A thin measurement has about 64 bytes, and so has a stage besides its texts. The unary plus keeps
+  // SQLite from looking the live workloads up in the index of records.
+  HEDDLE_RETURN_IF_ERROR(
+      read("WITH live AS (SELECT DISTINCT t.workload FROM jobs j INDEXED BY jobs_unfinished "
+           "CROSS JOIN tasks t ON t.job=j.id WHERE j.state NOT IN (4, 5, 6)) "
+           "SELECT r.id, length(r.measurement)-64 FROM records r WHERE r.job=?1 "
+           "AND +r.workload NOT IN live "
+           "AND r.id IS NOT (SELECT b.id FROM records b WHERE b.workload=r.workload AND "
+           "b.target=r.target AND b.device=r.device AND b.outcome=1 AND b.retracted_ns=0 "
+           "ORDER BY b.median_ns, b.id LIMIT 1) ORDER BY r.id",
+           &found.rows.records));
+  HEDDLE_RETURN_IF_ERROR(
+      read("SELECT attempt, length(task)+length(worker)+length(fault_message)+64 FROM stages "
+           "WHERE job=?1 AND end_ns<>0 AND attempt<(SELECT max(attempt) FROM stages) "
+           "ORDER BY attempt",
+           &found.rows.attempts));
+  Statement tasks(
+      db, "SELECT coalesce(sum(length(state)+length(report)), 0) FROM tasks WHERE job=?");
+  tasks.Bind(job);
+  if (tasks.Step()) found.bytes += tasks.Int(0);
+  HEDDLE_RETURN_IF_ERROR(tasks.status());
+  return found;
 }
 
 absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(sqlite3* db) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,13 @@ namespace heddle::scheduler {
 
 absl::StatusOr<std::vector<StoredJob>> ReadJobs(sqlite3* db, const JobSelection& selection);
 absl::StatusOr<int64_t> ReadLastJob(sqlite3* db);
+// The job without its tasks; nullopt: there is none.
+absl::StatusOr<std::optional<JobRow>> ReadJob(sqlite3* db, int64_t id);
 absl::StatusOr<std::optional<JobRow>> ReadSubmitted(sqlite3* db, const std::string& user,
                                                     const std::string& submit_key);
 absl::StatusOr<std::vector<JobBlobs>> ReadBlobsOfJobs(sqlite3* db);
+absl::StatusOr<std::vector<FinishedJob>> ReadCollectable(sqlite3* db);
+absl::StatusOr<Collection> ReadCollection(sqlite3* db, int64_t job);
 absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(sqlite3* db);
 absl::StatusOr<int64_t> ReadLastAttempt(sqlite3* db);
 absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(sqlite3* db);

@@ -67,6 +67,14 @@ class SqliteRecordStore : public RecordStore {
     absl::MutexLock lock(&read_mutex_);
     return ReadBlobsOfJobs(read_db_.get());
   }
+  absl::StatusOr<std::vector<FinishedJob>> Collectable() override {
+    absl::MutexLock lock(&users_mutex_);
+    return ReadCollectable(users_db_.get());
+  }
+  absl::StatusOr<Collection> CollectionOf(int64_t job) override {
+    absl::MutexLock lock(&users_mutex_);
+    return ReadCollection(users_db_.get(), job);
+  }
   absl::StatusOr<std::vector<StageRow>> UnfinishedStages() override {
     absl::MutexLock lock(&read_mutex_);
     return ReadUnfinishedStages(read_db_.get());

@@ -1,7 +1,11 @@
 #include "scheduler/store/sqlite_writer.h"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "proto/job_states.h"
+#include "scheduler/store/sqlite_read.h"
 #include "scheduler/store/transfer.h"
 
 namespace heddle::scheduler {
@@ -25,6 +29,8 @@ absl::Status SqliteWriter::operator()(const PutJob& change) {
   notes.set_plan_settled(job.plan_settled());
   notes.set_other_digest(job.other_digest());
   notes.set_other_default_digest(job.other_default_digest());
+  *notes.mutable_claims() = job.claims();
+  notes.set_collected_unix_ns(job.collected_unix_ns());
   const std::string spec = job.spec().SerializeAsString(), note = notes.SerializeAsString();
   return Prepared(
              "INSERT INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE "
@@ -241,6 +247,48 @@ absl::Status SqliteWriter::operator()(const PutStage& change) {
             span.slot(), change.row.lease_id, span.start_unix_ns(), span.end_unix_ns(),
             span.fault().kind(), span.fault().message(), span.candidates())
       .Run();
+}
+
+absl::Status SqliteWriter::operator()(const CollectRows& change) {
+  Statement& state = Prepared("SELECT state FROM jobs WHERE id=?").Bind(change.job);
+  const bool over = state.Step() && IsFinal(static_cast<v1::JobState>(state.Int(0)));
+  HEDDLE_RETURN_IF_ERROR(state.Run());
+  if (!over) return NotFinished(change.job);
+  for (const int64_t candidate : change.candidates)
+    HEDDLE_RETURN_IF_ERROR(Prepared("UPDATE candidates SET trace='' WHERE job=? AND id=?")
+                               .Bind(change.job, candidate)
+                               .Run());
+  for (const int64_t id : change.records) {
+    Statement& found =
+        Prepared("SELECT measurement FROM records WHERE id=? AND job=?").Bind(id, change.job);
+    const std::optional<std::string> bytes =
+        found.Step() ? std::optional(found.Text(0)) : std::nullopt;
+    HEDDLE_RETURN_IF_ERROR(found.Run());
+    v1::Measurement measured;
+    // One that is not readable stays as it is; whoever reads it is told.
+    if (!bytes || !measured.ParseFromString(*bytes)) continue;
+    const std::string thin = Thinned(measured).SerializeAsString();
+    HEDDLE_RETURN_IF_ERROR(
+        Prepared("UPDATE records SET measurement=? WHERE id=?").Bind(Blob{thin}, id).Run());
+  }
+  for (const int64_t attempt : change.attempts)
+    HEDDLE_RETURN_IF_ERROR(Prepared("DELETE FROM stages WHERE attempt=? AND job=? AND end_ns<>0 "
+                                    "AND attempt<(SELECT max(attempt) FROM stages)")
+                               .Bind(attempt, change.job)
+                               .Run());
+  return absl::OkStatus();
+}
+
+absl::Status SqliteWriter::operator()(const CollectJob& change) {
+  HEDDLE_ASSIGN_OR_RETURN(std::optional<JobRow> row, ReadJob(db_, change.job));
+  if (!row || !IsFinal(row->job.state())) return NotFinished(change.job);
+  HEDDLE_RETURN_IF_ERROR(Prepared("UPDATE tasks SET state=x'', report=x'' WHERE job=? AND "
+                                  "(state<>x'' OR report<>x'')")
+                             .Bind(change.job)
+                             .Run());
+  if (row->job.collected_unix_ns() != 0) return absl::OkStatus();
+  MarkCollected(change.unix_ns, &row->job);
+  return (*this)(PutJob{*std::move(row)});
 }
 
 Statement& SqliteWriter::Prepared(const char* sql) {

@@ -29,6 +29,8 @@ class SqliteWriter {
   absl::Status operator()(const InsertRecord& change);
   absl::Status operator()(const RetractRecords& change);
   absl::Status operator()(const PutStage& change);
+  absl::Status operator()(const CollectRows& change);
+  absl::Status operator()(const CollectJob& change);
 
  private:
   // Statements are prepared once per connection.

@@ -32,6 +32,10 @@ struct ChangeBytes {
     return kRest + change.record.ByteSizeLong();
   }
   size_t operator()(const PutStage& change) const { return kRest + change.row.span.ByteSizeLong(); }
+  size_t operator()(const CollectRows& change) const {
+    return kRest + sizeof(int64_t) * (change.candidates.size() + change.records.size() +
+                                      change.attempts.size());
+  }
   template <typename Other>
   size_t operator()(const Other&) const {
     return kRest;

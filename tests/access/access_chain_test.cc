@@ -148,6 +148,41 @@ TEST_F(ChainTest, NobodyOfTheLabButASchedulerRunsCode) {
   EXPECT_FALSE(answer.messages.empty());
 }
 
+// A lease's id is in the list that every scheduler and operator may read. It is of no use to them.
+TEST_F(ChainTest, OnlyTheHolderRenewsAndReleasesALease) {
+  const v1::Lease lease = LeaseOfTheScheduler();
+  ASSERT_EQ(Workers().workers(0).slots(0).lease_id(), lease.id());
+  v1::RenewRequest renew;
+  renew.set_lease_id(lease.id());
+  renew.set_duration_ms(120'000);
+  v1::ReleaseRequest release;
+  release.set_lease_id(lease.id());
+  const auto renewed = [&](const Credentials& by) {
+    return Call(ToTracker(by), "heddle.v1.TrackerService/Renew", renew.SerializeAsString()).status;
+  };
+  const auto released = [&](const Credentials& by) {
+    return Call(ToTracker(by), "heddle.v1.TrackerService/Release", release.SerializeAsString())
+        .status;
+  };
+  for (const char* name : {"second", "operator", "ann", "eve", "w1", "w2", "tracker"}) {
+    const Credentials other = Lab::Get().Of(name);
+    EXPECT_EQ(renewed(other).error_code(), grpc::StatusCode::PERMISSION_DENIED) << name;
+    EXPECT_EQ(released(other).error_code(), grpc::StatusCode::PERMISSION_DENIED) << name;
+  }
+  EXPECT_THAT(renewed(Lab::Get().Of("second")).error_message(),
+              HasSubstr("is held by scheduler/scheduler; scheduler/second can neither renew nor "
+                        "release it"));
+  EXPECT_EQ(renewed(Lab::Get().Of("stranger")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(released(Lab::Get().Of("stranger")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  const v1::ListWorkersResponse held = Workers();
+  EXPECT_EQ(held.workers(0).slots(0).lease_id(), lease.id());
+  EXPECT_LE(held.workers(0).slots(0).lease_remaining_ms(), 60'000) << "nobody has renewed it";
+  EXPECT_TRUE(renewed(Lab::Get().Of("scheduler")).ok());
+  EXPECT_GT(Workers().workers(0).slots(0).lease_remaining_ms(), 60'000);
+  EXPECT_TRUE(released(Lab::Get().Of("scheduler")).ok());
+  EXPECT_EQ(Workers().workers(0).slots(0).state(), v1::SLOT_FREE);
+}
+
 TEST_F(ChainTest, AWorkerSpeaksOnlyForItself) {
   v1::SynchronizeRequest report;
   report.set_worker("w1");

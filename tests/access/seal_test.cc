@@ -5,10 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
 #include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/sha256.h"
+#include "base/trailer.h"
+#include "proto/access/module_seal.h"
 #include "tests/access/lab.h"
 #include "worker/sealed_caller.h"
 
@@ -81,6 +85,44 @@ TEST(SealTest, NoByteCanBeChanged) {
   }
 }
 
+std::string ModuleBy(const std::string& name, const std::string& content = "a module",
+                     const std::string& job = "j1") {
+  return content + ModuleTrailer(*Lab::Get().Of(name).tls, job, 40, Sha256Hex(content)).value();
+}
+
+TEST(ModuleSealTest, AModuleSaysWhichWorkerMadeItForWhat) {
+  const TlsFiles ann = *Lab::Get().Of("ann").tls;
+  const absl::StatusOr<ModuleMaker> maker = MakerOfModule(ann, ModuleBy("w1"), absl::Now());
+  ASSERT_TRUE(maker.ok()) << maker.status();
+  EXPECT_EQ(maker->worker.name, "w1");
+  EXPECT_EQ(maker->job, "j1");
+  EXPECT_EQ(maker->attempt, 40);
+  EXPECT_TRUE(CheckMaker(ann, ModuleBy("w2"), "j1", absl::Now()).ok());
+  EXPECT_THAT(WhyNot(CheckMaker(ann, ModuleBy("w1"), "j2", absl::Now())),
+              HasSubstr("for job j1, not for j2"));
+  EXPECT_THAT(WhyNot(CheckMaker(ann, "a module", "j1", absl::Now())), HasSubstr("not signed"));
+  EXPECT_TRUE(absl::IsNotFound(MakerOfModule(ann, "a module", absl::Now()).status()));
+}
+
+TEST(ModuleSealTest, NothingElseIsAMadeModule) {
+  const TlsFiles ann = *Lab::Get().Of("ann").tls;
+  const auto why = [&](const std::string& file, absl::Duration later = absl::ZeroDuration()) {
+    return WhyNot(MakerOfModule(ann, file, absl::Now() + later).status());
+  };
+  EXPECT_THAT(why(ModuleBy("scheduler")), HasSubstr("no worker"));
+  EXPECT_THAT(why(ModuleBy("ann")), HasSubstr("no worker"));
+  EXPECT_THAT(why(ModuleBy("stranger")), HasSubstr("not of this lab"));
+  EXPECT_FALSE(why(ModuleBy("w1"), absl::Hours(24 * 366)).empty()) << "the certificate has expired";
+  const std::string trailer = ModuleBy("w1").substr(std::string("a module").size());
+  EXPECT_THAT(why("another module" + trailer), HasSubstr("something else"));
+  EXPECT_THAT(why("a module" + TrailerOf("nonsense")), HasSubstr("not"));
+  // An artifact's seal is of another statement.
+  v1::Artifact artifact = SealedBy("w1");
+  artifact.mutable_seal()->set_job("j1");
+  EXPECT_THAT(why("a module" + TrailerOf(artifact.seal().SerializeAsString())),
+              HasSubstr("something else"));
+}
+
 TEST(SealTest, ACertificateSealsNothingAfterItsEnd) {
   const TlsFiles w1 = *Lab::Get().Of("w1").tls;
   const std::string signature = Sign(w1, "a statement").value();
@@ -144,6 +186,51 @@ TEST(SealedCallerTest, ABuildIsSealedAndAProfileChecked) {
   EXPECT_FALSE(profiler.Read(&input));
   EXPECT_TRUE(profiling.stopped());
   EXPECT_THAT(profiling.reason(), HasSubstr("candidate 6"));
+}
+
+// Modules come in chunks, several at a time; each is followed by who made it.
+TEST(SealedCallerTest, AModuleIsSignedOnItsWay) {
+  const TlsFiles w1 = *Lab::Get().Of("w1").tls;
+  v1::StageStart start;
+  start.set_job("j1");
+  start.set_attempt_id(40);
+  start.set_kind(v1::STAGE_COMPILE);
+  Caller scheduler;
+  StageSession session;
+  SealedCaller compiler(&w1, &start, &scheduler, &session);
+  const auto send = [&](const std::string& name, const std::string& data,
+                        const std::string& whole) {
+    v1::StageEvent event;
+    event.mutable_chunk()->set_name(name);
+    event.mutable_chunk()->set_data(data);
+    event.mutable_chunk()->set_last(!whole.empty());
+    if (!whole.empty()) event.mutable_chunk()->set_sha256(Sha256Hex(whole));
+    ASSERT_TRUE(compiler.Write(event));
+  };
+  send("module", "first, ", "");
+  send("default", "default", "default");
+  send("module", "second", "first, second");
+  send("other", "false", "its digest is another's");
+  std::map<std::string, std::string> files;
+  std::map<std::string, int> ends;
+  for (const v1::StageEvent& event : scheduler.events) {
+    const v1::Chunk& chunk = event.chunk();
+    files[chunk.name()] += chunk.data();
+    if (!chunk.last()) continue;
+    ++ends[chunk.name()];
+    if (chunk.name() != "other") EXPECT_EQ(chunk.sha256(), Sha256Hex(files[chunk.name()]));
+  }
+  EXPECT_EQ(ends, (std::map<std::string, int>{{"module", 1}, {"default", 1}, {"other", 1}}));
+  EXPECT_EQ(SplitTrailer(files["module"]).content, "first, second");
+  EXPECT_EQ(SplitTrailer(files["default"]).content, "default");
+  for (const char* name : {"module", "default"}) {
+    const auto maker = MakerOfModule(w1, files[name], absl::Now());
+    ASSERT_TRUE(maker.ok()) << maker.status();
+    EXPECT_EQ(maker->worker.name, "w1");
+    EXPECT_EQ(maker->attempt, 40);
+  }
+  EXPECT_EQ(files["other"], "false") << "not signed, and the caller refuses its digest";
+  EXPECT_FALSE(session.stopped());
 }
 
 }  // namespace

@@ -101,9 +101,35 @@ class LabTest(unittest.TestCase):
         ann = {"HEDDLE_SERVER": server, "HEDDLE_TLS_DIR": str(ca / "ann"), "USER": "mallory"}
         model = self.path / "mlp.onnx"
         run("heddle", "zoo", "mlp", "-o", model)
-        run("heddle", "tune", model, "-o", self.path / "mlp.heddle", "--trials", 2, "--plan", "off", "--no-compare", **ann)
+        run("heddle", "tune", model, "-o", self.path / "mlp.heddle", "--trials", 2, "--plan", "off", **ann)
         self.assertGreater((self.path / "mlp.heddle").stat().st_size, 1000)
         self.assertIn("j1", run("heddle", "jobs", "--all", **ann).stdout)
+        shown = json.loads(run("heddle", "show", "j1", "--json", **ann).stdout)
+        self.assertEqual(shown["comparison"]["made"], 1, "the worker times what a worker signed")
+
+        # The module says which worker made it, and nobody can change it unnoticed.
+        fetched = self.path / "fetched.heddle"
+        self.assertIn("signed by worker/w1", run("heddle", "fetch", "j1", "-o", fetched, **ann).stderr)
+        self.assertIn("signed   by worker/w1 for j1", run("heddle", "inspect", fetched, **ann).stdout)
+        self.assertEqual(json.loads(run("heddle", "inspect", fetched, "--json", **ann).stdout)["signed_by"], "worker/w1")
+        self.assertIn("somebody; give --tls-dir", run("heddle", "inspect", fetched).stdout)
+        run("heddle", "run", fetched, "--signed", **ann)
+        self.assertIn("give --tls-dir", run("heddle", "run", fetched, "--signed", check=2).stderr)
+        run("heddle-ca", "init", self.path / "elsewhere")
+        self.assertIn("not of this lab",
+                      run("heddle", "run", fetched, "--signed", check=None, HEDDLE_TLS_DIR=str(self.path / "elsewhere/operator")).stderr)
+        changed = bytearray(fetched.read_bytes())
+        changed[len(changed) // 2] ^= 1
+        (self.path / "changed.heddle").write_bytes(changed)
+        refused = run("heddle", "run", self.path / "changed.heddle", "--signed", check=None, **ann)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("something else", refused.stderr)
+
+        # An operator collects the job; ann may not.
+        self.assertNotEqual(run("heddle", "gc", "--older-than", "0", check=None, **ann).returncode, 0)
+        self.assertIn("j1", run("heddle", "gc", "--older-than", "0", "--dry-run", **operator).stdout)
+        self.assertIn("1 jobs collected", run("heddle", "gc", "--older-than", "0", **operator).stderr)
+        self.assertIn("was collected", run("heddle", "fetch", "j1", "-o", self.path / "late", check=None, **ann).stderr)
 
         # Bob has a token and ca.pem, and sees nothing of it.
         token = run("heddle-ca", "token", self.path / "data/tokens", "--role", "user", "--name", "bob").stdout

@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "base/trailer.h"
 #include "compiler/runtime/module_check.h"
 #include "tests/runtime/test_module.h"
 
@@ -29,6 +30,15 @@ TEST(ModuleTest, ParsingTheBytesGivesTheModuleBack) {
   EXPECT_TRUE(parsed->manifest.kernels[1].numerics.winograd);
   EXPECT_EQ(parsed->manifest.calls[0].buffers[1].index, 64);
   EXPECT_EQ(parsed->manifest.inputs[0].shape, (std::vector<int64_t>{10, 100}));
+}
+
+// Who signed a module is no part of it.
+TEST(ModuleTest, ATrailerBehindAModuleIsPassedOver) {
+  const std::string bytes = SerializeModule(MakeTestModule());
+  const auto parsed = ParseModule(bytes + TrailerOf("signed by somebody"));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(SerializeModule(*parsed), bytes);
+  EXPECT_FALSE(ParseModule(bytes + "x" + TrailerOf("signed by somebody")).ok());
 }
 
 TEST(ModuleTest, NamesThatAreNotUtf8AreStored) {

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kWorkers = 3;  // 0 and 1 on one host
 constexpr double kWorkerExpiry = 10;
+constexpr const char* kOwner = "scheduler/main";  // of all leases
 
 struct ModelWorker {
   bool there = false;
@@ -159,6 +160,7 @@ class Episode {
     const auto lease = pool_.Acquire({.worker = Name(w),
                                       .slot = SlotName(s),
                                       .holder = "h",
+                                      .owner = kOwner,
                                       .purpose = "",
                                       .duration = absl::Seconds(seconds)},
                                      token_, Now());
@@ -173,16 +175,19 @@ class Episode {
     if (model_.leases.empty()) return;
     ModelLease& lease = Recent();
     const int seconds = 1 + Pick(6);
-    const auto renewed = pool_.Renew(lease.id, absl::Seconds(seconds), Now());
-    ASSERT_EQ(renewed.ok(), !lease.ended);
+    const bool own = Pick(4) != 0;
+    const auto renewed =
+        pool_.Renew(lease.id, own ? kOwner : "other", absl::Seconds(seconds), Now());
+    ASSERT_EQ(renewed.ok(), own && !lease.ended);
     if (renewed.ok()) lease.expires = std::max(lease.expires, now_ + seconds);
   }
 
   void Release() {
     if (model_.leases.empty()) return;
     ModelLease& lease = Recent();
-    pool_.Release(lease.id, Now());
-    lease.ended = true;
+    const bool own = Pick(4) != 0;
+    ASSERT_EQ(pool_.Release(lease.id, own ? kOwner : "other", Now()).ok(), own || lease.ended);
+    if (own) lease.ended = true;
   }
 
   // Mostly live leases, now and then one long gone.

@@ -32,10 +32,13 @@ WorkerReport Report(const std::string& worker = "w", const std::string& boot = "
           .troubles = {}};
 }
 
+constexpr const char* kOwner = "scheduler/main";
+
 AcquireOrder Order(const std::string& slot, double seconds = 30, const std::string& worker = "w") {
   return {.worker = worker,
           .slot = slot,
           .holder = "scheduler",
+          .owner = kOwner,
           .purpose = "j1 build",
           .duration = absl::Seconds(seconds)};
 }
@@ -87,9 +90,9 @@ TEST_F(DevicePoolTest, LeasesExpireUnlessRenewed) {
   ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
   const Lease lease = Acquire(Order("cpu0", 5), 0).value();
   EXPECT_FALSE(Acquire(Order("cpu0"), 4).ok());
-  ASSERT_TRUE(pool_.Renew(lease.id, absl::Seconds(5), At(4)).ok());
+  ASSERT_TRUE(pool_.Renew(lease.id, kOwner, absl::Seconds(5), At(4)).ok());
   EXPECT_FALSE(Acquire(Order("cpu0"), 8).ok());
-  EXPECT_EQ(pool_.Renew(lease.id, absl::Seconds(5), At(9)).status().code(),
+  EXPECT_EQ(pool_.Renew(lease.id, kOwner, absl::Seconds(5), At(9)).status().code(),
             absl::StatusCode::kNotFound);
   const auto next = Acquire(Order("cpu0"), 9);
   ASSERT_TRUE(next.ok());
@@ -99,17 +102,32 @@ TEST_F(DevicePoolTest, LeasesExpireUnlessRenewed) {
 TEST_F(DevicePoolTest, RenewingNeverShortens) {
   ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
   const Lease lease = Acquire(Order("cpu0", 60), 0).value();
-  EXPECT_EQ(pool_.Renew(lease.id, absl::Seconds(1), At(1))->expires, At(60));
+  EXPECT_EQ(pool_.Renew(lease.id, kOwner, absl::Seconds(1), At(1))->expires, At(60));
 }
 
 TEST_F(DevicePoolTest, ReleasingTwiceIsNoErrorAndFreesOnlyOnce) {
   ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
   const Lease first = Acquire(Order("cpu0"), 0).value();
-  pool_.Release(first.id, At(1));
+  ASSERT_TRUE(pool_.Release(first.id, kOwner, At(1)).ok());
   ASSERT_TRUE(Acquire(Order("cpu0"), 1).ok());
-  pool_.Release(first.id, At(1));
+  ASSERT_TRUE(pool_.Release(first.id, kOwner, At(1)).ok());
   EXPECT_FALSE(Acquire(Order("cpu0"), 1).ok())
       << "the old lease's release must not free the new one";
+}
+
+TEST_F(DevicePoolTest, OnlyItsOwnerRenewsAndReleasesALease) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  const Lease lease = Acquire(Order("cpu0", 5), 0).value();
+  for (const char* other : {"scheduler/second", "operator/main", "local", ""}) {
+    EXPECT_EQ(pool_.Renew(lease.id, other, absl::Seconds(60), At(1)).status().code(),
+              absl::StatusCode::kPermissionDenied);
+    const absl::Status released = pool_.Release(lease.id, other, At(1));
+    EXPECT_EQ(released.code(), absl::StatusCode::kPermissionDenied);
+    EXPECT_THAT(released.message(), HasSubstr("is held by scheduler/main"));
+  }
+  EXPECT_EQ(View("cpu0", 4).state, SlotState::kHeld);
+  EXPECT_EQ(View("cpu0", 5).state, SlotState::kFree) << "a refused renewal extends nothing";
+  EXPECT_TRUE(pool_.Release(lease.id, "local", At(5)).ok()) << "it is gone, whoever asks";
 }
 
 TEST_F(DevicePoolTest, SilentWorkersAreGoneWithTheirLeases) {
@@ -117,7 +135,7 @@ TEST_F(DevicePoolTest, SilentWorkersAreGoneWithTheirLeases) {
   const Lease lease = Acquire(Order("cpu0", 3600), 0).value();
   EXPECT_EQ(pool_.List(At(9)).size(), 1u);
   EXPECT_TRUE(pool_.List(At(10)).empty());
-  EXPECT_FALSE(pool_.Renew(lease.id, absl::Seconds(5), At(10)).ok());
+  EXPECT_FALSE(pool_.Renew(lease.id, kOwner, absl::Seconds(5), At(10)).ok());
   EXPECT_EQ(Acquire(Order("cpu0"), 10).status().code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(pool_.Synchronize(Report(), At(11))->empty());
 }
@@ -142,7 +160,7 @@ TEST_F(DevicePoolTest, DrainingWorkersKeepLeasesAndGiveNoNewOnes) {
   draining.draining = true;
   EXPECT_EQ(pool_.Synchronize(draining, At(1))->size(), 1u);
   EXPECT_EQ(Acquire(Order("profile1"), 1).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(pool_.Renew(lease.id, absl::Seconds(5), At(1)).ok());
+  EXPECT_TRUE(pool_.Renew(lease.id, kOwner, absl::Seconds(5), At(1)).ok());
 }
 
 TEST_F(DevicePoolTest, ATroubledSlotIsInQuarantineUntilItsWorkerLeavesItOut) {
@@ -156,7 +174,7 @@ TEST_F(DevicePoolTest, ATroubledSlotIsInQuarantineUntilItsWorkerLeavesItOut) {
   ASSERT_TRUE(kept.ok());
   EXPECT_EQ(kept->size(), 1u) << "a lease that is held goes on";
   EXPECT_GT(pool_.version(), before) << "whoever watches is told";
-  pool_.Release(lease->id, At(2));
+  ASSERT_TRUE(pool_.Release(lease->id, kOwner, At(2)).ok());
   EXPECT_EQ(View("profile1", 2).state, SlotState::kQuarantined);
   EXPECT_EQ(View("profile1", 2).reason, "quarantined: 20 measurements in a row were disturbed");
   EXPECT_EQ(View("profile0-1", 2).state, SlotState::kFree) << "each slot for itself";

@@ -425,6 +425,37 @@ TEST_F(StageRunnerTest, BlobsAreFetchedFirst) {
   std::filesystem::remove_all(folder);
 }
 
+// A module that comes back to be timed is code that the worker is about to run.
+TEST_F(StageRunnerTest, ModulesAreCheckedBeforeTheyAreTimed) {
+  const std::string folder = ::testing::TempDir() + "/stage_modules" + std::to_string(getpid());
+  std::filesystem::remove_all(folder);
+  const auto cache = BlobCache::Open(folder, 1 << 20);
+  ASSERT_TRUE(cache.ok()) << cache.status();
+  options_.blobs = cache->get();
+  v1::StageStart start = Propose("echo");
+  start.set_kind(v1::STAGE_COMPARE);
+  v1::BlobRef& blob = *start.add_blobs();
+  blob.set_sha256("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  blob.set_bytes(3);
+  AddChunk("abc");
+  caller_.inputs.back().mutable_chunk()->set_name(blob.sha256());
+  caller_.inputs.back().mutable_chunk()->set_last(true);
+  std::vector<std::string> asked;
+  options_.check_module = [&](std::string_view file) {
+    asked.emplace_back(file);
+    return absl::PermissionDeniedError("nobody signed it");
+  };
+  const v1::StageFinished finished = Run(start);
+  EXPECT_EQ(asked, std::vector<std::string>{"abc"});
+  EXPECT_EQ(finished.fault().kind(), v1::FAULT_INFRASTRUCTURE);
+  EXPECT_EQ(finished.fault().message(), "a module is not timed: nobody signed it");
+  EXPECT_EQ(finished.cpu_ns(), 0) << "no child has run";
+  asked.clear();
+  EXPECT_EQ(Run(Propose("echo")).fault().kind(), v1::FAULT_NONE);
+  EXPECT_TRUE(asked.empty()) << "other stages bring no modules";
+  std::filesystem::remove_all(folder);
+}
+
 // What is confined is tested by escape_test.cc.
 TEST_F(StageRunnerTest, TheChildIsConfined) {
   const v1::StageFinished finished = Run(Propose("confined"));

@@ -369,7 +369,8 @@ void Rounds::EndPlanning(Job& job, size_t first, bool survey_more) {
 void Rounds::EndCompiling(Job& job) {
   const bool tuned = std::any_of(job.tasks.begin(), job.tasks.end(),
                                  [](const Task& task) { return task.best_ns > 0; });
-  if (!job.params.compare || !tuned) return EndJob(job, Done{});
+  // What was compared before is compared again, also if no record is left after one did not hold.
+  if (!job.params.compare || (!tuned && job.compared == 0)) return EndJob(job, Done{});
   if (slots_->Count(job.lane) == 0) {
     job.not_compared = "there is no device for it now";
     return EndJob(job, Done{});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,13 @@
 #include "scheduler/core/machines/trial_budget.h"
 
 namespace heddle::scheduler {
+namespace {
+
+// A task whose imported record did not hold gets the next best one, in the first comparisons. In later
+// ones it gets the default schedule, so that many false records of one task do not hold the job up.
+constexpr int kTriesOfNextBest = 3;
+
+}  // namespace
 
 bool StageEnds::IsConfirmed(Job& job, const LiveStage& stage, const FaultInfo& fault) {
   if (fault.own) return true;
@@ -193,8 +201,22 @@ void StageEnds::EndUpdate(Job& job, const LiveStage& stage, const StageFinished&
 }
 
 void StageEnds::EndCompile(Job& job, const StageFinished& event) {
-  if (event.fault.kind == v1::FAULT_NONE) return rounds_->EndCompiling(job);
-  (void)TryAgain(event, &job);
+  if (event.fault.kind != v1::FAULT_NONE) {
+    (void)TryAgain(event, &job);
+    return;
+  }
+  if (const auto* compiled = std::get_if<Compiled>(&event.result)) TakeNextBest(job, *compiled);
+  rounds_->EndCompiling(job);
+}
+
+void StageEnds::TakeNextBest(Job& job, const Compiled& compiled) {
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    Task& task = job.tasks[i];
+    if (!task.replaced || task.keep_default) continue;
+    const auto chosen = compiled.chosen_ns.find(task.key);
+    task.best_ns = task.known.best_ns = chosen == compiled.chosen_ns.end() ? 0 : chosen->second;
+    effects_->Emit(TaskChanged{job.id, TaskIndex{static_cast<int>(i)}});
+  }
 }
 
 void StageEnds::EndCompare(Job& job, const StageFinished& event) {
@@ -208,10 +230,20 @@ void StageEnds::EndCompare(Job& job, const StageFinished& event) {
   job.stage_failures = 0;
   const bool first = job.compared++ == 0;
   bool again = false;
+  std::set<std::string> broken;  // tasks
+  for (const BrokenRecord& record : compared->broken)
+    broken.insert(record.claim.claim().workload_key());
+  for (Task& task : job.tasks) {
+    if (!broken.contains(task.key)) continue;
+    again = task.replaced = true;
+    task.keep_default |= job.compared >= kTriesOfNextBest;
+  }
+  // Kernels that were faster once are not judged again; those of replaced records are new.
   for (const v1::CompareResult::Task& found : compared->result.tasks()) {
-    if (!first || IsFaster(found.gain())) continue;
+    if (IsFaster(found.gain()) || broken.contains(found.workload_key())) continue;
     for (Task& task : job.tasks) {
-      if (task.key == found.workload_key()) again = task.keep_default = true;
+      if (task.key == found.workload_key() && (first || task.replaced))
+        again = task.keep_default = true;
     }
   }
   if (!again && ReturnsToEstimatedPlan(compared->result)) {

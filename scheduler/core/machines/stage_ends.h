@@ -42,6 +42,8 @@ class StageEnds {
   void EndUpdate(Job& job, const LiveStage& stage, const StageFinished& event);
   void EndCompile(Job& job, const StageFinished& event);
   void EndCompare(Job& job, const StageFinished& event);
+  // Takes the times of tasks whose imported record did not hold from what they have instead.
+  void TakeNextBest(Job& job, const Compiled& compiled);
   // Calls Retry (retry.h) for the job or for one of its tasks.
   template <typename Of>
   bool TryAgain(const StageFinished& event, Of* of) {

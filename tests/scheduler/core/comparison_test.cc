@@ -31,6 +31,18 @@ class ComparisonTest : public RoundsTest {
     }
     return compared;
   }
+  // The same, with an imported record of task "b" that does not hold.
+  static Compared Broken(double low_of_a, double low_of_b) {
+    Compared compared = Found(low_of_a, low_of_b);
+    compared.broken.emplace_back().claim.mutable_claim()->set_workload_key("b");
+    return compared;
+  }
+  static Compiled Chosen(const std::string& module, double ns_of_b) {
+    Compiled compiled{module};
+    compiled.chosen_ns = {{"a", 1000}};
+    if (ns_of_b > 0) compiled.chosen_ns["b"] = ns_of_b;
+    return compiled;
+  }
   FaultInfo Fault(v1::FaultKind kind) const { return {kind, "no luck"}; }
 };
 
@@ -58,6 +70,80 @@ TEST_F(ComparisonTest, ATaskThatIsNotSurelyFasterKeepsItsDefaultKernel) {
   End(v1::STAGE_COMPARE, Found(0.9, 0.9));
   EXPECT_TRUE(Is<Done>(job().phase)) << "the second comparison takes no kernel back";
   EXPECT_FALSE(job().tasks[0].keep_default);
+}
+
+TEST_F(ComparisonTest, ABrokenRecordMakesRoomForTheNextBest) {
+  TwoCores();
+  Compare();
+  End(v1::STAGE_COMPARE, Broken(1.2, 0.5));
+  EXPECT_TRUE(job().tasks[1].replaced);
+  EXPECT_FALSE(job().tasks[1].keep_default) << "another record may be faster than the default";
+  EXPECT_FALSE(job().tasks[0].replaced);
+  ASSERT_TRUE(IsLive(v1::STAGE_COMPILE));
+  End(v1::STAGE_COMPILE, Chosen("next best", 1700));
+  EXPECT_EQ(job().tasks[1].best_ns, 1700);
+  EXPECT_EQ(job().tasks[1].known.best_ns, 1700);
+  EXPECT_EQ(job().tasks[0].best_ns, 1000) << "of an untouched task";
+  ASSERT_TRUE(IsLive(v1::STAGE_COMPARE));
+  End(v1::STAGE_COMPARE, Found(0.9, 1.1));
+  EXPECT_TRUE(Is<Done>(job().phase)) << "a was faster once, b is now";
+  EXPECT_FALSE(job().tasks[1].keep_default);
+  EXPECT_EQ(job().compared, 2);
+}
+
+TEST_F(ComparisonTest, ABrokenRecordCountsEvenIfItsKernelIsFasterThanTheDefault) {
+  TwoCores();
+  Compare();
+  End(v1::STAGE_COMPARE, Broken(1.2, 1.5));
+  EXPECT_TRUE(job().tasks[1].replaced);
+  EXPECT_TRUE(IsLive(v1::STAGE_COMPILE));
+}
+
+TEST_F(ComparisonTest, TheNextBestIsJudgedLikeAnyKernel) {
+  TwoCores();
+  Compare();
+  End(v1::STAGE_COMPARE, Broken(1.2, 0.5));
+  End(v1::STAGE_COMPILE, Chosen("next best", 1700));
+  End(v1::STAGE_COMPARE, Found(0.9, 0.9));
+  EXPECT_TRUE(job().tasks[1].keep_default);
+  EXPECT_FALSE(job().tasks[0].keep_default) << "it was judged before";
+  End(v1::STAGE_COMPILE, Chosen("without it", 0));
+  End(v1::STAGE_COMPARE, Found(1.2, 0.9));
+  EXPECT_TRUE(Is<Done>(job().phase));
+}
+
+TEST_F(ComparisonTest, ManyFalseRecordsOfATaskLeaveItTheDefaultKernel) {
+  TwoCores();
+  Compare();
+  for (int i = 0; i < 2; ++i) {
+    End(v1::STAGE_COMPARE, Broken(1.2, 0.5));
+    EXPECT_FALSE(job().tasks[1].keep_default);
+    End(v1::STAGE_COMPILE, Chosen("next best", 1.0 + i));
+  }
+  End(v1::STAGE_COMPARE, Broken(1.2, 0.5));
+  EXPECT_TRUE(job().tasks[1].keep_default);
+  End(v1::STAGE_COMPILE, Chosen("without it", 0));
+  ASSERT_TRUE(IsLive(v1::STAGE_COMPARE));
+  End(v1::STAGE_COMPARE, Found(1.2, 0.9));
+  EXPECT_TRUE(Is<Done>(job().phase));
+  EXPECT_EQ(job().compared, 4);
+}
+
+// Nothing is left of a task whose only record was false.
+TEST_F(ComparisonTest, AJobWithoutAnyOtherRecordIsComparedToTheEnd) {
+  TwoCores();
+  JobParams params = Params();
+  params.compare = true;
+  Start(1, params, {{"b", 1, {100, 100, 1, 2000}}});
+  End(v1::STAGE_COMPILE, Compiled{"tuned", "default"});
+  End(v1::STAGE_COMPARE, Broken(1.2, 0.5));
+  End(v1::STAGE_COMPILE, Compiled{"plain"});
+  EXPECT_EQ(job().tasks[0].best_ns, 0);
+  ASSERT_TRUE(IsLive(v1::STAGE_COMPARE));
+  Compared same;
+  same.result.mutable_gain()->set_high(1);
+  End(v1::STAGE_COMPARE, same);
+  EXPECT_TRUE(Is<Done>(job().phase));
 }
 
 TEST_F(ComparisonTest, FailuresDoNotFailTheJob) {

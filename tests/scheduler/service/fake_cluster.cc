@@ -174,6 +174,11 @@ std::vector<int64_t> FakeWorker::TakeGaps() {
   return std::exchange(gaps_ns_, {});
 }
 
+std::vector<v1::CompileSpec> FakeWorker::Compiles() {
+  absl::MutexLock lock(&mutex_);
+  return compiles_;
+}
+
 grpc::Status FakeWorker::Build(Stream* stream) {
   v1::StageInput input;
   while (stream->Read(&input)) {
@@ -235,6 +240,7 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
   {
     absl::MutexLock lock(&mutex_);
     if (start.kind() == v1::STAGE_IMPORT) machines_[start.job()] = start.machine();
+    if (start.has_compile()) compiles_.push_back(start.compile());
     other_machines += start.machine() != machines_[start.job()];
   }
   // Like the real worker: a newer stage waits until one that was cancelled has gone. Waiting for

@@ -85,6 +85,8 @@ class FakeWorker final : public v1::WorkerService::Service {
   std::atomic<int> other_machines{0};
   std::atomic<int64_t> blob_bytes{0};  // of all blobs that were sent
   std::atomic<int64_t> trials{0};      // measured candidates
+  // What compile stages were asked for, those of fetches included.
+  std::vector<v1::CompileSpec> Compiles();
   // Times in nanoseconds from the end of a stage to the begin of the next one in the same slot, since
   // the last call.
   std::vector<int64_t> TakeGaps();
@@ -105,6 +107,7 @@ class FakeWorker final : public v1::WorkerService::Service {
   std::map<std::string, int> waiting_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, absl::Time> ended_ ABSL_GUARDED_BY(mutex_);  // the latest stage, by slot
   std::vector<int64_t> gaps_ns_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::CompileSpec> compiles_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> machines_ ABSL_GUARDED_BY(mutex_);  // of imports, by job
   std::map<std::string, std::string> blobs_ ABSL_GUARDED_BY(mutex_);     // it keeps them all
   std::atomic<int> traces_{0};

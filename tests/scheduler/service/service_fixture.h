@@ -56,8 +56,9 @@ class ServiceTest : public ::testing::Test {
     jobs_service_ =
         std::make_unique<JobServiceImpl>(loop_.get(), store_.get(), blobs_.get(), &calls_, limits);
     records_service_ = std::make_unique<RecordServiceImpl>(loop_.get(), store_.get(), &calls_);
-    store_service_ =
-        std::make_unique<StoreServiceImpl>(directory_ + "/heddle.db", blobs_.get(), &calls_);
+    collector_ = std::make_unique<Collector>(loop_.get(), store_.get(), blobs_.get());
+    store_service_ = std::make_unique<StoreServiceImpl>(directory_ + "/heddle.db", blobs_.get(),
+                                                        collector_.get(), &calls_);
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
@@ -188,6 +189,7 @@ class ServiceTest : public ::testing::Test {
   CallLimits calls_{{}};
   std::unique_ptr<JobServiceImpl> jobs_service_;
   std::unique_ptr<RecordServiceImpl> records_service_;
+  std::unique_ptr<Collector> collector_;
   std::unique_ptr<StoreServiceImpl> store_service_;
   std::string address_;  // of the services
   std::unique_ptr<grpc::Server> server_;

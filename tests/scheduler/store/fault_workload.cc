@@ -100,6 +100,13 @@ std::vector<std::vector<Batch>> FaultWorkload(int jobs, size_t state_bytes) {
     done.done = true;
     groups.push_back({{PutTask{done}, PutJob{row}, PutSearchState{job, 0, ""}}});
     token += 2;
+    // The job before has ended; each job has one stage and four records. The last stage of all stays.
+    if (job % 3 == 2) {
+      const int64_t first = 4 * (job - 2) + 1;
+      groups.push_back({{CollectRows{job - 1, {1, 2, 3}, {first, first + 1}, {attempt - 1}}},
+                        {CollectRows{job, {}, {}, {attempt}}}});
+      groups.push_back({{CollectJob{job - 1, 3000 + job}}, {CollectJob{job + 1, 1}}});
+    }
   }
   return groups;
 }

@@ -1,0 +1,154 @@
+#include "scheduler/service/collector.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "scheduler/service/blob_sweeper.h"
+#include "scheduler/service/permit.h"
+
+namespace heddle::scheduler {
+namespace {
+
+// Rows of one transaction: some milliseconds. A stage that ends meanwhile waits no longer than that.
+constexpr size_t kRowsAtATime = 500;
+// Between transactions, at least; and at least as long as the one before took, so that half of the
+// writer's time is left to others.
+constexpr absl::Duration kPause = absl::Milliseconds(2);
+constexpr absl::Duration kWriteLimit = absl::Seconds(30);
+constexpr absl::Duration kLook = absl::Milliseconds(100);  // between looks for what ends a wait
+
+// Moves at most `most` ids from the end of `from`, and returns how many.
+size_t MoveSome(size_t most, std::vector<int64_t>* from, std::vector<int64_t>* to) {
+  const size_t count = std::min(most, from->size());
+  to->assign(from->end() - static_cast<std::ptrdiff_t>(count), from->end());
+  from->resize(from->size() - count);
+  return count;
+}
+
+// The next rows to collect, taken out of `left`; nothing: all are.
+CollectRows NextRows(CollectRows* left) {
+  CollectRows next{left->job, {}, {}, {}};
+  size_t room = kRowsAtATime;
+  room -= MoveSome(room, &left->records, &next.records);
+  room -= MoveSome(room, &left->candidates, &next.candidates);
+  MoveSome(room, &left->attempts, &next.attempts);
+  return next;
+}
+
+bool Empty(const CollectRows& rows) {
+  return rows.candidates.empty() && rows.records.empty() && rows.attempts.empty();
+}
+
+absl::Status Stopped() {
+  return absl::CancelledError("the collection was stopped; what is collected stays so");
+}
+
+// Those of the finished jobs, the oldest first, that the rule does not keep.
+std::vector<FinishedJob> Chosen(std::vector<FinishedJob> jobs, const KeepRule& rule,
+                                absl::Time now) {
+  const auto kept = static_cast<size_t>(std::max<int64_t>(0, rule.jobs));
+  jobs.resize(jobs.size() - std::min(jobs.size(), kept));
+  std::erase_if(jobs, [&](const FinishedJob& job) {
+    return absl::FromUnixNanos(job.finished_unix_ns) > now - rule.age;
+  });
+  return jobs;
+}
+
+}  // namespace
+
+absl::Status Collector::Write(Batch batch) {
+  struct Answer {
+    absl::Notification given;
+    absl::Status status;
+  };
+  const auto answer = std::make_shared<Answer>();
+  loop_->writer()->WriteAnswered(std::move(batch), [answer](const absl::Status& status) {
+    answer->status = status;
+    answer->given.Notify();
+  });
+  const absl::Time limit = MonotonicNow() + kWriteLimit;
+  while (!answer->given.WaitForNotificationWithTimeout(kLook)) {
+    HEDDLE_RETURN_IF_ERROR(loop_->writer()->problem());
+    if (MonotonicNow() > limit)
+      return absl::UnavailableError("the database does not take writes now; collect again later");
+  }
+  return answer->status;
+}
+
+// The mark comes last. A kill before it leaves a job that has lost rows, and that the next collection
+// chooses again.
+absl::Status Collector::CollectOne(const Collection& collection,
+                                   const std::function<bool()>& go_on) {
+  CollectRows left = collection.rows;
+  for (CollectRows next = NextRows(&left); !Empty(next); next = NextRows(&left)) {
+    if (!go_on()) return Stopped();
+    const absl::Time began = MonotonicNow();
+    HEDDLE_RETURN_IF_ERROR(Write({std::move(next)}));
+    absl::SleepFor(std::max(kPause, MonotonicNow() - began));
+  }
+  if (!go_on()) return Stopped();
+  return loop_->MarkCollected(JobId{left.job});
+}
+
+absl::StatusOr<v1::CollectProgress::Total> Collector::Collect(
+    const KeepRule& rule, bool dry_run, absl::Time now,
+    const std::function<bool(const v1::CollectProgress::Job&)>& on_job,
+    const std::function<bool()>& go_on) {
+  Permit permit(&running_, 1);
+  if (!permit.free())
+    return absl::ResourceExhaustedError("another collection runs; try again when it is done");
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<FinishedJob> finished, store_->Collectable());
+  const std::vector<FinishedJob> chosen = Chosen(std::move(finished), rule, now);
+  std::set<int64_t> ids;
+  for (const FinishedJob& job : chosen) ids.insert(job.id);
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<JobBlobs> others, store_->BlobsOfJobs());
+  std::erase_if(others, [&](const JobBlobs& job) { return ids.count(job.job) > 0; });
+  // Blobs that stay, and those that an earlier line has told.
+  HEDDLE_ASSIGN_OR_RETURN(std::set<std::string> told, UsedBlobs(others, *blobs_));
+  for (const std::string& kept : loop_->KeptModules()) told.insert(kept);
+  std::map<std::string, int64_t> sizes;
+  for (const BlobStore::Entry& entry : blobs_->List()) sizes[entry.digest] = entry.size_bytes;
+
+  v1::CollectProgress::Total total;
+  for (const FinishedJob& job : chosen) {
+    if (!go_on()) return Stopped();
+    HEDDLE_ASSIGN_OR_RETURN(const Collection collection, store_->CollectionOf(job.id));
+    HEDDLE_ASSIGN_OR_RETURN(const std::set<std::string> used, UsedBlobs({job.blobs}, *blobs_));
+    v1::CollectProgress::Job line;
+    line.set_id(JobName(job.id));
+    line.set_name(job.name);
+    line.set_finished_unix_ns(job.finished_unix_ns);
+    line.set_rows(collection.count());
+    line.set_database_bytes(collection.bytes);
+    for (const std::string& digest : used) {
+      const auto size = sizes.find(digest);
+      if (size == sizes.end() || !told.insert(digest).second) continue;
+      line.set_blobs(line.blobs() + 1);
+      line.set_blob_bytes(line.blob_bytes() + size->second);
+    }
+    if (!dry_run) HEDDLE_RETURN_IF_ERROR(CollectOne(collection, go_on));
+    total.set_jobs(total.jobs() + 1);
+    total.set_rows(total.rows() + line.rows());
+    total.set_database_bytes(total.database_bytes() + line.database_bytes());
+    total.set_blobs(total.blobs() + line.blobs());
+    total.set_blob_bytes(total.blob_bytes() + line.blob_bytes());
+    if (!on_job(line)) return Stopped();
+  }
+  if (dry_run || chosen.empty()) return total;
+  HEDDLE_ASSIGN_OR_RETURN(const int64_t swept,
+                          SweepBlobs(store_, loop_->KeptModules(), now, blobs_));
+  total.set_swept_bytes(swept);
+  return total;
+}
+
+}  // namespace heddle::scheduler

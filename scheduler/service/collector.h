@@ -1,0 +1,45 @@
+// Collects finished jobs: removes what nobody needs of an old job, in steps that hold nobody up.
+// proto/store.proto says what goes and what stays.
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/blob_store.h"
+#include "proto/store.pb.h"
+#include "scheduler/service/keep_rule.h"
+#include "scheduler/service/scheduler_loop.h"
+#include "scheduler/store/record_store.h"
+
+namespace heddle::scheduler {
+
+// Thread-safe.
+class Collector {
+ public:
+  // All outlive this.
+  Collector(SchedulerLoop* loop, RecordStore* store, BlobStore* blobs)
+      : loop_(loop), store_(store), blobs_(blobs) {}
+
+  // Collects the jobs that the rule does not keep, the oldest first, and tells each to `on_job` once it
+  // is collected; then removes blobs that no job refers to. With `dry_run` it only tells.
+  // `go_on` is asked before each step. Cancelled: it, or `on_job`, returned false. ResourceExhausted:
+  // another collection runs, or the disk is full. A collection that ends early leaves the job that it
+  // was at for the next one; the jobs before it are done.
+  absl::StatusOr<v1::CollectProgress::Total> Collect(
+      const KeepRule& rule, bool dry_run, absl::Time now,
+      const std::function<bool(const v1::CollectProgress::Job&)>& on_job,
+      const std::function<bool()>& go_on);
+
+ private:
+  absl::Status CollectOne(const Collection& collection, const std::function<bool()>& go_on);
+  absl::Status Write(Batch batch);
+
+  SchedulerLoop* const loop_;
+  RecordStore* const store_;
+  BlobStore* const blobs_;
+  std::atomic<int> running_{0};
+};
+
+}  // namespace heddle::scheduler
