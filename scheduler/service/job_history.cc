@@ -23,27 +23,33 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> ViewOf(const StoredJob& stored) {
   return std::make_shared<const v1::Job>(ledger.View(dispatcher, JobId{stored.row.id}, now));
 }
 
+// At most one job: that of this id, or if there is none, another one.
+JobSelection Only(JobId id, JobSelection::Which which) {
+  JobSelection selection{.which = which, .limit = 1};
+  if (id.value < selection.before) selection.before = id.value + 1;
+  return selection;
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const v1::Job>> JobHistory::Get(JobId id) const {
-  HEDDLE_ASSIGN_OR_RETURN(
-      const std::vector<StoredJob> found,
-      store_->LoadJobs({.which = JobSelection::kFinished, .before = id.value + 1, .limit = 1}));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<StoredJob> found,
+                          store_->LoadJobs(Only(id, JobSelection::kFinished)));
   if (found.empty() || found.front().row.id != id.value)
     return absl::NotFoundError(absl::StrCat("no finished job ", JobName(id.value)));
   return ViewOf(found.front());
 }
 
-absl::StatusOr<std::vector<std::shared_ptr<const v1::Job>>> JobHistory::Before(
-    JobId before, int64_t limit) const {
-  HEDDLE_ASSIGN_OR_RETURN(
-      const std::vector<StoredJob> found,
-      store_->LoadJobs({.which = JobSelection::kFinished, .before = before.value, .limit = limit}));
-  std::vector<std::shared_ptr<const v1::Job>> jobs;
-  for (const StoredJob& stored : found) {
-    HEDDLE_ASSIGN_OR_RETURN(jobs.emplace_back(), ViewOf(stored));
-  }
-  return jobs;
+absl::StatusOr<std::string> JobHistory::Owner(JobId id) const {
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<JobOwner> found,
+                          store_->Owners(Only(id, JobSelection::kAll)));
+  if (found.empty() || found.front().job != id.value)
+    return absl::NotFoundError(absl::StrCat("no job ", JobName(id.value)));
+  return found.front().user;
+}
+
+absl::StatusOr<std::vector<JobOwner>> JobHistory::OwnersBefore(JobId before, int64_t limit) const {
+  return store_->Owners({.which = JobSelection::kFinished, .before = before.value, .limit = limit});
 }
 
 }  // namespace heddle::scheduler

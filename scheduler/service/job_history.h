@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,9 +20,10 @@ class JobHistory {
 
   // A finished job of the store as users see it. NotFound: the store has no such job.
   absl::StatusOr<std::shared_ptr<const v1::Job>> Get(JobId id) const;
+  // Whose job it is, also of an unfinished one. NotFound: the store has no such job.
+  absl::StatusOr<std::string> Owner(JobId id) const;
   // Of the finished jobs with smaller ids than `before`, the `limit` largest, by id.
-  absl::StatusOr<std::vector<std::shared_ptr<const v1::Job>>> Before(JobId before,
-                                                                     int64_t limit) const;
+  absl::StatusOr<std::vector<JobOwner>> OwnersBefore(JobId before, int64_t limit) const;
 
  private:
   RecordStore* const store_;

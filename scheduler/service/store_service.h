@@ -35,7 +35,6 @@ class StoreServiceImpl final : public v1::StoreService::Service {
   BlobStore* const blobs_;
   CallLimits* const calls_;
   std::atomic<bool> stopping_{false};
-  std::atomic<int> backups_{0}, checks_{0}, fetches_{0};
 };
 
 }  // namespace heddle::scheduler

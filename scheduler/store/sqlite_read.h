@@ -13,6 +13,7 @@ struct sqlite3;
 namespace heddle::scheduler {
 
 absl::StatusOr<std::vector<StoredJob>> ReadJobs(sqlite3* db, const JobSelection& selection);
+absl::StatusOr<std::vector<JobOwner>> ReadOwners(sqlite3* db, const JobSelection& selection);
 absl::StatusOr<int64_t> ReadLastJob(sqlite3* db);
 absl::StatusOr<std::optional<JobRow>> ReadSubmitted(sqlite3* db, const std::string& user,
                                                     const std::string& submit_key);

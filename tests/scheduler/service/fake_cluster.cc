@@ -164,6 +164,11 @@ std::vector<int64_t> FakeWorker::TakeGaps() {
   return std::exchange(gaps_ns_, {});
 }
 
+std::set<std::string> FakeWorker::TakePeers() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(peers_, {});
+}
+
 grpc::Status FakeWorker::Build(Stream* stream) {
   v1::StageInput input;
   while (stream->Read(&input)) {
@@ -224,6 +229,7 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
   ++stages;
   {
     absl::MutexLock lock(&mutex_);
+    peers_.insert(context->peer());
     if (start.kind() == v1::STAGE_IMPORT) machines_[start.job()] = start.machine();
     other_machines += start.machine() != machines_[start.job()];
   }

@@ -39,6 +39,13 @@ class ServiceTest : public ::testing::Test {
   // What the scheduler uses as its store, made of the one on disk.
   virtual std::unique_ptr<RecordStore> Wrap(std::unique_ptr<RecordStore> store) { return store; }
 
+  // What the service allows.
+  virtual ServiceLimits Limits() const {
+    ServiceLimits limits;
+    limits.max_model_bytes = 2 << 20;
+    return limits;
+  }
+
   void Start() {
     auto store = OpenSqliteRecordStore(directory_ + "/heddle.db");
     ASSERT_TRUE(store.ok()) << store.status();
@@ -51,10 +58,8 @@ class ServiceTest : public ::testing::Test {
     ASSERT_TRUE(loop.ok()) << loop.status();
     loop_ = *std::move(loop);
     loop_->Begin();
-    ServiceLimits limits;
-    limits.max_model_bytes = 2 << 20;
-    jobs_service_ =
-        std::make_unique<JobServiceImpl>(loop_.get(), store_.get(), blobs_.get(), &calls_, limits);
+    jobs_service_ = std::make_unique<JobServiceImpl>(loop_.get(), store_.get(), blobs_.get(),
+                                                     &calls_, Limits());
     records_service_ = std::make_unique<RecordServiceImpl>(loop_.get(), store_.get(), &calls_);
     store_service_ =
         std::make_unique<StoreServiceImpl>(directory_ + "/heddle.db", blobs_.get(), &calls_);
