@@ -510,6 +510,11 @@ grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
   const bool asks_for_others = !request->imported_by().empty() && request->imported_by() != name;
   if (asks_for_others && !sees_all) return grpc::Status::OK;
   if (!request->job().empty() && !may_see(request->job())) return grpc::Status::OK;
+  // A message that may be buffered must not carry them: it would wait for them, and they for it.
+  call.WithPeer([&] {
+    writer->SendInitialMetadata();
+    return true;
+  });
   int64_t left = QueryLimit(*request);
   int64_t page_records = kFirstPageRecords;
   for (std::optional<RecordPlace> place; left > 0;) {

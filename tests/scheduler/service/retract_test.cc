@@ -53,9 +53,7 @@ TEST_F(RetractTest, ARunningJobForgetsItsBest) {
   });
   v1::Job now;
   ASSERT_TRUE(Act(&v1::JobService::Stub::PauseJob, job, &now).ok());
-  Wait(job, [&](const v1::Job&) {
-    return !cluster_.tracker.Held("cpu0") && !cluster_.tracker.Held("profile1");
-  });
+  WaitQuiet(job);
   now = Get(job);
   v1::RecordQuery query;
   query.set_job(job);

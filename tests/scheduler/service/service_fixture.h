@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -144,6 +145,19 @@ class ServiceTest : public ::testing::Test {
   }
   v1::Job WaitFinal(const std::string& job) {
     return Wait(job, [](const v1::Job& now) { return now.finished_unix_ns() != 0; });
+  }
+  // Waits until nothing of a paused job happens any more: no slot is held, none was given away for a
+  // while, and all that was measured is shown. (A stage that was ordered before the pause may get its
+  // lease only after it.)
+  void WaitQuiet(const std::string& job) {
+    const auto now = [&] { return std::pair(cluster_.tracker.grants(), Get(job).trials()); };
+    const absl::Time limit = absl::Now() + kServiceLimit;
+    for (std::pair<int, int> before(-1, -1);
+         cluster_.tracker.Held("cpu0") || cluster_.tracker.Held("profile1") || before != now();) {
+      ASSERT_LT(absl::Now(), limit);
+      before = now();
+      absl::SleepFor(absl::Milliseconds(200));
+    }
   }
   using Method = grpc::Status (v1::JobService::Stub::*)(grpc::ClientContext*,
                                                         const v1::JobActionRequest&, v1::Job*);
