@@ -1,6 +1,5 @@
 #include "base/one_line.h"
 
-#include <cstddef>
 #include <cstdint>
 
 namespace heddle {
@@ -30,16 +29,19 @@ std::string OneLine(std::string_view text) {
   line.reserve(text.size());
   while (!text.empty()) {
     const size_t bytes = CharacterBytes(text);
-    const auto first = static_cast<uint8_t>(text[0]);
     if (bytes == 0)
       line += '?';
-    else if (first < 0x20 || first == 0x7f)
+    else if (ControlBytes(text) > 0)
       line += ' ';
     else
       line += text.substr(0, bytes);
     text.remove_prefix(bytes == 0 ? 1 : bytes);
   }
   return line;
+}
+
+std::string OneLine(const absl::Status& status) {
+  return OneLine(std::string_view(status.message().data(), status.message().size()));
 }
 
 }  // namespace heddle

@@ -691,18 +691,76 @@ absl::StatusOr<Backup> ServiceClient::BackUp(
   return backup;
 }
 
+namespace {
+
+// Cancels a call whose peer says nothing for a time.
+class SilenceWatch {
+ public:
+  SilenceWatch(grpc::ClientContext* context, absl::Duration limit)
+      : limit_(absl::ToChronoMilliseconds(limit)), thread_([this, context] { Watch(context); }) {}
+  ~SilenceWatch() { End(); }
+  // The peer said something.
+  void Note() {
+    std::lock_guard lock(mutex_);
+    ++words_;
+    changed_.notify_one();
+  }
+  // Ends the watch. Returns whether it has cancelled the call.
+  bool End() {
+    {
+      std::lock_guard lock(mutex_);
+      ended_ = true;
+      changed_.notify_one();
+    }
+    if (thread_.joinable()) thread_.join();
+    return silent_;
+  }
+
+ private:
+  void Watch(grpc::ClientContext* context) {
+    std::unique_lock lock(mutex_);
+    while (!ended_) {
+      const int64_t heard = words_;
+      if (changed_.wait_for(lock, limit_, [&] { return ended_ || words_ != heard; })) continue;
+      silent_ = true;
+      context->TryCancel();
+      return;
+    }
+  }
+
+  const std::chrono::milliseconds limit_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t words_ = 0;
+  bool ended_ = false;
+  bool silent_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace
+
 absl::Status ServiceClient::CheckStore(
-    bool read_blobs, const std::function<bool(const v1::CheckProgress&)>& on_progress) const {
-  grpc::ClientContext context;  // without a limit: a check reads all blobs, and tells how far it is
+    bool read_blobs, const std::function<bool(const v1::CheckProgress&)>& on_progress,
+    absl::Duration silence) const {
+  grpc::ClientContext context;  // a check reads all blobs, so it is limited by silence only
   v1::CheckRequest request;
   request.set_read_blobs(read_blobs);
   const auto reader = stubs_->store->Check(&context, request);
   v1::CheckProgress told;
   bool go_on = true;
-  while (go_on && reader->Read(&told)) go_on = on_progress(told);
+  SilenceWatch watch(&context, silence);
+  while (go_on && reader->Read(&told)) {
+    watch.Note();
+    go_on = on_progress(told);
+  }
   if (!go_on) context.TryCancel();
   const grpc::Status status = reader->Finish();
   if (!go_on) return absl::CancelledError("interrupted");
+  if (watch.End()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("the scheduler at ", address_, " has said nothing of its check for ",
+                     absl::FormatDuration(silence), "; see whether it still works (heddle jobs)"));
+  }
   return Told(status);
 }
 

@@ -60,8 +60,8 @@ struct Backup {
   int64_t missing = 0;  // that the service has lost
 };
 
-// Every call is limited in time: unary calls to 30 s, transfers to 30 s without progress. If the
-// service cannot be reached, the error is Unavailable with the address and a remedy. If the
+// Every call is limited in time: unary calls to 30 s, transfers to 20 minutes and more for what is large,
+// a check to 5 minutes without a word from the service; a watch has `patience`. If the service cannot be reached, the error is Unavailable with the address and a remedy. If the
 // certificate or the token cannot be used, every call says so and sends nothing: InvalidArgument.
 class ServiceClient {
  public:
@@ -126,9 +126,10 @@ class ServiceClient {
   absl::StatusOr<Backup> BackUp(const std::string& directory,
                                 const std::function<bool(const Backup&)>& progress) const;
   // Checks what the service stores, and passes on what it tells. Cancelled: `on_progress` returned
-  // false.
+  // false. DeadlineExceeded: the service has told nothing for `silence`.
   absl::Status CheckStore(bool read_blobs,
-                          const std::function<bool(const v1::CheckProgress&)>& on_progress) const;
+                          const std::function<bool(const v1::CheckProgress&)>& on_progress,
+                          absl::Duration silence = absl::Minutes(5)) const;
   // Collects finished jobs (StoreService.Collect), and passes on each. Cancelled: `on_job` returned
   // false.
   absl::StatusOr<v1::CollectProgress::Total> Collect(

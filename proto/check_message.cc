@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/one_line.h"
 #include "base/status_macros.h"
 #include "proto/rules.pb.h"
 
@@ -123,14 +124,10 @@ bool IsHexadecimal(std::string_view text, size_t digits) {
          });
 }
 
-// Where the first control character begins, in ASCII or as the two bytes of U+0080 to U+009F.
+// Where the first control character begins.
 size_t FindControl(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    if (c < 0x20 || c == 0x7f) return i;
-    if (c != 0xc2 || i + 1 == text.size()) continue;
-    const auto next = static_cast<unsigned char>(text[i + 1]);
-    if (next >= 0x80 && next < 0xa0) return i;
+    if (ControlBytes(text.substr(i)) > 0) return i;
   }
   return std::string_view::npos;
 }
@@ -263,7 +260,7 @@ void TrimLine(size_t most, std::string* line) {
     line->resize(end);
   }
   for (size_t at = FindControl(*line); at != std::string::npos; at = FindControl(*line))
-    line->replace(at, (*line)[at] == '\xc2' ? 2 : 1, " ");
+    line->replace(at, ControlBytes(std::string_view(*line).substr(at)), " ");
 }
 
 void Trim(Message* message, const TypeRules& rules) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "proto/access/local_socket.h"
+#include "proto/protobuf_log.h"
 #include "scheduler/core/policy.h"
 #include "scheduler/service/server.h"
 
@@ -78,6 +79,7 @@ int main(int argc, char** argv) {
   spdlog::set_level(verbosity == 0   ? spdlog::level::warn
                     : verbosity == 1 ? spdlog::level::info
                                      : spdlog::level::debug);
+  heddle::RouteProtobufLog([](const std::string& line) { spdlog::warn("{}", line); });
   const absl::Status status = heddle::scheduler::RunServer(options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-scheduler: %s\n", std::string(status.message()).c_str());

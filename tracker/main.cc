@@ -18,6 +18,7 @@
 #include "base/output_file.h"
 #include "proto/access/listener.h"
 #include "proto/grpc_util.h"
+#include "proto/protobuf_log.h"
 #include "tracker/tracker_service.h"
 
 namespace {
@@ -64,6 +65,7 @@ int main(int argc, char** argv) {
   }
   spdlog::set_default_logger(spdlog::stderr_logger_mt("heddle-tracker"));
   if (verbose) spdlog::set_level(spdlog::level::debug);
+  heddle::RouteProtobufLog([](const std::string& line) { spdlog::warn("{}", line); });
 
   // Block these signals before any thread exists, so that only sigwait below takes them.
   sigset_t signals;
@@ -109,7 +111,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   builder.RegisterService(&service);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  std::unique_ptr<grpc::Server> server = heddle::StartServer(&builder, door->get());
   if (server == nullptr || port == 0) {
     spdlog::error(
         "cannot listen on {}: is another tracker running there? choose another with --listen",
@@ -119,10 +121,19 @@ int main(int argc, char** argv) {
   if (const std::string warning = heddle::OpenAddressWarning(listen, *credentials);
       !warning.empty())
     spdlog::warn("{}", warning);
+  // Without this, calls that last would hold up the end of the server.
+  const auto stop = [&] {
+    ForgetPort(port_file);
+    server->GetHealthCheckService()->SetServingStatus(false);
+    absl::SleepFor(kGoodbye);
+    service.Stop();
+    server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(2));
+  };
   if (!port_file.empty()) {
     const absl::Status written = heddle::WriteFile(port_file, absl::StrCat(port, "\n"));
     if (!written.ok()) {
       spdlog::error("--port-file: {}", std::string(written.message()));
+      stop();
       return 2;
     }
   }
@@ -130,10 +141,6 @@ int main(int argc, char** argv) {
   int signal = 0;
   sigwait(&signals, &signal);
   spdlog::info("{}: shutting down", sigdescr_np(signal));
-  ForgetPort(port_file);
-  server->GetHealthCheckService()->SetServingStatus(false);
-  absl::SleepFor(kGoodbye);
-  service.Stop();
-  server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(2));
+  stop();
   return 0;
 }

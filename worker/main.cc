@@ -20,6 +20,7 @@
 #include "compiler/codegen/backend.h"
 #include "compiler/machine/measured_machine.h"
 #include "compiler/runtime/device_kind.h"
+#include "proto/protobuf_log.h"
 #include "worker/confine/mechanisms.h"
 #include "worker/confine/stage_folder.h"
 #include "worker/device_machine.h"
@@ -231,6 +232,7 @@ int main(int argc, char** argv) {
   }
   spdlog::set_default_logger(spdlog::stderr_logger_mt("heddle-worker"));
   if (verbose) spdlog::set_level(spdlog::level::debug);
+  heddle::RouteProtobufLog([](const std::string& line) { spdlog::warn("{}", line); });
 
   auto confinement = heddle::worker::confine::ParseConfinement(confined_by);
   absl::Status known = confinement.status();

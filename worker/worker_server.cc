@@ -111,7 +111,7 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
   };
   HEDDLE_ASSIGN_OR_RETURN(worker->door_, AddListener(listener, &builder, &worker->port_));
   builder.RegisterService(worker->service_.get());
-  worker->server_ = builder.BuildAndStart();
+  worker->server_ = StartServer(&builder, worker->door_.get());
   if (worker->server_ == nullptr || worker->port_ == 0) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen));
   }

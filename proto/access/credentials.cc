@@ -47,6 +47,7 @@ bool Exists(const std::string& path) {
 
 absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory) {
   TlsFiles files;
+  files.revoked = directory + "/revoked";
   HEDDLE_ASSIGN_OR_RETURN(files.ca, ReadSmallFile(directory + "/ca.pem"));
   const std::string certificate = directory + "/cert.pem", key = directory + "/key.pem";
   if (!Exists(certificate) && !Exists(key)) return files;

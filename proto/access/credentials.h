@@ -11,12 +11,13 @@
 
 namespace heddle {
 
-// The three files of a --tls-dir.
+// The files of a --tls-dir.
 struct TlsFiles {
   std::string ca;           // ca.pem: whom to trust
   std::string certificate;  // cert.pem; empty: the process has no certificate, only a token
   std::string key;          // key.pem
   Identity identity;        // of the certificate
+  std::string revoked;      // path of a daemon's list (revoked.h), which need not exist
 };
 
 // Without any of the two, a process uses and serves nothing but this machine.

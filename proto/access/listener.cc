@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "proto/access/access_table.h"
 #include "proto/access/local_socket.h"
+#include "proto/access/revoked.h"
 #include "proto/grpc_util.h"
 
 namespace heddle {
@@ -61,7 +62,11 @@ absl::StatusOr<Identity> Identify(const grpc::AuthContext* connection, const Met
 class Doorkeeper final : public grpc::AuthMetadataProcessor {
  public:
   explicit Doorkeeper(const ListenerOptions& options)
-      : tokens_(options.tokens), refused_(options.refused) {}
+      : tokens_(options.tokens),
+        revoked_(options.credentials.tls
+                     ? std::make_unique<RevokedList>(options.credentials.tls->revoked)
+                     : nullptr),
+        refused_(options.refused) {}
   bool IsBlocking() const override { return false; }
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* connection,
                        OutputMetadata*, OutputMetadata*) override {
@@ -69,7 +74,9 @@ class Doorkeeper final : public grpc::AuthMetadataProcessor {
     std::string_view method = path == metadata.end() ? "" : ViewOf(path->second);
     if (method.starts_with('/')) method.remove_prefix(1);
     absl::StatusOr<Identity> caller = Identify(connection, metadata, tokens_);
-    const absl::Status allowed = caller.ok() ? CheckMethod(*caller, method) : caller.status();
+    absl::Status allowed = caller.status();
+    if (allowed.ok() && revoked_ != nullptr) allowed = revoked_->Check(*caller);
+    if (allowed.ok()) allowed = CheckMethod(*caller, method);
     if (!allowed.ok() && refused_)
       refused_(caller.value_or(Identity{}), std::string(method), allowed);
     return ToGrpc(allowed);
@@ -77,6 +84,7 @@ class Doorkeeper final : public grpc::AuthMetadataProcessor {
 
  private:
   const TokenFile* const tokens_;
+  const std::unique_ptr<RevokedList> revoked_;  // null: there are no certificates
   const std::function<void(const Identity&, const std::string&, const absl::Status&)> refused_;
 };
 
@@ -118,6 +126,12 @@ absl::StatusOr<std::unique_ptr<PeerDoor>> AddListener(const ListenerOptions& opt
   credentials->SetAuthMetadataProcessor(std::make_shared<Doorkeeper>(options));
   builder->AddListeningPort(address, credentials, port);
   return nullptr;
+}
+
+std::unique_ptr<grpc::Server> StartServer(grpc::ServerBuilder* builder, PeerDoor* door) {
+  std::unique_ptr<grpc::Server> server = builder->BuildAndStart();
+  if (server != nullptr && door != nullptr) door->Start();
+  return server;
 }
 
 std::string OpenAddressWarning(const std::string& address, const Credentials& credentials) {

@@ -54,16 +54,16 @@ absl::StatusOr<std::unique_ptr<PeerDoor>> PeerDoor::Open(
 
 PeerDoor::PeerDoor(std::string path, int socket, int stop,
                    std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor)
-    : path_(std::move(path)),
-      socket_(socket),
-      stop_(stop),
-      acceptor_(std::move(acceptor)),
-      thread_([this] { Run(); }) {}
+    : path_(std::move(path)), socket_(socket), stop_(stop), acceptor_(std::move(acceptor)) {}
+
+void PeerDoor::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
 
 PeerDoor::~PeerDoor() {
   const uint64_t one = 1;
   if (write(stop_, &one, sizeof(one)) != sizeof(one)) std::terminate();  // it cannot fail
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   close(socket_);
   close(stop_);
   unlink(path_.c_str());

@@ -14,12 +14,15 @@ namespace heddle {
 
 class PeerDoor {
  public:
-  // Listens at the path, which PrepareSocket has checked, and hands the connections to the acceptor
-  // until it is destroyed; it then removes the socket. InvalidArgument: it cannot listen there.
+  // Listens at the path, which PrepareSocket has checked. Connections wait there until Start. When
+  // this is destroyed, it removes the socket. InvalidArgument: it cannot listen there.
   static absl::StatusOr<std::unique_ptr<PeerDoor>> Open(
       const std::string& path,
       std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor);
   ~PeerDoor();
+  // Hands connections to the acceptor from now on. The server must have started: an acceptor forgets
+  // what comes before that, and the peer would wait for ever.
+  void Start();
   PeerDoor(const PeerDoor&) = delete;
   PeerDoor& operator=(const PeerDoor&) = delete;
 

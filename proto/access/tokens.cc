@@ -1,22 +1,17 @@
 #include "proto/access/tokens.h"
 
-#include <sys/stat.h>
-
-#include <fstream>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/clock.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 
 namespace heddle {
 namespace {
 
-constexpr absl::Duration kLookEvery = absl::Seconds(1);
-constexpr size_t kMaxBytes = 1 << 20;  // some ten thousand tokens
 constexpr size_t kHashDigits = 64;
 
 bool IsHash(std::string_view text) {
@@ -54,39 +49,18 @@ absl::StatusOr<TokenFile::Entries> TokenFile::Parse(const std::string& text) {
   return entries;
 }
 
-void TokenFile::Refresh() const {
-  const absl::Time now = MonotonicNow();
-  if (now - looked_ < kLookEvery) return;
-  looked_ = now;
-  struct stat info = {};
-  if (stat(path_.c_str(), &info) != 0) {
-    version_.clear();
-    entries_ = Entries();
-    return;
-  }
-  const std::string version = absl::StrCat(info.st_ino, " ", info.st_size, " ", info.st_mtim.tv_sec,
-                                           " ", info.st_mtim.tv_nsec, " ", info.st_mode);
-  if (version == version_) return;
-  version_ = version;
-  if ((info.st_mode & 022) != 0) {
-    entries_ = absl::InvalidArgumentError("others can write it; chmod 600");
-    return;
-  }
-  std::ifstream file(path_, std::ios::binary);
-  std::string text(kMaxBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kMaxBytes) {
-    entries_ = absl::InvalidArgumentError("it has more than 1 MiB");
-    return;
-  }
-  entries_ = Parse(text);
-}
-
 absl::StatusOr<Identity> TokenFile::Find(std::string_view token, absl::Time now) const {
   const std::string hash = Sha256Hex(token);
   absl::MutexLock lock(&mutex_);
-  Refresh();
+  if (const std::optional<absl::StatusOr<std::string>> text = file_.Changed()) {
+    if (text->ok()) {
+      entries_ = Parse(**text);
+    } else if (absl::IsNotFound(text->status())) {
+      entries_ = Entries();
+    } else {
+      entries_ = text->status();
+    }
+  }
   if (!entries_.ok()) {
     return absl::UnauthenticatedError(
         absl::StrCat("the scheduler cannot use its file of tokens: ", entries_.status().message()));

@@ -5,12 +5,14 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/access/identity.h"
+#include "proto/access/watched_file.h"
 
 namespace heddle {
 
@@ -22,7 +24,7 @@ class TokenFile {
   // The file need not exist yet. Changes of it count within a second or two; a malformed line, a file
   // that others can write, and a file of more than 1 MiB make all its tokens invalid until it is
   // corrected.
-  explicit TokenFile(std::string path) : path_(std::move(path)) {}
+  explicit TokenFile(std::string path) : file_(std::move(path), kMaxBytes) {}
 
   // Unauthenticated if there is no such token or it has expired; the message says what to do.
   absl::StatusOr<Identity> Find(std::string_view token, absl::Time now) const;
@@ -36,12 +38,10 @@ class TokenFile {
   static absl::StatusOr<Entries> Parse(const std::string& text);
 
  private:
-  void Refresh() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static constexpr size_t kMaxBytes = size_t{1} << 20;  // some ten thousand tokens
 
-  const std::string path_;
   mutable absl::Mutex mutex_;
-  mutable absl::Time looked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  mutable std::string version_ ABSL_GUARDED_BY(mutex_);  // of the file that was read
+  mutable WatchedFile file_ ABSL_GUARDED_BY(mutex_);
   mutable absl::StatusOr<Entries> entries_ ABSL_GUARDED_BY(mutex_) = Entries();
 };
 

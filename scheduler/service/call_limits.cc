@@ -9,8 +9,8 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr std::array<const char*, CallLimits::kKinds> kNames = {"uploads", "watches", "downloads",
-                                                                "queries", "backups and checks"};
+constexpr std::array<const char*, CallLimits::kKinds> kNames = {
+    "uploads", "watches", "downloads", "queries", "backups", "checks", "calls of upkeep"};
 
 // The peer without its port: "ipv4:10.0.0.7:5123" becomes "ipv4:10.0.0.7". A peer with many
 // connections is one peer.

@@ -22,11 +22,11 @@ namespace heddle::scheduler {
 
 class CallLimits {
  public:
-  enum Kind { kUploads, kWatches, kTransfers, kQueries, kCare, kKinds };
+  enum Kind { kUploads, kWatches, kTransfers, kQueries, kBackups, kChecks, kCare, kKinds };
 
   struct Options {
     // At a time, by kind. One peer gets at most `share` of them, and at least one.
-    std::array<int, kKinds> most = {8, 64, 16, 8, 6};
+    std::array<int, kKinds> most = {8, 64, 16, 8, 1, 1, 4};
     double share = 0.5;
     // A call ends with CANCELLED if its peer lets it wait longer than this, for a message or for room
     // to send one. Time that the server takes itself does not count.

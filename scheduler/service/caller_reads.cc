@@ -42,23 +42,25 @@ absl::StatusOr<int> TaskNamed(const v1::Job& job, const std::string& wanted) {
 
 }  // namespace
 
+absl::Status CallerReads::CheckJob(std::string_view method, const std::string& job) const {
+  HEDDLE_ASSIGN_OR_RETURN(const std::string owner, loop_->jobs().Owner(job));
+  if (!MayUse(caller_, method, owner)) return NoSuchJob(job);  // as if there were none
+  return absl::OkStatus();
+}
+
 absl::StatusOr<JobSnapshots::Snapshot> CallerReads::GetJob(std::string_view method,
                                                            const std::string& job) const {
-  HEDDLE_ASSIGN_OR_RETURN(JobSnapshots::Snapshot snapshot, loop_->jobs().Get(job));
-  if (!MayUse(caller_, method, snapshot.job->spec().user()))
-    return NoSuchJob(job);  // as if there were none
-  return snapshot;
+  HEDDLE_RETURN_IF_ERROR(CheckJob(method, job));
+  return loop_->jobs().Get(job);
 }
 
 absl::StatusOr<JobSnapshots::Page> CallerReads::ListJobs(JobSnapshots::ListOptions options) const {
-  options.shown = [this](const v1::Job& job) {
-    return MayUse(caller_, kListJobs, job.spec().user());
-  };
+  options.shown = [this](const std::string& user) { return MayUse(caller_, kListJobs, user); };
   return loop_->jobs().List(options);
 }
 
 absl::StatusOr<v1::Timeline> CallerReads::GetTimeline(const std::string& job) const {
-  HEDDLE_RETURN_IF_ERROR(GetJob(kGetTimeline, job).status());
+  HEDDLE_RETURN_IF_ERROR(CheckJob(kGetTimeline, job));
   HEDDLE_ASSIGN_OR_RETURN(std::vector<v1::StageSpan> spans,
                           store_->Timeline(ParseJobName(job), kMaxSpans));
   v1::Timeline timeline;
@@ -188,8 +190,8 @@ bool CallerReads::MaySee(const std::string& job, std::string_view method) {
   if (MayUse(caller_, method, /*tenant=*/"")) return true;
   const auto [entry, added] = may_see_.try_emplace(job);  // asked once for each
   if (added) {
-    const absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(job);
-    entry->second = MayUse(caller_, method, snapshot.ok() ? snapshot->job->spec().user() : "");
+    const absl::StatusOr<std::string> owner = loop_->jobs().Owner(job);
+    entry->second = MayUse(caller_, method, owner.ok() ? *owner : "");
   }
   return entry->second;
 }

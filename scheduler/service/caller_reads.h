@@ -31,7 +31,9 @@ class CallerReads {
   CallerReads(SchedulerLoop* loop, RecordStore* store, Identity caller, std::string name)
       : loop_(loop), store_(store), caller_(std::move(caller)), name_(std::move(name)) {}
 
-  // `method` is the row of the access table that decides: "heddle.v1.JobService/GetJob".
+  // Whether the caller may see the job at all. `method` is the row of the access table that decides:
+  // "heddle.v1.JobService/GetJob".
+  absl::Status CheckJob(std::string_view method, const std::string& job) const;
   absl::StatusOr<JobSnapshots::Snapshot> GetJob(std::string_view method,
                                                 const std::string& job) const;
   // Sets `shown` of the options.

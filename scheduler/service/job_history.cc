@@ -27,39 +27,44 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> ViewOf(const StoredJob& stored) {
   return std::make_shared<const v1::Job>(ledger.View(dispatcher, JobId{stored.row.id}, now));
 }
 
+// At most one job: that of this id, or if there is none, another one.
+JobSelection Only(JobId id, JobSelection::Which which) {
+  JobSelection selection{.which = which, .limit = 1};
+  if (id.value < selection.before) selection.before = id.value + 1;
+  return selection;
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const v1::Job>> JobHistory::Get(JobId id) const {
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<std::shared_ptr<const v1::Job>> found,
-                          Before(JobId{id.value + 1}, 1));
-  if (found.empty() || found.front()->id() != JobName(id.value))
-    return absl::NotFoundError(absl::StrCat("no finished job ", JobName(id.value)));
-  return found.front();
-}
-
-absl::StatusOr<std::vector<std::shared_ptr<const v1::Job>>> JobHistory::Before(
-    JobId before, int64_t limit) const {
   const absl::Time now = MonotonicNow();
   {
     absl::MutexLock lock(&mutex_);
     std::erase_if(kept_, [&](const auto& read) { return now - read.second.time > kKept; });
-    const auto kept = kept_.find({before, limit});
-    if (kept != kept_.end()) return kept->second.jobs;
+    if (const auto kept = kept_.find(id); kept != kept_.end()) return kept->second.job;
   }
-  HEDDLE_ASSIGN_OR_RETURN(
-      const std::vector<StoredJob> found,
-      store_->LoadJobs({.which = JobSelection::kFinished, .before = before.value, .limit = limit}));
-  std::vector<std::shared_ptr<const v1::Job>> jobs;
-  size_t candidates = 0;
-  for (const StoredJob& stored : found) {
-    HEDDLE_ASSIGN_OR_RETURN(jobs.emplace_back(), ViewOf(stored));
-    candidates += stored.candidates.size();
-  }
-  if (candidates >= kManyCandidates) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<StoredJob> found,
+                          store_->LoadJobs(Only(id, JobSelection::kFinished)));
+  if (found.empty() || found.front().row.id != id.value)
+    return absl::NotFoundError(absl::StrCat("no finished job ", JobName(id.value)));
+  HEDDLE_ASSIGN_OR_RETURN(std::shared_ptr<const v1::Job> job, ViewOf(found.front()));
+  if (found.front().candidates.size() >= kManyCandidates) {
     absl::MutexLock lock(&mutex_);
-    if (kept_.size() < kMostKept) kept_[{before, limit}] = {now, jobs};
+    if (kept_.size() < kMostKept) kept_[id] = {now, job};
   }
-  return jobs;
+  return job;
+}
+
+absl::StatusOr<std::string> JobHistory::Owner(JobId id) const {
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<JobOwner> found,
+                          store_->Owners(Only(id, JobSelection::kAll)));
+  if (found.empty() || found.front().job != id.value)
+    return absl::NotFoundError(absl::StrCat("no job ", JobName(id.value)));
+  return found.front().user;
+}
+
+absl::StatusOr<std::vector<JobOwner>> JobHistory::OwnersBefore(JobId before, int64_t limit) const {
+  return store_->Owners({.which = JobSelection::kFinished, .before = before.value, .limit = limit});
 }
 
 }  // namespace heddle::scheduler

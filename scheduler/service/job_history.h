@@ -1,12 +1,12 @@
 // Finished jobs of earlier processes. They stay in the store until somebody asks for them, so that
-// a start takes no longer the more of them there are. What took long to read, because its jobs have many
+// a start takes no longer the more of them there are. A job that took long to read, because it has many
 // trials, is kept for half a minute: open pages ask again and again. Thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -25,20 +25,20 @@ class JobHistory {
 
   // A finished job of the store as users see it. NotFound: the store has no such job.
   absl::StatusOr<std::shared_ptr<const v1::Job>> Get(JobId id) const;
+  // Whose job it is, also of an unfinished one. NotFound: the store has no such job.
+  absl::StatusOr<std::string> Owner(JobId id) const;
   // Of the finished jobs with smaller ids than `before`, the `limit` largest, by id.
-  absl::StatusOr<std::vector<std::shared_ptr<const v1::Job>>> Before(JobId before,
-                                                                     int64_t limit) const;
+  absl::StatusOr<std::vector<JobOwner>> OwnersBefore(JobId before, int64_t limit) const;
 
  private:
   struct Read {
     absl::Time time;
-    std::vector<std::shared_ptr<const v1::Job>> jobs;
+    std::shared_ptr<const v1::Job> job;
   };
 
   RecordStore* const store_;
   mutable absl::Mutex mutex_;
-  // By the arguments of Before.
-  mutable std::map<std::pair<JobId, int64_t>, Read> kept_ ABSL_GUARDED_BY(mutex_);
+  mutable std::map<JobId, Read> kept_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace heddle::scheduler

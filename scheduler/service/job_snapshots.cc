@@ -1,7 +1,5 @@
 #include "scheduler/service/job_snapshots.h"
 
-#include <google/protobuf/util/message_differencer.h>
-
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -13,12 +11,19 @@
 namespace heddle::scheduler {
 namespace {
 
-using google::protobuf::util::MessageDifferencer;
-
-bool EqualButForTasks(const v1::Job& a, const v1::Job& b) {
-  MessageDifferencer differencer;
-  differencer.IgnoreField(v1::Job::descriptor()->FindFieldByNumber(v1::Job::kTasksFieldNumber));
-  return differencer.Compare(a, b);
+// What is shown of a job that was shown as `last` before. Its version stays if nothing has changed.
+// Serialised messages are compared: that takes a small part of the time of a comparison by fields.
+JobSnapshots::Snapshot Next(const JobSnapshots::Snapshot& last,
+                            std::shared_ptr<const v1::Job> job) {
+  if (last.job != nullptr && last.job->SerializeAsString() == job->SerializeAsString()) return last;
+  const int64_t version = last.version + 1;
+  auto versions = std::make_shared<std::vector<int64_t>>(job->tasks_size(), version);
+  for (int i = 0; last.job != nullptr && i < std::min(job->tasks_size(), last.job->tasks_size());
+       ++i) {
+    if (last.job->tasks(i).SerializeAsString() == job->tasks(i).SerializeAsString())
+      (*versions)[i] = (*last.task_versions)[i];
+  }
+  return {version, std::move(job), std::move(versions)};
 }
 
 }  // namespace
@@ -28,30 +33,26 @@ absl::Status NoSuchJob(const std::string& job) {
 }
 
 void JobSnapshots::Put(Views views) {
-  absl::MutexLock lock(&mutex_);
+  // Nobody else changes snapshots meanwhile, so what takes time holds up no reader.
+  absl::MutexLock turn(&turn_);
+  std::vector<std::pair<JobId, Snapshot>> next;
   for (auto& [id, view] : views) {
-    Snapshot& snapshot = snapshots_[id];
-    const int64_t version = snapshot.version + 1;
-    auto versions = std::make_shared<std::vector<int64_t>>(view->tasks_size(), version);
-    bool same = snapshot.job != nullptr && snapshot.job->tasks_size() == view->tasks_size() &&
-                EqualButForTasks(*snapshot.job, *view);
-    for (int i = 0; snapshot.job != nullptr && i < view->tasks_size(); ++i) {
-      if (i < snapshot.job->tasks_size() &&
-          MessageDifferencer::Equals(snapshot.job->tasks(i), view->tasks(i))) {
-        (*versions)[i] = (*snapshot.task_versions)[i];
-      } else {
-        same = false;
-      }
+    Snapshot last;
+    {
+      absl::ReaderMutexLock lock(&mutex_);
+      if (const auto found = snapshots_.find(id); found != snapshots_.end()) last = found->second;
     }
-    if (same) continue;
-    ++changes_;
-    snapshot.version = version;
-    snapshot.job = std::move(view);
-    snapshot.task_versions = std::move(versions);
+    next.emplace_back(id, Next(last, std::move(view)));
+  }
+  absl::MutexLock lock(&mutex_);
+  for (auto& [id, snapshot] : next) {
+    changes_ += snapshots_[id].version != snapshot.version;
+    snapshots_[id] = std::move(snapshot);
   }
 }
 
 void JobSnapshots::Explain(const std::string& reason) {
+  absl::MutexLock turn(&turn_);
   absl::MutexLock lock(&mutex_);
   for (auto& [id, snapshot] : snapshots_) {
     if (snapshot.job->finished_unix_ns() != 0 || snapshot.job->reason() == reason) continue;
@@ -69,14 +70,14 @@ int64_t JobSnapshots::changes() const {
 }
 
 bool JobSnapshots::Has(JobId job) const {
-  absl::MutexLock lock(&mutex_);
+  absl::ReaderMutexLock lock(&mutex_);
   return snapshots_.count(job) > 0;
 }
 
 absl::StatusOr<JobSnapshots::Snapshot> JobSnapshots::Get(const std::string& job) const {
   const JobId id{ParseJobName(job)};
   {
-    absl::MutexLock lock(&mutex_);
+    absl::ReaderMutexLock lock(&mutex_);
     if (auto it = snapshots_.find(id); it != snapshots_.end()) return it->second;
   }
   const absl::StatusOr<std::shared_ptr<const v1::Job>> stored = history_->Get(id);
@@ -85,16 +86,27 @@ absl::StatusOr<JobSnapshots::Snapshot> JobSnapshots::Get(const std::string& job)
   return Snapshot{0, *stored, nullptr};
 }
 
+absl::StatusOr<std::string> JobSnapshots::Owner(const std::string& job) const {
+  const JobId id{ParseJobName(job)};
+  {
+    absl::ReaderMutexLock lock(&mutex_);
+    if (auto it = snapshots_.find(id); it != snapshots_.end()) return it->second.job->spec().user();
+  }
+  absl::StatusOr<std::string> owner = history_->Owner(id);
+  if (absl::IsNotFound(owner.status())) return NoSuchJob(job);
+  return owner;
+}
+
 absl::StatusOr<JobSnapshots::Snapshot> JobSnapshots::WaitForChange(const std::string& job,
                                                                    int64_t version,
                                                                    absl::Duration timeout) const {
   const JobId id{ParseJobName(job)};
-  auto changed = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  auto changed = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     auto it = snapshots_.find(id);
     return it == snapshots_.end() || it->second.version != version;
   };
   {
-    absl::MutexLock lock(&mutex_);
+    absl::ReaderMutexLock lock(&mutex_);
     mutex_.AwaitWithTimeout(absl::Condition(&changed), timeout);
   }
   return Get(job);
@@ -102,7 +114,7 @@ absl::StatusOr<JobSnapshots::Snapshot> JobSnapshots::WaitForChange(const std::st
 
 std::vector<std::shared_ptr<const v1::Job>> JobSnapshots::Unfinished() const {
   std::vector<std::shared_ptr<const v1::Job>> jobs;
-  absl::MutexLock lock(&mutex_);
+  absl::ReaderMutexLock lock(&mutex_);
   for (const auto& [id, snapshot] : snapshots_) {
     if (snapshot.job->finished_unix_ns() == 0) jobs.push_back(snapshot.job);
   }
@@ -110,20 +122,22 @@ std::vector<std::shared_ptr<const v1::Job>> JobSnapshots::Unfinished() const {
 }
 
 absl::StatusOr<JobSnapshots::Page> JobSnapshots::List(const ListOptions& options) const {
-  constexpr int64_t kPage = 64;  // finished jobs that are read from the store at a time
+  constexpr int64_t kPage = 500;  // finished jobs whose owners are read from the store at a time
+  // Those of the history are null here, and are read one by one.
   std::map<JobId, std::shared_ptr<const v1::Job>> jobs;
   {
-    absl::MutexLock lock(&mutex_);
+    absl::ReaderMutexLock lock(&mutex_);
     for (const auto& [id, snapshot] : snapshots_) {
       if (id < options.before && (options.finished_too || snapshot.job->finished_unix_ns() == 0))
         jobs[id] = snapshot.job;
     }
   }
+  std::erase_if(jobs,
+                [&](const auto& entry) { return !options.shown(entry.second->spec().user()); });
   Page newest;
   size_t bytes = 0;
   // False if there is no more room. The first one is always taken, so that the caller gets on.
   const auto take = [&](const std::shared_ptr<const v1::Job>& job) {
-    if (!options.shown(*job)) return true;
     bytes += job->ByteSizeLong();
     newest.more = !newest.jobs.empty() &&
                   (bytes > options.max_bytes || newest.jobs.size() >= options.max_jobs);
@@ -134,16 +148,24 @@ absl::StatusOr<JobSnapshots::Page> JobSnapshots::List(const ListOptions& options
   JobId before = options.before;
   bool more = options.finished_too;
   while (!newest.more && (more || !jobs.empty())) {
-    std::vector<std::shared_ptr<const v1::Job>> page;
+    std::vector<JobOwner> page;
     if (more) {
-      HEDDLE_ASSIGN_OR_RETURN(page, history_->Before(before, kPage));
+      HEDDLE_ASSIGN_OR_RETURN(page, history_->OwnersBefore(before, kPage));
     }
     more = static_cast<int64_t>(page.size()) == kPage;
-    const JobId first = more ? JobId{ParseJobName(page.front()->id())} : JobId{};
-    for (const auto& job : page) jobs.emplace(JobId{ParseJobName(job->id())}, job);
+    const JobId first = more ? JobId{page.front().job} : JobId{};
+    for (const JobOwner& owner : page) {
+      if (options.shown(owner.user)) jobs.emplace(JobId{owner.job}, nullptr);
+    }
     // Only from there on is it known that no job is missing.
-    while (!jobs.empty() && jobs.rbegin()->first >= first && take(jobs.rbegin()->second))
+    while (!jobs.empty() && jobs.rbegin()->first >= first) {
+      auto& [id, job] = *jobs.rbegin();
+      if (job == nullptr) {
+        HEDDLE_ASSIGN_OR_RETURN(job, history_->Get(id));
+      }
+      if (!take(job)) break;
       jobs.erase(std::prev(jobs.end()));
+    }
     before = first;
   }
   return newest;

@@ -1,5 +1,7 @@
 // What users see of jobs: the latest snapshot of each, with a version that grows with every change.
-// Jobs that had ended before this process began are read from the store. Thread-safe.
+// Jobs that had ended before this process began are read from the store.
+//
+// Thread-safe. Calls of users only share the lock: none holds up another, and none wakes the watchers.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +47,8 @@ class JobSnapshots {
 
   // NotFound, or an error of the store.
   absl::StatusOr<Snapshot> Get(const std::string& job) const;
+  // Whose job it is (JobSpec.user); far cheaper than Get for a job of the history. Errors as Get.
+  absl::StatusOr<std::string> Owner(const std::string& job) const;
   // Grows whenever a snapshot changes.
   int64_t changes() const;
   // Whether the job has a snapshot of its own, besides what the history knows.
@@ -60,7 +64,8 @@ class JobSnapshots {
     JobId before{std::numeric_limits<int64_t>::max()};  // only jobs with smaller ids
     size_t max_jobs = 1000;
     size_t max_bytes = 3 << 20;
-    std::function<bool(const v1::Job&)> shown;  // whether the caller may see the job
+    std::function<bool(const std::string& user)>
+        shown;  // whether the caller may see this user's jobs
   };
   struct Page {
     std::vector<std::shared_ptr<const v1::Job>>
@@ -72,7 +77,8 @@ class JobSnapshots {
 
  private:
   const JobHistory* const history_;
-  mutable absl::Mutex mutex_;
+  absl::Mutex turn_;  // of Put and Explain; held by whoever changes snapshots
+  mutable absl::Mutex mutex_ ABSL_ACQUIRED_AFTER(turn_);
   std::map<JobId, Snapshot> snapshots_ ABSL_GUARDED_BY(mutex_);
   int64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/thread_priority.h"
+
 namespace heddle::scheduler {
 
 RecordReader::RecordReader(RecordStore* store) : store_(store), thread_([this] { Run(); }) {}
@@ -20,6 +22,7 @@ void RecordReader::Read(std::function<void(RecordStore*)> lookup) {
 }
 
 void RecordReader::Run() {
+  (void)RunBeforeOthers();  // the dispatcher waits for it
   while (true) {
     std::function<void(RecordStore*)> lookup;
     {

@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "base/thread_priority.h"
 #include "proto/access/channel.h"
 #include "proto/grpc_util.h"
 #include "proto/job_states.h"
@@ -144,6 +145,10 @@ bool SchedulerLoop::Post(Input input) {
 }
 
 void SchedulerLoop::Run() {
+  // Calls of users must not hold up decisions. The threads of stages are started here, too.
+  if (!RunBeforeOthers())
+    spdlog::debug(
+        "the dispatcher runs with usual priority (root or LimitNICE=-5 lets it go first)");
   while (true) {
     std::deque<Input> inputs;
     std::deque<std::pair<AttemptId, v1::Lease>> leased;
@@ -324,6 +329,7 @@ void SchedulerLoop::PerformStart(const StartStage& start) {
   environment.store = store_;
   environment.blobs = blobs_;
   environment.credentials = &options_.credentials;
+  environment.channels = &channels_;
   environment.leased = [this](AttemptId attempt, const v1::Lease& lease) -> absl::Status {
     absl::MutexLock lock(&mutex_);
     uint64_t& seen = fences_[{lease.worker(), lease.slot()}];

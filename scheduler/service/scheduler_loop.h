@@ -31,6 +31,7 @@
 #include "scheduler/service/record_reader.h"
 #include "scheduler/service/stage_runner.h"
 #include "scheduler/service/tracker_watch.h"
+#include "scheduler/service/worker_channels.h"
 #include "scheduler/store/record_store.h"
 #include "scheduler/store/store_writer.h"
 
@@ -176,6 +177,7 @@ class SchedulerLoop {
   const JobHistory history_;
   JobSnapshots snapshots_{&history_};
   ModuleRequests modules_;
+  WorkerChannels channels_{&options_.credentials};
 
   // Declared before the threads that use them, and destroyed after those.
   std::unique_ptr<LeaseKeeper> leases_;

@@ -194,7 +194,7 @@ absl::Status RunServer(const ServerOptions& options) {
   builder.RegisterService(&jobs);
   builder.RegisterService(&records);
   builder.RegisterService(&care);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  std::unique_ptr<grpc::Server> server = StartServer(&builder, door.get());
   if (server == nullptr || port == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen ", listen, ": cannot listen there (in use?)"));
@@ -225,8 +225,22 @@ absl::Status RunServer(const ServerOptions& options) {
     rule = KeepRule{absl::Hours(24) * options.keep_days, options.keep_jobs};
   const BlobSweeper sweeper(loop.get(), store.get(), blobs.get(), &collector, rule);
   loop->Begin();  // jobs go on only once users can reach the scheduler
+  // Without this, calls that last would hold up the end of the server.
+  const auto stop = [&] {
+    forget_port();
+    server->GetHealthCheckService()->SetServingStatus(false);
+    absl::SleepFor(kGoodbye);
+    jobs.Stop();
+    care.Stop();
+    server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kDrain));
+    server->Wait();
+  };
   if (!options.port_file.empty()) {
-    HEDDLE_RETURN_IF_ERROR(WriteFile(options.port_file, absl::StrCat(port, "\n")));
+    const absl::Status written = WriteFile(options.port_file, absl::StrCat(port, "\n"));
+    if (!written.ok()) {
+      stop();
+      return written;
+    }
   }
   if (http != nullptr) std::printf("page at http://%s/\n", http->address().c_str());
   std::printf("listening on %s\n", WithPort(listen, port).c_str());
@@ -235,14 +249,8 @@ absl::Status RunServer(const ServerOptions& options) {
   int signal_number = 0;
   sigwait(&signals, &signal_number);
   spdlog::info("signal {}: ending", signal_number);
-  forget_port();
-  server->GetHealthCheckService()->SetServingStatus(false);
-  absl::SleepFor(kGoodbye);
   http.reset();
-  jobs.Stop();
-  care.Stop();
-  server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kDrain));
-  server->Wait();
+  stop();
   return absl::OkStatus();
 }
 

@@ -48,8 +48,9 @@ v1::Job ChangesSince(int64_t version, const JobSnapshots::Snapshot& snapshot) {
 
 constexpr absl::Duration kTrackerLimit = absl::Seconds(5);
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
-// Records that a query reads at a time: a few MiB, and some ten milliseconds.
-constexpr int64_t kPageRecords = 2000;
+// Records that a query reads at a time. A peer that does not read them costs the first page, a
+// millisecond or two; one that reads gets pages of up to a few MiB, which take some ten milliseconds.
+constexpr int64_t kFirstPageRecords = 100, kPageRecords = 2000;
 constexpr size_t kImportGroup = 500;              // records in one transaction
 constexpr size_t kImportBytes = size_t{8} << 20;  // likewise, about
 // A group that takes longer is refused; the client imports it again.
@@ -112,7 +113,12 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
     if (!found.ok()) return ToGrpc(found.status());
     known = found->has_value();
   }
-  if (grpc::Status room = CheckJobs(spec.user()); !known && !room.ok()) return room;
+  std::shared_ptr<void> place;
+  if (!known) {
+    absl::StatusOr<std::shared_ptr<void>> claimed = ClaimPlace(spec.user());
+    if (!claimed.ok()) return ToGrpc(claimed.status());
+    place = *std::move(claimed);
+  }
   v1::BlobList parts;
   int64_t part_bytes = 0;
   bool has_chunk = read();
@@ -170,7 +176,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
 
 grpc::Status JobServiceImpl::CheckOwner(const grpc::ServerContext& context, std::string_view method,
                                         const std::string& job) const {
-  return ToGrpc(ReadsOf(context).GetJob(MethodName(method), job).status());
+  return ToGrpc(ReadsOf(context).CheckJob(MethodName(method), job));
 }
 
 CallerReads JobServiceImpl::ReadsOf(const grpc::ServerContext& context) const {
@@ -254,21 +260,31 @@ grpc::Status JobServiceImpl::UploadBlobs(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status JobServiceImpl::CheckJobs(const std::string& user) const {
+absl::StatusOr<std::shared_ptr<void>> JobServiceImpl::ClaimPlace(const std::string& user) {
+  absl::MutexLock lock(&mutex_);
   int all = 0, of_user = 0;
+  for (const auto& [claimant, places] : claimed_) {
+    all += places;
+    if (claimant == user) of_user += places;
+  }
   for (const std::shared_ptr<const v1::Job>& job : loop_->jobs().Unfinished()) {
     ++all;
     of_user += job->spec().user() == user;
   }
   if (all >= limits_.max_jobs || of_user >= limits_.max_jobs_of_user) {
-    return {grpc::StatusCode::RESOURCE_EXHAUSTED,
-            absl::StrCat(of_user >= limits_.max_jobs_of_user
-                             ? absl::StrCat("you have ", of_user, " unfinished jobs")
-                             : absl::StrCat("the service has ", all, " unfinished jobs"),
-                         ", as many as it allows; submit again when some have ended, or cancel "
-                         "some (heddle jobs lists them)")};
+    return absl::ResourceExhaustedError(
+        absl::StrCat(of_user >= limits_.max_jobs_of_user
+                         ? absl::StrCat("you have ", of_user, " unfinished jobs")
+                         : absl::StrCat("the service has ", all, " unfinished jobs"),
+                     ", as many as it allows; submit again when some have ended, or cancel "
+                     "some (heddle jobs lists them)"));
   }
-  return grpc::Status::OK;
+  ++claimed_[user];
+  return std::shared_ptr<void>(this, [this, user](void*) {
+    absl::MutexLock unclaim(&mutex_);
+    const auto claimed = claimed_.find(user);
+    if (--claimed->second == 0) claimed_.erase(claimed);
+  });
 }
 
 grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext* context,
@@ -418,13 +434,24 @@ grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
   CallLimits::Call call(calls_, CallLimits::kQueries, context, caller);
   if (!call.ok()) return call.status();
   CallerReads reads(loop_, store_, caller, NameOf(*context, tokens_));
+  // A message that may be buffered must not carry them: it would wait for them, and they for it.
+  call.WithPeer([&] {
+    writer->SendInitialMetadata();
+    return true;
+  });
   int64_t left = QueryLimit(*request);
+  int64_t page_records = kFirstPageRecords;
   for (std::optional<RecordPlace> place; left > 0;) {
     absl::StatusOr<RecordPage> page =
-        reads.QueryRecords(*request, place, std::min(left, kPageRecords));
+        reads.QueryRecords(*request, place, std::min(left, page_records));
+    page_records = std::min(2 * page_records, kPageRecords);
     if (!page.ok()) return ToGrpc(page.status());
     for (const v1::Record& record : page->records) {
-      if (!call.WithPeer([&] { return writer->Write(record); })) return grpc::Status::CANCELLED;
+      // Small records gather until they fill a packet.
+      const auto write = [&] {
+        return writer->Write(record, grpc::WriteOptions().set_buffer_hint());
+      };
+      if (!call.WithPeer(write)) return grpc::Status::CANCELLED;
     }
     left -= static_cast<int64_t>(page->records.size());
     place = page->last;

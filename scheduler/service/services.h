@@ -3,10 +3,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "base/blob_store.h"
 #include "proto/access/tokens.h"
 #include "proto/jobs.grpc.pb.h"
@@ -70,9 +74,10 @@ class JobServiceImpl final : public v1::JobService::Service {
  private:
   // RESOURCE_EXHAUSTED if a model of so many bytes is over the limit, or the disk is full.
   grpc::Status CheckRoom(int64_t model_bytes) const;
-  // RESOURCE_EXHAUSTED if the service or the user has as many unfinished jobs as it may have.
-  grpc::Status CheckJobs(const std::string& user) const;
   CallerReads ReadsOf(const grpc::ServerContext& context) const;
+  // Counts one more unfinished job of the user until the result is let go; by then the job that was
+  // submitted counts itself. ResourceExhausted: the service or the user has as many as it may have.
+  absl::StatusOr<std::shared_ptr<void>> ClaimPlace(const std::string& user);
   // NOT_FOUND if there is no such job, or if the caller may not know of it. `method` is that of this
   // service which is called. Every method whose request names a job begins with this.
   grpc::Status CheckOwner(const grpc::ServerContext& context, std::string_view method,
@@ -87,6 +92,8 @@ class JobServiceImpl final : public v1::JobService::Service {
   const ServiceLimits limits_;
   const TokenFile* const tokens_;
   std::atomic<bool> stopping_{false};
+  absl::Mutex mutex_;
+  std::map<std::string, int> claimed_ ABSL_GUARDED_BY(mutex_);  // places of ClaimPlace, by user
 };
 
 class RecordServiceImpl final : public v1::RecordService::Service {

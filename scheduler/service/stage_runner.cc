@@ -219,8 +219,9 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
     return {v1::FAULT_INFRASTRUCTURE, std::string(address.message())};
   }
   // Whoever serves at the announced address must prove to be the worker of the lease.
-  std::unique_ptr<v1::WorkerService::Stub> stub = v1::WorkerService::NewStub(MakeChannel(
-      lease.address(), PeerName(Role::kWorker, order_.slot.worker), *environment_.credentials));
+  const std::shared_ptr<grpc::Channel> channel =
+      environment_.channels->Take(lease.address(), order_.slot.worker);
+  std::unique_ptr<v1::WorkerService::Stub> stub = v1::WorkerService::NewStub(channel);
   order_.start.set_lease_id(lease.id());
   order_.start.set_fencing_token(lease.fencing_token());
   std::unique_ptr<Stream> stream = stub->RunStage(&context);
@@ -243,6 +244,7 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
   }
   writer.join();
   const grpc::Status status = stream->Finish();
+  if (status.ok()) environment_.channels->Keep(lease.address(), order_.slot.worker, channel);
   std::string cancelled, lost;
   {
     absl::MutexLock lock(&mutex_);

@@ -23,6 +23,7 @@
 #include "proto/worker.grpc.pb.h"
 #include "scheduler/ledger/stage_order.h"
 #include "scheduler/service/lease_keeper.h"
+#include "scheduler/service/worker_channels.h"
 
 namespace heddle::scheduler {
 
@@ -33,6 +34,7 @@ class StageRunner {
     RecordStore* store;
     BlobStore* blobs;
     const Credentials* credentials;  // of the scheduler, for the worker
+    WorkerChannels* channels;
     // Called from the runner's thread; must not block for long. An error means that the lease must
     // not be used, because its token is stale; it is then released.
     std::function<absl::Status(AttemptId, const v1::Lease&)> leased;

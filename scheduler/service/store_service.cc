@@ -19,7 +19,6 @@
 #include "proto/check_message.h"
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
-#include "scheduler/service/permit.h"
 #include "scheduler/service/stored_parts.h"
 #include "scheduler/store/record_store.h"
 #include "scheduler/store/sqlite_maintenance.h"
@@ -27,7 +26,6 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr int kMaxFetches = 4;
 constexpr int kBlobsAtATime = 10'000;  // in one message
 constexpr int kMaxFindings = 100;
 constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // kept free for the database
@@ -173,11 +171,8 @@ void StoreServiceImpl::RemoveCopy() const {
 
 grpc::Status StoreServiceImpl::BackUp(grpc::ServerContext* context, const v1::BackUpRequest*,
                                       grpc::ServerWriter<v1::BackUpPart>* writer) {
-  CallLimits::Call call(calls_, CallLimits::kCare, context, {.role = Role::kLocal});
+  CallLimits::Call call(calls_, CallLimits::kBackups, context, {.role = Role::kLocal});
   if (!call.ok()) return call.status();
-  Permit permit(&backups_, 1);
-  if (!permit.free())
-    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "another backup runs; try again when it is done"};
   if (const int64_t bytes = BytesOf(database_); bytes + kDiskReserveBytes > blobs_->FreeBytes()) {
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
             absl::StrCat("the disk of the scheduler's data directory has no room for a copy of the "
@@ -227,9 +222,6 @@ grpc::Status StoreServiceImpl::FetchBlobs(grpc::ServerContext* context, const v1
                                           grpc::ServerWriter<v1::Chunk>* writer) {
   CallLimits::Call call(calls_, CallLimits::kCare, context, {.role = Role::kLocal});
   if (!call.ok()) return call.status();
-  Permit permit(&fetches_, kMaxFetches);
-  if (!permit.free())
-    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many calls at a time; try again"};
   if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   for (const v1::BlobRef& blob : request->blobs()) {
     const absl::StatusOr<std::unique_ptr<BlobStore::Reader>> reader =
@@ -252,15 +244,12 @@ grpc::Status StoreServiceImpl::FetchBlobs(grpc::ServerContext* context, const v1
 
 grpc::Status StoreServiceImpl::Check(grpc::ServerContext* context, const v1::CheckRequest* request,
                                      grpc::ServerWriter<v1::CheckProgress>* writer) {
-  CallLimits::Call call(calls_, CallLimits::kCare, context, {.role = Role::kLocal});
+  CallLimits::Call call(calls_, CallLimits::kChecks, context, {.role = Role::kLocal});
   if (!call.ok()) return call.status();
-  Permit permit(&checks_, 1);
-  if (!permit.free())
-    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "another check runs; try again when it is done"};
   const auto go_on = [&] { return !stopping_ && !context->IsCancelled(); };
   CheckReport report(&call, writer, go_on);
   report.Begin("database", 0);
-  const auto wrong = CheckDatabase(database_, kMaxFindings, go_on);
+  const auto wrong = CheckDatabase(database_, kMaxFindings, [&] { return report.Advance(0); });
   if (!wrong.ok()) return ToGrpc(wrong.status());
   for (const std::string& finding : *wrong) report.Find(finding);
 

@@ -39,7 +39,6 @@ class StoreServiceImpl final : public v1::StoreService::Service {
   Collector* const collector_;
   CallLimits* const calls_;
   std::atomic<bool> stopping_{false};
-  std::atomic<int> backups_{0}, checks_{0}, fetches_{0};
 };
 
 }  // namespace heddle::scheduler

@@ -41,13 +41,10 @@ class MemoryRecordStore : public RecordStore {
   absl::StatusOr<std::vector<StoredJob>> LoadJobs(const JobSelection& selection) override {
     absl::MutexLock lock(&mutex_);
     std::vector<StoredJob> jobs;
-    for (auto entry = tables_.jobs.rbegin(); entry != tables_.jobs.rend(); ++entry) {
-      const auto& [id, row] = *entry;
+    for (const JobRow* selected : Select(selection)) {
+      const JobRow& row = *selected;
+      const int64_t id = row.id;
       const bool over = IsFinal(row.job.state());
-      const bool selected = selection.which == JobSelection::kAll ||
-                            over == (selection.which == JobSelection::kFinished);
-      if (!selected || id >= selection.before) continue;
-      if (static_cast<int64_t>(jobs.size()) == selection.limit) break;
       StoredJob job{row, {}, {}, {}};
       for (auto it = tables_.tasks.lower_bound({id, 0});
            it != tables_.tasks.end() && it->first.first == id; ++it) {
@@ -78,8 +75,14 @@ class MemoryRecordStore : public RecordStore {
       }
       jobs.push_back(std::move(job));
     }
-    std::reverse(jobs.begin(), jobs.end());
     return jobs;
+  }
+
+  absl::StatusOr<std::vector<JobOwner>> Owners(const JobSelection& selection) override {
+    absl::MutexLock lock(&mutex_);
+    std::vector<JobOwner> owners;
+    for (const JobRow* row : Select(selection)) owners.push_back({row->id, row->job.spec().user()});
+    return owners;
   }
 
   absl::StatusOr<int64_t> LastJob() override {
@@ -404,6 +407,23 @@ class MemoryRecordStore : public RecordStore {
   }
 
  private:
+  // By id.
+  std::vector<const JobRow*> Select(const JobSelection& selection) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::vector<const JobRow*> rows;
+    for (auto entry = tables_.jobs.rbegin(); entry != tables_.jobs.rend(); ++entry) {
+      const auto& [id, row] = *entry;
+      const bool selected =
+          selection.which == JobSelection::kAll ||
+          IsFinal(row.job.state()) == (selection.which == JobSelection::kFinished);
+      if (!selected || id >= selection.before) continue;
+      if (static_cast<int64_t>(rows.size()) == selection.limit) break;
+      rows.push_back(&row);
+    }
+    std::reverse(rows.begin(), rows.end());
+    return rows;
+  }
+
   // Whether `place` comes after `other` in the order of queries: newest first.
   static bool Follows(const RecordPlace& place, const RecordPlace& other) {
     return std::tie(place.created_unix_ns, place.id) < std::tie(other.created_unix_ns, other.id);

@@ -234,12 +234,18 @@ struct StoredCandidate : CandidateRow {
   int64_t profile_ns = 0;
 };
 
-// Which jobs LoadJobs reads.
+// Which jobs LoadJobs and Owners read.
 struct JobSelection {
   enum Which { kAll, kUnfinished, kFinished } which = kAll;
   // Of these, the ones with the largest ids that are smaller than `before`, at most `limit`.
   int64_t before = std::numeric_limits<int64_t>::max();
   int64_t limit = std::numeric_limits<int64_t>::max();
+};
+
+// Whose a job is.
+struct JobOwner {
+  int64_t job = 0;
+  std::string user;  // JobSpec.user
 };
 
 // The blobs that a job refers to. The list of its parts names further ones.
@@ -290,6 +296,9 @@ class RecordStore {
   //
   // By id. Unless all jobs are asked for, the time does not depend on how many there are besides.
   virtual absl::StatusOr<std::vector<StoredJob>> LoadJobs(const JobSelection& selection = {}) = 0;
+  // Whose the selected jobs are, by id. Reads nothing else of them, so it is fit for asking whether
+  // somebody may see a job at all.
+  virtual absl::StatusOr<std::vector<JobOwner>> Owners(const JobSelection& selection) = 0;
   // The largest id of a job; 0: there is none.
   virtual absl::StatusOr<int64_t> LastJob() = 0;
   // The user's job with this submit key, without its tasks.

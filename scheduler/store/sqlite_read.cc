@@ -149,14 +149,23 @@ v1::StageSpan DecodeSpan(const Statement& row) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<StoredJob>> ReadJobs(sqlite3* db, const JobSelection& selection) {
+namespace {
+
+// These columns of the selected jobs, the last one first. Its parameters are `before` and `limit`.
+std::string SelectJobs(const std::string& columns, const JobSelection& selection) {
   constexpr const char* kSources[] = {
       "jobs WHERE id<?", "jobs INDEXED BY jobs_unfinished WHERE id<? AND state NOT IN (4, 5, 6)",
       "jobs WHERE id<? AND state IN (4, 5, 6)"};
+  return absl::StrCat("SELECT ", columns, " FROM ", kSources[selection.which],
+                      " ORDER BY id DESC LIMIT ?");
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<StoredJob>> ReadJobs(sqlite3* db, const JobSelection& selection) {
   std::vector<StoredJob> jobs;
   {
-    const std::string sql =
-        absl::StrCat("SELECT * FROM ", kSources[selection.which], " ORDER BY id DESC LIMIT ?");
+    const std::string sql = SelectJobs("*", selection);
     Statement rows(db, sql.c_str());
     rows.Bind(selection.before, selection.limit);
     while (rows.Step()) {
@@ -171,6 +180,23 @@ absl::StatusOr<std::vector<StoredJob>> ReadJobs(sqlite3* db, const JobSelection&
     HEDDLE_RETURN_IF_ERROR(ReadCandidates(db, &job));
   }
   return jobs;
+}
+
+absl::StatusOr<std::vector<JobOwner>> ReadOwners(sqlite3* db, const JobSelection& selection) {
+  std::vector<JobOwner> owners;
+  // The column `user` is empty in jobs of old databases; the spec says it of all.
+  const std::string sql = SelectJobs("id,spec", selection);
+  Statement rows(db, sql.c_str());
+  rows.Bind(selection.before, selection.limit);
+  v1::JobSpec spec;
+  while (rows.Step()) {
+    if (!spec.ParseFromString(rows.Text(1)))
+      return absl::DataLossError("job " + JobName(rows.Int(0)) + " is not readable");
+    owners.push_back({rows.Int(0), spec.user()});
+  }
+  HEDDLE_RETURN_IF_ERROR(rows.status());
+  std::reverse(owners.begin(), owners.end());
+  return owners;
 }
 
 absl::StatusOr<int64_t> ReadLastJob(sqlite3* db) {

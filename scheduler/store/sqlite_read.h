@@ -14,6 +14,7 @@ struct sqlite3;
 namespace heddle::scheduler {
 
 absl::StatusOr<std::vector<StoredJob>> ReadJobs(sqlite3* db, const JobSelection& selection);
+absl::StatusOr<std::vector<JobOwner>> ReadOwners(sqlite3* db, const JobSelection& selection);
 absl::StatusOr<int64_t> ReadLastJob(sqlite3* db);
 // The job without its tasks; nullopt: there is none.
 absl::StatusOr<std::optional<JobRow>> ReadJob(sqlite3* db, int64_t id);

@@ -51,8 +51,17 @@ class SqliteRecordStore : public RecordStore {
   }
 
   absl::StatusOr<std::vector<StoredJob>> LoadJobs(const JobSelection& selection) override {
+    // Only users ask for finished jobs.
+    if (selection.which == JobSelection::kFinished) {
+      absl::MutexLock lock(&users_mutex_);
+      return ReadJobs(users_db_.get(), selection);
+    }
     absl::MutexLock lock(&read_mutex_);
     return ReadJobs(read_db_.get(), selection);
+  }
+  absl::StatusOr<std::vector<JobOwner>> Owners(const JobSelection& selection) override {
+    absl::MutexLock lock(&users_mutex_);
+    return ReadOwners(users_db_.get(), selection);
   }
   absl::StatusOr<int64_t> LastJob() override {
     absl::MutexLock lock(&read_mutex_);

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/thread_priority.h"
 
 namespace heddle::scheduler {
 
@@ -106,6 +107,7 @@ void StoreWriter::Flush(absl::Duration limit) {
 }
 
 void StoreWriter::Loop() {
+  (void)RunBeforeOthers();  // results count, and are shown, only once they are written
   while (true) {
     std::deque<Entry> group;
     {

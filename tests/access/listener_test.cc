@@ -5,6 +5,7 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -50,7 +51,7 @@ class ListenerTest : public ::testing::Test {
     if (!added.ok()) return added.status();
     door_ = *std::move(added);
     builder.RegisterCallbackGenericService(&generic_);
-    server_ = builder.BuildAndStart();
+    server_ = StartServer(&builder, door_.get());
     return server_ != nullptr && port_ != 0 ? absl::OkStatus()
                                             : absl::UnavailableError("no server");
   }
@@ -146,6 +147,33 @@ TEST_F(ListenerTest, AnotherUserIsNotLetIn) {
   EXPECT_EQ(answered(65534), 1) << "connected, and was cut off";
 }
 
+// Whoever finds the socket before the server has started is answered once it has.
+TEST_F(ListenerTest, AnEarlyCallerIsAnswered) {
+  const std::string address = absl::StrCat("unix:", folder_, "/sockets/scheduler");
+  grpc::ServerBuilder builder;
+  ListenerOptions options;
+  options.address = address;
+  auto door = AddListener(options, &builder, &port_);
+  ASSERT_TRUE(door.ok()) << door.status();
+  door_ = *std::move(door);
+  sockaddr_un socket_address = {};
+  socket_address.sun_family = AF_UNIX;
+  SocketPath(address).copy(socket_address.sun_path, sizeof(socket_address.sun_path) - 1);
+  const int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(connect(file, reinterpret_cast<sockaddr*>(&socket_address), sizeof(socket_address)), 0);
+  absl::SleepFor(absl::Milliseconds(200));  // long enough to be taken in, if that happened too soon
+  builder.RegisterCallbackGenericService(&generic_);
+  server_ = StartServer(&builder, door_.get());
+  ASSERT_NE(server_, nullptr);
+  const std::string_view preface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+  ASSERT_GT(send(file, preface.data(), preface.size(), MSG_NOSIGNAL), 0);
+  pollfd answer = {.fd = file, .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&answer, 1, 20'000), 1);
+  char byte = 0;
+  EXPECT_EQ(read(file, &byte, 1), 1);
+  close(file);
+}
+
 TEST_F(ListenerTest, APathMayBeRelative) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder_);
@@ -171,6 +199,36 @@ TEST_F(ListenerTest, ATokenCountsOverTheSocket) {
             grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_EQ(Call(channel, "heddle.v1.JobService/GetJob", "").status.error_code(),
             grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST_F(ListenerTest, WhoIsRevokedIsRefusedFromThenOn) {
+  Credentials scheduler = Lab::Get().Of("scheduler");
+  const std::string list = folder_ + "/revoked";
+  scheduler.tls->revoked = list;
+  ASSERT_TRUE(Listen("127.0.0.1:0", scheduler).ok());
+  const auto connect = [&](const char* name) {
+    return MakeChannel(absl::StrCat("127.0.0.1:", port_), PeerName(Role::kScheduler),
+                       Lab::Get().Of(name));
+  };
+  const auto ann = connect("ann"), bob = connect("bob");
+  const auto call = [](const auto& channel) {
+    return Call(channel, "heddle.v1.JobService/GetJob", "").status;
+  };
+  const auto write = [&](const std::string& text) {
+    std::ofstream(list) << text;
+    chmod(list.c_str(), 0600);
+    absl::SleepFor(absl::Milliseconds(1100));  // it looks once a second
+  };
+  EXPECT_EQ(call(ann).error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  write("# left the lab\nuser/ann\nworker/bob\n");
+  EXPECT_EQ(call(ann).error_code(), grpc::StatusCode::UNAUTHENTICATED) << "on its old connection";
+  EXPECT_THAT(call(ann).error_message(), HasSubstr("user/ann is revoked here"));
+  EXPECT_EQ(call(bob).error_code(), grpc::StatusCode::UNIMPLEMENTED) << "bob is no worker";
+  write("user/ann\nbob\n");
+  EXPECT_THAT(call(bob).error_message(), HasSubstr("line 2 is not ROLE/NAME"));
+  std::filesystem::remove(list);
+  absl::SleepFor(absl::Milliseconds(1100));
+  EXPECT_EQ(call(ann).error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
 TEST_F(ListenerTest, AFolderThatOthersCanEnterIsRefused) {

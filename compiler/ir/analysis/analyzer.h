@@ -36,6 +36,11 @@ class Analyzer {
   bool IsWithin(const Expr& e, int64_t low, int64_t high);
   // Whether the condition is proven for every assignment that the context allows.
   bool Proves(const Expr& condition);
+  // An i64 operation inside `e`, not inside the indices of its loads, whose result need not fit into
+  // 64 bits; null if there is none. What is loaded without a range (Buffer.below), and what is
+  // computed of that, is assumed to fit (ir.h). Uses the ranges of variables and no facts, so it
+  // takes one walk over the expression.
+  Expr FindOverflow(const Expr& e) const;
 
  private:
   // linearize.cc: canonical linear forms. divide.cc: quotients, remainders, and their joining.
@@ -67,6 +72,8 @@ class Analyzer {
   void AddFactsOfDividends(const Linear& fact);
 
   // bounds.cc: intervals, infinite where nothing is known.
+  struct Part;
+  Part WalkForOverflow(const Expr& e, Expr* overflow) const;
   Interval RangeOf(const Var* var) const;
   Interval TreeBounds(const Expr& e);
   Interval DividendBounds(const Expr& e);

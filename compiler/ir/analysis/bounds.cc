@@ -193,6 +193,57 @@ bool Analyzer::IsWithin(const Expr& e, int64_t low, int64_t high) {
   return low <= std::max(tree.min, linear.min) && std::min(tree.max, linear.max) < high;
 }
 
+// What FindOverflow knows of a part of an expression.
+struct Analyzer::Part {
+  Interval range;
+  bool data = false;  // it depends on loaded or floating-point numbers, and has no finite range
+};
+
+Analyzer::Part Analyzer::WalkForOverflow(const Expr& e, Expr* overflow) const {
+  const Interval type = OfType(e->dtype);
+  switch (e->kind) {
+    case ExprKind::kInt:
+      return {e->dtype == DType::kU64 ? type : Interval{e->int_value, e->int_value}};
+    case ExprKind::kVar:
+      return {RangeOf(e->var.get())};
+    case ExprKind::kFloat:
+      return {kEverything, true};
+    case ExprKind::kLoad:
+      if (e->buffer->below > 0) return {{0, e->buffer->below - 1}};
+      return {kEverything, true};
+    case ExprKind::kCast: {
+      const Part from = WalkForOverflow(e->args[0], overflow);
+      if (from.data || e->dtype == DType::kU64) return {kEverything, from.data};
+      return {Contains(type, from.range) ? from.range : type};
+    }
+    case ExprKind::kOp:
+      break;
+  }
+  Part operands[3];
+  for (size_t i = 0; i < e->args.size(); ++i) operands[i] = WalkForOverflow(e->args[i], overflow);
+  if (e->dtype == DType::kBool) return {type};
+  if (IsFloat(e->dtype)) return {kEverything, true};
+  // The two operands that the result is made of: of a select, its branches.
+  const Part &a = operands[e->args.size() == 3 ? 1 : 0], &b = operands[e->args.size() - 1];
+  Part result{e->op == Op::kSelect ? Hull(a.range, b.range) : OpInterval(e->op, a.range, b.range),
+              a.data || b.data};
+  if (e->dtype != DType::kI64) {  // it wraps around in its type
+    if (!result.data && !Contains(type, result.range)) result.range = type;
+    return result;
+  }
+  if (IsFinite(result.range)) return {result.range};
+  const bool may_grow = e->op == Op::kAdd || e->op == Op::kSub || e->op == Op::kMul ||
+                        e->op == Op::kNeg || e->op == Op::kAbs || e->op == Op::kPow;
+  if (!result.data && may_grow && *overflow == nullptr) *overflow = e;
+  return result;
+}
+
+Expr Analyzer::FindOverflow(const Expr& e) const {
+  Expr overflow;
+  WalkForOverflow(e, &overflow);
+  return overflow;
+}
+
 std::optional<Interval> Bounds(const Expr& e, const Ranges& ranges) {
   return Analyzer(&ranges).Bounds(e);
 }

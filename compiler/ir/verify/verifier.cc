@@ -104,7 +104,10 @@ class Verifier {
       for (size_t i = 1; i < e->args.size(); ++i) {
         const auto position = analyzer_.Mark();
         const bool holds = e->op == Op::kSelect ? i == 1 : e->op == Op::kAnd;
-        if (HasLoad(e->args[i])) analyzer_.Assume(e->args[0], holds);
+        if (HasLoad(e->args[i])) {
+          HEDDLE_RETURN_IF_ERROR(CheckFits(e->args[0]));
+          analyzer_.Assume(e->args[0], holds);
+        }
         absl::Status status = CheckExpr(e->args[i]);
         analyzer_.Restore(position);
         HEDDLE_RETURN_IF_ERROR(status);
@@ -119,7 +122,16 @@ class Verifier {
   absl::Status CheckCondition(const Expr& e) {
     if (e->dtype != DType::kBool)
       return Broken("type", "the condition " + Print(e) + " is not a bool");
-    return CheckExpr(e);
+    HEDDLE_RETURN_IF_ERROR(CheckExpr(e));
+    return CheckFits(e);
+  }
+
+  // Rule `overflow`. The analysis reasons about integers without an end, so what it proves of `e` holds
+  // only if no operation inside wraps around: (i * 2^62) // 2^62 is i for it, and not for a machine.
+  absl::Status CheckFits(const Expr& e) const {
+    const Expr operation = analyzer_.FindOverflow(e);
+    if (operation == nullptr) return absl::OkStatus();
+    return Broken("overflow", Print(operation) + " need not fit into 64 bits");
   }
 
   absl::Status CheckAccess(const Buffer& buffer, const std::vector<Expr>& indices) {
@@ -135,6 +147,7 @@ class Verifier {
     for (size_t k = 0; k < indices.size(); ++k) {
       if (indices[k]->dtype != DType::kI64)
         return Broken("type", "index " + Print(indices[k]) + " is not i64");
+      HEDDLE_RETURN_IF_ERROR(CheckFits(indices[k]));
       if (analyzer_.IsWithin(indices[k], 0, buffer.shape[k])) continue;
       return Broken("bounds", "index " + std::to_string(k) + " of " + buffer.name + ", " +
                                   Print(indices[k]) + ", is " + RangeOf(indices[k]) +
@@ -316,6 +329,7 @@ class Verifier {
       if (iter.binding->dtype != DType::kI64)
         return Broken("type", "the binding of " + iter.var->name + " is not i64");
       HEDDLE_RETURN_IF_ERROR(CheckExpr(iter.binding));
+      HEDDLE_RETURN_IF_ERROR(CheckFits(iter.binding));
       if (analyzer_.IsWithin(iter.binding, 0, iter.extent)) continue;
       return Broken("binding", "iterator " + iter.var->name + " is bound to " +
                                    Print(iter.binding) + ", " + RangeOf(iter.binding) +

@@ -18,6 +18,8 @@ enum class Level {
 //     plain loops that are bound one to one, in order, to its iterators;
 //   * iterator bindings and buffer indices lie within bounds. The analysis uses guards; an index
 //     that it cannot bound is an error;
+//   * no i64 operation in a binding, an index or a guard overflows, whatever values loop variables and
+//     inputs with a range (Buffer.below) have;
 //   * inputs are never written, and every output is written;
 //   * parallel, vectorized and GPU loops carry no reduction iterator, and their iterations write
 //     different elements as far as affine analysis can tell;

@@ -44,6 +44,40 @@ class BackupTest : public ServiceTest {
   std::string PathOf(const std::string& digest) { return BlobPath(directory_ + "/blobs", digest); }
 };
 
+// A service that begins a check and then says no more.
+class SilentStore final : public v1::StoreService::Service {
+ public:
+  grpc::Status Check(grpc::ServerContext* context, const v1::CheckRequest*,
+                     grpc::ServerWriter<v1::CheckProgress>* writer) override {
+    v1::CheckProgress progress;
+    progress.set_step("database");
+    writer->Write(progress);
+    while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(10));
+    return grpc::Status::CANCELLED;
+  }
+};
+
+TEST(CheckStore, EndsIfTheServiceSaysNothing) {
+  SilentStore store;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&store);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  int told = 0;
+  const absl::Status status = client::ServiceClient(absl::StrCat("127.0.0.1:", port))
+                                  .CheckStore(
+                                      false,
+                                      [&](const v1::CheckProgress&) {
+                                        ++told;
+                                        return true;
+                                      },
+                                      absl::Seconds(2));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_EQ(told, 1);
+  server->Shutdown(std::chrono::system_clock::now());
+}
+
 TEST_F(BackupTest, ABackupIsADataDirectoryOfOneMoment) {
   const std::string first = MustSubmit(Spec(), "a model");
   WaitFinal(first);

@@ -179,6 +179,11 @@ std::vector<v1::CompileSpec> FakeWorker::Compiles() {
   return compiles_;
 }
 
+std::set<std::string> FakeWorker::TakePeers() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(peers_, {});
+}
+
 grpc::Status FakeWorker::Build(Stream* stream) {
   v1::StageInput input;
   while (stream->Read(&input)) {
@@ -239,6 +244,7 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
   ++stages;
   {
     absl::MutexLock lock(&mutex_);
+    peers_.insert(context->peer());
     if (start.kind() == v1::STAGE_IMPORT) machines_[start.job()] = start.machine();
     if (start.has_compile()) compiles_.push_back(start.compile());
     other_machines += start.machine() != machines_[start.job()];

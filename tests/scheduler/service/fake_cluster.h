@@ -90,6 +90,8 @@ class FakeWorker final : public v1::WorkerService::Service {
   // Times in nanoseconds from the end of a stage to the begin of the next one in the same slot, since
   // the last call.
   std::vector<int64_t> TakeGaps();
+  // Connections by which stages came, since the last call.
+  std::set<std::string> TakePeers();
 
  private:
   using Stream = grpc::ServerReaderWriter<v1::StageEvent, v1::StageInput>;
@@ -108,6 +110,7 @@ class FakeWorker final : public v1::WorkerService::Service {
   std::map<std::string, absl::Time> ended_ ABSL_GUARDED_BY(mutex_);  // the latest stage, by slot
   std::vector<int64_t> gaps_ns_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::CompileSpec> compiles_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> peers_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> machines_ ABSL_GUARDED_BY(mutex_);  // of imports, by job
   std::map<std::string, std::string> blobs_ ABSL_GUARDED_BY(mutex_);     // it keeps them all
   std::atomic<int> traces_{0};

@@ -40,6 +40,9 @@ class GatedStore : public RecordStore {
   absl::StatusOr<std::vector<StoredJob>> LoadJobs(const JobSelection& selection) override {
     return store_->LoadJobs(selection);
   }
+  absl::StatusOr<std::vector<JobOwner>> Owners(const JobSelection& selection) override {
+    return store_->Owners(selection);
+  }
   absl::StatusOr<int64_t> LastJob() override { return store_->LastJob(); }
   absl::StatusOr<std::optional<JobRow>> FindSubmitted(const std::string& user,
                                                       const std::string& submit_key) override {

@@ -1,10 +1,13 @@
 // The whole scheduler in this process: its data directory and its port file.
 #include "scheduler/service/server.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -13,6 +16,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "proto/access/channel.h"
+#include "proto/grpc_util.h"
+#include "proto/jobs.grpc.pb.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -70,6 +76,43 @@ TEST_F(ServerTest, OneSchedulerADirectoryAndAPortFileForItsLife) {
   first.join();
   EXPECT_TRUE(ended.ok()) << ended;
   EXPECT_FALSE(std::filesystem::exists(options_.port_file));
+}
+
+// The port file is a full pipe, so the scheduler serves while it waits to write there.
+TEST_F(ServerTest, APortFileThatCannotBeWrittenEndsItInSpiteOfCalls) {
+  options_.listen = absl::StrCat("unix:", directory_, "/sockets/scheduler");
+  ASSERT_EQ(mkfifo(options_.port_file.c_str(), 0600), 0);
+  const int pipe = open(options_.port_file.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(pipe, 0);
+  const std::string zeros(4096, '\0');
+  while (write(pipe, zeros.data(), zeros.size()) > 0) continue;
+  while (write(pipe, zeros.data(), 1) > 0) continue;
+  absl::Status ended;
+  std::thread server([&] { ended = RunServer(options_); });
+
+  const auto stub = v1::JobService::NewStub(
+      MakeChannel(options_.listen, PeerName(Role::kScheduler), Credentials()));
+  const auto serves = [&] {
+    grpc::ClientContext context;
+    SetDeadline(&context, absl::Seconds(5));
+    v1::ListJobsResponse response;
+    return stub->ListJobs(&context, {}, &response).ok();
+  };
+  const absl::Time limit = absl::Now() + absl::Seconds(60);
+  while (!serves() && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(20));
+  grpc::ClientContext context;
+  v1::BlobList stored;
+  const auto upload = stub->UploadBlobs(&context, &stored);  // and sends nothing
+  EXPECT_TRUE(serves());
+
+  const absl::Time begun = absl::Now();
+  close(pipe);  // nobody reads it any more, so the write fails
+  server.join();
+  EXPECT_LT(absl::Now() - begun, absl::Seconds(15));
+  EXPECT_TRUE(absl::IsInvalidArgument(ended)) << ended;
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("cannot write"));
+  context.TryCancel();
+  (void)upload->Finish();
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -39,6 +40,13 @@ class ServiceTest : public ::testing::Test {
   // What the scheduler uses as its store, made of the one on disk.
   virtual std::unique_ptr<RecordStore> Wrap(std::unique_ptr<RecordStore> store) { return store; }
 
+  // What the service allows.
+  virtual ServiceLimits Limits() const {
+    ServiceLimits limits;
+    limits.max_model_bytes = 2 << 20;
+    return limits;
+  }
+
   void Start() {
     auto store = OpenSqliteRecordStore(directory_ + "/heddle.db");
     ASSERT_TRUE(store.ok()) << store.status();
@@ -51,10 +59,8 @@ class ServiceTest : public ::testing::Test {
     ASSERT_TRUE(loop.ok()) << loop.status();
     loop_ = *std::move(loop);
     loop_->Begin();
-    ServiceLimits limits;
-    limits.max_model_bytes = 2 << 20;
-    jobs_service_ =
-        std::make_unique<JobServiceImpl>(loop_.get(), store_.get(), blobs_.get(), &calls_, limits);
+    jobs_service_ = std::make_unique<JobServiceImpl>(loop_.get(), store_.get(), blobs_.get(),
+                                                     &calls_, Limits());
     records_service_ = std::make_unique<RecordServiceImpl>(loop_.get(), store_.get(), &calls_);
     collector_ = std::make_unique<Collector>(loop_.get(), store_.get(), blobs_.get());
     store_service_ = std::make_unique<StoreServiceImpl>(directory_ + "/heddle.db", blobs_.get(),
@@ -140,6 +146,19 @@ class ServiceTest : public ::testing::Test {
   }
   v1::Job WaitFinal(const std::string& job) {
     return Wait(job, [](const v1::Job& now) { return now.finished_unix_ns() != 0; });
+  }
+  // Waits until nothing of a paused job happens any more: no slot is held, none was given away for a
+  // while, and all that was measured is shown. (A stage that was ordered before the pause may get its
+  // lease only after it.)
+  void WaitQuiet(const std::string& job) {
+    const auto now = [&] { return std::pair(cluster_.tracker.grants(), Get(job).trials()); };
+    const absl::Time limit = absl::Now() + kServiceLimit;
+    for (std::pair<int, int> before(-1, -1);
+         cluster_.tracker.Held("cpu0") || cluster_.tracker.Held("profile1") || before != now();) {
+      ASSERT_LT(absl::Now(), limit);
+      before = now();
+      absl::SleepFor(absl::Milliseconds(200));
+    }
   }
   using Method = grpc::Status (v1::JobService::Stub::*)(grpc::ClientContext*,
                                                         const v1::JobActionRequest&, v1::Job*);

@@ -28,10 +28,8 @@ class TenantsTest : public ServiceTest {
     ServiceTest::SetUp();
     tokens_ = std::make_unique<TokenFile>(directory_ + "/tokens");
     audit_ = AuditLog::Open(directory_ + "/audit").value();
-    ServiceLimits limits;
-    limits.max_model_bytes = 2 << 20;
     guarded_jobs_ = std::make_unique<JobServiceImpl>(loop_.get(), store_.get(), blobs_.get(),
-                                                     &calls_, limits, tokens_.get());
+                                                     &calls_, Limits(), tokens_.get());
     guarded_records_ =
         std::make_unique<RecordServiceImpl>(loop_.get(), store_.get(), &calls_, tokens_.get());
     grpc::ServerBuilder builder;

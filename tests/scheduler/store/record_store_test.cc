@@ -432,6 +432,32 @@ TEST_P(RecordStoreTest, ASubmitKeyBelongsToOneJobOfItsUser) {
   EXPECT_EQ(*store_->LastJob(), 4);
 }
 
+TEST_P(RecordStoreTest, OwnersAreFoundWithoutTheJobs) {
+  const auto job = [](int64_t id, const std::string& user, v1::JobState state) {
+    JobRow row = MakeJob(id);
+    row.job.mutable_spec()->set_user(user);
+    row.job.set_state(state);
+    return PutJob{row};
+  };
+  ASSERT_TRUE(Apply({job(1, "ada", v1::JOB_DONE), job(2, "bob", v1::JOB_TUNING),
+                     job(4, "", v1::JOB_FAILED), job(7, "bob", v1::JOB_CANCELLED)})
+                  .ok());
+  const auto owners = [&](const JobSelection& selection) {
+    std::string text;
+    const auto found = store_->Owners(selection);
+    EXPECT_TRUE(found.ok()) << found.status();
+    for (const JobOwner& owner : *found) absl::StrAppend(&text, owner.job, owner.user, " ");
+    return text;
+  };
+  EXPECT_EQ(owners({}), "1ada 2bob 4 7bob ");
+  EXPECT_EQ(owners({.which = JobSelection::kUnfinished}), "2bob ");
+  EXPECT_EQ(owners({.which = JobSelection::kFinished}), "1ada 4 7bob ");
+  EXPECT_EQ(owners({.which = JobSelection::kFinished, .before = 7, .limit = 1}), "4 ");
+  EXPECT_EQ(owners({.before = 3, .limit = 1}), "2bob ") << "one job by its id";
+  EXPECT_EQ(owners({.before = 6, .limit = 1}), "4 ") << "there is no job 5";
+  EXPECT_EQ(owners({.before = 1, .limit = 1}), "");
+}
+
 TEST_P(RecordStoreTest, JobsTellTheirBlobs) {
   JobRow row = MakeJob(1);
   row.job.set_model_digest("model");

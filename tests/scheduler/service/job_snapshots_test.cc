@@ -1,0 +1,108 @@
+// What users see of jobs, and how little is read for those who may not see them.
+#include "scheduler/service/job_snapshots.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/store/memory_record_store.h"
+#include "tests/scheduler/service/gated_store.h"
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+class CountingStore final : public GatedStore {
+ public:
+  using GatedStore::GatedStore;
+  absl::StatusOr<std::vector<StoredJob>> LoadJobs(const JobSelection& selection) override {
+    ++loads;
+    return GatedStore::LoadJobs(selection);
+  }
+  int loads = 0;
+};
+
+// Finished jobs of an earlier process. Every hundredth is ada's, the others are bob's.
+class JobSnapshotsTest : public ::testing::Test {
+ protected:
+  static constexpr int kJobs = 1200;
+
+  JobSnapshotsTest() {
+    std::vector<Batch> batches(1);
+    for (int64_t id = 1; id <= kJobs; ++id) {
+      JobRow row;
+      row.id = id;
+      row.job.set_id(JobName(id));
+      row.job.mutable_spec()->set_target("llvm -mcpu=x");
+      row.job.mutable_spec()->set_trials_per_task(1);
+      row.job.mutable_spec()->set_user(id % 100 == 0 ? "ada" : "bob");
+      row.job.set_state(v1::JOB_DONE);
+      row.job.set_finished_unix_ns(1000 + id);
+      batches[0].push_back(PutJob{row});
+    }
+    const auto applied = store_.Apply(batches);
+    EXPECT_TRUE(applied.ok() && applied->front().ok());
+  }
+  std::vector<std::string> ListOf(const std::string& user, JobSnapshots::ListOptions options = {}) {
+    options.finished_too = true;
+    options.shown = [&](const std::string& owner) { return owner == user; };
+    const auto page = snapshots_.List(options);
+    EXPECT_TRUE(page.ok()) << page.status();
+    std::vector<std::string> ids;
+    for (const auto& job : page->jobs) ids.push_back(job->id());
+    more_ = page->more;
+    return ids;
+  }
+
+  CountingStore store_{MakeMemoryRecordStore()};
+  const JobHistory history_{&store_};
+  JobSnapshots snapshots_{&history_};
+  bool more_ = false;
+};
+
+TEST_F(JobSnapshotsTest, ToTellWhoseAJobIsNoneIsLoaded) {
+  EXPECT_EQ(*snapshots_.Owner("j100"), "ada");
+  EXPECT_EQ(*snapshots_.Owner("j101"), "bob");
+  EXPECT_TRUE(absl::IsNotFound(snapshots_.Owner(absl::StrCat("j", kJobs + 1)).status()));
+  for (const char* name : {"nonsense", "j0", "j-1", "j9223372036854775807"})
+    EXPECT_TRUE(absl::IsNotFound(snapshots_.Owner(name).status())) << name;
+  auto here = std::make_shared<v1::Job>();  // of this process
+  here->mutable_spec()->set_user("carl");
+  snapshots_.Put({{JobId{kJobs + 1}, here}});
+  EXPECT_EQ(*snapshots_.Owner(absl::StrCat("j", kJobs + 1)), "carl");
+  EXPECT_EQ(store_.loads, 0);
+}
+
+TEST_F(JobSnapshotsTest, AListLoadsOnlyWhatItShows) {
+  EXPECT_THAT(ListOf("nobody"), SizeIs(0));
+  EXPECT_EQ(store_.loads, 0);
+  EXPECT_THAT(ListOf("ada"), SizeIs(kJobs / 100));
+  EXPECT_FALSE(more_);
+  EXPECT_EQ(store_.loads, kJobs / 100);
+}
+
+TEST_F(JobSnapshotsTest, APageIsCutAndGoesOnWhereItEnded) {
+  JobSnapshots::ListOptions options;
+  options.max_jobs = 5;
+  EXPECT_THAT(ListOf("ada", options), ElementsAre("j1200", "j1100", "j1000", "j900", "j800"));
+  EXPECT_TRUE(more_);
+  options.before = JobId{800};
+  EXPECT_THAT(ListOf("ada", options), ElementsAre("j700", "j600", "j500", "j400", "j300"));
+  EXPECT_TRUE(more_);
+  options.before = JobId{300};
+  EXPECT_THAT(ListOf("ada", options), ElementsAre("j200", "j100"));
+  EXPECT_FALSE(more_);
+  // A job of this process lies among them by its id, and takes the place of what the store has.
+  auto here = std::make_shared<v1::Job>();
+  here->set_id("j150");
+  here->mutable_spec()->set_user("ada");
+  snapshots_.Put({{JobId{150}, here}});
+  EXPECT_THAT(ListOf("ada", options), ElementsAre("j200", "j150", "j100"));
+}
+
+}  // namespace
+}  // namespace heddle::scheduler
