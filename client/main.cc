@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/command_documents.h"
 #include "base/near_names.h"
 #include "base/status_macros.h"
 #include "base/strategies.h"
@@ -482,6 +483,17 @@ int main(int argc, char** argv) {
   command("version", "Show the version")->callback([&] {
     std::printf("%s\n", app.version().c_str());
   });
+
+  // What packages install; hidden, since people who tune do not need it.
+  std::string shell;
+  CLI::App* completion_app = command("completion", "Print a script that completes these commands");
+  completion_app->group("");
+  completion_app->add_option("shell", shell, "Shell")
+      ->required()
+      ->check(CLI::IsMember(heddle::CompletionShells()));
+  completion_app->callback(
+      [&] { std::fputs(heddle::ShellCompletion(app, shell).c_str(), stdout); });
+  heddle::AddManPageFlag(&app);
 
   client::InstallInterruptHandler();
   if (const std::string unknown = UnknownCommand(app, CommandWord(app, argc, argv));

@@ -145,6 +145,7 @@ bool SchedulerLoop::Post(Input input) {
 
 void SchedulerLoop::Run() {
   while (true) {
+    ++turns_;
     std::deque<Input> inputs;
     std::deque<std::pair<AttemptId, v1::Lease>> leased;
     std::optional<Found> found;
@@ -637,5 +638,10 @@ absl::StatusOr<int64_t> SchedulerLoop::Retract(v1::RecordQuery query,
 }
 
 void SchedulerLoop::Flush() { writer_->Flush(kFlushLimit); }
+
+int64_t SchedulerLoop::Progress() {
+  if (!writer_->problem().ok()) ++turns_;
+  return turns_;
+}
 
 }  // namespace heddle::scheduler
