@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/command_documents.h"
 #include "base/near_names.h"
 #include "base/status_macros.h"
 #include "base/strategies.h"
@@ -594,6 +595,17 @@ int main(int argc, char** argv) {
   command("version", "Show the version")->callback([&] {
     std::printf("%s\n", app.version().c_str());
   });
+
+  // What packages install; hidden, since people who tune do not need it.
+  std::string shell;
+  CLI::App* completion_app = command("completion", "Print a script that completes these commands");
+  completion_app->group("");
+  completion_app->add_option("shell", shell, "Shell")
+      ->required()
+      ->check(CLI::IsMember(heddle::CompletionShells()));
+  completion_app->callback(
+      [&] { std::fputs(heddle::ShellCompletion(app, shell).c_str(), stdout); });
+  heddle::AddManPageFlag(&app);
 
   client::InstallInterruptHandler();
   if (std::any_of(argv + 1, argv + argc,

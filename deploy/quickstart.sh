@@ -64,3 +64,4 @@ say "6/6 measure: naive loops, default schedules, tuned"
 heddle run "$work/$model.heddle" --evaluate --against "$work/$model.naive.heddle" --against "$work/$model.default.heddle"
 echo
 echo "done in $(($(date +%s) - started)) s after the build; the module is $work/$model.heddle"
+echo "next: deploy/build.sh heddle-sim heddle_shared builds the simulator and libheddle.so, for programs that run the module"

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/command_documents.h"
 #include "proto/access/local_socket.h"
 #include "proto/protobuf_log.h"
 #include "scheduler/core/policy.h"
@@ -68,6 +69,7 @@ int main(int argc, char** argv) {
   int verbosity = 0;
   app.add_flag("-v,--verbose", verbosity, "tell more on stderr; twice for everything");
   app.set_version_flag("--version", "heddle-scheduler 0.1.0");
+  heddle::AddManPageFlag(&app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

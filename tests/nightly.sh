@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Fuzzers and sanitizers: what takes too long for every change. Prints one table for each part; fails if anything was found.
+# Fuzzers, sanitizers, and packages on a clean Debian: what takes too long for every change. Prints one table for each part; fails if
+# anything was found.
 #
-# Usage: tests/nightly.sh [--seconds N] [--targets "NAME.."] [fuzz] [asan] [tsan]
+# Usage: tests/nightly.sh [--seconds N] [--targets "NAME.."] [fuzz] [asan] [tsan] [packages]
 #   --seconds   for each fuzz target; default 300
 #   --targets   fuzz targets, e.g. "ir_text onnx_model"; default: all
-#   the parts   default: all. asan and tsan run the tests that are listed below, in builds of their own.
+#   the parts   default: all. asan and tsan run the tests that are listed below, in builds of their own. packages needs root: it installs
+#               the Debian packages of the release build into a new root and tunes a model there.
 #
 # What a fuzzer finds lies in build/fuzz/found/NAME/crashes. To see it: build/fuzz/tests/fuzz/fuzz_NAME FILE. Once it is mended, the file
 # goes to tests/fuzz/corpus/NAME/found-WHAT, so that every build tests it.
@@ -28,15 +30,15 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --seconds) seconds=$2; shift ;;
     --targets) read -r -a targets <<<"$2"; shift ;;
-    fuzz | asan | tsan) parts+=("$1") ;;
+    fuzz | asan | tsan | packages) parts+=("$1") ;;
     *)
-      echo "nightly.sh: '$1' is not understood; there are --seconds, --targets, fuzz, asan and tsan" >&2
+      echo "nightly.sh: '$1' is not understood; there are --seconds, --targets, fuzz, asan, tsan and packages" >&2
       exit 2
       ;;
   esac
   shift
 done
-if [ ${#parts[@]} -eq 0 ]; then parts=(fuzz asan tsan); fi
+if [ ${#parts[@]} -eq 0 ]; then parts=(fuzz asan tsan packages); fi
 status=0
 
 # configure_and_build PRESET TARGET..
@@ -98,12 +100,19 @@ run_tests() {
   ctest --preset "$1" --timeout 900 -R "^($names|fuzz_.*)\$" || status=1
 }
 
+run_packages() {
+  deploy/setup.sh --tests
+  configure_and_build release heddle heddle-scheduler heddle-tracker heddle-worker heddle-sim heddle_shared installed_texts
+  tests/install/packages_test.sh --root || status=1
+}
+
 for part in "${parts[@]}"; do
   echo "== $part"
   case "$part" in
     fuzz) run_fuzzers ;;
     asan) run_tests asan "${asan_tests[@]}" ;;
     tsan) run_tests tsan "${tsan_tests[@]}" ;;
+    packages) run_packages ;;
   esac
 done
 exit "$status"

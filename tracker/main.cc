@@ -15,7 +15,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/command_documents.h"
 #include "base/output_file.h"
+#include "base/service_manager.h"
 #include "proto/access/listener.h"
 #include "proto/grpc_util.h"
 #include "proto/protobuf_log.h"
@@ -57,6 +59,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
   app.set_version_flag("--version", "heddle-tracker " HEDDLE_VERSION);
+  heddle::AddManPageFlag(&app);
   app.add_flag("-v,--verbose", verbose, "Log more");
   try {
     app.parse(argc, argv);
@@ -138,8 +141,7 @@ int main(int argc, char** argv) {
     }
   }
   spdlog::info("tracker listens on {} (port {})", listen, port);
-  int signal = 0;
-  sigwait(&signals, &signal);
+  const int signal = heddle::ServeUntilSignal(signals, [&service] { return service.Progress(); });
   spdlog::info("{}: shutting down", sigdescr_np(signal));
   stop();
   return 0;

@@ -88,7 +88,10 @@ void TrackerServiceImpl::Stop() {
 
 void TrackerServiceImpl::ExpireLoop() {
   absl::MutexLock lock(&mutex_);
-  while (!mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kTick)) pool_.Expire(MonotonicNow());
+  while (!mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kTick)) {
+    pool_.Expire(MonotonicNow());
+    ++turns_;
+  }
 }
 
 grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,

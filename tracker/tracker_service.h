@@ -1,6 +1,8 @@
 // The tracker's gRPC service: a lock, a clock and message conversion around DevicePool.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <thread>
 
@@ -27,6 +29,8 @@ class TrackerServiceImpl final : public v1::TrackerService::Service {
   // destructor.
   ~TrackerServiceImpl() override;
   void Stop();
+  // Grows several times a second, as long as the service can take its lock.
+  int64_t Progress() const { return turns_; }
 
   grpc::Status Synchronize(grpc::ServerContext*, const v1::SynchronizeRequest*,
                            v1::SynchronizeResponse*) override;
@@ -49,6 +53,7 @@ class TrackerServiceImpl final : public v1::TrackerService::Service {
   std::unique_ptr<FencingTokens> tokens_ ABSL_GUARDED_BY(mutex_);
   int watches_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<int64_t> turns_{0};  // of the expiry thread
   std::thread expirer_;
 };
 

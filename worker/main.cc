@@ -16,6 +16,8 @@
 #include <set>
 #include <string>
 
+#include "base/command_documents.h"
+#include "base/service_manager.h"
 #include "base/target.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/machine/measured_machine.h"
@@ -224,6 +226,7 @@ int main(int argc, char** argv) {
   app.add_option("--grace", grace_s, "Seconds running stages get on SIGTERM")
       ->capture_default_str();
   app.set_version_flag("--version", "heddle-worker " HEDDLE_VERSION);
+  heddle::AddManPageFlag(&app);
   app.add_flag("-v,--verbose", verbose, "Log more");
   try {
     app.parse(argc, argv);
@@ -339,8 +342,8 @@ int main(int argc, char** argv) {
   }
   spdlog::info("worker {} serves {} slots on port {}; device key {}, target {}", options.id,
                options.slots.size(), (*worker)->port(), options.device_key, options.target);
-  int signal = 0;
-  sigwait(&signals, &signal);
+  const int signal =
+      heddle::ServeUntilSignal(signals, [&worker] { return (*worker)->link().Progress(); });
   spdlog::info("{}: draining", sigdescr_np(signal));
   const auto unlock = [clocks] {
     for (const std::unique_ptr<ClockLock>& clock : *clocks) clock->Unlock();

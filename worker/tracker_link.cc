@@ -129,6 +129,7 @@ void TrackerLink::Loop() {
   std::uniform_real_distribution<double> half(0.5, 1);
   std::uniform_real_distribution<double> full(0, 1);
   while (true) {
+    ++turns_;
     absl::Duration wait;
     if (SynchronizeNow().ok()) {
       pause = kFirstPause;

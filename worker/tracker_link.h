@@ -1,6 +1,8 @@
 // The worker's heartbeat: reports slots to the tracker, and grants to the stage table.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <random>
 #include <string>
@@ -33,6 +35,8 @@ class TrackerLink {
   // Asks the tracker, with the next call, for no new leases.
   void SetDraining();
   bool connected() const;
+  // Grows with each call, whether it reaches the tracker or not: every few seconds.
+  int64_t Progress() const { return turns_; }
 
  private:
   void Loop();
@@ -52,6 +56,7 @@ class TrackerLink {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
   bool told_ ABSL_GUARDED_BY(mutex_) = false;  // the first call has been logged
+  std::atomic<int64_t> turns_{0};              // of the thread
   std::thread thread_;
   std::mt19937_64 rng_;  // used only by the loop's thread
 };

@@ -1,8 +1,8 @@
 #include "compiler/runtime/cpu_features.h"
 
-#include <fstream>
+#include <cstdio>
+#include <memory>
 #include <set>
-#include <sstream>
 
 namespace heddle::runtime {
 namespace {
@@ -63,16 +63,36 @@ const Feature* FindFeature(std::string_view name) {
   return nullptr;
 }
 
-std::set<std::string, std::less<>> ReadMachineFlags() {
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  for (std::string line; std::getline(cpuinfo, line);) {
-    if (line.rfind("flags", 0) != 0) continue;
-    std::istringstream words(line.substr(line.find(':') + 1));
-    std::set<std::string, std::less<>> flags;
-    for (std::string word; words >> word;) flags.insert(word);
-    return flags;
+// The first line of /proc/cpuinfo that begins with "flags"; empty: there is none. Not by a stream of
+// the standard library, which would make libheddle.so twice as large.
+std::string FlagsLine() {
+  const std::unique_ptr<FILE, int (*)(FILE*)> cpuinfo(std::fopen("/proc/cpuinfo", "re"),
+                                                      std::fclose);
+  if (cpuinfo == nullptr) return "";
+  std::string line;
+  for (int c; (c = std::getc(cpuinfo.get())) != EOF;) {
+    if (c != '\n') {
+      line += static_cast<char>(c);
+    } else if (line.starts_with("flags")) {
+      return line;
+    } else {
+      line.clear();
+    }
   }
-  return {};
+  return "";
+}
+
+std::set<std::string, std::less<>> ReadMachineFlags() {
+  const std::string line = FlagsLine();
+  std::set<std::string, std::less<>> flags;
+  for (size_t at = line.find(':'); at != std::string::npos;) {
+    at = line.find_first_not_of(" \t", at + 1);
+    if (at == std::string::npos) break;
+    const size_t end = line.find(' ', at);
+    flags.insert(line.substr(at, end - at));
+    at = end;
+  }
+  return flags;
 }
 
 }  // namespace

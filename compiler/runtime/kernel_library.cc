@@ -50,6 +50,9 @@ absl::StatusOr<std::unique_ptr<KernelLibrary>> KernelLibrary::Load(std::string_v
   std::unique_ptr<KernelLibrary> library(new KernelLibrary(nullptr, fd));
   HEDDLE_RETURN_IF_ERROR(WriteAll(fd, shared_object));
   const std::string path = absl::StrCat("/proc/self/fd/", fd);
+  // Kernels call functions of libm and name no library. A program that loads this one by dlopen need
+  // not have it.
+  [[maybe_unused]] static void* const libm = dlopen("libm.so.6", RTLD_LAZY | RTLD_GLOBAL);
   library->handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library->handle_ == nullptr) {
     const char* words = dlerror();

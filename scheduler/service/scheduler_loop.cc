@@ -150,6 +150,7 @@ void SchedulerLoop::Run() {
     spdlog::debug(
         "the dispatcher runs with usual priority (root or LimitNICE=-5 lets it go first)");
   while (true) {
+    ++turns_;
     std::deque<Input> inputs;
     std::deque<std::pair<AttemptId, v1::Lease>> leased;
     std::optional<Found> found;
@@ -654,5 +655,10 @@ absl::Status SchedulerLoop::MarkCollected(JobId job) {
 }
 
 void SchedulerLoop::Flush() { writer_->Flush(kFlushLimit); }
+
+int64_t SchedulerLoop::Progress() {
+  if (!writer_->problem().ok()) ++turns_;
+  return turns_;
+}
 
 }  // namespace heddle::scheduler

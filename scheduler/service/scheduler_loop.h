@@ -95,6 +95,10 @@ class SchedulerLoop {
   // take writes.
   void Flush();
 
+  // Grows as long as the core thread takes its turns, at least once a second, and while that thread
+  // may be waiting for a store that takes no writes.
+  int64_t Progress();
+
   StoreWriter* writer() { return writer_.get(); }
   v1::TrackerService::StubInterface* tracker() { return tracker_.get(); }
   const std::string& policy() const { return options_.policy; }
@@ -145,6 +149,7 @@ class SchedulerLoop {
   const std::shared_ptr<v1::TrackerService::StubInterface> tracker_;
   std::atomic<int64_t> next_job_{1};
   std::atomic<int64_t> next_fetch_{1};
+  std::atomic<int64_t> turns_{0};  // of the core thread
 
   // Used only by the core thread.
   Dispatcher dispatcher_;

@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "base/http_server.h"
 #include "base/output_file.h"
+#include "base/service_manager.h"
 #include "base/status_macros.h"
 #include "proto/access/channel.h"
 #include "proto/access/listener.h"
@@ -246,8 +247,7 @@ absl::Status RunServer(const ServerOptions& options) {
   std::printf("listening on %s\n", WithPort(listen, port).c_str());
   std::fflush(stdout);
 
-  int signal_number = 0;
-  sigwait(&signals, &signal_number);
+  const int signal_number = ServeUntilSignal(signals, [&loop] { return loop->Progress(); });
   spdlog::info("signal {}: ending", signal_number);
   http.reset();
   stop();

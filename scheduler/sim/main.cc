@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "base/command_documents.h"
 #include "scheduler/sim/commands.h"
 
 int main(int argc, char** argv) {
@@ -35,6 +36,7 @@ int main(int argc, char** argv) {
   CLI::Option* threads = app.add_option("--threads", flags.threads, "of --fuzz; default: all cores")
                              ->check(CLI::Range(1, 1024));
   app.set_version_flag("--version", "heddle-sim 0.1.0");
+  heddle::AddManPageFlag(&app);
   try {
     app.parse(argc, argv);
     const int modes = !flags.scenario.empty() + !flags.replay.empty() + flags.thesis +

@@ -1,0 +1,30 @@
+// What a program's option tree says, in the forms that other tools read: a man page, and completion
+// for shells. So these cannot differ from what the program does.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace heddle {
+
+// The man page of a program, section 1, in troff. A hidden command or option is left out. The name of
+// the program is the first word of its description, if a colon follows ("heddle-tracker: knows .."),
+// else that of its App.
+std::string ManPage(const CLI::App& program);
+
+// The names of the shells that ShellCompletion knows.
+const std::vector<std::string>& CompletionShells();
+
+// A script that completes the program's commands, options and values in this shell; where it knows
+// no values, the shell completes file names. `shell` must be one of CompletionShells.
+std::string ShellCompletion(const CLI::App& program, std::string_view shell);
+
+// Adds the hidden flag --man-page, which prints the man page and ends the program.
+void AddManPageFlag(CLI::App* program);
+
+}  // namespace heddle
