@@ -9,7 +9,7 @@ packages=(
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libabsl-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libssl-dev libxxhash-dev
   llvm-19-dev liblld-19-dev libzstd-dev zlib1g-dev
-  libxgboost-dev libsqlite3-dev libz3-dev libmicrohttpd-dev
+  libxgboost-dev libsqlite3-dev libz3-dev libmicrohttpd-dev prometheus-cpp-dev
   libgtest-dev libgmock-dev libonnx-testdata sqlite3 openssl python3
 )
 

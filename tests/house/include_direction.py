@@ -82,6 +82,7 @@ HEAVY = [
     (r"llvm/|lld/", ["compiler/codegen"]),
     (r"xgboost/", ["cost_model/model"]),
     (r"sqlite3\.h", ["scheduler/store"]),
+    (r"prometheus/", ["base/daemon"]),
     (r"z3\+\+\.h", ["compiler/substitution/prover"]),
     (r"grpcpp/|.*\.grpc\.pb\.h", ["proto", "tracker", "scheduler/service", "worker", "client"]),
     (r"onnx/", []),  # the installed ONNX library: the importer has rules of its own
