@@ -87,6 +87,7 @@ HEAVY = [
     (r"sqlite3\.h", ["scheduler/store"]),
     (r"pybind11/", ["python/native"]),
     (r"microhttpd\.h", ["base"]),
+    (r"prometheus/", ["base/daemon"]),
     (r"z3\+\+\.h", ["compiler/substitution/prover"]),
     (r"grpcpp/|.*\.grpc\.pb\.h", ["proto", "tracker", "scheduler/service", "worker", "client"]),
     (r"toml\+\+/", ["client/config"]),
