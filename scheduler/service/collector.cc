@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "scheduler/service/blob_sweeper.h"
-#include "scheduler/service/permit.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -104,8 +103,8 @@ absl::StatusOr<v1::CollectProgress::Total> Collector::Collect(
     const KeepRule& rule, bool dry_run, absl::Time now,
     const std::function<bool(const v1::CollectProgress::Job&)>& on_job,
     const std::function<bool()>& go_on) {
-  Permit permit(&running_, 1);
-  if (!permit.free())
+  const std::unique_lock running(running_, std::try_to_lock);
+  if (!running.owns_lock())
     return absl::ResourceExhaustedError("another collection runs; try again when it is done");
   HEDDLE_ASSIGN_OR_RETURN(std::vector<FinishedJob> finished, store_->Collectable());
   const std::vector<FinishedJob> chosen = Chosen(std::move(finished), rule, now);

@@ -2,8 +2,8 @@
 // proto/store.proto says what goes and what stays.
 #pragma once
 
-#include <atomic>
 #include <functional>
+#include <mutex>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -39,7 +39,7 @@ class Collector {
   SchedulerLoop* const loop_;
   RecordStore* const store_;
   BlobStore* const blobs_;
-  std::atomic<int> running_{0};
+  std::mutex running_;
 };
 
 }  // namespace heddle::scheduler

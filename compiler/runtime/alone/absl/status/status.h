@@ -69,6 +69,9 @@ inline Status FailedPreconditionError(std::string_view message) {
 inline Status OutOfRangeError(std::string_view message) {
   return {StatusCode::kOutOfRange, message};
 }
+inline Status UnimplementedError(std::string_view message) {
+  return {StatusCode::kUnimplemented, message};
+}
 inline Status DataLossError(std::string_view message) { return {StatusCode::kDataLoss, message}; }
 
 // "MESSAGE: what the system says of the number", with the code that stands for it. Numbers that
