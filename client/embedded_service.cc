@@ -181,6 +181,10 @@ EmbeddedService::~EmbeddedService() {
   std::filesystem::remove_all(directory_, ignored);
 }
 
+bool MayStartService(const ServerAccess& server, const absl::Status& serving) {
+  return absl::IsUnavailable(serving) && server.tls_directory.empty() && server.token_file.empty();
+}
+
 absl::StatusOr<std::unique_ptr<CommandService>> CommandService::Find(const ServerAccess& server,
                                                                      const std::string& data) {
   std::unique_ptr<CommandService> service(new CommandService(server, DataDirectory(data)));
@@ -190,9 +194,7 @@ absl::StatusOr<std::unique_ptr<CommandService>> CommandService::Find(const Serve
       service->lender_ = LenderOf(service->data_);
     return service;
   }
-  const bool may_start =
-      absl::IsUnavailable(serving) && server.tls_directory.empty() && server.token_file.empty();
-  if (!may_start) return serving;
+  if (!MayStartService(server, serving)) return serving;
   HEDDLE_RETURN_IF_ERROR(service->BorrowOrStart());
   return service;
 }

@@ -12,6 +12,10 @@
 
 namespace heddle::client {
 
+// Whether a command may start a service of its own where the one it asked did not serve: not if that one
+// refused it, nor if the user showed a certificate or a token, and so meant a certain service.
+bool MayStartService(const ServerAccess& server, const absl::Status& serving);
+
 // The processes end with this object, and when this process ends for any reason.
 class EmbeddedService {
  public:
