@@ -100,7 +100,11 @@ std::optional<Walk> WalkOf(const Graph& graph, const Node& node, std::string* wh
             .left = ElementsOf<int32_t>(data(3)),
             .value = ElementsOf<float>(data(4))};
   constexpr int64_t kMost = std::max(kMostSelectLevels, kMostRanksLevels);
-  if (walk.steps < 1 || walk.steps > kMost) {
+  if (walk.steps < 1) {
+    *why = "each of its trees is a leaf";
+    return std::nullopt;
+  }
+  if (walk.steps > kMost) {
     *why = absl::StrCat("it has ", walk.steps, " levels, and ", kMost, " are the most");
     return std::nullopt;
   }

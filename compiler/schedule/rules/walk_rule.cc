@@ -217,9 +217,11 @@ class WalkRule : public Rule {
 
 }  // namespace
 
+// What is found for each record alone, such as the group of digitize, is computed once and not for every element of the sum.
 bool MatchesWalk(const StageSite& site) {
   return site.target.execution == machine::Execution::kThreads && !site.stage.alone &&
-         !site.stage.walk.empty() && site.stage.view.reduce.size() == 1;
+         !site.stage.walk.empty() && site.stage.view.reduce.size() == 1 &&
+         DecidesWalk(*site.stage.block, site.stage.view.reduce[0]);
 }
 
 std::unique_ptr<Rule> MakeWalk(const StageSite& site, Knobs& knobs) {
