@@ -51,7 +51,8 @@ absl::Status CheckSlot(const SlotSpec& slot) {
 absl::Status CheckOwner(const Lease& lease, const std::string& owner) {
   if (lease.owner == owner) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat("lease ", lease.id, " is held by ", lease.owner,
-                                                  "; ", owner, " can neither renew nor release it"));
+                                                  "; ", owner,
+                                                  " can neither renew nor release it"));
 }
 
 std::string Describe(const Lease& lease) {

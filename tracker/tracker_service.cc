@@ -166,8 +166,7 @@ grpc::Status TrackerServiceImpl::Renew(grpc::ServerContext* context,
 }
 
 grpc::Status TrackerServiceImpl::Release(grpc::ServerContext* context,
-                                         const v1::ReleaseRequest* request,
-                                         v1::ReleaseResponse*) {
+                                         const v1::ReleaseRequest* request, v1::ReleaseResponse*) {
   if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   absl::MutexLock lock(&mutex_);
   return ToGrpc(pool_.Release(request->lease_id(), OwnerOf(*context), MonotonicNow()));

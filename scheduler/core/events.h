@@ -196,11 +196,10 @@ struct StoreBlocked {
 };
 // The time that NextWake named has come.
 struct Tick {};
-using Event =
-    std::variant<JobSubmitted, SlotsChanged, CandidateStarted, CandidateBuilt, CandidateProfiled,
-                 StageFinished, RecordsFound, RecordsRetracted, JobCollected, PauseRequested,
-                 ResumeRequested, CancelRequested, FetchRequested, FetchAbandoned, StoreBlocked,
-                 Tick>;
+using Event = std::variant<JobSubmitted, SlotsChanged, CandidateStarted, CandidateBuilt,
+                           CandidateProfiled, StageFinished, RecordsFound, RecordsRetracted,
+                           JobCollected, PauseRequested, ResumeRequested, CancelRequested,
+                           FetchRequested, FetchAbandoned, StoreBlocked, Tick>;
 
 // ---- changes ----
 // A change says what is different now. It must be durable before the orders of the same step take

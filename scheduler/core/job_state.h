@@ -161,7 +161,7 @@ struct Task : TaskProgress {
   int stage_failures = 0;                        // infrastructure faults in a row
   absl::Time not_before = absl::InfinitePast();  // the end of its backoff
   bool keep_default =
-      false;  // the comparison found its tuned kernel no faster than the default one
+      false;              // the comparison found its tuned kernel no faster than the default one
   bool replaced = false;  // the comparison broke its imported record, so it has the next best one
 
   int valid() const { return trials - failed; }

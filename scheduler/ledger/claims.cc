@@ -17,10 +17,10 @@ std::vector<BrokenRecord> FindBroken(const v1::CompareResult& result,
                                      const std::string& job) {
   std::vector<BrokenRecord> broken;
   for (const ClaimedKernel& kernel : kernels) {
-    const auto found = std::find_if(
-        result.tasks().begin(), result.tasks().end(), [&](const v1::CompareResult::Task& task) {
-          return task.workload_key() == kernel.claim.workload_key();
-        });
+    const auto found = std::find_if(result.tasks().begin(), result.tasks().end(),
+                                    [&](const v1::CompareResult::Task& task) {
+                                      return task.workload_key() == kernel.claim.workload_key();
+                                    });
     if (found == result.tasks().end() || found->ns() <= 0 || kernel.claim.ns() <= 0) continue;
     const int uses = std::max(1, kernel.uses);
     const double least = found->gain().high() > 0
@@ -34,9 +34,9 @@ std::vector<BrokenRecord> FindBroken(const v1::CompareResult& result,
     BrokenRecord& out = broken.emplace_back();
     *out.claim.mutable_claim() = kernel.claim;
     out.claim.set_ns(found->ns() / uses);
-    out.reason = absl::StrCat(
-        "it says ", Text(kernel.claim.ns()), ", but its kernel took ", Text(found->ns() / uses),
-        " in the module of ", job, ", and the default one ", Text(found->default_ns() / uses));
+    out.reason = absl::StrCat("it says ", Text(kernel.claim.ns()), ", but its kernel took ",
+                              Text(found->ns() / uses), " in the module of ", job,
+                              ", and the default one ", Text(found->default_ns() / uses));
   }
   return broken;
 }

@@ -20,7 +20,6 @@ namespace heddle::scheduler {
 // A kernel that the compared module has by an imported record.
 struct ClaimedKernel {
   v1::Claim claim;
-  std::string label;      // of its task, for people
   int uses = 1;           // in one inference
   double untuned_ns = 0;  // median of the default schedule, by a record of the device; 0: unknown
 };

@@ -267,8 +267,7 @@ std::vector<ClaimedKernel> ClaimedKernels(const JobLedger::JobData& job, const J
     for (size_t i = 0; i < job.tasks.size(); ++i) {
       const JobLedger::TaskData& task = job.tasks[i];
       if (task.row.info.key() != claim.workload_key()) continue;
-      kernels.push_back({claim, task.row.info.label(),
-                         std::max(state.tasks[i].weight, state.tasks[i].estimated_weight),
+      kernels.push_back({claim, std::max(state.tasks[i].weight, state.tasks[i].estimated_weight),
                          Faster(task.untuned_ns, task.row.known.untuned_ns)});
     }
   }

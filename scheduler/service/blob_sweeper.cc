@@ -14,15 +14,17 @@ constexpr absl::Duration kPause = absl::Hours(1);
 
 void CollectBy(const KeepRule& rule, Collector* collector, const absl::Notification& stop) {
   const auto go_on = [&] { return !stop.HasBeenNotified(); };
-  const auto total = collector->Collect(rule, /*dry_run=*/false, absl::Now(),
-                                        [](const v1::CollectProgress::Job&) { return true; }, go_on);
+  const auto total = collector->Collect(
+      rule, /*dry_run=*/false, absl::Now(), [](const v1::CollectProgress::Job&) { return true; },
+      go_on);
   if (!total.ok()) {
     if (go_on())
       spdlog::warn("old jobs are not collected: {}", std::string(total.status().message()));
   } else if (total->jobs() > 0) {
-    spdlog::info("collected {} jobs by --keep-days and --keep-jobs: {} MiB of the database, {} MiB "
-                 "of blobs",
-                 total->jobs(), total->database_bytes() >> 20, total->blob_bytes() >> 20);
+    spdlog::info(
+        "collected {} jobs by --keep-days and --keep-jobs: {} MiB of the database, {} MiB "
+        "of blobs",
+        total->jobs(), total->database_bytes() >> 20, total->blob_bytes() >> 20);
   }
 }
 

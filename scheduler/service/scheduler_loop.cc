@@ -532,8 +532,8 @@ absl::StatusOr<std::string> SchedulerLoop::Submit(const v1::JobSpec& spec,
       // A job that was collected does not know its model any more.
       const bool same =
           google::protobuf::util::MessageDifferencer::Equals(known->job.spec(), spec) &&
-          (known->job.collected_unix_ns() != 0 || (known->job.model_digest() == model.file &&
-                                                   known->job.parts_digest() == model.parts));
+          (known->job.collected_unix_ns() != 0 ||
+           (known->job.model_digest() == model.file && known->job.parts_digest() == model.parts));
       if (same) return known->job.id();
       return absl::AlreadyExistsError(
           absl::StrCat("job ", known->job.id(),

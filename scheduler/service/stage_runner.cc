@@ -157,9 +157,12 @@ void StageRunner::Run() {
       end.result = Updated{*results.state.Take(), std::move(results.report),
                            std::move(results.transfer_samples), std::move(fitted)};
     } else if (order_.start.kind() == v1::STAGE_COMPILE) {
-      end.result = Compiled{results.modules[kModule].digest, results.modules[kDefault].digest,
-                            results.modules[kOther].digest, results.modules[kOtherDefault].digest,
-                            order_.claims, order_.chosen_ns};
+      end.result = Compiled{results.modules[kModule].digest,
+                            results.modules[kDefault].digest,
+                            results.modules[kOther].digest,
+                            results.modules[kOtherDefault].digest,
+                            order_.claims,
+                            order_.chosen_ns};
     } else if (results.planned) {
       // The scheduler loop adds what the database knows of the tasks.
       end.result = Planned{*std::move(results.planned)};

@@ -40,10 +40,10 @@ void MarkCollected(int64_t unix_ns, v1::Job* job) {
   job->clear_default_digest();
   job->clear_other_digest();
   job->clear_other_default_digest();
-  job->add_warnings(absl::StrCat(
-      "its model, module and raw measurements were collected on ",
-      absl::FormatTime("%Y-%m-%d", absl::FromUnixNanos(unix_ns), absl::UTCTimeZone()),
-      "; submit the model again for a module"));
+  job->add_warnings(
+      absl::StrCat("its model, module and raw measurements were collected on ",
+                   absl::FormatTime("%Y-%m-%d", absl::FromUnixNanos(unix_ns), absl::UTCTimeZone()),
+                   "; submit the model again for a module"));
 }
 
 v1::Measurement Thinned(const v1::Measurement& measured) {

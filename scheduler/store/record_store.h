@@ -213,7 +213,8 @@ struct CollectRows {
   int64_t job;
   std::vector<int64_t> candidates;  // lose their traces; their records have them
   std::vector<int64_t> records;     // lose raw data (Thinned)
-  std::vector<int64_t> attempts;    // of stages that go; the latest of all stays, so that no id comes again
+  std::vector<int64_t>
+      attempts;  // of stages that go; the latest of all stays, so that no id comes again
 };
 // Marks a finished job as collected (MarkCollected), and drops search states and reports of its tasks.
 // FailedPrecondition: the job has not ended.
@@ -221,10 +222,10 @@ struct CollectJob {
   int64_t job;
   int64_t unix_ns;
 };
-using StoreChange = std::variant<PutJob, PutTask, CheckFence, PutSearchState, PutLearned,
-                                 PutTransferModel, PutMachine, PutExperience, InsertCandidate,
-                                 SetAttempts, MarkLearned, InsertRecord, RetractRecords, PutStage,
-                                 CollectRows, CollectJob>;
+using StoreChange =
+    std::variant<PutJob, PutTask, CheckFence, PutSearchState, PutLearned, PutTransferModel,
+                 PutMachine, PutExperience, InsertCandidate, SetAttempts, MarkLearned, InsertRecord,
+                 RetractRecords, PutStage, CollectRows, CollectJob>;
 using Batch = std::vector<StoreChange>;
 
 // A candidate as it is loaded at the start.

@@ -263,9 +263,10 @@ absl::StatusOr<Collection> ReadCollection(sqlite3* db, int64_t job) {
     }
     return rows.status();
   };
-  HEDDLE_RETURN_IF_ERROR(read("SELECT id, length(trace) FROM candidates WHERE job=?1 AND "
-                              "trace<>'' ORDER BY id",
-                              &found.rows.candidates));
+  HEDDLE_RETURN_IF_ERROR(
+      read("SELECT id, length(trace) FROM candidates WHERE job=?1 AND "
+           "trace<>'' ORDER BY id",
+           &found.rows.candidates));
   // A thin measurement has about 64 bytes, and so has a stage besides its texts. The unary plus keeps
   // SQLite from looking the live workloads up in the index of records.
   HEDDLE_RETURN_IF_ERROR(
@@ -282,8 +283,8 @@ absl::StatusOr<Collection> ReadCollection(sqlite3* db, int64_t job) {
            "WHERE job=?1 AND end_ns<>0 AND attempt<(SELECT max(attempt) FROM stages) "
            "ORDER BY attempt",
            &found.rows.attempts));
-  Statement tasks(
-      db, "SELECT coalesce(sum(length(state)+length(report)), 0) FROM tasks WHERE job=?");
+  Statement tasks(db,
+                  "SELECT coalesce(sum(length(state)+length(report)), 0) FROM tasks WHERE job=?");
   tasks.Bind(job);
   if (tasks.Step()) found.bytes += tasks.Int(0);
   HEDDLE_RETURN_IF_ERROR(tasks.status());

@@ -34,8 +34,8 @@ struct ChangeBytes {
   }
   size_t operator()(const PutStage& change) const { return kRest + change.row.span.ByteSizeLong(); }
   size_t operator()(const CollectRows& change) const {
-    return kRest + sizeof(int64_t) * (change.candidates.size() + change.records.size() +
-                                      change.attempts.size());
+    return kRest + sizeof(int64_t) *
+                       (change.candidates.size() + change.records.size() + change.attempts.size());
   }
   template <typename Other>
   size_t operator()(const Other&) const {

@@ -223,9 +223,9 @@ TEST_F(CollectorTest, OneCollectionAtATime) {
       {absl::ZeroDuration(), 0}, true, absl::Now(),
       [&](const v1::CollectProgress::Job&) {
         second = collector_
-                     ->Collect({}, true, absl::Now(),
-                               [](const v1::CollectProgress::Job&) { return true; },
-                               [] { return true; })
+                     ->Collect(
+                         {}, true, absl::Now(),
+                         [](const v1::CollectProgress::Job&) { return true; }, [] { return true; })
                      .status();
         return true;
       },
@@ -238,15 +238,13 @@ TEST_F(CollectorTest, TheStandingRuleCollectsBeforeItSweeps) {
   const std::string job = MustSubmit(Spec(2), "a model");
   WaitFinal(job);
   MakeOld();
-  {
-    const BlobSweeper without(loop_.get(), store_.get(), blobs_.get(), collector_.get(), {});
-  }
+  { const BlobSweeper without(loop_.get(), store_.get(), blobs_.get(), collector_.get(), {}); }
   EXPECT_EQ(Get(job).collected_unix_ns(), 0);
   const BlobSweeper sweeper(loop_.get(), store_.get(), blobs_.get(), collector_.get(),
                             KeepRule{absl::ZeroDuration(), 0});
   Wait(job, [](const v1::Job& now) { return now.collected_unix_ns() != 0; });
   const absl::Time limit = absl::Now() + kServiceLimit;
-  while (HasBlob(Sha256Hex("a model")) && absl::Now() < limit) 
+  while (HasBlob(Sha256Hex("a model")) && absl::Now() < limit)
     absl::SleepFor(absl::Milliseconds(5));
   EXPECT_FALSE(HasBlob(Sha256Hex("a model")));
 }

@@ -168,9 +168,8 @@ TEST_P(CollectTest, ACollectedJobRefersToNoBlob) {
 
   ASSERT_TRUE(Apply({CollectJob{1, 1'700'000'000'000'000'000}}).ok());
   EXPECT_EQ(store_->Collectable()->size(), 1u);
-  for (const JobBlobs& used : *store_->BlobsOfJobs()) {
-    EXPECT_EQ(used.blobs.empty(), used.job != 3);
-  }
+  const std::vector<JobBlobs> of_jobs = *store_->BlobsOfJobs();
+  for (const JobBlobs& used : of_jobs) EXPECT_EQ(used.blobs.empty(), used.job != 3) << used.job;
   EXPECT_FALSE(store_->Report(1, 0)->has_value());
   const std::optional<JobRow> row = *store_->FindSubmitted("ann", "key 1");
   ASSERT_TRUE(row.has_value()) << "a submission that is sent again finds it";
