@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "proto/access/module_seal.h"
 #include "proto/access/seal.h"
+#include "proto/check_message.h"
 
 namespace heddle::worker {
 namespace {
@@ -51,8 +52,11 @@ absl::Status CheckSeal(const TlsFiles& lab, const std::string& job, int64_t cand
 bool SealedCaller::Read(v1::StageInput* input) {
   if (!caller_->Read(input)) return false;
   if (!input->has_profile()) return true;
-  const absl::Status sealed = CheckSeal(*tls_, start_->job(), input->profile().candidate().id(),
-                                        input->profile().artifact());
+  absl::Status sealed = CheckMessage(*input);  // before a certificate is read in it
+  if (sealed.ok()) {
+    sealed = CheckSeal(*tls_, start_->job(), input->profile().candidate().id(),
+                       input->profile().artifact());
+  }
   if (!sealed.ok()) {
     session_->Stop(std::string(sealed.message()));
     return false;

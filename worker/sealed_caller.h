@@ -28,7 +28,7 @@ absl::Status CheckSeal(const TlsFiles& lab, const std::string& job, int64_t cand
                        const v1::Artifact& artifact);
 
 // Stands between a stage and its caller. Seals what the stage has built, artifacts and modules; ends the
-// session if the caller sends an artifact without a seal.
+// session if the caller sends an artifact without a seal, or in a message that it must not send (CheckMessage).
 class SealedCaller final : public StageCaller {
  public:
   // All must outlive this.

@@ -104,7 +104,7 @@ v1::Fault ToFault(const absl::Status& status) {
     default:
       fault.set_kind(v1::FAULT_INFRASTRUCTURE);
   }
-  fault.set_message(OneLine({status.message().data(), status.message().size()}));
+  fault.set_message(OneLine(status));
   return fault;
 }
 

@@ -131,6 +131,8 @@ void StageRunner::FetchBlobs() {
     v1::StageInput input;
     if (over_ || caller_.Read(&input)) {
       if (over_) return;
+      if (const absl::Status checked = CheckMessage(input); !checked.ok())
+        return Over(v1::FAULT_USER, std::string(checked.message()));
       const absl::Status taken = input.has_chunk()
                                      ? fetch_->Take(input.chunk())
                                      : absl::InvalidArgumentError("blobs come in chunks only");

@@ -13,6 +13,8 @@
 
 #include "client/views/json.h"
 
+#include "base/one_line.h"
+
 namespace heddle::client {
 namespace {
 
@@ -63,22 +65,18 @@ ExitCode ExitCodeFor(const absl::Status& status) {
 
 std::string Printable(std::string_view text) {
   std::string printable;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F are control characters, too; in UTF-8 they begin with 0xC2.
-    const bool long_control = byte == 0xC2 && i + 1 < text.size() &&
-                              (static_cast<unsigned char>(text[i + 1]) & 0xE0) == 0x80;
-    if (byte == '\n') {
+  while (!text.empty()) {
+    const size_t control = ControlBytes(text);
+    if (text[0] == '\n') {
       printable += "\\n";
-    } else if (byte == '\t') {
+    } else if (text[0] == '\t') {
       printable += "\\t";
-    } else if (long_control) {
-      printable += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[++i]));
-    } else if (byte < 0x20 || byte == 0x7F) {
-      printable += fmt::format("\\x{:02x}", byte);
+    } else if (control > 0) {
+      printable += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[control - 1]));
     } else {
-      printable += text[i];
+      printable += text[0];
     }
+    text.remove_prefix(std::max<size_t>(1, control));
   }
   return printable;
 }

@@ -233,5 +233,25 @@ TEST(SealedCallerTest, AModuleIsSignedOnItsWay) {
   EXPECT_FALSE(session.stopped());
 }
 
+// The limits of fields hold before a certificate is parsed, however good the seal is besides.
+TEST(SealedCallerTest, AMessageBeyondItsLimitsIsNotRead) {
+  const TlsFiles w2 = *Lab::Get().Of("w2").tls;
+  v1::StageStart start;
+  start.set_job("j1");
+  Caller scheduler;
+  v1::StageInput input;
+  input.mutable_profile()->mutable_candidate()->set_id(5);
+  v1::Artifact& artifact = *input.mutable_profile()->mutable_artifact();
+  artifact = SealedBy("w1");
+  artifact.mutable_seal()->mutable_certificate()->append(100'000, '\n');
+  ASSERT_TRUE(CheckAtW2(artifact).ok());
+  scheduler.inputs = {input};
+  StageSession profiling;
+  SealedCaller profiler(&w2, &start, &scheduler, &profiling);
+  EXPECT_FALSE(profiler.Read(&input));
+  EXPECT_TRUE(profiling.stopped());
+  EXPECT_THAT(profiling.reason(), HasSubstr("profile.artifact.seal.certificate has"));
+}
+
 }  // namespace
 }  // namespace heddle::worker

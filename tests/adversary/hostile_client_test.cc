@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -11,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/sha256.h"
 #include "base/workload_key.h"
-#include "tests/adversary/mutate.h"
+#include "tests/adversary/attack.h"
 #include "tests/adversary/store_checks.h"
 #include "tests/scheduler/service/service_fixture.h"
 
@@ -19,21 +18,6 @@ namespace heddle::scheduler {
 namespace {
 
 using ::testing::HasSubstr;
-
-// The codes that proto/jobs.proto promises. Not among them: UNKNOWN, INTERNAL, UNAVAILABLE, which would mean that something broke.
-bool IsTyped(const grpc::Status& status) {
-  switch (status.error_code()) {
-    case grpc::StatusCode::OK:
-    case grpc::StatusCode::INVALID_ARGUMENT:
-    case grpc::StatusCode::NOT_FOUND:
-    case grpc::StatusCode::FAILED_PRECONDITION:
-    case grpc::StatusCode::RESOURCE_EXHAUSTED:
-    case grpc::StatusCode::DATA_LOSS:
-      return true;
-    default:
-      return false;
-  }
-}
 
 v1::Record GoodRecord(int number) {
   v1::Record record;
@@ -56,30 +40,15 @@ v1::Record GoodRecord(int number) {
 
 class HostileClientTest : public ServiceTest {
  protected:
-  // Sends `good` mutated, again and again. Returns how many were refused.
+  // AttackWith, each call within a limit of time.
   template <typename Request>
   int Attack(const std::string& what, const Request& good,
              const std::function<grpc::Status(grpc::ClientContext*, const Request&)>& call) {
-    int refused = 0;
-    for (int i = 0; i < Mutations(150); ++i) {
-      Mutator mutator(static_cast<uint64_t>(i));
-      Request bad = good;
-      mutator.Mutate(&bad);
+    return AttackWith<Request>(what, good, 150, [&](const Request& bad) {
       grpc::ClientContext context;
       context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kServiceLimit));
-      const grpc::Status status = call(&context, bad);
-      const std::string& why = status.error_message();
-      EXPECT_TRUE(IsTyped(status))
-          << what << ", seed " << i << ": " << status.error_code() << " " << why << "\n"
-          << bad.ShortDebugString().substr(0, 1000);
-      const bool printable = std::none_of(why.begin(), why.end(), [](char c) {
-        return static_cast<unsigned char>(c) < 32 || c == 127;
-      });
-      EXPECT_TRUE(printable && why.size() < 8192) << what << ", seed " << i;
-      EXPECT_TRUE(status.ok() || !why.empty()) << what << ", seed " << i;
-      refused += !status.ok();
-    }
-    return refused;
+      return call(&context, bad);
+    });
   }
   // Each answer of a stream is dropped.
   template <typename Answer>

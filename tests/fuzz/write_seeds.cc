@@ -31,11 +31,13 @@
 #include "cost_model/transfer/transfer_samples.h"
 #include "proto/chunks.h"
 #include "proto/jobs.pb.h"
+#include "proto/tracker.pb.h"
 #include "proto/worker.pb.h"
 #include "tests/driver/forest_text.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/search_task.h"
 #include "tests/fuzz/trace_programs.h"
+#include "tests/machine/example_machine.h"
 #include "worker/frame.h"
 
 namespace heddle::fuzz {
@@ -447,6 +449,39 @@ void AddMessages(Corpus& corpus) {
   i.mutable_chunk()->set_data("bytes");
   inputs += Made(worker::EncodeFrame(i));
   corpus.Add("stage_frames", "inputs", WithByte(255, inputs));
+
+  const auto checked = [&](int kind, const char* name, const google::protobuf::Message& message) {
+    corpus.Add("check_message", name, WithByte(kind, message.SerializeAsString()));
+  };
+  v1::SubmitRequest submit;
+  *submit.mutable_spec() = FullJob();
+  submit.set_submit_key("0123");
+  checked(0, "submit", submit);
+  i.mutable_profile()->mutable_candidate()->set_id(7);
+  v1::Artifact& artifact = *i.mutable_profile()->mutable_artifact();
+  artifact.set_shared_object("code");
+  artifact.add_kernels()->set_symbol("kernel");
+  artifact.mutable_seal()->set_attempt_id(1);
+  checked(1, "input", i);
+  e.mutable_profiled()->set_candidate(7);
+  *e.mutable_profiled()->mutable_measurement() = FullRecord().measurement();
+  checked(2, "event", e);
+  checked(3, "record", FullRecord());
+  v1::RecordQuery query;
+  query.set_workload_key("0123456789abcdef");
+  query.set_limit(10);
+  checked(4, "query", query);
+  v1::SynchronizeRequest report;
+  report.set_worker("w1");
+  report.add_slots()->set_name("cpu0");
+  report.mutable_slots(0)->add_cores(1);
+  report.add_running_leases("lease1");
+  report.set_load_average(0.5);
+  checked(5, "report", report);
+  v1::ListWorkersResponse workers;
+  *workers.add_workers()->add_slots()->mutable_slot() = report.slots(0);
+  workers.mutable_workers(0)->mutable_slots(0)->set_reason("held by somebody");
+  checked(6, "workers", workers);
 }
 
 // ---- Tables and texts ----
@@ -475,25 +510,7 @@ void AddTexts(Corpus& corpus) {
              "llvm -mcpu=sapphirerapids -mattr=+avx2,-fma,+amx-tile -triple=x86_64-linux-gnu "
              "-threads=4 -winograd=off");
   corpus.Add("target_text", "gpu", "cuda -arch=sm_90 -tf32=on");
-  machine::MeasuredMachine machine{.cores = 4,
-                                   .l1_bytes = 48 << 10,
-                                   .l2_bytes = 2 << 20,
-                                   .l3_bytes = 32 << 20,
-                                   .clock_ghz = 2.5,
-                                   .gflops = 160,
-                                   .multiply_add_ns = 1.6,
-                                   .l1_gbps = 320,
-                                   .l2_gbps = 60,
-                                   .l3_gbps = 20,
-                                   .memory_gbps = 10,
-                                   .store_gbps = 160,
-                                   .gathered_per_ns = 5,
-                                   .call_ns = 12.5,
-                                   .all_gflops = 640,
-                                   .all_l3_gbps = 40,
-                                   .all_memory_gbps = 16,
-                                   .wake_ns = 1234.56};
-  corpus.Add("machine_text", "four-cores", machine::ToText(machine));
+  corpus.Add("machine_text", "four-cores", machine::ToText(machine::ExampleMachine()));
 }
 
 }  // namespace

@@ -12,34 +12,13 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "compiler/codegen/backend.h"
+#include "tests/machine/example_machine.h"
 
 namespace heddle::machine {
 namespace {
 
-// A core like the reference machine, four of which share what is beyond their own caches.
-MeasuredMachine Example() {
-  return {.cores = 4,
-          .l1_bytes = 48 << 10,
-          .l2_bytes = 2 << 20,
-          .l3_bytes = 32 << 20,
-          .clock_ghz = 2.5,
-          .gflops = 160,
-          .multiply_add_ns = 1.6,
-          .l1_gbps = 320,
-          .l2_gbps = 60,
-          .l3_gbps = 20,
-          .memory_gbps = 10,
-          .store_gbps = 160,
-          .gathered_per_ns = 5,
-          .call_ns = 12.5,
-          .all_gflops = 640,
-          .all_l3_gbps = 40,
-          .all_memory_gbps = 16,
-          .wake_ns = 1234.56};
-}
-
 TEST(MeasuredMachine, TextRoundTrips) {
-  const MeasuredMachine machine = Example();
+  const MeasuredMachine machine = ExampleMachine();
   const std::string text = ToText(machine);
   const auto parsed = ParseMeasuredMachine(text);
   ASSERT_TRUE(parsed.ok()) << parsed.status();
@@ -60,7 +39,7 @@ TEST(MeasuredMachine, RandomFiguresRoundTrip) {
   std::mt19937_64 rng(2);
   std::uniform_real_distribution<double> scale(0.2, 50);
   for (int i = 0; i < 1000; ++i) {
-    MeasuredMachine machine = Example();
+    MeasuredMachine machine = ExampleMachine();
     for (double* rate : {&machine.clock_ghz, &machine.gflops, &machine.l1_gbps,
                          &machine.memory_gbps, &machine.wake_ns, &machine.multiply_add_ns})
       *rate = scale(rng);
@@ -73,7 +52,7 @@ TEST(MeasuredMachine, RandomFiguresRoundTrip) {
 }
 
 TEST(MeasuredMachine, RefusalsNameTheLine) {
-  const std::string text = ToText(Example());
+  const std::string text = ToText(ExampleMachine());
   const auto refused = [&](absl::string_view was, absl::string_view is) {
     const auto parsed = ParseMeasuredMachine(absl::StrReplaceAll(text, {{was, is}}));
     EXPECT_TRUE(absl::IsInvalidArgument(parsed.status())) << was << " -> " << is;
@@ -96,7 +75,7 @@ TEST(MeasuredMachine, RefusalsNameTheLine) {
 
 // Whatever arrives is refused, or is a machine whose figures are sane.
 TEST(MeasuredMachine, DamagedTextsDoNoHarm) {
-  const std::string text = ToText(Example());
+  const std::string text = ToText(ExampleMachine());
   std::mt19937 rng(3);
   const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(rng); };
   int taken = 0;
@@ -140,7 +119,7 @@ TEST(MeasuredMachine, DamagedTextsDoNoHarm) {
 }
 
 TEST(MeasuredMachine, DescribesTheTarget) {
-  const MeasuredMachine machine = Example();
+  const MeasuredMachine machine = ExampleMachine();
   const auto described = [&](const char* text) {
     return *codegen::DescribeTarget(*codegen::ResolveTarget(*ParseTarget(text)), &machine);
   };

@@ -14,11 +14,7 @@ namespace heddle::onnx_cases {
 namespace {
 
 std::string Model(const std::string& graph) {
-  onnx::ModelProto model = ModelOf(18, graph);
-  auto* opset = model.add_opset_import();
-  opset->set_domain("ai.onnx.ml");
-  opset->set_version(3);
-  return model.SerializeAsString();
+  return ClassicalModelOf(18, 3, graph).SerializeAsString();
 }
 
 // Rows of numbers from -2 to 2 in steps of a quarter; some are NaN.
@@ -85,11 +81,15 @@ TEST(ClassicalRun, TreesOfDoubles) {
 }
 
 // A forest over an encoder, a scaler and columns that nothing asks, with texts as inputs and as labels.
-TEST(ClassicalRun, ATableOfTextsAndNumbersGivesLabels) {
-  const std::string model =
-      Model(R"((string[9,1] color, float[9,2] size) => (string[a] label, float[b,c] scores) {
+// `flat` is the extent of its rows behind the encoder, `weights` are of the three labels, and `more` is
+// a further attribute of the forest.
+std::string TableModel(const std::string& rows, const std::string& flat, const std::string& weights,
+                       const std::string& more = "") {
+  return Model(absl::StrCat("(string[", rows, ",1] color, float[", rows,
+                            R"(,2] size) => (string[a] label, float[b,c] scores) {
     hot = ai.onnx.ml.OneHotEncoder<cats_strings = ["red", "green", "blue"]>(color)
-    shape = Constant<value = int64[2] {9, 3}>()
+    shape = Constant<value = int64[2] {)",
+                            flat, R"(, 3}>()
     flat = Reshape(hot, shape)
     s = ai.onnx.ml.Scaler<offset = [0.25, -0.5], scale = [1.5, 2.0]>(size)
     x = Concat<axis = 1>(flat, s)
@@ -98,8 +98,12 @@ TEST(ClassicalRun, ATableOfTextsAndNumbersGivesLabels) {
       nodes_modes = ["BRANCH_LEQ", "LEAF", "BRANCH_LT", "LEAF", "LEAF"],
       nodes_values = [0.5, 0.0, 1.0, 0.0, 0.0],
       nodes_truenodeids = [1, 0, 3, 0, 0], nodes_falsenodeids = [2, 0, 4, 0, 0],
-      class_treeids = [0, 0, 0], class_nodeids = [1, 3, 4], class_ids = [0, 1, 2], class_weights = [1.0, 1.0, 1.0]>(x)
-  })");
+      class_treeids = [0, 0, 0], class_nodeids = [1, 3, 4], class_ids = [0, 1, 2], class_weights = [)",
+                            weights, "]", more, ">(x)\n  })"));
+}
+
+TEST(ClassicalRun, ATableOfTextsAndNumbersGivesLabels) {
+  const std::string model = TableModel("9", "9", "1.0, 1.0, 1.0");
   std::string colors;
   std::vector<float> sizes;
   std::vector<int64_t> labels;
@@ -138,20 +142,7 @@ TEST(ClassicalRun, ATableOfTextsAndNumbersGivesLabels) {
 // Trees behind an encoder and a scaler, for any number of rows, against the model for just as many.
 TEST(ClassicalRun, APipelineOfAnyNumberOfRows) {
   const std::string model =
-      Model(R"((string[N,1] color, float[N,2] size) => (string[a] label, float[b,c] scores) {
-    hot = ai.onnx.ml.OneHotEncoder<cats_strings = ["red", "green", "blue"]>(color)
-    shape = Constant<value = int64[2] {-1, 3}>()
-    flat = Reshape(hot, shape)
-    s = ai.onnx.ml.Scaler<offset = [0.25, -0.5], scale = [1.5, 2.0]>(size)
-    x = Concat<axis = 1>(flat, s)
-    label, scores = ai.onnx.ml.TreeEnsembleClassifier<classlabels_strings = ["no", "yes", "perhaps"],
-      nodes_treeids = [0, 0, 0, 0, 0], nodes_nodeids = [0, 1, 2, 3, 4], nodes_featureids = [1, 0, 4, 0, 0],
-      nodes_modes = ["BRANCH_LEQ", "LEAF", "BRANCH_LT", "LEAF", "LEAF"],
-      nodes_values = [0.5, 0.0, 1.0, 0.0, 0.0],
-      nodes_truenodeids = [1, 0, 3, 0, 0], nodes_falsenodeids = [2, 0, 4, 0, 0],
-      class_treeids = [0, 0, 0], class_nodeids = [1, 3, 4], class_ids = [0, 1, 2], class_weights = [1.0, 0.5, 0.25],
-      post_transform = "SOFTMAX">(x)
-  })");
+      TableModel("N", "-1", "1.0, 0.5, 0.25", ", post_transform = \"SOFTMAX\"");
   const auto bytes = CompileModel(model, {}, Target(), {}, {});
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   auto module = runtime::ParseModule(*bytes);

@@ -32,11 +32,7 @@ using Rows = std::vector<Row>;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 onnx::ModelProto Model(const std::string& graph, int ml_opset = 1) {
-  onnx::ModelProto model = onnx_cases::ModelOf(18, graph);
-  auto* opset = model.add_opset_import();
-  opset->set_domain("ai.onnx.ml");
-  opset->set_version(ml_opset);
-  return model;
+  return onnx_cases::ClassicalModelOf(18, ml_opset, graph);
 }
 
 std::vector<TensorData> Results(const onnx::ModelProto& model,

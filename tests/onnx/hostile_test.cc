@@ -14,11 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 
 onnx::ModelProto MlModel(const std::string& graph) {
-  onnx::ModelProto model = onnx_cases::ModelOf(18, graph);
-  auto* opset = model.add_opset_import();
-  opset->set_domain("ai.onnx.ml");
-  opset->set_version(2);
-  return model;
+  return onnx_cases::ClassicalModelOf(18, 2, graph);
 }
 
 // `inputs` inputs of strings, which one encoder compares with `keys` keys.

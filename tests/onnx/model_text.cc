@@ -264,4 +264,12 @@ onnx::ModelProto ModelOf(int opset, const std::string& graph) {
   return model;
 }
 
+onnx::ModelProto ClassicalModelOf(int opset, int ml_opset, const std::string& graph) {
+  onnx::ModelProto model = ModelOf(opset, graph);
+  auto* classical = model.add_opset_import();
+  classical->set_domain("ai.onnx.ml");
+  classical->set_version(ml_opset);
+  return model;
+}
+
 }  // namespace heddle::onnx_cases

@@ -22,5 +22,7 @@ namespace heddle::onnx_cases {
 
 // Ends the program with a message if the text is malformed.
 onnx::ModelProto ModelOf(int opset, const std::string& graph);
+// The same with the operators of ai.onnx.ml, too.
+onnx::ModelProto ClassicalModelOf(int opset, int ml_opset, const std::string& graph);
 
 }  // namespace heddle::onnx_cases

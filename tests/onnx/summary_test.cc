@@ -88,14 +88,11 @@ TEST(Summary, ShapesThatNobodyGaveAreGuessed) {
 
 TEST(Summary, IndependentRowsNeedNoGuess) {
   const auto guessed = [](const std::string& y) {
-    onnx::ModelProto model =
-        onnx_cases::ModelOf(17,
-                            "(float[N,2] x) => (float[a,b] y) {"
-                            "s = ai.onnx.ml.Scaler<offset = [0.0], scale = [2.0]>(x) " +
-                                y + "}");
-    auto* opset = model.add_opset_import();
-    opset->set_domain("ai.onnx.ml");
-    opset->set_version(1);
+    const onnx::ModelProto model =
+        onnx_cases::ClassicalModelOf(17, 1,
+                                     "(float[N,2] x) => (float[a,b] y) {"
+                                     "s = ai.onnx.ml.Scaler<offset = [0.0], scale = [2.0]>(x) " +
+                                         y + "}");
     return LikelyShapes(model.SerializeAsString(), {}).value();
   };
   EXPECT_THAT(guessed("y = Softmax<axis = 1>(s)"), ElementsAre());

@@ -422,6 +422,10 @@ TEST_F(StageRunnerTest, BlobsAreFetchedFirst) {
   caller_.inputs.back().mutable_chunk()->set_name(std::string(64, '0'));
   caller_.inputs.back().mutable_chunk()->set_last(true);
   EXPECT_THAT(Run(start).fault().message(), HasSubstr("digest"));
+  // A chunk that is larger than chunks are is refused before it is stored.
+  AddChunk(std::string((1 << 20) + 1, 'x'));
+  caller_.inputs.back().mutable_chunk()->set_name(std::string(64, '0'));
+  EXPECT_THAT(Run(start).fault().message(), HasSubstr("chunk.data has 1048577 bytes"));
   std::filesystem::remove_all(folder);
 }
 

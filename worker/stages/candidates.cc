@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/one_line.h"
 #include "worker/slots.h"
 
 namespace heddle::worker {
@@ -103,10 +102,6 @@ int64_t NanosSince(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() -
                                                               begin)
       .count();
-}
-
-std::string OneLine(absl::string_view text) {
-  return heddle::OneLine(std::string_view(text.data(), text.size()));
 }
 
 v1::Outcome OutcomeOf(const absl::Status& status) {

@@ -19,7 +19,6 @@ codegen::Artifact ArtifactFromProto(const v1::Artifact& proto);
 
 void TellStarted(StageIo& io, int64_t candidate);
 int64_t NanosSince(std::chrono::steady_clock::time_point begin);
-std::string OneLine(absl::string_view text);
 // The outcome of a candidate whose measurement failed with `status`.
 v1::Outcome OutcomeOf(const absl::Status& status);
 // InvalidArgument names a value that is out of range.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/one_line.h"
 #include "base/status_macros.h"
 #include "compiler/driver/compile.h"
 #include "compiler/measure/measure.h"
@@ -91,7 +92,7 @@ v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item,
   const absl::StatusOr<Measurement>& measured = runs[run.kept];
   if (!measured.ok()) {
     measurement.set_outcome(OutcomeOf(measured.status()));
-    measurement.set_message(OneLine(measured.status().message()));
+    measurement.set_message(OneLine(measured.status()));
     return measurement;
   }
   measurement.set_outcome(v1::OUTCOME_OK);
@@ -125,7 +126,7 @@ absl::Status RunBuild(const v1::StageStart& start, StageIo& io) {
       result->mutable_failure()->set_outcome(absl::IsResourceExhausted(artifact.status())
                                                  ? v1::OUTCOME_EXCEEDS_LIMITS
                                                  : v1::OUTCOME_BUILD_ERROR);
-      result->mutable_failure()->set_message(OneLine(artifact.status().message()));
+      result->mutable_failure()->set_message(OneLine(artifact.status()));
       result->mutable_failure()->set_build_ns(result->build_ns());
       result->mutable_failure()->mutable_evidence()->set_toolchain(HEDDLE_TOOLCHAIN);
     }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/one_line.h"
 #include "base/status_macros.h"
 #include "compiler/measure/measure.h"
 #include "compiler/runtime/device_kind.h"
@@ -20,7 +21,7 @@ namespace {
 // A fresh process continues. It measures this candidate again if others ran here before, since one
 // of those may be to blame (stage_runner.h).
 [[noreturn]] void GiveUp(const absl::Status& status) {
-  std::fprintf(stderr, "%s\n", OneLine(status.message()).c_str());
+  std::fprintf(stderr, "%s\n", OneLine(status).c_str());
   std::fflush(stderr);
   _exit(4);
 }
@@ -53,7 +54,7 @@ v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item, const
   *measurement.mutable_evidence() = EvidenceOf(gpu);
   if (!measured.ok()) {
     measurement.set_outcome(OutcomeOf(measured.status()));
-    measurement.set_message(OneLine(measured.status().message()));
+    measurement.set_message(OneLine(measured.status()));
     return measurement;
   }
   measurement.set_outcome(v1::OUTCOME_OK);
