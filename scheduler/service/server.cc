@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/daemon/health_pages.h"
 #include "base/output_file.h"
 #include "base/status_macros.h"
 #include "proto/access/channel.h"
@@ -26,7 +28,9 @@
 #include "proto/grpc_util.h"
 #include "scheduler/service/audit_log.h"
 #include "scheduler/service/blob_sweeper.h"
+#include "scheduler/service/call_metrics.h"
 #include "scheduler/service/embedded.h"
+#include "scheduler/service/metrics.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/services.h"
 #include "scheduler/service/store_service.h"
@@ -132,8 +136,8 @@ absl::Status RunServer(const ServerOptions& options) {
     ConfineToCpuSlots(cores);
     HEDDLE_ASSIGN_OR_RETURN(
         std::unique_ptr<EmbeddedCluster> started,
-        EmbeddedCluster::Start({options.binary_directory, options.data_directory, options.verbose,
-                                cores, options.unguarded, options.require_confinement}));
+        EmbeddedCluster::Start({options.binary_directory, options.data_directory, cores,
+                                options.unguarded, options.require_confinement, options.log}));
     cluster = std::move(started);
     loop_options.tracker_address = cluster->tracker_address();
   }
@@ -143,7 +147,9 @@ absl::Status RunServer(const ServerOptions& options) {
 
   ServiceLimits limits;
   limits.max_model_bytes = options.max_model_mib << 20;
-  CallLimits calls{{}};
+  const RefusedCalls refusals(loop->metrics());
+  CallLimits calls{
+      {.refused = [&refusals](CallLimits::Refusal refusal) { refusals.Count(refusal); }}};
   JobServiceImpl jobs(loop.get(), store.get(), blobs.get(), &calls, limits, &tokens);
   RecordServiceImpl records(loop.get(), store.get(), &calls, &tokens);
   StoreServiceImpl care(database, blobs.get(), &calls);
@@ -155,15 +161,19 @@ absl::Status RunServer(const ServerOptions& options) {
       options.listen.empty() ? SchedulerSocket(options.data_directory) : options.listen;
   HEDDLE_ASSIGN_OR_RETURN(
       const std::unique_ptr<PeerDoor> door,
-      AddListener(
-          {.address = listen,
-           .credentials = credentials,
-           .tokens = &tokens,
-           .refused = [&audit](const Identity& caller, const std::string& method,
-                               const absl::Status& why) { audit->Refused(caller, method, why); }},
-          &builder, &port));
+      AddListener({.address = listen,
+                   .credentials = credentials,
+                   .tokens = &tokens,
+                   .refused =
+                       [&audit, &refusals](const Identity& caller, const std::string& method,
+                                           const absl::Status& why) {
+                         audit->Refused(caller, method, why);
+                         refusals.Count(why);
+                       }},
+                  &builder, &port));
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(audit->Interceptor(&tokens));
+  interceptors.push_back(MakeCallMetrics(loop->metrics()));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   AllowPings(&builder);
@@ -185,6 +195,25 @@ absl::Status RunServer(const ServerOptions& options) {
   }
   if (const std::string warning = OpenAddressWarning(listen, credentials); !warning.empty())
     spdlog::warn("{}", warning);
+  AddServiceMetrics({.database = database,
+                     .blobs = blobs.get(),
+                     .leases = [&loop] { return loop->leases(); },
+                     .lost_audit_lines = [&audit] { return audit->lost(); },
+                     .store_problem = [&loop] { return loop->writer()->problem(); }},
+                    loop->metrics());
+  std::atomic<bool> draining = false;
+  const HealthPages health{.metrics = loop->metrics(),
+                           .live = [&loop] { return loop->Live(); },
+                           .ready =
+                               [&loop, &draining] {
+                                 return draining ? absl::UnavailableError("the scheduler is ending")
+                                                 : loop->Ready();
+                               }};
+  std::unique_ptr<HttpServer> http;
+  if (!options.http.empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(http, ServeHealth(options.http, health));
+    spdlog::info("metrics and health are at http://{}", http->address());
+  }
   const BlobSweeper sweeper(loop.get(), store.get(), blobs.get());
   loop->Begin();  // jobs go on only once users can reach the scheduler
   if (!options.port_file.empty()) {
@@ -197,6 +226,7 @@ absl::Status RunServer(const ServerOptions& options) {
   sigwait(&signals, &signal_number);
   spdlog::info("signal {}: ending", signal_number);
   forget_port();
+  draining = true;
   server->GetHealthCheckService()->SetServingStatus(false);
   absl::SleepFor(kGoodbye);
   jobs.Stop();
