@@ -2,7 +2,6 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <sched.h>
 #include <signal.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -16,6 +15,8 @@
 #include <set>
 #include <string>
 
+#include "base/daemon/health_pages.h"
+#include "base/daemon/log.h"
 #include "base/target.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/machine/measured_machine.h"
@@ -159,7 +160,8 @@ int main(int argc, char** argv) {
   std::string blob_cache = CacheFolder("blobs", "heddle-blobs");
   int64_t blob_cache_mib = 32768;
   int grace_s = 5;
-  bool verbose = false;
+  std::string http;
+  heddle::LogOptions log;
   std::string confined_by = "all";
   std::string stage_user;
   bool require_confinement = false;
@@ -223,14 +225,19 @@ int main(int argc, char** argv) {
   app.add_option("--grace", grace_s, "Seconds running stages get on SIGTERM")
       ->capture_default_str();
   app.set_version_flag("--version", "heddle-worker " HEDDLE_VERSION);
-  app.add_flag("-v,--verbose", verbose, "Log more");
+  app.add_option(
+      "--http", http,
+      "HOST:PORT of this machine to serve /metrics, /healthz and /readyz at (default: nowhere)");
+  heddle::AddLogFlags(&app, &log);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("heddle-worker"));
-  if (verbose) spdlog::set_level(spdlog::level::debug);
+  if (const absl::Status logs = heddle::StartLog("heddle-worker", log); !logs.ok()) {
+    std::fprintf(stderr, "heddle-worker: %s\n", std::string(logs.message()).c_str());
+    return 2;
+  }
 
   auto confinement = heddle::worker::confine::ParseConfinement(confined_by);
   absl::Status known = confinement.status();
@@ -335,6 +342,19 @@ int main(int argc, char** argv) {
     spdlog::error("{}", std::string(worker.status().message()));
     return 2;
   }
+  std::unique_ptr<heddle::HttpServer> pages;
+  if (!http.empty()) {
+    auto served =
+        heddle::ServeHealth(http, {.metrics = (*worker)->metrics(),
+                                   .live = [server = worker->get()] { return server->Live(); },
+                                   .ready = [server = worker->get()] { return server->Ready(); }});
+    if (!served.ok()) {
+      spdlog::error("{}", std::string(served.status().message()));
+      return 2;
+    }
+    pages = *std::move(served);
+    spdlog::info("metrics and health are at http://{}", pages->address());
+  }
   spdlog::info("worker {} serves {} slots on port {}; device key {}, target {}", options.id,
                options.slots.size(), (*worker)->port(), options.device_key, options.target);
   int signal = 0;
@@ -350,6 +370,7 @@ int main(int argc, char** argv) {
   });
   second.detach();
   (*worker)->Drain(absl::Seconds(grace_s));
+  pages.reset();  // it asks the worker
   worker->reset();
   unlock();
   return 0;
