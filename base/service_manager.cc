@@ -48,7 +48,7 @@ bool TellServiceManager(const char* socket_path, std::string_view lines) {
   return sent == static_cast<ssize_t>(lines.size());
 }
 
-int ServeUntilSignal(const sigset_t& signals, const std::function<int64_t()>& progress) {
+int ServeUntilSignal(const sigset_t& signals, const std::function<bool()>& live) {
   const std::string manager = Variable("NOTIFY_SOCKET");
   int64_t span_us = PositiveNumber(Variable("WATCHDOG_USEC"));
   // The watchdog of another program, of which this one is a child.
@@ -59,14 +59,11 @@ int ServeUntilSignal(const sigset_t& signals, const std::function<int64_t()>& pr
   const timespec pause = {.tv_sec = static_cast<time_t>(pause_us / 1'000'000),
                           .tv_nsec = static_cast<long>(pause_us % 1'000'000 * 1000)};
   const bool is_watched = pause_us > 0 && !manager.empty();
-  int64_t before = -1;
   int signal = -1;
   while (signal < 0) {
     signal = sigtimedwait(&signals, nullptr, is_watched ? &pause : nullptr);
     if (signal >= 0 || errno != EAGAIN) continue;  // another signal only ends the pause early
-    const int64_t now = progress();
-    if (now != before) TellServiceManager(manager.c_str(), "WATCHDOG=1");
-    before = now;
+    if (live()) TellServiceManager(manager.c_str(), "WATCHDOG=1");
   }
   TellServiceManager(manager.c_str(), "STOPPING=1");
   return signal;

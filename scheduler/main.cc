@@ -1,6 +1,4 @@
 // heddle-scheduler: flags, and nothing else.
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +8,7 @@
 #include <string>
 
 #include "base/command_documents.h"
+#include "base/daemon/log.h"
 #include "proto/access/local_socket.h"
 #include "proto/protobuf_log.h"
 #include "scheduler/core/policy.h"
@@ -66,8 +65,10 @@ int main(int argc, char** argv) {
   app.add_flag("--require-confinement", options.require_confinement,
                "with --embedded: do not start where the stages of jobs cannot be confined")
       ->needs("--embedded");
-  int verbosity = 0;
-  app.add_flag("-v,--verbose", verbosity, "tell more on stderr; twice for everything");
+  app.add_option(
+      "--http", options.http,
+      "HOST:PORT of this machine to serve /metrics, /healthz and /readyz at (default: nowhere)");
+  heddle::AddLogFlags(&app, &options.log);
   app.set_version_flag("--version", "heddle-scheduler 0.1.0");
   heddle::AddManPageFlag(&app);
   try {
@@ -76,13 +77,9 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   umask(077);  // models and modules are this user's alone
-  options.verbose = verbosity > 0;
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("heddle-scheduler"));
-  spdlog::set_level(verbosity == 0   ? spdlog::level::warn
-                    : verbosity == 1 ? spdlog::level::info
-                                     : spdlog::level::debug);
+  absl::Status status = heddle::StartLog("heddle-scheduler", options.log);
   heddle::RouteProtobufLog([](const std::string& line) { spdlog::warn("{}", line); });
-  const absl::Status status = heddle::scheduler::RunServer(options);
+  if (status.ok()) status = heddle::scheduler::RunServer(options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-scheduler: %s\n", std::string(status.message()).c_str());
   return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? 2 : 1;

@@ -215,6 +215,7 @@ void DevicePool::Expire(absl::Time now) {
       const std::string id = it->first;
       it = workers_.erase(it);
       DropLeasesOf(id);
+      if (lost_.size() < options_.max_workers) lost_.push_back(id);
       ++version_;
     } else {
       ++it;
@@ -222,7 +223,10 @@ void DevicePool::Expire(absl::Time now) {
   }
   for (auto it = leases_.begin(); it != leases_.end();) {
     auto next = std::next(it);
-    if (it->second.expires <= now) EndLease(it);
+    if (it->second.expires <= now) {
+      ++expired_leases_;
+      EndLease(it);
+    }
     it = next;
   }
 }

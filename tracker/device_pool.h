@@ -133,6 +133,10 @@ class DevicePool {
   std::string AddressOf(const std::string& worker) const;
   // Grows with every change that List shows, except heartbeats and the passing of time.
   uint64_t version() const { return version_; }
+  // Leases that ran out so far because nobody renewed them.
+  int64_t expired_leases() const { return expired_leases_; }
+  // The workers that were dropped for their silence since the last call, at most max_workers.
+  std::vector<std::string> TakeLost() { return std::exchange(lost_, {}); }
 
  private:
   struct Worker {
@@ -156,6 +160,8 @@ class DevicePool {
   std::map<SlotKey, std::string> lease_of_slot_;  // inverse of the above
   uint64_t last_token_ = 0;
   uint64_t version_ = 0;
+  int64_t expired_leases_ = 0;
+  std::vector<std::string> lost_;
 };
 
 }  // namespace heddle::tracker

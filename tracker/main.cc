@@ -3,11 +3,11 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <signal.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -16,10 +16,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/command_documents.h"
+#include "base/daemon/health_pages.h"
+#include "base/daemon/log.h"
 #include "base/output_file.h"
 #include "base/service_manager.h"
 #include "proto/access/listener.h"
 #include "proto/grpc_util.h"
+#include "tracker/metrics.h"
 #include "proto/protobuf_log.h"
 #include "tracker/tracker_service.h"
 
@@ -44,7 +47,8 @@ int main(int argc, char** argv) {
   std::string state;
   int expiry_s = 10;
   std::string tls_directory;
-  bool verbose = false;
+  std::string http;
+  heddle::LogOptions log;
   CLI::App app(
       "heddle-tracker: knows which workers are there, which slots are free and who holds them");
   app.add_option("--listen", listen, "HOST:PORT to serve on, port 0 takes a free one, or unix:PATH")
@@ -60,14 +64,19 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.set_version_flag("--version", "heddle-tracker " HEDDLE_VERSION);
   heddle::AddManPageFlag(&app);
-  app.add_flag("-v,--verbose", verbose, "Log more");
+  app.add_option(
+      "--http", http,
+      "HOST:PORT of this machine to serve /metrics, /healthz and /readyz at (default: nowhere)");
+  heddle::AddLogFlags(&app, &log);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("heddle-tracker"));
-  if (verbose) spdlog::set_level(spdlog::level::debug);
+  if (const absl::Status logs = heddle::StartLog("heddle-tracker", log); !logs.ok()) {
+    std::fprintf(stderr, "heddle-tracker: %s\n", std::string(logs.message()).c_str());
+    return 2;
+  }
   heddle::RouteProtobufLog([](const std::string& line) { spdlog::warn("{}", line); });
 
   // Block these signals before any thread exists, so that only sigwait below takes them.
@@ -140,9 +149,30 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
+  heddle::Metrics metrics("heddle-tracker");
+  heddle::tracker::AddTrackerMetrics(&service, &metrics);
+  std::atomic<bool> draining = false;
+  std::unique_ptr<heddle::HttpServer> pages;
+  if (!http.empty()) {
+    auto served = heddle::ServeHealth(
+        http, {.metrics = &metrics,
+               .live = [&service] { return service.Live(); },
+               .ready =
+                   [&draining] {
+                     return draining ? absl::UnavailableError("the tracker is ending")
+                                     : absl::OkStatus();
+                   }});
+    if (!served.ok()) {
+      spdlog::error("{}", std::string(served.status().message()));
+      return 2;
+    }
+    pages = *std::move(served);
+    spdlog::info("metrics and health are at http://{}", pages->address());
+  }
   spdlog::info("tracker listens on {} (port {})", listen, port);
-  const int signal = heddle::ServeUntilSignal(signals, [&service] { return service.Progress(); });
+  const int signal = heddle::ServeUntilSignal(signals, [&service] { return service.Live().ok(); });
   spdlog::info("{}: shutting down", sigdescr_np(signal));
+  draining = true;
   stop();
   return 0;
 }

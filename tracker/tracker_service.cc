@@ -1,7 +1,9 @@
 #include "tracker/tracker_service.h"
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/daemon/log.h"
 #include "proto/access/listener.h"
 #include "proto/check_message.h"
 #include "proto/grpc_util.h"
@@ -13,6 +15,7 @@ namespace {
 constexpr int kMaxWatches = 64;
 // A watch gets at most ten answers a second; an expiry may be noticed this late.
 constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr absl::Duration kLongestTurn = absl::Seconds(30);  // of the thread that looks for expiries
 
 SlotSpec FromProto(const v1::Slot& slot) {
   return {.name = slot.name(),
@@ -89,9 +92,36 @@ void TrackerServiceImpl::Stop() {
 void TrackerServiceImpl::ExpireLoop() {
   absl::MutexLock lock(&mutex_);
   while (!mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kTick)) {
-    pool_.Expire(MonotonicNow());
-    ++turns_;
+    last_turn_ = MonotonicNow();
+    pool_.Expire(last_turn_);
+    const std::vector<std::string> lost = pool_.TakeLost();
+    if (lost.empty()) continue;
+    lost_ += static_cast<int64_t>(lost.size());
+    // Nobody waits for whoever reads the log.
+    mutex_.Unlock();
+    for (const std::string& worker : lost)
+      Log(LogLevel::kWarning, "worker lost: it was silent for too long", {{"worker", worker}});
+    mutex_.Lock();
   }
+}
+
+TrackerServiceImpl::Summary TrackerServiceImpl::Summarize() {
+  absl::MutexLock lock(&mutex_);
+  return {.workers = pool_.List(MonotonicNow()),
+          .watches = watches_,
+          .leases_granted = granted_,
+          .leases_refused = refused_,
+          .leases_expired = pool_.expired_leases(),
+          .workers_lost = lost_};
+}
+
+absl::Status TrackerServiceImpl::Live() {
+  absl::MutexLock lock(&mutex_);
+  const absl::Duration silent = MonotonicNow() - last_turn_;
+  if (silent < kLongestTurn) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("leases have not been looked at for ",
+                   absl::FormatDuration(absl::Trunc(silent, absl::Seconds(1)))));
 }
 
 grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,
@@ -117,10 +147,21 @@ grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,
   for (const v1::Slot& slot : request->slots()) report.slots.push_back(FromProto(slot));
   for (const v1::SlotTrouble& trouble : request->troubles())
     report.troubles[trouble.slot()] = trouble.reason();
+  bool appeared = false;
+  const absl::Cleanup tell = [&report, &appeared] {  // without the lock
+    if (!appeared) return;
+    Log(LogLevel::kInfo, "worker registered",
+        {{"worker", report.worker},
+         {"host", report.host},
+         {"address", report.address},
+         {"slots", static_cast<int64_t>(report.slots.size())}});
+  };
   absl::MutexLock lock(&mutex_);
   const absl::Time now = MonotonicNow();
+  const bool known = !pool_.AddressOf(report.worker).empty();
   absl::StatusOr<std::vector<Lease>> leases = pool_.Synchronize(report, now);
   if (!leases.ok()) return ToGrpc(leases.status());
+  appeared = !known;
   response->set_next_sync_ms(absl::ToInt64Milliseconds(options_.sync_interval));
   response->set_expiry_ms(absl::ToInt64Milliseconds(options_.pool.worker_expiry));
   for (const Lease& lease : *leases) {
@@ -148,6 +189,7 @@ grpc::Status TrackerServiceImpl::Acquire(grpc::ServerContext* context,
   if (!token.ok()) return ToGrpc(token.status());
   const absl::Time now = MonotonicNow();
   absl::StatusOr<Lease> lease = pool_.Acquire(order, *token, now);
+  ++(lease.ok() ? granted_ : refused_);
   if (!lease.ok()) return ToGrpc(lease.status());
   ToProto(*lease, pool_.AddressOf(lease->worker), now, response);
   return grpc::Status::OK;

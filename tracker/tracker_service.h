@@ -1,12 +1,13 @@
 // The tracker's gRPC service: a lock, a clock and message conversion around DevicePool.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/tracker.grpc.pb.h"
@@ -29,8 +30,17 @@ class TrackerServiceImpl final : public v1::TrackerService::Service {
   // destructor.
   ~TrackerServiceImpl() override;
   void Stop();
-  // Grows several times a second, as long as the service can take its lock.
-  int64_t Progress() const { return turns_; }
+
+  // What is there now, and what happened so far.
+  struct Summary {
+    std::vector<WorkerView> workers;
+    int watches = 0;
+    int64_t leases_granted = 0, leases_refused = 0, leases_expired = 0;
+    int64_t workers_lost = 0;  // dropped for their silence
+  };
+  Summary Summarize();
+  // Not OK: leases and workers have not been looked at for much longer than ever happens.
+  absl::Status Live();
 
   grpc::Status Synchronize(grpc::ServerContext*, const v1::SynchronizeRequest*,
                            v1::SynchronizeResponse*) override;
@@ -53,7 +63,10 @@ class TrackerServiceImpl final : public v1::TrackerService::Service {
   std::unique_ptr<FencingTokens> tokens_ ABSL_GUARDED_BY(mutex_);
   int watches_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::atomic<int64_t> turns_{0};  // of the expiry thread
+  int64_t granted_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t lost_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Time last_turn_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // of expirer_
   std::thread expirer_;
 };
 

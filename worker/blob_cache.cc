@@ -92,12 +92,21 @@ absl::StatusOr<std::unique_ptr<BlobCache::Fetch>> BlobCache::Begin(
   absl::MutexLock lock(&mutex_);
   int64_t missing_bytes = 0;
   for (const v1::BlobRef& blob : blobs) {
-    if (entries_[blob.sha256()].stored) continue;
+    const bool here = entries_[blob.sha256()].stored;
+    ++(here ? hits_ : misses_);
+    if (here) continue;
     *fetch->wanted_.add_blobs() = blob;
     missing_bytes += blob.bytes();
   }
   HEDDLE_RETURN_IF_ERROR(MakeRoom(missing_bytes));
   return fetch;
+}
+
+BlobCache::Counts BlobCache::counts() {
+  absl::MutexLock lock(&mutex_);
+  Counts counts{.hits = hits_, .misses = misses_, .free_bytes = store_->FreeBytes()};
+  for (const auto& [digest, entry] : entries_) counts.bytes += entry.stored ? entry.bytes : 0;
+  return counts;
 }
 
 absl::Status BlobCache::MakeRoom(int64_t bytes) {

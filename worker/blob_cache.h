@@ -53,6 +53,13 @@ class BlobCache {
 
   const std::string& folder() const { return folder_; }
 
+  struct Counts {
+    int64_t hits = 0, misses = 0;  // blobs that stages needed so far, and which were here or not
+    int64_t bytes = 0;             // of the blobs that are here now
+    int64_t free_bytes = 0;        // on the disk
+  };
+  Counts counts();
+
  private:
   struct Entry {
     int64_t bytes = 0;
@@ -71,6 +78,8 @@ class BlobCache {
   const int64_t limit_bytes_;
   absl::Mutex mutex_;
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  int64_t hits_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t misses_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace heddle::worker

@@ -2,7 +2,6 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <sched.h>
 #include <signal.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -17,6 +16,8 @@
 #include <string>
 
 #include "base/command_documents.h"
+#include "base/daemon/health_pages.h"
+#include "base/daemon/log.h"
 #include "base/service_manager.h"
 #include "base/target.h"
 #include "compiler/codegen/backend.h"
@@ -162,7 +163,8 @@ int main(int argc, char** argv) {
   std::string blob_cache = CacheFolder("blobs", "heddle-blobs");
   int64_t blob_cache_mib = 32768;
   int grace_s = 5;
-  bool verbose = false;
+  std::string http;
+  heddle::LogOptions log;
   std::string confined_by = "all";
   std::string stage_user;
   bool require_confinement = false;
@@ -227,14 +229,19 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.set_version_flag("--version", "heddle-worker " HEDDLE_VERSION);
   heddle::AddManPageFlag(&app);
-  app.add_flag("-v,--verbose", verbose, "Log more");
+  app.add_option(
+      "--http", http,
+      "HOST:PORT of this machine to serve /metrics, /healthz and /readyz at (default: nowhere)");
+  heddle::AddLogFlags(&app, &log);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("heddle-worker"));
-  if (verbose) spdlog::set_level(spdlog::level::debug);
+  if (const absl::Status logs = heddle::StartLog("heddle-worker", log); !logs.ok()) {
+    std::fprintf(stderr, "heddle-worker: %s\n", std::string(logs.message()).c_str());
+    return 2;
+  }
   heddle::RouteProtobufLog([](const std::string& line) { spdlog::warn("{}", line); });
 
   auto confinement = heddle::worker::confine::ParseConfinement(confined_by);
@@ -340,10 +347,23 @@ int main(int argc, char** argv) {
     spdlog::error("{}", std::string(worker.status().message()));
     return 2;
   }
+  std::unique_ptr<heddle::HttpServer> pages;
+  if (!http.empty()) {
+    auto served =
+        heddle::ServeHealth(http, {.metrics = (*worker)->metrics(),
+                                   .live = [server = worker->get()] { return server->Live(); },
+                                   .ready = [server = worker->get()] { return server->Ready(); }});
+    if (!served.ok()) {
+      spdlog::error("{}", std::string(served.status().message()));
+      return 2;
+    }
+    pages = *std::move(served);
+    spdlog::info("metrics and health are at http://{}", pages->address());
+  }
   spdlog::info("worker {} serves {} slots on port {}; device key {}, target {}", options.id,
                options.slots.size(), (*worker)->port(), options.device_key, options.target);
   const int signal =
-      heddle::ServeUntilSignal(signals, [&worker] { return (*worker)->link().Progress(); });
+      heddle::ServeUntilSignal(signals, [&worker] { return (*worker)->Live().ok(); });
   spdlog::info("{}: draining", sigdescr_np(signal));
   const auto unlock = [clocks] {
     for (const std::unique_ptr<ClockLock>& clock : *clocks) clock->Unlock();
@@ -355,6 +375,7 @@ int main(int argc, char** argv) {
   });
   second.detach();
   (*worker)->Drain(absl::Seconds(grace_s));
+  pages.reset();  // it asks the worker
   worker->reset();
   unlock();
   return 0;

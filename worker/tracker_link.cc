@@ -73,6 +73,16 @@ bool TrackerLink::connected() const {
   return connected_;
 }
 
+int64_t TrackerLink::disconnects() const {
+  absl::MutexLock lock(&mutex_);
+  return disconnects_;
+}
+
+absl::Time TrackerLink::last_call() const {
+  absl::MutexLock lock(&mutex_);
+  return last_call_;
+}
+
 absl::Status TrackerLink::SynchronizeNow() {
   absl::MutexLock calling(&calling_);
   if (report_.address().empty()) return absl::UnavailableError("the worker is starting");
@@ -80,6 +90,7 @@ absl::Status TrackerLink::SynchronizeNow() {
   {
     absl::MutexLock lock(&mutex_);
     request.set_draining(draining_);
+    last_call_ = MonotonicNow();
   }
   for (const std::string& lease : table_->RunningLeases()) request.add_running_leases(lease);
   for (const auto& [slot, reason] : guard_->Troubles()) {
@@ -104,6 +115,7 @@ absl::Status TrackerLink::SynchronizeNow() {
         spdlog::warn("tracker {}: {}", tracker_, status.error_message());
       }
     }
+    if (connected_ && !status.ok()) ++disconnects_;
     connected_ = status.ok();
     told_ = true;
   }
@@ -129,7 +141,6 @@ void TrackerLink::Loop() {
   std::uniform_real_distribution<double> half(0.5, 1);
   std::uniform_real_distribution<double> full(0, 1);
   while (true) {
-    ++turns_;
     absl::Duration wait;
     if (SynchronizeNow().ok()) {
       pause = kFirstPause;

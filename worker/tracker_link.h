@@ -1,7 +1,6 @@
 // The worker's heartbeat: reports slots to the tracker, and grants to the stage table.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -11,6 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "proto/access/credentials.h"
 #include "proto/tracker.grpc.pb.h"
 #include "worker/slot_guard.h"
@@ -35,8 +35,10 @@ class TrackerLink {
   // Asks the tracker, with the next call, for no new leases.
   void SetDraining();
   bool connected() const;
-  // Grows with each call, whether it reaches the tracker or not: every few seconds.
-  int64_t Progress() const { return turns_; }
+  // How often the tracker stopped answering.
+  int64_t disconnects() const;
+  // When the latest call began; InfiniteFuture: none has.
+  absl::Time last_call() const;
 
  private:
   void Loop();
@@ -56,7 +58,8 @@ class TrackerLink {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
   bool told_ ABSL_GUARDED_BY(mutex_) = false;  // the first call has been logged
-  std::atomic<int64_t> turns_{0};              // of the thread
+  int64_t disconnects_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Time last_call_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   std::thread thread_;
   std::mt19937_64 rng_;  // used only by the loop's thread
 };

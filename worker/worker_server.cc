@@ -25,6 +25,8 @@ namespace {
 constexpr absl::Duration kLeaseTick = absl::Milliseconds(100);
 // Time for calls to end after their stages have ended.
 constexpr auto kShutdownLimit = std::chrono::seconds(3);
+// Calls to the tracker take at most 3 s, and pauses between them 5 s.
+constexpr absl::Duration kLongestSilence = absl::Seconds(60);
 
 std::string RandomId() {
   std::random_device device;
@@ -97,8 +99,9 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
   HEDDLE_RETURN_IF_ERROR(CheckAddress(options.tracker, options.credentials));
   worker->link_ = std::make_unique<TrackerLink>(
       options.tracker, options.credentials, MakeReport(options), &worker->table_, &worker->guard_);
-  worker->service_ = std::make_unique<WorkerServiceImpl>(runner, &worker->options_.credentials,
-                                                         &worker->table_, worker->link_.get());
+  worker->service_ =
+      std::make_unique<WorkerServiceImpl>(runner, &worker->options_.credentials, &worker->table_,
+                                          worker->link_.get(), &worker->metrics_);
   grpc::ServerBuilder builder;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   AllowPings(&builder);
@@ -124,11 +127,35 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
     while (!self->stopping_.WaitForNotificationWithTimeout(kLeaseTick))
       self->table_.StopExpired(MonotonicNow());
   });
+  worker->metrics_.Read(
+      {.slots = static_cast<int>(options.slots.size()),
+       .confinement = options.runner.confinement,
+       .blobs = options.runner.blobs,
+       .running = [self] { return static_cast<int>(self->table_.RunningLeases().size()); },
+       .quarantined = [self] { return static_cast<int>(self->guard_.Troubles().size()); },
+       .connected = [self] { return self->link_->connected(); },
+       .disconnects = [self] { return self->link_->disconnects(); }});
   worker->quarantine_watch_ = std::thread([self] { self->WatchQuarantine(); });
   return worker;
 }
 
+absl::Status WorkerServer::Live() const {
+  const absl::Duration silent = MonotonicNow() - link_->last_call();
+  if (silent < kLongestSilence) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("the tracker has not been called for ",
+                   absl::FormatDuration(absl::Trunc(silent, absl::Seconds(1)))));
+}
+
+absl::Status WorkerServer::Ready() const {
+  if (draining_) return absl::UnavailableError("the worker is draining");
+  if (link_->connected()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("the tracker at ", options_.tracker, " does not answer"));
+}
+
 void WorkerServer::Drain(absl::Duration grace) {
+  draining_ = true;
   table_.Close();
   server_->GetHealthCheckService()->SetServingStatus(false);
   link_->SetDraining();

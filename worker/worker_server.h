@@ -3,6 +3,7 @@
 
 #include <grpcpp/server.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 #include "absl/synchronization/notification.h"
 #include "proto/access/credentials.h"
 #include "proto/access/peer_door.h"
+#include "worker/metrics.h"
 #include "worker/slot_guard.h"
 #include "worker/stage_runner.h"
 #include "worker/stage_table.h"
@@ -54,6 +56,12 @@ class WorkerServer {
   // stages, then kills them.
   void Drain(absl::Duration grace);
 
+  // Not OK: the worker has not called the tracker for much longer than ever happens.
+  absl::Status Live() const;
+  // Not OK: the worker gets no stages, since it drains or the tracker does not answer.
+  absl::Status Ready() const;
+  Metrics* metrics() { return metrics_.registry(); }
+
   int port() const { return port_; }
   const TrackerLink& link() const { return *link_; }
 
@@ -66,6 +74,7 @@ class WorkerServer {
   const WorkerOptions options_;
   StageTable table_;
   SlotGuard guard_;
+  WorkerMetrics metrics_;
   std::unique_ptr<TrackerLink> link_;
   std::unique_ptr<WorkerServiceImpl> service_;
   std::unique_ptr<PeerDoor> door_;  // null unless it serves at a UNIX socket
@@ -73,6 +82,7 @@ class WorkerServer {
   absl::Notification stopping_;
   std::thread lease_watch_;
   std::thread quarantine_watch_;
+  std::atomic<bool> draining_ = false;
   int port_ = 0;
 };
 

@@ -4,10 +4,14 @@
 
 #include <optional>
 #include <thread>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/daemon/log.h"
 #include "base/status_macros.h"
 #include "proto/access/module_seal.h"
 #include "proto/grpc_util.h"
@@ -21,6 +25,14 @@ namespace {
 // How long a new stage waits until a stopped one on its cores is gone. Killing and reaping takes
 // milliseconds.
 constexpr absl::Duration kSlotPatience = absl::Seconds(5);
+
+std::vector<LogField> FieldsOf(const v1::StageStart& start) {
+  return {{"job", start.job()},
+          {"stage",
+           absl::AsciiStrToLower(absl::StripPrefix(v1::StageKind_Name(start.kind()), "STAGE_"))},
+          {"attempt", start.attempt_id()},
+          {"slot", start.slot()}};
+}
 
 }  // namespace
 
@@ -62,8 +74,10 @@ absl::Status WorkerServiceImpl::Admit(const v1::StageStart& start, StageSession*
 void WorkerServiceImpl::Perform(StageCall* call, const v1::StageStart& start) {
   const absl::Status admitted = Admit(start, &call->session());
   if (!admitted.ok()) {
-    spdlog::info("refused {} of {}: {}", v1::StageKind_Name(start.kind()), start.job(),
-                 std::string(admitted.message()));
+    metrics_->StageRefused(admitted);
+    std::vector<LogField> fields = FieldsOf(start);
+    fields.push_back({"reason", std::string(admitted.message())});
+    Log(LogLevel::kInfo, "stage refused", fields);
     call->Finish(ToGrpc(admitted));
     return;
   }
@@ -71,8 +85,7 @@ void WorkerServiceImpl::Perform(StageCall* call, const v1::StageStart& start) {
   const SlotConfig& slot = *table_->FindSlot(start.slot());
   options.cores = slot.cores;
   options.gpu = slot.gpu;
-  spdlog::debug("{} of {} begins on {}", v1::StageKind_Name(start.kind()), start.job(),
-                start.slot());
+  Log(LogLevel::kDebug, "stage begins", FieldsOf(start));
   v1::StageEvent last;
   // In a lab, what comes from other workers and goes to them is sealed.
   std::optional<SealedCaller> sealed;
@@ -87,13 +100,16 @@ void WorkerServiceImpl::Perform(StageCall* call, const v1::StageStart& start) {
   // The slot is free before the caller learns of the end and sends the next stage.
   table_->Leave(start.slot());
   const v1::StageFinished& finished = last.finished();
-  spdlog::debug("{} of {} ended on {} after {} ms: {}", v1::StageKind_Name(start.kind()),
-                start.job(), start.slot(), finished.wall_ns() / 1000000,
-                finished.fault().message().empty() ? "ok" : finished.fault().message());
+  const bool well = finished.fault().kind() == v1::FAULT_NONE;
+  std::vector<LogField> fields = FieldsOf(start);
+  fields.push_back({"seconds", static_cast<double>(finished.wall_ns()) * 1e-9});
+  if (!well) fields.push_back({"reason", finished.fault().message()});
+  Log(well ? LogLevel::kDebug : LogLevel::kInfo, well ? "stage ended" : "stage failed", fields);
   call->Write(last);
   // ABORTED: the lease or the worker ended, not the work; the caller counts no attempt.
   const bool interrupted =
       call->session().stopped() && finished.fault().kind() == v1::FAULT_INFRASTRUCTURE;
+  metrics_->StageEnded(start.kind(), finished, interrupted);
   call->Finish(interrupted ? grpc::Status(grpc::StatusCode::ABORTED, finished.fault().message())
                            : grpc::Status::OK);
 }

@@ -9,6 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "proto/access/credentials.h"
 #include "proto/worker.grpc.pb.h"
+#include "worker/metrics.h"
 #include "worker/stage_runner.h"
 #include "worker/stage_table.h"
 #include "worker/tracker_link.h"
@@ -19,11 +20,11 @@ class StageCall;
 
 class WorkerServiceImpl final : public v1::WorkerService::CallbackService {
  public:
-  // `runner.cores` and `runner.gpu` are filled in per slot. Credentials, table and link must outlive
-  // the service.
+  // `runner.cores` and `runner.gpu` are filled in per slot. All that is pointed to must outlive the
+  // service.
   WorkerServiceImpl(const RunnerOptions& runner, const Credentials* credentials, StageTable* table,
-                    TrackerLink* link)
-      : runner_(runner), credentials_(credentials), table_(table), link_(link) {}
+                    TrackerLink* link, WorkerMetrics* metrics)
+      : runner_(runner), credentials_(credentials), table_(table), link_(link), metrics_(metrics) {}
   // Waits for the threads of all calls.
   ~WorkerServiceImpl() override;
 
@@ -41,6 +42,7 @@ class WorkerServiceImpl final : public v1::WorkerService::CallbackService {
   const Credentials* const credentials_;
   StageTable* const table_;
   TrackerLink* const link_;
+  WorkerMetrics* const metrics_;
   absl::Mutex mutex_;
   int threads_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -1,4 +1,5 @@
-// `heddle jobs trace`: exports a run for heddle-sim to replay.
+// `heddle jobs trace`: exports a run for heddle-sim to replay, and for Perfetto to show. Both read the
+// same file, and each ignores the members of the other.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include "base/output_file.h"
 #include "client/commands/commands.h"
 #include "client/views/json.h"
+#include "client/views/trace_events.h"
 
 namespace heddle::client {
 int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& ids,
@@ -14,6 +16,7 @@ int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& ids,
   const ServiceClient client(global.server);
   nlohmann::json trace = {{"schema_version", kJsonSchemaVersion}};
   size_t stages = 0;
+  std::vector<std::pair<v1::Job, v1::Timeline>> shown;
   for (const std::string& id : ids) {
     const absl::StatusOr<v1::Job> job = client.GetJob(id);
     if (!job.ok()) return Fail(job.status());
@@ -49,15 +52,22 @@ int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& ids,
     trace["policy"] = timeline->policy();
     trace["jobs"].push_back(std::move(object));
     stages += static_cast<size_t>(timeline->spans_size());
+    shown.emplace_back(*job, *timeline);
   }
   const absl::StatusOr<v1::ListWorkersResponse> devices = client.ListDevices();
   if (!devices.ok()) return Fail(devices.status());
   trace["workers"] = ToFileJson(*devices).value("workers", nlohmann::json::array());
+  // Perfetto reads no further than the first member that it does not know.
+  nlohmann::ordered_json file = {{"traceEvents", TraceEvents(shown)}};
+  for (const auto& [name, value] : trace.items()) file[name] = value;
   const std::string text =
-      trace.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+      file.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   if (const absl::Status status = WriteFile(output, text); !status.ok()) return Fail(status);
-  fmt::print(stderr, "{} stages of {} jobs; `heddle-sim --replay {}` replays them\n", stages,
-             ids.size(), output);
+  fmt::print(
+      stderr,
+      "{} stages of {} jobs; https://ui.perfetto.dev shows them, and `heddle-sim --replay {}` "
+      "replays them\n",
+      stages, ids.size(), output);
   return kDone;
 }
 

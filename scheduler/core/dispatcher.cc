@@ -108,6 +108,7 @@ void Dispatcher::Start(const Placement::Assignment& assignment) {
   const SlotInfo& slot = *assignment.slot;
   const AttemptId attempt{next_attempt_++};
   StartStage start{work, attempt, slot.id};
+  start.ready_since = assignment.ready_since;
   Job& job = jobs_.at(work.job);
   if (work.fetch) {
     fetches_.Started(*work.fetch, attempt);

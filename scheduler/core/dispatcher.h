@@ -21,6 +21,7 @@
 //   deadlines.h       whether deadlines can be met
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -77,6 +78,11 @@ class Dispatcher {
   const Forecast& forecast() const { return forecast_; }
   // Work that could run if a slot were free, as of the last Step, in the order of the policy.
   std::vector<WorkItem> ReadyWork() const;
+  // Calls `look` with all work that waits for a slot, as of the last Step, and since when it waits. Work
+  // that the policy holds back is included. In no order, so this is cheap.
+  void ForEachWaiting(const std::function<void(const WorkItem&, absl::Time since)>& look) const {
+    placement_.ready().ForEach(look);
+  }
   // Whether a stage could start on that slot, as of the last Step.
   bool SlotFree(const SlotInfo& slot) const { return placement_.IsFree(slot); }
   // Whether the slot suits this work, free or not (Placement::Avoided included).

@@ -270,6 +270,7 @@ struct StartStage : StageWork {
   // Profile: candidates from this one on are fed to other stages. Update: it learns the unlearned
   // results of candidates before this one.
   CandidateId before{};
+  absl::Time ready_since{};  // when the work began to wait for a slot
 };
 struct FeedProfile {
   AttemptId attempt;

@@ -88,7 +88,7 @@ void ReadyIndex::Set(const Job& job, const std::vector<Item>& items, bool rank_a
     entry.ranked = !rank.waits;
     if (rank.patience != kForEver) entry.patient_until = entry.from + rank.patience;
     entry.tier = rank.tier;
-    entry.node = {rank.key, job.id, static_cast<int>(i), items[i].work};
+    entry.node = {rank.key, job.id, static_cast<int>(i), items[i].work, entry.since};
     until = std::min(until, rank.until);
     if (rank.waits) start = std::min(start, rank.until);
     entries.push_back(std::move(entry));
@@ -130,6 +130,12 @@ std::vector<JobId> ReadyIndex::TakeExpired(absl::Time now) {
     }
   }
   return jobs;
+}
+
+void ReadyIndex::ForEach(const std::function<void(const WorkItem&, absl::Time since)>& look) const {
+  for (const auto& [job, owner] : owners_) {
+    for (const Entry& entry : owner.entries) look(entry.item.work, entry.since);
+  }
 }
 
 std::vector<WorkItem> ReadyIndex::All(const Policy& policy) const {

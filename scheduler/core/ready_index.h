@@ -2,6 +2,7 @@
 // a job, only that job's items are replaced.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -26,6 +27,7 @@ class ReadyIndex {
     JobId job;
     int position = 0;  // in the job's own order
     WorkItem work;
+    absl::Time since;  // when it became ready
     auto Order() const { return std::tuple(key, job, position); }
     bool operator<(const Node& other) const { return Order() < other.Order(); }
   };
@@ -72,6 +74,9 @@ class ReadyIndex {
     return lane < static_cast<int>(lanes_.size()) ? lanes_[static_cast<size_t>(lane)].count : 0;
   }
   int lanes() const { return static_cast<int>(lanes_.size()); }
+  // Every item, also those that the policy holds back, with the time at which it became ready. In no
+  // order.
+  void ForEach(const std::function<void(const WorkItem&, absl::Time since)>& look) const;
   // All items in order, over all lanes.
   std::vector<WorkItem> All(const Policy& policy) const;
 

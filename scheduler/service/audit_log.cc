@@ -157,6 +157,7 @@ void RotatingLog::Add(const std::string& line) {
   if (written > 0) bytes_ += written;
   if (!whole && !warned_) spdlog::warn("{}: a line is lost: {}", Path(0), std::strerror(errno));
   warned_ = !whole;
+  if (!whole) ++lost_;
 }
 
 absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(const std::string& folder,

@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/support/server_interceptor.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -37,6 +38,8 @@ class RotatingLog {
   // Adds the line with a newline. A line that cannot be written, because the disk is full, is lost, with a
   // warning in the daemon's own log.
   void Add(const std::string& line);
+  // Lines that were lost so far.
+  int64_t lost() const { return lost_; }
 
  private:
   RotatingLog(std::string folder, std::string name, Limits limits)
@@ -51,6 +54,7 @@ class RotatingLog {
   int file_ ABSL_GUARDED_BY(mutex_) = -1;
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool warned_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<int64_t> lost_{0};
 };
 
 class AuditLog {
@@ -65,6 +69,8 @@ class AuditLog {
   void Call(const Identity& caller, std::string_view method, const std::string& job,
             const grpc::Status& result);
   void Refused(const Identity& caller, std::string_view method, const absl::Status& why);
+  // Lines of both files that could not be written so far.
+  int64_t lost() const { return calls_->lost() + refused_->lost(); }
 
   // For a server: notes each call of a method that the access table marks as audited, when it ends.
   // `tokens` are those of the listener. The log must outlive the server.

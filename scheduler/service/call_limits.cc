@@ -63,6 +63,7 @@ void CallLimits::Admit(Call* call) {
   }
   if (!room() || stop_) {
     const bool theirs = count_[call->kind_] < most;
+    if (options_.refused) options_.refused(theirs ? Refusal::kCallerFull : Refusal::kServiceFull);
     const int64_t wait_ms = absl::ToInt64Milliseconds(options_.retry_after);
     call->context_->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(wait_ms));
     call->status_ = {
@@ -92,8 +93,9 @@ void CallLimits::NoteWait(Call* call, bool waits) {
 }
 
 void CallLimits::Cancel(Call* call) {
-  call->context_->TryCancel();
   call->cancelled_ = true;
+  if (options_.refused) options_.refused(Refusal::kSlowPeer);
+  call->context_->TryCancel();
 }
 
 void CallLimits::MakeRoom(const Call& wanted) {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <list>
 #include <map>
 #include <string>
@@ -23,6 +24,11 @@ namespace heddle::scheduler {
 class CallLimits {
  public:
   enum Kind { kUploads, kWatches, kTransfers, kQueries, kBackups, kChecks, kCare, kKinds };
+  enum class Refusal {
+    kCallerFull,   // the caller has its share of the places
+    kServiceFull,  // there is no place
+    kSlowPeer,     // the call began, and its peer let it wait too long
+  };
 
   struct Options {
     // At a time, by kind. One peer gets at most `share` of them, and at least one.
@@ -37,6 +43,8 @@ class CallLimits {
     absl::Duration queueing = absl::Milliseconds(500);
     // What a refused peer is told to wait before it calls again.
     absl::Duration retry_after = absl::Seconds(1);
+    // Told of each call that is refused or cancelled, under a lock: it must be quick. May be null.
+    std::function<void(Refusal)> refused{};
   };
   explicit CallLimits(const Options& options);
   ~CallLimits();

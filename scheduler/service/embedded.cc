@@ -137,6 +137,7 @@ absl::Status EmbeddedCluster::StartTracker() {
                 MonotonicNow(),
                 absl::InfinitePast(),
                 0};
+  for (const std::string& flag : LogFlags(options_.log, "tracker")) tracker.command.push_back(flag);
   tracker.pid = Spawn(tracker.command, tracker.cores);
   const absl::Time limit = MonotonicNow() + kStartLimit;
   int port = 0;
@@ -173,7 +174,7 @@ void EmbeddedCluster::StartWorker() {
     worker.command.insert(worker.command.end(), {"--cpu-slots", cores});
   for (const std::string& cores : plan.device_slots)
     worker.command.insert(worker.command.end(), {"--device-slots", cores});
-  if (options_.verbose) worker.command.push_back("-v");
+  for (const std::string& flag : LogFlags(options_.log, "worker")) worker.command.push_back(flag);
   if (options_.unguarded) worker.command.push_back("--unguarded");
   if (options_.require_confinement) worker.command.push_back("--require-confinement");
   spdlog::info("embedded: {}", absl::StrJoin(worker.command, " "));

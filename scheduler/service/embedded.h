@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/daemon/log.h"
 
 namespace heddle::scheduler {
 
@@ -34,10 +35,10 @@ class EmbeddedCluster {
   struct Options {
     std::string binary_directory;  // of heddle-tracker and heddle-worker
     std::string data_directory;
-    bool verbose = false;
     std::vector<int> cores;  // to plan slots on; the calling process may be confined to fewer
     bool unguarded = false;  // the worker trusts every measurement
     bool require_confinement = false;  // InvalidArgument where stages cannot be confined
+    LogOptions log{};                  // of this process; the children log alike
   };
   // Returns when the tracker listens. NotFound names a missing binary; DeadlineExceeded means that
   // the tracker does not come up.

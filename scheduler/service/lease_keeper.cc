@@ -63,13 +63,16 @@ absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::st
   absl::MutexLock lock(&mutex_);
   acquiring_.erase(slot);
   if (!status.ok()) {
+    ++counts_.refused;
     if (Unanswered(status)) strays_.insert(slot);
     return FromGrpc(status);
   }
   if (const absl::Status checked = CheckMessage(lease); !checked.ok()) {
     strays_.insert(slot);
+    ++counts_.refused;
     return checked;
   }
+  ++counts_.granted;
   held_[lease.id()] = {asked + renew_every_, asked + lease_, std::move(lost)};
   return lease;
 }
@@ -145,6 +148,13 @@ bool LeaseKeeper::IsOurs(const std::string& lease_id) const {
   return held_.count(lease_id) > 0 || released_.count(lease_id) > 0;
 }
 
+LeaseKeeper::Counts LeaseKeeper::counts() const {
+  absl::MutexLock lock(&mutex_);
+  Counts counts = counts_;
+  counts.held = static_cast<int64_t>(held_.size());
+  return counts;
+}
+
 void LeaseKeeper::ReleaseFormer(const v1::ListWorkersResponse& list) {
   for (const v1::WorkerStatus& worker : list.workers()) {
     for (const v1::SlotStatus& slot : worker.slots()) {
@@ -190,6 +200,7 @@ void LeaseKeeper::Renew(const std::string& lease_id) {
              status.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
              it->second.expires_at <= MonotonicNow()) {
     // Called under the lock, so that the holder still exists. It only asks for a cancellation.
+    ++counts_.lost;
     if (it->second.lost) it->second.lost();
     held_.erase(it);
   } else {

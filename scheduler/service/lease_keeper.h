@@ -2,6 +2,7 @@
 // that a slot held by this process is not mistaken for one held by somebody else.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -34,6 +35,13 @@ class LeaseKeeper {
   // Whether this process holds the lease, or released it so recently that the tracker's list may
   // not show the release yet.
   bool IsOurs(const std::string& lease_id) const;
+  struct Counts {
+    int64_t held = 0;     // now
+    int64_t granted = 0;  // ever
+    int64_t refused = 0;  // requests for a lease that ended without one
+    int64_t lost = 0;     // leases that could no longer be kept
+  };
+  Counts counts() const;
   // Releases leases of the previous process. That process may have been killed after a lease was
   // granted and before the record store knew of it. Call only before the first Acquire.
   void ReleaseFormer(const v1::ListWorkersResponse& list);
@@ -66,6 +74,7 @@ class LeaseKeeper {
   // not know.
   std::set<SlotId> strays_ ABSL_GUARDED_BY(mutex_);
   std::set<SlotId> acquiring_ ABSL_GUARDED_BY(mutex_);
+  Counts counts_ ABSL_GUARDED_BY(mutex_);  // `held` is filled in when it is asked for
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -24,6 +24,8 @@ namespace {
 constexpr size_t kMaxInbox = 8192;  // streams wait when the core falls behind
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // keeps the times in job reasons fresh
 constexpr absl::Duration kFindAgain = absl::Seconds(1);     // pause after a read that failed
+// A turn takes milliseconds, and there is one every kLongestSleep.
+constexpr absl::Duration kLongestTurn = absl::Seconds(30);
 
 constexpr int64_t kRetractGroup = 200;  // records that are retracted in one transaction
 // After this time a read is answered even if it may be a little old.
@@ -49,6 +51,8 @@ absl::StatusOr<std::unique_ptr<SchedulerLoop>> SchedulerLoop::Load(Options optio
 }
 
 void SchedulerLoop::Begin() {
+  log_.Begin(dispatcher_);
+  metrics_.Begin(dispatcher_);
   thread_ = std::thread([this] { Run(); });
   watch_ = std::make_unique<TrackerWatch>(tracker_, options_.tracker_address, leases_.get(),
                                           [this](SlotsChanged event) { Post({std::move(event)}); });
@@ -74,9 +78,11 @@ SchedulerLoop::SchedulerLoop(Options options, RecordStore* store, BlobStore* blo
     store_problem_ = reason;
   };
   // No stage is started with an old token (see PerformStart), so only a race leads here.
-  hooks.rejected = [](const std::string& reason) {
+  hooks.rejected = [this](const std::string& reason) {
+    metrics_.RecordRefused();
     spdlog::warn("a record was refused: {}", reason);
   };
+  hooks.committed = [this](absl::Duration took) { metrics_.Committed(took); };
   hooks.fatal = options_.fatal;
   writer_ = std::make_unique<StoreWriter>(store_, std::move(hooks));
   reader_ = std::make_unique<RecordReader>(store_);
@@ -150,7 +156,6 @@ void SchedulerLoop::Run() {
     spdlog::debug(
         "the dispatcher runs with usual priority (root or LimitNICE=-5 lets it go first)");
   while (true) {
-    ++turns_;
     std::deque<Input> inputs;
     std::deque<std::pair<AttemptId, v1::Lease>> leased;
     std::optional<Found> found;
@@ -168,6 +173,7 @@ void SchedulerLoop::Run() {
         sleep = std::min(sleep, std::max(absl::ZeroDuration(), to_publish_.next() - now));
       mutex_.AwaitWithTimeout(absl::Condition(&work), sleep);
       if (stop_) return;
+      last_turn_ = MonotonicNow();
       shown_ = false;
       inputs.swap(inbox_);
       leased.swap(leased_);
@@ -182,6 +188,7 @@ void SchedulerLoop::Run() {
     AskForRecords();
     ReapRunners();
     Publish(false);
+    metrics_.Refresh(dispatcher_, MonotonicNow());
   }
 }
 
@@ -216,6 +223,12 @@ void SchedulerLoop::Handle(Input input) {
   if (!batch.empty()) writer_->Write(std::move(batch));
   NoteChanges(input.event, subject, decisions);
   for (const Order& order : decisions.orders) Perform(order);
+  log_.Observe(input.event, decisions, dispatcher_, now);
+  metrics_.Observe(input.event, decisions, dispatcher_, MonotonicNow() - now, now);
+  if (const auto* slots = std::get_if<SlotsChanged>(&input.event)) {
+    absl::MutexLock lock(&mutex_);
+    tracker_problem_ = slots->problem;
+  }
   if (input.shown) Publish(true, std::move(input.shown));
 }
 
@@ -364,6 +377,7 @@ void SchedulerLoop::EndSpan(const StageFinished& end, Batch* batch) {
   if (it == spans_.end()) return;
   StageRow row = std::move(it->second);
   spans_.erase(it);
+  log_.StageEnded(row, end, metrics_.StageEnded(row, end, MonotonicNow()));
   if (row.lease_id.empty()) return;  // the stage never ran
   row.span.set_end_unix_ns(absl::GetCurrentTimeNanos());
   if (end.fault.kind != v1::FAULT_NONE) {
@@ -472,6 +486,24 @@ void SchedulerLoop::Publish(bool at_once, std::function<void()> shown) {
     }
     if (shown) shown();
   });
+}
+
+// ---- the state of the service, for whoever watches it ----
+
+absl::Status SchedulerLoop::Live() const {
+  // While the store takes no writes, the loop may wait for it, and a restart would not help.
+  if (!writer_->problem().ok()) return absl::OkStatus();
+  absl::MutexLock lock(&mutex_);
+  const absl::Duration silent = MonotonicNow() - last_turn_;
+  if (silent < kLongestTurn) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(
+      "no decision for ", absl::FormatDuration(absl::Trunc(silent, absl::Seconds(1)))));
+}
+
+absl::Status SchedulerLoop::Ready() const {
+  HEDDLE_RETURN_IF_ERROR(writer_->problem());
+  absl::MutexLock lock(&mutex_);
+  return tracker_problem_.empty() ? absl::OkStatus() : absl::UnavailableError(tracker_problem_);
 }
 
 // ---- calls of users, on the threads of the gRPC server ----
@@ -655,10 +687,5 @@ absl::Status SchedulerLoop::MarkCollected(JobId job) {
 }
 
 void SchedulerLoop::Flush() { writer_->Flush(kFlushLimit); }
-
-int64_t SchedulerLoop::Progress() {
-  if (!writer_->problem().ok()) ++turns_;
-  return turns_;
-}
 
 }  // namespace heddle::scheduler

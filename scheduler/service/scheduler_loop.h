@@ -24,8 +24,10 @@
 #include "scheduler/core/dispatcher.h"
 #include "scheduler/ledger/job_ledger.h"
 #include "scheduler/service/job_history.h"
+#include "scheduler/service/job_log.h"
 #include "scheduler/service/job_snapshots.h"
 #include "scheduler/service/lease_keeper.h"
+#include "scheduler/service/metrics.h"
 #include "scheduler/service/module_requests.h"
 #include "scheduler/service/publish_queue.h"
 #include "scheduler/service/record_reader.h"
@@ -95,13 +97,17 @@ class SchedulerLoop {
   // take writes.
   void Flush();
 
-  // Grows as long as the core thread takes its turns, at least once a second, and while that thread
-  // may be waiting for a store that takes no writes.
-  int64_t Progress();
 
   StoreWriter* writer() { return writer_.get(); }
   v1::TrackerService::StubInterface* tracker() { return tracker_.get(); }
   const std::string& policy() const { return options_.policy; }
+
+  Metrics* metrics() { return &metrics_.registry(); }
+  LeaseKeeper::Counts leases() const { return leases_->counts(); }
+  // Not OK: no decision was made for longer than ever happens, although the store takes writes.
+  absl::Status Live() const;
+  // Not OK: nothing can be tuned now, since the store takes no writes or the tracker does not answer.
+  absl::Status Ready() const;
 
  private:
   struct Input {
@@ -149,11 +155,12 @@ class SchedulerLoop {
   const std::shared_ptr<v1::TrackerService::StubInterface> tracker_;
   std::atomic<int64_t> next_job_{1};
   std::atomic<int64_t> next_fetch_{1};
-  std::atomic<int64_t> turns_{0};  // of the core thread
+  SchedulerMetrics metrics_;
 
   // Used only by the core thread.
   Dispatcher dispatcher_;
   JobLedger ledger_;
+  JobLog log_;
   std::map<AttemptId, StageRow> spans_;
   std::map<JobId, int> running_;  // running stages
   absl::Time find_after_ = absl::InfinitePast();
@@ -174,6 +181,9 @@ class SchedulerLoop {
   // The latest report of the writer that the core thread has not taken yet. Empty text: the store
   // takes writes again.
   std::optional<std::string> store_problem_ ABSL_GUARDED_BY(mutex_);
+  // As of the last SlotsChanged that was handled; empty: the tracker answers.
+  std::string tracker_problem_ ABSL_GUARDED_BY(mutex_) = "the tracker has not answered yet";
+  absl::Time last_turn_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // of the core thread
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   // Snapshots that wait until what they show is on disk, and whether some no longer have to.
   int unshown_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -19,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/daemon/health_pages.h"
 #include "base/http_server.h"
 #include "base/output_file.h"
 #include "base/service_manager.h"
@@ -30,8 +32,10 @@
 #include "scheduler/page/page.h"
 #include "scheduler/service/audit_log.h"
 #include "scheduler/service/blob_sweeper.h"
+#include "scheduler/service/call_metrics.h"
 #include "scheduler/service/collector.h"
 #include "scheduler/service/embedded.h"
+#include "scheduler/service/metrics.h"
 #include "scheduler/service/page_data.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/services.h"
@@ -148,8 +152,8 @@ absl::Status RunServer(const ServerOptions& options) {
     ConfineToCpuSlots(cores);
     HEDDLE_ASSIGN_OR_RETURN(
         std::unique_ptr<EmbeddedCluster> started,
-        EmbeddedCluster::Start({options.binary_directory, options.data_directory, options.verbose,
-                                cores, options.unguarded, options.require_confinement}));
+        EmbeddedCluster::Start({options.binary_directory, options.data_directory, cores,
+                                options.unguarded, options.require_confinement, options.log}));
     cluster = std::move(started);
     loop_options.tracker_address = cluster->tracker_address();
   }
@@ -159,7 +163,9 @@ absl::Status RunServer(const ServerOptions& options) {
 
   ServiceLimits limits;
   limits.max_model_bytes = options.max_model_mib << 20;
-  CallLimits calls{{}};
+  const RefusedCalls refusals(loop->metrics());
+  CallLimits calls{
+      {.refused = [&refusals](CallLimits::Refusal refusal) { refusals.Count(refusal); }}};
   JobServiceImpl jobs(loop.get(), store.get(), blobs.get(), &calls, limits, &tokens);
   RecordServiceImpl records(loop.get(), store.get(), &calls, &tokens);
   Collector collector(loop.get(), store.get(), blobs.get());
@@ -172,15 +178,19 @@ absl::Status RunServer(const ServerOptions& options) {
       options.listen.empty() ? SchedulerSocket(options.data_directory) : options.listen;
   HEDDLE_ASSIGN_OR_RETURN(
       const std::unique_ptr<PeerDoor> door,
-      AddListener(
-          {.address = listen,
-           .credentials = credentials,
-           .tokens = &tokens,
-           .refused = [&audit](const Identity& caller, const std::string& method,
-                               const absl::Status& why) { audit->Refused(caller, method, why); }},
-          &builder, &port));
+      AddListener({.address = listen,
+                   .credentials = credentials,
+                   .tokens = &tokens,
+                   .refused =
+                       [&audit, &refusals](const Identity& caller, const std::string& method,
+                                           const absl::Status& why) {
+                         audit->Refused(caller, method, why);
+                         refusals.Count(why);
+                       }},
+                  &builder, &port));
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(audit->Interceptor(&tokens));
+  interceptors.push_back(MakeCallMetrics(loop->metrics()));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   AllowPings(&builder);
@@ -202,30 +212,20 @@ absl::Status RunServer(const ServerOptions& options) {
   }
   if (const std::string warning = OpenAddressWarning(listen, credentials); !warning.empty())
     spdlog::warn("{}", warning);
-  PageData page_data(loop.get(), store.get(), audit.get());
-  std::unique_ptr<Page> page;
-  std::unique_ptr<HttpServer> http;
-  if (!options.http.empty()) {
-    PageOptions page_options;
-    page_options.tokens = PageTokens(options, credentials, &tokens);
-    page_options.refused = [&audit](const std::string& path, const absl::Status& why) {
-      audit->Refused(Identity{}, absl::StrCat("page ", path), why);
-    };
-    page = std::make_unique<Page>(page_options, &page_data);
-    HEDDLE_ASSIGN_OR_RETURN(
-        http, HttpServer::Start({.address = options.http}, [&page](const HttpRequest& request) {
-          return page->Handle(request);
-        }));
-    if (page_options.tokens == nullptr) {
-      spdlog::warn("http://{} asks for no token: everybody on this machine may do everything there",
-                   http->address());
-    }
-  }
-  std::optional<KeepRule> rule;
-  if (options.keep_days > 0)
-    rule = KeepRule{absl::Hours(24) * options.keep_days, options.keep_jobs};
-  const BlobSweeper sweeper(loop.get(), store.get(), blobs.get(), &collector, rule);
-  loop->Begin();  // jobs go on only once users can reach the scheduler
+  AddServiceMetrics({.database = database,
+                     .blobs = blobs.get(),
+                     .leases = [&loop] { return loop->leases(); },
+                     .lost_audit_lines = [&audit] { return audit->lost(); },
+                     .store_problem = [&loop] { return loop->writer()->problem(); }},
+                    loop->metrics());
+  std::atomic<bool> draining = false;
+  const HealthPages health{.metrics = loop->metrics(),
+                           .live = [&loop] { return loop->Live(); },
+                           .ready =
+                               [&loop, &draining] {
+                                 return draining ? absl::UnavailableError("the scheduler is ending")
+                                                 : loop->Ready();
+                               }};
   // Without this, calls that last would hold up the end of the server.
   const auto stop = [&] {
     forget_port();
@@ -236,6 +236,38 @@ absl::Status RunServer(const ServerOptions& options) {
     server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kDrain));
     server->Wait();
   };
+  PageData page_data(loop.get(), store.get(), audit.get());
+  std::unique_ptr<Page> page;
+  std::unique_ptr<HttpServer> http;
+  if (!options.http.empty()) {
+    PageOptions page_options;
+    page_options.tokens = PageTokens(options, credentials, &tokens);
+    page_options.refused = [&audit](const std::string& path, const absl::Status& why) {
+      audit->Refused(Identity{}, absl::StrCat("page ", path), why);
+    };
+    page = std::make_unique<Page>(page_options, &page_data);
+    // Programs that watch the daemon need no token for what tells nothing of jobs.
+    const auto handle = [&page, health](const HttpRequest& request) {
+      std::optional<HttpResponse> answer = AnswerHealth(health, request);
+      return answer ? *std::move(answer) : page->Handle(request);
+    };
+    auto served = HttpServer::Start({.address = options.http}, handle);
+    if (!served.ok()) {
+      stop();
+      return served.status();
+    }
+    http = *std::move(served);
+    spdlog::info("the page, metrics and health are at http://{}", http->address());
+    if (page_options.tokens == nullptr) {
+      spdlog::warn("http://{} asks for no token: everybody on this machine may do everything there",
+                   http->address());
+    }
+  }
+  std::optional<KeepRule> rule;
+  if (options.keep_days > 0)
+    rule = KeepRule{absl::Hours(24) * options.keep_days, options.keep_jobs};
+  const BlobSweeper sweeper(loop.get(), store.get(), blobs.get(), &collector, rule);
+  loop->Begin();  // jobs go on only once users can reach the scheduler
   if (!options.port_file.empty()) {
     const absl::Status written = WriteFile(options.port_file, absl::StrCat(port, "\n"));
     if (!written.ok()) {
@@ -247,9 +279,9 @@ absl::Status RunServer(const ServerOptions& options) {
   std::printf("listening on %s\n", WithPort(listen, port).c_str());
   std::fflush(stdout);
 
-  const int signal_number = ServeUntilSignal(signals, [&loop] { return loop->Progress(); });
+  const int signal_number = ServeUntilSignal(signals, [&loop] { return loop->Live().ok(); });
   spdlog::info("signal {}: ending", signal_number);
-  http.reset();
+  draining = true;
   stop();
   return absl::OkStatus();
 }

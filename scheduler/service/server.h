@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "base/daemon/log.h"
 #include "scheduler/core/policy.h"
 
 namespace heddle::scheduler {
@@ -19,7 +20,8 @@ struct ServerOptions {
   bool embedded = false;
   bool unguarded = false;            // the embedded worker trusts every measurement
   bool require_confinement = false;  // embedded: refuse a host that cannot confine stages
-  bool verbose = false;
+  LogOptions log;                    // of the daemons that `embedded` starts
+  std::string http;  // where /metrics and the health pages are served; empty: nowhere
   std::string policy = kDefaultPolicy;  // a name for MakePolicy
   long long max_model_mib = 16384;
   int lease_s = 60;           // how long a slot stays held when the scheduler is gone

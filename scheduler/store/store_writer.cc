@@ -1,6 +1,7 @@
 #include "scheduler/store/store_writer.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/thread_priority.h"
 
@@ -161,8 +162,10 @@ bool StoreWriter::ApplyAll(const std::deque<Entry>& entries) {
   }
   if (batches.empty()) return true;
   for (bool blocked = false;;) {
+    const absl::Time began = MonotonicNow();
     absl::StatusOr<std::vector<absl::Status>> results = store_->Apply(batches);
     if (results.ok()) {
+      if (hooks_.committed) hooks_.committed(MonotonicNow() - began);
       if (blocked) SetProblem(absl::OkStatus());
       for (size_t i = 0; i < results->size(); ++i) {
         const absl::Status& result = (*results)[i];

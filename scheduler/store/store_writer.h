@@ -30,6 +30,8 @@ class StoreWriter {
     // The store and the scheduler no longer agree, or the disk fails. The process must end; what
     // was acknowledged is safe.
     std::function<void(std::string reason)> fatal;
+    // A transaction was written, which took this long; may be null.
+    std::function<void(absl::Duration took)> committed{};
   };
   // `retry_pause`: between attempts to write to a store that takes no writes.
   StoreWriter(RecordStore* store, Hooks hooks, absl::Duration retry_pause = absl::Seconds(1));

@@ -226,6 +226,19 @@ TEST_F(DevicePoolTest, MalformedRequestsAreRefused) {
   EXPECT_EQ(code(pool_.Synchronize(report, At(0))), absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(DevicePoolTest, WhatEndsByItselfIsCounted) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  const Lease released = Acquire(Order("cpu0", 5), 0).value();
+  pool_.Release(released.id, At(1));
+  ASSERT_TRUE(Acquire(Order("cpu0", 5), 1).ok());
+  pool_.Expire(At(7));
+  EXPECT_EQ(pool_.expired_leases(), 1) << "a released lease did not run out";
+  EXPECT_TRUE(pool_.TakeLost().empty());
+  pool_.Expire(At(60));
+  EXPECT_EQ(pool_.TakeLost(), std::vector<std::string>({"w"}));
+  EXPECT_TRUE(pool_.TakeLost().empty()) << "each is told once";
+}
+
 TEST_F(DevicePoolTest, VersionGrowsWithVisibleChangesOnly) {
   ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
   const uint64_t before = pool_.version();

@@ -11,6 +11,7 @@
 
 #include "absl/time/clock.h"
 #include "proto/access/channel.h"
+#include "tracker/metrics.h"
 
 namespace heddle::tracker {
 namespace {
@@ -164,6 +165,27 @@ TEST_F(TrackerServiceTest, WatchTellsOfChanges) {
   context.TryCancel();
   EXPECT_FALSE(reader->Read(&list));
   reader->Finish();
+}
+
+TEST_F(TrackerServiceTest, WhatItKnowsIsCounted) {
+  Metrics metrics("heddle-test");
+  AddTrackerMetrics(&service_, &metrics);
+  const auto shows = [&metrics](const std::string& line) {
+    return metrics.Text().find("\n" + line + "\n") != std::string::npos;
+  };
+  EXPECT_TRUE(shows("heddle_tracker_workers 0"));
+  EXPECT_TRUE(shows("heddle_tracker_slots{pool=\"cpu\",state=\"free\"} 0"));
+  Sync();
+  EXPECT_TRUE(shows("heddle_tracker_workers 1"));
+  EXPECT_TRUE(shows("heddle_tracker_slots{pool=\"k\",state=\"free\"} 1"));
+  v1::Lease lease;
+  ASSERT_TRUE(Acquire(&lease).ok());
+  ASSERT_FALSE(Acquire(&lease).ok());
+  EXPECT_TRUE(shows("heddle_tracker_slots{pool=\"k\",state=\"free\"} 0"));
+  EXPECT_TRUE(shows("heddle_tracker_slots{pool=\"k\",state=\"held\"} 1"));
+  EXPECT_TRUE(shows("heddle_tracker_lease_requests_total{result=\"granted\"} 1"));
+  EXPECT_TRUE(shows("heddle_tracker_lease_requests_total{result=\"refused\"} 1"));
+  EXPECT_TRUE(service_.Live().ok()) << service_.Live();
 }
 
 // A watch of workers that do not change is silent for minutes; the intervals here are shorter, in

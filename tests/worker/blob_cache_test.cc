@@ -79,6 +79,10 @@ class BlobCacheTest : public ::testing::Test {
 TEST_F(BlobCacheTest, BlobsAreFetchedOnce) {
   EXPECT_EQ(Fetch({a_, b_}), 2);
   EXPECT_EQ(Fetch({a_, b_}), 0);
+  EXPECT_EQ(cache_->counts().hits, 2);
+  EXPECT_EQ(cache_->counts().misses, 2);
+  EXPECT_EQ(cache_->counts().bytes, 800);
+  EXPECT_GT(cache_->counts().free_bytes, 0);
   Open(1000);
   EXPECT_EQ(Fetch({b_, a_}), 0) << "also after a restart";
 }

@@ -339,6 +339,37 @@ TEST_F(WorkerServerTest, AFaultEndsTheCallBeforeTheInputDoes) {
   EXPECT_TRUE(call.Finish().ok());
 }
 
+TEST_F(WorkerServerTest, WhatItDoesIsCounted) {
+  const auto shows = [this](const std::string& line) {
+    return Eventually(
+        [&] { return worker_->metrics()->Text().find("\n" + line + "\n") != std::string::npos; });
+  };
+  EXPECT_TRUE(shows("heddle_worker_slots 3"));
+  EXPECT_TRUE(shows("heddle_worker_tracker_connected 1"));
+  EXPECT_TRUE(shows("heddle_worker_confinement{mechanism=\"filter\"} 0"));
+  const v1::Lease lease = tracker_->Acquire("w", "profile");
+  Call call(WorkerAddress(), Start(lease));
+  call.Send(1, "ok");
+  EXPECT_TRUE(call.Next().has_value());
+  EXPECT_TRUE(shows("heddle_worker_running_stages 1"));
+  call.HalfClose();
+  while (call.Next()) continue;
+  EXPECT_TRUE(shows("heddle_worker_running_stages 0"));
+  EXPECT_TRUE(shows("heddle_worker_stages_total{result=\"ok\",stage=\"profile\"} 1"));
+  EXPECT_TRUE(shows("heddle_worker_stage_duration_seconds_count{stage=\"profile\"} 1"));
+  v1::Lease forged = lease;
+  forged.set_id("L1");
+  EXPECT_FALSE(Call(WorkerAddress(), Start(forged)).Finish().ok());
+  EXPECT_TRUE(shows("heddle_worker_refused_stages_total{reason=\"lease\"} 1"));
+  EXPECT_TRUE(worker_->Live().ok());
+  EXPECT_TRUE(worker_->Ready().ok());
+  tracker_.reset();
+  EXPECT_TRUE(shows("heddle_worker_tracker_connected 0"));
+  EXPECT_TRUE(shows("heddle_worker_tracker_disconnects_total 1"));
+  EXPECT_TRUE(absl::IsUnavailable(worker_->Ready()));
+  EXPECT_TRUE(worker_->Live().ok()) << "a restart of the worker would not help";
+}
+
 TEST_F(WorkerServerTest, ALostLeaseStopsTheStageAndTheSlotIsFreeAgain) {
   const v1::Lease lease = tracker_->Acquire("w", "profile");
   Call call(WorkerAddress(), Start(lease));
@@ -427,6 +458,7 @@ TEST_F(WorkerServerTest, DrainingRefusesNewAndEndsOld) {
   const auto last = call.Next();
   ASSERT_TRUE(last.has_value() && last->has_finished());
   EXPECT_EQ(last->finished().fault().message(), "the worker is shutting down");
+  EXPECT_TRUE(absl::IsUnavailable(worker_->Ready()));
   draining.join();
 }
 

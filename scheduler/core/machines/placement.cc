@@ -70,7 +70,7 @@ std::optional<Placement::Assignment> Placement::Next(const Policy& policy, const
     const WorkItem& work = best->cursor.node().work;
     const std::string* avoided = Avoided(jobs.at(work.job), work);
     if (const SlotInfo* slot = slot_index_.Choose(best->lane, reserved, avoided))
-      return Assignment{work, slot};
+      return Assignment{work, slot, best->cursor.node().since};
     // Work after one that avoids a worker may still run on that worker.
     const bool more = slot_index_.Reserve(best->lane, &reserved, avoided) || avoided != nullptr;
     if (more && ++reservations < kMaxReservations) {

@@ -21,6 +21,7 @@ class Placement {
   struct Assignment {
     WorkItem work;
     const SlotInfo* slot;  // an element of slots()
+    absl::Time ready_since;
   };
 
   // Returns false if the list is the same as before.

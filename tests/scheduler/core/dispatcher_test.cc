@@ -1,5 +1,7 @@
 // Single rules of the dispatcher, one test each; those of faults are in dispatcher_faults_test.cc.
 // What holds under any course of events is in simulation_test.cc.
+#include <map>
+
 #include "tests/scheduler/core/dispatcher_fixture.h"
 
 namespace heddle::scheduler {
@@ -71,6 +73,28 @@ TEST_F(DispatcherTest, JobsTakeTurns) {
     }
   }
   EXPECT_THAT(turns, ::testing::ElementsAre(1, 1, 2, 2, 3, 3));
+}
+
+TEST_F(DispatcherTest, WhatWaitsIsToldWithTheTimeSinceWhen) {
+  const absl::Time begin = now_;
+  Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""});
+  Submit(1);  // has the slot
+  Submit(2);
+  Wait(absl::Seconds(3));
+  Submit(3);
+  std::map<JobId, absl::Time> waiting;
+  dispatcher_.ForEachWaiting([&](const WorkItem& work, absl::Time since) {
+    EXPECT_EQ(work.kind, v1::STAGE_IMPORT);
+    waiting[work.job] = since;
+  });
+  EXPECT_EQ(waiting,
+            (std::map<JobId, absl::Time>{{JobId{2}, begin}, {JobId{3}, begin + absl::Seconds(3)}}));
+  EXPECT_EQ(started_.back().ready_since, begin);
+  now_ += absl::Seconds(4);
+  Step(CancelRequested{JobId{1}, ""});
+  Step(StageFinished{started_.back().attempt, {v1::FAULT_INFRASTRUCTURE, "cancelled"}, true, {}});
+  EXPECT_EQ(started_.back().job, JobId{2});
+  EXPECT_EQ(started_.back().ready_since, begin) << "seven seconds before it started";
 }
 
 TEST_F(DispatcherTest, TasksTakeTurnsWithinTheDepth) {

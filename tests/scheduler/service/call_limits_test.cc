@@ -79,11 +79,15 @@ class CallLimitsTest : public ::testing::Test {
 TEST_F(CallLimitsTest, ACallThatStandsStillIsCancelled) {
   CallLimits::Options options;
   options.patience = absl::Milliseconds(200);
+  std::atomic<int> slow{0};
+  options.refused = [&](CallLimits::Refusal why) { slow += why == CallLimits::Refusal::kSlowPeer; };
   Start(options);
   Stream stalled(stub_.get());
   AwaitRunning(1);
   AwaitRunning(0);
   EXPECT_EQ(stalled.writer->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_EQ(slow, 1);
+  limits_.reset();
 }
 
 TEST_F(CallLimitsTest, ACallThatMovesIsNotCancelledHoweverLongItTakes) {
@@ -104,6 +108,10 @@ TEST_F(CallLimitsTest, ACallWithoutAPlaceIsToldWhenToTryAgain) {
   options.most[CallLimits::kUploads] = 1;
   options.queueing = absl::Milliseconds(20);
   options.retry_after = absl::Milliseconds(700);
+  std::atomic<int> full{0};
+  options.refused = [&](CallLimits::Refusal why) {
+    full += why == CallLimits::Refusal::kServiceFull;
+  };
   Start(options);
   Stream first(stub_.get());
   AwaitRunning(1);
@@ -116,6 +124,7 @@ TEST_F(CallLimitsTest, ACallWithoutAPlaceIsToldWhenToTryAgain) {
   ASSERT_NE(found, trailers.end());
   EXPECT_EQ(std::string(found->second.data(), found->second.length()), "700");
   EXPECT_TRUE(first.Finish().ok()) << "the call in progress is not touched";
+  EXPECT_EQ(full, 1);
 }
 
 // The place of a peer that does nothing goes to one that calls, long before its patience ends.

@@ -41,7 +41,7 @@ TEST(EmbeddedTest, TheSchedulerKeepsOffTheCoreThatMeasures) {
 }
 
 TEST(EmbeddedTest, AMissingBinaryIsNamed) {
-  const auto cluster = EmbeddedCluster::Start({"/nowhere", ::testing::TempDir(), false, {0, 1}});
+  const auto cluster = EmbeddedCluster::Start({"/nowhere", ::testing::TempDir(), {0, 1}});
   EXPECT_TRUE(absl::IsNotFound(cluster.status()));
   EXPECT_THAT(std::string(cluster.status().message()),
               ::testing::HasSubstr("/nowhere/heddle-tracker"));
@@ -55,7 +55,7 @@ TEST(EmbeddedTest, AHostThatCannotConfineStagesIsRefused) {
     std::ofstream(folder + name) << "#!/bin/sh\nexit 1\n";
     std::filesystem::permissions(folder + name, std::filesystem::perms::owner_all);
   }
-  EmbeddedCluster::Options options{folder, folder, false, {0, 1}};
+  EmbeddedCluster::Options options{folder, folder, {0, 1}};
   options.require_confinement = true;
   const auto cluster = EmbeddedCluster::Start(options);
   EXPECT_TRUE(absl::IsInvalidArgument(cluster.status())) << cluster.status();

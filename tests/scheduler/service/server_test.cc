@@ -13,16 +13,19 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/access/channel.h"
 #include "proto/grpc_util.h"
 #include "proto/jobs.grpc.pb.h"
+#include "tests/access/lab.h"
 
 namespace heddle::scheduler {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class ServerTest : public ::testing::Test {
@@ -113,6 +116,27 @@ TEST_F(ServerTest, APortFileThatCannotBeWrittenEndsItInSpiteOfCalls) {
   EXPECT_THAT(std::string(ended.message()), HasSubstr("cannot write"));
   context.TryCancel();
   (void)upload->Finish();
+}
+
+// The answer of grpc.health.v1: a message with one field, the status.
+TEST_F(ServerTest, TheHealthServiceSaysServingAndThenThatItEnds) {
+  const std::string kServing = "\x08\x01", kNotServing = "\x08\x02";
+  absl::Status ended = absl::UnknownError("it did not");
+  std::thread server([&] { ended = RunServer(options_); });
+  const auto channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", WaitForPort()),
+                                           grpc::InsecureChannelCredentials());
+  const auto check = [&] { return Call(channel, "grpc.health.v1.Health/Check", "").messages; };
+  EXPECT_THAT(check(), ElementsAre(kServing));
+  // A watch gets the present status, and the next one while the scheduler drains.
+  std::vector<std::string> watched;
+  std::thread watch(
+      [&] { watched = Call(channel, "grpc.health.v1.Health/Watch", "", 2).messages; });
+  absl::SleepFor(absl::Milliseconds(200));
+  pthread_kill(server.native_handle(), SIGTERM);
+  watch.join();
+  server.join();
+  EXPECT_THAT(watched, ElementsAre(kServing, kNotServing));
+  EXPECT_TRUE(ended.ok()) << ended;
 }
 
 }  // namespace
