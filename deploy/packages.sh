@@ -3,6 +3,7 @@
 # libheddle-dev. They run on the Debian release that they are made on; libheddle0 runs on later ones, too.
 #
 # Usage: deploy/packages.sh [--no-build] [FOLDER]   (default: build/packages; --no-build: the programs are built already)
+# Who makes packages for others says so by DEBFULLNAME and DEBEMAIL, as with Debian's own tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
@@ -32,7 +33,7 @@ fi
 
 version=$(sed -n 's/^project(heddle VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 architecture=$(dpkg --print-architecture)
-maintainer='the authors of Heddle <heddle@localhost>'
+maintainer="${DEBFULLNAME:-the authors of Heddle} <${DEBEMAIL:-heddle@localhost}>"
 # The time of the last commit, so that the same commit gives the same packages.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
 export SOURCE_DATE_EPOCH
@@ -87,7 +88,7 @@ package() {
   } >"$tree/DEBIAN/control"
   (cd "$tree" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z | xargs -0 md5sum) >"$tree/DEBIAN/md5sums"
   rm -f "$folder/${name}_"*.deb
-  dpkg-deb --root-owner-group -Zxz --build "$tree" "$folder/${name}_${version}_$architecture.deb"
+  dpkg-deb --root-owner-group --build "$tree" "$folder/${name}_${version}_$architecture.deb"
 }
 
 # daemon_scripts NAME USER UNIT..: what the package does when it is installed and removed. It starts nothing: which cores measure is for
