@@ -37,6 +37,7 @@ th, td { text-align: left; font-weight: 400; padding: .3rem .9rem .3rem 0; borde
 thead th { font-weight: 600; white-space: nowrap; }
 .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .nowrap { white-space: nowrap; }
+.wide { display: inline-block; min-width: 16rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.2rem; margin: .6rem 0; }
 dt { color: var(--faint); }
 dd { margin: 0; overflow-wrap: anywhere; }
@@ -51,7 +52,9 @@ pre { margin: 0; overflow-x: auto; font: 12.5px/1.45 ui-monospace, monospace; }
 svg { max-width: 100%; height: auto; }
 figure { margin: .6rem 0; }
 form.row { display: flex; flex-wrap: wrap; gap: .5rem; align-items: end; margin: .6rem 0; }
+form.row > div { max-width: 100%; }
 label { display: block; color: var(--faint); }
+input { max-width: 100%; }
 input, button, .button { font: inherit; color: inherit; background: var(--ground); border: 1px solid var(--faint); border-radius: 5px; padding: .3rem .7rem; }
 button, .button { background: var(--raised); cursor: pointer; text-decoration: none; display: inline-block; }
 .actions { display: flex; flex-wrap: wrap; gap: .5rem; margin: .6rem 0; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -72,6 +73,15 @@ Html TrialsOf(const v1::Job& job) {
          Text(words);
 }
 
+// What a job does, or why it ended; empty if its state says it all.
+std::string Reason(const v1::Job& job) {
+  return job.reason() == StateWord(job.state()) ? "" : job.reason();
+}
+Html StateAndReason(const v1::Job& job) {
+  const std::string reason = Reason(job);
+  return State(job.state()) + Text(reason.empty() ? "" : absl::StrCat(": ", reason));
+}
+
 // "showing 100 of 345 jobs", with a link to the others; empty if these are all.
 Html PartLine(const Part& part, size_t shown, const char* what) {
   Html line;
@@ -86,16 +96,17 @@ Html JobTable(const Jobs& jobs, const std::string& caption, const std::string& n
   HtmlTable table(caption, {{"job"},
                             {"name"},
                             {"state"},
+                            {"what it does, or why it ended"},
                             {"trials"},
                             {"time left", true},
                             {"model", true},
-                            {"created"},
-                            {"what it does, or why it ended"}});
+                            {"created"}});
   for (const auto& job : jobs) {
     const std::string eta = Eta(*job);
     table.Add({JobLink(job->id()), Text(Cut(job->spec().name())), State(job->state()),
-               TrialsOf(*job), Text(eta.empty() ? "-" : eta), Text(FormatNs(ModelNs(*job))),
-               Time(job->created_unix_ns()), Text(Cut(job->reason(), 200))});
+               Class("wide", Text(Cut(Reason(*job), 240))), TrialsOf(*job),
+               Text(eta.empty() ? "-" : eta), Text(FormatNs(ModelNs(*job))),
+               Time(job->created_unix_ns())});
   }
   return table.ToHtml(none);
 }
@@ -146,8 +157,7 @@ Html StageChart(const std::string& title, const std::vector<v1::StageSpan>& span
   }
   std::vector<ChartRow> list;
   for (auto& [name, row] : rows) list.push_back(std::move(row));
-  if (list.empty() || end <= begin)
-    return Element("p", Text("no stage has run"), {{"class", "faint"}});
+  if (list.empty() || end <= begin) return {};
   return Element("figure", Html{TimelineChart(title, list, begin, end, SvgUse::kPage)});
 }
 
@@ -329,16 +339,19 @@ std::string RecordsAddress(const std::string& key, const std::string& target,
                       "&device=", EncodeUrl(device_key));
 }
 
-JobCounts CountJobs(const Jobs& unfinished) {
+JobCounts CountJobs(const Jobs& unfinished, const RecentStages& recent) {
+  std::set<std::string> with_stages;
+  for (const v1::StageSpan& span : recent.spans) {
+    if (span.end_unix_ns() == 0) with_stages.insert(span.job());
+  }
   JobCounts counts;
   for (const auto& job : unfinished) {
-    ++counts.unfinished;
     if (job->state() == v1::JOB_PAUSED) {
       ++counts.paused;
-    } else if (absl::StrContains(job->reason(), "waiting")) {
-      ++counts.waiting;
-    } else {
+    } else if (with_stages.contains(job->id())) {
       ++counts.running;
+    } else {
+      ++counts.waiting;
     }
   }
   return counts;
@@ -364,7 +377,7 @@ Html OverviewPage(const Overview& overview) {
   page += Element("p", Link("/jobs", Text("all jobs")));
   if (!overview.policy.empty()) {
     page += Element(
-        "p", Text(absl::StrCat("Whose turn it is decides the policy \"", overview.policy, "\".")),
+        "p", Text(absl::StrCat("The policy \"", overview.policy, "\" decides whose turn it is.")),
         {{"class", "faint"}});
   }
   return page;
@@ -380,8 +393,7 @@ Html JobPage(const JobDetails& details) {
   const v1::Job& job = details.job;
   Html page = Element("h1", Text(absl::StrCat("Job ", job.id(), ": ", job.spec().name())));
   Html facts = Facts({
-      {"state",
-       State(job.state()) + Text(job.reason().empty() ? "" : absl::StrCat(": ", job.reason()))},
+      {"state", StateAndReason(job)},
       {"trials", TrialsOf(job)},
       {"time left", Text(Eta(job))},
       {"gain", Text(ModelGain(job))},
@@ -427,7 +439,7 @@ Html ConfirmPage(const v1::Job& job, const std::string& action) {
   const std::string what = absl::StrCat(action, " job ", job.id());
   Html page = Element("h1", Text(absl::StrCat("Really ", what, "?")));
   page += Facts({{"name", Text(job.spec().name())},
-                 {"state", State(job.state()) + Text(absl::StrCat(": ", job.reason()))},
+                 {"state", StateAndReason(job)},
                  {"trials", TrialsOf(job)}});
   if (action == "cancel")
     page += Element("p", Text("Its measurements stay; the job cannot be taken up again."));

@@ -24,21 +24,20 @@ struct Part {
   std::string next;  // address of the part after this one; empty: this is the last
 };
 
-// Numbers of unfinished jobs.
-struct JobCounts {
-  int64_t unfinished = 0;
-  int64_t running = 0;  // a stage of theirs holds a slot, or their module is being made
-  int64_t paused = 0;
-  int64_t waiting = 0;  // the others
-};
-JobCounts CountJobs(const Jobs& unfinished);
-
 // Stages of the last hours on all machines.
 struct RecentStages {
   std::vector<v1::StageSpan> spans;
   int64_t begin_unix_ns = 0;  // of the time that they cover
   int64_t now_unix_ns = 0;
 };
+
+// Numbers of unfinished jobs.
+struct JobCounts {
+  int64_t running = 0;  // a stage of theirs runs now
+  int64_t paused = 0;
+  int64_t waiting = 0;  // the others
+};
+JobCounts CountJobs(const Jobs& unfinished, const RecentStages& recent);
 
 struct Overview {
   JobCounts counts;

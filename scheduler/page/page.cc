@@ -212,8 +212,14 @@ absl::StatusOr<views::Page> Page::Render(const Identity& caller, const std::stri
 absl::StatusOr<views::Page> Page::Overview(const Identity& caller) const {
   HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, kListJobs));
   views::Overview overview;
+  overview.recent.now_unix_ns = absl::GetCurrentTimeNanos();
+  overview.recent.begin_unix_ns =
+      overview.recent.now_unix_ns - absl::ToInt64Nanoseconds(absl::Hours(1));
+  HEDDLE_ASSIGN_OR_RETURN(
+      overview.recent.spans,
+      source_->LatestStages(caller, overview.recent.begin_unix_ns, kStagesShown));
   views::Jobs unfinished = source_->Unfinished(caller);
-  overview.counts = views::CountJobs(unfinished);
+  overview.counts = views::CountJobs(unfinished, overview.recent);
   const size_t all = unfinished.size();
   overview.part.all = static_cast<int64_t>(all);
   std::reverse(unfinished.begin(), unfinished.end());
@@ -236,12 +242,6 @@ absl::StatusOr<views::Page> Page::Overview(const Identity& caller) const {
       overview.machines_missing = Missing(machines.status());
     }
   }
-  overview.recent.now_unix_ns = absl::GetCurrentTimeNanos();
-  overview.recent.begin_unix_ns =
-      overview.recent.now_unix_ns - absl::ToInt64Nanoseconds(absl::Hours(1));
-  HEDDLE_ASSIGN_OR_RETURN(
-      overview.recent.spans,
-      source_->LatestStages(caller, overview.recent.begin_unix_ns, kStagesShown));
   overview.policy = source_->policy();
   return views::Page{
       .title = "Overview", .path = {}, .caller = {}, .content = views::OverviewPage(overview)};

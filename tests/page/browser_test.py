@@ -84,7 +84,7 @@ class BrowserTest(unittest.TestCase):
         self.browser.go(self.root + "/jobs/j5")
         self.browser.wait_for("document.getElementById('connection').textContent === 'live'", 5)
         self.browser.evaluate("document.querySelector('nav a').focus(); window.same = true")
-        self.assertEqual(self.scheduler.heddle("pause", "j5").returncode, 0)
+        self.assertEqual(self.scheduler.act("j5", "pause")[0], 303)
         took = self.browser.wait_for("document.getElementById('facts').textContent.includes('paused')", 10)
         print(f"the change was shown after {took:.2f} s")
         self.assertLess(took, 2)
@@ -92,7 +92,7 @@ class BrowserTest(unittest.TestCase):
         self.assertEqual(self.browser.evaluate("document.activeElement.textContent"), "Overview", "the focus stays")
         # The focus stays also where a part was replaced around it.
         self.browser.evaluate("[...document.querySelectorAll('.button')].find((e) => e.textContent === 'cancel').focus()")
-        self.assertEqual(self.scheduler.heddle("resume", "j5").returncode, 0)
+        self.assertEqual(self.scheduler.act("j5", "resume")[0], 303)
         self.browser.wait_for("!document.getElementById('facts').textContent.includes('paused')", 10)
         self.assertEqual(self.browser.evaluate("document.activeElement.textContent"), "cancel")
         self.assertEqual(self.browser.complaints, [])

@@ -123,5 +123,9 @@ class Scheduler:
         connection.close()
         return response.status, response.headers, data, first_byte
 
+    def act(self, job, action):
+        """What the form of the page does. Status and headers."""
+        return self.get(f"/jobs/{job}/{action}", "POST", "reason=a+test", {"Origin": f"http://{self.host}:{self.port}"})[:2]
+
     def heddle(self, *words):
         return subprocess.run([str(BIN / "heddle"), "--server", self.server, *map(str, words)], capture_output=True, text=True, timeout=120)

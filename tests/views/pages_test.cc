@@ -154,8 +154,13 @@ TEST(Pages, CountsTellWhoRunsAndWhoWaits) {
   Jobs jobs = Many(2);
   jobs.push_back(std::make_shared<const v1::Job>(MakeJob(9, v1::JOB_PAUSED, "paused")));
   jobs.push_back(std::make_shared<const v1::Job>(MakeJob(8, v1::JOB_TUNING, "profile 3/16")));
-  const JobCounts counts = CountJobs(jobs);
-  EXPECT_EQ(counts.unfinished, 4);
+  RecentStages recent = Recent();
+  recent.spans[0].set_job("j8");
+  v1::StageSpan& over = recent.spans.emplace_back();
+  over.set_job("j1");
+  over.set_start_unix_ns(kNow);
+  over.set_end_unix_ns(kNow + kSecond);
+  const JobCounts counts = CountJobs(jobs, recent);
   EXPECT_EQ(counts.waiting, 2);
   EXPECT_EQ(counts.paused, 1);
   EXPECT_EQ(counts.running, 1);
