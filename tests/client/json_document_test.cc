@@ -54,7 +54,8 @@ std::set<std::string> Printed(const Descriptor& type) {
   const std::unique_ptr<Message> message(
       MessageFactory::generated_factory()->GetPrototype(&type)->New());
   std::set<std::string> names;
-  for (const auto& [name, value] : ToJson(*message).items()) names.insert(name);
+  const nlohmann::json object = ToJson(*message);
+  for (const auto& [name, value] : object.items()) names.insert(name);
   return names;
 }
 
