@@ -94,7 +94,7 @@ def latency_ns(job: dict[str, Any]) -> float:
     by itself; 0: unknown."""
     compared = _compared(job)
     if compared:
-        return compared.get("default_ns" if job["comparison"].get("module_is_default") else "ns", 0)
+        return float(compared.get("default_ns" if job["comparison"].get("module_is_default") else "ns", 0))
     return _sum(job, "best_ns")
 
 
@@ -102,13 +102,13 @@ def gain(job: dict[str, Any]) -> float:
     """How many times as fast as with default schedules; 0: unknown."""
     compared = _compared(job)
     if compared:
-        return 1.0 if job["comparison"].get("module_is_default") else compared.get("gain", {}).get("ratio", 0)
+        return 1.0 if job["comparison"].get("module_is_default") else float(compared.get("gain", {}).get("ratio", 0))
     tuned, untuned = _sum(job, "best_ns"), _sum(job, "untuned_ns")
     return untuned / tuned if tuned and untuned else 0
 
 
 def _compared(job: dict[str, Any]) -> dict[str, Any]:
-    return job.get("comparison", {}).get("result", {})
+    return dict(job.get("comparison", {}).get("result", {}))
 
 
 def _sum(job: dict[str, Any], field: str) -> float:
@@ -123,7 +123,7 @@ def _sum(job: dict[str, Any], field: str) -> float:
 
 def why(job: dict[str, Any]) -> str:
     """One line: what the job does or waits for, or why it ended."""
-    return job.get("fault", {}).get("message") or job.get("reason", "")
+    return str(job.get("fault", {}).get("message") or job.get("reason", ""))
 
 
 def line(job: dict[str, Any]) -> str:

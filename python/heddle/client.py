@@ -205,7 +205,7 @@ class Client:
 
     def devices(self) -> list[dict[str, Any]]:
         """The workers with their slots, as `heddle devices --json` shows them."""
-        return json.loads(self._native.devices()).get("workers", [])
+        return list(json.loads(self._native.devices()).get("workers", []))
 
     def __repr__(self) -> str:
         return f"<heddle.Client {self.server!r}>"
@@ -230,7 +230,7 @@ class Job:
     @property
     def state(self) -> str:
         """importing, planning, tuning, compiling, comparing, paused, done, failed or cancelled."""
-        return self.info().get("state", "unknown")
+        return str(self.info().get("state", "unknown"))
 
     @property
     def why(self) -> str:
@@ -377,6 +377,7 @@ class Job:
             # A module that is loaded does not need its file's name any more.
             module = Module(self.fetch(os.path.join(folder, f"{self.id}.heddle"), schedules), threads=threads)
         module.job = self
+        module._source = f"job {self.id}"
         return module
 
     def _keep_trials(self) -> None:

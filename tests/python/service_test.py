@@ -9,6 +9,7 @@ import os
 import pathlib
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -166,6 +167,23 @@ class ClientTest(unittest.TestCase):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             client = heddle.Client(f"127.0.0.1:{silent.getsockname()[1]}")
             self.assertLess(interrupted_after(client.jobs), INTERRUPT_S)
+
+    def test_ctrl_c_ends_a_program(self):
+        """Nobody waits for a call that is still under way, and nothing crashes because of it."""
+        program = "import heddle, sys; client = heddle.Client(sys.argv[1]); print('waiting', flush=True); client.jobs()"
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            started = subprocess.Popen([sys.executable, "-c", program, f"127.0.0.1:{silent.getsockname()[1]}"],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            try:
+                self.assertEqual(started.stdout.readline(), "waiting\n")
+                time.sleep(0.5)
+                started.send_signal(signal.SIGINT)
+                _, told = started.communicate(timeout=10)  # far below the 30 s of the call
+            finally:
+                started.kill()
+                started.wait()
+        self.assertEqual(started.returncode, -signal.SIGINT, told)  # a shell shows 130
+        self.assertTrue(told.rstrip().endswith("KeyboardInterrupt"), told)
 
     def test_errors(self):
         self.refused(heddle.Unreachable, "127.0.0.1:9", heddle.Client("127.0.0.1:9").jobs)
