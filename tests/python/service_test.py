@@ -291,6 +291,17 @@ class TuneTest(unittest.TestCase):
         again = heddle.tune(self.model.read_bytes(), trials=8, batch=8, compare=False, progress=False)
         self.assertLess(again.job.info().get("trials", 0), module.job.info()["trials"])
 
+    def test_the_example_of_the_documents(self):
+        page = pathlib.Path(__file__).resolve().parents[2] / "docs" / "python.md"
+        example = page.read_text().split("```python\n")[1].split("```")[0]
+        self.assertIn("trials=16", example)
+        names = {}
+        with contextlib.chdir(self.path), contextlib.redirect_stdout(io.StringIO()) as told:
+            exec(example.replace("trials=16", "trials=2"), names)
+        self.assertIn("mlp.heddle", told.getvalue())
+        self.assertEqual(names["probabilities"].shape, (1, 10))
+        self.assertTrue((self.path / "mlp.heddle").exists())
+
     def test_ctrl_c_stops_the_service(self):
         before = children()
         told = io.StringIO()
