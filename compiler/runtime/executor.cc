@@ -222,7 +222,7 @@ absl::Status CheckPlace(const TensorSpec& spec, const void* data) {
 }
 
 absl::Status NoPlaces(const TensorSpec& spec) {
-  return absl::UnimplementedError(absl::StrCat(
+  return absl::FailedPreconditionError(absl::StrCat(
       "tensor '", spec.name, "' of a GPU module cannot be used where it is; set a copy of it"));
 }
 

@@ -43,7 +43,7 @@ class Executor {
   // Makes the model read input `index` from `data`, and write output `index` to it, without a copy: dense
   // row-major memory of the tensor's size, at a multiple of kBufferAlignment. It holds until the next call for
   // the same tensor, or RunRows, so `data` must live as long. Null: the executor's own memory again. Memory of an
-  // output must overlap no other tensor. InvalidArgument: not aligned. Unimplemented: the module is for a GPU.
+  // output must overlap no other tensor. InvalidArgument: not aligned. FailedPrecondition: the module is for a GPU.
   absl::Status BindInput(int index, const void* data);
   absl::Status BindOutput(int index, void* data);
   // The shape that an output has after the last run.

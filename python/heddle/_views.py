@@ -1,5 +1,5 @@
 """What a job's state looks like: its tasks, one line, and HTML for notebooks. States are the JSON objects of the service,
-in which fields that are empty or zero may be missing."""
+in which what is empty or zero may be missing, and a part that is not there may be null."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -71,15 +71,20 @@ class Tasks(list[Task]):
         return html_table(self._HEADER, self._rows(), numbers=(0, 2, 3, 4, 5, 6, 7)) + escaped(self._more())
 
 
+def part(message: dict[str, Any], name: str) -> dict[str, Any]:
+    """A message within a message; {} if it is not there."""
+    return message.get(name) or {}
+
+
 def tasks_of(job: dict[str, Any]) -> Tasks:
     """The tasks of the job's plan; tasks of other plans are left out."""
     tasks = Tasks()
     for number, task in enumerate(job.get("tasks", ()), 1):
-        info = task.get("info", {})
+        info = part(task, "info")
         if not info.get("weight"):
             continue
         best, untuned = task.get("best_ns", 0), task.get("untuned_ns", 0)
-        gain = task.get("compared", {}).get("gain", {}).get("ratio", 0) or (untuned / best if best and untuned else 0)
+        gain = part(part(task, "compared"), "gain").get("ratio", 0) or (untuned / best if best and untuned else 0)
         tasks.append(Task(
             number=number, label=info.get("label", ""), key=info.get("key", ""), uses=info["weight"],
             trials=task.get("trials", 0), failed=task.get("failed", 0), budget=task.get("budget", 0), best_ns=best,
@@ -94,7 +99,7 @@ def latency_ns(job: dict[str, Any]) -> float:
     by itself; 0: unknown."""
     compared = _compared(job)
     if compared:
-        return compared.get("default_ns" if job["comparison"].get("module_is_default") else "ns", 0)
+        return float(compared.get("default_ns" if job["comparison"].get("module_is_default") else "ns", 0))
     return _sum(job, "best_ns")
 
 
@@ -102,19 +107,19 @@ def gain(job: dict[str, Any]) -> float:
     """How many times as fast as with default schedules; 0: unknown."""
     compared = _compared(job)
     if compared:
-        return 1.0 if job["comparison"].get("module_is_default") else compared.get("gain", {}).get("ratio", 0)
+        return 1.0 if job["comparison"].get("module_is_default") else float(part(compared, "gain").get("ratio", 0))
     tuned, untuned = _sum(job, "best_ns"), _sum(job, "untuned_ns")
     return untuned / tuned if tuned and untuned else 0
 
 
 def _compared(job: dict[str, Any]) -> dict[str, Any]:
-    return job.get("comparison", {}).get("result", {})
+    return part(part(job, "comparison"), "result")
 
 
 def _sum(job: dict[str, Any], field: str) -> float:
     total = 0.0
     for task in job.get("tasks", ()):
-        weight = task.get("info", {}).get("weight", 0)
+        weight = part(task, "info").get("weight", 0)
         if weight and not task.get(field):
             return 0
         total += weight * task.get(field, 0)
@@ -123,7 +128,7 @@ def _sum(job: dict[str, Any], field: str) -> float:
 
 def why(job: dict[str, Any]) -> str:
     """One line: what the job does or waits for, or why it ended."""
-    return job.get("fault", {}).get("message") or job.get("reason", "")
+    return str(part(job, "fault").get("message") or job.get("reason", ""))
 
 
 def line(job: dict[str, Any]) -> str:
@@ -141,7 +146,7 @@ def line(job: dict[str, Any]) -> str:
 
 def job_html(job: dict[str, Any]) -> str:
     """The job with its tasks, for notebooks; all text is escaped."""
-    spec, budget = job.get("spec", {}), job.get("trials_budget", 0)
+    spec, budget = part(job, "spec"), job.get("trials_budget", 0)
     parts = [
         f"<p><b>{escaped(job.get('id', ''))}</b> {escaped(spec.get('name', ''))} for {escaped(spec.get('target', ''))}</p>",
         f"<p>{escaped(line(job))}</p>",

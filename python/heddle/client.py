@@ -176,8 +176,8 @@ class Client:
         """
         native = _service()
         self.server: str = _setting(server, "HEDDLE_SERVER") or native.default_server()
-        self._native = native.Client(
-            self.server, _setting(tls_dir, "HEDDLE_TLS_DIR"), _setting(token_file, "HEDDLE_TOKEN_FILE"))
+        self._access = (self.server, _setting(tls_dir, "HEDDLE_TLS_DIR"), _setting(token_file, "HEDDLE_TOKEN_FILE"))
+        self._native = native.Client(*self._access)
 
     def submit(self, model: Any, *, example_inputs: Any = None, **options: Unpack[TuningOptions]) -> Job:
         """Submits a model, and returns its job, which goes on without this program.
@@ -205,7 +205,7 @@ class Client:
 
     def devices(self) -> list[dict[str, Any]]:
         """The workers with their slots, as `heddle devices --json` shows them."""
-        return json.loads(self._native.devices()).get("workers", [])
+        return list(json.loads(self._native.devices()).get("workers", []))
 
     def __repr__(self) -> str:
         return f"<heddle.Client {self.server!r}>"
@@ -230,7 +230,7 @@ class Job:
     @property
     def state(self) -> str:
         """importing, planning, tuning, compiling, comparing, paused, done, failed or cancelled."""
-        return self.info().get("state", "unknown")
+        return str(self.info().get("state", "unknown"))
 
     @property
     def why(self) -> str:
@@ -329,7 +329,7 @@ class Job:
         if state == "cancelled":
             raise Cancelled(message)
         if state == "failed":
-            fault = self._last.get("fault", {}).get("kind")
+            fault = _views.part(self._last, "fault").get("kind")
             raise {"user": UsageError, "candidate": NothingValid}.get(fault, InternalError)(message)
 
     def cancel(self, reason: str = "cancelled by its user") -> Job:
@@ -377,6 +377,7 @@ class Job:
             # A module that is loaded does not need its file's name any more.
             module = Module(self.fetch(os.path.join(folder, f"{self.id}.heddle"), schedules), threads=threads)
         module.job = self
+        module._source = f"job {self.id}"
         return module
 
     def _keep_trials(self) -> None:
@@ -402,7 +403,7 @@ class Jobs(list[Job]):
     def _rows(self) -> list[tuple[str, ...]]:
         states = [job._last for job in self[-self._SHOWN :]]
         return [
-            (s.get("id", ""), s.get("spec", {}).get("name", ""), s.get("state", ""),
+            (s.get("id", ""), _views.part(s, "spec").get("name", ""), s.get("state", ""),
              f"{s.get('trials', 0)}/{s.get('trials_budget', 0)}", nanoseconds(_views.latency_ns(s)), _views.why(s))
             for s in states
         ]
@@ -419,7 +420,7 @@ class Jobs(list[Job]):
 
 def _trial(record: dict[str, Any]) -> dict[str, Any]:
     """A record of the service as a row of Job.trials."""
-    measurement = record.get("measurement", {})
+    measurement, prediction = _views.part(record, "measurement"), record.get("prediction")
     outcome = measurement.get("outcome", "unspecified")
     return {
         "task": record.get("label", ""),
@@ -430,9 +431,9 @@ def _trial(record: dict[str, Any]) -> dict[str, Any]:
         "valid": outcome == "ok",
         "median_ns": record.get("median_ns", 0.0),
         "samples_ns": measurement.get("samples_ns", []),
-        "predicted": record["prediction"].get("score", 0.0) if "prediction" in record else None,
+        "predicted": None if prediction is None else prediction.get("score", 0.0),
         "device": record.get("device_key", ""),
-        "worker": measurement.get("evidence", {}).get("worker", ""),
+        "worker": _views.part(measurement, "evidence").get("worker", ""),
         "created_unix_ns": record.get("created_unix_ns", 0),
         "message": measurement.get("message", ""),
         "trace": record.get("trace", ""),

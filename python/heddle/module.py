@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 # Kernels want their tensors at multiples of this many bytes.
 _ALIGNMENT = 64
 
-_NUMPY = {
+_NUMPY: dict[str, np.dtype[Any]] = {
     "f16": np.dtype("float16"), "f32": np.dtype("float32"), "f64": np.dtype("float64"),
     "i8": np.dtype("int8"), "i16": np.dtype("int16"), "i32": np.dtype("int32"), "i64": np.dtype("int64"),
     "u8": np.dtype("uint8"), "u16": np.dtype("uint16"), "u32": np.dtype("uint32"), "u64": np.dtype("uint64"),
     "bool": np.dtype("bool"),
     "bf16": np.dtype("float32"),  # NumPy has no bfloat16: values are converted
 }
+_TEXTS: np.dtype[Any] = np.dtype("O")
 
 # Rows that run between two looks for Ctrl-C, in blocks of the module.
 _BLOCKS_TOGETHER = 16
@@ -52,7 +53,7 @@ class TensorInfo:
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
         """The dtype of arrays for `Module.run`; of texts: np.dtype("O"), whose elements are str."""
-        return np.dtype("O") if self.is_text else _NUMPY[self.dtype]
+        return _TEXTS if self.is_text else _NUMPY[self.dtype]
 
 
 def empty(shape: int | Sequence[int], dtype: Any = "float32") -> np.ndarray:
@@ -65,7 +66,8 @@ def empty(shape: int | Sequence[int], dtype: Any = "float32") -> np.ndarray:
     size = int(np.prod(extents, dtype=np.int64)) * dtype.itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     begin = -memory.ctypes.data % _ALIGNMENT
-    return memory[begin : begin + size].view(dtype).reshape(extents)
+    array: np.ndarray = memory[begin : begin + size].view(dtype).reshape(extents)
+    return array
 
 
 class Module:

@@ -40,26 +40,24 @@ def tune(
     """
     client = Client(server, token_file, tls_dir)
     view = Progress(progress)
-    service = None
-    if not client._native.serving(0.5):
-        view.say(f"no scheduler answers at {client.server}; starting one for this call")
-        service = _service().Service("" if data is None else os.fspath(data))
+    service = _service().Service(*client._access, "" if data is None else os.fspath(data))
+    if service.is_private():
+        view.say(f"no scheduler answers at {client.server}; this call has started one")
         client = Client(service.address(), token_file="", tls_dir="")
     try:
         job = client.submit(model, example_inputs=example_inputs, **options)
         try:
-            job._wait("done", None, view, (lambda: None) if service is None else service.check_alive)
+            job._wait("done", None, view, service.check_alive)
         except KeyboardInterrupt:
-            _tell_interrupted(job, view, kept=service is None)
+            _tell_interrupted(job, view, kept=not service.is_private())
             raise
         module = job.module() if output is None else Module(job.fetch(output))
         module.job = job
-        if service is not None:
+        if service.is_private():
             job._keep_trials()
         return module
     finally:
-        if service is not None:
-            service.stop()
+        service.stop()
 
 
 def _tell_interrupted(job: Job, view: Progress, kept: bool) -> None:

@@ -38,6 +38,9 @@ namespace py = pybind11;
 // How long a wait goes on while a service is being restarted.
 constexpr absl::Duration kWatchPatience = absl::Seconds(60);
 
+// How long a service is looked for before one is started.
+constexpr absl::Duration kFindLimit = absl::Milliseconds(500);
+
 void Check(const absl::Status& status) {
   if (status.ok()) return;
   Raise(static_cast<int>(client::ExitCodeFor(status)), std::string(status.message()));
@@ -81,26 +84,16 @@ absl::StatusOr<std::string> SubmitFile(const client::ServiceClient& client,
 class Client {
  public:
   Client(const std::string& address, const std::string& tls_directory,
-         const std::string& token_file)
-      : server_{address, tls_directory, token_file} {
+         const std::string& token_file) {
     EnterGrpc();
-    client_ = std::make_shared<const client::ServiceClient>(server_);
+    client_ = std::make_shared<const client::ServiceClient>(
+        client::ServerAccess{address, tls_directory, token_file});
   }
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
   // A forked child leaves the connection alone: it is its parent's.
   ~Client() {
     if (!InGrpcProcess()) new std::shared_ptr<const client::ServiceClient>(std::move(client_));
-  }
-
-  // Whether the service answers within this time. If it does not, and a private one may not be started in
-  // its place either, the error is raised.
-  bool Serving(double seconds) const {
-    const absl::Status status = Call<absl::Status>([seconds](const client::ServiceClient& client) {
-      return client.WaitUntilServing(absl::Seconds(seconds));
-    });
-    if (!status.ok() && !client::MayStartService(server_, status)) Check(status);
-    return status.ok();
   }
 
   py::str Submit(const client::SubmitOptions& options) const {
@@ -211,29 +204,27 @@ class Client {
     return all;
   }
 
-  const client::ServerAccess server_;
   std::shared_ptr<const client::ServiceClient> client_;
 };
 
-// client::EmbeddedService, which lives as long as the thread that starts it: the system ends a service when
-// that thread ends. So the thread is one of its own.
+// The service for a call that may start one: the one that answers at the given address, otherwise one of its
+// own. The system ends a started service when the thread that started it ends. So the thread is one of its own.
 class Service {
  public:
-  explicit Service(const std::string& data) {
+  // Errors are those of the given service, which is not replaced if it refused the call, nor if a
+  // certificate or a token was shown; and those of EmbeddedService::Start.
+  Service(const std::string& address, const std::string& tls_directory,
+          const std::string& token_file, const std::string& data) {
     EnterGrpc();
-    std::thread([state = state_, data] { Keep(state, data); }).detach();
+    const client::ServerAccess server{address, tls_directory, token_file};
+    std::thread([state = state_, server, data] { Keep(state, server, data); }).detach();
     try {
-      WaitUntil(state_->mutex, state_->changed, [this] { return state_->started; });
+      WaitUntil(state_->mutex, state_->changed, [this] { return state_->found; });
     } catch (...) {
       RequestStop();
       throw;
     }
-    absl::Status status;
-    {
-      std::lock_guard lock(state_->mutex);
-      status = state_->status;
-    }
-    Check(status);
+    Check(Locked([](State& state) { return state.status; }));
   }
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -241,23 +232,23 @@ class Service {
     if (InGrpcProcess()) RequestStop();
   }
 
+  // Whether it was started for this call.
+  bool IsPrivate() const {
+    return Locked([](State& state) { return state.own != nullptr; });
+  }
   py::str Address() const {
-    std::lock_guard lock(state_->mutex);
-    return Text(state_->address);
+    return Text(Locked([](State& state) { return state.address; }));
   }
 
-  // Raises Unreachable if the service has ended by itself.
+  // Raises Unreachable if a service that was started has ended by itself.
   void CheckAlive() const {
     EnterGrpc();
-    absl::Status status;
-    {
-      std::lock_guard lock(state_->mutex);
-      if (state_->service != nullptr) status = state_->service->CheckAlive();
-    }
-    Check(status);
+    Check(Locked([](State& state) {
+      return state.own != nullptr ? state.own->CheckAlive() : absl::OkStatus();
+    }));
   }
 
-  // Ends the service, and waits until it has ended: ten seconds at most.
+  // Ends a service that was started, and waits until it has ended: ten seconds at most.
   void Stop() {
     EnterGrpc();
     RequestStop();
@@ -268,32 +259,45 @@ class Service {
   struct State {
     std::mutex mutex;
     std::condition_variable changed;
-    bool started = false;  // or failed to
+    bool found = false;  // or known not to be
     bool stop = false;
     bool ended = false;
     absl::Status status;
     std::string address;
-    std::unique_ptr<client::EmbeddedService> service;
+    std::unique_ptr<client::EmbeddedService> own;
   };
 
-  static void Keep(const std::shared_ptr<State>& state, const std::string& data) {
-    absl::StatusOr<std::unique_ptr<client::EmbeddedService>> service =
-        client::EmbeddedService::Start(data);
+  static void Keep(const std::shared_ptr<State>& state, const client::ServerAccess& server,
+                   const std::string& data) {
+    absl::StatusOr<std::unique_ptr<client::EmbeddedService>> own = Find(server, data);
     std::unique_lock lock(state->mutex);
-    state->status = service.status();
-    if (service.ok()) {
-      state->service = *std::move(service);
-      state->address = state->service->address();
-    }
-    state->started = true;
+    state->status = own.status();
+    if (own.ok()) state->own = *std::move(own);
+    state->address = state->own != nullptr ? state->own->address() : server.address;
+    state->found = true;
     state->changed.notify_all();
-    state->changed.wait(lock, [&] { return state->stop; });
-    std::unique_ptr<client::EmbeddedService> ending = std::move(state->service);
+    if (state->own != nullptr) state->changed.wait(lock, [&] { return state->stop; });
+    std::unique_ptr<client::EmbeddedService> ending = std::move(state->own);
     lock.unlock();
     ending.reset();
     lock.lock();
     state->ended = true;
     state->changed.notify_all();
+  }
+
+  // Null: the service answers at the address.
+  static absl::StatusOr<std::unique_ptr<client::EmbeddedService>> Find(
+      const client::ServerAccess& server, const std::string& data) {
+    const absl::Status serving = client::ServiceClient(server).WaitUntilServing(kFindLimit);
+    if (serving.ok()) return nullptr;
+    if (!client::MayStartService(server, serving)) return serving;
+    return client::EmbeddedService::Start(data);
+  }
+
+  template <typename Read>
+  auto Locked(Read read) const {
+    std::lock_guard lock(state_->mutex);
+    return read(*state_);
   }
 
   void RequestStop() {
@@ -348,7 +352,6 @@ PYBIND11_MODULE(_service, m) {
   py::class_<Client>(m, "Client")
       .def(py::init<const std::string&, const std::string&, const std::string&>(),
            py::arg("address"), py::arg("tls_directory"), py::arg("token_file"))
-      .def("serving", &Client::Serving, py::arg("seconds"))
       .def("submit", &Client::Submit, py::arg("options"))
       .def("jobs", &Client::Jobs, py::arg("all"))
       .def("job", &Client::Job, py::arg("job"))
@@ -361,7 +364,10 @@ PYBIND11_MODULE(_service, m) {
       .def("devices", &Client::Devices);
 
   py::class_<Service>(m, "Service")
-      .def(py::init<const std::string&>(), py::arg("data"))
+      .def(py::init<const std::string&, const std::string&, const std::string&,
+                    const std::string&>(),
+           py::arg("address"), py::arg("tls_directory"), py::arg("token_file"), py::arg("data"))
+      .def("is_private", &Service::IsPrivate)
       .def("address", &Service::Address)
       .def("check_alive", &Service::CheckAlive)
       .def("stop", &Service::Stop);

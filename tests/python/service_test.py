@@ -9,6 +9,7 @@ import os
 import pathlib
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -167,6 +168,23 @@ class ClientTest(unittest.TestCase):
             client = heddle.Client(f"127.0.0.1:{silent.getsockname()[1]}")
             self.assertLess(interrupted_after(client.jobs), INTERRUPT_S)
 
+    def test_ctrl_c_ends_a_program(self):
+        """Nobody waits for a call that is still under way, and nothing crashes because of it."""
+        program = "import heddle, sys; client = heddle.Client(sys.argv[1]); print('waiting', flush=True); client.jobs()"
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            started = subprocess.Popen([sys.executable, "-c", program, f"127.0.0.1:{silent.getsockname()[1]}"],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            try:
+                self.assertEqual(started.stdout.readline(), "waiting\n")
+                time.sleep(0.5)
+                started.send_signal(signal.SIGINT)
+                _, told = started.communicate(timeout=10)  # far below the 30 s of the call
+            finally:
+                started.kill()
+                started.wait()
+        self.assertEqual(started.returncode, -signal.SIGINT, told)  # a shell shows 130
+        self.assertTrue(told.rstrip().endswith("KeyboardInterrupt"), told)
+
     def test_errors(self):
         self.refused(heddle.Unreachable, "127.0.0.1:9", heddle.Client("127.0.0.1:9").jobs)
         self.refused(heddle.Unreachable, "127.0.0.1:9", heddle.Client("127.0.0.1:9").submit, self.model)
@@ -256,7 +274,7 @@ class TuneTest(unittest.TestCase):
         output = self.path / "mlp.heddle"
         with contextlib.redirect_stderr(told):
             module = heddle.tune(self.model, trials=8, batch=8, time_limit="10m", output=output, progress=True, name="small")
-        self.assertIn("starting one for this call", told.getvalue())
+        self.assertIn("this call has started one", told.getvalue())
         self.assertIn("done", told.getvalue())
         # The service is gone, and the job still tells.
         self.assertEqual(module.job.state, "done")
@@ -272,6 +290,17 @@ class TuneTest(unittest.TestCase):
         # What was measured is used again, also for the same model from memory.
         again = heddle.tune(self.model.read_bytes(), trials=8, batch=8, compare=False, progress=False)
         self.assertLess(again.job.info().get("trials", 0), module.job.info()["trials"])
+
+    def test_the_example_of_the_documents(self):
+        page = pathlib.Path(__file__).resolve().parents[2] / "docs" / "python.md"
+        example = page.read_text().split("```python\n")[1].split("```")[0]
+        self.assertIn("trials=16", example)
+        names = {}
+        with contextlib.chdir(self.path), contextlib.redirect_stdout(io.StringIO()) as told:
+            exec(example.replace("trials=16", "trials=2"), names)
+        self.assertIn("mlp.heddle", told.getvalue())
+        self.assertEqual(names["probabilities"].shape, (1, 10))
+        self.assertTrue((self.path / "mlp.heddle").exists())
 
     def test_ctrl_c_stops_the_service(self):
         before = children()
