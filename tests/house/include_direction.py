@@ -49,7 +49,6 @@ ALLOWED = {
     "scheduler": ["proto", "scheduler/core/policy.h", "scheduler/service"],
     "worker": ["proto", "PUBLIC", "cost_model"],
     "client": ["proto", "views", "PUBLIC"],
-    "python": ["proto", "client", "compiler/runtime/heddle.h"],
 }
 # Headers of compiler/ that the rooms outside it may use.
 PUBLIC = [
