@@ -1,4 +1,5 @@
 // heddle-scheduler: flags, and nothing else.
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
@@ -65,9 +66,6 @@ int main(int argc, char** argv) {
   app.add_flag("--require-confinement", options.require_confinement,
                "with --embedded: do not start where the stages of jobs cannot be confined")
       ->needs("--embedded");
-  app.add_option(
-      "--http", options.http,
-      "HOST:PORT of this machine to serve /metrics, /healthz and /readyz at (default: nowhere)");
   heddle::AddLogFlags(&app, &options.log);
   app.set_version_flag("--version", "heddle-scheduler 0.1.0");
   heddle::AddManPageFlag(&app);

@@ -21,13 +21,12 @@ struct ServerOptions {
   bool unguarded = false;            // the embedded worker trusts every measurement
   bool require_confinement = false;  // embedded: refuse a host that cannot confine stages
   LogOptions log;                    // of the daemons that `embedded` starts
-  std::string http;  // where /metrics and the health pages are served; empty: nowhere
+  std::string http;  // HOST:PORT of this machine for the page, /metrics and health; empty: none
   std::string policy = kDefaultPolicy;  // a name for MakePolicy
   long long max_model_mib = 16384;
   int lease_s = 60;           // how long a slot stays held when the scheduler is gone
   std::string tls_directory;  // certificates, as `heddle-ca issue` makes them; empty: none
   std::string token_file;     // of tokens.h; empty: DATA/tokens
-  std::string http;           // HOST:PORT of the page, on this machine; empty: no page
   // Finished jobs that ended so many days ago are collected (keep_rule.h), except the `keep_jobs` that
   // ended last. 0 days: none is.
   int keep_days = 0;
