@@ -46,7 +46,7 @@ std::string Begin(const std::string& title, double height, SvgUse use) {
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
       "height=\"{1}\" role=\"img\" aria-label=\"{2}\" font-family=\"sans-serif\" "
-      "font-size=\"12\" fill=\"currentColor\"{3}>\n<title>{2}</title>\n",
+      "font-size=\"12\" fill=\"currentColor\"{3}>\n",
       kWidth, height, Escape(title), use == SvgUse::kFile ? " color=\"black\"" : "");
   if (use == SvgUse::kFile) svg += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
   return svg;

@@ -51,8 +51,9 @@ pre { margin: 0; overflow-x: auto; font: 12.5px/1.45 ui-monospace, monospace; }
 .trace tr.differs td { background: var(--raised); }
 svg { max-width: 100%; height: auto; }
 figure { margin: .6rem 0; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 32rem), 1fr)); gap: 0 1.5rem; }
 form.row { display: flex; flex-wrap: wrap; gap: .5rem; align-items: end; margin: .6rem 0; }
-form.row > div { max-width: 100%; }
+form.row div { max-width: 100%; }
 label { display: block; color: var(--faint); }
 input { max-width: 100%; }
 input, button, .button { font: inherit; color: inherit; background: var(--ground); border: 1px solid var(--faint); border-radius: 5px; padding: .3rem .7rem; }

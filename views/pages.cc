@@ -69,8 +69,9 @@ std::string Eta(const v1::Job& job) {
 
 Html TrialsOf(const v1::Job& job) {
   const std::string words = fmt::format("{} of {}", job.trials(), job.trials_budget());
-  return Progress(job.trials(), job.trials_budget(), absl::StrCat(words, " trials")) + Text(" ") +
-         Text(words);
+  return Class("nowrap",
+               Progress(job.trials(), job.trials_budget(), absl::StrCat(words, " trials")) +
+                   Text(" ") + Text(words));
 }
 
 // What a job does, or why it ended; empty if its state says it all.
@@ -532,8 +533,14 @@ Html TaskPage(const TaskDetails& details) {
   }
   Html charts;
   if (!points.empty()) {
-    charts += Element("figure", Html{ScatterPlot("Speed of the trials; the line is the best so far",
-                                                 "trial", unit, points, best, SvgUse::kPage)});
+    charts = Element(
+        "div",
+        Element("figure", Html{ScatterPlot("Speed of the trials; the line is the best so far",
+                                           "trial", unit, points, best, SvgUse::kPage)}) +
+            Element("figure",
+                    Html{ScatterPlot("The best so far over time", "seconds since the first trial",
+                                     unit, {}, over_time, SvgUse::kPage)}),
+        {{"class", "charts"}});
     if (details.all_trials > static_cast<int64_t>(details.trials.size())) {
       charts += Element("p",
                         Text(fmt::format("showing {} of {} trials: all that were the fastest so "
@@ -541,9 +548,6 @@ Html TaskPage(const TaskDetails& details) {
                                          details.trials.size(), details.all_trials)),
                         {{"class", "faint"}});
     }
-    charts += Element("figure",
-                      Html{ScatterPlot("The best so far over time", "seconds since the first trial",
-                                       unit, {}, over_time, SvgUse::kPage)});
   }
   const char* heading = details.links ? "h2" : "h3";
   page += Element(heading, Text("Trials"));
@@ -580,9 +584,10 @@ Html MachinesPage(const Machines& machines) {
       const auto found = busy.find(SlotName(worker.worker(), slot.name()));
       std::string why = status.reason();
       if (!slot.note().empty()) absl::StrAppend(&why, why.empty() ? "" : "; ", slot.note());
-      table.Add({Text(SlotName(worker.worker(), slot.name())), Text(SlotKindWord(slot.kind())),
-                 Text(list), Text(slot.device_key()), bad ? Class("bad", word) : word,
-                 Text(Cut(why, 240)), Text(found == busy.end() ? "0 %" : Percent(found->second)),
+      table.Add({Class("nowrap", Text(SlotName(worker.worker(), slot.name()))),
+                 Text(SlotKindWord(slot.kind())), Text(list), Text(slot.device_key()),
+                 bad ? Class("bad", word) : word, Text(Cut(why, 240)),
+                 Text(found == busy.end() ? "0 %" : Percent(found->second)),
                  Text(fmt::format("{:.1f}", worker.load_average()))});
     }
   }
@@ -595,9 +600,14 @@ Html MachinesPage(const Machines& machines) {
     list += Element("p", Text(fmt::format("showing {} of {} slots", kMostSlots, slots)));
   page += Live("slots", list);
   page += Element("h2", Text("The last hours"));
-  page += Live("timeline",
-               StageChart("Stages by slot", machines.recent.spans, machines.recent.begin_unix_ns,
-                          machines.recent.now_unix_ns, machines.recent.now_unix_ns));
+  // Of a service that began an hour ago, only that hour is shown.
+  constexpr int64_t kShortestNs = int64_t{600} * 1'000'000'000;
+  int64_t begin = machines.recent.now_unix_ns - kShortestNs;
+  for (const v1::StageSpan& span : machines.recent.spans)
+    begin = std::min(begin, span.start_unix_ns());
+  page += Live("timeline", StageChart("Stages by slot", machines.recent.spans,
+                                      std::max(begin, machines.recent.begin_unix_ns),
+                                      machines.recent.now_unix_ns, machines.recent.now_unix_ns));
   return page;
 }
 
