@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -295,7 +296,7 @@ class Service {
   }
 
   template <typename Read>
-  auto Locked(Read read) const {
+  std::invoke_result_t<Read, State&> Locked(Read read) const {
     std::lock_guard lock(state_->mutex);
     return read(*state_);
   }
