@@ -99,7 +99,7 @@ std::string TableModel(const std::string& rows, const std::string& flat, const s
       nodes_values = [0.5, 0.0, 1.0, 0.0, 0.0],
       nodes_truenodeids = [1, 0, 3, 0, 0], nodes_falsenodeids = [2, 0, 4, 0, 0],
       class_treeids = [0, 0, 0], class_nodeids = [1, 3, 4], class_ids = [0, 1, 2], class_weights = [)",
-                            weights, "]", more, ">(x)\n  })"));
+                            weights, "]", more, ">(x)\n  }"));
 }
 
 TEST(ClassicalRun, ATableOfTextsAndNumbersGivesLabels) {
