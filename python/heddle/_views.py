@@ -139,8 +139,8 @@ def line(job: dict[str, Any]) -> str:
     if latency_ns(job):
         text += f", model {nanoseconds(latency_ns(job))}"
         text += f" ({ratio(gain(job))} over untuned)" if gain(job) else ""
-    if job.get("eta_ms"):
-        text += f", {seconds(job['eta_ms'] / 1e3)} left"
+    if job.get("eta_ns"):
+        text += f", {seconds(job['eta_ns'] / 1e9)} left"
     return printable(text + (f": {why(job)}" if why(job) else ""))
 
 

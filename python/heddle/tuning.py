@@ -42,7 +42,6 @@ def tune(
     view = Progress(progress)
     service = _service().Service(*client._access, "" if data is None else os.fspath(data))
     if service.is_private():
-        view.say(f"no scheduler answers at {client.server}; this call has started one")
         client = Client(service.address(), token_file="", tls_dir="")
     try:
         job = client.submit(model, example_inputs=example_inputs, **options)

@@ -39,9 +39,6 @@ namespace py = pybind11;
 // How long a wait goes on while a service is being restarted.
 constexpr absl::Duration kWatchPatience = absl::Seconds(60);
 
-// How long a service is looked for before one is started.
-constexpr absl::Duration kFindLimit = absl::Milliseconds(500);
-
 void Check(const absl::Status& status) {
   if (status.ok()) return;
   Raise(static_cast<int>(client::ExitCodeFor(status)), std::string(status.message()));
@@ -208,12 +205,11 @@ class Client {
   std::shared_ptr<const client::ServiceClient> client_;
 };
 
-// The service for a call that may start one: the one that answers at the given address, otherwise one of its
-// own. The system ends a started service when the thread that started it ends. So the thread is one of its own.
+// client::CommandService. The system ends a started service when the thread that started it ends. So the
+// thread is one of its own.
 class Service {
  public:
-  // Errors are those of the given service, which is not replaced if it refused the call, nor if a
-  // certificate or a token was shown; and those of EmbeddedService::Start.
+  // Errors are those of CommandService::Find.
   Service(const std::string& address, const std::string& tls_directory,
           const std::string& token_file, const std::string& data) {
     EnterGrpc();
@@ -233,19 +229,19 @@ class Service {
     if (InGrpcProcess()) RequestStop();
   }
 
-  // Whether it was started for this call.
+  // Whether it ends with a command or a call: this one or another.
   bool IsPrivate() const {
-    return Locked([](State& state) { return state.own != nullptr; });
+    return Locked([](State& state) { return state.is_private; });
   }
   py::str Address() const {
     return Text(Locked([](State& state) { return state.address; }));
   }
 
-  // Raises Unreachable if a service that was started has ended by itself.
+  // Raises Unreachable if the service has ended and cannot be started again.
   void CheckAlive() const {
     EnterGrpc();
     Check(Locked([](State& state) {
-      return state.own != nullptr ? state.own->CheckAlive() : absl::OkStatus();
+      return state.service != nullptr ? state.service->CheckAlive() : absl::OkStatus();
     }));
   }
 
@@ -265,34 +261,30 @@ class Service {
     bool ended = false;
     absl::Status status;
     std::string address;
-    std::unique_ptr<client::EmbeddedService> own;
+    bool is_private = false;
+    std::unique_ptr<client::CommandService> service;
   };
 
   static void Keep(const std::shared_ptr<State>& state, const client::ServerAccess& server,
                    const std::string& data) {
-    absl::StatusOr<std::unique_ptr<client::EmbeddedService>> own = Find(server, data);
+    absl::StatusOr<std::unique_ptr<client::CommandService>> service =
+        client::CommandService::Find(server, data);
     std::unique_lock lock(state->mutex);
-    state->status = own.status();
-    if (own.ok()) state->own = *std::move(own);
-    state->address = state->own != nullptr ? state->own->address() : server.address;
+    state->status = service.status();
+    if (service.ok()) {
+      state->service = *std::move(service);
+      state->address = state->service->server().address;
+      state->is_private = state->service->is_private();
+    }
     state->found = true;
     state->changed.notify_all();
-    if (state->own != nullptr) state->changed.wait(lock, [&] { return state->stop; });
-    std::unique_ptr<client::EmbeddedService> ending = std::move(state->own);
+    if (state->service != nullptr) state->changed.wait(lock, [&] { return state->stop; });
+    std::unique_ptr<client::CommandService> ending = std::move(state->service);
     lock.unlock();
     ending.reset();
     lock.lock();
     state->ended = true;
     state->changed.notify_all();
-  }
-
-  // Null: the service answers at the address.
-  static absl::StatusOr<std::unique_ptr<client::EmbeddedService>> Find(
-      const client::ServerAccess& server, const std::string& data) {
-    const absl::Status serving = client::ServiceClient(server).WaitUntilServing(kFindLimit);
-    if (serving.ok()) return nullptr;
-    if (!client::MayStartService(server, serving)) return serving;
-    return client::EmbeddedService::Start(data);
   }
 
   template <typename Read>

@@ -229,7 +229,7 @@ TEST_F(DevicePoolTest, MalformedRequestsAreRefused) {
 TEST_F(DevicePoolTest, WhatEndsByItselfIsCounted) {
   ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
   const Lease released = Acquire(Order("cpu0", 5), 0).value();
-  pool_.Release(released.id, At(1));
+  ASSERT_TRUE(pool_.Release(released.id, kOwner, At(1)).ok());
   ASSERT_TRUE(Acquire(Order("cpu0", 5), 1).ok());
   pool_.Expire(At(7));
   EXPECT_EQ(pool_.expired_leases(), 1) << "a released lease did not run out";
