@@ -292,8 +292,8 @@ class OneService(unittest.TestCase):
 
     def test_inputs_are_named(self):
         ran = self.h("run", self.module, check=0)
-        self.assertRegex(ran.stderr, r"random data for \w+ \(seed 0")
-        name = re.search(r"random data for (\w+)", ran.stderr)[1]
+        self.assertRegex(ran.stderr, r"random data for '\w+' \(seed 0")
+        name = re.search(r"random data for '(\w+)'", ran.stderr)[1]
         write_npy(self.path / "x.npy", [1, 784])
         wrong = self.h("run", self.module, "--input", f"foo={self.path}/x.npy", check=2)
         self.assertIn("no input 'foo'", wrong.stderr)
