@@ -78,7 +78,7 @@ absl::Status CheckListenAddress(std::string_view address) {
   const std::string_view port = colon == std::string_view::npos ? "" : address.substr(colon + 1);
   const bool digits = !port.empty() && port.size() <= 5 &&
                       port.find_first_not_of("0123456789") == std::string_view::npos;
-  if (colon != 0 && digits && std::stoi(std::string(port)) <= 65535) return absl::OkStatus();
+  if (digits && std::stoi(std::string(port)) <= 65535) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--listen ", std::string(address),
       ": is no address to listen on; write HOST:PORT with a port from 0 to 65535, such "

@@ -18,7 +18,7 @@ std::string SocketPath(const std::string& unix_address);
 bool IsLoopbackAddress(std::string_view address);
 
 // Whether a daemon can listen there. InvalidArgument with an example if the text is neither "unix:PATH" nor
-// "HOST:PORT" with a port from 0 to 65535.
+// "HOST:PORT" with a port from 0 to 65535. Without a host it stands for all of this machine's addresses.
 absl::Status CheckListenAddress(std::string_view address);
 
 // The scheduler's data directory where none is given: $XDG_DATA_HOME/heddle, or the one in $HOME.
