@@ -46,6 +46,10 @@ class GatedStore : public RecordStore {
     return store_->FindSubmitted(user, submit_key);
   }
   absl::StatusOr<std::vector<JobBlobs>> BlobsOfJobs() override { return store_->BlobsOfJobs(); }
+  absl::StatusOr<std::vector<FinishedJob>> Collectable() override { return store_->Collectable(); }
+  absl::StatusOr<Collection> CollectionOf(int64_t job) override {
+    return store_->CollectionOf(job);
+  }
   absl::StatusOr<std::vector<StageRow>> UnfinishedStages() override {
     return store_->UnfinishedStages();
   }
