@@ -324,6 +324,7 @@ void SchedulerLoop::PerformStart(const StartStage& start) {
   environment.store = store_;
   environment.blobs = blobs_;
   environment.credentials = &options_.credentials;
+  environment.flush = [this] { writer_->Flush(kFlushLimit); };
   environment.leased = [this](AttemptId attempt, const v1::Lease& lease) -> absl::Status {
     absl::MutexLock lock(&mutex_);
     uint64_t& seen = fences_[{lease.worker(), lease.slot()}];
