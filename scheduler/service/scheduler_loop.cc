@@ -344,6 +344,7 @@ void SchedulerLoop::PerformStart(const StartStage& start) {
   environment.blobs = blobs_;
   environment.credentials = &options_.credentials;
   environment.channels = &channels_;
+  environment.flush = [this] { writer_->Flush(kFlushLimit); };
   environment.leased = [this](AttemptId attempt, const v1::Lease& lease) -> absl::Status {
     absl::MutexLock lock(&mutex_);
     uint64_t& seen = fences_[{lease.worker(), lease.slot()}];

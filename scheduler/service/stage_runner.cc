@@ -122,6 +122,8 @@ void StageRunner::Run() {
   end.attempt = order_.attempt;
   end.started = false;
   Results results;
+  // The best records are those without what was retracted just now.
+  if (!order_.reads.best.empty()) environment_.flush();
   CompleteOrder(FetchInputs(environment_.store, order_.reads), &order_);
   absl::StatusOr<v1::Lease> lease =
       environment_.leases->Acquire(order_.slot, order_.purpose, [this] {

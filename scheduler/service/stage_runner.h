@@ -35,6 +35,8 @@ class StageRunner {
     BlobStore* blobs;
     const Credentials* credentials;  // of the scheduler, for the worker
     WorkerChannels* channels;
+    // Waits until all that was decided before is on disk, but not for long.
+    std::function<void()> flush;
     // Called from the runner's thread; must not block for long. An error means that the lease must
     // not be used, because its token is stale; it is then released.
     std::function<absl::Status(AttemptId, const v1::Lease&)> leased;

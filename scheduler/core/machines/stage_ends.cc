@@ -234,7 +234,7 @@ void StageEnds::EndCompare(Job& job, const StageFinished& event) {
   for (const BrokenRecord& record : compared->broken)
     broken.insert(record.claim.claim().workload_key());
   for (Task& task : job.tasks) {
-    if (!broken.contains(task.key)) continue;
+    if (!broken.contains(task.key) || task.keep_default) continue;
     again = task.replaced = true;
     task.keep_default |= job.compared >= kTriesOfNextBest;
   }
@@ -242,7 +242,8 @@ void StageEnds::EndCompare(Job& job, const StageFinished& event) {
   for (const v1::CompareResult::Task& found : compared->result.tasks()) {
     if (IsFaster(found.gain()) || broken.contains(found.workload_key())) continue;
     for (Task& task : job.tasks) {
-      if (task.key == found.workload_key() && (first || task.replaced))
+      // So each further comparison has a cause that cannot come again, whatever workers answer.
+      if (task.key == found.workload_key() && (first || task.replaced) && !task.keep_default)
         again = task.keep_default = true;
     }
   }

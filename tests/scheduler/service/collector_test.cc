@@ -96,7 +96,7 @@ TEST_F(CollectorTest, ACollectedJobKeepsItsRecordsAndLosesItsModule) {
   const std::map<int64_t, v1::Record> before = RecordsOf(job);
   const Told told = Collect(false);
   EXPECT_EQ(told.total.jobs(), 1);
-  EXPECT_EQ(told.total.swept_bytes(), told.total.blob_bytes());
+  EXPECT_GE(told.total.swept_bytes(), told.total.blob_bytes()) << "and what was left over before";
   EXPECT_FALSE(HasBlob(done.module_digest()));
   EXPECT_FALSE(HasBlob(Sha256Hex("a model")));
   EXPECT_THAT(Check(), IsEmpty());
