@@ -260,6 +260,8 @@ TEST_F(ClusterTest, AForestIsMeasuredOnceForAllClients) {
     const auto module = runtime::ParseModule(*bytes);
     ASSERT_TRUE(module.ok()) << module.status();
     EXPECT_EQ(module->manifest.NumBlocks(), 2u);
+    // A module of default schedules does not say what they took.
+    if (job->comparison().module_is_default()) continue;
     for (const runtime::KernelSpec& kernel : module->manifest.kernels)
       EXPECT_GT(kernel.record_ms, 0) << kernel.label << ", " << kernel.schedule;
   }
