@@ -253,13 +253,14 @@ TEST_F(ClusterTest, AForestIsMeasuredOnceForAllClients) {
   ASSERT_EQ(second.state(), v1::JOB_DONE);
   EXPECT_EQ(second.trials(), 0) << second.ShortDebugString();
   EXPECT_EQ(records(), known);
-  EXPECT_EQ(client_->GetJob(second.id())->plan(), client_->GetJob(first.id())->plan());
   for (const v1::Job* job : {&first, &second}) {
     const auto bytes = client_->FetchModule(job->id(), v1::SCHEDULE_BEST);
     ASSERT_TRUE(bytes.ok()) << bytes.status();
     const auto module = runtime::ParseModule(*bytes);
     ASSERT_TRUE(module.ok()) << module.status();
     EXPECT_EQ(module->manifest.NumBlocks(), 2u);
+    // A module of default schedules does not say what they took.
+    if (job->comparison().module_is_default()) continue;
     for (const runtime::KernelSpec& kernel : module->manifest.kernels)
       EXPECT_GT(kernel.record_ms, 0) << kernel.label << ", " << kernel.schedule;
   }

@@ -34,6 +34,10 @@ TEST(ForestModel, EveryFormComputesWhatTheInterpreterDoes) {
         const auto plan = plan::ParsePlan(module->manifest.plan);
         ASSERT_TRUE(plan.ok()) << plan.status();
         EXPECT_EQ(plan->forests, (graph::ForestForms{{"forest", form}})) << what;
+        // Thresholds are multiples of 1/20 from -1 on, and there are 40 of them.
+        const auto& samples = module->manifest.inputs[0].samples;
+        ASSERT_EQ(samples.size(), static_cast<size_t>(kFeatures)) << what;
+        for (const std::vector<float>& values : samples) EXPECT_GT(values.size(), 10u) << what;
         std::vector<std::string> inputs = RandomInputs(module->manifest, 11);
         const float missing = NAN;
         for (size_t i = 0; i < inputs[0].size(); i += 4 * 7)

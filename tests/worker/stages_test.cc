@@ -274,7 +274,8 @@ TEST(Stages, CompileGivesAModule) {
 
 TEST(Stages, CompileIsToldWhatDefaultSchedulesTook) {
   v1::StageStart start = Base(v1::STAGE_COMPILE);
-  for (const v1::TaskInfo& task : Import().tasks()) {
+  const v1::ImportResult imported = Import();
+  for (const v1::TaskInfo& task : imported.tasks()) {
     v1::BestTrace& kept = *start.mutable_compile()->add_best();
     kept.set_workload_key(task.key());
     kept.set_trace(std::string(kDefaultSchedule));
