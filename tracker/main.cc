@@ -22,8 +22,8 @@
 #include "base/service_manager.h"
 #include "proto/access/listener.h"
 #include "proto/grpc_util.h"
-#include "tracker/metrics.h"
 #include "proto/protobuf_log.h"
+#include "tracker/metrics.h"
 #include "tracker/tracker_service.h"
 
 namespace {
@@ -164,6 +164,7 @@ int main(int argc, char** argv) {
                    }});
     if (!served.ok()) {
       spdlog::error("{}", std::string(served.status().message()));
+      stop();
       return 2;
     }
     pages = *std::move(served);

@@ -97,7 +97,6 @@ class SchedulerLoop {
   // take writes.
   void Flush();
 
-
   StoreWriter* writer() { return writer_.get(); }
   v1::TrackerService::StubInterface* tracker() { return tracker_.get(); }
   const std::string& policy() const { return options_.policy; }

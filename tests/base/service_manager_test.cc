@@ -101,7 +101,7 @@ TEST_F(ServiceManagerTest, FeedsTheWatchdogWhileTheProgramIsLive) {
   }
   live_ = false;
   while (!manager.Next(100).empty()) continue;  // what was on its way
-  EXPECT_EQ(manager.Next(300), "");  // the program hangs
+  EXPECT_EQ(manager.Next(300), "");             // the program hangs
   live_ = true;
   EXPECT_EQ(manager.Next(kLimitMs), "WATCHDOG=1");  // and goes on
   EXPECT_EQ(End(), SIGUSR1);

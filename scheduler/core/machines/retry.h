@@ -13,7 +13,7 @@ struct DispatcherOptions {
   int max_attempts = 3;
   int max_surveys = 2;        // of a job; then its plan is settled
   double survey_share = 0.1;  // of a job's time limit: after it, surveys measure no further task
-  int hopeless_after = 16;  // a task ends after this many trials if nothing valid is known
+  int hopeless_after = 16;    // a task ends after this many trials if nothing valid is known
   absl::Duration compare_wait = absl::Minutes(10);  // for a device; then the job ends without
   absl::Duration retry_backoff = absl::Milliseconds(500);  // doubles with each fault in a row
   absl::Duration slot_backoff = absl::Milliseconds(250);   // doubles with each refusal in a row

@@ -288,8 +288,8 @@ void Rounds::EndTuningIfDone(Job& job) {
   int trials = 0, plateaus = 0;
   std::string error;
   for (const Task& task : job.tasks) {
-    const bool waits = Surveying(job) && Is<Waiting>(task.phase) &&
-                       (Surveyed(job, task) || SurveySpent(job));
+    const bool waits =
+        Surveying(job) && Is<Waiting>(task.phase) && (Surveyed(job, task) || SurveySpent(job));
     if (!Is<Finished>(task.phase) && !waits) return;
     any_valid |= task.valid() > 0 || task.known.valid > 0;
     trials += task.trials;
