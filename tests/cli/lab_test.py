@@ -105,7 +105,7 @@ class LabTest(unittest.TestCase):
         self.assertGreater((self.path / "mlp.heddle").stat().st_size, 1000)
         self.assertIn("j1", run("heddle", "jobs", "--all", **ann).stdout)
         shown = json.loads(run("heddle", "show", "j1", "--json", **ann).stdout)
-        self.assertEqual(shown["comparison"]["made"], 1, "the worker times what a worker signed")
+        self.assertGreaterEqual(shown["comparison"]["made"], 1, "the worker times what a worker signed")
 
         # The module says which worker made it, and nobody can change it unnoticed.
         fetched = self.path / "fetched.heddle"
