@@ -181,7 +181,9 @@ absl::StatusOr<Identity> Page::Identify(const HttpRequest& request) const {
         "makes "
         "one)");
   }
-  return options_.tokens->Find(token, absl::Now());
+  HEDDLE_ASSIGN_OR_RETURN(const Identity caller, options_.tokens->Find(token, absl::Now()));
+  if (options_.revoked != nullptr) HEDDLE_RETURN_IF_ERROR(options_.revoked->Check(caller));
+  return caller;
 }
 
 absl::StatusOr<views::Page> Page::Render(const Identity& caller, const std::string& path,
@@ -442,6 +444,8 @@ HttpResponse Page::Events(const Identity& caller, const HttpRequest& request) {
   }
   std::shared_ptr<EventStream> events =
       live_.Open(key, [this, caller, path = path, query = query]() -> std::optional<std::string> {
+        if (options_.revoked != nullptr && !options_.revoked->Check(caller).ok())
+          return std::nullopt;
         absl::StatusOr<views::Page> page = Render(caller, path, query);
         if (!page.ok()) return std::nullopt;
         return std::move(page->content.markup);

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "base/http_server.h"
 #include "proto/access/identity.h"
+#include "proto/access/revoked.h"
 #include "proto/access/tokens.h"
 #include "scheduler/page/live_parts.h"
 #include "scheduler/page/source.h"
@@ -30,6 +31,8 @@ struct PageOptions {
   // Who looks, by the token in the request: as a bearer token, or as the password that a browser asks
   // for, with any name. Null: everybody on this machine may see and do everything.
   const TokenFile* tokens = nullptr;
+  // Who is refused although the token counts; null: nobody.
+  const RevokedList* revoked = nullptr;
   // Called for each request without a token that counts; may be null.
   std::function<void(const std::string& path, const absl::Status& why)> refused;
   LiveParts::Options live;

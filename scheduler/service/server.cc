@@ -28,6 +28,7 @@
 #include "proto/access/channel.h"
 #include "proto/access/listener.h"
 #include "proto/access/local_socket.h"
+#include "proto/access/revoked.h"
 #include "proto/grpc_util.h"
 #include "scheduler/page/page.h"
 #include "scheduler/service/audit_log.h"
@@ -237,11 +238,14 @@ absl::Status RunServer(const ServerOptions& options) {
     server->Wait();
   };
   PageData page_data(loop.get(), store.get(), audit.get());
+  std::unique_ptr<RevokedList> revoked;  // null: there are no certificates
+  if (credentials.tls) revoked = std::make_unique<RevokedList>(credentials.tls->revoked);
   std::unique_ptr<Page> page;
   std::unique_ptr<HttpServer> http;
   if (!options.http.empty()) {
     PageOptions page_options;
     page_options.tokens = PageTokens(options, credentials, &tokens);
+    page_options.revoked = revoked.get();
     page_options.refused = [&audit](const std::string& path, const absl::Status& why) {
       audit->Refused(Identity{}, absl::StrCat("page ", path), why);
     };

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/escaping.h"
@@ -68,6 +69,7 @@ class PageTest : public ServiceTest {
     tokens_ = std::make_unique<TokenFile>(directory_ + "/tokens");
     PageOptions options;
     options.tokens = tokens_.get();
+    options.revoked = revoked_.get();
     options.refused = [this](const std::string& path, const absl::Status&) {
       refused_.push_back(path);
     };
@@ -83,6 +85,7 @@ class PageTest : public ServiceTest {
   std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<PageData> data_;
   std::unique_ptr<TokenFile> tokens_;
+  std::unique_ptr<RevokedList> revoked_;
   std::vector<std::string> refused_;
   std::unique_ptr<Page> page_;
 };
@@ -197,6 +200,20 @@ TEST_F(PageTest, TokensSayWhoLooks) {
     request.headers["authorization"] = bad;
     EXPECT_EQ(page_->Handle(request).status, 401) << bad;
   }
+}
+
+TEST_F(PageTest, RevokedPeopleSeeNothing) {
+  const std::string ann = TokenOf("user", "ann"), bob = TokenOf("user", "bob");
+  AskForTokens();
+  See("/", 200, ann);
+  std::ofstream(directory_ + "/revoked") << "user/ann\n";
+  std::filesystem::permissions(directory_ + "/revoked", std::filesystem::perms(0600));
+  revoked_ = std::make_unique<RevokedList>(directory_ + "/revoked");
+  AskForTokens();
+  See("/", 401, ann);
+  See("/events?page=/", 401, ann);
+  See("/", 200, bob);
+  EXPECT_EQ(refused_.size(), 2u);
 }
 
 TEST_F(PageTest, PeopleSeeWhatTheyMaySee) {
