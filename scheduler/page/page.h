@@ -11,6 +11,7 @@
 //   /style.css, /script.js, /icon.svg
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <string>
@@ -33,7 +34,8 @@ struct PageOptions {
   const TokenFile* tokens = nullptr;
   // Who is refused although the token counts; null: nobody.
   const RevokedList* revoked = nullptr;
-  // Called for each request without a token that counts; may be null.
+  // Called for each request with a token that does not count; may be null. A browser sends none until
+  // the page has asked, so that is no refusal.
   std::function<void(const std::string& path, const absl::Status& why)> refused;
   LiveParts::Options live;
 };
@@ -68,6 +70,7 @@ class Page {
   const PageOptions options_;
   PageSource* const source_;
   LiveParts live_;
+  std::atomic<int> actions_ = 0;  // that wait for the database
 };
 
 }  // namespace heddle::scheduler
