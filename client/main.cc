@@ -230,7 +230,7 @@ int main(int argc, char** argv) {
   namespace client = heddle::client;
   CLI::App app("Heddle tunes neural networks for the machine they run on.", "heddle");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "heddle 0.1.0");
+  app.set_version_flag("--version", "heddle " HEDDLE_VERSION);
   app.fallthrough();  // global flags may follow the subcommand
   app.footer(
       "Start: heddle zoo resnet18 -o resnet18.onnx && heddle tune resnet18.onnx -o "

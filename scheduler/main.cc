@@ -31,8 +31,8 @@ int main(int argc, char** argv) {
                  "File with the hashes of people's tokens, as `heddle-ca token` makes it (default: "
                  "DATA/tokens)");
   app.add_option("--http", options.http,
-                 "HOST:PORT of this machine to serve the page at, such as 127.0.0.1:8080; port 0 "
-                 "picks a free one (default: no page)");
+                 "HOST:PORT of this machine to serve the page, metrics and health at, such as "
+                 "127.0.0.1:8080; port 0 picks a free one (default: none of them)");
   app.add_option("--data", options.data_directory, "directory of database, models and modules")
       ->capture_default_str();
   app.add_option("--tracker", options.tracker_address, "HOST:PORT of heddle-tracker")
@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
                "with --embedded: do not start where the stages of jobs cannot be confined")
       ->needs("--embedded");
   heddle::AddLogFlags(&app, &options.log);
-  app.set_version_flag("--version", "heddle-scheduler 0.1.0");
+  app.set_version_flag("--version", "heddle-scheduler " HEDDLE_VERSION);
   heddle::AddManPageFlag(&app);
   try {
     app.parse(argc, argv);

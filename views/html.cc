@@ -87,19 +87,33 @@ constexpr std::string_view kScript = R"js('use strict';
     const next = (address && now.find((e) => e.getAttribute('href') === address)) || now[at];
     if (next) next.focus({preventScroll: true});
   };
-  const page = location.pathname + location.search;
-  const events = new EventSource('/events?page=' + encodeURIComponent(page));
-  events.onopen = () => say('live');
-  events.onerror = () => say('not live: trying to connect again');
-  events.addEventListener('parts', (event) => {
+  const update = (event) => {
     say('live');
     const fresh = new DOMParser().parseFromString(event.data, 'text/html');
     for (const part of fresh.querySelectorAll('[data-live]')) {
       const old = document.getElementById(part.id);
       if (old && old.innerHTML !== part.innerHTML && !inUse(old)) replace(old, part);
     }
-  });
-  window.addEventListener('pagehide', () => events.close());
+  };
+  const address = '/events?page=' + encodeURIComponent(location.pathname + location.search);
+  let events = null;
+  const close = () => {
+    if (events) events.close();
+    events = null;
+  };
+  // A browser has six connections to a server, so a hidden page must not keep one.
+  const open = () => {
+    if (events || document.hidden) return;
+    const source = events = new EventSource(address);
+    source.onopen = () => say('live');
+    source.onerror = () => say(source.readyState === EventSource.CLOSED ?
+        'not live: reload the page to follow changes' : 'not live: trying to connect again');
+    source.addEventListener('parts', update);
+  };
+  document.addEventListener('visibilitychange', () => document.hidden ? close() : open());
+  window.addEventListener('pagehide', close);
+  window.addEventListener('pageshow', open);
+  open();
 })();
 )js";
 

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/choose_trials.h"
 #include "proto/job_states.h"
 #include "views/align.h"
 #include "views/charts.h"
@@ -249,13 +250,23 @@ Html TaskTableOf(const JobDetails& details) {
   return html;
 }
 
+// Whether the first stages are left out. Import is the first of all.
+bool StagesCut(const JobDetails& details) {
+  return !details.spans.empty() &&
+         std::none_of(details.spans.begin(), details.spans.end(),
+                      [](const v1::StageSpan& span) { return span.kind() == v1::STAGE_IMPORT; });
+}
+
 Html HeldTable(const JobDetails& details) {
   const std::map<v1::StageKind, double> held = HeldNs(details.spans, details.now_unix_ns);
   std::map<v1::StageKind, int> count;
   double all = 0;
   for (const v1::StageSpan& span : details.spans) ++count[span.kind()];
   for (const auto& [kind, ns] : held) all += ns;
-  HtmlTable table("Time that its stages held slots",
+  HtmlTable table(StagesCut(details)
+                      ? fmt::format("Time that its latest {} stages held slots; it had more",
+                                    details.spans.size())
+                      : "Time that its stages held slots",
                   {{"stage"}, {"slot"}, {"times", true}, {"held", true}, {"share", true}});
   for (const v1::StageKind kind :
        {v1::STAGE_IMPORT, v1::STAGE_PLAN, v1::STAGE_PROPOSE, v1::STAGE_BUILD, v1::STAGE_PROFILE,
@@ -277,7 +288,9 @@ std::string DeviceSeconds(const JobDetails& details) {
   for (const v1::StageKind kind : {v1::STAGE_PROFILE, v1::STAGE_COMPARE}) {
     if (const auto found = held.find(kind); found != held.end()) ns += found->second;
   }
-  return ns > 0 ? fmt::format("{:.1f} s", ns / 1e9) : "";
+  if (ns <= 0) return "";
+  return fmt::format("{:.1f} s", ns / 1e9) +
+         (StagesCut(details) ? fmt::format(" in the latest {} stages", details.spans.size()) : "");
 }
 
 Html Actions(const JobDetails& details) {
@@ -543,9 +556,9 @@ Html TaskPage(const TaskDetails& details) {
         {{"class", "charts"}});
     if (details.all_trials > static_cast<int64_t>(details.trials.size())) {
       charts += Element("p",
-                        Text(fmt::format("showing {} of {} trials: all that were the fastest so "
-                                         "far, and others evenly spread",
-                                         details.trials.size(), details.all_trials)),
+                        Text(fmt::format("showing {} of {} trials: those that were the fastest so "
+                                         "far, {} of them at most, and others evenly spread",
+                                         details.trials.size(), details.all_trials, kMostFastest)),
                         {{"class", "faint"}});
     }
   }

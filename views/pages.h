@@ -82,7 +82,7 @@ struct TaskDetails {
   int task = 0;  // index in the job
   std::string device_key;
   int64_t all_trials = 0;     // of its workload on the target and device key
-  std::vector<Trial> trials;  // by number: all that were the fastest so far, and some of the others
+  std::vector<Trial> trials;  // by number: as ChooseTrials (base/choose_trials.h) takes them
   std::string best_trace, default_trace;  // empty: not known
   double best_ns = 0, default_ns = 0;     // of these
   bool links = true;

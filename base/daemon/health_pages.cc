@@ -47,6 +47,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHealth(const std::string& addre
   options.address = address;
   options.threads = 1;
   options.max_connections = kMaxConnections;
+  options.max_body_bytes = 0;  // these pages are only read
   return HttpServer::Start(std::move(options),
                            [pages = std::move(pages)](const HttpRequest& request) {
                              return AnswerHealth(pages, request)

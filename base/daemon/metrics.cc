@@ -86,16 +86,17 @@ Metrics::Metrics(const std::string& program) : state_(std::make_unique<State>())
       .Set(1);
   AddGauge("process_start_time_seconds", "When the process began, in seconds since 1970.")
       .Set(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
-  AddGauge("process_max_fds", "How many files the process may have open.").Set(MaxFiles());
   const Counter cpu =
       AddCounter("process_cpu_seconds_total", "CPU time of the process, without its children.");
   const Gauge memory =
       AddGauge("process_resident_memory_bytes", "Memory of the process, without its children.");
   const Gauge files = AddGauge("process_open_fds", "Files that the process has open.");
-  BeforeText([cpu, memory, files] {
+  const Gauge most_files = AddGauge("process_max_fds", "How many files the process may have open.");
+  BeforeText([cpu, memory, files, most_files] {
     cpu.RaiseTo(CpuSeconds());
     memory.Set(ResidentBytes());
     files.Set(OpenFiles());
+    most_files.Set(MaxFiles());  // the HTTP server raises it after this was made
   });
 }
 

@@ -28,13 +28,29 @@ LiveParts::~LiveParts() {
   }
 }
 
-std::shared_ptr<EventStream> LiveParts::Open(const std::string& key, Render render) {
+bool LiveParts::HasRoom(const std::string& caller, bool new_page) const {
+  if (streams_ >= options_.most_streams || (new_page && pages_.size() >= options_.most_pages))
+    return false;
+  if (caller.empty()) return true;
+  size_t pages = 0, streams = 0;  // of the caller
+  for (const auto& [key, page] : pages_) {
+    if (page.caller != caller) continue;
+    ++pages;
+    streams += page.streams.size();
+  }
+  const auto within = [this](size_t count, size_t most) {
+    return static_cast<double>(count) < options_.caller_share * static_cast<double>(most);
+  };
+  return within(streams, options_.most_streams) &&
+         (!new_page || within(pages, options_.most_pages));
+}
+
+std::shared_ptr<EventStream> LiveParts::Open(const std::string& key, Render render,
+                                             const std::string& caller) {
   absl::MutexLock lock(&mutex_);
   auto found = pages_.find(key);
-  if (stop_ || streams_ >= options_.most_streams ||
-      (found == pages_.end() && pages_.size() >= options_.most_pages))
-    return nullptr;
-  if (found == pages_.end()) found = pages_.emplace(key, OpenPage{std::move(render)}).first;
+  if (stop_ || !HasRoom(caller, found == pages_.end())) return nullptr;
+  if (found == pages_.end()) found = pages_.emplace(key, OpenPage{std::move(render), caller}).first;
   auto events = std::make_shared<EventStream>();
   // The page may have changed between its own request and this one.
   if (found->second.latest != nullptr) events->Send(found->second.latest);

@@ -31,6 +31,7 @@ class LiveParts {
     double share = 0.1;
     size_t most_pages = 256;     // different ones
     size_t most_streams = 1500;  // so that a page can be opened besides (HttpServerOptions)
+    double caller_share = 0.25;  // of both, for one caller
     absl::Duration beat = absl::Seconds(15);
     // Then a stream ends, and the browser opens it again. So a token that no longer counts shows
     // nothing new after that time.
@@ -45,8 +46,10 @@ class LiveParts {
   ~LiveParts();
 
   // A stream of the page. `key` stands for the page and who looks at it: streams of one key get the
-  // same. Null: there are as many pages, or streams, as there may be.
-  std::shared_ptr<EventStream> Open(const std::string& key, Render render);
+  // same. `caller`: who looks, for the limit of one caller; empty: everybody, who has no such limit.
+  // Null: there are as many pages, or streams, as there may be.
+  std::shared_ptr<EventStream> Open(const std::string& key, Render render,
+                                    const std::string& caller = "");
   // Whether somebody looks at it.
   bool Has(const std::string& key);
 
@@ -57,12 +60,16 @@ class LiveParts {
   };
   struct OpenPage {
     Render render;
+    std::string caller;
     std::vector<Stream> streams{};
     std::shared_ptr<const std::string> latest{};  // event; null: not rendered yet
     int64_t changes = -1;                         // when it was rendered
     absl::Time rendered = absl::InfinitePast();
   };
   void Run();
+  // Whether the caller may open one more stream, of a page that is open or not.
+  bool HasRoom(const std::string& caller, bool new_page) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The page whose turn it is, and that has something to show.
   std::optional<std::string> Next(absl::Time now, int64_t changes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -34,6 +34,9 @@ constexpr absl::Duration kHistory = absl::Hours(3);
 constexpr size_t kMaxSearch = 200;
 constexpr size_t kMaxReason = 500;
 constexpr size_t kMaxAddress = 2000;
+// At a time. Each holds a thread of the server until the database has it, and those that watch the
+// daemon need threads, too (HttpServerOptions).
+constexpr int kMaxActions = 2;
 
 constexpr std::string_view kListJobs = "heddle.v1.JobService/ListJobs";
 constexpr std::string_view kGetJob = "heddle.v1.JobService/GetJob";
@@ -134,6 +137,12 @@ std::string CallerText(const Identity& caller) {
   return caller.role == Role::kLocal ? "" : ToText(caller);
 }
 
+// Where not all stages were read, those shown cover the time from the first of them.
+void CoverWhatWasRead(views::RecentStages* recent) {
+  if (static_cast<int64_t>(recent->spans.size()) < kStagesShown) return;
+  recent->begin_unix_ns = std::max(recent->begin_unix_ns, recent->spans.front().start_unix_ns());
+}
+
 }  // namespace
 
 Page::Page(PageOptions options, PageSource* source)
@@ -147,7 +156,8 @@ HttpResponse Page::Handle(const HttpRequest& request) {
   if (request.path == "/icon.svg") return Fixed(views::Icon(), "image/svg+xml");
   const absl::StatusOr<Identity> caller = Identify(request);
   if (!caller.ok()) {
-    if (options_.refused) options_.refused(request.path, caller.status());
+    if (options_.refused && request.headers.contains("authorization"))
+      options_.refused(request.path, caller.status());
     HttpResponse response = Refuse(Identity{}, caller.status());
     response.headers.emplace_back("WWW-Authenticate", "Basic realm=\"Heddle\", charset=\"UTF-8\"");
     return response;
@@ -181,7 +191,9 @@ absl::StatusOr<Identity> Page::Identify(const HttpRequest& request) const {
         "makes "
         "one)");
   }
-  return options_.tokens->Find(token, absl::Now());
+  HEDDLE_ASSIGN_OR_RETURN(const Identity caller, options_.tokens->Find(token, absl::Now()));
+  if (options_.revoked != nullptr) HEDDLE_RETURN_IF_ERROR(options_.revoked->Check(caller));
+  return caller;
 }
 
 absl::StatusOr<views::Page> Page::Render(const Identity& caller, const std::string& path,
@@ -218,6 +230,7 @@ absl::StatusOr<views::Page> Page::Overview(const Identity& caller) const {
   HEDDLE_ASSIGN_OR_RETURN(
       overview.recent.spans,
       source_->LatestStages(caller, overview.recent.begin_unix_ns, kStagesShown));
+  CoverWhatWasRead(&overview.recent);
   views::Jobs unfinished = source_->Unfinished(caller);
   overview.counts = views::CountJobs(unfinished, overview.recent);
   const size_t all = unfinished.size();
@@ -344,6 +357,7 @@ absl::StatusOr<views::Page> Page::Machines(const Identity& caller) const {
   HEDDLE_ASSIGN_OR_RETURN(
       machines.recent.spans,
       source_->LatestStages(caller, machines.recent.begin_unix_ns, kStagesShown));
+  CoverWhatWasRead(&machines.recent);
   return views::Page{
       .title = "Machines", .path = {}, .caller = {}, .content = views::MachinesPage(machines)};
 }
@@ -422,7 +436,12 @@ HttpResponse Page::Post(const Identity& caller, const HttpRequest& request) {
     return Refuse(caller, absl::NotFoundError(absl::StrCat("there is no form ", request.path)));
   const std::string reason =
       OneLine(ValueOf(ParseForm(request.body), "reason").substr(0, kMaxReason));
-  const absl::Status done = source_->Act(caller, action->action, parts[2], reason);
+  const bool admitted = ++actions_ <= kMaxActions;
+  const absl::Status done = admitted
+                                ? source_->Act(caller, action->action, parts[2], reason)
+                                : absl::ResourceExhaustedError(
+                                      "two actions wait for the database; try again in a moment");
+  --actions_;
   if (!done.ok()) return Refuse(caller, done);
   HttpResponse response{.status = 303};
   response.headers.emplace_back("Location", views::JobAddress(parts[2]));
@@ -437,15 +456,18 @@ HttpResponse Page::Events(const Identity& caller, const HttpRequest& request) {
   const std::string key = absl::StrCat(ToText(caller), "\n", address);
   // What cannot be shown has no events either.
   if (!live_.Has(key)) {
-    if (const auto page = Render(caller, path, query); !page.ok())
-      return Refuse(caller, page.status());
+    const absl::StatusOr<views::Page> page = Render(caller, path, query);
+    if (!page.ok()) return Refuse(caller, page.status());
+    if (!absl::StrContains(page->content.markup, " data-live"))
+      return Refuse(caller, absl::InvalidArgumentError("this page has no parts that change"));
   }
-  std::shared_ptr<EventStream> events =
-      live_.Open(key, [this, caller, path = path, query = query]() -> std::optional<std::string> {
-        absl::StatusOr<views::Page> page = Render(caller, path, query);
-        if (!page.ok()) return std::nullopt;
-        return std::move(page->content.markup);
-      });
+  const auto render = [this, caller, path = path, query = query]() -> std::optional<std::string> {
+    if (options_.revoked != nullptr && !options_.revoked->Check(caller).ok()) return std::nullopt;
+    absl::StatusOr<views::Page> page = Render(caller, path, query);
+    if (!page.ok()) return std::nullopt;
+    return std::move(page->content.markup);
+  };
+  std::shared_ptr<EventStream> events = live_.Open(key, render, CallerText(caller));
   if (events == nullptr) {
     return Refuse(caller, absl::ResourceExhaustedError(
                               "too many pages are open; this one does not follow changes for now"));

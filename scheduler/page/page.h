@@ -11,6 +11,7 @@
 //   /style.css, /script.js, /icon.svg
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <string>
@@ -19,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "base/http_server.h"
 #include "proto/access/identity.h"
+#include "proto/access/revoked.h"
 #include "proto/access/tokens.h"
 #include "scheduler/page/live_parts.h"
 #include "scheduler/page/source.h"
@@ -30,7 +32,10 @@ struct PageOptions {
   // Who looks, by the token in the request: as a bearer token, or as the password that a browser asks
   // for, with any name. Null: everybody on this machine may see and do everything.
   const TokenFile* tokens = nullptr;
-  // Called for each request without a token that counts; may be null.
+  // Who is refused although the token counts; null: nobody.
+  const RevokedList* revoked = nullptr;
+  // Called for each request with a token that does not count; may be null. A browser sends none until
+  // the page has asked, so that is no refusal.
   std::function<void(const std::string& path, const absl::Status& why)> refused;
   LiveParts::Options live;
 };
@@ -65,6 +70,7 @@ class Page {
   const PageOptions options_;
   PageSource* const source_;
   LiveParts live_;
+  std::atomic<int> actions_ = 0;  // that wait for the database
 };
 
 }  // namespace heddle::scheduler

@@ -28,6 +28,7 @@
 #include "proto/access/channel.h"
 #include "proto/access/listener.h"
 #include "proto/access/local_socket.h"
+#include "proto/access/revoked.h"
 #include "proto/grpc_util.h"
 #include "scheduler/page/page.h"
 #include "scheduler/service/audit_log.h"
@@ -53,6 +54,8 @@ constexpr int kMaxThreads = 256;
 constexpr size_t kMaxCallBytes = size_t{512} << 20;  // buffers of all calls together
 constexpr int kMaxStreams = 256;                     // calls at a time on one connection
 constexpr int kIdleMs = 600'000;                     // a connection without calls ends
+constexpr size_t kMaxFormBytes = 16 << 10;           // of the page
+constexpr size_t kMaxRefusedPath = 100;              // in the audit log
 
 // Allows one scheduler per data directory. The lock ends with the process.
 absl::Status LockDirectory(const std::string& directory) {
@@ -237,13 +240,16 @@ absl::Status RunServer(const ServerOptions& options) {
     server->Wait();
   };
   PageData page_data(loop.get(), store.get(), audit.get());
+  std::unique_ptr<RevokedList> revoked;  // null: there are no certificates
+  if (credentials.tls) revoked = std::make_unique<RevokedList>(credentials.tls->revoked);
   std::unique_ptr<Page> page;
   std::unique_ptr<HttpServer> http;
   if (!options.http.empty()) {
     PageOptions page_options;
     page_options.tokens = PageTokens(options, credentials, &tokens);
+    page_options.revoked = revoked.get();
     page_options.refused = [&audit](const std::string& path, const absl::Status& why) {
-      audit->Refused(Identity{}, absl::StrCat("page ", path), why);
+      audit->Refused(Identity{}, absl::StrCat("page ", path.substr(0, kMaxRefusedPath)), why);
     };
     page = std::make_unique<Page>(page_options, &page_data);
     // Programs that watch the daemon need no token for what tells nothing of jobs.
@@ -251,7 +257,8 @@ absl::Status RunServer(const ServerOptions& options) {
       std::optional<HttpResponse> answer = AnswerHealth(health, request);
       return answer ? *std::move(answer) : page->Handle(request);
     };
-    auto served = HttpServer::Start({.address = options.http}, handle);
+    auto served =
+        HttpServer::Start({.address = options.http, .max_body_bytes = kMaxFormBytes}, handle);
     if (!served.ok()) {
       stop();
       return served.status();

@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   CLI::Option* planted = app.add_option("--planted", flags.planted, "with --fuzz: a bug to find");
   CLI::Option* threads = app.add_option("--threads", flags.threads, "of --fuzz; default: all cores")
                              ->check(CLI::Range(1, 1024));
-  app.set_version_flag("--version", "heddle-sim 0.1.0");
+  app.set_version_flag("--version", "heddle-sim " HEDDLE_VERSION);
   heddle::AddManPageFlag(&app);
   try {
     app.parse(argc, argv);

@@ -330,7 +330,7 @@ class RecordStore {
                                                const std::optional<RecordPlace>& after,
                                                int64_t limit) = 0;
   // Of the records of a workload on a target and device key: those that were the fastest so far when
-  // they were stored, and about `most` others, evenly spread. Lost and retracted ones are left out; of
+  // they were stored, and about `most` others, evenly spread (base/choose_trials.h). Lost and retracted ones are left out; of
   // the latter, some may still be counted. For users. A hundred thousand trials take some ten
   // milliseconds.
   virtual absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) = 0;

@@ -34,6 +34,21 @@ TEST(ChooseTrials, KeepsTheFastestOfMany) {
   EXPECT_THAT(Indices(ChooseTrials(medians, 2)), ElementsAre(0, 3, 5, 7));
 }
 
+TEST(ChooseTrials, TakesSomeWhereEachIsFaster) {
+  for (const size_t count : {kMostFastest, kMostFastest + 1, size_t{2500}, size_t{100'000}}) {
+    std::vector<double> medians;
+    for (size_t i = 0; i < count; ++i) medians.push_back(static_cast<double>(count - i));
+    const std::vector<size_t> indices = Indices(ChooseTrials(medians, 0), true);
+    ASSERT_EQ(indices.size(), kMostFastest) << count;
+    EXPECT_EQ(indices.front(), 0u);
+    EXPECT_EQ(indices.back(), count - 1);
+    const double step = static_cast<double>(count - 1) / static_cast<double>(kMostFastest - 1);
+    for (size_t i = 0; i < indices.size(); ++i)
+      EXPECT_NEAR(static_cast<double>(indices[i]), static_cast<double>(i) * step, 1.0);
+    EXPECT_LE(ChooseTrials(medians, 1500).size(), kMostFastest + 1500);
+  }
+}
+
 TEST(ChooseTrials, SpreadsTheOthersEvenly) {
   std::vector<double> medians(100'000, 10);
   for (const int64_t most : {int64_t{1}, int64_t{999}, int64_t{1500}}) {

@@ -79,6 +79,8 @@ TEST(Html, NoStyleOrScriptIsInThePage) {
   // The Content-Security-Policy forbids both, so what needs them would not work.
   EXPECT_THAT(std::string(Script()), HasSubstr("EventSource"));
   EXPECT_THAT(std::string(Script()), Not(HasSubstr("innerHTML =")));
+  EXPECT_THAT(std::string(Script()), HasSubstr("document.hidden ? close() : open()"))
+      << "hidden pages would use up the browser's connections";
   EXPECT_THAT(std::string(Style()), HasSubstr("prefers-color-scheme: dark"));
   EXPECT_EQ(Malformed(Icon()), "");
 }

@@ -9,6 +9,7 @@
 namespace heddle::views {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -192,8 +193,15 @@ TEST(Pages, TellWhatAJobDoesAndWon) {
   profile.set_slot("profile0");
   profile.set_start_unix_ns(kNow);
   profile.set_end_unix_ns(kNow + 4 * kSecond);
-  v1::StageSpan& build = details.spans.emplace_back(profile);
+  v1::StageSpan build = profile;
   build.set_kind(v1::STAGE_BUILD);
+  details.spans.push_back(build);
+  EXPECT_THAT(JobPage(details).markup,
+              AllOf(HasSubstr("<dt>device time</dt><dd>4.0 s in the latest 2 stages</dd>"),
+                    HasSubstr("Time that its latest 2 stages held slots; it had more")))
+      << "a job begins with its import";
+  build.set_kind(v1::STAGE_IMPORT);
+  details.spans.push_back(build);
   details.actions = {"pause", "cancel"};
   const std::string page = JobPage(details).markup;
   EXPECT_THAT(page, HasSubstr("waiting for a device slot: w1/profile0 is held"));

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <string>
 #include <thread>
@@ -68,6 +69,17 @@ TEST(MetricsTest, WhatIsReadIsReadForEachText) {
   metrics.BeforeText([&] { gauge.Set(++reads); });
   EXPECT_THAT(metrics.Text(), HasSubstr("heddle_reads 1\n"));
   EXPECT_THAT(metrics.Text(), HasSubstr("heddle_reads 2\n"));
+}
+
+TEST(MetricsTest, TheLimitOfFilesIsThatOfNow) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  Metrics metrics("heddle-test");
+  rlimit lower = before;
+  lower.rlim_cur = 200;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &lower), 0);
+  EXPECT_THAT(metrics.Text(), HasSubstr("process_max_fds 200\n"));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST(MetricsTest, AHandleOfNothingCountsNothing) {

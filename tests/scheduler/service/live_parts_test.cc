@@ -94,6 +94,25 @@ TEST(LiveParts, HasLimits) {
   EXPECT_EQ(open("a"), nullptr) << "a fifth stream";
 }
 
+TEST(LiveParts, OneCallerLeavesRoomForOthers) {
+  LiveParts::Options options = Quick();
+  options.most_pages = 8;
+  options.most_streams = 12;
+  LiveParts live(options, [] { return int64_t{1}; });
+  const auto open = [&](const char* key, const char* caller) {
+    return live.Open(
+        key, []() -> std::optional<std::string> { return std::nullopt; }, caller);
+  };
+  const std::vector<std::shared_ptr<EventStream>> streams = {
+      open("ann a", "ann"), open("ann b", "ann"), open("bob a", "bob")};
+  for (const auto& stream : streams) EXPECT_NE(stream, nullptr);
+  EXPECT_EQ(open("ann c", "ann"), nullptr) << "a third page of 8";
+  EXPECT_NE(open("ann a", "ann"), nullptr);
+  EXPECT_EQ(open("ann a", "ann"), nullptr) << "a fourth stream of 12";
+  EXPECT_NE(open("bob b", "bob"), nullptr);
+  for (const char* key : {"a", "b", "c"}) EXPECT_NE(open(key, ""), nullptr) << "everybody";
+}
+
 TEST(LiveParts, OldStreamsEnd) {
   LiveParts::Options options = Quick();
   options.most_age = absl::Milliseconds(100);

@@ -4,9 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "absl/strings/escaping.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "scheduler/service/page_data.h"
 #include "tests/access/lab.h"
 #include "tests/scheduler/service/service_fixture.h"
@@ -68,6 +74,7 @@ class PageTest : public ServiceTest {
     tokens_ = std::make_unique<TokenFile>(directory_ + "/tokens");
     PageOptions options;
     options.tokens = tokens_.get();
+    options.revoked = revoked_.get();
     options.refused = [this](const std::string& path, const absl::Status&) {
       refused_.push_back(path);
     };
@@ -83,6 +90,7 @@ class PageTest : public ServiceTest {
   std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<PageData> data_;
   std::unique_ptr<TokenFile> tokens_;
+  std::unique_ptr<RevokedList> revoked_;
   std::vector<std::string> refused_;
   std::unique_ptr<Page> page_;
 };
@@ -100,6 +108,8 @@ TEST_F(PageTest, EveryPageIsThereWithoutAJob) {
     See(none, 404);
   See("/jobs?before=x", 400);
   See("/records?key=0&after=x", 400);
+  See("/events?page=/jobs", 200);
+  See("/events?page=/records", 400);  // nothing there changes
 }
 
 TEST_F(PageTest, ShowsAJobAndWhatItWon) {
@@ -168,6 +178,91 @@ TEST_F(PageTest, ActionsAreAskedAndThenDone) {
   EXPECT_THAT(calls, HasSubstr("JobService/CancelJob"));
 }
 
+// A database that takes as long as the test wants.
+class SlowSource final : public PageSource {
+ public:
+  int64_t changes() override { return 0; }
+  std::string policy() override { return ""; }
+  JobList Unfinished(const Identity&) override { return {}; }
+  absl::StatusOr<JobPart> ListJobs(const Identity&, const std::string&, size_t) override {
+    return JobPart{};
+  }
+  absl::StatusOr<std::shared_ptr<const v1::Job>> GetJob(const Identity&,
+                                                        const std::string&) override {
+    return absl::NotFoundError("");
+  }
+  absl::StatusOr<v1::Timeline> GetTimeline(const Identity&, const std::string&) override {
+    return v1::Timeline();
+  }
+  absl::StatusOr<std::string> DeviceOf(const Identity&, const std::string&, int) override {
+    return "";
+  }
+  absl::StatusOr<TrialSample> SampleTrials(const Identity&, const WorkloadId&, int64_t) override {
+    return TrialSample{};
+  }
+  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(const Identity&, int64_t,
+                                                          int64_t) override {
+    return spans;
+  }
+  absl::StatusOr<RecordPage> QueryRecords(const Identity&, const v1::RecordQuery&,
+                                          const std::optional<RecordPlace>&, int64_t) override {
+    return RecordPage{};
+  }
+  absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string&, const std::string&,
+                                                          int64_t) override {
+    return std::vector<WorkloadName>();
+  }
+  absl::StatusOr<v1::ListWorkersResponse> ListWorkers() override {
+    v1::ListWorkersResponse response;
+    v1::WorkerStatus* worker = response.add_workers();
+    worker->set_worker("w1");
+    worker->add_slots()->mutable_slot()->set_kind(v1::SLOT_CPU);
+    return response;
+  }
+  absl::Status Act(const Identity&, Action, const std::string&, const std::string&) override {
+    ++waiting;
+    go_on.WaitForNotification();
+    return absl::OkStatus();
+  }
+
+  std::vector<v1::StageSpan> spans;
+  std::atomic<int> waiting = 0;
+  absl::Notification go_on;
+};
+
+TEST_F(PageTest, ActionsLeaveThreadsToTheOthers) {
+  SlowSource source;
+  page_ = std::make_unique<Page>(PageOptions{}, &source);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i)
+    threads.emplace_back([this] { EXPECT_EQ(Post("/jobs/j1/pause").status, 303); });
+  const absl::Time limit = absl::Now() + absl::Seconds(20);
+  while (source.waiting < 2 && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(5));
+  if (source.waiting == 2) {
+    const HttpResponse third = Post("/jobs/j1/pause");
+    EXPECT_EQ(third.status, 503);
+    EXPECT_THAT(third.body, HasSubstr("two actions wait for the database; try again in a moment"));
+  }
+  EXPECT_EQ(source.waiting, 2);
+  source.go_on.Notify();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(Post("/jobs/j1/pause").status, 303);
+  page_.reset();
+}
+
+TEST_F(PageTest, BusySlotsAreOfTheTimeThatWasRead) {
+  SlowSource source;
+  page_ = std::make_unique<Page>(PageOptions{}, &source);
+  v1::StageSpan span;
+  span.set_start_unix_ns(absl::GetCurrentTimeNanos() - absl::ToInt64Nanoseconds(absl::Minutes(20)));
+  source.spans.assign(5999, span);
+  EXPECT_THAT(See("/"), HasSubstr("busy in the last 1h00m"));
+  source.spans.assign(6000, span);
+  EXPECT_THAT(See("/"), HasSubstr("busy in the last 20m"));
+  EXPECT_THAT(See("/machines"), HasSubstr("busy in the last 20m"));
+  page_.reset();
+}
+
 TEST_F(PageTest, FormsOfOtherSitesDoNothing) {
   cluster_.behaviour.candidate_ms = 50;
   const std::string job = MustSubmit(Spec(1000));
@@ -180,8 +275,9 @@ TEST_F(PageTest, FormsOfOtherSitesDoNothing) {
 TEST_F(PageTest, TokensSayWhoLooks) {
   AskForTokens();
   EXPECT_THAT(See("/", 401), HasSubstr("token"));
+  EXPECT_EQ(refused_.size(), 0u) << "a browser shows no token until it is asked";
   EXPECT_THAT(See("/", 401, "wrong"), HasSubstr("token"));
-  EXPECT_EQ(refused_.size(), 2u);
+  EXPECT_EQ(refused_.size(), 1u);
   HttpRequest request = Request("GET", "/");
   EXPECT_THAT(page_->Handle(request).headers,
               Contains(Pair("WWW-Authenticate", HasSubstr("Basic"))));
@@ -197,6 +293,20 @@ TEST_F(PageTest, TokensSayWhoLooks) {
     request.headers["authorization"] = bad;
     EXPECT_EQ(page_->Handle(request).status, 401) << bad;
   }
+}
+
+TEST_F(PageTest, RevokedPeopleSeeNothing) {
+  const std::string ann = TokenOf("user", "ann"), bob = TokenOf("user", "bob");
+  AskForTokens();
+  See("/", 200, ann);
+  std::ofstream(directory_ + "/revoked") << "user/ann\n";
+  std::filesystem::permissions(directory_ + "/revoked", std::filesystem::perms(0600));
+  revoked_ = std::make_unique<RevokedList>(directory_ + "/revoked");
+  AskForTokens();
+  See("/", 401, ann);
+  See("/events?page=/", 401, ann);
+  See("/", 200, bob);
+  EXPECT_EQ(refused_.size(), 2u);
 }
 
 TEST_F(PageTest, PeopleSeeWhatTheyMaySee) {
