@@ -766,22 +766,27 @@ absl::Status ServiceClient::CheckStore(
 
 absl::StatusOr<v1::CollectProgress::Total> ServiceClient::Collect(
     const v1::CollectRequest& request,
-    const std::function<bool(const v1::CollectProgress::Job&)>& on_job) const {
-  grpc::ClientContext context;  // without a limit: a collection tells how far it is
+    const std::function<bool(const v1::CollectProgress::Job&)>& on_job,
+    absl::Duration silence) const {
+  grpc::ClientContext context;  // a collection may take long, so it is limited by silence only
   const auto reader = stubs_->store->Collect(&context, request);
   std::optional<v1::CollectProgress::Total> total;
   bool go_on = true;
   v1::CollectProgress told;
+  SilenceWatch watch(&context, silence);
   while (go_on && reader->Read(&told)) {
-    if (told.has_total()) {
-      total = told.total();
-    } else {
-      go_on = on_job(told.job());
-    }
+    watch.Note();
+    if (told.has_total()) total = told.total();
+    if (told.has_job()) go_on = on_job(told.job());  // neither: it still works
   }
   if (!go_on) context.TryCancel();
   const grpc::Status status = reader->Finish();
   if (!go_on) return absl::CancelledError("interrupted; what is collected stays so");
+  if (watch.End()) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "the scheduler at ", address_, " has said nothing of its collection for ",
+        absl::FormatDuration(silence), "; what is collected stays so, collect again later"));
+  }
   if (!status.ok()) return Told(status);
   if (!total) return absl::DataLossError("the service did not tell the total; try again");
   return *total;

@@ -131,10 +131,11 @@ class ServiceClient {
                           const std::function<bool(const v1::CheckProgress&)>& on_progress,
                           absl::Duration silence = absl::Minutes(5)) const;
   // Collects finished jobs (StoreService.Collect), and passes on each. Cancelled: `on_job` returned
-  // false.
+  // false. DeadlineExceeded: the service has told nothing for `silence`.
   absl::StatusOr<v1::CollectProgress::Total> Collect(
       const v1::CollectRequest& request,
-      const std::function<bool(const v1::CollectProgress::Job&)>& on_job) const;
+      const std::function<bool(const v1::CollectProgress::Job&)>& on_job,
+      absl::Duration silence = absl::Minutes(5)) const;
 
  private:
   // Stores the database of a backup as a blob, and tells which blobs its jobs refer to. Returns its

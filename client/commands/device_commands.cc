@@ -217,25 +217,30 @@ int ResumeDevice(const GlobalOptions& global, const DeviceOptions& options) {
   const absl::StatusOr<v1::WorkerStatus> status = tracker->Worker(worker);
   if (!status.ok()) return Fail(status.status());
   nlohmann::json list = nlohmann::json::array();
+  std::vector<std::string> held;  // what stays so, with the reason
+  absl::Status first;             // of them
   for (const v1::SlotStatus& one : status->slots()) {
     if (!slot.empty() && one.slot().name() != slot) continue;
     if (!absl::StartsWith(one.holder(), kPerson)) continue;
-    if (const absl::Status ended = tracker->Release(one.lease_id()); !ended.ok())
-      return Fail(ended);
-    list.push_back(fmt::format("{}/{}", worker, one.slot().name()));
+    const std::string name = fmt::format("{}/{}", worker, one.slot().name());
+    if (const absl::Status ended = tracker->Release(one.lease_id()); ended.ok()) {
+      list.push_back(name);
+    } else {
+      if (held.empty()) first = ended;
+      held.push_back(fmt::format("{}: {}", name, ended.message()));
+    }
   }
   if (global.output.json) {
     const nlohmann::json object = {{"schema_version", kJsonSchemaVersion}, {"resumed", list}};
     fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-    return kDone;
-  }
-  if (list.empty()) {
+  } else if (list.empty() && held.empty()) {
     fmt::print(stderr, "no slot of {} is held by a person\n", Printable(options.place));
-    return kDone;
+  } else {
+    for (const nlohmann::json& name : list)
+      fmt::print("{} takes jobs again\n", Printable(name.get<std::string>()));
   }
-  for (const nlohmann::json& name : list)
-    fmt::print("{} takes jobs again\n", Printable(name.get<std::string>()));
-  return kDone;
+  if (held.empty()) return kDone;
+  return Fail(absl::Status(first.code(), fmt::format("not resumed: {}", fmt::join(held, "; "))));
 }
 
 }  // namespace heddle::client

@@ -18,7 +18,8 @@ class WatchedFile {
 
   // What the file holds if it has changed since the last call, else nullopt. The first call always
   // returns something. It looks at most once a second. NotFound: there is no such file.
-  // InvalidArgument: others can write it, or it is larger than `max_bytes`.
+  // InvalidArgument: others can write it, or it is larger than `max_bytes`. PermissionDenied or
+  // Unavailable: it cannot be read.
   std::optional<absl::StatusOr<std::string>> Changed();
 
  private:
@@ -27,7 +28,7 @@ class WatchedFile {
   const std::string path_;
   const size_t max_bytes_;
   absl::Time looked_ = absl::InfinitePast();
-  std::optional<std::string> version_;  // of what was returned last; empty: there was no file
+  std::optional<std::string> version_;  // of what was returned last
 };
 
 }  // namespace heddle

@@ -409,7 +409,14 @@ void JobLedger::KeepComparison(const Compared& compared, const Job& job, v1::Job
   }
   // Each kernel was faster by itself, and yet the whole is not: the default module is the better one.
   const std::string& plain = other ? row->other_default_digest() : row->default_digest();
-  if (module_digest == plain) {  // every kernel was taken back, and nothing differs
+  const bool estimated = comparison.plan_taken_back();
+  // The module and the plain one may differ all the same, by when they were made and who signed them.
+  const bool all_back =
+      (!other || estimated) && result.tasks().empty() &&
+      std::all_of(job.tasks.begin(), job.tasks.end(), [&](const Task& task) {
+        return task.keep_default || (estimated ? task.estimated_weight : task.weight) == 0;
+      });
+  if (module_digest == plain || all_back) {  // every kernel was taken back, and nothing differs
     v1::Gain& gain = *comparison.mutable_result()->mutable_gain();
     gain.set_ratio(1);
     gain.set_low(1);

@@ -2,6 +2,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/strategies.h"
@@ -71,7 +73,13 @@ absl::StatusOr<v1::Timeline> CallerReads::GetTimeline(const std::string& job) co
 
 absl::StatusOr<v1::TaskExplanation> CallerReads::FindTask(const std::string& job,
                                                           const std::string& task) const {
-  HEDDLE_ASSIGN_OR_RETURN(const JobSnapshots::Snapshot snapshot, GetJob(kExplainTask, job));
+  HEDDLE_ASSIGN_OR_RETURN(JobSnapshots::Snapshot snapshot, GetJob(kExplainTask, job));
+  HEDDLE_ASSIGN_OR_RETURN(FoundTask found, FindTask(std::move(snapshot), task));
+  return std::move(found.explanation);
+}
+
+absl::StatusOr<CallerReads::FoundTask> CallerReads::FindTask(JobSnapshots::Snapshot snapshot,
+                                                             const std::string& task) const {
   HEDDLE_ASSIGN_OR_RETURN(const int index, TaskNamed(*snapshot.job, task));
   v1::TaskExplanation found;
   *found.mutable_task() = snapshot.job->tasks(index);
@@ -81,7 +89,7 @@ absl::StatusOr<v1::TaskExplanation> CallerReads::FindTask(const std::string& job
   v1::RecordQuery query;
   query.set_workload_key(found.task().info().key());
   query.set_target(found.target());
-  query.set_job(job);
+  query.set_job(snapshot.job->id());
   query.set_limit(1);
   query.set_with_workload(true);
   HEDDLE_ASSIGN_OR_RETURN(std::vector<v1::Record> records, store_->Query(query));
@@ -94,11 +102,11 @@ absl::StatusOr<v1::TaskExplanation> CallerReads::FindTask(const std::string& job
     found.set_device_key(records.front().device_key());
     found.mutable_task()->mutable_info()->set_workload(records.front().workload());
   }
-  return found;
+  return FoundTask{std::move(found), std::move(snapshot), index};
 }
 
 absl::StatusOr<std::string> CallerReads::DeviceOf(const std::string& job, int task) const {
-  HEDDLE_ASSIGN_OR_RETURN(const JobSnapshots::Snapshot snapshot, GetJob(kExplainTask, job));
+  HEDDLE_ASSIGN_OR_RETURN(JobSnapshots::Snapshot snapshot, GetJob(kExplainTask, job));
   const std::string number = absl::StrCat(task);
   HEDDLE_ASSIGN_OR_RETURN(const int index, TaskNamed(*snapshot.job, number));
   const v1::JobSpec& spec = snapshot.job->spec();
@@ -110,26 +118,26 @@ absl::StatusOr<std::string> CallerReads::DeviceOf(const std::string& job, int ta
   HEDDLE_ASSIGN_OR_RETURN(const RecordPage devices,
                           store_->QueryPage(query, std::nullopt, /*limit=*/2));
   if (devices.records.size() == 1) return devices.records.front().device_key();
-  HEDDLE_ASSIGN_OR_RETURN(const v1::TaskExplanation found, FindTask(job, number));
-  return found.device_key();
+  HEDDLE_ASSIGN_OR_RETURN(const FoundTask found, FindTask(std::move(snapshot), number));
+  return found.explanation.device_key();
 }
 
 absl::StatusOr<v1::TaskExplanation> CallerReads::ExplainTask(const std::string& job,
                                                              const std::string& task) const {
-  HEDDLE_ASSIGN_OR_RETURN(v1::TaskExplanation explanation, FindTask(job, task));
-  HEDDLE_ASSIGN_OR_RETURN(const JobSnapshots::Snapshot snapshot, GetJob(kExplainTask, job));
-  HEDDLE_ASSIGN_OR_RETURN(const int index, TaskNamed(*snapshot.job, task));
+  HEDDLE_ASSIGN_OR_RETURN(JobSnapshots::Snapshot snapshot, GetJob(kExplainTask, job));
+  HEDDLE_ASSIGN_OR_RETURN(FoundTask found, FindTask(std::move(snapshot), task));
+  v1::TaskExplanation& explanation = found.explanation;
   HEDDLE_ASSIGN_OR_RETURN(std::optional<v1::SearchReport> report,
-                          store_->Report(ParseJobName(job), index));
+                          store_->Report(ParseJobName(job), found.index));
   if (report) *explanation.mutable_search() = *std::move(report);
   HEDDLE_ASSIGN_OR_RETURN(const auto models, store_->AllTransferModels());
   const auto model = models.find({explanation.target(), explanation.device_key(),
-                                  StrategyOrDefault(snapshot.job->spec().strategy())});
+                                  StrategyOrDefault(found.snapshot.job->spec().strategy())});
   if (model != models.end()) {
     *explanation.mutable_transfer_model() = model->second;
     explanation.mutable_transfer_model()->clear_model();
   }
-  return explanation;
+  return std::move(found.explanation);
 }
 
 absl::StatusOr<RecordPage> CallerReads::QueryRecords(const v1::RecordQuery& query,

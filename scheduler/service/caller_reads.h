@@ -60,6 +60,14 @@ class CallerReads {
   absl::StatusOr<v1::ListWorkersResponse> ListWorkers(absl::Duration limit) const;
 
  private:
+  struct FoundTask {
+    v1::TaskExplanation explanation;
+    JobSnapshots::Snapshot snapshot;  // of its job
+    int index = 0;
+  };
+  // FindTask, which see. `snapshot`: of the job.
+  absl::StatusOr<FoundTask> FindTask(JobSnapshots::Snapshot snapshot,
+                                     const std::string& task) const;
   bool MaySee(const std::string& job, std::string_view method);
   bool SeesAllRecords() const;
 

@@ -38,8 +38,10 @@ JobSelection Only(JobId id, JobSelection::Which which) {
 
 absl::StatusOr<std::shared_ptr<const v1::Job>> JobHistory::Get(JobId id) const {
   const absl::Time now = MonotonicNow();
+  int64_t forgotten = 0;
   {
     absl::MutexLock lock(&mutex_);
+    forgotten = forgotten_;
     std::erase_if(kept_, [&](const auto& read) { return now - read.second.time > kKept; });
     if (const auto kept = kept_.find(id); kept != kept_.end()) return kept->second.job;
   }
@@ -50,9 +52,16 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> JobHistory::Get(JobId id) const {
   HEDDLE_ASSIGN_OR_RETURN(std::shared_ptr<const v1::Job> job, ViewOf(found.front()));
   if (found.front().candidates.size() >= kManyCandidates) {
     absl::MutexLock lock(&mutex_);
-    if (kept_.size() < kMostKept) kept_[id] = {now, job};
+    // What was read before a Forget may be outdated.
+    if (kept_.size() < kMostKept && forgotten == forgotten_) kept_[id] = {now, job};
   }
   return job;
+}
+
+void JobHistory::Forget(JobId id) {
+  absl::MutexLock lock(&mutex_);
+  ++forgotten_;
+  kept_.erase(id);
 }
 
 absl::StatusOr<std::string> JobHistory::Owner(JobId id) const {

@@ -25,6 +25,8 @@ class JobHistory {
 
   // A finished job of the store as users see it. NotFound: the store has no such job.
   absl::StatusOr<std::shared_ptr<const v1::Job>> Get(JobId id) const;
+  // The next Get reads the job anew; call when the store's has changed.
+  void Forget(JobId id);
   // Whose job it is, also of an unfinished one. NotFound: the store has no such job.
   absl::StatusOr<std::string> Owner(JobId id) const;
   // Of the finished jobs with smaller ids than `before`, the `limit` largest, by id.
@@ -39,6 +41,7 @@ class JobHistory {
   RecordStore* const store_;
   mutable absl::Mutex mutex_;
   mutable std::map<JobId, Read> kept_ ABSL_GUARDED_BY(mutex_);
+  int64_t forgotten_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Forget
 };
 
 }  // namespace heddle::scheduler

@@ -47,6 +47,11 @@ void ModuleRequests::End(FetchId fetch, const FaultInfo& fault) {
     modules_[{request.job, request.choice}] = request.result.digest;
 }
 
+void ModuleRequests::Drop(JobId job) {
+  absl::MutexLock lock(&mutex_);
+  std::erase_if(modules_, [&](const auto& made) { return made.first.first == job; });
+}
+
 std::vector<std::string> ModuleRequests::Kept() const {
   absl::MutexLock lock(&mutex_);
   std::vector<std::string> digests;

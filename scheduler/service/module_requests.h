@@ -38,6 +38,8 @@ class ModuleRequests {
   // may still improve.
   void End(FetchId fetch, const FaultInfo& fault);
   std::vector<std::string> Kept() const;
+  // Forgets the digests of a job that is collected.
+  void Drop(JobId job);
 
  private:
   struct Request {

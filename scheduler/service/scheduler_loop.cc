@@ -683,8 +683,11 @@ absl::StatusOr<int64_t> SchedulerLoop::Retract(v1::RecordQuery query,
 }
 
 absl::Status SchedulerLoop::MarkCollected(JobId job) {
-  return CallAndWait({JobCollected{job, absl::GetCurrentTimeNanos()}},
-                     "collect again, what is collected stays so");
+  HEDDLE_RETURN_IF_ERROR(CallAndWait({JobCollected{job, absl::GetCurrentTimeNanos()}},
+                                     "collect again, what is collected stays so"));
+  history_.Forget(job);
+  modules_.Drop(job);
+  return absl::OkStatus();
 }
 
 void SchedulerLoop::Flush() { writer_->Flush(kFlushLimit); }

@@ -188,7 +188,7 @@ class SchedulerLoop {
   int unshown_ ABSL_GUARDED_BY(mutex_) = 0;
   bool shown_ ABSL_GUARDED_BY(mutex_) = false;
 
-  const JobHistory history_;
+  JobHistory history_;
   JobSnapshots snapshots_{&history_};
   ModuleRequests modules_;
   WorkerChannels channels_{&options_.credentials};

@@ -292,14 +292,21 @@ grpc::Status StoreServiceImpl::Collect(grpc::ServerContext* context,
   if (!call.ok()) return call.status();
   if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   v1::CollectProgress part;
+  absl::Time told = MonotonicNow();
   const auto total = collector_->Collect(
       {absl::Seconds(request->older_than_s()), request->keep_jobs()}, request->dry_run(),
       absl::Now(),
       [&](const v1::CollectProgress::Job& job) {
         *part.mutable_job() = job;
+        told = MonotonicNow();
         return call.WithPeer([&] { return writer->Write(part); });
       },
-      [&] { return !stopping_ && !context->IsCancelled(); });
+      [&] {
+        if (stopping_ || context->IsCancelled()) return false;
+        if (MonotonicNow() - told < kTellEvery) return true;
+        told = MonotonicNow();  // that it still works
+        return call.WithPeer([&] { return writer->Write({}); });
+      });
   if (!total.ok()) return ToGrpc(total.status());
   *part.mutable_total() = *total;
   call.WithPeer([&] { return writer->Write(part); });

@@ -240,16 +240,24 @@ absl::StatusOr<std::vector<JobBlobs>> ReadBlobsOfJobs(sqlite3* db) {
   return all;
 }
 
-absl::StatusOr<std::vector<FinishedJob>> ReadCollectable(sqlite3* db) {
-  std::vector<FinishedJob> found;
-  Statement rows(db, "SELECT * FROM jobs WHERE state IN (4, 5, 6) ORDER BY finished_ns, id");
-  while (rows.Step()) {
-    HEDDLE_ASSIGN_OR_RETURN(const JobRow row, DecodeJob(rows));
-    if (row.job.collected_unix_ns() != 0) continue;
-    found.push_back({row.id, row.job.spec().name(), row.job.finished_unix_ns(), BlobsOf(row)});
-  }
+absl::StatusOr<std::vector<int64_t>> ReadFinished(sqlite3* db) {
+  std::vector<int64_t> jobs;
+  Statement rows(db,
+                 "SELECT id FROM jobs WHERE state IN (4, 5, 6) AND model_digest<>'' "
+                 "ORDER BY finished_ns, id");
+  while (rows.Step()) jobs.push_back(rows.Int(0));
   HEDDLE_RETURN_IF_ERROR(rows.status());
-  return found;
+  return jobs;
+}
+
+absl::Status ReadCollectable(sqlite3* db, absl::Span<const int64_t> jobs,
+                             std::vector<FinishedJob>* found) {
+  for (const int64_t job : jobs) {
+    HEDDLE_ASSIGN_OR_RETURN(const std::optional<JobRow> row, ReadJob(db, job));
+    if (!row || row->job.collected_unix_ns() != 0) continue;
+    found->push_back({job, row->job.spec().name(), row->job.finished_unix_ns(), BlobsOf(*row)});
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Collection> ReadCollection(sqlite3* db, int64_t job) {

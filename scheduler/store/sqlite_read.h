@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "scheduler/store/record_store.h"
 
 struct sqlite3;
@@ -21,7 +22,12 @@ absl::StatusOr<std::optional<JobRow>> ReadJob(sqlite3* db, int64_t id);
 absl::StatusOr<std::optional<JobRow>> ReadSubmitted(sqlite3* db, const std::string& user,
                                                     const std::string& submit_key);
 absl::StatusOr<std::vector<JobBlobs>> ReadBlobsOfJobs(sqlite3* db);
-absl::StatusOr<std::vector<FinishedJob>> ReadCollectable(sqlite3* db);
+// The finished jobs, those that ended first before the others; left out are those without a model,
+// which are collected.
+absl::StatusOr<std::vector<int64_t>> ReadFinished(sqlite3* db);
+// Adds those of the jobs that are not collected to `found`. It reads each job by itself.
+absl::Status ReadCollectable(sqlite3* db, absl::Span<const int64_t> jobs,
+                             std::vector<FinishedJob>* found);
 absl::StatusOr<Collection> ReadCollection(sqlite3* db, int64_t job);
 absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(sqlite3* db);
 absl::StatusOr<int64_t> ReadLastAttempt(sqlite3* db);

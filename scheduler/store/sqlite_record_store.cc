@@ -1,10 +1,12 @@
 #include "scheduler/store/sqlite_record_store.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "scheduler/store/sqlite_read.h"
 #include "scheduler/store/sqlite_schema.h"
@@ -77,8 +79,21 @@ class SqliteRecordStore : public RecordStore {
     return ReadBlobsOfJobs(read_db_.get());
   }
   absl::StatusOr<std::vector<FinishedJob>> Collectable() override {
-    absl::MutexLock lock(&users_mutex_);
-    return ReadCollectable(users_db_.get());
+    std::vector<int64_t> jobs;
+    {
+      absl::MutexLock lock(&users_mutex_);
+      HEDDLE_ASSIGN_OR_RETURN(jobs, ReadFinished(users_db_.get()));
+    }
+    // In pages, so that users who ask meanwhile wait for no more than one.
+    constexpr size_t kPage = 200;
+    std::vector<FinishedJob> found;
+    for (absl::Span<const int64_t> left = jobs; !left.empty();
+         left.remove_prefix(std::min(kPage, left.size()))) {
+      absl::MutexLock lock(&users_mutex_);
+      HEDDLE_RETURN_IF_ERROR(
+          ReadCollectable(users_db_.get(), left.first(std::min(kPage, left.size())), &found));
+    }
+    return found;
   }
   absl::StatusOr<Collection> CollectionOf(int64_t job) override {
     absl::MutexLock lock(&users_mutex_);

@@ -227,6 +227,11 @@ TEST_F(ListenerTest, WhoIsRevokedIsRefusedFromThenOn) {
   write("user/ann\nbob\n");
   EXPECT_THAT(call(bob).error_message(), HasSubstr("line 2 is not ROLE/NAME"));
   std::filesystem::remove(list);
+  std::filesystem::create_directory(list);  // root can read every file, but no directory
+  chmod(list.c_str(), 0700);
+  absl::SleepFor(absl::Milliseconds(1100));
+  EXPECT_THAT(call(ann).error_message(), HasSubstr("it cannot be read"));
+  std::filesystem::remove(list);
   absl::SleepFor(absl::Milliseconds(1100));
   EXPECT_EQ(call(ann).error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }

@@ -197,6 +197,26 @@ TEST_F(ClaimedJobTest, ATrueRecordStays) {
   EXPECT_EQ(Row().claims_size(), 0) << "it is settled";
 }
 
+// Two modules of the same kernels differ by when they were made.
+TEST_F(ClaimedJobTest, AModuleWhoseKernelsWereAllTakenBackIsNoSlowerThanTheDefault) {
+  Compile(Known(7, "trace", 25'000, ""));
+  Compared slower{Measured(40'000, 40'000)};
+  slower.result.mutable_tasks(0)->set_workload_key("b");
+  Feed(StageFinished{Live(v1::STAGE_COMPARE).attempt, {}, true, slower});
+  ASSERT_EQ(Row().comparison().taken_back_size(), 2);
+  Feed(StageFinished{
+      Live(v1::STAGE_COMPILE).attempt, {}, true, Compiled{"plain module", "", "", "", {}, {}}});
+  Compared noise;
+  noise.result.mutable_gain()->set_ratio(0.9);
+  noise.result.mutable_gain()->set_low(0.85);
+  noise.result.mutable_gain()->set_high(0.95);
+  Feed(StageFinished{Live(v1::STAGE_COMPARE).attempt, {}, true, noise});
+  ASSERT_EQ(Row().state(), v1::JOB_DONE);
+  EXPECT_FALSE(Row().comparison().module_is_default());
+  EXPECT_EQ(Row().comparison().result().gain().ratio(), 1);
+  EXPECT_EQ(Row().module_digest(), "plain module");
+}
+
 // The job's own trial, or one of this service, is not a claim, however fast it is.
 TEST_F(ClaimedJobTest, WhatWasMeasuredHereIsNoClaim) {
   EXPECT_THAT(Compile(Known(7, "own", 10, "")).claims, IsEmpty());

@@ -55,6 +55,12 @@ class SilentStore final : public v1::StoreService::Service {
     while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(10));
     return grpc::Status::CANCELLED;
   }
+  grpc::Status Collect(grpc::ServerContext* context, const v1::CollectRequest*,
+                       grpc::ServerWriter<v1::CollectProgress>* writer) override {
+    writer->Write({});
+    while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(10));
+    return grpc::Status::CANCELLED;
+  }
 };
 
 TEST(CheckStore, EndsIfTheServiceSaysNothing) {
@@ -75,6 +81,27 @@ TEST(CheckStore, EndsIfTheServiceSaysNothing) {
                                       absl::Seconds(2));
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
   EXPECT_EQ(told, 1);
+  server->Shutdown(std::chrono::system_clock::now());
+}
+
+TEST(Collect, EndsIfTheServiceSaysNothing) {
+  SilentStore store;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&store);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  int told = 0;
+  const auto total = client::ServiceClient(absl::StrCat("127.0.0.1:", port))
+                         .Collect(
+                             {},
+                             [&](const v1::CollectProgress::Job&) {
+                               ++told;
+                               return true;
+                             },
+                             absl::Seconds(2));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(total.status())) << total.status();
+  EXPECT_EQ(told, 0) << "a word that it still works is no job";
   server->Shutdown(std::chrono::system_clock::now());
 }
 

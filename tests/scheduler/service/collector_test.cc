@@ -185,6 +185,16 @@ TEST_F(CollectorTest, AgeAndNumberKeepJobs) {
   EXPECT_THAT(ids(Collect(true, 0, 99)), IsEmpty());
 }
 
+TEST_F(CollectorTest, ModulesMadeOnDemandGoWithTheirJob) {
+  const std::string job = MustSubmit(Spec(2));
+  WaitFinal(job);
+  std::string module;
+  ASSERT_TRUE(Fetch(job, v1::SCHEDULE_DEFAULT, &module).ok());
+  ASSERT_THAT(loop_->KeptModules(), SizeIs(1));
+  Collect(false);
+  EXPECT_THAT(loop_->KeptModules(), IsEmpty());
+}
+
 TEST_F(CollectorTest, BlobsAreCountedOnce) {
   WaitFinal(MustSubmit(Spec(2), "a model"));
   WaitFinal(MustSubmit(Spec(2), "a model"));
@@ -278,6 +288,9 @@ class FalseRecordTest : public CollectorTest {
     cluster_.worker.SetMutator([this, ns](v1::StageEvent* event) {
       if (!event->has_compared()) return;
       if (gate_ != nullptr) gate_->WaitForNotification();
+      // The fake worker tells of tasks only the first time.
+      if (every_time_ && event->compared().tasks().empty())
+        event->mutable_compared()->add_tasks()->set_workload_key(WorkloadKey("workload 0"));
       for (v1::CompareResult::Task& task : *event->mutable_compared()->mutable_tasks()) {
         if (task.workload_key() != WorkloadKey("workload 0")) continue;
         task.set_default_ns(3000);
@@ -289,6 +302,7 @@ class FalseRecordTest : public CollectorTest {
     });
   }
 
+  bool every_time_ = false;             // whether later comparisons tell of the kernel, too
   absl::Notification* gate_ = nullptr;  // what comparisons wait for before they answer
 };
 
@@ -328,6 +342,18 @@ TEST_F(FalseRecordTest, IsRetractedAndTheJobTakesItsOwnBest) {
   const v1::Job second = WaitFinal(MustSubmit(Spec()));
   EXPECT_EQ(second.comparison().broken_size(), 0);
   EXPECT_EQ(cluster_.worker.comparisons, comparisons + 1);
+}
+
+TEST_F(FalseRecordTest, ManyLeaveTheJobItsOwnBest) {
+  for (int i = 1; i <= 4; ++i) Import(i, absl::StrCat("false ", i));
+  every_time_ = true;
+  MeasureAs(2800);
+  const v1::Job done = WaitFinal(MustSubmit(Spec()));
+  EXPECT_EQ(done.state(), v1::JOB_DONE) << done.ShortDebugString();
+  EXPECT_EQ(done.comparison().made(), 3);
+  EXPECT_EQ(done.comparison().broken_size(), 2);
+  EXPECT_FALSE(done.tasks(0).keeps_default());
+  EXPECT_GE(done.tasks(0).best_ns(), 1000) << "its own";
 }
 
 TEST_F(FalseRecordTest, ATrueOneStaysInTheModule) {

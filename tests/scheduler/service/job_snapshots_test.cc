@@ -59,7 +59,7 @@ class JobSnapshotsTest : public ::testing::Test {
   }
 
   CountingStore store_{MakeMemoryRecordStore()};
-  const JobHistory history_{&store_};
+  JobHistory history_{&store_};
   JobSnapshots snapshots_{&history_};
   bool more_ = false;
 };
@@ -102,6 +102,24 @@ TEST_F(JobSnapshotsTest, APageIsCutAndGoesOnWhereItEnded) {
   here->mutable_spec()->set_user("ada");
   snapshots_.Put({{JobId{150}, here}});
   EXPECT_THAT(ListOf("ada", options), ElementsAre("j200", "j150", "j100"));
+}
+
+// It is kept for a while, but not beyond what changes it.
+TEST_F(JobSnapshotsTest, ACollectedJobIsReadAnew) {
+  constexpr int kMany = 5000;
+  Batch many;
+  TaskRow task;
+  task.job = 7;
+  task.info.set_key("a");
+  many.push_back(PutTask{task});
+  for (int i = 1; i <= kMany; ++i) many.push_back(InsertCandidate{{7, i, 0, "trace", ""}});
+  ASSERT_TRUE(store_.Apply({many})->front().ok());
+  ASSERT_EQ((*history_.Get(JobId{7}))->collected_unix_ns(), 0);
+  ASSERT_TRUE(history_.Get(JobId{7}).ok());
+  ASSERT_EQ(store_.loads, 1) << "the second time it is kept";
+  ASSERT_TRUE(store_.Apply({Batch{CollectJob{7, 1000}}})->front().ok());
+  history_.Forget(JobId{7});
+  EXPECT_EQ((*history_.Get(JobId{7}))->collected_unix_ns(), 1000);
 }
 
 }  // namespace
