@@ -227,7 +227,7 @@ int ResumeDevice(const GlobalOptions& global, const DeviceOptions& options) {
       list.push_back(name);
     } else {
       if (held.empty()) first = ended;
-      held.push_back(fmt::format("{}: {}", name, ended.message()));
+      held.push_back(fmt::format("{}: {}", name, std::string(ended.message())));
     }
   }
   if (global.output.json) {

@@ -194,11 +194,6 @@ struct Cancelled {
 using JobPhase =
     std::variant<Importing, Tuning, Planning, Compiling, Comparing, Done, Failed, Cancelled>;
 
-// A task whose imported record did not hold gets the next best one, in the first comparisons. On the
-// last try it gets the best of the job's own trials, if there is one. After that it gets the default
-// schedule, so that many false records of one task do not hold the job up.
-inline constexpr int kTriesOfNextBest = 3;
-
 struct Job {
   JobId id;
   JobParams params;
@@ -227,10 +222,6 @@ struct Job {
   // stage (-1: it has no task). A restart forgets them.
   std::map<std::pair<v1::StageKind, int>, std::string> accusers;
 
-  // Whether the task's next kernel is that of an own trial, where it has one.
-  bool TakesOwnBest(const Task& task) const {
-    return task.replaced && compared >= kTriesOfNextBest - 1;
-  }
   bool final() const {
     return std::holds_alternative<Done>(phase) || std::holds_alternative<Failed>(phase) ||
            std::holds_alternative<Cancelled>(phase);

@@ -187,9 +187,8 @@ bool Consider(const std::string& trace, double median_ns, v1::BestTrace* best) {
   return true;
 }
 
-// Begins with the job's own best of each task, which may not be on disk yet. Behind them stand the tasks that no record of the
-// store may change: those that keep the default schedule, with its time, so that a module with blocks of rows knows what each
-// of its kernels takes, and those whose imported records did not hold too often.
+// Begins with the job's own best of each task, which may not be on disk yet. Behind them stand the tasks that keep the default schedule,
+// with its time, so that a module with blocks of rows knows what each of its kernels takes.
 void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
                  const StartStage& start, v1::ScheduleChoice choice, StageOrder* order) {
   const v1::JobSpec& spec = job.row.job.spec();
@@ -204,9 +203,7 @@ void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
     compile.set_with_default(state.compared == 0);
     compile.set_other_plan(job.row.job.estimated_plan());
   }
-  std::vector<v1::BestTrace> own(job.tasks.size());
-  for (const auto& [id, candidate] : job.candidates)
-    Consider(candidate.trace, candidate.median_ns, &own[static_cast<size_t>(candidate.task)]);
+  std::vector<int> places(job.tasks.size(), -1);  // in `best`
   std::vector<v1::BestTrace> kept;
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     const JobLedger::TaskData& task = job.tasks[i];
@@ -219,12 +216,8 @@ void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
       plain.set_median_ns(ns);
       continue;
     }
-    own[i].set_workload_key(task.row.info.key());
-    if (state.TakesOwnBest(state.tasks[i]) && own[i].median_ns() > 0) {
-      kept.push_back(std::move(own[i]));
-      continue;
-    }
-    *compile.add_best() = std::move(own[i]);
+    places[i] = compile.best_size();
+    compile.add_best()->set_workload_key(task.row.info.key());
     v1::RecordQuery& query = order->reads.best.emplace_back();
     query.set_workload_key(task.row.info.key());
     query.set_target(spec.target());
@@ -232,10 +225,14 @@ void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
     query.set_best_only(true);
     query.set_valid_only(true);
   }
-  for (v1::BestTrace& last : kept) *compile.add_best() = std::move(last);
+  for (const auto& [id, candidate] : job.candidates) {
+    const int place = places[static_cast<size_t>(candidate.task)];
+    if (place >= 0) Consider(candidate.trace, candidate.median_ns, compile.mutable_best(place));
+  }
+  for (v1::BestTrace& plain : kept) *compile.add_best() = std::move(plain);
 }
 
-// `records`: of the first tasks of `best`. Those behind them have what PlanCompile gave them.
+// `records`: of the first tasks of `best`. Those behind them keep the default schedule.
 void FillBest(const std::vector<std::vector<v1::Record>>& records, StageOrder* order) {
   v1::CompileSpec& compile = *order->start.mutable_compile();
   const auto own = compile.best();

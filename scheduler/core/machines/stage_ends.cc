@@ -10,6 +10,13 @@
 #include "scheduler/core/machines/trial_budget.h"
 
 namespace heddle::scheduler {
+namespace {
+
+// A task whose imported record did not hold gets the next best one, in the first comparisons. In later
+// ones it gets the default schedule, so that many false records of one task do not hold the job up.
+constexpr int kTriesOfNextBest = 3;
+
+}  // namespace
 
 bool StageEnds::IsConfirmed(Job& job, const LiveStage& stage, const FaultInfo& fault) {
   if (fault.own) return true;

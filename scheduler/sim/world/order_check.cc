@@ -137,7 +137,7 @@ std::string OrderCheck::BadCompile(const Job& job, const v1::CompileSpec& compil
   }
   int place = 0;
   for (size_t i = 0; i < best.size(); ++i) {
-    if (job.tasks[i].keep_default || (job.TakesOwnBest(job.tasks[i]) && best[i] > 0)) continue;
+    if (job.tasks[i].keep_default) continue;
     const double sent = compile.best_size() > place ? compile.best(place).median_ns() : 0;
     ++place;
     if (sent != best[i])
@@ -146,11 +146,6 @@ std::string OrderCheck::BadCompile(const Job& job, const v1::CompileSpec& compil
   }
   for (; place < compile.best_size(); ++place) {
     const v1::BestTrace& kept = compile.best(place);
-    const bool own = std::any_of(job.tasks.begin(), job.tasks.end(), [&](const Task& task) {
-      return !task.keep_default && job.TakesOwnBest(task) && task.key == kept.workload_key() &&
-             best[static_cast<size_t>(&task - job.tasks.data())] == kept.median_ns();
-    });
-    if (own) continue;
     const bool taken_back = std::any_of(job.tasks.begin(), job.tasks.end(), [&](const Task& task) {
       return task.keep_default && task.key == kept.workload_key();
     });

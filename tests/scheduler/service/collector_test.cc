@@ -288,9 +288,6 @@ class FalseRecordTest : public CollectorTest {
     cluster_.worker.SetMutator([this, ns](v1::StageEvent* event) {
       if (!event->has_compared()) return;
       if (gate_ != nullptr) gate_->WaitForNotification();
-      // The fake worker tells of tasks only the first time.
-      if (every_time_ && event->compared().tasks().empty())
-        event->mutable_compared()->add_tasks()->set_workload_key(WorkloadKey("workload 0"));
       for (v1::CompareResult::Task& task : *event->mutable_compared()->mutable_tasks()) {
         if (task.workload_key() != WorkloadKey("workload 0")) continue;
         task.set_default_ns(3000);
@@ -302,7 +299,6 @@ class FalseRecordTest : public CollectorTest {
     });
   }
 
-  bool every_time_ = false;             // whether later comparisons tell of the kernel, too
   absl::Notification* gate_ = nullptr;  // what comparisons wait for before they answer
 };
 
@@ -342,18 +338,6 @@ TEST_F(FalseRecordTest, IsRetractedAndTheJobTakesItsOwnBest) {
   const v1::Job second = WaitFinal(MustSubmit(Spec()));
   EXPECT_EQ(second.comparison().broken_size(), 0);
   EXPECT_EQ(cluster_.worker.comparisons, comparisons + 1);
-}
-
-TEST_F(FalseRecordTest, ManyLeaveTheJobItsOwnBest) {
-  for (int i = 1; i <= 4; ++i) Import(i, absl::StrCat("false ", i));
-  every_time_ = true;
-  MeasureAs(2800);
-  const v1::Job done = WaitFinal(MustSubmit(Spec()));
-  EXPECT_EQ(done.state(), v1::JOB_DONE) << done.ShortDebugString();
-  EXPECT_EQ(done.comparison().made(), 3);
-  EXPECT_EQ(done.comparison().broken_size(), 2);
-  EXPECT_FALSE(done.tasks(0).keeps_default());
-  EXPECT_GE(done.tasks(0).best_ns(), 1000) << "its own";
 }
 
 TEST_F(FalseRecordTest, ATrueOneStaysInTheModule) {
