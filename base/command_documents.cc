@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <functional>
 #include <utility>
 
@@ -109,7 +110,7 @@ void Collect(const CLI::App& app, std::vector<std::string> words, std::vector<Co
   }
 }
 
-// The program and all its commands, each before those below it.
+// The program, its commands, and their commands; each command comes before its own.
 std::vector<Command> CommandsOf(const CLI::App& program) {
   std::string name = program.get_name(), help = program.get_description();
   // A parse takes the first argument for the name, which may be a path.
@@ -195,7 +196,7 @@ std::string Quoted(std::string_view text, bool for_fish = false) {
   return out + "'";
 }
 
-// The first part of a description, for the narrow lists of shells.
+// The first part of a description. Shells show it beside a completion, where there is little room.
 std::string Short(const std::string& help) {
   size_t end = help.size();
   for (const char* stop : {"; ", ": ", ", e.g. ", " ("}) end = std::min(end, help.find(stop));
@@ -421,6 +422,15 @@ std::string ShellCompletion(const CLI::App& program, std::string_view shell) {
   if (shell == "zsh") return Zsh(commands);
   if (shell == "fish") return Fish(commands);
   Fatal(absl::StrCat("no completion for the shell '", std::string(shell), "'"));
+}
+
+int EndOfParse(const CLI::App& program, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return program.exit(error);
+  const std::string name = CommandsOf(program).front().words.front();
+  std::string told = error.what();
+  std::replace(told.begin(), told.end(), '\n', ' ');
+  std::fprintf(stderr, "%s: %s (see `%s --help`)\n", name.c_str(), told.c_str(), name.c_str());
+  return 2;
 }
 
 void AddManPageFlag(CLI::App* program) {

@@ -8,7 +8,8 @@
 
 namespace CLI {
 class App;
-}
+class ParseError;
+}  // namespace CLI
 
 namespace heddle {
 
@@ -23,6 +24,10 @@ const std::vector<std::string>& CompletionShells();
 // A script that completes the program's commands, options and values in this shell; where it knows
 // no values, the shell completes file names. `shell` must be one of CompletionShells.
 std::string ShellCompletion(const CLI::App& program, std::string_view shell);
+
+// What a daemon's main returns when its command line is not run: 0 after --help and the like, which this
+// prints; 2 after a mistake, which it tells in one line with the way out.
+int EndOfParse(const CLI::App& program, const CLI::ParseError& error);
 
 // Adds the hidden flag --man-page, which prints the man page and ends the program.
 void AddManPageFlag(CLI::App* program);

@@ -319,17 +319,18 @@ HttpServer::HttpServer(HttpServerOptions options, Handler handler)
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpServerOptions options,
                                                               Handler handler) {
-  const std::string named = absl::StrCat(options.flag, " ", options.address);
+  const std::string named = absl::StrCat("--http ", options.address);
   const std::optional<HostPort> where = SplitAddress(options.address);
   if (!where) {
     return absl::InvalidArgumentError(
         absl::StrCat(named, ": wanted HOST:PORT, such as 127.0.0.1:8080"));
   }
   if (!IsThisMachine(where->host)) {
+    // 0 is any free port, which is not known yet.
+    const std::string port = where->port == 0 ? "PORT" : absl::StrCat(where->port);
     return absl::InvalidArgumentError(absl::StrCat(
-        named, " is open to other machines, and pages are not encrypted: take 127.0.0.1:",
-        where->port, ", and `ssh -L ", where->port, ":127.0.0.1:", where->port,
-        " THIS_MACHINE` where you want to see it"));
+        named, " is open to other machines, and pages are not encrypted: take 127.0.0.1:", port,
+        ", and `ssh -L ", port, ":127.0.0.1:", port, " THIS_MACHINE` where you want to see it"));
   }
   RaiseOpenFiles(options.max_connections + kOtherFiles);
   HEDDLE_ASSIGN_OR_RETURN(const int socket, Listen(*where, named));

@@ -26,8 +26,8 @@ namespace heddle {
 // While there is nothing to send, a stream costs no thread. Thread-safe.
 class EventStream {
  public:
-  // What a reader may be behind. One that is further behind is dropped: it opens the stream again when
-  // it can.
+  // Texts that may wait for a slow reader. With more, its connection is closed; a browser opens the stream
+  // again by itself.
   static constexpr size_t kMaxUnreadTexts = 8;
 
   // Queues one or more whole events (EventText); many streams may share one text. Never blocks. False
@@ -81,9 +81,8 @@ struct HttpResponse {
 std::map<std::string, std::string> ParseForm(std::string_view body);
 
 struct HttpServerOptions {
-  std::string address;          // "127.0.0.1:PORT", "localhost:PORT" or "[::1]:PORT"; 0: a free one
-  std::string flag = "--http";  // which flag gave the address, for messages
-  unsigned threads = 4;         // each handles one request at a time
+  std::string address;   // "127.0.0.1:PORT", "localhost:PORT" or "[::1]:PORT"; 0: a free one
+  unsigned threads = 4;  // each handles one request at a time
   unsigned max_connections = 2048;     // more wait until one ends
   size_t max_header_bytes = 32 << 10;  // of all headers of a request; more is answered with 431
   size_t max_body_bytes = 1 << 20;     // of a request; more is answered with 413
@@ -98,7 +97,7 @@ class HttpServer {
   // the other requests of that thread wait for. Requests whose Host header names another machine are
   // refused, since they come from a page of a stranger whose name was turned to this machine. Raises
   // this process' soft limit of open files where max_connections needs it.
-  // InvalidArgument: the address is malformed, taken, or not on this machine.
+  // InvalidArgument: the address is malformed, in use, or not on this machine.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpServerOptions options,
                                                            Handler handler);
   // Closes all streams and waits for the handlers that run.

@@ -18,7 +18,7 @@ packages=(
 check=false
 for argument in "$@"; do
   case "$argument" in
-    --bench) packages+=(libdnnl-dev ocl-icd-opencl-dev libopenblas-pthread-dev libopenblas-dev python3-venv) ;;
+    --bench) packages+=(libdnnl-dev ocl-icd-opencl-dev libopenblas-pthread-dev libopenblas-dev) ;;
     --fuzz) packages+=(clang-19 libclang-rt-19-dev) ;;  # the version of the LLVM that the compiler links
     --tests) packages+=(chromium prometheus debootstrap dpkg-dev lintian man-db systemd zsh fish python3-yaml) ;;
     --check) check=true ;;

@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return heddle::EndOfParse(app, error);
   }
   umask(077);  // models and modules are this user's alone
   absl::Status status = heddle::StartLog("heddle-scheduler", options.log);

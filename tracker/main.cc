@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return heddle::EndOfParse(app, error);
   }
   if (const absl::Status logs = heddle::StartLog("heddle-tracker", log); !logs.ok()) {
     std::fprintf(stderr, "heddle-tracker: %s\n", std::string(logs.message()).c_str());
@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
   if (const std::string warning = heddle::OpenAddressWarning(listen, *credentials);
       !warning.empty())
     spdlog::warn("{}", warning);
-  // Without this, calls that last would hold up the end of the server.
+  // Ends the server. Calls that would go on, such as watches, are told to end first.
   const auto stop = [&] {
     ForgetPort(port_file);
     server->GetHealthCheckService()->SetServingStatus(false);

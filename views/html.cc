@@ -101,7 +101,7 @@ constexpr std::string_view kScript = R"js('use strict';
     if (events) events.close();
     events = null;
   };
-  // A browser has six connections to a server, so a hidden page must not keep one.
+  // A browser opens at most six connections to a server. A hidden page gives its one back.
   const open = () => {
     if (events || document.hidden) return;
     const source = events = new EventSource(address);

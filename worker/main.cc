@@ -236,7 +236,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return heddle::EndOfParse(app, error);
   }
   if (const absl::Status logs = heddle::StartLog("heddle-worker", log); !logs.ok()) {
     std::fprintf(stderr, "heddle-worker: %s\n", std::string(logs.message()).c_str());

@@ -96,7 +96,7 @@ std::shared_ptr<grpc::Channel> Connect(int port) {
                                    grpc::InsecureChannelCredentials(), arguments);
 }
 
-// The users: callers that wait for their answers, and stalled peers.
+// The users. Some call and wait for each answer. The others, the stalled peers, open a call and then do nothing.
 class Users {
  public:
   explicit Users(const Flags& flags) : port_(flags.port) {}

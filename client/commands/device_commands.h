@@ -8,8 +8,8 @@
 namespace heddle::client {
 
 struct DeviceOptions {
-  // Address of the tracker: HOST:PORT, or unix:PATH on this machine. Over TLS, the certificate is that of
-  // --tls-dir, of an operator.
+  // Address of the tracker: HOST:PORT, or unix:PATH on this machine. Over TLS, the command shows the
+  // certificate in --tls-dir, which must be an operator's.
   std::string tracker;
   std::string place;  // "WORKER/SLOT"; drain and resume also take "WORKER", for all its slots
   std::string duration = "30m";  // of a lease: 1s to 1h

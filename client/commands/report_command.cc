@@ -15,9 +15,9 @@
 namespace heddle::client {
 namespace {
 
-constexpr int64_t kMostTrials = 100'000;  // that are read of a task
+constexpr int64_t kMostTrials = 100'000;  // that are read of a task: the newest
 constexpr int64_t kTrialsShown = 300;     // of these, beside those that were the fastest so far
-constexpr int kMostTasks = 100;           // with charts; the table has all
+constexpr int kMostTasks = 100;  // with charts; the table of tasks has more (views/pages.cc)
 
 absl::StatusOr<views::TaskDetails> TaskOf(const ServiceClient& client, const v1::Job& job,
                                           int index) {

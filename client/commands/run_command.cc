@@ -416,6 +416,16 @@ absl::StatusOr<int64_t> TimedRows(const RunOptions& options, const std::vector<L
   return rows;
 }
 
+// What JSON about timed modules begins with. `rows`: of each call; 0: the model's shape says it.
+nlohmann::json TimingJson(const runtime::Manifest& manifest, int threads, int64_t rows) {
+  return {{"schema_version", kJsonSchemaVersion},
+          {"model", manifest.model},
+          {"target", manifest.target},
+          {"threads", threads},
+          {"cpu", CpuName()},
+          {"rows", rows}};
+}
+
 // Every module computes `rows` rows.
 int Evaluate(const GlobalOptions& global, const RunOptions& options,
              const std::vector<Loaded>& modules, const GivenInputs& inputs, int64_t rows) {
@@ -442,13 +452,8 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
   const runtime::Manifest& manifest = modules[0].module.manifest;
   const int threads = UsedThreads(options.threads, manifest);
   if (global.output.json) {
-    nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
-                             {"model", manifest.model},
-                             {"target", manifest.target},
-                             {"threads", threads},
-                             {"cpu", CpuName()},
-                             {"rows", told_rows},
-                             {"rounds", options.rounds}};
+    nlohmann::json object = TimingJson(manifest, threads, told_rows);
+    object["rounds"] = options.rounds;
     for (size_t m = 0; m < modules.size(); ++m) {
       object["modules"].push_back({{"file", paths[m]},
                                    {"schedules", names[m]},
@@ -538,14 +543,9 @@ int EvaluateStreams(const GlobalOptions& global, const RunOptions& options,
   const int threads = UsedThreads(options.threads, manifest);
   const int64_t told_rows = manifest.independent_rows ? rows : 0;
   if (global.output.json) {
-    nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
-                             {"model", manifest.model},
-                             {"target", manifest.target},
-                             {"threads", threads},
-                             {"cpu", CpuName()},
-                             {"rows", told_rows},
-                             {"streams", options.streams},
-                             {"modules", nlohmann::json::array()}};
+    nlohmann::json object = TimingJson(manifest, threads, told_rows);
+    object["streams"] = options.streams;
+    object["modules"] = nlohmann::json::array();
     for (size_t m = 0; m < modules.size(); ++m) {
       const StreamTiming& timing = (*timed)[m];
       object["modules"].push_back({{"file", paths[m]},

@@ -137,8 +137,9 @@ def line(job: dict[str, Any]) -> str:
     if job.get("trials_budget"):
         text += f" {job.get('trials', 0)}/{job['trials_budget']} trials"
     if latency_ns(job):
-        text += f", model {nanoseconds(latency_ns(job))}"
-        text += f" ({ratio(gain(job))} over untuned)" if gain(job) else ""
+        compared = bool(_compared(job))  # the whole model was timed, and not only its tasks
+        text += f", {'model' if compared else 'tasks add up to'} {nanoseconds(latency_ns(job))}"
+        text += f" ({ratio(gain(job))} over {'the default schedules' if compared else 'untuned'})" if gain(job) else ""
     if job.get("eta_ns"):
         text += f", {seconds(job['eta_ns'] / 1e9)} left"
     return printable(text + (f": {why(job)}" if why(job) else ""))

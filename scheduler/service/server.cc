@@ -31,16 +31,16 @@
 #include "proto/access/revoked.h"
 #include "proto/grpc_util.h"
 #include "scheduler/page/page.h"
-#include "scheduler/service/audit_log.h"
-#include "scheduler/service/blob_sweeper.h"
-#include "scheduler/service/call_metrics.h"
-#include "scheduler/service/collector.h"
 #include "scheduler/service/embedded.h"
-#include "scheduler/service/metrics.h"
-#include "scheduler/service/page_data.h"
+#include "scheduler/service/reads/page_data.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/services.h"
-#include "scheduler/service/store_service.h"
+#include "scheduler/service/storage/blob_sweeper.h"
+#include "scheduler/service/storage/collector.h"
+#include "scheduler/service/storage/store_service.h"
+#include "scheduler/service/telemetry/audit_log.h"
+#include "scheduler/service/telemetry/call_metrics.h"
+#include "scheduler/service/telemetry/metrics.h"
 #include "scheduler/store/sqlite_record_store.h"
 
 namespace heddle::scheduler {
@@ -229,7 +229,7 @@ absl::Status RunServer(const ServerOptions& options) {
                                  return draining ? absl::UnavailableError("the scheduler is ending")
                                                  : loop->Ready();
                                }};
-  // Without this, calls that last would hold up the end of the server.
+  // Ends the server. Calls that would go on, such as watches, are told to end first.
   const auto stop = [&] {
     forget_port();
     server->GetHealthCheckService()->SetServingStatus(false);

@@ -18,8 +18,8 @@
 #include "proto/grpc_util.h"
 #include "proto/job_states.h"
 #include "proto/message_rules.h"
-#include "scheduler/service/caller_reads.h"
-#include "scheduler/service/stored_parts.h"
+#include "scheduler/service/reads/caller_reads.h"
+#include "scheduler/service/storage/stored_parts.h"
 
 namespace heddle::scheduler {
 namespace {

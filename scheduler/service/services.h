@@ -15,7 +15,7 @@
 #include "proto/access/tokens.h"
 #include "proto/jobs.grpc.pb.h"
 #include "scheduler/service/call_limits.h"
-#include "scheduler/service/caller_reads.h"
+#include "scheduler/service/reads/caller_reads.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/store/record_store.h"
 

@@ -29,8 +29,8 @@ inline bool IsTyped(const grpc::Status& status) {
   }
 }
 
-// Sends `good` mutated, `times` times or as often as HEDDLE_MUTATIONS says. Expects that each answer is typed, and that a refusal is one
-// line of a limited length. Returns how many were refused. `what` names the call in messages.
+// Calls with mutations of `good`: `times` of them, or as many as HEDDLE_MUTATIONS says. Expects that each status code is one that callers can act on (IsTyped),
+// and that the message of a refusal is one line of limited length. Returns the number of refusals. `what` names the call in messages.
 template <typename Request>
 int AttackWith(const std::string& what, const Request& good, int times,
                const std::function<grpc::Status(const Request&)>& call) {

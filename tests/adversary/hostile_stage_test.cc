@@ -20,7 +20,7 @@
 #include "base/sha256.h"
 #include "base/workload_key.h"
 #include "proto/message_rules.h"
-#include "scheduler/service/stage_runner.h"
+#include "scheduler/service/stages/stage_runner.h"
 #include "scheduler/store/memory_record_store.h"
 #include "tests/adversary/mutate.h"
 #include "tests/scheduler/service/fake_cluster.h"

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
@@ -120,6 +122,23 @@ TEST(ShellCompletion, FishOffersCommandsWhereTheyStand) {
 TEST(ShellCompletionDeathTest, RefusesAnUnknownShell) {
   const Program program;
   EXPECT_DEATH(ShellCompletion(program.app, "csh"), "no completion for the shell 'csh'");
+}
+
+TEST(EndOfParse, AMistakeIsOneLineWithTheWayOut) {
+  CLI::App app("heddle-example: shows a mistake");
+  std::string error;
+  try {
+    app.parse("--unheard-of");
+    ADD_FAILURE() << "it was taken";
+  } catch (const CLI::ParseError& mistake) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(EndOfParse(app, mistake), 2);
+    error = testing::internal::GetCapturedStderr();
+  }
+  EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 1) << error;
+  EXPECT_TRUE(error.starts_with("heddle-example: ")) << error;
+  EXPECT_NE(error.find("--unheard-of"), std::string::npos) << error;
+  EXPECT_NE(error.find("`heddle-example --help`"), std::string::npos) << error;
 }
 
 }  // namespace

@@ -140,7 +140,7 @@ TEST(HttpServer, RefusesWhatIsTooLargeOrUnknown) {
   EXPECT_EQ(handled, 1);
   EXPECT_THAT(Ask(server->port(), absl::StrCat(begin, "Content-Length: 1001\r\n\r\n")),
               StartsWith("HTTP/1.1 413"));
-  // A body whose length is not told ends the connection where it becomes too long.
+  // A request may not say how long its body is. Its connection is closed once the body is over the limit.
   EXPECT_THAT(Ask(server->port(), absl::StrCat(begin, "Transfer-Encoding: chunked\r\n\r\n3e9\r\n",
                                                std::string(1001, 'x'), "\r\n0\r\n\r\n")),
               Not(HasSubstr("200")));

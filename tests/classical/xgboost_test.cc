@@ -18,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/classical/read.h"
 #include "tests/classical/damage.h"
+#include "tests/classical/xgboost_handles.h"
 
 namespace heddle::classical {
 namespace {
@@ -32,28 +33,19 @@ constexpr int kTrainRows = 400;
 constexpr int kTestRows = 600;
 constexpr int kCategories = 12;
 
-void Check(int rc) { ASSERT_EQ(rc, 0) << XGBGetLastError(); }
-
-struct MatrixDeleter {
-  void operator()(void* h) const { XGDMatrixFree(h); }
-};
-struct BoosterDeleter {
-  void operator()(void* h) const { XGBoosterFree(h); }
-};
-using Matrix = std::unique_ptr<void, MatrixDeleter>;
-using Booster = std::unique_ptr<void, BoosterDeleter>;
 using Rows = std::vector<std::vector<float>>;
 
 Matrix MakeMatrix(const Rows& rows, bool categorical) {
   std::vector<float> flat;
   for (const auto& row : rows) flat.insert(flat.end(), row.begin(), row.end());
   DMatrixHandle handle = nullptr;
-  Check(XGDMatrixCreateFromMat_omp(flat.data(), rows.size(), rows[0].size(), kNan, &handle, 1));
+  CheckXgboost(
+      XGDMatrixCreateFromMat_omp(flat.data(), rows.size(), rows[0].size(), kNan, &handle, 1));
   Matrix matrix(handle);
   if (categorical) {
     // The last two columns.
     const char* types[] = {"float", "float", "float", "float", "c", "c"};
-    Check(XGDMatrixSetStrFeatureInfo(handle, "feature_type", types, kColumns));
+    CheckXgboost(XGDMatrixSetStrFeatureInfo(handle, "feature_type", types, kColumns));
   }
   return matrix;
 }
@@ -105,16 +97,16 @@ void SetLabels(DMatrixHandle matrix, const Rows& rows, const std::string& object
   const std::string interface = absl::StrCat(
       R"({"data": [)", reinterpret_cast<uintptr_t>(labels.data()),
       R"(, true], "typestr": "<f4", "version": 3, "shape": [)", rows.size(), ", ", targets, "]}");
-  Check(XGDMatrixSetInfoFromInterface(matrix, "label", interface.c_str()));
+  CheckXgboost(XGDMatrixSetInfoFromInterface(matrix, "label", interface.c_str()));
   if (objective == "survival:aft") {
     std::vector<float> upper = labels;
     for (size_t i = 0; i < upper.size(); i += 3) upper[i] += 2;
-    Check(XGDMatrixSetFloatInfo(matrix, "label_lower_bound", labels.data(), labels.size()));
-    Check(XGDMatrixSetFloatInfo(matrix, "label_upper_bound", upper.data(), upper.size()));
+    CheckXgboost(XGDMatrixSetFloatInfo(matrix, "label_lower_bound", labels.data(), labels.size()));
+    CheckXgboost(XGDMatrixSetFloatInfo(matrix, "label_upper_bound", upper.data(), upper.size()));
   }
   if (objective.starts_with("rank:")) {
     const std::vector<unsigned> groups(rows.size() / 10, 10);
-    Check(XGDMatrixSetUIntInfo(matrix, "group", groups.data(), groups.size()));
+    CheckXgboost(XGDMatrixSetUIntInfo(matrix, "group", groups.data(), groups.size()));
   }
 }
 
@@ -134,21 +126,22 @@ Booster Train(const Setting& setting, Rng& rng) {
   SetLabels(matrix.get(), rows, objective, setting.parameters, setting.targets, rng);
   BoosterHandle handle = nullptr;
   DMatrixHandle matrices[] = {matrix.get()};
-  Check(XGBoosterCreate(matrices, 1, &handle));
+  CheckXgboost(XGBoosterCreate(matrices, 1, &handle));
   Booster booster(handle);
   Parameters all = {{"nthread", "1"}, {"verbosity", "0"}, {"seed", "5"}, {"eta", "0.4"}};
   for (const auto& [name, value] : setting.parameters) all[name] = value;
   for (const auto& [name, value] : all)
-    Check(XGBoosterSetParam(handle, name.c_str(), value.c_str()));
-  for (int i = 0; i < setting.rounds; ++i) Check(XGBoosterUpdateOneIter(handle, i, matrix.get()));
+    CheckXgboost(XGBoosterSetParam(handle, name.c_str(), value.c_str()));
+  for (int i = 0; i < setting.rounds; ++i)
+    CheckXgboost(XGBoosterUpdateOneIter(handle, i, matrix.get()));
   return booster;
 }
 
 std::string Save(BoosterHandle booster, const char* format) {
   bst_ulong bytes = 0;
   const char* data = nullptr;
-  Check(XGBoosterSaveModelToBuffer(booster, absl::StrCat(R"({"format": ")", format, "\"}").c_str(),
-                                   &bytes, &data));
+  CheckXgboost(XGBoosterSaveModelToBuffer(
+      booster, absl::StrCat(R"({"format": ")", format, "\"}").c_str(), &bytes, &data));
   return std::string(data, bytes);
 }
 
@@ -161,7 +154,8 @@ std::vector<double> Predict(BoosterHandle booster, DMatrixHandle matrix, bool ma
   const bst_ulong* shape = nullptr;
   bst_ulong rank = 0;
   const float* result = nullptr;
-  Check(XGBoosterPredictFromDMatrix(booster, matrix, config.c_str(), &shape, &rank, &result));
+  CheckXgboost(
+      XGBoosterPredictFromDMatrix(booster, matrix, config.c_str(), &shape, &rank, &result));
   size_t count = 1;
   for (bst_ulong i = 0; i < rank; ++i) count *= shape[i];
   return std::vector<double>(result, result + count);
@@ -325,7 +319,7 @@ TEST(ReadXgboost, StopsAtTheBestIteration) {
     const Setting setting{.parameters = parameters};
     const Booster booster = Train(setting, rng);
     for (const char* best : {"0", "4", "7", "100"}) {
-      Check(XGBoosterSetAttr(booster.get(), "best_iteration", best));
+      CheckXgboost(XGBoosterSetAttr(booster.get(), "best_iteration", best));
       ExpectSamePredictions(setting, booster.get(), std::min(std::stoi(best) + 1, setting.rounds));
     }
   }
@@ -335,7 +329,7 @@ TEST(ReadXgboost, KeepsFeatureNames) {
   Rng rng(3);
   const Booster booster = Train({}, rng);
   const char* names[kColumns] = {"age", "income", "a b", "d", "colour", "shape"};
-  Check(XGBoosterSetStrFeatureInfo(booster.get(), "feature_name", names, kColumns));
+  CheckXgboost(XGBoosterSetStrFeatureInfo(booster.get(), "feature_name", names, kColumns));
   const absl::StatusOr<Forest> forest = ReadForest(Save(booster.get(), "json"));
   ASSERT_TRUE(forest.ok()) << forest.status();
   EXPECT_EQ(forest->feature_names, std::vector<std::string>(names, names + kColumns));

@@ -441,7 +441,7 @@ class PrivateServices(unittest.TestCase):
                 for process in (first, second):
                     if process is not None and process.poll() is None:
                         process.kill()
-                        process.communicate()
+                        process.communicate(timeout=60)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ class Daemon:
         self.url = eventually(self.find_url)
         if not self.url:
             self.process.kill()
-            raise AssertionError(f"{program} did not start: {self.process.communicate()[1]}")
+            raise AssertionError(f"{program} did not start: {self.process.communicate(timeout=60)[1]}")
         self.address = "127.0.0.1:" + eventually(lambda: port_file.exists() and port_file.read_text().strip()) if port_flags else ""
 
     def find_url(self):
@@ -90,7 +90,7 @@ class Daemon:
                 self.process.wait(30)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-        self.process.wait()
+        self.process.wait(timeout=60)
         self.process.stderr.close()
 
 
@@ -167,7 +167,7 @@ class Watched(unittest.TestCase):
                 prometheus.wait(20)
             except subprocess.TimeoutExpired:
                 prometheus.kill()
-                prometheus.wait()
+                prometheus.wait(timeout=60)
         for daemon in reversed(cls.daemons):
             daemon.stop()
         cls.directory.cleanup()

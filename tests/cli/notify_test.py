@@ -23,7 +23,7 @@ class NotifyTest(unittest.TestCase):
     def tearDown(self):
         for process in reversed(self.processes):
             process.kill()
-            process.wait()
+            process.wait(timeout=60)
         self.folder.cleanup()
 
     def start(self, *words):

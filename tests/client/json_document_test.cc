@@ -65,7 +65,8 @@ TEST(JsonDocument, ListsTheFieldsOfEachMessage) {
        {v1::Job::descriptor(), v1::Timeline::descriptor(), v1::Record::descriptor(),
         v1::TaskExplanation::descriptor(), v1::ListWorkersResponse::descriptor(),
         v1::ImportRecordsResponse::descriptor(), v1::RetractRecordsResponse::descriptor(),
-        v1::CheckProgress::descriptor(), v1::Lease::descriptor()})
+        v1::CheckProgress::descriptor(), v1::CollectProgress::Job::descriptor(),
+        v1::CollectProgress::Total::descriptor(), v1::Lease::descriptor()})
     open.push(root);
   const auto documented = Documented();
   std::set<std::string> seen;

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/driver/compile.h"
+#include "tests/classical/xgboost_handles.h"
 #include "tests/driver/run_model.h"
 
 namespace heddle {
@@ -24,17 +25,6 @@ using ::testing::HasSubstr;
 constexpr int kFeatures = 6;
 constexpr int64_t kTrainRows = 500, kRows = 300;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-void Check(int rc) { ASSERT_EQ(rc, 0) << XGBGetLastError(); }
-
-struct MatrixDeleter {
-  void operator()(void* h) const { XGDMatrixFree(h); }
-};
-struct BoosterDeleter {
-  void operator()(void* h) const { XGBoosterFree(h); }
-};
-using Matrix = std::unique_ptr<void, MatrixDeleter>;
-using Booster = std::unique_ptr<void, BoosterDeleter>;
 
 struct Setting {
   int depth = 3;
@@ -58,8 +48,8 @@ std::vector<float> RandomRows(int64_t rows, uint64_t seed) {
 
 Matrix MakeMatrix(const std::vector<float>& values) {
   DMatrixHandle handle = nullptr;
-  Check(XGDMatrixCreateFromMat_omp(values.data(), values.size() / kFeatures, kFeatures, kNan,
-                                   &handle, 1));
+  CheckXgboost(XGDMatrixCreateFromMat_omp(values.data(), values.size() / kFeatures, kFeatures, kNan,
+                                          &handle, 1));
   return Matrix(handle);
 }
 
@@ -79,10 +69,10 @@ Booster Train(const Setting& setting) {
     labels.push_back(static_cast<float>(label));
   }
   const Matrix matrix = MakeMatrix(rows);
-  Check(XGDMatrixSetFloatInfo(matrix.get(), "label", labels.data(), labels.size()));
+  CheckXgboost(XGDMatrixSetFloatInfo(matrix.get(), "label", labels.data(), labels.size()));
   BoosterHandle handle = nullptr;
   DMatrixHandle matrices[] = {matrix.get()};
-  Check(XGBoosterCreate(matrices, 1, &handle));
+  CheckXgboost(XGBoosterCreate(matrices, 1, &handle));
   Booster booster(handle);
   std::vector<std::pair<std::string, std::string>> parameters = {
       {"nthread", "1"},
@@ -99,15 +89,16 @@ Booster Train(const Setting& setting) {
     parameters.emplace_back("grow_policy", "lossguide");
   }
   for (const auto& [name, value] : parameters)
-    Check(XGBoosterSetParam(handle, name.c_str(), value.c_str()));
-  for (int i = 0; i < setting.rounds; ++i) Check(XGBoosterUpdateOneIter(handle, i, matrix.get()));
+    CheckXgboost(XGBoosterSetParam(handle, name.c_str(), value.c_str()));
+  for (int i = 0; i < setting.rounds; ++i)
+    CheckXgboost(XGBoosterUpdateOneIter(handle, i, matrix.get()));
   return booster;
 }
 
 std::string Save(BoosterHandle booster) {
   bst_ulong bytes = 0;
   const char* data = nullptr;
-  Check(XGBoosterSaveModelToBuffer(booster, R"({"format": "json"})", &bytes, &data));
+  CheckXgboost(XGBoosterSaveModelToBuffer(booster, R"({"format": "json"})", &bytes, &data));
   return std::string(data, bytes);
 }
 
@@ -116,7 +107,7 @@ std::vector<float> Predict(BoosterHandle booster, const std::vector<float>& rows
   const bst_ulong* shape = nullptr;
   bst_ulong rank = 0;
   const float* result = nullptr;
-  Check(XGBoosterPredictFromDMatrix(
+  CheckXgboost(XGBoosterPredictFromDMatrix(
       booster, matrix.get(),
       R"({"type": 0, "training": false, "strict_shape": true, "iteration_begin": 0, "iteration_end": 0})",
       &shape, &rank, &result));

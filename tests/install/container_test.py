@@ -32,7 +32,7 @@ def recipe_problems(text, root):
             if not stage and not (root / rest.split()[0]).exists():
                 yield f"COPY {rest.split()[0]}: there is no such file"
         if word == "RUN":
-            if subprocess.run(["sh", "-n", "-c", rest], stderr=subprocess.DEVNULL).returncode != 0:
+            if subprocess.run(["sh", "-n", "-c", rest], stderr=subprocess.DEVNULL, timeout=60).returncode != 0:
                 yield f"RUN {rest}: no shell command"
             for script in re.findall(r"\bdeploy/\S+\.sh", rest):
                 if not (root / script).exists():
@@ -44,13 +44,13 @@ def recipe_problems(text, root):
 def command_problems(words, bin_folder):
     program = bin_folder / words[0]
     if words[0] == "sh":
-        if subprocess.run(["sh", "-n", "-c", words[2]]).returncode != 0:
+        if subprocess.run(["sh", "-n", "-c", words[2]], timeout=60).returncode != 0:
             yield f"{words[2]}: no shell command"
         return
     if not program.exists():
         yield f"there is no program {words[0]}"
         return
-    known = set(re.findall(r"--[a-z-]+", subprocess.run([program, "--help"], capture_output=True, text=True).stdout))
+    known = set(re.findall(r"--[a-z-]+", subprocess.run([program, "--help"], capture_output=True, text=True, timeout=60).stdout))
     for word in words:
         if word.startswith("--") and word not in known:
             yield f"{words[0]} has no {word}"

@@ -3,7 +3,7 @@
 
 Usage: in_environment.py WHEEL BUILD_DIR [unittest arguments]
 
-NumPy comes from the system (Debian's python3-numpy). Without it, the status is 77, by which ctest knows a skipped test.
+NumPy comes from the system (Debian's python3-numpy). Without it or python3-venv, the status is 77, by which ctest knows a skipped test.
 """
 import importlib.util
 import os
@@ -22,6 +22,9 @@ def main():
     wheel, build = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
     if importlib.util.find_spec("numpy") is None:
         print("skipped: there is no NumPy; install Debian's python3-numpy")
+        return SKIPPED
+    if importlib.util.find_spec("ensurepip") is None:
+        print("skipped: virtual environments cannot be made; install Debian's python3-venv")
         return SKIPPED
     with tempfile.TemporaryDirectory(prefix="heddle-python-") as folder:
         environment = pathlib.Path(folder) / "environment"

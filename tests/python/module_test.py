@@ -237,7 +237,7 @@ class ModuleTest(unittest.TestCase):
             module._model.run_rows(0, count, [x], [total, size])
             end = time.monotonic()
             stop.set()
-            ticker.join()
+            ticker.join(60)
             during = [begin, *(t for t in ticks if begin < t < end), end]
             if max(b - a for a, b in zip(during, during[1:])) < (end - begin) / 2:
                 break

@@ -49,7 +49,7 @@ def interrupted_after(call, tries=5):
         except KeyboardInterrupt:
             best = min(best, time.monotonic() - sent[0])
         finally:
-            sender.join()
+            sender.join(60)
         if best < INTERRUPT_S:
             break
     return best
@@ -181,7 +181,7 @@ class ClientTest(unittest.TestCase):
                 _, told = started.communicate(timeout=10)  # far below the 30 s of the call
             finally:
                 started.kill()
-                started.wait()
+                started.wait(timeout=60)
         self.assertEqual(started.returncode, -signal.SIGINT, told)  # a shell shows 130
         self.assertTrue(told.rstrip().endswith("KeyboardInterrupt"), told)
 
@@ -315,7 +315,7 @@ class TuneTest(unittest.TestCase):
         sender.start()
         with contextlib.redirect_stderr(told), self.assertRaises(KeyboardInterrupt):
             heddle.tune(self.model, trials=100000, progress=True)
-        sender.join()
+        sender.join(60)
         self.assertIn("measurements so far are kept", told.getvalue())
         self.assertEqual(children(), before)
 

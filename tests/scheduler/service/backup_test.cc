@@ -63,15 +63,27 @@ class SilentStore final : public v1::StoreService::Service {
   }
 };
 
+class SilentServer {
+ public:
+  SilentServer() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(&store_);
+    server_ = builder.BuildAndStart();
+  }
+  ~SilentServer() { server_->Shutdown(std::chrono::system_clock::now()); }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+ private:
+  SilentStore store_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
 TEST(CheckStore, EndsIfTheServiceSaysNothing) {
-  SilentStore store;
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&store);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const SilentServer server;
   int told = 0;
-  const absl::Status status = client::ServiceClient(absl::StrCat("127.0.0.1:", port))
+  const absl::Status status = client::ServiceClient(server.address())
                                   .CheckStore(
                                       false,
                                       [&](const v1::CheckProgress&) {
@@ -81,18 +93,12 @@ TEST(CheckStore, EndsIfTheServiceSaysNothing) {
                                       absl::Seconds(2));
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
   EXPECT_EQ(told, 1);
-  server->Shutdown(std::chrono::system_clock::now());
 }
 
 TEST(Collect, EndsIfTheServiceSaysNothing) {
-  SilentStore store;
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&store);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const SilentServer server;
   int told = 0;
-  const auto total = client::ServiceClient(absl::StrCat("127.0.0.1:", port))
+  const auto total = client::ServiceClient(server.address())
                          .Collect(
                              {},
                              [&](const v1::CollectProgress::Job&) {
@@ -102,7 +108,6 @@ TEST(Collect, EndsIfTheServiceSaysNothing) {
                              absl::Seconds(2));
   EXPECT_TRUE(absl::IsDeadlineExceeded(total.status())) << total.status();
   EXPECT_EQ(told, 0) << "a word that it still works is no job";
-  server->Shutdown(std::chrono::system_clock::now());
 }
 
 TEST_F(BackupTest, ABackupIsADataDirectoryOfOneMoment) {

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "base/sha256.h"
-#include "scheduler/service/blob_sweeper.h"
+#include "scheduler/service/storage/blob_sweeper.h"
 #include "tests/scheduler/service/service_fixture.h"
 
 namespace heddle::scheduler {

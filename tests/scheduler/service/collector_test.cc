@@ -1,5 +1,5 @@
 // Collecting finished jobs while the scheduler works, and false records that the comparison finds.
-#include "scheduler/service/collector.h"
+#include "scheduler/service/storage/collector.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "base/sha256.h"
 #include "base/workload_key.h"
 #include "client/service_client.h"
-#include "scheduler/service/blob_sweeper.h"
+#include "scheduler/service/storage/blob_sweeper.h"
 #include "tests/scheduler/service/service_fixture.h"
 
 namespace heddle::scheduler {

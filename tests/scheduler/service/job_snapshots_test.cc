@@ -1,5 +1,5 @@
 // What users see of jobs, and how little is read for those who may not see them.
-#include "scheduler/service/job_snapshots.h"
+#include "scheduler/service/reads/job_snapshots.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

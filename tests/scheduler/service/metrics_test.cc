@@ -1,5 +1,5 @@
 // What the scheduler counts and logs, over real jobs of a cluster that only pretends.
-#include "scheduler/service/metrics.h"
+#include "scheduler/service/telemetry/metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_split.h"
 #include "base/daemon/log.h"
-#include "scheduler/service/call_metrics.h"
+#include "scheduler/service/telemetry/call_metrics.h"
 #include "tests/scheduler/service/service_fixture.h"
 
 namespace heddle::scheduler {

@@ -13,7 +13,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "scheduler/service/page_data.h"
+#include "scheduler/service/reads/page_data.h"
 #include "tests/access/lab.h"
 #include "tests/scheduler/service/service_fixture.h"
 #include "tests/views/well_formed.h"

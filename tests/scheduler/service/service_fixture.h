@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "scheduler/service/services.h"
-#include "scheduler/service/store_service.h"
+#include "scheduler/service/storage/store_service.h"
 #include "scheduler/store/sqlite_record_store.h"
 #include "tests/scheduler/service/fake_cluster.h"
 

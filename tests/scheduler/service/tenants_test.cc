@@ -11,7 +11,7 @@
 #include "proto/access/access_table.h"
 #include "proto/access/channel.h"
 #include "proto/access/listener.h"
-#include "scheduler/service/audit_log.h"
+#include "scheduler/service/telemetry/audit_log.h"
 #include "tests/access/lab.h"
 #include "tests/scheduler/service/service_fixture.h"
 

@@ -1,4 +1,4 @@
-#include "scheduler/service/caller_reads.h"
+#include "scheduler/service/reads/caller_reads.h"
 
 #include <grpcpp/grpcpp.h>
 

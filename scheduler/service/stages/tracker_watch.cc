@@ -1,4 +1,4 @@
-#include "scheduler/service/tracker_watch.h"
+#include "scheduler/service/stages/tracker_watch.h"
 
 #include <algorithm>
 

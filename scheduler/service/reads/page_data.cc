@@ -1,4 +1,4 @@
-#include "scheduler/service/page_data.h"
+#include "scheduler/service/reads/page_data.h"
 
 #include <utility>
 

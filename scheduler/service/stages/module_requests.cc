@@ -1,4 +1,4 @@
-#include "scheduler/service/module_requests.h"
+#include "scheduler/service/stages/module_requests.h"
 
 namespace heddle::scheduler {
 

@@ -1,4 +1,4 @@
-#include "scheduler/service/worker_channels.h"
+#include "scheduler/service/stages/worker_channels.h"
 
 #include <iterator>
 

@@ -1,4 +1,4 @@
-#include "scheduler/service/store_service.h"
+#include "scheduler/service/storage/store_service.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -19,7 +19,7 @@
 #include "proto/check_message.h"
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
-#include "scheduler/service/stored_parts.h"
+#include "scheduler/service/storage/stored_parts.h"
 #include "scheduler/store/record_store.h"
 #include "scheduler/store/sqlite_maintenance.h"
 

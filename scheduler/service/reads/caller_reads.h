@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/access/identity.h"
-#include "scheduler/service/job_snapshots.h"
+#include "scheduler/service/reads/job_snapshots.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/store/record_store.h"
 

@@ -1,4 +1,4 @@
-#include "scheduler/service/lease_keeper.h"
+#include "scheduler/service/stages/lease_keeper.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,11 +1,11 @@
-#include "scheduler/service/blob_sweeper.h"
+#include "scheduler/service/storage/blob_sweeper.h"
 
 #include <spdlog/spdlog.h>
 
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "scheduler/service/collector.h"
-#include "scheduler/service/stored_parts.h"
+#include "scheduler/service/storage/collector.h"
+#include "scheduler/service/storage/stored_parts.h"
 
 namespace heddle::scheduler {
 namespace {

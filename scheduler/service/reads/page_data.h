@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "scheduler/page/source.h"
-#include "scheduler/service/audit_log.h"
-#include "scheduler/service/caller_reads.h"
+#include "scheduler/service/reads/caller_reads.h"
 #include "scheduler/service/scheduler_loop.h"
+#include "scheduler/service/telemetry/audit_log.h"
 
 namespace heddle::scheduler {
 

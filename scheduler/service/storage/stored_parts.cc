@@ -1,4 +1,4 @@
-#include "scheduler/service/stored_parts.h"
+#include "scheduler/service/storage/stored_parts.h"
 
 #include <memory>
 

@@ -1,4 +1,4 @@
-#include "scheduler/service/call_metrics.h"
+#include "scheduler/service/telemetry/call_metrics.h"
 
 #include <string>
 #include <utility>

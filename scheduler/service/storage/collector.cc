@@ -1,4 +1,4 @@
-#include "scheduler/service/collector.h"
+#include "scheduler/service/storage/collector.h"
 
 #include <algorithm>
 #include <map>
@@ -13,7 +13,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
-#include "scheduler/service/blob_sweeper.h"
+#include "scheduler/service/storage/blob_sweeper.h"
 
 namespace heddle::scheduler {
 namespace {

@@ -1,4 +1,4 @@
-#include "scheduler/service/job_log.h"
+#include "scheduler/service/telemetry/job_log.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/daemon/log.h"
-#include "scheduler/service/metrics.h"
+#include "scheduler/service/telemetry/metrics.h"
 
 namespace heddle::scheduler {
 

@@ -1,4 +1,4 @@
-#include "scheduler/service/metrics.h"
+#include "scheduler/service/telemetry/metrics.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "scheduler/service/audit_log.h"
+#include "scheduler/service/telemetry/audit_log.h"
 
 #include <fcntl.h>
 #include <google/protobuf/descriptor.h>

@@ -1,4 +1,4 @@
-#include "scheduler/service/stage_runner.h"
+#include "scheduler/service/stages/stage_runner.h"
 
 #include <algorithm>
 #include <map>
@@ -15,7 +15,7 @@
 #include "proto/grpc_util.h"
 #include "proto/message_rules.h"
 #include "scheduler/ledger/why_waiting.h"
-#include "scheduler/service/stored_parts.h"
+#include "scheduler/service/storage/stored_parts.h"
 
 namespace heddle::scheduler {
 namespace {

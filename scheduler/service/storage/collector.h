@@ -9,8 +9,8 @@
 #include "absl/time/time.h"
 #include "base/blob_store.h"
 #include "proto/store.pb.h"
-#include "scheduler/service/keep_rule.h"
 #include "scheduler/service/scheduler_loop.h"
+#include "scheduler/service/storage/keep_rule.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {

@@ -1,4 +1,4 @@
-#include "scheduler/service/job_history.h"
+#include "scheduler/service/reads/job_history.h"
 
 #include <utility>
 

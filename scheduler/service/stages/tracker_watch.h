@@ -10,7 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "proto/tracker.grpc.pb.h"
 #include "scheduler/core/dispatcher.h"
-#include "scheduler/service/lease_keeper.h"
+#include "scheduler/service/stages/lease_keeper.h"
 
 namespace heddle::scheduler {
 

@@ -12,8 +12,8 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "base/blob_store.h"
-#include "scheduler/service/keep_rule.h"
 #include "scheduler/service/scheduler_loop.h"
+#include "scheduler/service/storage/keep_rule.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {

@@ -9,7 +9,7 @@
 #include "base/blob_store.h"
 #include "proto/store.grpc.pb.h"
 #include "scheduler/service/call_limits.h"
-#include "scheduler/service/collector.h"
+#include "scheduler/service/storage/collector.h"
 
 namespace heddle::scheduler {
 

@@ -1,4 +1,4 @@
-#include "scheduler/service/publish_queue.h"
+#include "scheduler/service/reads/publish_queue.h"
 
 #include <algorithm>
 #include <utility>

@@ -17,7 +17,7 @@
 #include "proto/access/identity.h"
 #include "scheduler/core/dispatcher.h"
 #include "scheduler/service/call_limits.h"
-#include "scheduler/service/lease_keeper.h"
+#include "scheduler/service/stages/lease_keeper.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {

@@ -22,8 +22,8 @@
 #include "proto/access/credentials.h"
 #include "proto/worker.grpc.pb.h"
 #include "scheduler/ledger/stage_order.h"
-#include "scheduler/service/lease_keeper.h"
-#include "scheduler/service/worker_channels.h"
+#include "scheduler/service/stages/lease_keeper.h"
+#include "scheduler/service/stages/worker_channels.h"
 
 namespace heddle::scheduler {
 

@@ -20,7 +20,7 @@
 #include "absl/time/time.h"
 #include "proto/jobs.pb.h"
 #include "scheduler/core/ids.h"
-#include "scheduler/service/job_history.h"
+#include "scheduler/service/reads/job_history.h"
 
 namespace heddle::scheduler {
 

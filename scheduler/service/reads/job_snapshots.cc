@@ -1,4 +1,4 @@
-#include "scheduler/service/job_snapshots.h"
+#include "scheduler/service/reads/job_snapshots.h"
 
 #include <algorithm>
 #include <iterator>
