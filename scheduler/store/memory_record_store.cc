@@ -1,6 +1,7 @@
 #include "scheduler/store/memory_record_store.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -328,6 +329,23 @@ class MemoryRecordStore : public RecordStore {
       }
     }
     return known;
+  }
+
+  absl::StatusOr<std::optional<v1::Record>> BestMeasured(const WorkloadId& id) override {
+    v1::RecordQuery query;
+    query.set_workload_key(id.key);
+    query.set_target(id.target);
+    query.set_device_key(id.device_key);
+    query.set_valid_only(true);
+    HEDDLE_ASSIGN_OR_RETURN(const RecordPage page,
+                            QueryPage(query, std::nullopt, std::numeric_limits<int64_t>::max()));
+    std::optional<v1::Record> best;
+    for (const v1::Record& record : page.records) {
+      if (!record.imported_by().empty()) continue;
+      const auto rank = [](const v1::Record& of) { return std::pair(of.median_ns(), of.id()); };
+      if (!best || rank(record) < rank(*best)) best = record;
+    }
+    return best;
   }
 
   absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) override {

@@ -345,6 +345,9 @@ class RecordStore {
                                                                   int64_t limit) = 0;
   // Lost and retracted trials do not count.
   virtual absl::StatusOr<KnownRecords> Known(const WorkloadId& id) = 0;
+  // The fastest valid record of the workload that was measured here, not imported; nullopt: there is
+  // none.
+  virtual absl::StatusOr<std::optional<v1::Record>> BestMeasured(const WorkloadId& id) = 0;
   // The report of the task's latest update stage; nullopt if there was none.
   virtual absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) = 0;
   // At most `limit` transfer samples that are related to a search of the workload. The nearest come

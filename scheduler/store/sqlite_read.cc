@@ -534,6 +534,24 @@ WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) AND r.target=(SELECT id
   return known;
 }
 
+absl::StatusOr<std::optional<v1::Record>> ReadBestMeasured(sqlite3* db, const WorkloadId& id) {
+  // In the order of the index records_best, so only faster imported or retracted records are passed.
+  Statement row(db,
+                "SELECT r.id FROM records r WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) "
+                "AND r.target=(SELECT id FROM targets WHERE text=?2) "
+                "AND r.device=(SELECT id FROM devices WHERE key=?3) "
+                "AND r.outcome=1 AND r.retracted_ns=0 AND r.job IS NOT NULL "
+                "ORDER BY r.median_ns, r.id LIMIT 1");
+  row.Bind(id.key, id.target, id.device_key);
+  v1::RecordQuery query;
+  if (row.Step()) query.set_id(row.Int(0));
+  HEDDLE_RETURN_IF_ERROR(row.status());
+  if (query.id() == 0) return std::optional<v1::Record>();
+  HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ReadRecords(db, query, std::nullopt, 1, SIZE_MAX));
+  if (page.records.empty()) return std::optional<v1::Record>();  // retracted between the two reads
+  return std::optional<v1::Record>(std::move(page.records.front()));
+}
+
 absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t job, int32_t task) {
   Statement row(db, "SELECT report FROM tasks WHERE job=? AND idx=?");
   row.Bind(job, task);

@@ -146,6 +146,10 @@ class SqliteRecordStore : public RecordStore {
     absl::MutexLock lock(&read_mutex_);
     return ReadKnown(read_db_.get(), id);
   }
+  absl::StatusOr<std::optional<v1::Record>> BestMeasured(const WorkloadId& id) override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadBestMeasured(read_db_.get(), id);
+  }
   absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) override {
     absl::MutexLock lock(&users_mutex_);
     return ReadReport(users_db_.get(), job, task);

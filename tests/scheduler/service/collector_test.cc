@@ -288,6 +288,9 @@ class FalseRecordTest : public CollectorTest {
     cluster_.worker.SetMutator([this, ns](v1::StageEvent* event) {
       if (!event->has_compared()) return;
       if (gate_ != nullptr) gate_->WaitForNotification();
+      // The fake worker tells of tasks every other time.
+      if (every_time_ && event->compared().tasks().empty())
+        event->mutable_compared()->add_tasks()->set_workload_key(WorkloadKey("workload 0"));
       for (v1::CompareResult::Task& task : *event->mutable_compared()->mutable_tasks()) {
         if (task.workload_key() != WorkloadKey("workload 0")) continue;
         task.set_default_ns(3000);
@@ -299,6 +302,27 @@ class FalseRecordTest : public CollectorTest {
     });
   }
 
+  // By which workload 0 was compiled.
+  static std::string TraceIn(const v1::CompileSpec& spec) {
+    for (const v1::BestTrace& best : spec.best()) {
+      if (best.workload_key() == WorkloadKey("workload 0")) return best.trace();
+    }
+    return "";
+  }
+  // The fastest record of workload 0 that the service measured itself.
+  v1::Record FastestMeasured() {
+    v1::RecordQuery query;
+    query.set_workload_key(WorkloadKey("workload 0"));
+    query.set_valid_only(true);
+    v1::Record fastest;
+    for (const v1::Record& record : Query(query)) {
+      if (!record.imported_by().empty()) continue;
+      if (fastest.median_ns() == 0 || record.median_ns() <= fastest.median_ns()) fastest = record;
+    }
+    return fastest;
+  }
+
+  bool every_time_ = false;             // whether all comparisons tell of that kernel
   absl::Notification* gate_ = nullptr;  // what comparisons wait for before they answer
 };
 
@@ -323,14 +347,8 @@ TEST_F(FalseRecordTest, IsRetractedAndTheJobTakesItsOwnBest) {
   EXPECT_THAT(retracted[0].retraction().reason(), HasSubstr("its kernel took 2.8us"));
   const std::vector<v1::CompileSpec> compiled = cluster_.worker.Compiles();
   ASSERT_THAT(compiled, SizeIs(2));
-  const auto trace = [](const v1::CompileSpec& spec) {
-    for (const v1::BestTrace& best : spec.best()) {
-      if (best.workload_key() == WorkloadKey("workload 0")) return best.trace();
-    }
-    return std::string();
-  };
-  EXPECT_EQ(trace(compiled[0]), "the false trace");
-  EXPECT_THAT(trace(compiled[1]), AllOf(HasSubstr("trace "), ::testing::Ne("the false trace")));
+  EXPECT_EQ(TraceIn(compiled[0]), "the false trace");
+  EXPECT_THAT(TraceIn(compiled[1]), AllOf(HasSubstr("trace "), ::testing::Ne("the false trace")));
   EXPECT_GE(done.tasks(0).best_ns(), 1000) << "its own";
 
   // Nobody falls for it again.
@@ -338,6 +356,44 @@ TEST_F(FalseRecordTest, IsRetractedAndTheJobTakesItsOwnBest) {
   const v1::Job second = WaitFinal(MustSubmit(Spec()));
   EXPECT_EQ(second.comparison().broken_size(), 0);
   EXPECT_EQ(cluster_.worker.comparisons, comparisons + 1);
+}
+
+TEST_F(FalseRecordTest, ThreeOfOneTaskLeaveTheJobItsOwnBest) {
+  for (int i = 1; i <= 3; ++i) Import(i, absl::StrCat("false ", i));
+  every_time_ = true;
+  MeasureAs(2800);
+  const v1::Job done = WaitFinal(MustSubmit(Spec()));
+  EXPECT_EQ(done.state(), v1::JOB_DONE) << done.ShortDebugString();
+  EXPECT_EQ(done.comparison().made(), 4);
+  EXPECT_EQ(done.comparison().broken_size(), 3);
+  EXPECT_EQ(done.comparison().taken_back_size(), 0);
+  EXPECT_FALSE(done.tasks(0).keeps_default());
+  EXPECT_GE(done.tasks(0).best_ns(), 1000) << "its own";
+  EXPECT_EQ(TraceIn(cluster_.worker.Compiles().back()), FastestMeasured().trace());
+  v1::RecordQuery query;
+  query.set_imported_by("ipv4:127.0.0.1");
+  EXPECT_THAT(Query(query), IsEmpty()) << "all three are retracted";
+}
+
+// There are more false records than comparisons judge. The others stay, for the next job to find.
+TEST_F(FalseRecordTest, FiveOfOneTaskLeaveTheJobItsOwnBest) {
+  for (int i = 1; i <= 5; ++i) Import(i, absl::StrCat("false ", i));
+  every_time_ = true;
+  MeasureAs(2800);
+  const v1::Job done = WaitFinal(MustSubmit(Spec()));
+  EXPECT_EQ(done.comparison().made(), 4);
+  EXPECT_EQ(done.comparison().broken_size(), 3);
+  EXPECT_FALSE(done.tasks(0).keeps_default());
+  EXPECT_EQ(TraceIn(cluster_.worker.Compiles().back()), FastestMeasured().trace());
+  v1::RecordQuery query;
+  query.set_imported_by("ipv4:127.0.0.1");
+  EXPECT_THAT(Query(query), SizeIs(2));
+  // The second job has what the first one measured, and loses it as little.
+  const v1::Job second = WaitFinal(MustSubmit(Spec()));
+  EXPECT_EQ(second.comparison().broken_size(), 2);
+  EXPECT_FALSE(second.tasks(0).keeps_default());
+  EXPECT_EQ(TraceIn(cluster_.worker.Compiles().back()), FastestMeasured().trace());
+  EXPECT_THAT(Query(query), IsEmpty());
 }
 
 TEST_F(FalseRecordTest, ATrueOneStaysInTheModule) {

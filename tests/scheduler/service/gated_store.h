@@ -82,6 +82,9 @@ class GatedStore : public RecordStore {
     return store_->FindWorkloads(text, after, limit);
   }
   absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override { return store_->Known(id); }
+  absl::StatusOr<std::optional<v1::Record>> BestMeasured(const WorkloadId& id) override {
+    return store_->BestMeasured(id);
+  }
   absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) override {
     return store_->Report(job, task);
   }
