@@ -24,7 +24,6 @@ constexpr int64_t kCandidateMs = 30 * 1000;  // one build, or one measurement
 constexpr int64_t kStageOverheadMs = 60 * 1000;
 constexpr int64_t kLongestStageMs =
     int64_t{23} * 60 * 60 * 1000;          // a worker takes no more than a day
-constexpr int64_t kMaxWarmRecords = 4096;  // the newest ones; more teach a model little
 // Size of the results that one update is sent, the newest first. A gRPC message holds 4 MiB.
 constexpr size_t kMaxUpdateBytes = 3 << 20;
 

@@ -4,11 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
+
 #include "absl/synchronization/notification.h"
 #include "base/sha256.h"
 #include "base/workload_key.h"
 #include "client/service_client.h"
 #include "scheduler/service/storage/blob_sweeper.h"
+#include "tests/scheduler/service/gated_store.h"
 #include "tests/scheduler/service/service_fixture.h"
 
 namespace heddle::scheduler {
@@ -212,7 +218,8 @@ TEST_F(CollectorTest, ACollectionThatWasCutOffIsTakenUpAgain) {
   const auto stopped = collector_->Collect(
       {absl::ZeroDuration(), 0}, false, absl::Now(),
       [](const v1::CollectProgress::Job&) { return true; },
-      [&] { return ++asked < 3; });  // before the job, before its rows, before its mark
+      // before the old records, the job, its rows, its mark
+      [&] { return ++asked < 4; });
   EXPECT_TRUE(absl::IsCancelled(stopped.status())) << stopped.status();
   Stop();
   Start();
@@ -257,6 +264,127 @@ TEST_F(CollectorTest, TheStandingRuleCollectsBeforeItSweeps) {
   while (HasBlob(Sha256Hex("a model")) && absl::Now() < limit)
     absl::SleepFor(absl::Milliseconds(5));
   EXPECT_FALSE(HasBlob(Sha256Hex("a model")));
+}
+
+// Retracted records stay until a collection finds them old.
+TEST_F(CollectorTest, OldRecordsGoAndADryRunTellsHowMany) {
+  const std::string job = MustSubmit(Spec(), "a model");
+  const v1::Job done = WaitFinal(job);
+  v1::RecordQuery query;
+  query.set_job(job);
+  query.set_retracted(true);
+  // The latest record of all always stays, so the other task is retracted.
+  v1::Record latest;
+  for (const v1::Record& record : Query(query)) {
+    if (record.id() > latest.id()) latest = record;
+  }
+  v1::RecordQuery slow = query;
+  slow.set_workload_key(latest.workload_key() == WorkloadKey("workload 0")
+                            ? WorkloadKey("workload 1")
+                            : WorkloadKey("workload 0"));
+  v1::Retraction why;
+  why.set_reason("its clock was broken");
+  why.set_by("ann");
+  why.set_unix_ns(absl::GetCurrentTimeNanos());
+  const auto retracted = loop_->Retract(slow, why);
+  ASSERT_TRUE(retracted.ok()) << retracted.status();
+  ASSERT_GT(*retracted, 0);
+  const size_t records = Query(query).size();
+  ASSERT_GT(records, static_cast<size_t>(*retracted));
+
+  Told told = Collect(false);
+  EXPECT_EQ(told.total.records(), 0) << "the job shows its trials until it is collected";
+  EXPECT_EQ(Query(query).size(), records);
+  EXPECT_EQ(Collect(true, 3600).total.records(), 0) << "they were retracted just now";
+  told = Collect(true);
+  EXPECT_EQ(told.total.records(), *retracted);
+  EXPECT_GT(told.total.record_bytes(), 0);
+  EXPECT_EQ(Query(query).size(), records) << "a dry run takes nothing";
+  const v1::Job before = Get(job);
+  told = Collect(false);
+  EXPECT_EQ(told.total.records(), *retracted);
+  EXPECT_THAT(told.jobs, IsEmpty());
+  EXPECT_EQ(Query(query).size(), records - static_cast<size_t>(*retracted));
+  EXPECT_EQ(Collect(false).total.records(), 0);
+  EXPECT_THAT(Check(), IsEmpty());
+  const auto expect_same = [&] {
+    const v1::Job now = Get(job);
+    EXPECT_EQ(now.trials(), before.trials());
+    ASSERT_EQ(now.tasks_size(), before.tasks_size());
+    for (int i = 0; i < now.tasks_size(); ++i) {
+      EXPECT_EQ(now.tasks(i).trials(), before.tasks(i).trials()) << i;
+      EXPECT_EQ(now.tasks(i).failed(), before.tasks(i).failed()) << i;
+      EXPECT_EQ(now.tasks(i).best_ns(), before.tasks(i).best_ns()) << i;
+    }
+  };
+  expect_same();
+  Stop();
+  Start();
+  expect_same();
+}
+
+// Counts what collections read at a time.
+class CountingStore : public GatedStore {
+ public:
+  using GatedStore::GatedStore;
+  absl::StatusOr<Collection> CollectionOf(int64_t job, const CollectionPlace& after,
+                                          int64_t limit) override {
+    auto page = GatedStore::CollectionOf(job, after, limit);
+    ++pages;
+    if (page.ok()) largest = std::max(largest.load(), page->rows.candidates.size());
+    return page;
+  }
+  absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule, int64_t after,
+                                            int64_t limit) override {
+    auto page = GatedStore::FindOldRecords(rule, after, limit);
+    ++record_pages;
+    if (page.ok()) largest = std::max(largest.load(), page->ids.size());
+    return page;
+  }
+  std::atomic<int> pages{0}, record_pages{0};
+  std::atomic<size_t> largest{0};
+};
+
+class PagesTest : public CollectorTest {
+ protected:
+  std::unique_ptr<RecordStore> Wrap(std::unique_ptr<RecordStore> store) override {
+    auto counting = std::make_unique<CountingStore>(std::move(store));
+    counting_ = counting.get();
+    return counting;
+  }
+  CountingStore* counting_ = nullptr;
+};
+
+// However large a job is, no read and no transaction of its collection is.
+TEST_F(PagesTest, ALargeJobIsCollectedInManySmallSteps) {
+  const std::string job = MustSubmit(Spec(2), "a model");
+  WaitFinal(job);
+  // Other measurements of the job, as if it had had so many trials.
+  constexpr int64_t kMore = 2000, kFirst = 1000;
+  const v1::Record pattern = RecordsOf(job).begin()->second;
+  Batch batch;
+  for (int64_t id = kFirst; id < kFirst + kMore; ++id) {
+    CandidateRow candidate;
+    candidate.job = ParseJobName(job);
+    candidate.id = id;
+    candidate.trace = "a trace";
+    batch.push_back(InsertCandidate{candidate});
+    InsertRecord record{pattern};
+    record.record.set_candidate(id);
+    record.record.mutable_measurement()->mutable_evidence()->clear_slot();
+    batch.push_back(record);
+  }
+  const auto applied = store_->Apply({batch});
+  ASSERT_TRUE(applied.ok() && applied->front().ok()) << applied->front();
+  const Told told = Collect(false);
+  EXPECT_GE(told.total.rows(), 2 * kMore - 2);
+  constexpr int64_t kPage = 250;
+  EXPECT_GE(counting_->pages, kMore / kPage);
+  EXPECT_LE(counting_->pages, kMore / kPage + 2) << "and none was read for nothing";
+  EXPECT_LE(counting_->largest, static_cast<size_t>(kPage));
+  EXPECT_GE(counting_->record_pages, kMore / kPage);
+  EXPECT_THAT(RecordsOf(job), SizeIs(::testing::Gt(static_cast<size_t>(kMore))));
+  EXPECT_EQ(store_->CollectionOf(ParseJobName(job), {}, 100)->rows.candidates.size(), 0u);
 }
 
 // Somebody imports a record that promises far too much.
