@@ -495,7 +495,7 @@ int main(int argc, char** argv) {
 
   client::CollectOptions collect;
   CLI::App* collect_app = command(
-      "gc", "Collect old jobs: remove their models, modules and raw measurements, keep records");
+      "gc", "Collect old jobs: remove their models, modules, raw measurements and old records");
   collect_app->add_flag("--dry-run", collect.dry_run, "Only show what would go");
   collect_app
       ->add_option("--older-than", collect.older_than,

@@ -139,13 +139,19 @@ int Collect(const GlobalOptions& global, const CollectOptions& options) {
     return kDone;
   }
   const char* done = options.dry_run ? "would be collected" : "collected";
-  if (jobs == 0) {
-    fmt::print(stderr, "nothing to collect: no job is left that this rule does not keep\n");
+  if (jobs == 0 && total->records() == 0) {
+    fmt::print(stderr,
+               "nothing to collect: no job or record is left that this rule does not keep\n");
     return kDone;
   }
-  fmt::print(stderr, "{} jobs {}: {} rows with about {} of the database, {} blobs with {}\n", jobs,
-             done, total->rows(), FormatBytes(total->database_bytes()), total->blobs(),
-             FormatBytes(total->blob_bytes()));
+  if (jobs > 0)
+    fmt::print(stderr, "{} jobs {}: {} rows with about {} of the database, {} blobs with {}\n", jobs,
+               done, total->rows(), FormatBytes(total->database_bytes()), total->blobs(),
+               FormatBytes(total->blob_bytes()));
+  if (total->records() > 0)
+    fmt::print(stderr, "{} old records {}: about {} of the database\n", total->records(),
+               options.dry_run ? "would be removed" : "removed",
+               FormatBytes(total->record_bytes()));
   if (!options.dry_run && total->swept_bytes() < total->blob_bytes())
     fmt::print(stderr, "{} of blobs were in use within the last day and go later\n",
                FormatBytes(total->blob_bytes() - total->swept_bytes()));

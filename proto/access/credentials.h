@@ -17,7 +17,7 @@ struct TlsFiles {
   std::string certificate;  // cert.pem; empty: the process has no certificate, only a token
   std::string key;          // key.pem
   Identity identity;        // of the certificate
-  std::string revoked;      // path of a daemon's list (revoked.h), which need not exist
+  std::string revoked;      // path of the list (revoked.h), which need not exist; empty: none
 };
 
 // Without any of the two, a process uses and serves nothing but this machine.

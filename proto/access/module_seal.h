@@ -26,7 +26,8 @@ absl::StatusOr<std::string> ModuleTrailer(const TlsFiles& maker, const std::stri
                                           int64_t attempt, const std::string& content_sha256);
 
 // Which worker of the lab made the module in this file. NotFound: it is not signed. PermissionDenied, in
-// one line: no worker of the lab signed it as it is, or its certificate has expired at `now`.
+// one line: no worker of the lab signed it as it is, or its certificate has expired at `now`, or the
+// worker is revoked (seal.h).
 absl::StatusOr<ModuleMaker> MakerOfModule(const TlsFiles& lab, std::string_view file,
                                           absl::Time now);
 

@@ -32,7 +32,7 @@ absl::StatusOr<RevokedList::Names> RevokedList::Parse(const std::string& text) {
   return names;
 }
 
-absl::Status RevokedList::Check(const Identity& identity) const {
+absl::StatusOr<bool> RevokedList::Has(const Identity& identity) const {
   absl::MutexLock lock(&mutex_);
   if (const std::optional<absl::StatusOr<std::string>> text = file_.Changed()) {
     if (text->ok()) {
@@ -43,15 +43,21 @@ absl::Status RevokedList::Check(const Identity& identity) const {
       names_ = text->status();
     }
   }
-  if (!names_.ok()) {
+  if (!names_.ok()) return names_.status();
+  return names_->count(NameOf(identity)) > 0;
+}
+
+absl::Status RevokedList::Check(const Identity& identity) const {
+  const absl::StatusOr<bool> revoked = Has(identity);
+  if (!revoked.ok()) {
     return absl::UnauthenticatedError(
         absl::StrCat("the file `revoked` of this daemon's --tls-dir cannot be used: ",
-                     names_.status().message()));
+                     revoked.status().message()));
   }
-  const std::string name = NameOf(identity);
-  if (names_->count(name) == 0) return absl::OkStatus();
+  if (!*revoked) return absl::OkStatus();
   return absl::UnauthenticatedError(
-      absl::StrCat(name, " is revoked here; ask an operator for a certificate under another name"));
+      absl::StrCat(NameOf(identity),
+                   " is revoked here; ask an operator for a certificate under another name"));
 }
 
 }  // namespace heddle

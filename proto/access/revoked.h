@@ -15,8 +15,9 @@
 
 namespace heddle {
 
-// A file `revoked` in the --tls-dir of a daemon, with one "ROLE/NAME" a line; '#' begins a comment. Each
-// of them is refused, whatever certificate or token of that name it shows. Thread-safe.
+// A file `revoked` in a --tls-dir, with one "ROLE/NAME" a line; '#' begins a comment. A daemon refuses each
+// of them, whatever certificate or token of that name it shows. What they signed does not count any more
+// (seal.h). Thread-safe.
 class RevokedList {
  public:
   // The file need not exist. Changes of it count within a second or two. While it cannot be used (a
@@ -25,6 +26,8 @@ class RevokedList {
 
   // Unauthenticated if the identity is revoked, or the list cannot be used; the message says what to do.
   absl::Status Check(const Identity& identity) const;
+  // Whether the identity is revoked. Otherwise the list cannot be used, and the message says why.
+  absl::StatusOr<bool> Has(const Identity& identity) const;
 
   using Names = std::set<std::string>;  // "user/ann"
   // InvalidArgument names the line.

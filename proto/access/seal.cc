@@ -8,6 +8,8 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "proto/access/revoked.h"
 
 namespace heddle {
 namespace {
@@ -48,6 +50,19 @@ bool IsOfLab(const std::string& ca_pem, X509* certificate) {
          X509_verify_cert(check.get()) == 1;
 }
 
+absl::Status CheckNotRevoked(const TlsFiles& lab, const Identity& signer) {
+  if (lab.revoked.empty()) return absl::OkStatus();
+  const absl::StatusOr<bool> revoked = RevokedList(lab.revoked).Has(signer);
+  if (!revoked.ok())
+    return absl::PermissionDeniedError(
+        absl::StrCat("whether its signer ", ToText(signer), " is revoked is not known, since ",
+                     lab.revoked, " cannot be used: ", revoked.status().message()));
+  if (!*revoked) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("its signer ", ToText(signer), " is revoked (", lab.revoked,
+                   "); submit the model again, so that another worker makes it"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> Sign(const TlsFiles& signer, std::string_view statement) {
@@ -84,6 +99,7 @@ absl::StatusOr<Identity> SignerOf(const TlsFiles& lab, const std::string& certif
       EVP_DigestVerify(digest.get(), BytesOf(signature), signature.size(), BytesOf(statement),
                        statement.size()) != 1)
     return absl::PermissionDeniedError("its signature is of something else");
+  HEDDLE_RETURN_IF_ERROR(CheckNotRevoked(lab, *signer));
   return signer;
 }
 

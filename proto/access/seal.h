@@ -16,7 +16,9 @@ namespace heddle {
 absl::StatusOr<std::string> Sign(const TlsFiles& signer, std::string_view statement);
 
 // Who signed the statement. PermissionDenied: the signature is not of this statement and certificate,
-// or the certificate is not of the lab whose authority `lab` trusts, or has expired at `now`.
+// or the certificate is not of the lab whose authority `lab` trusts, or has expired at `now`, or the list
+// `lab.revoked` has its name. That list is read in each call, which takes a fraction of what checking a
+// signature does unless it has thousands of names. While it cannot be used, nobody counts as a signer.
 absl::StatusOr<Identity> SignerOf(const TlsFiles& lab, const std::string& certificate_pem,
                                   std::string_view signature, std::string_view statement,
                                   absl::Time now);

@@ -182,7 +182,8 @@ struct Planning {};
 struct Compiling {};
 // The module is compared with the one that has default schedules only. If tuned kernels turn out to
 // be no faster, the job compiles once more, without them, and compares that module. So it does if an
-// imported record does not hold (Compared.broken): the task gets its next best schedule.
+// imported record does not hold (Compared.broken): the task gets its next best schedule, and after
+// kTriesOfImports comparisons the best that was measured here.
 struct Comparing {};
 struct Done {};
 struct Failed {
@@ -193,6 +194,11 @@ struct Cancelled {
 };
 using JobPhase =
     std::variant<Importing, Tuning, Planning, Compiling, Comparing, Done, Failed, Cancelled>;
+
+// So many comparisons may judge imported records of a task. If the last of them breaks one, too, the
+// task gets the best that was measured here, so that many false records of one task neither hold the
+// job up nor cost what it found itself.
+inline constexpr int kTriesOfImports = 3;
 
 struct Job {
   JobId id;
@@ -222,6 +228,10 @@ struct Job {
   // stage (-1: it has no task). A restart forgets them.
   std::map<std::pair<v1::StageKind, int>, std::string> accusers;
 
+  // Whether the task's next kernel may be that of an imported record.
+  bool TrustsImports(const Task& task) const {
+    return !task.replaced || compared < kTriesOfImports;
+  }
   bool final() const {
     return std::holds_alternative<Done>(phase) || std::holds_alternative<Failed>(phase) ||
            std::holds_alternative<Cancelled>(phase);

@@ -24,7 +24,6 @@ constexpr int64_t kCandidateMs = 30 * 1000;  // one build, or one measurement
 constexpr int64_t kStageOverheadMs = 60 * 1000;
 constexpr int64_t kLongestStageMs =
     int64_t{23} * 60 * 60 * 1000;          // a worker takes no more than a day
-constexpr int64_t kMaxWarmRecords = 4096;  // the newest ones; more teach a model little
 // Size of the results that one update is sent, the newest first. A gRPC message holds 4 MiB.
 constexpr size_t kMaxUpdateBytes = 3 << 20;
 
@@ -218,12 +217,9 @@ void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
     }
     places[i] = compile.best_size();
     compile.add_best()->set_workload_key(task.row.info.key());
-    v1::RecordQuery& query = order->reads.best.emplace_back();
-    query.set_workload_key(task.row.info.key());
-    query.set_target(spec.target());
-    query.set_device_key(state.params.device_key);
-    query.set_best_only(true);
-    query.set_valid_only(true);
+    order->reads.best.push_back(
+        {{task.row.info.key(), spec.target(), state.params.device_key},
+         /*measured_here=*/!state.TrustsImports(state.tasks[i])});
   }
   for (const auto& [id, candidate] : job.candidates) {
     const int place = places[static_cast<size_t>(candidate.task)];
@@ -467,7 +463,21 @@ OrderInputs FetchInputs(RecordStore* store, const OrderReads& reads) {
                                               reads.experience->device_key, kMaxExperience);
   }
   if (reads.warm) inputs.warm = query(*reads.warm);
-  for (const v1::RecordQuery& best : reads.best) inputs.best.push_back(query(best));
+  for (const OrderReads::Best& best : reads.best) {
+    if (best.measured_here) {
+      const auto found = store->BestMeasured(best.workload);
+      const bool any = found.ok() && found->has_value();
+      inputs.best.push_back(any ? std::vector<v1::Record>{**found} : std::vector<v1::Record>());
+      continue;
+    }
+    v1::RecordQuery wanted;
+    wanted.set_workload_key(best.workload.key);
+    wanted.set_target(best.workload.target);
+    wanted.set_device_key(best.workload.device_key);
+    wanted.set_best_only(true);
+    wanted.set_valid_only(true);
+    inputs.best.push_back(query(wanted));
+  }
   return inputs;
 }
 

@@ -33,9 +33,14 @@ struct OrderReads {
   struct Device {
     std::string target, device_key;
   };
+  // The best record of a task of a module.
+  struct Best {
+    WorkloadId workload;
+    bool measured_here = false;  // the best of those that were not imported
+  };
   std::optional<WorkloadId> related;    // transfer samples that are related to this workload
   std::optional<v1::RecordQuery> warm;  // the known records that the update learns
-  std::vector<v1::RecordQuery> best;    // the best record of each task of a module
+  std::vector<Best> best;               // of each task of a module
   std::optional<Device> experience;     // of other jobs there, and on other devices
 };
 
@@ -44,7 +49,7 @@ struct OrderReads {
 struct OrderInputs {
   absl::StatusOr<std::vector<TransferSamples>> related = std::vector<TransferSamples>();
   std::vector<v1::Record> warm;
-  std::vector<std::vector<v1::Record>> best;  // one answer for each of OrderReads.best
+  std::vector<std::vector<v1::Record>> best;  // one answer for each of OrderReads.best, of at most one record
   absl::StatusOr<Experience> experience = Experience();
 };
 

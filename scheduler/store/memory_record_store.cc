@@ -1,6 +1,7 @@
 #include "scheduler/store/memory_record_store.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -58,7 +59,7 @@ class MemoryRecordStore : public RecordStore {
         if (over) candidate.trace.clear();
         auto record = tables_.record_of.find(it->first);
         if (record != tables_.record_of.end()) {
-          const v1::Record& measured = tables_.records[record->second].record;
+          const v1::Record& measured = tables_.records.at(record->second).record;
           candidate.outcome = measured.measurement().outcome();
           candidate.median_ns = measured.median_ns();
           if (!over || candidate.outcome != v1::OUTCOME_OK) {
@@ -70,6 +71,8 @@ class MemoryRecordStore : public RecordStore {
             candidate.median_ns = 0;
             candidate.message = absl::StrCat(kRetracted, measured.retraction().reason());
           }
+        } else if (candidate.outcome && candidate.outcome != v1::OUTCOME_OK) {
+          candidate.message = kRemoved;
         }
         job.candidates.push_back(std::move(candidate));
       }
@@ -119,35 +122,51 @@ class MemoryRecordStore : public RecordStore {
     return found;
   }
 
-  absl::StatusOr<Collection> CollectionOf(int64_t job) override {
+  absl::StatusOr<Collection> CollectionOf(int64_t job, const CollectionPlace& after,
+                                          int64_t limit) override {
     absl::MutexLock lock(&mutex_);
-    Collection found{{job, {}, {}, {}}, 0};
-    for (auto it = tables_.candidates.lower_bound({job, 0});
-         it != tables_.candidates.end() && it->first.first == job; ++it) {
-      if (it->second.row.trace.empty()) continue;
-      found.rows.candidates.push_back(it->first.second);
-      found.bytes += static_cast<int64_t>(it->second.row.trace.size());
-    }
+    Collection found{{job, {}, {}, {}}, 0, std::nullopt};
+    CollectionPlace place = after;
     std::set<std::string> live;  // workloads
     for (const auto& [key, task] : tables_.tasks) {
       if (!IsFinal(tables_.jobs.at(key.first).job.state())) live.insert(task.info.key());
     }
-    for (size_t i = 0; i < tables_.records.size(); ++i) {
-      const MemoryTables::StoredRecord& stored = tables_.records[i];
-      const bool own = !stored.imported && ParseJobName(stored.record.job()) == job;
-      const bool best = !stored.record.has_retraction() && IsBest({}, i);
-      if (!own || best || live.count(stored.record.workload_key()) > 0) continue;
-      found.rows.records.push_back(static_cast<int64_t>(i) + 1);
-      const v1::Measurement& measured = stored.record.measurement();
+    int64_t looked = 0;
+    for (auto it = tables_.candidates.upper_bound({job, after.candidate});
+         it != tables_.candidates.end() && it->first.first == job && looked < limit; ++it) {
+      ++looked;
+      place.candidate = it->first.second;
+      const std::string& trace = it->second.row.trace;
+      if (!trace.empty()) {
+        found.rows.candidates.push_back(it->first.second);
+        found.bytes += static_cast<int64_t>(trace.size());
+      }
+      const auto of = tables_.record_of.find(it->first);
+      if (of == tables_.record_of.end()) continue;
+      const v1::Record& record = tables_.records.at(of->second).record;
+      const bool best = !record.has_retraction() && IsBest({}, of->second);
+      if (best || live.count(record.workload_key()) > 0) continue;
+      found.rows.records.push_back(of->second);
+      const v1::Measurement& measured = record.measurement();
       found.bytes +=
           static_cast<int64_t>(measured.ByteSizeLong() - Thinned(measured).ByteSizeLong());
     }
+    std::map<std::pair<int64_t, int64_t>, const StageRow*> stages;  // by start and attempt
     for (const auto& [attempt, row] : tables_.stages) {
-      const bool last = attempt == tables_.stages.rbegin()->first;
-      if (last || row.span.end_unix_ns() == 0 || ParseJobName(row.span.job()) != job) continue;
-      found.rows.attempts.push_back(attempt);
-      found.bytes += static_cast<int64_t>(row.span.ByteSizeLong());
+      const std::pair at(row.span.start_unix_ns(), attempt);
+      if (ParseJobName(row.span.job()) == job && at > std::pair(after.start_unix_ns, after.attempt))
+        stages[at] = &row;
     }
+    for (const auto& [at, row] : stages) {
+      if (looked == limit) break;
+      ++looked;
+      std::tie(place.start_unix_ns, place.attempt) = at;
+      if (at.second == tables_.stages.rbegin()->first || row->span.end_unix_ns() == 0) continue;
+      found.rows.attempts.push_back(at.second);
+      found.bytes += static_cast<int64_t>(row->span.ByteSizeLong());
+    }
+    if (looked == limit) found.last = place;
+    if (after.candidate != 0 || after.attempt != 0) return found;
     for (const auto& [key, state] : tables_.states) {
       if (key.first == job) found.bytes += static_cast<int64_t>(state.size());
     }
@@ -155,6 +174,12 @@ class MemoryRecordStore : public RecordStore {
       if (key.first == job) found.bytes += static_cast<int64_t>(report.ByteSizeLong());
     }
     return found;
+  }
+
+  absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule, int64_t after,
+                                            int64_t limit) override {
+    absl::MutexLock lock(&mutex_);
+    return OldRecordsOf(tables_, rule, after, limit);
   }
 
   absl::StatusOr<std::vector<StageRow>> UnfinishedStages() override {
@@ -200,11 +225,10 @@ class MemoryRecordStore : public RecordStore {
                                        int64_t limit) override {
     absl::MutexLock lock(&mutex_);
     std::vector<RecordPlace> found;
-    for (size_t i = 0; i < tables_.records.size(); ++i) {
-      const RecordPlace place{tables_.records[i].record.created_unix_ns(),
-                              static_cast<int64_t>(i) + 1};
-      if ((!after || Follows(place, *after)) && Matches(query, i) &&
-          (!query.best_only() || IsBest(query, i)))
+    for (const auto& [id, stored] : tables_.records) {
+      const RecordPlace place{stored.record.created_unix_ns(), id};
+      if ((!after || Follows(place, *after)) && Matches(query, id, stored) &&
+          (!query.best_only() || IsBest(query, id)))
         found.push_back(place);
     }
     std::sort(found.begin(), found.end(),
@@ -215,7 +239,7 @@ class MemoryRecordStore : public RecordStore {
       if (!found.empty()) page.last = found.back();
     }
     for (const RecordPlace& place : found) {
-      const MemoryTables::StoredRecord& stored = tables_.records[static_cast<size_t>(place.id - 1)];
+      const MemoryTables::StoredRecord& stored = tables_.records.at(place.id);
       v1::Record record = stored.record;
       record.set_id(place.id);
       const MemoryTables::Workload& workload = tables_.workloads.at(record.workload_key());
@@ -241,25 +265,25 @@ class MemoryRecordStore : public RecordStore {
 
   absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) override {
     absl::MutexLock lock(&mutex_);
-    std::vector<size_t> trials;
+    std::vector<int64_t> trials;  // records
     std::vector<double> medians;
-    for (size_t i = 0; i < tables_.records.size(); ++i) {
-      const v1::Record& record = tables_.records[i].record;
+    for (const auto& [number, stored] : tables_.records) {
+      const v1::Record& record = stored.record;
       const v1::Outcome outcome = record.measurement().outcome();
       if (record.workload_key() != id.key || record.target() != id.target ||
           record.device_key() != id.device_key || outcome == v1::OUTCOME_LOST ||
           record.has_retraction())
         continue;
-      trials.push_back(i);
+      trials.push_back(number);
       medians.push_back(outcome == v1::OUTCOME_OK ? record.median_ns() : 0);
     }
     TrialSample sample;
     sample.all = static_cast<int64_t>(trials.size());
     for (const ChosenTrial& chosen : ChooseTrials(medians, most)) {
-      const MemoryTables::StoredRecord& stored = tables_.records[trials[chosen.index]];
+      const MemoryTables::StoredRecord& stored = tables_.records.at(trials[chosen.index]);
       TrialPoint& point = sample.points.emplace_back();
       point.number = static_cast<int64_t>(chosen.index) + 1;
-      point.id = static_cast<int64_t>(trials[chosen.index]) + 1;
+      point.id = trials[chosen.index];
       point.created_unix_ns = stored.record.created_unix_ns();
       point.median_ns = medians[chosen.index];
       point.job = stored.record.job();
@@ -291,8 +315,7 @@ class MemoryRecordStore : public RecordStore {
                                                           int64_t limit) override {
     absl::MutexLock lock(&mutex_);
     std::set<std::string> recorded;
-    for (const MemoryTables::StoredRecord& stored : tables_.records)
-      recorded.insert(stored.record.workload_key());
+    for (const auto& [id, stored] : tables_.records) recorded.insert(stored.record.workload_key());
     const std::string wanted = absl::AsciiStrToLower(text);
     std::vector<WorkloadName> found;
     for (auto it = tables_.workloads.upper_bound(after);
@@ -309,7 +332,7 @@ class MemoryRecordStore : public RecordStore {
     absl::MutexLock lock(&mutex_);
     KnownRecords known;
     auto faster = [](double best, double now) { return best == 0 ? now : std::min(best, now); };
-    for (const MemoryTables::StoredRecord& stored : tables_.records) {
+    for (const auto& [number, stored] : tables_.records) {
       const v1::Record& record = stored.record;
       const v1::Outcome outcome = record.measurement().outcome();
       if (record.workload_key() != id.key || record.target() != id.target ||
@@ -328,6 +351,23 @@ class MemoryRecordStore : public RecordStore {
       }
     }
     return known;
+  }
+
+  absl::StatusOr<std::optional<v1::Record>> BestMeasured(const WorkloadId& id) override {
+    v1::RecordQuery query;
+    query.set_workload_key(id.key);
+    query.set_target(id.target);
+    query.set_device_key(id.device_key);
+    query.set_valid_only(true);
+    HEDDLE_ASSIGN_OR_RETURN(const RecordPage page,
+                            QueryPage(query, std::nullopt, std::numeric_limits<int64_t>::max()));
+    std::optional<v1::Record> best;
+    for (const v1::Record& record : page.records) {
+      if (!record.imported_by().empty()) continue;
+      const auto rank = [](const v1::Record& of) { return std::pair(of.median_ns(), of.id()); };
+      if (!best || rank(record) < rank(*best)) best = record;
+    }
+    return best;
   }
 
   absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) override {
@@ -394,7 +434,7 @@ class MemoryRecordStore : public RecordStore {
   absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) override {
     absl::MutexLock lock(&mutex_);
     std::map<std::string, int> counts;
-    for (const MemoryTables::StoredRecord& stored : tables_.records) {
+    for (const auto& [id, stored] : tables_.records) {
       if (stored.record.target() == target && !stored.record.has_retraction())
         ++counts[stored.record.device_key()];
     }
@@ -429,16 +469,15 @@ class MemoryRecordStore : public RecordStore {
     return std::tie(place.created_unix_ns, place.id) < std::tie(other.created_unix_ns, other.id);
   }
 
-  bool Matches(const v1::RecordQuery& query, size_t index) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const MemoryTables::StoredRecord& stored = tables_.records[index];
+  static bool Matches(const v1::RecordQuery& query, int64_t id,
+                      const MemoryTables::StoredRecord& stored) {
     const v1::Record& record = stored.record;
     auto field = [](const std::string& wanted, const std::string& is) {
       return wanted.empty() || wanted == is;
     };
     const bool job = query.job().empty() || (!stored.imported && query.job() == record.job());
     const bool shown = !record.has_retraction() || (query.retracted() && !query.best_only());
-    const bool numbered = query.id() == 0 || query.id() == static_cast<int64_t>(index) + 1;
+    const bool numbered = query.id() == 0 || query.id() == id;
     const std::string& worker = record.measurement().evidence().worker();
     return job && shown && numbered && field(query.worker(), stored.imported ? "" : worker) &&
            field(query.imported_by(), record.imported_by()) &&
@@ -448,19 +487,19 @@ class MemoryRecordStore : public RecordStore {
            (!query.valid_only() || record.measurement().outcome() == v1::OUTCOME_OK);
   }
 
-  bool IsBest(const v1::RecordQuery& query, size_t index) const
+  bool IsBest(const v1::RecordQuery& query, int64_t id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const v1::Record& record = tables_.records[index].record;
+    const v1::Record& record = tables_.records.at(id).record;
     if (record.measurement().outcome() != v1::OUTCOME_OK) return false;
-    for (size_t i = 0; i < tables_.records.size(); ++i) {
-      const v1::Record& other = tables_.records[i].record;
+    for (const auto& [other_id, stored] : tables_.records) {
+      const v1::Record& other = stored.record;
       if (other.workload_key() != record.workload_key() || other.target() != record.target() ||
           other.device_key() != record.device_key() ||
-          other.measurement().outcome() != v1::OUTCOME_OK || !Matches(query, i)) {
+          other.measurement().outcome() != v1::OUTCOME_OK || !Matches(query, other_id, stored)) {
         continue;
       }
       if (other.median_ns() < record.median_ns() ||
-          (other.median_ns() == record.median_ns() && i < index))
+          (other.median_ns() == record.median_ns() && other_id < id))
         return false;
     }
     return true;

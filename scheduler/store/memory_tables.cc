@@ -1,12 +1,75 @@
 #include "scheduler/store/memory_tables.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "proto/job_states.h"
 
 namespace heddle::scheduler {
+namespace {
+
+WorkloadId WorkloadOf(const v1::Record& record) {
+  return {record.workload_key(), record.target(), record.device_key()};
+}
+
+// Whether so many newer records of its workload, target and device key are there, and it is needed by
+// nobody (OldRecordRule).
+bool IsSuperseded(const MemoryTables& tables, int64_t id, int64_t newest) {
+  const MemoryTables::StoredRecord& stored = tables.records.at(id);
+  const v1::Record& record = stored.record;
+  const auto candidate = tables.candidates.find({ParseJobName(record.job()), record.candidate()});
+  if (!stored.imported && candidate != tables.candidates.end() &&
+      candidate->second.row.origin == "default")
+    return false;
+  for (const auto& [key, task] : tables.tasks) {
+    if (task.info.key() == record.workload_key() && !IsFinal(tables.jobs.at(key.first).job.state()))
+      return false;
+  }
+  int64_t newer = 0;
+  bool best = record.measurement().outcome() == v1::OUTCOME_OK;
+  for (const auto& [other_id, other_stored] : tables.records) {
+    const v1::Record& other = other_stored.record;
+    if (other_id == id || other.has_retraction() || WorkloadOf(other) != WorkloadOf(record))
+      continue;
+    newer += std::pair(other.created_unix_ns(), other_id) > std::pair(record.created_unix_ns(), id);
+    if (other.measurement().outcome() == v1::OUTCOME_OK &&
+        std::pair(other.median_ns(), other_id) < std::pair(record.median_ns(), id))
+      best = false;
+  }
+  return !best && newer >= std::max<int64_t>(1, newest);
+}
+
+}  // namespace
+
+OldRecords OldRecordsOf(const MemoryTables& tables, const OldRecordRule& rule, int64_t after,
+                        int64_t limit) {
+  OldRecords found;
+  int64_t looked = 0;
+  for (auto it = tables.records.upper_bound(after);
+       it != tables.records.end() && std::next(it) != tables.records.end(); ++it) {
+    if (looked++ == limit) {
+      found.last = std::prev(it)->first;
+      return found;
+    }
+    const auto& [id, stored] = *it;
+    const v1::Record& record = stored.record;
+    const auto job = tables.jobs.find(ParseJobName(record.job()));
+    const bool collected = job != tables.jobs.end() && IsFinal(job->second.job.state()) &&
+                           job->second.job.model_digest().empty();
+    if (!stored.imported && !collected) continue;
+    const bool old = record.has_retraction()
+                         ? record.retraction().unix_ns() < rule.before_unix_ns
+                         : record.created_unix_ns() < rule.before_unix_ns &&
+                               IsSuperseded(tables, id, rule.newest);
+    if (!old) continue;
+    found.ids.push_back(id);
+    found.bytes += static_cast<int64_t>(record.ByteSizeLong());
+  }
+  return found;
+}
 
 absl::Status MemoryWriter::operator()(const PutJob& change) {
   for (const auto& [id, row] : t_.jobs) {
@@ -81,7 +144,10 @@ absl::Status MemoryWriter::operator()(const InsertCandidate& change) {
     return absl::AlreadyExistsError("the candidate's task is not there");
   }
   if (t_.candidates.count(key)) return absl::AlreadyExistsError("the candidate is there already");
-  return Put(&t_.candidates, key, change);
+  InsertCandidate candidate = change;
+  candidate.row.outcome.reset();
+  candidate.row.median_ns = 0;
+  return Put(&t_.candidates, key, std::move(candidate));
 }
 
 absl::Status MemoryWriter::operator()(const SetAttempts& change) {
@@ -112,12 +178,12 @@ absl::Status MemoryWriter::operator()(const InsertRecord& change) {
   if (!change.imported) record.clear_imported_by();
   const std::string digest = RecordDigest(record);
   if (change.imported) {
-    if (t_.digests.count(digest)) return absl::AlreadyExistsError("the record is there already");
+    if (t_.digests.count(digest)) return absl::AlreadyExistsError("the record is there already, or was retracted");
   } else {
     if (auto fence = FenceOf(change)) HEDDLE_RETURN_IF_ERROR((*this)(CheckFence{*fence}));
     const auto key = std::make_pair(ParseJobName(record.job()), record.candidate());
     if (t_.record_of.count(key)) return absl::AlreadyExistsError("the candidate has its record");
-    (void)Put(&t_.record_of, key, t_.records.size());
+    (void)Put(&t_.record_of, key, NextRecord());
   }
   record.set_median_ns(
       Median({record.measurement().samples_ns().begin(), record.measurement().samples_ns().end()}));
@@ -125,18 +191,16 @@ absl::Status MemoryWriter::operator()(const InsertRecord& change) {
   if (t_.digests.insert(digest).second) {
     undo_.push_back([this, digest] { t_.digests.erase(digest); });
   }
-  t_.records.push_back(std::move(stored));
-  undo_.push_back([this] { t_.records.pop_back(); });
-  return absl::OkStatus();
+  return Put(&t_.records, NextRecord(), std::move(stored));
 }
 
 absl::Status MemoryWriter::operator()(const RetractRecords& change) {
   for (const int64_t id : change.ids) {
-    if (id < 1 || static_cast<size_t>(id) > t_.records.size()) continue;
-    const auto index = static_cast<size_t>(id - 1);
-    v1::Record& record = t_.records[index].record;
+    const auto found = t_.records.find(id);
+    if (found == t_.records.end()) continue;
+    v1::Record& record = found->second.record;
     if (!record.has_retraction()) {
-      undo_.push_back([this, index] { t_.records[index].record.clear_retraction(); });
+      undo_.push_back([this, id = id] { t_.records.at(id).record.clear_retraction(); });
       *record.mutable_retraction() = change.retraction;
     }
     const WorkloadId of{record.workload_key(), record.target(), record.device_key()};
@@ -163,13 +227,13 @@ absl::Status MemoryWriter::operator()(const CollectRows& change) {
     (void)Put(&t_.candidates, found->first, std::move(candidate));
   }
   for (const int64_t id : change.records) {
-    if (id < 1 || static_cast<size_t>(id) > t_.records.size()) continue;
-    const auto index = static_cast<size_t>(id - 1);
-    MemoryTables::StoredRecord& stored = t_.records[index];
+    const auto found = t_.records.find(id);
+    if (found == t_.records.end()) continue;
+    MemoryTables::StoredRecord& stored = found->second;
     if (stored.imported || ParseJobName(stored.record.job()) != change.job) continue;
     v1::Measurement& measured = *stored.record.mutable_measurement();
-    undo_.push_back([this, index, before = measured] {
-      *t_.records[index].record.mutable_measurement() = before;
+    undo_.push_back([this, id = id, before = measured] {
+      *t_.records.at(id).record.mutable_measurement() = before;
     });
     measured = Thinned(measured);
   }
@@ -179,6 +243,32 @@ absl::Status MemoryWriter::operator()(const CollectRows& change) {
     const v1::StageSpan& span = found->second.span;
     if (ParseJobName(span.job()) != change.job || span.end_unix_ns() == 0) continue;
     Erase(&t_.stages, found);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MemoryWriter::operator()(const RemoveRecords& change) {
+  for (const int64_t id : OldRecordsOf(t_, change.rule, change.after, change.limit).ids) {
+    const auto found = t_.records.find(id);
+    const v1::Record& record = found->second.record;
+    const bool retracted = record.has_retraction();
+    if (!found->second.imported) {
+      const auto key = std::make_pair(ParseJobName(record.job()), record.candidate());
+      if (const auto candidate = t_.candidates.find(key); candidate != t_.candidates.end()) {
+        InsertCandidate kept = candidate->second;
+        kept.row.outcome = retracted ? v1::OUTCOME_LOST : record.measurement().outcome();
+        kept.row.median_ns = retracted ? 0 : record.median_ns();
+        (void)Put(&t_.candidates, key, std::move(kept));
+      }
+      if (const auto of = t_.record_of.find(key); of != t_.record_of.end())
+        Erase(&t_.record_of, of);
+    }
+    if (!retracted) {
+      const std::string digest = RecordDigest(record);
+      if (t_.digests.erase(digest) > 0)
+        undo_.push_back([this, digest] { t_.digests.insert(digest); });
+    }
+    Erase(&t_.records, found);
   }
   return absl::OkStatus();
 }
@@ -197,6 +287,10 @@ absl::Status MemoryWriter::operator()(const CollectJob& change) {
   JobRow row = found->second;
   MarkCollected(change.unix_ns, &row.job);
   return Put(&t_.jobs, change.job, std::move(row));
+}
+
+int64_t MemoryWriter::NextRecord() const {
+  return t_.records.empty() ? 1 : t_.records.rbegin()->first + 1;
 }
 
 void MemoryWriter::Undo() {

@@ -35,12 +35,16 @@ struct MemoryTables {
       factors;  // with the time when each was made
   std::map<std::pair<int64_t, int64_t>, InsertCandidate> candidates;
   std::map<std::string, Workload> workloads;
-  std::vector<StoredRecord> records;
-  std::map<std::pair<int64_t, int64_t>, size_t> record_of;  // by job and candidate
-  std::set<std::string> digests;
+  std::map<int64_t, StoredRecord> records;                   // by id
+  std::map<std::pair<int64_t, int64_t>, int64_t> record_of;  // by job and candidate
+  std::set<std::string> digests;  // of the records, and of retracted ones that were removed
   std::map<int64_t, StageRow> stages;
   std::map<SlotId, uint64_t> fences;
 };
+
+// As RecordStore::FindOldRecords.
+OldRecords OldRecordsOf(const MemoryTables& tables, const OldRecordRule& rule, int64_t after,
+                        int64_t limit);
 
 // Applies the changes of one batch and notes how to undo them.
 class MemoryWriter {
@@ -62,6 +66,7 @@ class MemoryWriter {
   absl::Status operator()(const RetractRecords& change);
   absl::Status operator()(const PutStage& change);
   absl::Status operator()(const CollectRows& change);
+  absl::Status operator()(const RemoveRecords& change);
   absl::Status operator()(const CollectJob& change);
   // Undoes what it applied.
   void Undo();
@@ -89,6 +94,7 @@ class MemoryWriter {
   }
 
   void AddWorkload(const std::string& key, MemoryTables::Workload workload);
+  int64_t NextRecord() const;  // id
 
   MemoryTables& t_;
   std::vector<std::function<void()>> undo_;

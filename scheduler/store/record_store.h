@@ -51,7 +51,7 @@ struct CandidateRow {
   std::string origin;
   int32_t attempts = 0;  // infrastructure faults so far
   bool learned = false;  // the search state contains its result
-  // Of its final record; InsertCandidate ignores these.
+  // Of its final record, also after that was removed; InsertCandidate ignores these.
   std::optional<v1::Outcome> outcome{};  // nullopt: there is no final record yet
   double median_ns = 0;
 };
@@ -124,6 +124,25 @@ struct WorkloadName {
   std::string key;
   std::string label;
   double flops = 0;
+};
+
+// So many records of a workload on its target and device key a search is sent, at most: the newest ones;
+// more teach a model little.
+inline constexpr int64_t kMaxWarmRecords = 4096;
+
+// Which records are old, so that nobody needs them any more. All of them are imported, or of collected jobs.
+// Old are those that were retracted before the time, and those that were made before it and superseded:
+// there are `newest` newer ones of the same workload, target and device key, none of which is retracted.
+// The fastest of these, those of the default schedule, and those whose workload is a task of an unfinished
+// job are never superseded.
+struct OldRecordRule {
+  int64_t before_unix_ns = 0;
+  int64_t newest = kMaxWarmRecords;
+};
+struct OldRecords {
+  std::vector<int64_t> ids;
+  int64_t bytes = 0;            // about
+  std::optional<int64_t> last;  // id up to which records were looked at; absent: to the end
 };
 
 // ---- changes ----
@@ -216,6 +235,13 @@ struct CollectRows {
   std::vector<int64_t>
       attempts;  // of stages that go; the latest of all stays, so that no id comes again
 };
+// Removes the records that RecordStore::FindOldRecords gives with these arguments. Their candidates keep outcome
+// and median, and what was retracted is not imported again.
+struct RemoveRecords {
+  OldRecordRule rule;
+  int64_t after = 0;
+  int64_t limit = 0;
+};
 // Marks a finished job as collected (MarkCollected), and drops search states and reports of its tasks.
 // FailedPrecondition: the job has not ended.
 struct CollectJob {
@@ -225,7 +251,7 @@ struct CollectJob {
 using StoreChange =
     std::variant<PutJob, PutTask, CheckFence, PutSearchState, PutLearned, PutTransferModel,
                  PutMachine, PutExperience, InsertCandidate, SetAttempts, MarkLearned, InsertRecord,
-                 RetractRecords, PutStage, CollectRows, CollectJob>;
+                 RetractRecords, PutStage, CollectRows, RemoveRecords, CollectJob>;
 using Batch = std::vector<StoreChange>;
 
 // A candidate as it is loaded at the start.
@@ -264,10 +290,18 @@ struct FinishedJob {
   JobBlobs blobs;
 };
 
-// What collecting a finished job removes from the database.
+// A place among the rows of a job that a collection looks at: first its candidates with their records, by
+// id, then its stages, by start and attempt.
+struct CollectionPlace {
+  int64_t candidate = 0;
+  int64_t start_unix_ns = -1;
+  int64_t attempt = 0;
+};
+// Some of what collecting a finished job removes from the database.
 struct Collection {
   CollectRows rows;
-  int64_t bytes = 0;  // about, search reports included
+  int64_t bytes = 0;  // about; in the first page with the search reports
+  std::optional<CollectionPlace> last;  // absent: no row comes after these
   int64_t count() const {
     return static_cast<int64_t>(rows.candidates.size() + rows.records.size() +
                                 rows.attempts.size());
@@ -309,11 +343,18 @@ class RecordStore {
   virtual absl::StatusOr<std::vector<JobBlobs>> BlobsOfJobs() = 0;
   // The finished jobs that are not collected, those that ended first before the others.
   virtual absl::StatusOr<std::vector<FinishedJob>> Collectable() = 0;
-  // What may go of a finished job. Left out are raw data of records that are the fastest of their
+  // What may go of a finished job, of the at most `limit` candidates with their records, and stages, that
+  // come after the place. Each page is read at a time of its own. Left out are raw data of records that are the fastest of their
   // workload on their target and device key, and of those whose workload is a task of an unfinished
   // job. A job that begins, or a record that becomes the fastest, before these rows are removed loses
   // only numbers that no search reads.
-  virtual absl::StatusOr<Collection> CollectionOf(int64_t job) = 0;
+  virtual absl::StatusOr<Collection> CollectionOf(int64_t job, const CollectionPlace& after,
+                                                  int64_t limit) = 0;
+  // The old records among the at most `limit` that come after this id. It may look at fewer than that,
+  // so that a page takes some milliseconds. The latest record of all is never old, so that no id comes
+  // again.
+  virtual absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule, int64_t after,
+                                                    int64_t limit) = 0;
   // Stages without an end.
   virtual absl::StatusOr<std::vector<StageRow>> UnfinishedStages() = 0;
   virtual absl::StatusOr<int64_t> LastAttempt() = 0;
@@ -345,6 +386,9 @@ class RecordStore {
                                                                   int64_t limit) = 0;
   // Lost and retracted trials do not count.
   virtual absl::StatusOr<KnownRecords> Known(const WorkloadId& id) = 0;
+  // The fastest valid record of the workload that was measured here, not imported; nullopt: there is
+  // none.
+  virtual absl::StatusOr<std::optional<v1::Record>> BestMeasured(const WorkloadId& id) = 0;
   // The report of the task's latest update stage; nullopt if there was none.
   virtual absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) = 0;
   // At most `limit` transfer samples that are related to a search of the workload. The nearest come
@@ -365,6 +409,8 @@ class RecordStore {
 
 // How the message of a trial begins whose record was retracted; the reason follows.
 inline constexpr char kRetracted[] = "its record was retracted: ";
+// The message of a trial without a valid measurement whose record was removed.
+inline constexpr char kRemoved[] = "its record was old and was removed";
 
 // How many records Query gives at most: the query's limit, a thousand if that is 0, and never more
 // than kMaxQueryLimit.

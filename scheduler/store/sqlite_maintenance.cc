@@ -1,5 +1,6 @@
 #include "scheduler/store/sqlite_maintenance.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -43,12 +44,12 @@ absl::StatusOr<std::vector<JobBlobs>> BackUpDatabase(
                           Connect(copy, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
   HEDDLE_RETURN_IF_ERROR(Execute(to.get(), "PRAGMA synchronous=OFF"));
   HEDDLE_RETURN_IF_ERROR(CopyPages(from.get(), to.get(), go_on));
-  return ReadBlobsOfJobs(to.get());
+  return ReadBlobsOfJobs(to.get(), 0, std::numeric_limits<int64_t>::max());
 }
 
 absl::StatusOr<std::vector<JobBlobs>> BlobsOfDatabase(const std::string& path) {
   HEDDLE_ASSIGN_OR_RETURN(const Connection db, ConnectReader(path));
-  return ReadBlobsOfJobs(db.get());
+  return ReadBlobsOfJobs(db.get(), 0, std::numeric_limits<int64_t>::max());
 }
 
 absl::StatusOr<std::vector<std::string>> CheckDatabase(const std::string& path, int limit,

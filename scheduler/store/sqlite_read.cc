@@ -3,7 +3,11 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <optional>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -97,7 +101,7 @@ absl::Status ReadCandidates(sqlite3* db, StoredJob* job) {
                  "SELECT c.id,c.task,CASE WHEN ?2 THEN '' ELSE c.trace "
                  "END,c.origin,c.attempts,c.learned,r.outcome,r.median_ns,"
                  "CASE WHEN ?2 AND r.outcome=1 THEN x'' ELSE r.measurement END,"
-                 "r.retracted_ns>0,r.retraction FROM "
+                 "r.retracted_ns>0,r.retraction,c.kept_outcome,c.kept_ns FROM "
                  "candidates c LEFT JOIN records r ON r.job=c.job AND r.candidate=c.id WHERE "
                  "c.job=?1 ORDER BY c.id");
   rows.Bind(job->row.id, IsFinal(job->row.job.state()));
@@ -123,6 +127,10 @@ absl::Status ReadCandidates(sqlite3* db, StoredJob* job) {
         row.median_ns = 0;
         row.message = absl::StrCat(kRetracted, rows.Text(10));
       }
+    } else if (rows.Int(11) != 0) {
+      row.outcome = static_cast<v1::Outcome>(rows.Int(11));
+      row.median_ns = rows.Real(12);
+      if (row.outcome != v1::OUTCOME_OK) row.message = kRemoved;
     }
     job->candidates.push_back(std::move(row));
   }
@@ -229,9 +237,10 @@ absl::StatusOr<std::optional<JobRow>> ReadSubmitted(sqlite3* db, const std::stri
   return found;
 }
 
-absl::StatusOr<std::vector<JobBlobs>> ReadBlobsOfJobs(sqlite3* db) {
+absl::StatusOr<std::vector<JobBlobs>> ReadBlobsOfJobs(sqlite3* db, int64_t after, int64_t limit) {
   std::vector<JobBlobs> all;
-  Statement rows(db, "SELECT * FROM jobs ORDER BY id");
+  Statement rows(db, "SELECT * FROM jobs WHERE id>? ORDER BY id LIMIT ?");
+  rows.Bind(after, limit);
   while (rows.Step()) {
     HEDDLE_ASSIGN_OR_RETURN(const JobRow row, DecodeJob(rows));
     all.push_back(BlobsOf(row));
@@ -260,42 +269,181 @@ absl::Status ReadCollectable(sqlite3* db, absl::Span<const int64_t> jobs,
   return absl::OkStatus();
 }
 
-absl::StatusOr<Collection> ReadCollection(sqlite3* db, int64_t job) {
-  Collection found{{job, {}, {}, {}}, 0};
-  const auto read = [&](const char* sql, std::vector<int64_t>* ids) {
-    Statement rows(db, sql);
-    rows.Bind(job);
+absl::StatusOr<Collection> ReadCollection(sqlite3* db, int64_t job, const CollectionPlace& after,
+                                          int64_t limit) {
+  Collection found{{job, {}, {}, {}}, 0, std::nullopt};
+  CollectionPlace place = after;
+  int64_t looked = 0;
+  {
+    // A thin measurement has about 64 bytes, and so has a stage besides its texts.
+    Statement rows(
+        db,
+        "WITH live AS (SELECT DISTINCT t.workload FROM jobs j INDEXED BY jobs_unfinished "
+        "CROSS JOIN tasks t ON t.job=j.id WHERE j.state NOT IN (4, 5, 6)) "
+        "SELECT c.id, length(c.trace), r.id, length(r.measurement)-64, "
+        "r.id IS NOT NULL AND r.workload NOT IN live "
+        "AND r.id IS NOT (SELECT b.id FROM records b WHERE b.workload=r.workload AND "
+        "b.target=r.target AND b.device=r.device AND b.outcome=1 AND b.retracted_ns=0 "
+        "ORDER BY b.median_ns, b.id LIMIT 1) "
+        "FROM candidates c LEFT JOIN records r ON r.job=c.job AND r.candidate=c.id "
+        "WHERE c.job=?1 AND c.id>?2 ORDER BY c.id LIMIT ?3");
+    rows.Bind(job, after.candidate, limit);
     while (rows.Step()) {
-      ids->push_back(rows.Int(0));
-      found.bytes += std::max<int64_t>(0, rows.Int(1));
+      ++looked;
+      place.candidate = rows.Int(0);
+      if (rows.Int(1) > 0) {
+        found.rows.candidates.push_back(rows.Int(0));
+        found.bytes += rows.Int(1);
+      }
+      if (rows.Int(4) != 0) {
+        found.rows.records.push_back(rows.Int(2));
+        found.bytes += std::max<int64_t>(0, rows.Int(3));
+      }
     }
-    return rows.status();
-  };
-  HEDDLE_RETURN_IF_ERROR(
-      read("SELECT id, length(trace) FROM candidates WHERE job=?1 AND "
-           "trace<>'' ORDER BY id",
-           &found.rows.candidates));
-  // A thin measurement has about 64 bytes, and so has a stage besides its texts. The unary plus keeps
-  // SQLite from looking the live workloads up in the index of records.
-  HEDDLE_RETURN_IF_ERROR(
-      read("WITH live AS (SELECT DISTINCT t.workload FROM jobs j INDEXED BY jobs_unfinished "
-           "CROSS JOIN tasks t ON t.job=j.id WHERE j.state NOT IN (4, 5, 6)) "
-           "SELECT r.id, length(r.measurement)-64 FROM records r WHERE r.job=?1 "
-           "AND +r.workload NOT IN live "
-           "AND r.id IS NOT (SELECT b.id FROM records b WHERE b.workload=r.workload AND "
-           "b.target=r.target AND b.device=r.device AND b.outcome=1 AND b.retracted_ns=0 "
-           "ORDER BY b.median_ns, b.id LIMIT 1) ORDER BY r.id",
-           &found.rows.records));
-  HEDDLE_RETURN_IF_ERROR(
-      read("SELECT attempt, length(task)+length(worker)+length(fault_message)+64 FROM stages "
-           "WHERE job=?1 AND end_ns<>0 AND attempt<(SELECT max(attempt) FROM stages) "
-           "ORDER BY attempt",
-           &found.rows.attempts));
+    HEDDLE_RETURN_IF_ERROR(rows.status());
+  }
+  if (looked < limit) {
+    Statement rows(
+        db,
+        "SELECT attempt, start_ns, end_ns<>0 AND attempt<(SELECT max(attempt) FROM stages), "
+        "length(task)+length(worker)+length(fault_message)+64 FROM stages "
+        "WHERE job=?1 AND (start_ns, attempt)>(?2, ?3) ORDER BY start_ns, attempt LIMIT ?4");
+    rows.Bind(job, after.start_unix_ns, after.attempt, limit - looked);
+    while (rows.Step()) {
+      ++looked;
+      place.attempt = rows.Int(0);
+      place.start_unix_ns = rows.Int(1);
+      if (rows.Int(2) == 0) continue;
+      found.rows.attempts.push_back(rows.Int(0));
+      found.bytes += rows.Int(3);
+    }
+    HEDDLE_RETURN_IF_ERROR(rows.status());
+  }
+  if (looked == limit) found.last = place;
+  if (after.candidate != 0 || after.attempt != 0) return found;
   Statement tasks(db,
                   "SELECT coalesce(sum(length(state)+length(report)), 0) FROM tasks WHERE job=?");
   tasks.Bind(job);
   if (tasks.Step()) found.bytes += tasks.Int(0);
   HEDDLE_RETURN_IF_ERROR(tasks.status());
+  return found;
+}
+
+namespace {
+
+// Tells which records of a workload, target and device key are superseded.
+class Superseded {
+ public:
+  // Finding the newest records of a group costs as much as a page of records.
+  static constexpr size_t kMostGroups = 8;
+
+  Superseded(sqlite3* db, const OldRecordRule& rule)
+      : db_(db),
+        rule_(rule),
+        best_(db,
+              "SELECT id FROM records WHERE workload=? AND target=? AND device=? AND outcome=1 "
+              "AND retracted_ns=0 ORDER BY median_ns, id LIMIT 1"),
+        oldest_kept_(db,
+                     "SELECT created_ns, id FROM records WHERE workload=? AND target=? AND "
+                     "device=? AND retracted_ns=0 ORDER BY created_ns DESC, id DESC "
+                     "LIMIT 1 OFFSET ?") {}
+
+  struct Record {
+    int64_t id, workload, target, device, created_ns;
+  };
+  // nullopt: it has told of as many groups as it may.
+  absl::StatusOr<std::optional<bool>> Has(const Record& record) {
+    const std::array<int64_t, 3> key = {record.workload, record.target, record.device};
+    auto group = groups_.find(key);
+    if (group == groups_.end()) {
+      if (groups_.size() == kMostGroups) return std::optional<bool>();
+      HEDDLE_ASSIGN_OR_RETURN(const Group read, Read(record));
+      group = groups_.emplace(key, read).first;
+    }
+    const Group& found = group->second;
+    const RecordPlace place{record.created_ns, record.id};
+    return std::optional<bool>(!found.live && record.id != found.best && found.oldest_kept &&
+                               std::tie(place.created_unix_ns, place.id) <
+                                   std::tie(found.oldest_kept->created_unix_ns,
+                                            found.oldest_kept->id));
+  }
+
+ private:
+  struct Group {
+    bool live = false;  // an unfinished job tunes it
+    int64_t best = 0;   // id; 0: none is valid
+    std::optional<RecordPlace> oldest_kept;  // absent: there are not so many
+  };
+
+  absl::StatusOr<Group> Read(const Record& of) {
+    if (!live_) {
+      live_.emplace();
+      Statement rows(db_,
+                     "SELECT DISTINCT t.workload FROM jobs j INDEXED BY jobs_unfinished "
+                     "CROSS JOIN tasks t ON t.job=j.id WHERE j.state NOT IN (4, 5, 6)");
+      while (rows.Step()) live_->insert(rows.Int(0));
+      HEDDLE_RETURN_IF_ERROR(rows.status());
+    }
+    Group group;
+    group.live = live_->contains(of.workload);
+    if (group.live) return group;
+    best_.Bind(of.workload, of.target, of.device);
+    if (best_.Step()) group.best = best_.Int(0);
+    HEDDLE_RETURN_IF_ERROR(best_.status());
+    oldest_kept_.Bind(of.workload, of.target, of.device, std::max<int64_t>(1, rule_.newest) - 1);
+    if (oldest_kept_.Step())
+      group.oldest_kept = RecordPlace{oldest_kept_.Int(0), oldest_kept_.Int(1)};
+    HEDDLE_RETURN_IF_ERROR(oldest_kept_.status());
+    return group;
+  }
+
+  sqlite3* const db_;
+  const OldRecordRule rule_;
+  Statement best_, oldest_kept_;
+  std::optional<std::set<int64_t>> live_;  // workloads
+  std::map<std::array<int64_t, 3>, Group> groups_;
+};
+
+}  // namespace
+
+absl::StatusOr<OldRecords> ReadOldRecords(sqlite3* db, const OldRecordRule& rule, int64_t after,
+                                          int64_t limit) {
+  // A finished job without a model is collected.
+  Statement rows(
+      db,
+      "SELECT r.id, r.workload, r.target, r.device, r.created_ns, r.retracted_ns, "
+      "length(r.trace)+length(r.measurement)+length(r.digest)+128, c.origin='default', "
+      "r.job IS NULL OR EXISTS(SELECT 1 FROM jobs j WHERE j.id=r.job AND j.state IN (4, 5, 6) "
+      "AND j.model_digest='') "
+      "FROM records r LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate "
+      "WHERE r.id>?1 AND r.id<(SELECT max(id) FROM records) ORDER BY r.id LIMIT ?2");
+  rows.Bind(after, limit);
+  Superseded superseded(db, rule);
+  OldRecords found;
+  int64_t looked = 0, last = after;
+  while (rows.Step()) {
+    const Superseded::Record record{rows.Int(0), rows.Int(1), rows.Int(2), rows.Int(3),
+                                    rows.Int(4)};
+    const int64_t retracted_ns = rows.Int(5);
+    const bool is_default = rows.Int(7) != 0;
+    const bool in_use = rows.Int(8) == 0;  // by its job
+    bool old = !in_use && retracted_ns != 0 && retracted_ns < rule.before_unix_ns;
+    if (!in_use && retracted_ns == 0 && !is_default && record.created_ns < rule.before_unix_ns) {
+      HEDDLE_ASSIGN_OR_RETURN(const std::optional<bool> told, superseded.Has(record));
+      if (!told) {
+        found.last = last;
+        return found;
+      }
+      old = *told;
+    }
+    ++looked;
+    last = record.id;
+    if (!old) continue;
+    found.ids.push_back(record.id);
+    found.bytes += rows.Int(6);
+  }
+  HEDDLE_RETURN_IF_ERROR(rows.status());
+  if (looked == limit) found.last = last;
   return found;
 }
 
@@ -532,6 +680,24 @@ WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) AND r.target=(SELECT id
     known = {static_cast<int>(row.Int(0)), static_cast<int>(row.Int(1)), row.Real(2), row.Real(3)};
   HEDDLE_RETURN_IF_ERROR(row.status());
   return known;
+}
+
+absl::StatusOr<std::optional<v1::Record>> ReadBestMeasured(sqlite3* db, const WorkloadId& id) {
+  // In the order of the index records_best, so only faster imported or retracted records are passed.
+  Statement row(db,
+                "SELECT r.id FROM records r WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) "
+                "AND r.target=(SELECT id FROM targets WHERE text=?2) "
+                "AND r.device=(SELECT id FROM devices WHERE key=?3) "
+                "AND r.outcome=1 AND r.retracted_ns=0 AND r.job IS NOT NULL "
+                "ORDER BY r.median_ns, r.id LIMIT 1");
+  row.Bind(id.key, id.target, id.device_key);
+  v1::RecordQuery query;
+  if (row.Step()) query.set_id(row.Int(0));
+  HEDDLE_RETURN_IF_ERROR(row.status());
+  if (query.id() == 0) return std::optional<v1::Record>();
+  HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ReadRecords(db, query, std::nullopt, 1, SIZE_MAX));
+  if (page.records.empty()) return std::optional<v1::Record>();  // retracted between the two reads
+  return std::optional<v1::Record>(std::move(page.records.front()));
 }
 
 absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t job, int32_t task) {

@@ -21,14 +21,18 @@ absl::StatusOr<int64_t> ReadLastJob(sqlite3* db);
 absl::StatusOr<std::optional<JobRow>> ReadJob(sqlite3* db, int64_t id);
 absl::StatusOr<std::optional<JobRow>> ReadSubmitted(sqlite3* db, const std::string& user,
                                                     const std::string& submit_key);
-absl::StatusOr<std::vector<JobBlobs>> ReadBlobsOfJobs(sqlite3* db);
+// Of at most `limit` jobs with ids after this one, by id.
+absl::StatusOr<std::vector<JobBlobs>> ReadBlobsOfJobs(sqlite3* db, int64_t after, int64_t limit);
 // The finished jobs, those that ended first before the others; left out are those without a model,
 // which are collected.
 absl::StatusOr<std::vector<int64_t>> ReadFinished(sqlite3* db);
 // Adds those of the jobs that are not collected to `found`. It reads each job by itself.
 absl::Status ReadCollectable(sqlite3* db, absl::Span<const int64_t> jobs,
                              std::vector<FinishedJob>* found);
-absl::StatusOr<Collection> ReadCollection(sqlite3* db, int64_t job);
+absl::StatusOr<Collection> ReadCollection(sqlite3* db, int64_t job, const CollectionPlace& after,
+                                          int64_t limit);
+absl::StatusOr<OldRecords> ReadOldRecords(sqlite3* db, const OldRecordRule& rule, int64_t after,
+                                          int64_t limit);
 absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(sqlite3* db);
 absl::StatusOr<int64_t> ReadLastAttempt(sqlite3* db);
 absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(sqlite3* db);
@@ -42,6 +46,7 @@ absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(sqlite3* db, int64_t
 absl::StatusOr<std::vector<WorkloadName>> ReadWorkloads(sqlite3* db, const std::string& text,
                                                         const std::string& after, int64_t limit);
 absl::StatusOr<KnownRecords> ReadKnown(sqlite3* db, const WorkloadId& id);
+absl::StatusOr<std::optional<v1::Record>> ReadBestMeasured(sqlite3* db, const WorkloadId& id);
 absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t job, int32_t task);
 absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(sqlite3* db, const WorkloadId& id,
                                                                 int64_t limit);

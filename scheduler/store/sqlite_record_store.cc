@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -16,6 +18,7 @@
 namespace heddle::scheduler {
 namespace {
 
+constexpr size_t kJobsAtATime = 200;  // of reads of all jobs
 constexpr size_t kMaxPageBytes = size_t{8} << 20;  // of records, so that large ones fill no memory
 
 class SqliteRecordStore : public RecordStore {
@@ -75,8 +78,17 @@ class SqliteRecordStore : public RecordStore {
     return ReadSubmitted(read_db_.get(), user, submit_key);
   }
   absl::StatusOr<std::vector<JobBlobs>> BlobsOfJobs() override {
-    absl::MutexLock lock(&read_mutex_);
-    return ReadBlobsOfJobs(read_db_.get());
+    // In pages, so that users who ask meanwhile wait for no more than one. A job that is submitted
+    // meanwhile comes last, if at all; its blobs are new.
+    std::vector<JobBlobs> all;
+    while (true) {
+      absl::MutexLock lock(&users_mutex_);
+      HEDDLE_ASSIGN_OR_RETURN(
+          std::vector<JobBlobs> page,
+          ReadBlobsOfJobs(users_db_.get(), all.empty() ? 0 : all.back().job, kJobsAtATime));
+      std::move(page.begin(), page.end(), std::back_inserter(all));
+      if (page.size() < kJobsAtATime) return all;
+    }
   }
   absl::StatusOr<std::vector<FinishedJob>> Collectable() override {
     std::vector<int64_t> jobs;
@@ -85,19 +97,24 @@ class SqliteRecordStore : public RecordStore {
       HEDDLE_ASSIGN_OR_RETURN(jobs, ReadFinished(users_db_.get()));
     }
     // In pages, so that users who ask meanwhile wait for no more than one.
-    constexpr size_t kPage = 200;
     std::vector<FinishedJob> found;
     for (absl::Span<const int64_t> left = jobs; !left.empty();
-         left.remove_prefix(std::min(kPage, left.size()))) {
+         left.remove_prefix(std::min(kJobsAtATime, left.size()))) {
       absl::MutexLock lock(&users_mutex_);
-      HEDDLE_RETURN_IF_ERROR(
-          ReadCollectable(users_db_.get(), left.first(std::min(kPage, left.size())), &found));
+      HEDDLE_RETURN_IF_ERROR(ReadCollectable(
+          users_db_.get(), left.first(std::min(kJobsAtATime, left.size())), &found));
     }
     return found;
   }
-  absl::StatusOr<Collection> CollectionOf(int64_t job) override {
+  absl::StatusOr<Collection> CollectionOf(int64_t job, const CollectionPlace& after,
+                                          int64_t limit) override {
     absl::MutexLock lock(&users_mutex_);
-    return ReadCollection(users_db_.get(), job);
+    return ReadCollection(users_db_.get(), job, after, limit);
+  }
+  absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule, int64_t after,
+                                            int64_t limit) override {
+    absl::MutexLock lock(&users_mutex_);
+    return ReadOldRecords(users_db_.get(), rule, after, limit);
   }
   absl::StatusOr<std::vector<StageRow>> UnfinishedStages() override {
     absl::MutexLock lock(&read_mutex_);
@@ -145,6 +162,10 @@ class SqliteRecordStore : public RecordStore {
   absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override {
     absl::MutexLock lock(&read_mutex_);
     return ReadKnown(read_db_.get(), id);
+  }
+  absl::StatusOr<std::optional<v1::Record>> BestMeasured(const WorkloadId& id) override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadBestMeasured(read_db_.get(), id);
   }
   absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) override {
     absl::MutexLock lock(&users_mutex_);

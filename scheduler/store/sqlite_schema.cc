@@ -122,6 +122,13 @@ ALTER TABLE jobs ADD COLUMN user TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN submit_key TEXT;  -- null: the client gave none
 CREATE UNIQUE INDEX jobs_submitted ON jobs(user, submit_key) WHERE submit_key IS NOT NULL;
 CREATE INDEX jobs_unfinished ON jobs(id) WHERE state NOT IN (4, 5, 6);
+)sql",
+    // What stays of records that were old and were removed: outcome and median of their candidates, and digests of those
+    // that were retracted, so that nobody imports them again.
+    R"sql(
+ALTER TABLE candidates ADD COLUMN kept_outcome INTEGER NOT NULL DEFAULT 0;  -- 0: no record was removed
+ALTER TABLE candidates ADD COLUMN kept_ns REAL NOT NULL DEFAULT 0;
+CREATE TABLE retracted_digests(digest BLOB PRIMARY KEY) WITHOUT ROWID;
 )sql"};
 
 // The SQL function worker_of: the worker that a stored measurement names.

@@ -167,7 +167,7 @@ absl::Status SqliteWriter::operator()(const PutExperience& change) {
 absl::Status SqliteWriter::operator()(const InsertCandidate& change) {
   const CandidateRow& row = change.row;
   const v1::Prediction predicted = change.prediction.value_or(v1::Prediction());
-  return Prepared("INSERT INTO candidates VALUES(?,?,?,?,?,?,?,?,?)")
+  return Prepared("INSERT INTO candidates VALUES(?,?,?,?,?,?,?,?,?,0,0)")
       .Bind(row.job, row.id, row.task, row.trace, row.origin, row.attempts, row.learned,
             change.prediction ? std::optional(predicted.score()) : std::nullopt,
             predicted.samples())
@@ -193,10 +193,12 @@ absl::Status SqliteWriter::operator()(const InsertRecord& change) {
   const v1::Record& record = change.record;
   const std::string digest = RecordDigest(record);
   if (change.imported) {
-    Statement& same = Prepared("SELECT 1 FROM records WHERE digest=?").Bind(Blob{digest});
+    Statement& same = Prepared("SELECT 1 FROM records WHERE digest=?1 UNION ALL "
+                               "SELECT 1 FROM retracted_digests WHERE digest=?1")
+                          .Bind(Blob{digest});
     const bool exists = same.Step();
     HEDDLE_RETURN_IF_ERROR(same.Run());
-    if (exists) return absl::AlreadyExistsError("the record is there already");
+    if (exists) return absl::AlreadyExistsError("the record is there already, or was retracted");
   } else if (auto fence = FenceOf(change)) {
     HEDDLE_RETURN_IF_ERROR((*this)(CheckFence{*fence}));
   }
@@ -276,6 +278,24 @@ absl::Status SqliteWriter::operator()(const CollectRows& change) {
                                     "AND attempt<(SELECT max(attempt) FROM stages)")
                                .Bind(attempt, change.job)
                                .Run());
+  return absl::OkStatus();
+}
+
+absl::Status SqliteWriter::operator()(const RemoveRecords& change) {
+  HEDDLE_ASSIGN_OR_RETURN(const OldRecords old,
+                          ReadOldRecords(db_, change.rule, change.after, change.limit));
+  for (const int64_t id : old.ids) {
+    for (const char* step :
+         {"INSERT OR IGNORE INTO retracted_digests "
+          "SELECT digest FROM records WHERE id=? AND retracted_ns<>0",
+          // A retracted trial counts as lost (7), as before.
+          "UPDATE candidates SET (kept_outcome,kept_ns)=(SELECT "
+          "CASE WHEN r.retracted_ns<>0 THEN 7 ELSE r.outcome END,"
+          "CASE WHEN r.retracted_ns<>0 THEN 0 ELSE r.median_ns END FROM records r WHERE r.id=?1) "
+          "WHERE (job,id)=(SELECT job,candidate FROM records WHERE id=?1)",
+          "DELETE FROM records WHERE id=?"})
+      HEDDLE_RETURN_IF_ERROR(Prepared(step).Bind(id).Run());
+  }
   return absl::OkStatus();
 }
 

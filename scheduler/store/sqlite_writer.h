@@ -30,6 +30,7 @@ class SqliteWriter {
   absl::Status operator()(const RetractRecords& change);
   absl::Status operator()(const PutStage& change);
   absl::Status operator()(const CollectRows& change);
+  absl::Status operator()(const RemoveRecords& change);
   absl::Status operator()(const CollectJob& change);
 
  private:

@@ -3,8 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <random>
 
@@ -121,6 +125,50 @@ TEST(ModuleSealTest, NothingElseIsAMadeModule) {
   artifact.mutable_seal()->set_job("j1");
   EXPECT_THAT(why("a module" + TrailerOf(artifact.seal().SerializeAsString())),
               HasSubstr("something else"));
+}
+
+// A list of revoked names that is removed at the end.
+class RevokedFile {
+ public:
+  explicit RevokedFile(const std::string& text)
+      : path_(absl::StrCat(::testing::TempDir(), "/revoked", getpid())) {
+    std::ofstream(path_) << text;
+    chmod(path_.c_str(), 0600);
+  }
+  ~RevokedFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+TEST(ModuleSealTest, WhatARevokedWorkerSignedIsRefused) {
+  TlsFiles ann = *Lab::Get().Of("ann").tls;
+  const RevokedFile list("# its disk was stolen\nworker/w1\nuser/w2\n");
+  ann.revoked = list.path();
+  const std::string why = WhyNot(MakerOfModule(ann, ModuleBy("w1"), absl::Now()).status());
+  EXPECT_THAT(why, HasSubstr(absl::StrCat("its signer worker/w1 is revoked (", list.path(), ")")));
+  EXPECT_THAT(why, HasSubstr("submit the model again"));
+  EXPECT_TRUE(MakerOfModule(ann, ModuleBy("w2"), absl::Now()).ok()) << "that list names a user";
+  ann.revoked = list.path() + ".none";
+  EXPECT_TRUE(MakerOfModule(ann, ModuleBy("w1"), absl::Now()).ok()) << "there is no list";
+}
+
+TEST(ModuleSealTest, WithAListThatCannotBeUsedNobodyIsASigner) {
+  TlsFiles ann = *Lab::Get().Of("ann").tls;
+  const RevokedFile list("w1\n");
+  ann.revoked = list.path();
+  EXPECT_THAT(WhyNot(MakerOfModule(ann, ModuleBy("w2"), absl::Now()).status()),
+              HasSubstr("line 1 is not ROLE/NAME"));
+}
+
+TEST(SealTest, AnArtifactOfARevokedWorkerIsNotMeasured) {
+  TlsFiles w2 = *Lab::Get().Of("w2").tls;
+  const RevokedFile list("worker/w1\n");
+  w2.revoked = list.path();
+  EXPECT_THAT(WhyNot(CheckSeal(w2, "j1", 5, SealedBy("w1"))),
+              HasSubstr("candidate 5 of j1 is not measured: its signer worker/w1 is revoked"));
+  EXPECT_TRUE(CheckSeal(w2, "j1", 5, SealedBy("w2")).ok());
 }
 
 TEST(SealTest, ACertificateSealsNothingAfterItsEnd) {

@@ -125,6 +125,18 @@ class LabTest(unittest.TestCase):
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn("something else", refused.stderr)
 
+        # A module of a worker that was revoked since runs no more where the list says so.
+        revoked = ca / "ann/revoked"
+        revoked.write_text("worker/w1\n")
+        revoked.chmod(0o600)
+        refused = run("heddle", "run", fetched, "--signed", check=None, **ann)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("worker/w1 is revoked", refused.stderr)
+        self.assertIn("submit the model again", refused.stderr)
+        self.assertEqual(len(refused.stderr.strip().splitlines()), 1)
+        revoked.unlink()
+        run("heddle", "run", fetched, "--signed", **ann)
+
         # An operator collects the job; ann may not.
         self.assertNotEqual(run("heddle", "gc", "--older-than", "0", check=None, **ann).returncode, 0)
         self.assertIn("j1", run("heddle", "gc", "--older-than", "0", "--dry-run", **operator).stdout)

@@ -10,13 +10,6 @@
 #include "scheduler/core/machines/trial_budget.h"
 
 namespace heddle::scheduler {
-namespace {
-
-// A task whose imported record did not hold gets the next best one, in the first comparisons. In later
-// ones it gets the default schedule, so that many false records of one task do not hold the job up.
-constexpr int kTriesOfNextBest = 3;
-
-}  // namespace
 
 bool StageEnds::IsConfirmed(Job& job, const LiveStage& stage, const FaultInfo& fault) {
   if (fault.own) return true;
@@ -236,7 +229,8 @@ void StageEnds::EndCompare(Job& job, const StageFinished& event) {
   for (Task& task : job.tasks) {
     if (!broken.contains(task.key) || task.keep_default) continue;
     again = task.replaced = true;
-    task.keep_default |= job.compared >= kTriesOfNextBest;
+    // By now it has no imported record, so none of its records can be broken.
+    task.keep_default |= job.compared > kTriesOfImports;
   }
   // Kernels that were faster once are not judged again; those of replaced records are new.
   for (const v1::CompareResult::Task& found : compared->result.tasks()) {

@@ -20,11 +20,12 @@ void CollectBy(const KeepRule& rule, Collector* collector, const absl::Notificat
   if (!total.ok()) {
     if (go_on())
       spdlog::warn("old jobs are not collected: {}", std::string(total.status().message()));
-  } else if (total->jobs() > 0) {
+  } else if (total->jobs() > 0 || total->records() > 0) {
     spdlog::info(
-        "collected {} jobs by --keep-days and --keep-jobs: {} MiB of the database, {} MiB "
-        "of blobs",
-        total->jobs(), total->database_bytes() >> 20, total->blob_bytes() >> 20);
+        "collected {} jobs and {} old records by --keep-days and --keep-jobs: {} MiB of the "
+        "database, {} MiB of blobs",
+        total->jobs(), total->records(), (total->database_bytes() + total->record_bytes()) >> 20,
+        total->blob_bytes() >> 20);
   }
 }
 

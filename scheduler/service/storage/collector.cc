@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -18,35 +19,15 @@
 namespace heddle::scheduler {
 namespace {
 
-// Rows of one transaction: some milliseconds. A stage that ends meanwhile waits no longer than that.
-constexpr size_t kRowsAtATime = 500;
+// Of one read, and of the transaction that removes what it found: candidates with their records, and
+// stages; or records that may be old. Some milliseconds. A stage that ends meanwhile waits no longer than
+// that.
+constexpr int64_t kRowsAtATime = 250;
 // Between transactions, at least; and at least as long as the one before took, so that half of the
 // writer's time is left to others.
 constexpr absl::Duration kPause = absl::Milliseconds(2);
 constexpr absl::Duration kWriteLimit = absl::Seconds(30);
 constexpr absl::Duration kLook = absl::Milliseconds(100);  // between looks for what ends a wait
-
-// Moves at most `most` ids from the end of `from`, and returns how many.
-size_t MoveSome(size_t most, std::vector<int64_t>* from, std::vector<int64_t>* to) {
-  const size_t count = std::min(most, from->size());
-  to->assign(from->end() - static_cast<std::ptrdiff_t>(count), from->end());
-  from->resize(from->size() - count);
-  return count;
-}
-
-// The next rows to collect, taken out of `left`; nothing: all are.
-CollectRows NextRows(CollectRows* left) {
-  CollectRows next{left->job, {}, {}, {}};
-  size_t room = kRowsAtATime;
-  room -= MoveSome(room, &left->records, &next.records);
-  room -= MoveSome(room, &left->candidates, &next.candidates);
-  MoveSome(room, &left->attempts, &next.attempts);
-  return next;
-}
-
-bool Empty(const CollectRows& rows) {
-  return rows.candidates.empty() && rows.records.empty() && rows.attempts.empty();
-}
 
 absl::Status Stopped() {
   return absl::CancelledError("the collection was stopped; what is collected stays so");
@@ -84,19 +65,46 @@ absl::Status Collector::Write(Batch batch) {
   return answer->status;
 }
 
+// Pauses afterwards, as long as that took.
+absl::Status Collector::WriteStep(StoreChange change) {
+  const absl::Time began = MonotonicNow();
+  HEDDLE_RETURN_IF_ERROR(Write({std::move(change)}));
+  absl::SleepFor(std::max(kPause, MonotonicNow() - began));
+  return absl::OkStatus();
+}
+
 // The mark comes last. A kill before it leaves a job that has lost rows, and that the next collection
 // chooses again.
-absl::Status Collector::CollectOne(const Collection& collection,
-                                   const std::function<bool()>& go_on) {
-  CollectRows left = collection.rows;
-  for (CollectRows next = NextRows(&left); !Empty(next); next = NextRows(&left)) {
+absl::Status Collector::CollectOne(int64_t job, bool dry_run, const std::function<bool()>& go_on,
+                                   v1::CollectProgress::Job* line) {
+  for (std::optional<CollectionPlace> place = CollectionPlace(); place;) {
     if (!go_on()) return Stopped();
-    const absl::Time began = MonotonicNow();
-    HEDDLE_RETURN_IF_ERROR(Write({std::move(next)}));
-    absl::SleepFor(std::max(kPause, MonotonicNow() - began));
+    HEDDLE_ASSIGN_OR_RETURN(Collection page, store_->CollectionOf(job, *place, kRowsAtATime));
+    line->set_rows(line->rows() + page.count());
+    line->set_database_bytes(line->database_bytes() + page.bytes);
+    place = page.last;
+    if (!dry_run && page.count() > 0) HEDDLE_RETURN_IF_ERROR(WriteStep(std::move(page.rows)));
   }
+  if (dry_run) return absl::OkStatus();
   if (!go_on()) return Stopped();
-  return loop_->MarkCollected(JobId{left.job});
+  return loop_->MarkCollected(JobId{job});
+}
+
+absl::Status Collector::RemoveOldRecords(const OldRecordRule& rule, bool dry_run,
+                                         const std::function<bool()>& go_on,
+                                         v1::CollectProgress::Total* total) {
+  for (std::optional<int64_t> after = 0; after;) {
+    if (!go_on()) return Stopped();
+    HEDDLE_ASSIGN_OR_RETURN(const OldRecords page,
+                            store_->FindOldRecords(rule, *after, kRowsAtATime));
+    total->set_records(total->records() + static_cast<int64_t>(page.ids.size()));
+    total->set_record_bytes(total->record_bytes() + page.bytes);
+    // The writer looks anew, so that nothing goes that somebody has begun to need since.
+    if (!dry_run && !page.ids.empty())
+      HEDDLE_RETURN_IF_ERROR(WriteStep(RemoveRecords{rule, *after, kRowsAtATime}));
+    after = page.last;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::CollectProgress::Total> Collector::Collect(
@@ -119,23 +127,24 @@ absl::StatusOr<v1::CollectProgress::Total> Collector::Collect(
   for (const BlobStore::Entry& entry : blobs_->List()) sizes[entry.digest] = entry.size_bytes;
 
   v1::CollectProgress::Total total;
+  // They come first, so that a dry run tells what goes. Those of jobs that are collected now go next time.
+  OldRecordRule old;
+  old.before_unix_ns = absl::ToUnixNanos(now - rule.age);
+  HEDDLE_RETURN_IF_ERROR(RemoveOldRecords(old, dry_run, go_on, &total));
   for (const FinishedJob& job : chosen) {
     if (!go_on()) return Stopped();
-    HEDDLE_ASSIGN_OR_RETURN(const Collection collection, store_->CollectionOf(job.id));
     HEDDLE_ASSIGN_OR_RETURN(const std::set<std::string> used, UsedBlobs({job.blobs}, *blobs_));
     v1::CollectProgress::Job line;
     line.set_id(JobName(job.id));
     line.set_name(job.name);
     line.set_finished_unix_ns(job.finished_unix_ns);
-    line.set_rows(collection.count());
-    line.set_database_bytes(collection.bytes);
     for (const std::string& digest : used) {
       const auto size = sizes.find(digest);
       if (size == sizes.end() || !told.insert(digest).second) continue;
       line.set_blobs(line.blobs() + 1);
       line.set_blob_bytes(line.blob_bytes() + size->second);
     }
-    if (!dry_run) HEDDLE_RETURN_IF_ERROR(CollectOne(collection, go_on));
+    HEDDLE_RETURN_IF_ERROR(CollectOne(job.id, dry_run, go_on, &line));
     total.set_jobs(total.jobs() + 1);
     total.set_rows(total.rows() + line.rows());
     total.set_database_bytes(total.database_bytes() + line.database_bytes());

@@ -1,4 +1,5 @@
-// Collects finished jobs: removes what nobody needs of an old job, in steps that hold nobody up.
+// Collects finished jobs: removes what nobody needs of an old job, and records that are old, in steps that
+// hold nobody up.
 // proto/store.proto says what goes and what stays.
 #pragma once
 
@@ -22,8 +23,9 @@ class Collector {
   Collector(SchedulerLoop* loop, RecordStore* store, BlobStore* blobs)
       : loop_(loop), store_(store), blobs_(blobs) {}
 
-  // Collects the jobs that the rule does not keep, the oldest first, and tells each to `on_job` once it
-  // is collected; then removes blobs that no job refers to. With `dry_run` it only tells.
+  // Removes old records, made or retracted longer ago than the rule's age (OldRecordRule). Then collects
+  // the jobs that the rule does not keep, the oldest first, and tells each to `on_job` once it is
+  // collected; then removes blobs that no job refers to. With `dry_run` it only tells.
   // `go_on` is asked before each step. Cancelled: it, or `on_job`, returned false. ResourceExhausted:
   // another collection runs, or the disk is full. A collection that ends early leaves the job that it
   // was at for the next one; the jobs before it are done.
@@ -33,7 +35,13 @@ class Collector {
       const std::function<bool()>& go_on);
 
  private:
-  absl::Status CollectOne(const Collection& collection, const std::function<bool()>& go_on);
+  // Adds to `line` what it found.
+  absl::Status CollectOne(int64_t job, bool dry_run, const std::function<bool()>& go_on,
+                          v1::CollectProgress::Job* line);
+  absl::Status RemoveOldRecords(const OldRecordRule& rule, bool dry_run,
+                                const std::function<bool()>& go_on,
+                                v1::CollectProgress::Total* total);
+  absl::Status WriteStep(StoreChange change);
   absl::Status Write(Batch batch);
 
   SchedulerLoop* const loop_;

@@ -9,13 +9,18 @@
 namespace heddle::sim {
 namespace {
 
-// The fastest valid record that the query could give; of several alike, the latest.
-v1::BestTrace BestOf(RecordStore* store, v1::RecordQuery query) {
-  query.set_best_only(false);
+// The fastest valid record that the read could give; of several alike, the latest.
+v1::BestTrace BestOf(RecordStore* store, const OrderReads::Best& read) {
+  v1::RecordQuery query;
+  query.set_workload_key(read.workload.key);
+  query.set_target(read.workload.target);
+  query.set_device_key(read.workload.device_key);
+  query.set_valid_only(true);
   query.set_limit(kMaxQueryLimit);
   v1::BestTrace best;
   const auto records = store->Query(query);
   for (const v1::Record& record : *records) {
+    if (read.measured_here && !record.imported_by().empty()) continue;
     const double faster = Faster(best.median_ns(), record.median_ns());
     if (faster == best.median_ns()) continue;
     best.set_median_ns(faster);

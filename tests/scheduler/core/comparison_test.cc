@@ -112,21 +112,40 @@ TEST_F(ComparisonTest, TheNextBestIsJudgedLikeAnyKernel) {
   EXPECT_TRUE(Is<Done>(job().phase));
 }
 
-TEST_F(ComparisonTest, ManyFalseRecordsOfATaskLeaveItTheDefaultKernel) {
+TEST_F(ComparisonTest, ManyFalseRecordsOfATaskLeaveItTheBestThatWasMeasuredHere) {
   TwoCores();
   Compare();
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < kTriesOfImports; ++i) {
+    EXPECT_TRUE(job().TrustsImports(job().tasks[1])) << i;
     End(v1::STAGE_COMPARE, Broken(1.2, 0.5));
     EXPECT_FALSE(job().tasks[1].keep_default);
-    End(v1::STAGE_COMPILE, Chosen("next best", 1.0 + i));
+    ASSERT_TRUE(IsLive(v1::STAGE_COMPILE));
+    if (i + 1 < kTriesOfImports) End(v1::STAGE_COMPILE, Chosen("next best", 1.0 + i));
   }
-  End(v1::STAGE_COMPARE, Broken(1.2, 0.5));
-  EXPECT_TRUE(job().tasks[1].keep_default);
-  End(v1::STAGE_COMPILE, Chosen("without it", 0));
+  EXPECT_FALSE(job().TrustsImports(job().tasks[1]));
+  EXPECT_TRUE(job().TrustsImports(job().tasks[0])) << "nothing is wrong with that task";
+  End(v1::STAGE_COMPILE, Chosen("its own", 1700));
   ASSERT_TRUE(IsLive(v1::STAGE_COMPARE));
-  End(v1::STAGE_COMPARE, Found(1.2, 0.9));
+  End(v1::STAGE_COMPARE, Found(1.2, 1.1));
   EXPECT_TRUE(Is<Done>(job().phase));
-  EXPECT_EQ(job().compared, 4);
+  EXPECT_FALSE(job().tasks[1].keep_default);
+  EXPECT_EQ(job().tasks[1].best_ns, 1700);
+  EXPECT_EQ(job().compared, kTriesOfImports + 1);
+}
+
+// Whatever the comparison says, a job does not compare for ever.
+TEST_F(ComparisonTest, AfterThatATaskKeepsTheDefaultKernel) {
+  TwoCores();
+  Compare();
+  for (int i = 0; i <= kTriesOfImports; ++i) {
+    End(v1::STAGE_COMPARE, Broken(1.2, 0.5));
+    ASSERT_TRUE(IsLive(v1::STAGE_COMPILE));
+    End(v1::STAGE_COMPILE, Chosen("another", 1.0 + i));
+  }
+  EXPECT_TRUE(job().tasks[1].keep_default);
+  End(v1::STAGE_COMPARE, Broken(1.2, 0.5));
+  EXPECT_TRUE(Is<Done>(job().phase));
+  EXPECT_EQ(job().compared, kTriesOfImports + 2);
 }
 
 // Nothing is left of a task whose only record was false.

@@ -189,6 +189,26 @@ TEST_F(ClaimedJobTest, AFalseRecordIsRetractedAndTheNextBestTaken) {
   EXPECT_EQ(Row().comparison().broken_size(), 1) << "it still says what became of the record";
 }
 
+TEST_F(ClaimedJobTest, AfterThreeFalseRecordsOnlyWhatWasMeasuredHereIsRead) {
+  for (int i = 0; i < kTriesOfImports; ++i) {
+    const StageOrder order = Order(v1::STAGE_COMPILE);
+    ASSERT_THAT(order.reads.best, SizeIs(2));
+    EXPECT_FALSE(order.reads.best[0].measured_here) << i;
+    Compile(Known(7 + i, "false", 10 + i, "bob"));
+    Compare(60'000);
+    ASSERT_EQ(Row().state(), v1::JOB_COMPILING);
+  }
+  const StageOrder order = Order(v1::STAGE_COMPILE);
+  ASSERT_THAT(order.reads.best, SizeIs(2));
+  EXPECT_TRUE(order.reads.best[0].measured_here);
+  EXPECT_FALSE(order.reads.best[1].measured_here) << "that task has no false record";
+  EXPECT_THAT(Compile(Known(20, "own", 25'000, "")).claims, IsEmpty());
+  Compare(50'000);
+  EXPECT_EQ(Row().state(), v1::JOB_DONE);
+  EXPECT_EQ(Row().comparison().broken_size(), kTriesOfImports);
+  EXPECT_EQ(Row().comparison().taken_back_size(), 0);
+}
+
 TEST_F(ClaimedJobTest, ATrueRecordStays) {
   Compile(Known(7, "true", 25'000, "bob"));
   for (const StoreChange& change : Compare(50'000))

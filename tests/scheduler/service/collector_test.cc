@@ -4,11 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
+
 #include "absl/synchronization/notification.h"
 #include "base/sha256.h"
 #include "base/workload_key.h"
 #include "client/service_client.h"
 #include "scheduler/service/storage/blob_sweeper.h"
+#include "tests/scheduler/service/gated_store.h"
 #include "tests/scheduler/service/service_fixture.h"
 
 namespace heddle::scheduler {
@@ -212,7 +218,8 @@ TEST_F(CollectorTest, ACollectionThatWasCutOffIsTakenUpAgain) {
   const auto stopped = collector_->Collect(
       {absl::ZeroDuration(), 0}, false, absl::Now(),
       [](const v1::CollectProgress::Job&) { return true; },
-      [&] { return ++asked < 3; });  // before the job, before its rows, before its mark
+      // before the old records, the job, its rows, its mark
+      [&] { return ++asked < 4; });
   EXPECT_TRUE(absl::IsCancelled(stopped.status())) << stopped.status();
   Stop();
   Start();
@@ -259,6 +266,127 @@ TEST_F(CollectorTest, TheStandingRuleCollectsBeforeItSweeps) {
   EXPECT_FALSE(HasBlob(Sha256Hex("a model")));
 }
 
+// Retracted records stay until a collection finds them old.
+TEST_F(CollectorTest, OldRecordsGoAndADryRunTellsHowMany) {
+  const std::string job = MustSubmit(Spec(), "a model");
+  const v1::Job done = WaitFinal(job);
+  v1::RecordQuery query;
+  query.set_job(job);
+  query.set_retracted(true);
+  // The latest record of all always stays, so the other task is retracted.
+  v1::Record latest;
+  for (const v1::Record& record : Query(query)) {
+    if (record.id() > latest.id()) latest = record;
+  }
+  v1::RecordQuery slow = query;
+  slow.set_workload_key(latest.workload_key() == WorkloadKey("workload 0")
+                            ? WorkloadKey("workload 1")
+                            : WorkloadKey("workload 0"));
+  v1::Retraction why;
+  why.set_reason("its clock was broken");
+  why.set_by("ann");
+  why.set_unix_ns(absl::GetCurrentTimeNanos());
+  const auto retracted = loop_->Retract(slow, why);
+  ASSERT_TRUE(retracted.ok()) << retracted.status();
+  ASSERT_GT(*retracted, 0);
+  const size_t records = Query(query).size();
+  ASSERT_GT(records, static_cast<size_t>(*retracted));
+
+  Told told = Collect(false);
+  EXPECT_EQ(told.total.records(), 0) << "the job shows its trials until it is collected";
+  EXPECT_EQ(Query(query).size(), records);
+  EXPECT_EQ(Collect(true, 3600).total.records(), 0) << "they were retracted just now";
+  told = Collect(true);
+  EXPECT_EQ(told.total.records(), *retracted);
+  EXPECT_GT(told.total.record_bytes(), 0);
+  EXPECT_EQ(Query(query).size(), records) << "a dry run takes nothing";
+  const v1::Job before = Get(job);
+  told = Collect(false);
+  EXPECT_EQ(told.total.records(), *retracted);
+  EXPECT_THAT(told.jobs, IsEmpty());
+  EXPECT_EQ(Query(query).size(), records - static_cast<size_t>(*retracted));
+  EXPECT_EQ(Collect(false).total.records(), 0);
+  EXPECT_THAT(Check(), IsEmpty());
+  const auto expect_same = [&] {
+    const v1::Job now = Get(job);
+    EXPECT_EQ(now.trials(), before.trials());
+    ASSERT_EQ(now.tasks_size(), before.tasks_size());
+    for (int i = 0; i < now.tasks_size(); ++i) {
+      EXPECT_EQ(now.tasks(i).trials(), before.tasks(i).trials()) << i;
+      EXPECT_EQ(now.tasks(i).failed(), before.tasks(i).failed()) << i;
+      EXPECT_EQ(now.tasks(i).best_ns(), before.tasks(i).best_ns()) << i;
+    }
+  };
+  expect_same();
+  Stop();
+  Start();
+  expect_same();
+}
+
+// Counts what collections read at a time.
+class CountingStore : public GatedStore {
+ public:
+  using GatedStore::GatedStore;
+  absl::StatusOr<Collection> CollectionOf(int64_t job, const CollectionPlace& after,
+                                          int64_t limit) override {
+    auto page = GatedStore::CollectionOf(job, after, limit);
+    ++pages;
+    if (page.ok()) largest = std::max(largest.load(), page->rows.candidates.size());
+    return page;
+  }
+  absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule, int64_t after,
+                                            int64_t limit) override {
+    auto page = GatedStore::FindOldRecords(rule, after, limit);
+    ++record_pages;
+    if (page.ok()) largest = std::max(largest.load(), page->ids.size());
+    return page;
+  }
+  std::atomic<int> pages{0}, record_pages{0};
+  std::atomic<size_t> largest{0};
+};
+
+class PagesTest : public CollectorTest {
+ protected:
+  std::unique_ptr<RecordStore> Wrap(std::unique_ptr<RecordStore> store) override {
+    auto counting = std::make_unique<CountingStore>(std::move(store));
+    counting_ = counting.get();
+    return counting;
+  }
+  CountingStore* counting_ = nullptr;
+};
+
+// However large a job is, no read and no transaction of its collection is.
+TEST_F(PagesTest, ALargeJobIsCollectedInManySmallSteps) {
+  const std::string job = MustSubmit(Spec(2), "a model");
+  WaitFinal(job);
+  // Other measurements of the job, as if it had had so many trials.
+  constexpr int64_t kMore = 2000, kFirst = 1000;
+  const v1::Record pattern = RecordsOf(job).begin()->second;
+  Batch batch;
+  for (int64_t id = kFirst; id < kFirst + kMore; ++id) {
+    CandidateRow candidate;
+    candidate.job = ParseJobName(job);
+    candidate.id = id;
+    candidate.trace = "a trace";
+    batch.push_back(InsertCandidate{candidate});
+    InsertRecord record{pattern};
+    record.record.set_candidate(id);
+    record.record.mutable_measurement()->mutable_evidence()->clear_slot();
+    batch.push_back(record);
+  }
+  const auto applied = store_->Apply({batch});
+  ASSERT_TRUE(applied.ok() && applied->front().ok()) << applied->front();
+  const Told told = Collect(false);
+  EXPECT_GE(told.total.rows(), 2 * kMore - 2);
+  constexpr int64_t kPage = 250;
+  EXPECT_GE(counting_->pages, kMore / kPage);
+  EXPECT_LE(counting_->pages, kMore / kPage + 2) << "and none was read for nothing";
+  EXPECT_LE(counting_->largest, static_cast<size_t>(kPage));
+  EXPECT_GE(counting_->record_pages, kMore / kPage);
+  EXPECT_THAT(RecordsOf(job), SizeIs(::testing::Gt(static_cast<size_t>(kMore))));
+  EXPECT_EQ(store_->CollectionOf(ParseJobName(job), {}, 100)->rows.candidates.size(), 0u);
+}
+
 // Somebody imports a record that promises far too much.
 class FalseRecordTest : public CollectorTest {
  protected:
@@ -288,6 +416,9 @@ class FalseRecordTest : public CollectorTest {
     cluster_.worker.SetMutator([this, ns](v1::StageEvent* event) {
       if (!event->has_compared()) return;
       if (gate_ != nullptr) gate_->WaitForNotification();
+      // The fake worker tells of tasks every other time.
+      if (every_time_ && event->compared().tasks().empty())
+        event->mutable_compared()->add_tasks()->set_workload_key(WorkloadKey("workload 0"));
       for (v1::CompareResult::Task& task : *event->mutable_compared()->mutable_tasks()) {
         if (task.workload_key() != WorkloadKey("workload 0")) continue;
         task.set_default_ns(3000);
@@ -299,6 +430,27 @@ class FalseRecordTest : public CollectorTest {
     });
   }
 
+  // By which workload 0 was compiled.
+  static std::string TraceIn(const v1::CompileSpec& spec) {
+    for (const v1::BestTrace& best : spec.best()) {
+      if (best.workload_key() == WorkloadKey("workload 0")) return best.trace();
+    }
+    return "";
+  }
+  // The fastest record of workload 0 that the service measured itself.
+  v1::Record FastestMeasured() {
+    v1::RecordQuery query;
+    query.set_workload_key(WorkloadKey("workload 0"));
+    query.set_valid_only(true);
+    v1::Record fastest;
+    for (const v1::Record& record : Query(query)) {
+      if (!record.imported_by().empty()) continue;
+      if (fastest.median_ns() == 0 || record.median_ns() <= fastest.median_ns()) fastest = record;
+    }
+    return fastest;
+  }
+
+  bool every_time_ = false;             // whether all comparisons tell of that kernel
   absl::Notification* gate_ = nullptr;  // what comparisons wait for before they answer
 };
 
@@ -323,14 +475,8 @@ TEST_F(FalseRecordTest, IsRetractedAndTheJobTakesItsOwnBest) {
   EXPECT_THAT(retracted[0].retraction().reason(), HasSubstr("its kernel took 2.8us"));
   const std::vector<v1::CompileSpec> compiled = cluster_.worker.Compiles();
   ASSERT_THAT(compiled, SizeIs(2));
-  const auto trace = [](const v1::CompileSpec& spec) {
-    for (const v1::BestTrace& best : spec.best()) {
-      if (best.workload_key() == WorkloadKey("workload 0")) return best.trace();
-    }
-    return std::string();
-  };
-  EXPECT_EQ(trace(compiled[0]), "the false trace");
-  EXPECT_THAT(trace(compiled[1]), AllOf(HasSubstr("trace "), ::testing::Ne("the false trace")));
+  EXPECT_EQ(TraceIn(compiled[0]), "the false trace");
+  EXPECT_THAT(TraceIn(compiled[1]), AllOf(HasSubstr("trace "), ::testing::Ne("the false trace")));
   EXPECT_GE(done.tasks(0).best_ns(), 1000) << "its own";
 
   // Nobody falls for it again.
@@ -338,6 +484,44 @@ TEST_F(FalseRecordTest, IsRetractedAndTheJobTakesItsOwnBest) {
   const v1::Job second = WaitFinal(MustSubmit(Spec()));
   EXPECT_EQ(second.comparison().broken_size(), 0);
   EXPECT_EQ(cluster_.worker.comparisons, comparisons + 1);
+}
+
+TEST_F(FalseRecordTest, ThreeOfOneTaskLeaveTheJobItsOwnBest) {
+  for (int i = 1; i <= 3; ++i) Import(i, absl::StrCat("false ", i));
+  every_time_ = true;
+  MeasureAs(2800);
+  const v1::Job done = WaitFinal(MustSubmit(Spec()));
+  EXPECT_EQ(done.state(), v1::JOB_DONE) << done.ShortDebugString();
+  EXPECT_EQ(done.comparison().made(), 4);
+  EXPECT_EQ(done.comparison().broken_size(), 3);
+  EXPECT_EQ(done.comparison().taken_back_size(), 0);
+  EXPECT_FALSE(done.tasks(0).keeps_default());
+  EXPECT_GE(done.tasks(0).best_ns(), 1000) << "its own";
+  EXPECT_EQ(TraceIn(cluster_.worker.Compiles().back()), FastestMeasured().trace());
+  v1::RecordQuery query;
+  query.set_imported_by("ipv4:127.0.0.1");
+  EXPECT_THAT(Query(query), IsEmpty()) << "all three are retracted";
+}
+
+// There are more false records than comparisons judge. The others stay, for the next job to find.
+TEST_F(FalseRecordTest, FiveOfOneTaskLeaveTheJobItsOwnBest) {
+  for (int i = 1; i <= 5; ++i) Import(i, absl::StrCat("false ", i));
+  every_time_ = true;
+  MeasureAs(2800);
+  const v1::Job done = WaitFinal(MustSubmit(Spec()));
+  EXPECT_EQ(done.comparison().made(), 4);
+  EXPECT_EQ(done.comparison().broken_size(), 3);
+  EXPECT_FALSE(done.tasks(0).keeps_default());
+  EXPECT_EQ(TraceIn(cluster_.worker.Compiles().back()), FastestMeasured().trace());
+  v1::RecordQuery query;
+  query.set_imported_by("ipv4:127.0.0.1");
+  EXPECT_THAT(Query(query), SizeIs(2));
+  // The second job has what the first one measured, and loses it as little.
+  const v1::Job second = WaitFinal(MustSubmit(Spec()));
+  EXPECT_EQ(second.comparison().broken_size(), 2);
+  EXPECT_FALSE(second.tasks(0).keeps_default());
+  EXPECT_EQ(TraceIn(cluster_.worker.Compiles().back()), FastestMeasured().trace());
+  EXPECT_THAT(Query(query), IsEmpty());
 }
 
 TEST_F(FalseRecordTest, ATrueOneStaysInTheModule) {

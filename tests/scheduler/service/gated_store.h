@@ -50,8 +50,13 @@ class GatedStore : public RecordStore {
   }
   absl::StatusOr<std::vector<JobBlobs>> BlobsOfJobs() override { return store_->BlobsOfJobs(); }
   absl::StatusOr<std::vector<FinishedJob>> Collectable() override { return store_->Collectable(); }
-  absl::StatusOr<Collection> CollectionOf(int64_t job) override {
-    return store_->CollectionOf(job);
+  absl::StatusOr<Collection> CollectionOf(int64_t job, const CollectionPlace& after,
+                                          int64_t limit) override {
+    return store_->CollectionOf(job, after, limit);
+  }
+  absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule, int64_t after,
+                                            int64_t limit) override {
+    return store_->FindOldRecords(rule, after, limit);
   }
   absl::StatusOr<std::vector<StageRow>> UnfinishedStages() override {
     return store_->UnfinishedStages();
@@ -82,6 +87,9 @@ class GatedStore : public RecordStore {
     return store_->FindWorkloads(text, after, limit);
   }
   absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override { return store_->Known(id); }
+  absl::StatusOr<std::optional<v1::Record>> BestMeasured(const WorkloadId& id) override {
+    return store_->BestMeasured(id);
+  }
   absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) override {
     return store_->Report(job, task);
   }

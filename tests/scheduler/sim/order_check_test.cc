@@ -140,10 +140,7 @@ TEST_F(OrderCheckTest, AModuleIsCompiledFromTheBestOfStoreAndJob) {
   own.set_workload_key("k");
   own.set_trace("b");
   own.set_median_ns(20);
-  v1::RecordQuery& query = made.reads.best.emplace_back();
-  query.set_workload_key("k");
-  query.set_best_only(true);
-  query.set_valid_only(true);
+  made.reads.best.push_back({{"k", "", ""}});
   EXPECT_EQ(check_.Made(Restored(), StartOf(v1::STAGE_COMPILE), made), "");
   EXPECT_EQ(check_.Completed(made, made, store.get()), "");
   insert("fast", 10);

@@ -1,4 +1,7 @@
 // What collecting a finished job removes, and what it never touches: the same promises of both stores.
+#include <algorithm>
+#include <optional>
+
 #include "tests/scheduler/store/record_store_fixture.h"
 
 namespace heddle::scheduler {
@@ -60,7 +63,7 @@ class CollectTest : public RecordStoreTest {
     return samples;
   }
   Collection CollectionOf(int64_t job) {
-    auto found = store_->CollectionOf(job);
+    auto found = store_->CollectionOf(job, {}, 1000);
     EXPECT_TRUE(found.ok()) << found.status();
     return found.ok() ? *found : Collection{};
   }
@@ -102,6 +105,50 @@ TEST_P(CollectTest, TheBestAndWhatALiveJobTunesKeepTheirSamples) {
   EXPECT_THAT(rest.rows.candidates, IsEmpty());
   EXPECT_THAT(rest.rows.attempts, IsEmpty());
   EXPECT_LT(rest.bytes, found.bytes);
+}
+
+// However small the pages are, together they have what one has, and none looks at more than it may.
+TEST_P(CollectTest, PagesGiveEachRowOnce) {
+  TwoJobs();
+  const Collection whole = CollectionOf(1);
+  EXPECT_FALSE(whole.last.has_value());
+  const int rows = 6 + 2;  // candidates and stages of job 1
+  for (const int limit : {1, 2, 3, 5, 8, 100}) {
+    Collection all;
+    int pages = 0;
+    for (std::optional<CollectionPlace> place = CollectionPlace(); place; ++pages) {
+      const auto page = store_->CollectionOf(1, *place, limit);
+      ASSERT_TRUE(page.ok()) << page.status();
+      ASSERT_LT(pages, 20);
+      EXPECT_LE(page->rows.candidates.size() + page->rows.attempts.size(),
+                static_cast<size_t>(limit));
+      EXPECT_LE(page->rows.records.size(), static_cast<size_t>(limit));
+      const auto add = [](const std::vector<int64_t>& from, std::vector<int64_t>* to) {
+        to->insert(to->end(), from.begin(), from.end());
+      };
+      add(page->rows.candidates, &all.rows.candidates);
+      add(page->rows.records, &all.rows.records);
+      add(page->rows.attempts, &all.rows.attempts);
+      all.bytes += page->bytes;
+      place = page->last;
+    }
+    EXPECT_EQ(pages, rows / limit + 1) << limit << ": the last page may have nothing";
+    EXPECT_EQ(all.rows.candidates, whole.rows.candidates) << limit;
+    EXPECT_EQ(all.rows.records, whole.rows.records) << limit;
+    EXPECT_EQ(all.rows.attempts, whole.rows.attempts) << limit;
+    EXPECT_EQ(all.bytes, whole.bytes) << limit;
+  }
+}
+
+// What was collected before is passed over in pages, too.
+TEST_P(CollectTest, PagesOfRowsThatAreGoneAreBoundedToo) {
+  TwoJobs();
+  ASSERT_TRUE(Apply({CollectionOf(1).rows}).ok());
+  const auto page = store_->CollectionOf(1, {}, 4);
+  ASSERT_TRUE(page.ok());
+  EXPECT_THAT(page->rows.candidates, IsEmpty());
+  ASSERT_TRUE(page->last.has_value());
+  EXPECT_EQ(page->last->candidate, 4);
 }
 
 TEST_P(CollectTest, ARetractedRecordIsNotTheBest) {
@@ -202,6 +249,230 @@ TEST_P(CollectTest, ClaimsOfImportedRecordsOutliveARestart) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CollectTest, kStores, StoreName);
+
+// Records that a collection removes, besides what it takes of jobs.
+class OldRecordsTest : public CollectTest {
+ protected:
+  static constexpr int64_t kEnd = 6000;  // all records were made before
+
+  // Job 1 was collected. Its task 0 has eight records, one of each candidate, with the same ids and made
+  // in this order. The first is of the default schedule, the third is the fastest.
+  void CollectedJob() {
+    Batch batch = {PutJob{MakeJob(1)}, PutTask{MakeTask(1, 0)}};
+    for (int64_t id = 1; id <= 8; ++id)
+      batch.push_back(InsertCandidate{MakeCandidate(1, id, 0, id == 1 ? "default" : "random")});
+    ASSERT_TRUE(Apply(batch).ok());
+    const double ns[] = {100, 90, 20, 0, 70, 60, 55, 50};
+    for (int64_t id = 1; id <= 8; ++id) ASSERT_TRUE(Apply({MakeRecord(1, id, 0, ns[id - 1])}).ok());
+    Finish(1, 5500);
+    ASSERT_TRUE(Apply({CollectJob{1, 5600}}).ok());
+  }
+  std::vector<int64_t> Old(int64_t before, int64_t newest) {
+    const auto found = store_->FindOldRecords({before, newest}, 0, 1000);
+    EXPECT_TRUE(found.ok()) << found.status();
+    return found.ok() ? found->ids : std::vector<int64_t>();
+  }
+  absl::Status Retract(std::vector<int64_t> ids, int64_t unix_ns) {
+    v1::Retraction why;
+    why.set_reason("its clock was broken");
+    why.set_by("ann");
+    why.set_unix_ns(unix_ns);
+    return Apply({RetractRecords{std::move(ids), why}});
+  }
+  // Ids of all records, retracted ones included.
+  std::vector<int64_t> Ids() {
+    v1::RecordQuery query;
+    query.set_retracted(true);
+    std::vector<int64_t> ids;
+    for (const v1::Record& record : Query(query)) ids.push_back(record.id());
+    std::sort(ids.begin(), ids.end());
+    return ids;
+  }
+  StoredJob Finished(int64_t job) {
+    auto jobs =
+        store_->LoadJobs({.which = JobSelection::kFinished, .before = job + 1, .limit = 1});
+    EXPECT_TRUE(jobs.ok() && jobs->size() == 1);
+    return jobs->front();
+  }
+};
+
+TEST_P(OldRecordsTest, SupersededAreThoseWithEnoughNewerOnes) {
+  CollectedJob();
+  EXPECT_THAT(Old(kEnd, 3), ElementsAre(2, 4, 5))
+      << "not 1, the default schedule, nor 3, the fastest, nor the newest three";
+  EXPECT_THAT(Old(kEnd, 6), ElementsAre(2));
+  EXPECT_THAT(Old(kEnd, 8), IsEmpty());
+  EXPECT_THAT(Old(kEnd, kMaxWarmRecords), IsEmpty());
+  EXPECT_THAT(Old(5004, 3), ElementsAre(2)) << "4 was made at that time";
+  EXPECT_THAT(Old(0, 3), IsEmpty());
+}
+
+TEST_P(OldRecordsTest, RetractedOnesAreOldByTheirRetraction) {
+  CollectedJob();
+  ASSERT_TRUE(Retract({3, 7}, 5700).ok());
+  EXPECT_THAT(Old(5700, 100), IsEmpty());
+  EXPECT_THAT(Old(5701, 100), ElementsAre(3, 7));
+  EXPECT_THAT(Old(5701, 3), ElementsAre(2, 3, 4, 7))
+      << "5, 6 and 8 are the newest that stand, and 8 is the fastest now";
+}
+
+TEST_P(OldRecordsTest, WhatAJobMayNeedIsNotOld) {
+  CollectedJob();
+  ASSERT_TRUE(Retract({7}, 10).ok());
+  ASSERT_TRUE(Apply({PutJob{MakeJob(2)}, PutTask{MakeTask(2, 0)}}).ok());
+  EXPECT_THAT(Old(kEnd, 3), ElementsAre(7)) << "job 2 tunes the task; nobody reads 7";
+  Finish(2, 5900);
+  EXPECT_THAT(Old(kEnd, 3), ElementsAre(2, 4, 7));
+  // A job that was not collected is shown with its trials' messages.
+  AddJob(3, 1, 2);
+  ASSERT_TRUE(Apply({MakeRecord(3, 1, 1, 500), MakeRecord(3, 2, 1, 600)}).ok());
+  ASSERT_TRUE(Retract({9}, 10).ok());
+  Finish(3, 5900);
+  EXPECT_THAT(Old(kEnd, 1), ::testing::Not(::testing::Contains(9)));
+  ASSERT_TRUE(Apply({CollectJob{3, 5950}}).ok());
+  EXPECT_THAT(Old(kEnd, 1), ::testing::Contains(9));
+}
+
+TEST_P(OldRecordsTest, ARemovedRecordLeavesItsTrialAsItWas) {
+  CollectedJob();
+  ASSERT_TRUE(Retract({7}, 10).ok());
+  const KnownRecords before = *store_->Known({Key(0), "llvm -mcpu=x", "dev"});
+  const StoredJob shown = Finished(1);
+  ASSERT_TRUE(Apply({RemoveRecords{{kEnd, 3}, 0, 1000}}).ok());
+  EXPECT_THAT(Ids(), ElementsAre(1, 3, 5, 6, 8));
+  const KnownRecords after = *store_->Known({Key(0), "llvm -mcpu=x", "dev"});
+  EXPECT_EQ(after.total, before.total - 2);
+  EXPECT_EQ(after.best_ns, before.best_ns);
+  EXPECT_EQ(after.untuned_ns, before.untuned_ns);
+  const StoredJob now = Finished(1);
+  ASSERT_EQ(now.candidates.size(), shown.candidates.size());
+  for (size_t i = 0; i < now.candidates.size(); ++i) {
+    EXPECT_EQ(now.candidates[i].outcome, shown.candidates[i].outcome) << i;
+    EXPECT_EQ(now.candidates[i].median_ns, shown.candidates[i].median_ns) << i;
+  }
+  EXPECT_EQ(now.candidates[6].outcome, v1::OUTCOME_LOST) << "it was retracted";
+  EXPECT_EQ(now.candidates[6].message, kRemoved);
+  EXPECT_EQ(now.candidates[3].message, kRemoved) << "it had failed";
+  EXPECT_EQ(now.candidates[1].message, "");
+  EXPECT_THAT(Old(kEnd, 3), IsEmpty());
+}
+
+TEST_P(OldRecordsTest, PagesGiveEachRecordOnce) {
+  CollectedJob();
+  for (const int64_t limit : {1, 2, 3, 7, 100}) {
+    std::vector<int64_t> ids;
+    int pages = 0;
+    for (std::optional<int64_t> after = 0; after; ++pages) {
+      ASSERT_LT(pages, 20);
+      const auto page = store_->FindOldRecords({kEnd, 3}, *after, limit);
+      ASSERT_TRUE(page.ok()) << page.status();
+      EXPECT_LE(page->ids.size(), static_cast<size_t>(limit));
+      ids.insert(ids.end(), page->ids.begin(), page->ids.end());
+      after = page->last;
+    }
+    EXPECT_THAT(ids, ElementsAre(2, 4, 5)) << limit;
+    EXPECT_GE(pages, 7 / limit) << limit;
+  }
+}
+
+// A page may end early, but none is skipped, and it always comes further.
+TEST_P(OldRecordsTest, ManyWorkloadsTakeSeveralPages) {
+  constexpr int kTasks = 20;
+  Batch batch = {PutJob{MakeJob(1)}};
+  for (int i = 0; i < kTasks; ++i) {
+    TaskRow task = MakeTask(1, i);
+    task.info.set_key(absl::StrCat("key ", i));
+    batch.push_back(PutTask{task});
+    for (int64_t n = 0; n < 2; ++n)
+      batch.push_back(InsertCandidate{MakeCandidate(1, 2 * i + n + 1, i)});
+  }
+  ASSERT_TRUE(Apply(batch).ok());
+  for (int64_t id = 1; id <= 2 * kTasks; ++id) {
+    InsertRecord record = MakeRecord(1, id, 0, id % 2 == 1 ? 90 : 80);
+    record.record.set_workload_key(absl::StrCat("key ", (id - 1) / 2));
+    ASSERT_TRUE(Apply({record}).ok());
+  }
+  Finish(1, 5500);
+  ASSERT_TRUE(Apply({CollectJob{1, 5600}}).ok());
+  std::vector<int64_t> ids;
+  int64_t before = -1;
+  for (std::optional<int64_t> after = 0; after;) {
+    ASSERT_GT(*after, before);
+    before = *after;
+    const auto page = store_->FindOldRecords({kEnd, 1}, *after, 1000);
+    ASSERT_TRUE(page.ok()) << page.status();
+    ids.insert(ids.end(), page->ids.begin(), page->ids.end());
+    after = page->last;
+  }
+  ASSERT_EQ(ids.size(), static_cast<size_t>(kTasks)) << "the slower and older one of each task";
+  for (int i = 0; i < kTasks; ++i) EXPECT_EQ(ids[static_cast<size_t>(i)], 2 * i + 1);
+}
+
+// Between the read and the removal a job begins.
+TEST_P(OldRecordsTest, TheRemovalLooksAnew) {
+  CollectedJob();
+  ASSERT_THAT(Old(kEnd, 3), ElementsAre(2, 4, 5));
+  ASSERT_TRUE(Apply({PutJob{MakeJob(2)}, PutTask{MakeTask(2, 0)}}).ok());
+  ASSERT_TRUE(Apply({RemoveRecords{{kEnd, 3}, 0, 1000}}).ok());
+  EXPECT_EQ(Ids().size(), 8u);
+}
+
+TEST_P(OldRecordsTest, ABatchThatIsRefusedRemovesNothing) {
+  CollectedJob();
+  ASSERT_TRUE(Retract({7}, 10).ok());
+  EXPECT_FALSE(Apply({RemoveRecords{{kEnd, 3}, 0, 1000}, CollectJob{77, 1}}).ok());
+  EXPECT_EQ(Ids().size(), 8u);
+  EXPECT_EQ(Finished(1).candidates[3].message, "signal 11");
+}
+
+TEST_P(OldRecordsTest, WhatWasRetractedIsNotImportedAgain) {
+  const auto import = [&](int64_t candidate, double ns) {
+    InsertRecord record = MakeRecord(9, candidate, 0, ns);
+    record.record.mutable_measurement()->mutable_evidence()->clear_slot();
+    record.record.set_imported_by("bob");
+    record.imported = true;
+    return Apply({record});
+  };
+  for (int64_t i = 1; i <= 4; ++i) ASSERT_TRUE(import(i, 10.0 * static_cast<double>(i)).ok());
+  ASSERT_TRUE(Retract({1}, 10).ok());
+  ASSERT_TRUE(Apply({RemoveRecords{{kEnd, 1}, 0, 1000}}).ok());
+  EXPECT_THAT(Ids(), ElementsAre(2, 4)) << "2 is the fastest, 4 the newest; 3 is superseded";
+  EXPECT_TRUE(absl::IsAlreadyExists(import(1, 10))) << "a false record does not come back";
+  EXPECT_TRUE(import(3, 30).ok());
+  EXPECT_THAT(Ids(), ElementsAre(2, 4, 5));
+}
+
+TEST_P(OldRecordsTest, TheLatestRecordStaysSoThatNoIdComesAgain) {
+  CollectedJob();
+  ASSERT_TRUE(Retract({8}, 10).ok());
+  EXPECT_THAT(Old(kEnd, 100), IsEmpty());
+  ASSERT_TRUE(Apply({RemoveRecords{{kEnd, 100}, 0, 1000}}).ok());
+  AddJob(2);
+  ASSERT_TRUE(Apply({MakeRecord(2, 1, 0, 500)}).ok());
+  EXPECT_EQ(Ids().back(), 9);
+  EXPECT_THAT(Old(kEnd, 100), ElementsAre(8));
+}
+
+// Imported records are no claims of this service.
+TEST_P(OldRecordsTest, TheBestMeasuredHereIsNotImported) {
+  EXPECT_FALSE(store_->BestMeasured({Key(0), "llvm -mcpu=x", "dev"})->has_value());
+  CollectedJob();
+  InsertRecord imported = MakeRecord(9, 1, 0, 5);
+  imported.record.mutable_measurement()->mutable_evidence()->clear_slot();
+  imported.record.set_imported_by("bob");
+  imported.imported = true;
+  ASSERT_TRUE(Apply({imported}).ok());
+  const auto best = [&] {
+    const auto found = store_->BestMeasured({Key(0), "llvm -mcpu=x", "dev"});
+    return found.ok() && found->has_value() ? (*found)->id() : -1;
+  };
+  EXPECT_EQ(best(), 3);
+  ASSERT_TRUE(Retract({3}, 10).ok());
+  EXPECT_EQ(best(), 8);
+  EXPECT_FALSE(store_->BestMeasured({Key(0), "llvm -mcpu=x", "other"})->has_value());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OldRecordsTest, kStores, StoreName);
 
 }  // namespace
 }  // namespace heddle::scheduler

@@ -106,6 +106,12 @@ std::vector<std::vector<Batch>> FaultWorkload(int jobs, size_t state_bytes) {
       groups.push_back({{CollectRows{job - 1, {1, 2, 3}, {first, first + 1}, {attempt - 1}}},
                         {CollectRows{job, {}, {}, {attempt}}}});
       groups.push_back({{CollectJob{job - 1, 3000 + job}}, {CollectJob{job + 1, 1}}});
+      RetractRecords retract{{first + 1}, {}};
+      retract.retraction.set_reason("its clock was broken");
+      retract.retraction.set_by("ann");
+      retract.retraction.set_unix_ns(4000 + job);
+      groups.push_back({{retract}});
+      groups.push_back({{RemoveRecords{{6000, 1}, 0, 3}}, {RemoveRecords{{6000, 1}, 3, 1000}}});
     }
   }
   return groups;
@@ -147,6 +153,7 @@ std::string Dump(RecordStore* store) {
   v1::RecordQuery all;
   all.set_limit(kMaxQueryLimit);
   all.set_with_workload(true);
+  all.set_retracted(true);
   const auto records = store->Query(all);
   for (const v1::Record& record : *records) add("record ", record.ShortDebugString());
   const auto machines = store->Machines();
