@@ -122,6 +122,10 @@ ALTER TABLE jobs ADD COLUMN user TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN submit_key TEXT;  -- null: the client gave none
 CREATE UNIQUE INDEX jobs_submitted ON jobs(user, submit_key) WHERE submit_key IS NOT NULL;
 CREATE INDEX jobs_unfinished ON jobs(id) WHERE state NOT IN (4, 5, 6);
+)sql",
+    // The weights of tasks in the plan that contends with the job's.
+    R"sql(
+ALTER TABLE tasks ADD COLUMN rival_weight INTEGER NOT NULL DEFAULT 0;
 )sql"};
 
 // The SQL function worker_of: the worker that a stored measurement names.
