@@ -39,7 +39,7 @@ TEST(SimulationTest, PromisesHoldUnderFaults) {
     EXPECT_GT(all->orders, seeds * 20);
     EXPECT_GT(all->warm_orders, seeds / 10);
     EXPECT_GT(all->transfer_orders, seeds / 2);
-    EXPECT_GT(all->contests, seeds / 10);
+    EXPECT_GT(all->contests, seeds / 20);
   }
 }
 
