@@ -13,6 +13,7 @@
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/measure/compare.h"
+#include "compiler/runtime/numerics.h"
 #include "compiler/substitution/substitute.h"
 
 namespace heddle {
@@ -30,8 +31,8 @@ using graph::ValueId;
 // More than any window that is common, so that most positions lie inside of the image.
 constexpr int64_t kImage = 9;
 constexpr int64_t kRows = 4;
-// Of the largest magnitude. Sums in another order differ by less.
-constexpr double kRounding = 1e-4;
+// Of the largest magnitude, as of any kernel. Sums in another order differ by less.
+constexpr double kRounding = runtime::kDirectTolerance.relative;
 // Results of 16-bit types are rounded after every operator, and a rule changes how many there are.
 constexpr double kRoundings = 4;
 // What a check may evaluate, in nodes of expressions (graph::EvaluationCost): about a second.

@@ -503,6 +503,28 @@ double SpreadNs(const PlanCost& cost, const PlanCost& other) {
   return std::sqrt(variance);
 }
 
+const Contender* RivalOf(const PlanChoice& choice) {
+  // Tuning gains up to about so much more on the kernels of one plan than on those of another
+  // (docs/benchmarks.md, graphs).
+  constexpr double kNear = 1.1;
+  const Contender& best = choice.best();
+  if (!best.plan.forests.empty()) return nullptr;
+  std::set<std::string> chosen;
+  for (const graph::Task& task : best.tasks) chosen.insert(task.key);
+  const auto has_own = [&](const Contender& other) {
+    return std::any_of(other.tasks.begin(), other.tasks.end(),
+                       [&](const graph::Task& task) { return !chosen.contains(task.key); });
+  };
+  const Contender* rival = nullptr;
+  for (const Contender& other : choice.contenders) {
+    const bool may = choice.chosen == 0 ? other.cost.ns <= kNear * best.cost.ns
+                                        : &other == &choice.contenders.front();
+    if (!may || !has_own(other)) continue;
+    if (rival == nullptr || other.cost.ns < rival->cost.ns) rival = &other;
+  }
+  return rival;
+}
+
 std::string TimedOutText(const PlanChoice& choice, const PlanSearch& search) {
   if (!choice.timed_out) return "";
   const int searches = search.mode == PlanSearch::Mode::kJoint ? 2 : 1;

@@ -68,6 +68,12 @@ struct PlanChoice {
   const Contender& best() const { return contenders[chosen]; }
 };
 
+// The contender to tune beside the chosen one, because what default schedules cost does not tell which is the faster one
+// after tuning. That is the estimated plan, by which the job's module is judged in the end, or, if that is the chosen
+// one, the cheapest other one. Null if no other plan comes near, or has kernels of its own. Forms of decision trees differ
+// by far more than tuning gains, so plans with trees have none. The result points into `choice`.
+const Contender* RivalOf(const PlanChoice& choice);
+
 struct PlanSearch {
   enum class Mode {
     kOff,         // the estimated plan is the only contender

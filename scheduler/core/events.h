@@ -114,7 +114,8 @@ struct Compiled {
 struct Planned {
   // The tasks of the chosen plan and those to survey. Tasks that the job has keep their place, and get
   // this weight; the others are new, unless they are to be surveyed and there is no further survey. What
-  // is not named gets weight 0.
+  // is not named gets weight 0. Tasks that come a second time are of the plan that contends with the chosen
+  // one, with their weights there.
   v1::PlanResult plan;
   std::vector<KnownRecords> known{};  // of plan.tasks, in their order; it may be shorter or empty
 

@@ -26,6 +26,11 @@ bool WillPropose(const TaskPhase& phase) {
          (updating != nullptr && updating->then_propose);
 }
 
+bool Contending(const Job& job) {
+  return job.params.plan && std::any_of(job.tasks.begin(), job.tasks.end(),
+                                        [](const Task& task) { return task.rival_weight > 0; });
+}
+
 Task MakeTask(const v1::TaskInfo& info, const TaskProgress& progress) {
   Task task;
   static_cast<TaskProgress&>(task) = progress;

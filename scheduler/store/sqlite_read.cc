@@ -70,7 +70,8 @@ absl::Status ReadTasks(sqlite3* db, StoredJob* job) {
       "SELECT "
       "t.idx,w.key,w.text,w.label,w.flops,t.weight,t.budget,t.known,t.known_valid,t.done,t."
       "exhausted,"
-      "t.warm_pending,t.known_best_ns,t.known_untuned_ns,t.state,t.estimated_weight FROM tasks t "
+      "t.warm_pending,t.known_best_ns,t.known_untuned_ns,t.state,t.estimated_weight,t.rival_weight "
+      "FROM tasks t "
       "JOIN workloads w ON w.id=t.workload WHERE t.job=? ORDER BY t.idx");
   rows.Bind(job->row.id);
   while (rows.Step()) {
@@ -89,6 +90,7 @@ absl::Status ReadTasks(sqlite3* db, StoredJob* job) {
     task.exhausted = rows.Int(10) != 0;
     task.warm_pending = rows.Int(11) != 0;
     task.estimated_weight = static_cast<int>(rows.Int(15));
+    task.rival_weight = static_cast<int>(rows.Int(16));
     job->tasks.push_back(std::move(task));
     job->states.push_back(rows.Text(14));
   }

@@ -129,6 +129,10 @@ CREATE INDEX jobs_unfinished ON jobs(id) WHERE state NOT IN (4, 5, 6);
 ALTER TABLE candidates ADD COLUMN kept_outcome INTEGER NOT NULL DEFAULT 0;  -- 0: no record was removed
 ALTER TABLE candidates ADD COLUMN kept_ns REAL NOT NULL DEFAULT 0;
 CREATE TABLE retracted_digests(digest BLOB PRIMARY KEY) WITHOUT ROWID;
+)sql",
+    // The weights of tasks in the plan that contends with the job's.
+    R"sql(
+ALTER TABLE tasks ADD COLUMN rival_weight INTEGER NOT NULL DEFAULT 0;
 )sql"};
 
 // The SQL function worker_of: the worker that a stored measurement names.

@@ -58,7 +58,8 @@ absl::Status SqliteWriter::operator()(const PutTask& change) {
   return Prepared(
              "INSERT INTO "
              "tasks(job,idx,workload,weight,budget,known,known_valid,done,exhausted,warm_pending,"
-             "known_best_ns,known_untuned_ns,estimated_weight) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?) "
+             "known_best_ns,known_untuned_ns,estimated_weight,rival_weight) "
+             "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
              "ON "
              "CONFLICT(job,idx) DO UPDATE SET "
              "workload=excluded.workload,weight=excluded.weight,budget=excluded.budget,known="
@@ -66,10 +67,10 @@ absl::Status SqliteWriter::operator()(const PutTask& change) {
              "known_valid=excluded.known_valid,done=excluded.done,exhausted=excluded.exhausted,"
              "warm_pending=excluded.warm_pending,known_best_ns=excluded.known_best_ns,"
              "known_untuned_ns=excluded.known_untuned_ns,estimated_weight=excluded.estimated_"
-             "weight")
+             "weight,rival_weight=excluded.rival_weight")
       .Bind(row.job, row.index, workload, row.info.weight(), row.budget, row.known.total,
             row.known.valid, row.done, row.exhausted, row.warm_pending, row.known.best_ns,
-            row.known.untuned_ns, row.estimated_weight)
+            row.known.untuned_ns, row.estimated_weight, row.rival_weight)
       .Run();
 }
 

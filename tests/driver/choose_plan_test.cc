@@ -87,6 +87,36 @@ TEST(ChoosePlan, WhatBothPlansSaveIsWrongInBoth) {
   EXPECT_DOUBLE_EQ(SpreadNs(cost), std::sqrt(9 + 16 + 625));
 }
 
+// A contender with tasks of these keys.
+Contender With(double ns, const std::vector<std::string>& keys) {
+  Contender contender;
+  contender.cost.ns = ns;
+  for (const std::string& key : keys) contender.tasks.push_back({.key = key, .weight = 1});
+  return contender;
+}
+
+// What is tuned beside the chosen plan: the estimated one, or the best of those that come near.
+TEST(ChoosePlan, TheRivalIsTheEstimatedPlanOrTheNextBest) {
+  PlanChoice choice;
+  choice.contenders = {With(150, {"a", "b"}), With(100, {"a", "c"}), With(101, {"a", "d"})};
+  choice.chosen = 1;
+  EXPECT_EQ(RivalOf(choice), &choice.contenders[0]) << "the module is judged by the estimated plan";
+  choice.contenders = {With(100, {"a", "b"}), With(101, {"b", "a"}), With(109, {"d"}),
+                       With(105, {"a", "c"}), With(111, {"e"})};
+  choice.chosen = 0;
+  EXPECT_EQ(RivalOf(choice), &choice.contenders[3]) << "one before has no kernel of its own";
+  choice.contenders = {With(100, {"a"}), With(111, {"b"})};
+  EXPECT_EQ(RivalOf(choice), nullptr) << "it costs more than tuning makes up for";
+  choice.contenders = {With(150, {"a"}), With(100, {"a", "c"})};
+  choice.chosen = 1;
+  EXPECT_EQ(RivalOf(choice), nullptr) << "all its kernels are tuned anyway";
+  choice.contenders = {With(100, {"a"}), With(100, {"b"})};
+  choice.chosen = 0;
+  EXPECT_NE(RivalOf(choice), nullptr);
+  choice.contenders[0].plan.forests["trees"] = {};
+  EXPECT_EQ(RivalOf(choice), nullptr) << "forms of trees differ by more";
+}
+
 // Whatever layout is the fastest everywhere is taken everywhere.
 TEST(ChoosePlan, TheFastestLayoutIsTaken) {
   const std::string onnx = *zoo::MakeZooModel("squeezenet", 0);

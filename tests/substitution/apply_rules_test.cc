@@ -10,6 +10,7 @@
 #include "compiler/graph/ops/op_util.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/graph/passes/pair_concats.h"
+#include "compiler/runtime/numerics.h"
 #include "tests/graph/random_graph.h"
 
 namespace heddle::substitution {
@@ -71,7 +72,7 @@ Graph Sunk(const Fire& f) {
   const std::vector<TensorData> inputs = graph::RandomInputs(rng, graph);
   EXPECT_LE(
       graph::Difference(*graph::EvaluateGraph(graph, inputs), *graph::EvaluateGraph(sunk, inputs)),
-      1e-5)
+      runtime::kDirectTolerance.relative)  // as SubstitutedAndChecked
       << graph::Print(sunk);
   return sunk;
 }

@@ -13,6 +13,7 @@
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/graph/passes/fold_constants.h"
 #include "compiler/graph/passes/passes.h"
+#include "compiler/runtime/numerics.h"
 #include "compiler/substitution/match.h"
 #include "compiler/substitution/rule_file.h"
 #include "tests/graph/random_graph.h"
@@ -26,7 +27,7 @@ using graph::OpKind;
 using graph::Shape;
 using graph::ValueId;
 
-constexpr double kTolerance = 1e-4;
+constexpr double kTolerance = runtime::kDirectTolerance.relative;  // as SubstitutedAndChecked
 
 DirectedRule Directed(const std::string& text) { return {"test", *ParseRule(text)}; }
 

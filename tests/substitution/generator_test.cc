@@ -76,6 +76,22 @@ TEST(Generator, EveryDroppedRuleFollowsFromKeptOnes) {
   }
 }
 
+// The rules that a dropped one is said to follow from do lead from its one side to the other, and each is needed.
+TEST(Generator, ADroppedRuleFollowsFromTheRulesThatItNames) {
+  const Generated generated = Generate({.size = 2});
+  const Pruned pruned = Prune(generated.candidates, {.size = 2});
+  int needed = 0;
+  for (const Pruned::Dropped& dropped : pruned.dropped) {
+    std::vector<Rule> named = dropped.follows_from;
+    for (const Rule& rule : dropped.follows_from) named.push_back(Reversed(rule));
+    EXPECT_TRUE(Derivable(dropped.rule, named)) << ToText(dropped.rule);
+    if (dropped.follows_from.size() != 1) continue;
+    EXPECT_FALSE(Derivable(dropped.rule, {})) << ToText(dropped.rule);
+    ++needed;
+  }
+  EXPECT_GT(needed, 20);
+}
+
 // A rule that was left out because others lead to it: they do, step by step, within the bound.
 TEST(Generator, WhatIsNotIndependentIsDerivable) {
   const Generated generated = Generate({.size = 2});

@@ -5,13 +5,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/tensor_data.h"
+#include "compiler/graph/fusion/fuse.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/graph/passes/passes.h"
+#include "compiler/runtime/numerics.h"
 #include "compiler/substitution/rule_file.h"
 #include "compiler/substitution/search.h"
 #include "tests/graph/random_graph.h"
@@ -28,7 +33,7 @@ using graph::TensorType;
 using graph::ValueId;
 using testing::HasSubstr;
 
-constexpr double kTolerance = 1e-4;
+constexpr double kTolerance = runtime::kDirectTolerance.relative;  // as SubstitutedAndChecked
 
 DirectedRule Directed(const std::string& text) { return {"test", *ParseRule(text)}; }
 
@@ -102,6 +107,45 @@ TEST(Match, ProductsOfOneOperandAreMerged) {
       ExpectSame(graph, *after);
     }
   }
+}
+
+// The paper's figure 2.5: a product is the transposed product of the transposed operands. There, each transposed
+// operand is a matrix by rows or by columns, which gives four graphs. Here matrices have no layouts: a transposed
+// operand is a copy of its own, whatever may be fused, so that the figure gives one graph. With layouts of matrices,
+// this test is to find four.
+TEST(Match, TheTransposedProductHasOneOfThePapersFourLayouts) {
+  GraphOf g;
+  const Graph graph = g.Build({g.Add(OpKind::kMatmul, {g.In({24, 40}), g.In({40, 56})})});
+  const DirectedRule rule =
+      Directed("matmul(x, y) => transpose(matmul(transpose(y), transpose(x)))");
+  const std::vector<Match> matches = FindMatches(graph, rule);
+  ASSERT_EQ(matches.size(), 1u);
+  const auto after = Apply(graph, rule, matches[0]);
+  ASSERT_TRUE(after.ok()) << after.status();
+  ExpectSame(graph, *after);
+  std::vector<std::string> transposed;  // names of the two operands
+  for (const graph::Node& node : after->nodes) {
+    const bool of_input = std::find(after->inputs.begin(), after->inputs.end(), node.inputs[0]) !=
+                          after->inputs.end();
+    if (node.kind != OpKind::kTranspose || !of_input) continue;
+    transposed.push_back(after->values[static_cast<size_t>(node.outputs[0])].name);
+  }
+  ASSERT_EQ(transposed.size(), 2u) << graph::Print(*after);
+  std::set<std::vector<std::string>> graphs;  // by the keys of their kernels
+  for (const bool first : {false, true}) {
+    for (const bool second : {false, true}) {
+      graph::FuseOptions options;
+      if (first) options.separate.insert(transposed[0]);
+      if (second) options.separate.insert(transposed[1]);
+      const auto fused = graph::Fuse(*after, options);
+      ASSERT_TRUE(fused.ok()) << fused.status();
+      std::vector<std::string> keys;
+      for (const graph::Group& group : fused->groups) keys.push_back(group.key);
+      graphs.insert(keys);
+    }
+  }
+  ASSERT_EQ(graphs.size(), 1u);
+  EXPECT_EQ(graphs.begin()->size(), 4u) << "two copies, the product, and its transpose";
 }
 
 // The paper's figure 2.6: the second product needs the first one's result, so merging closes a cycle.

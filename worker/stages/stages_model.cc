@@ -105,7 +105,26 @@ constexpr int kFurtherShare = 2;
 // A contender whose predicted cost is this many standard deviations too high is not measured further.
 constexpr double kHopeful = 1;
 
+// The most tasks of a PlanResult.
+constexpr size_t kMaxPlanned = 8192;
+
 bool HasTrees(const plan::Plan& plan) { return !plan.forests.empty(); }
+
+// Names the tasks of a second plan. If they do not fit, the job does without.
+void AddRival(const Contender& rival, const std::map<std::string, double>& times,
+              std::set<std::string> seen, v1::PlanResult* result) {
+  v1::PlanResult with = *result;
+  for (const graph::Task& task : rival.tasks) {
+    if (seen.insert(task.key).second)
+      AddTask(task, 0, !times.contains(task.key), with.mutable_tasks());
+  }
+  for (const graph::Task& task : rival.tasks)
+    AddTask(task, task.weight, false, with.mutable_tasks());
+  if (static_cast<size_t>(with.tasks_size()) > kMaxPlanned ||
+      with.ByteSizeLong() > kMaxFrameBytes / 2)
+    return;
+  *result = std::move(with);
+}
 
 // The tasks of plans without which the given plan cannot be judged.
 absl::Status AddSurvey(const std::string& model, const ModelOptions& options, const Target& target,
@@ -260,6 +279,8 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
         AddTask(task, 0, true, result.mutable_tasks());
     }
   }
+  if (const Contender* rival = spec.last() ? nullptr : RivalOf(choice))
+    AddRival(*rival, times, std::move(seen), &result);
   if (event.ByteSizeLong() > kMaxFrameBytes)
     return absl::InvalidArgumentError("the plan's tasks are too large for one message");
   io.Write(event);

@@ -13,7 +13,12 @@ struct DispatcherOptions {
   int max_attempts = 3;
   int max_surveys = 2;        // of a job; then its plan is settled
   double survey_share = 0.1;  // of a job's time limit: after it, surveys measure no further task
-  int hopeless_after = 16;    // a task ends after this many trials if nothing valid is known
+  // Two plans are tuned side by side until the best times of one sum to more than contest_clear times those of
+  // the other, or until this share of the job's trials or time is used (contest.h). The floor of trials leaves
+  // about a tenth open: 16 trials a task gain 4 % in the mean (docs/benchmarks.md), and up to 30 %.
+  double contest_clear = 1.1;
+  double contest_share = 0.5;
+  int hopeless_after = 16;  // a task ends after this many trials if nothing valid is known
   absl::Duration compare_wait = absl::Minutes(10);  // for a device; then the job ends without
   absl::Duration retry_backoff = absl::Milliseconds(500);  // doubles with each fault in a row
   absl::Duration slot_backoff = absl::Milliseconds(250);   // doubles with each refusal in a row

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "scheduler/core/machines/contest.h"
 #include "scheduler/core/machines/trial_budget.h"
 
 namespace heddle::scheduler {
@@ -57,7 +58,8 @@ void Rounds::Settle(Job& job, TaskIndex index) {
     effects_->Emit(JobChanged{job.id});  // so that a restart knows the time used so far
   if (Over(job, task)) return Drain(job, index);
   // No round will use what it would learn, or nobody knows yet whether one will.
-  if (Surveying(job) || (!granted && IsGradient(job) && PoolLeft(job) <= 0)) {
+  if (Surveying(job) ||
+      (!granted && IsGradient(job) && (PoolLeft(job) <= 0 || WaitsForPlan(job)))) {
     DropRounds(&task, *before);
     if (task.rounds.empty()) Requeue(job, index);
     return;
@@ -120,6 +122,10 @@ bool Rounds::MoreDepth(const Job& job) const {
   return RoundsInFlight(job) < PipelineDepth(job.params, slots_->Usable(job.lane));
 }
 
+bool Rounds::WaitsForPlan(const Job& job) const {
+  return ContestOver(job, *options_, Tuned(job, effects_->now()));
+}
+
 // Tasks begin rounds while the pipeline has room and there is a device to measure on. Records are
 // comparable only within one device key, so the first device that the job finds pins its device
 // key, once the records of that key are known (RecordsFound). GPU jobs ask for no threads; their
@@ -139,7 +145,7 @@ void Rounds::BeginRounds(Job& job) {
     if (!std::exchange(job.finding, true)) effects_->Emit(FindRecords{job.id, device->device_key});
     return;
   }
-  while (Is<Tuning>(job.phase) && MoreDepth(job)) {
+  while (Is<Tuning>(job.phase) && MoreDepth(job) && !WaitsForPlan(job)) {
     std::optional<TaskIndex> next;
     if (!job.queue.empty()) next = NextTask(job, false);
     if (!next && ahead) next = NextTask(job, true);
@@ -158,7 +164,7 @@ void Rounds::FinishIdle(Job& job) {
     const bool wants = Is<WantsPropose>(task.phase) || Is<WantsUpdate>(task.phase);
     if (wants && NothingLeft(job, task)) idle.push_back(index);
   }
-  if (IsGradient(job) && job.in_flight.empty() && PoolLeft(job) <= 0)
+  if (IsGradient(job) && job.in_flight.empty() && PoolLeft(job) <= 0 && !Contending(job))
     idle.assign(job.queue.begin(), job.queue.end());
   for (TaskIndex index : idle) Drain(job, index);
 }
@@ -169,7 +175,8 @@ bool Rounds::MayBegin(const Job& job, TaskIndex index, bool ahead) const {
   const Task& task = job.tasks[index.value];
   const bool may =
       ahead ? Is<Measuring>(task.phase) && !task.unlearned.any() : Is<Waiting>(task.phase);
-  if (!may || (Surveying(job) && (Surveyed(job, task) || SurveySpent(job)))) return false;
+  const bool unused = Surveying(job) ? Surveyed(job, task) || SurveySpent(job) : Uses(task) == 0;
+  if (!may || unused) return false;
   if (ahead && (Over(job, task) || (!IsGradient(job) && task.unproposed() <= 0))) return false;
   return !sharing_->PartnerInFlight(job, index);
 }
@@ -210,7 +217,7 @@ std::optional<TaskIndex> Rounds::NextByGain(const Job& job, bool ahead) const {
     const TaskIndex index{static_cast<int>(i)};
     const int counted = task.known.total + task.trials;
     const bool may = MayBegin(job, index, ahead) && GrantFor(job, index, floor, left, followed) > 0;
-    choices.push_back({may, static_cast<double>(task.weight), task.flops, counted, task.curve,
+    choices.push_back({may, static_cast<double>(Uses(task)), task.flops, counted, task.curve,
                        task.trials > 0 ? task.device_ns / task.trials : 0});
     given += task.budget;
   }
@@ -250,6 +257,8 @@ void Rounds::CheckStops(Job& job) {
       effects_->WakeAt(job.id, now + (params.time_limit - job.tuned));
       if (Surveying(job) && !SurveySpent(job))
         effects_->WakeAt(job.id, now + (SurveyTime(*options_, params) - job.tuned));
+      if (Contending(job))
+        effects_->WakeAt(job.id, now + (params.time_limit * options_->contest_share - job.tuned));
     }
   }
   if (!job.stop.empty()) return;
@@ -287,9 +296,13 @@ void Rounds::EndTuningIfDone(Job& job) {
   bool any_valid = job.tasks.empty();
   int trials = 0, plateaus = 0;
   std::string error;
+  // Whether another choice of the plan follows before the job compiles.
+  const bool chooses_again = Surveying(job) || Contending(job);
+  const bool contest_over = WaitsForPlan(job);
   for (const Task& task : job.tasks) {
-    const bool waits =
-        Surveying(job) && Is<Waiting>(task.phase) && (Surveyed(job, task) || SurveySpent(job));
+    const bool waits = Is<Waiting>(task.phase) &&
+                       (Surveying(job) ? Surveyed(job, task) || SurveySpent(job)
+                                       : contest_over || (chooses_again && Uses(task) == 0));
     if (!Is<Finished>(task.phase) && !waits) return;
     any_valid |= task.valid() > 0 || task.known.valid > 0;
     trials += task.trials;
@@ -299,14 +312,14 @@ void Rounds::EndTuningIfDone(Job& job) {
   // The default schedules can still be compiled.
   const bool stopped_first = !job.stop.empty() && trials == 0;
   const bool plans = job.params.plan && !job.tasks.empty() && (Surveying(job) || job.surveys > 0);
-  if (!any_valid && !stopped_first && (!Surveying(job) || !job.stop.empty())) {
+  if (!any_valid && !stopped_first && (!chooses_again || !job.stop.empty())) {
     FaultInfo fault{v1::FAULT_CANDIDATE,
                     absl::StrCat("no candidate of any task gave a valid measurement; the first "
                                  "error: ",
                                  error.empty() ? "the search proposed nothing" : error)};
     return EndJob(job, Failed{std::move(fault)});
   }
-  if (job.stop.empty() && plateaus > 0 && !Surveying(job) &&
+  if (job.stop.empty() && plateaus > 0 && !chooses_again &&
       (!IsGradient(job) || PoolLeft(job) > 0)) {
     job.stop = absl::StrCat("plateau: ", plateaus, " of ", job.tasks.size(),
                             " tasks gained no 1 % in ", job.params.plateau, " trials");
@@ -332,9 +345,9 @@ bool Rounds::SurveysFurther(const Job& job, bool asked) const {
          job.surveys + 1 < options_->max_surveys;
 }
 
-void Rounds::EndPlanning(Job& job, size_t first, bool survey_more) {
+void Rounds::EndPlanning(Job& job, size_t first, bool goes_on, bool survey_more) {
   const bool surveyed = Surveying(job);
-  const bool tune = surveyed && job.stop.empty();
+  const bool tune = goes_on && job.stop.empty();
   job.settled = !SurveysFurther(job, survey_more);
   job.surveys += surveyed;
   job.stage_failures = 0;
@@ -346,9 +359,9 @@ void Rounds::EndPlanning(Job& job, size_t first, bool survey_more) {
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     Task& task = job.tasks[i];
     const TaskIndex index{static_cast<int>(i)};
-    const bool goes_on = tune && (Surveying(job) || task.weight > 0);
-    if (i >= first && !goes_on) task.phase = Finished{};
-    if (i >= first && goes_on) {
+    const bool begins = tune && (Surveying(job) || Uses(task) > 0);
+    if (i >= first && !begins) task.phase = Finished{};
+    if (i >= first && begins) {
       task.unlearned.known = task.known.total > 0;
       job.queue.push_back(index);
     }
@@ -358,7 +371,7 @@ void Rounds::EndPlanning(Job& job, size_t first, bool survey_more) {
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     Task& task = job.tasks[i];
     task.budget = Allowance(job, task);
-    if (Is<Finished>(task.phase) || Surveying(job) || task.weight > 0) continue;
+    if (Is<Finished>(task.phase) || Surveying(job) || Contending(job) || task.weight > 0) continue;
     task.phase = Finished{};
     std::erase(job.queue, TaskIndex{static_cast<int>(i)});
     sharing_->Leave(job, TaskIndex{static_cast<int>(i)});
@@ -437,12 +450,12 @@ void Rounds::Restore(Job& job) {
   // since slots are not; then all of them update.
   const int depth =
       job.params.pipeline_depth > 0 ? job.params.pipeline_depth : std::numeric_limits<int>::max();
-  const bool spent = Surveying(job) || (IsGradient(job) && PoolLeft(job) <= 0);
+  const bool spent = Surveying(job) || WaitsForPlan(job) || (IsGradient(job) && PoolLeft(job) <= 0);
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     Task& task = job.tasks[i];
     const TaskIndex index{static_cast<int>(i)};
     if (Is<WantsUpdate>(task.phase) && task.open.empty()) {
-      if (RoundsInFlight(job) < depth && !spent) {
+      if (RoundsInFlight(job) < depth && !spent && Uses(task) > 0) {
         job.in_flight.push_back(index);
       } else {
         task.phase = Waiting{};

@@ -11,7 +11,7 @@
 // order; if an update is skipped after faults, the next one learns its results too.
 //
 // In a survey (Tuning of job_state.h) each task has one round of one trial and learns nothing; then it
-// waits for the plan.
+// waits for the plan. When a contest of two plans is over (contest.h), tasks wait for the plan likewise.
 //
 // Under gradient allocation, ChooseTask picks the task of the next round, which takes its trials
 // from the job's pool (trial_budget.h). Tuning ends when nothing more may be measured, or by a stop
@@ -58,10 +58,10 @@ class Rounds {
   bool SurveySpent(const Job& job) const;
   // Whether a further survey follows a plan stage that asks for one, or does not.
   bool SurveysFurther(const Job& job, bool asked) const;
-  // The plan stage has ended, and tasks from `first` on are new. After a survey, the tasks of the
-  // settled plan are tuned and the others end, or a further survey follows. After tuning, the job
-  // compiles.
-  void EndPlanning(Job& job, size_t first, bool survey_more);
+  // The plan stage has ended, and tasks from `first` on are new. `goes_on`: it ended a survey or a contest. Then
+  // the tasks of the settled plan are tuned and the others end, or a contest or a further survey follows.
+  // Otherwise, and after a stop, the job compiles.
+  void EndPlanning(Job& job, size_t first, bool goes_on, bool survey_more);
   // The module is compiled. The job compares it with the default one if that was asked for and there
   // is a device; otherwise the job is done.
   void EndCompiling(Job& job);
@@ -78,6 +78,7 @@ class Rounds {
 
   // Beginning rounds.
   bool MoreDepth(const Job& job) const;
+  bool WaitsForPlan(const Job& job) const;  // the contest is over
   void BeginRounds(Job& job);
   // Whether the task may begin a round: a waiting task or, with `ahead`, a further round of a task
   // that is being measured.

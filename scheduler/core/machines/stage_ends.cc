@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "scheduler/core/machines/contest.h"
 #include "scheduler/core/machines/trial_budget.h"
 
 namespace heddle::scheduler {
@@ -86,11 +87,14 @@ void StageEnds::EndImport(Job& job, const StageFinished& event) {
 void StageEnds::EndPlan(Job& job, const StageFinished& event) {
   const Planned* planned = std::get_if<Planned>(&event.result);
   const size_t first = job.tasks.size();
-  if (event.fault.kind != v1::FAULT_NONE || planned == nullptr) {
-    if (event.fault.kind != v1::FAULT_USER && TryAgain(event, &job)) return;
-    return rounds_->EndPlanning(job, first, false);  // with the plan that it has
-  }
+  const bool failed = event.fault.kind != v1::FAULT_NONE || planned == nullptr;
+  if (failed && event.fault.kind != v1::FAULT_USER && TryAgain(event, &job)) return;
+  const bool goes_on = Surveying(job) || Contending(job);
+  for (Task& task : job.tasks) task.rival_weight = 0;
+  if (failed) return rounds_->EndPlanning(job, first, goes_on, false);  // with the plan that it has
   const bool surveys = rounds_->SurveysFurther(job, planned->plan.survey());
+  std::map<std::string, int> mentions;  // the first of each task
+  std::vector<int> rivals;              // further ones
   std::map<std::string, size_t> places;
   for (size_t i = 0; i < first; ++i) {
     places[job.tasks[i].key] = i;
@@ -98,6 +102,10 @@ void StageEnds::EndPlan(Job& job, const StageFinished& event) {
   }
   for (int i = 0; i < planned->plan.tasks_size(); ++i) {
     const v1::TaskInfo& info = planned->plan.tasks(i);
+    if (!mentions.try_emplace(info.key(), i).second) {
+      rivals.push_back(i);
+      continue;
+    }
     // Nobody will measure it, and no module has it.
     if (info.weight() <= 0 && !surveys && !places.contains(info.key())) continue;
     const auto [place, added] = places.try_emplace(info.key(), job.tasks.size());
@@ -107,7 +115,27 @@ void StageEnds::EndPlan(Job& job, const StageFinished& event) {
       job.tasks[place->second].weight = std::max(0, info.weight());
     }
   }
-  rounds_->EndPlanning(job, first, planned->plan.survey());
+  const bool may_contend = Surveying(job) && !surveys && job.stop.empty() &&
+                           job.params.allocation == Allocation::kGradient;
+  if (may_contend) AddRivals(job, *planned, mentions, rivals, std::move(places));
+  rounds_->EndPlanning(job, first, goes_on, planned->plan.survey());
+}
+
+void StageEnds::AddRivals(Job& job, const Planned& planned,
+                          const std::map<std::string, int>& mentions,
+                          const std::vector<int>& rivals, std::map<std::string, size_t> places) {
+  const auto without = static_cast<std::ptrdiff_t>(job.tasks.size());
+  for (const int rival : rivals) {
+    const v1::TaskInfo& info = planned.plan.tasks(rival);
+    const int first = mentions.at(info.key());
+    const auto [place, added] = places.try_emplace(info.key(), job.tasks.size());
+    if (added)
+      job.tasks.push_back(MakeTask(planned.plan.tasks(first), {.known = planned.KnownOf(first)}));
+    job.tasks[place->second].rival_weight = std::max(0, info.weight());
+  }
+  if (MayContend(job, *options_)) return;
+  job.tasks.erase(job.tasks.begin() + without, job.tasks.end());
+  for (Task& task : job.tasks) task.rival_weight = 0;
 }
 
 void StageEnds::EndPropose(Job& job, TaskIndex index, const StageFinished& event) {

@@ -20,8 +20,11 @@ GradientBudget BudgetOf(const Job& job) {
 
 // Trials of one task, known records included, that uniform allocation grants.
 int Share(const Job& job, const Task& task) {
-  return Surveying(job) ? 1 : task.weight == 0 ? 0 : job.params.trials_per_task;
+  return Surveying(job) ? 1 : Uses(task) == 0 ? 0 : job.params.trials_per_task;
 }
+
+// Of the task's budget, what the pool does not pay: the survey's trial of a task that the plan has not.
+int OutsidePool(const Task& task) { return task.weight > 0 ? 0 : std::min(task.budget, 1); }
 
 }  // namespace
 
@@ -41,9 +44,11 @@ int TrialBudget(const Job& job) {
   const bool gradient = job.params.allocation == Allocation::kGradient;
   int sum = gradient ? BudgetOf(job).total : 0;
   for (const Task& task : job.tasks) {
-    if (task.weight == 0) {
+    if (gradient) {
+      sum += OutsidePool(task);
+    } else if (task.weight == 0) {
       sum += task.budget;
-    } else if (!gradient) {
+    } else {
       sum += std::max(task.budget, job.params.trials_per_task - Reused(job.params, task));
     }
   }
@@ -58,15 +63,18 @@ int Allowance(const Job& job, const Task& task) {
 
 bool NothingLeft(const Job& job, const Task& task) {
   if (task.exhausted) return true;
-  if (Surveying(job)) return false;  // it goes on with the task if the plan needs it
+  // It goes on with the task if the plan needs it.
+  if (Surveying(job) || (Uses(task) == 0 && Contending(job))) return false;
   const int counted = Reused(job.params, task) + task.trials + static_cast<int>(task.open.size());
   const int each = Share(job, task);
   return counted >= (IsGradient(job) ? GradientCap(each) : each);
 }
 
+int PoolTotal(const Job& job) { return BudgetOf(job).total; }
+
 int PoolLeft(const Job& job) {
-  int left = BudgetOf(job).total;
-  for (const Task& task : job.tasks) left -= task.weight > 0 ? task.budget : 0;
+  int left = PoolTotal(job);
+  for (const Task& task : job.tasks) left -= task.budget - OutsidePool(task);
   return left;
 }
 
@@ -80,8 +88,10 @@ int GrantFor(const Job& job, TaskIndex index, int floor, int left,
   };
   int kept = 0;
   for (size_t i = 0; i < job.tasks.size(); ++i) {
-    if (static_cast<int>(i) == index.value || Is<Finished>(job.tasks[i].phase)) continue;
-    kept += owed(job.tasks[i], followed[i] ? job.params.trials_per_task : floor);
+    const Task& other = job.tasks[i];
+    if (static_cast<int>(i) == index.value || Is<Finished>(other.phase) || Uses(other) == 0)
+      continue;
+    kept += owed(other, followed[i] ? job.params.trials_per_task : floor);
   }
   const int free = std::max(left - kept, std::min(left, owed(task, floor)));
   return std::min({job.params.batch, free, owed(task, GradientCap(job.params.trials_per_task))});

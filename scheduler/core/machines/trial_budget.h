@@ -1,9 +1,11 @@
 // How many trials jobs and tasks may measure. Pure functions of a job's state.
 //
 // In a survey, every task may measure one trial if it has no known record. Afterwards only tasks with a
-// weight count. Under uniform allocation, a task may measure trials_per_task minus its known records. Under
-// gradient allocation, the job has a pool of trials_per_task x tasks minus the known records
-// (GradientBudget), and each round takes its trials from the pool.
+// weight count, and in a contest (contest.h) those of the rival, too. Under uniform allocation, a task may
+// measure trials_per_task minus its known records. Under gradient allocation, the job has a pool of
+// trials_per_task x tasks minus the known records (GradientBudget), and each round takes its trials from the
+// pool. Trials of tasks that the plan does not have are taken from it, too, except the first one of each, which
+// was the survey's.
 #pragma once
 
 #include <vector>
@@ -28,7 +30,10 @@ int TrialBudget(const Job& job);
 int Allowance(const Job& job, const Task& task);
 // Whether the task has nothing left to measure, whatever the job would grant it.
 bool NothingLeft(const Job& job, const Task& task);
-// Gradient allocation: trials that are not granted to any task yet.
+// Gradient allocation: trials of the pool, those granted included.
+int PoolTotal(const Job& job);
+// Gradient allocation: trials that are not granted to any task yet. Negative: a contest has used more than the plan
+// that won it is worth.
 int PoolLeft(const Job& job);
 // Gradient allocation: trials that every task gets before gains decide.
 int TrialFloor(const Job& job);

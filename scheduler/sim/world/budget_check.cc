@@ -28,7 +28,8 @@ bool Uniform(const Job& job) {
 }
 
 int Share(const Job& job, const Task& task) {
-  return !job.settled ? 1 : task.weight == 0 ? 0 : job.params.trials_per_task;
+  const bool counts = task.weight > 0 || task.rival_weight > 0;
+  return !job.settled ? 1 : counts ? job.params.trials_per_task : 0;
 }
 
 std::string Name(const Job& job, size_t task) {
@@ -49,10 +50,17 @@ int Pool(const Job& job) {
   return std::max(left, owed);
 }
 
+// Of the trials of a task that the plan has not, the first one was the survey's.
 int Granted(const Job& job) {
   int sum = 0;
-  for (const Task& task : job.tasks) sum += task.weight > 0 ? task.budget : 0;
+  for (const Task& task : job.tasks)
+    sum += task.weight > 0 ? task.budget : std::max(0, task.budget - 1);
   return sum;
+}
+
+bool Contends(const Job& job) {
+  return std::any_of(job.tasks.begin(), job.tasks.end(),
+                     [](const Task& task) { return task.rival_weight > 0; });
 }
 
 }  // namespace
@@ -67,10 +75,13 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
   before_.clear();
   granted_.clear();
   stopped_.clear();
+  contended_.clear();
   for (const auto& [id, job] : dispatcher.jobs()) {
     if (job.paused) paused_.insert(id);
     if (!job.stop.empty()) stopped_.insert(id);
-    if (!Uniform(job)) granted_[id] = Granted(job);
+    // A plan that is chosen gives tasks other weights, and nothing is granted meanwhile.
+    if (!Uniform(job) && std::holds_alternative<Tuning>(job.phase)) granted_[id] = Granted(job);
+    if (Contends(job) && 2 * Granted(job) >= Pool(job)) contended_.insert(id);
     if (!Tunes(job)) continue;
     for (size_t i = 0; i < job.tasks.size(); ++i) {
       const Task& task = job.tasks[i];
@@ -159,7 +170,7 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
                           " records, there are ", seen.known);
   }
   for (const auto& [id, job] : dispatcher.jobs()) {
-    const bool tuned = job.settled && std::holds_alternative<Planning>(job.phase);
+    const bool tuned = job.settled && !Contends(job) && std::holds_alternative<Planning>(job.phase);
     if (tuned && !tuned_.contains(id)) tuned_[id] = EndOfTuning(job);
     size_t devices = 0;
     for (size_t i = 0; i < job.tasks.size(); ++i) {
@@ -179,6 +190,10 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
     const int granted = Granted(job);
     if (before != granted_.end() && granted > before->second && granted > Pool(job))
       return absl::StrCat("j", id.value, " was granted ", granted, " trials of ", Pool(job));
+    if (before != granted_.end() && granted > before->second && contended_.count(id) > 0 &&
+        Contends(job))
+      return absl::StrCat("j", id.value, " was granted ", granted, " trials of ", Pool(job),
+                          " while two plans contend for half of them");
   }
   return "";
 }

@@ -249,6 +249,8 @@ absl::StatusOr<std::string> CheckPipelinedResume(uint64_t seed, const std::strin
     // With these, what was measured decides when a task ends early.
     job.plateau = 0;
     job.failures = std::min(job.failures, 0.1);
+    // It also decides the plan after a contest.
+    if (job.random_plan) job.gradient = false;
   }
   HEDDLE_ASSIGN_OR_RETURN(const Resumed both, RunBoth(std::move(scenario), policy));
   const auto& [plain, killed] = both;
@@ -308,6 +310,7 @@ absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::strin
       totals.orders += result->orders;
       totals.warm_orders += result->warm_orders;
       totals.transfer_orders += result->transfer_orders;
+      totals.contests += result->contests;
       if (!violation.empty() && (totals.violation.empty() || seed < totals.seed)) {
         totals.violation = violation;
         totals.seed = seed;

@@ -55,7 +55,8 @@ v1::TaskInfo Searches::InfoOf(JobId id, size_t index) const {
 }
 
 // The text of a plan says which weights it gives, so that nobody can lose them unseen. A late task has a
-// weight if one after it has, so that late tasks come to the job in their order.
+// weight if one after it has, so that late tasks come to the job in their order. Random plans that may be followed
+// by tuning have a rival now and then, whose tasks come a second time.
 Planned Searches::Plan(JobId id, const StageWork& work) const {
   const SimJob& job = JobOf(id);
   Planned out;
@@ -70,15 +71,28 @@ Planned Searches::Plan(JobId id, const StageWork& work) const {
     used |= info.weight() > 0;
   }
   if (!used && !job.tasks.empty()) out.plan.mutable_tasks(0)->set_weight(1);
-  bool later = false;
+  std::vector<int> rivals(job.tasks.size());  // weights
+  if (job.random_plan && !work.plan.last() && Mix({told, scenario_.seed, 7}) % 4 != 0) {
+    for (size_t i = 0; i < rivals.size(); ++i)
+      rivals[i] = static_cast<int>(Mix({told, scenario_.seed, i, 8}) % 3);
+  }
+  bool later = false, later_rival = false;
   for (size_t i = job.tasks.size(); i-- > 0 && job.tasks[i].late;) {
     v1::TaskInfo& info = *out.plan.mutable_tasks(static_cast<int>(i));
     if (later && info.weight() == 0) info.set_weight(1);
     later |= info.weight() > 0;
+    if (later_rival && info.weight() == 0 && rivals[i] == 0) rivals[i] = 1;
+    later_rival |= rivals[i] > 0;
   }
   std::vector<std::string> weights;
   for (const v1::TaskInfo& info : out.plan.tasks()) weights.push_back(absl::StrCat(info.weight()));
   out.plan.set_plan(absl::StrJoin(weights, " "));
+  for (size_t i = 0; i < rivals.size(); ++i) {
+    if (rivals[i] == 0) continue;
+    v1::TaskInfo& again = *out.plan.add_tasks();
+    again.set_key(out.plan.tasks(static_cast<int>(i)).key());
+    again.set_weight(rivals[i]);
+  }
   out.plan.set_survey(job.random_plan && Mix({told, scenario_.seed, 4}) % 2 == 0);
   return out;
 }

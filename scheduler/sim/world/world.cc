@@ -185,6 +185,12 @@ void World::Tell(int index, Event event) {
   plant_.Mutate(&event);
   process.AddKnownRecords(&event);
   if (options_.checks) promises_.BeforeStep(process.dispatcher());
+  if (const auto* end = std::get_if<StageFinished>(&event);
+      end != nullptr && std::holds_alternative<Planned>(end->result)) {
+    const auto stage = process.dispatcher().live().find(end->attempt);
+    if (stage != process.dispatcher().live().end())
+      result_.contests += Contending(*process.dispatcher().FindJob(stage->second.job));
+  }
   Decisions decisions = process.Step(event);
   if (options_.checks) promises_.AfterStep(process.dispatcher(), decisions.changes, event);
   result_.fingerprint = HashText(ToText(decisions), result_.fingerprint);

@@ -27,6 +27,33 @@ class PlanningTest : public RoundsTest {
     }
     return planned;
   }
+  // The tasks of a second plan come behind the others: with weight 0 if the first has them not, then
+  // with their weights in the second.
+  static Planned PlanOfTwo(std::vector<std::pair<std::string, int>> weights,
+                           const std::vector<std::pair<std::string, int>>& rivals) {
+    for (const auto& [key, weight] : rivals) {
+      const auto same = [&](const auto& one) { return one.first == key; };
+      if (std::none_of(weights.begin(), weights.end(), same)) weights.emplace_back(key, 0);
+    }
+    weights.insert(weights.end(), rivals.begin(), rivals.end());
+    return PlanOf(weights);
+  }
+  // A gradient job, in rounds of 4 trials, that has made its survey.
+  void SurveyTwoPlans(const std::vector<FoundTask>& tasks, int trials = 16,
+                      absl::Duration limit = absl::InfiniteDuration()) {
+    TwoCores();
+    JobParams params = Plans(Allocation::kGradient);
+    params.trials_per_task = trials;
+    params.time_limit = limit;
+    Start(1, params, tasks);
+    Survey();
+    ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
+  }
+  std::vector<bool> Ended() {
+    std::vector<bool> ended;
+    for (const Task& task : job().tasks) ended.push_back(Is<Finished>(task.phase));
+    return ended;
+  }
   // Rounds until a stage plans, or the job does something else than tuning.
   int Survey() {
     int rounds = 0;
@@ -101,6 +128,159 @@ TEST_F(PlanningTest, AGradientJobSharesThePoolOfThePlansTasksOnly) {
   const std::vector<int> trials = Trials();
   EXPECT_EQ(trials[0] + trials[1], 16);
   EXPECT_EQ(trials[2], 1);
+}
+
+// Nobody knows which of two plans is the faster one once tuned, so the tasks of both get trials, until half of the
+// pool of 32 is used. Then the better one gets the rest. Nothing else is measured meanwhile.
+TEST_F(PlanningTest, TwoPlansThatTakeAlikeAreBothTunedForHalfOfTheTrials) {
+  SurveyTwoPlans({{"a", 1}, {"b", 0}, {"c", 0}, {"d", 0}});
+  End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}, {"b", 1}}, {{"a", 1}, {"c", 1}}));
+  EXPECT_TRUE(Contending(job()));
+  EXPECT_FALSE(Surveying(job()));
+  EXPECT_EQ(job().tasks[2].rival_weight, 1);
+  EXPECT_THAT(Ended(), ElementsAre(false, false, false, false)) << "the next choice may need \"d\"";
+  EXPECT_EQ(TrialBudget(job()), 2 * 16 + 2) << "\"c\" and \"d\" were surveyed beside the pool";
+  Survey();
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
+  std::vector<int> trials = Trials();
+  EXPECT_GE(std::min({trials[0], trials[1], trials[2]}), 5);
+  EXPECT_EQ(trials[0] + trials[1] + trials[2], 19) << "the first round that reaches half ends it";
+  EXPECT_EQ(trials[3], 1);
+  End(v1::STAGE_PLAN, PlanOf({{"a", 1}, {"c", 1}}));
+  EXPECT_TRUE(Is<Tuning>(job().phase));
+  EXPECT_FALSE(Contending(job()));
+  EXPECT_THAT(Ended(), ElementsAre(false, true, false, true));
+  const int lost = trials[1];
+  Survey();
+  trials = Trials();
+  EXPECT_EQ(trials[0] + trials[2] + lost - 1, 32) << "the trials of both plans are of one pool";
+  EXPECT_EQ(trials[1], lost);
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN)) << "once more, with the best times";
+  End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}, {"c", 1}}, {{"b", 1}}));
+  EXPECT_TRUE(Compiling());
+  EXPECT_FALSE(Contending(job())) << "the job is tuned";
+}
+
+TEST_F(PlanningTest, AContestEndsWhenOnePlanIsClearlyFaster) {
+  SurveyTwoPlans({{"a", 1}, {"b", 0}, {"c", 0}});
+  End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}, {"b", 1}}, {{"a", 1}, {"c", 2}}));
+  Survey();  // 2000 ns against 3000
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
+  EXPECT_THAT(Trials(), ElementsAre(5, 5, 5)) << "each had its floor of four";
+}
+
+// The tuned kernels of the second plan turn out to be faster: it wins, although its default schedules took longer.
+TEST_F(PlanningTest, TheTimesOfTunedKernelsDecide) {
+  SurveyTwoPlans({{"a", 1}, {"b", 0}, {"c", 0}});
+  End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}, {"b", 1}}, {{"a", 1}, {"c", 1}}));
+  while (Is<Tuning>(job().phase))
+    RoundOf([](TaskIndex task) { return task.value == 2 ? 500.0 : 1000.0; });
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
+  EXPECT_EQ(job().tasks[1].best_ns, 1000);
+  EXPECT_EQ(job().tasks[2].best_ns, 500) << "the plan stage is told of this";
+}
+
+TEST_F(PlanningTest, AContestTakesHalfOfTheTime) {
+  SurveyTwoPlans({{"a", 1}, {"b", 0}}, 64, absl::Seconds(100));
+  End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}}, {{"b", 1}}));
+  RoundAt(1000);
+  EXPECT_LE(dispatcher_.NextWake(now_), absl::FromUnixSeconds(1000) + absl::Seconds(50));
+  now_ += absl::Seconds(51);
+  Step(Tick{});
+  RoundAt(1000);
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN)) << "the round in flight ends, and no other begins";
+  End(v1::STAGE_PLAN, PlanOf({{"b", 1}}));
+  EXPECT_TRUE(Is<Tuning>(job().phase));
+  EXPECT_THAT(Ended(), ElementsAre(true, false));
+}
+
+// With few trials a plan would win because it got them, and uniform jobs give each task the same.
+TEST_F(PlanningTest, WithoutTrialsForBothThereIsNoContest) {
+  for (const Allocation allocation : {Allocation::kGradient, Allocation::kUniform}) {
+    const int64_t id = ++last_;
+    TwoCores();
+    JobParams params = Plans(allocation);
+    params.force = true;
+    params.trials_per_task = allocation == Allocation::kGradient ? 4 : 400;
+    Start(id, params, {{"a", 1}, {"b", 0}});
+    while (Is<Tuning>(job(id).phase)) RoundAt(1000);
+    End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}}, {{"b", 1}, {"c", 1}}));
+    EXPECT_FALSE(Contending(job(id)));
+    ASSERT_EQ(job(id).tasks.size(), 2u) << "nobody would measure \"c\"";
+    EXPECT_TRUE(Is<Finished>(job(id).tasks[1].phase));
+    Step(CancelRequested{JobId{id}, ""});
+    while (!dispatcher_.live().empty())
+      Step(StageFinished{dispatcher_.live().begin()->first, {}, true, {}});
+  }
+}
+
+// Both plans may have tasks that no survey knew, and the next choice may be a third plan.
+TEST_F(PlanningTest, AThirdPlanMayWinTheContest) {
+  SurveyTwoPlans({{"a", 1}, {"b", 0}, {"c", 0}});
+  End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}, {"d", 1}}, {{"b", 1}, {"e", 1}}));
+  ASSERT_EQ(job().tasks.size(), 5u);
+  EXPECT_EQ(job().tasks[3].key, "d");
+  EXPECT_EQ(job().tasks[4].key, "e");
+  EXPECT_EQ(job().tasks[4].weight, 0);
+  EXPECT_EQ(job().tasks[4].rival_weight, 1);
+  Survey();
+  EXPECT_EQ(job().tasks[2].trials, 1);
+  EXPECT_GE(job().tasks[4].trials, 4);
+  End(v1::STAGE_PLAN, PlanOf({{"c", 1}}));
+  EXPECT_THAT(Ended(), ElementsAre(true, true, false, true, true));
+}
+
+// Ends of a contest that the plan stage does not decide: it fails, or the job is stopped.
+TEST_F(PlanningTest, AContestWithoutADecisionKeepsThePlan) {
+  SurveyTwoPlans({{"a", 1}, {"b", 0}});
+  End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}}, {{"b", 1}}));
+  Survey();
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
+  Step(StageFinished{Live(v1::STAGE_PLAN).attempt, {v1::FAULT_USER, "no luck"}, true, {}});
+  EXPECT_TRUE(Is<Tuning>(job().phase));
+  EXPECT_FALSE(Contending(job()));
+  EXPECT_THAT(Ended(), ElementsAre(false, true));
+}
+
+TEST_F(PlanningTest, AStopDuringAContestPlansOnceAndCompiles) {
+  SurveyTwoPlans({{"a", 1}, {"b", 0}}, 64, absl::Seconds(100));
+  End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}}, {{"b", 1}}));
+  now_ += absl::Seconds(101);
+  Step(Tick{});
+  if (IsLive(v1::STAGE_UPDATE)) End(v1::STAGE_UPDATE);
+  if (IsLive(v1::STAGE_PROPOSE)) End(v1::STAGE_PROPOSE, Proposed{1, false});
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
+  EXPECT_FALSE(job().stop.empty());
+  End(v1::STAGE_PLAN, PlanOf({{"b", 1}}));
+  EXPECT_TRUE(Compiling());
+  EXPECT_FALSE(Contending(job()));
+}
+
+// A restart in the middle of a contest knows of it, and of what it has used.
+TEST_F(PlanningTest, ARestoredJobStillContends) {
+  SurveyTwoPlans({{"a", 1}, {"b", 0}});
+  End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}}, {{"b", 1}}));
+  Job stored;
+  stored.id = JobId{7};
+  stored.params = job().params;
+  stored.params.force = true;
+  stored.phase = Tuning{};
+  stored.settled = true;
+  for (const Task& task : job().tasks) {
+    v1::TaskInfo info;
+    info.set_key(task.key);
+    info.set_weight(task.weight);
+    Task& same = stored.tasks.emplace_back(MakeTask(info, task));
+    same.trials = 5;
+    same.best_ns = 1000;
+  }
+  stored.surveys = 1;
+  Dispatcher restarted(*MakePolicy("round_robin"));
+  restarted.Restore(std::move(stored));
+  restarted.Step(SlotsChanged{dispatcher_.slots(), ""}, now_);
+  const Job& found = *restarted.FindJob(JobId{7});
+  EXPECT_TRUE(Contending(found));
+  EXPECT_TRUE(Is<Planning>(found.phase)) << "9 trials of the pool of 16 are more than half";
 }
 
 TEST_F(PlanningTest, AFurtherSurveyMeasuresOnlyWhatIsNewAndThereAreAtMostTwo) {

@@ -339,6 +339,10 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
         *result.add_tasks() = TaskOf(behaviour_->tasks, 2);
         *result.add_tasks() = TaskOf(behaviour_->tasks + 1, 1);
       }
+      if (behaviour_->rival && !start.plan().last()) {
+        for (int i = 1; i < behaviour_->tasks; ++i) *result.add_tasks() = TaskOf(i, 0);
+        for (int i = 0; i < behaviour_->tasks; ++i) *result.add_tasks() = TaskOf(i, 1);
+      }
       v1::PlanReport::Contender& contender = *result.mutable_report()->add_contenders();
       contender.set_name("estimated");
       contender.set_ns(1000);

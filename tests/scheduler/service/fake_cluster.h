@@ -63,7 +63,8 @@ struct FakeBehaviour {
   std::atomic<bool> one_task_slower{false};  // the first comparison takes its kernel back
   std::atomic<bool> plan_slower{false};      // the module of the chosen plan loses as a whole
   std::atomic<bool> bad_plan{false};         // plan: an answer without tasks
-  std::atomic<int> refuse_stages{0};         // so many stages are not taken
+  std::atomic<bool> rival{false};     // plan: the plan of the import contends with the chosen one
+  std::atomic<int> refuse_stages{0};  // so many stages are not taken
 };
 
 class FakeWorker final : public v1::WorkerService::Service {

@@ -123,6 +123,30 @@ TEST_F(ServiceTest, APlanIsChosenAfterASurveyAndSurvivesARestart) {
   EXPECT_EQ(whole.tasks(2).info().weight(), 2);
 }
 
+// The tasks of two plans get trials until one is clearly faster, also if the service is restarted meanwhile.
+TEST_F(ServiceTest, TwoPlansAreTunedSideBySide) {
+  cluster_.behaviour.rival = true;
+  v1::JobSpec spec = Spec(24);
+  spec.set_allocation("gradient");
+  spec.set_plan_search("joint");
+  const std::string job = MustSubmit(spec);
+  for (int i = 0; i < 2000 && cluster_.worker.plans == 0; ++i)
+    absl::SleepFor(absl::Milliseconds(5));
+  Stop();
+  Start();
+  const v1::Job done = WaitFinal(job);
+  EXPECT_EQ(done.state(), v1::JOB_DONE) << done.ShortDebugString();
+  EXPECT_GE(cluster_.worker.plans, 3) << "after survey, contest and tuning";
+  ASSERT_EQ(done.tasks_size(), 4);
+  EXPECT_EQ(done.tasks(1).info().weight(), 0);
+  EXPECT_GE(done.tasks(1).trials(), 3) << "the second plan's own task had its floor";
+  EXPECT_LE(done.tasks(1).trials(), 24) << "and nothing after the contest";
+  int trials = 0;
+  for (const v1::TaskStatus& task : done.tasks()) trials += task.trials();
+  EXPECT_EQ(trials, 3 * 24 + 1) << "the pool of the plan's three tasks, and one surveyed beside it";
+  ExpectEachTrialOnce(done);
+}
+
 TEST_F(ServiceTest, APlanThatIsSlowerAsAWholeIsTakenBack) {
   cluster_.behaviour.plan_slower = true;
   v1::JobSpec spec = Spec();

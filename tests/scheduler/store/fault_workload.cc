@@ -134,7 +134,8 @@ std::string Dump(RecordStore* store) {
       const auto report = store->Report(id, task.index);
       add("task ", task.index, " ", task.info.ShortDebugString(), " ", task.budget, " ",
           task.known.total, " ", task.done, task.exhausted, task.warm_pending, " ",
-          task.estimated_weight, " ", job.states[i].size(), " ", job.states[i].substr(0, 10), " ",
+          task.estimated_weight, " ", task.rival_weight, " ", job.states[i].size(), " ",
+          job.states[i].substr(0, 10), " ",
           report.ok() && *report ? (*report)->ShortDebugString() : "");
     }
     for (const StoredCandidate& one : job.candidates) {

@@ -51,6 +51,7 @@ inline TaskRow MakeTask(int64_t job, int index) {
   row.info.set_label("conv");
   row.info.set_weight(2);
   row.estimated_weight = 3;
+  row.rival_weight = 5;
   row.budget = 64;
   return row;
 }

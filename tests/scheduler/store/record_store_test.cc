@@ -33,6 +33,7 @@ TEST_P(RecordStoreTest, LoadsWhatWasPut) {
   EXPECT_EQ(job.tasks[1].info.workload(), "workload 1");
   EXPECT_EQ(job.tasks[1].info.weight(), 2);
   EXPECT_EQ(job.tasks[1].estimated_weight, 3);
+  EXPECT_EQ(job.tasks[1].rival_weight, 5);
   EXPECT_THAT(job.states, ElementsAre("", std::string("a\0b", 3)));
   ASSERT_THAT(job.candidates, SizeIs(3));
   EXPECT_EQ(job.candidates[0].outcome, v1::OUTCOME_OK);
@@ -49,6 +50,7 @@ TEST_P(RecordStoreTest, PutReplacesAndKeepsTheSearchState) {
   task.done = true;
   task.exhausted = true;
   task.estimated_weight = 4;
+  task.rival_weight = 0;
   JobRow job = MakeJob(1, v1::JOB_FAILED);
   job.job.mutable_fault()->set_kind(v1::FAULT_USER);
   job.job.mutable_fault()->set_message("bad model");
@@ -59,6 +61,7 @@ TEST_P(RecordStoreTest, PutReplacesAndKeepsTheSearchState) {
   EXPECT_TRUE(jobs->front().tasks[0].done);
   EXPECT_TRUE(jobs->front().tasks[0].exhausted);
   EXPECT_EQ(jobs->front().tasks[0].estimated_weight, 4);
+  EXPECT_EQ(jobs->front().tasks[0].rival_weight, 0);
   EXPECT_EQ(jobs->front().states[0], "state");
   EXPECT_EQ(jobs->front().row.job.fault().message(), "bad model");
   EXPECT_TRUE(jobs->front().row.paused);

@@ -397,6 +397,7 @@ TEST(LearnedMigration, ADatabaseOfVersionSixKeepsItsTasks) {
   ASSERT_THAT(*jobs, SizeIs(1));
   EXPECT_EQ(jobs->front().tasks[0].info.weight(), 5);
   EXPECT_EQ(jobs->front().tasks[0].estimated_weight, 5);
+  EXPECT_EQ(jobs->front().tasks[0].rival_weight, 0);
   const auto applied = (*opened)->Apply({Batch{PutExperience{"llvm", "dev", 1, {Factor(1, 0.5)}}}});
   ASSERT_TRUE(applied.ok() && applied->front().ok());
   EXPECT_THAT(Texts((*opened)->FindExperience("llvm", "dev", 9)->device), ElementsAre("1 0.5"));
