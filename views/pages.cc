@@ -15,6 +15,7 @@
 #include "views/charts.h"
 #include "views/figures.h"
 #include "views/format.h"
+#include "views/forms.h"
 
 namespace heddle::views {
 namespace {
@@ -377,6 +378,7 @@ Html OverviewPage(const Overview& overview) {
                Tile(counts.paused, "paused") + Tile(overview.machines.workers_size(), "machines");
   Html page = Element("h1", Text("Overview"));
   page += Live("tiles", Element("ul", tiles, {{"class", "tiles"}}));
+  if (overview.may_submit) page += SubmitLink();
   page += Element("h2", Text("Jobs that go on"));
   page += Live("jobs", JobTable(overview.unfinished, "Unfinished jobs, the newest first",
                                 "no unfinished job; `heddle submit MODEL` makes one") +
@@ -612,6 +614,7 @@ Html MachinesPage(const Machines& machines) {
   if (slots > kMostSlots)
     list += Element("p", Text(fmt::format("showing {} of {} slots", kMostSlots, slots)));
   page += Live("slots", list);
+  if (machines.may_drain) page += Live("drains", MachineActions(machines.machines));
   page += Element("h2", Text("The last hours"));
   // Of a service that began an hour ago, only that hour is shown.
   constexpr int64_t kShortestNs = int64_t{600} * 1'000'000'000;

@@ -48,6 +48,7 @@ struct Overview {
   std::string machines_missing;  // why there are none; empty: there are
   RecentStages recent;
   std::string policy;
+  bool may_submit = false;  // the caller may
 };
 Html OverviewPage(const Overview& overview);
 
@@ -93,6 +94,7 @@ struct Machines {
   v1::ListWorkersResponse machines;
   std::string missing;  // why there are none; empty: there are
   RecentStages recent;
+  bool may_drain = false;  // the caller may take machines out of use
 };
 Html MachinesPage(const Machines& machines);
 
