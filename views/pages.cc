@@ -492,8 +492,9 @@ Html TaskPage(const TaskDetails& details) {
   Html facts = Facts({
       {"doing", Text(task.doing())},
       {"trials",
-       Text(fmt::format("{} of {} by this job, {} failed; {} by all jobs on this device",
-                        task.trials(), task.budget(), task.failed(), details.all_trials))},
+       Text(fmt::format("{} of {} by this job, {} failed; {}{} by all jobs on this device",
+                        task.trials(), task.budget(), task.failed(),
+                        details.older_left_out ? "at least " : "", details.all_trials))},
       {"best", Text(FormatNs(task.best_ns()))},
       {"default schedule", Text(FormatNs(task.untuned_ns()))},
       {"gain", Text(FormatRatio(TaskGain(task)))},
@@ -558,9 +559,11 @@ Html TaskPage(const TaskDetails& details) {
         {{"class", "charts"}});
     if (details.all_trials > static_cast<int64_t>(details.trials.size())) {
       charts += Element("p",
-                        Text(fmt::format("showing {} of {} trials: those that were the fastest so "
+                        Text(fmt::format("showing {} of {}{} trials: those that were the fastest so "
                                          "far, {} of them at most, and others evenly spread",
-                                         details.trials.size(), details.all_trials, kMostFastest)),
+                                         details.trials.size(),
+                                         details.older_left_out ? "the newest " : "",
+                                         details.all_trials, kMostFastest)),
                         {{"class", "faint"}});
     }
   }
