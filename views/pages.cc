@@ -558,13 +558,13 @@ Html TaskPage(const TaskDetails& details) {
                                      unit, {}, over_time, SvgUse::kPage)}),
         {{"class", "charts"}});
     if (details.all_trials > static_cast<int64_t>(details.trials.size())) {
-      charts += Element("p",
-                        Text(fmt::format("showing {} of {}{} trials: those that were the fastest so "
-                                         "far, {} of them at most, and others evenly spread",
-                                         details.trials.size(),
-                                         details.older_left_out ? "the newest " : "",
-                                         details.all_trials, kMostFastest)),
-                        {{"class", "faint"}});
+      charts += Element(
+          "p",
+          Text(fmt::format("showing {} of {}{} trials: those that were the fastest so "
+                           "far, {} of them at most, and others evenly spread",
+                           details.trials.size(), details.older_left_out ? "the newest " : "",
+                           details.all_trials, kMostFastest)),
+          {{"class", "faint"}});
     }
   }
   const char* heading = details.links ? "h2" : "h3";
