@@ -14,6 +14,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -22,6 +23,7 @@ namespace heddle {
 namespace {
 
 constexpr size_t kEventBlockBytes = 16 << 10;
+constexpr size_t kFormBlockBytes = 64 << 10;  // of a file in a form
 // Descriptors that the rest of the process needs beside the connections.
 constexpr rlim_t kOtherFiles = 1024;
 
@@ -197,6 +199,16 @@ struct HttpServer::Callbacks {
   // A request on its way in.
   struct Incoming {
     HttpRequest request;
+    // Of a form with a file.
+    std::unique_ptr<FormUpload> upload;
+    MHD_PostProcessor* parser = nullptr;
+    absl::Status taken;
+    // Of the body: so far, and at most.
+    size_t bytes = 0, most = 0;
+
+    ~Incoming() {
+      if (parser != nullptr) MHD_destroy_post_processor(parser);
+    }
   };
 
   static MHD_Result AddQuery(void* request, MHD_ValueKind, const char* key, const char* value) {
@@ -207,6 +219,54 @@ struct HttpServer::Callbacks {
     static_cast<HttpRequest*>(request)->headers.emplace(absl::AsciiStrToLower(key),
                                                         value == nullptr ? "" : value);
     return MHD_YES;
+  }
+
+  static MHD_Result TakePiece(void* incoming, MHD_ValueKind, const char* key, const char* file,
+                              const char*, const char*, const char* data, uint64_t, size_t size) {
+    auto* form = static_cast<Incoming*>(incoming);
+    if (form->taken.ok()) {
+      form->taken = form->upload->Take(key == nullptr ? "" : key, file == nullptr ? "" : file,
+                                       std::string_view(data, size));
+    }
+    return MHD_YES;
+  }
+
+  static bool IsFormWithFile(const HttpRequest& request) {
+    const auto type = request.headers.find("content-type");
+    return request.method == "POST" && type != request.headers.end() &&
+           absl::StartsWithIgnoreCase(type->second, "multipart/form-data");
+  }
+
+  // Why a request is refused that names another machine; empty: it does not.
+  static std::string Stranger(const HttpRequest& request) {
+    const auto host = request.headers.find("host");
+    if (host == request.headers.end()) return "";
+    const std::optional<HostPort> named = SplitAddress(host->second);
+    if (IsThisMachine(named ? named->host : host->second)) return "";
+    return "this address is for this machine alone: call it 127.0.0.1 or localhost";
+  }
+
+  static MHD_Result BeginUpload(HttpServer* server, MHD_Connection* connection,
+                                Incoming* incoming) {
+    if (const std::string why = Stranger(incoming->request); !why.empty())
+      return Refuse(server, connection, 403, why);
+    auto begun = server->uploads_(incoming->request);
+    if (auto* refusal = std::get_if<HttpResponse>(&begun))
+      return Answer(server, connection, std::move(*refusal));
+    incoming->parser = MHD_create_post_processor(connection, kFormBlockBytes, &TakePiece, incoming);
+    if (incoming->parser == nullptr)
+      return Refuse(server, connection, 400, "the form has no boundary between its fields");
+    incoming->upload = std::move(std::get<std::unique_ptr<FormUpload>>(begun));
+    return MHD_YES;
+  }
+
+  static MHD_Result FinishUpload(HttpServer* server, MHD_Connection* connection,
+                                 Incoming* incoming) {
+    const bool whole =
+        MHD_destroy_post_processor(std::exchange(incoming->parser, nullptr)) == MHD_YES;
+    if (incoming->taken.ok() && !whole)
+      incoming->taken = absl::InvalidArgumentError("the form ends before its last field does");
+    return Answer(server, connection, incoming->upload->Finish(incoming->taken));
   }
 
   static ssize_t ReadEvents(void* reader, uint64_t, char* buffer, size_t size) {
@@ -275,37 +335,39 @@ struct HttpServer::Callbacks {
       request.path = url;
       MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, &AddQuery, &request);
       MHD_get_connection_values(connection, MHD_HEADER_KIND, &AddHeader, &request);
+      const bool form = server->uploads_ != nullptr && IsFormWithFile(request);
+      incoming->most = form ? server->options_.max_upload_bytes : server->options_.max_body_bytes;
       uint64_t announced = 0;
       if (const auto length = request.headers.find("content-length");
           length != request.headers.end() && absl::SimpleAtoi(length->second, &announced) &&
-          announced > server->options_.max_body_bytes)
-        return RefuseLarge(server, connection);
-      return MHD_YES;
+          announced > incoming->most)
+        return RefuseLarge(server, connection, incoming->most);
+      return form ? BeginUpload(server, connection, incoming) : MHD_YES;
     }
     if (*upload_bytes > 0) {
-      if (incoming->request.body.size() + *upload_bytes > server->options_.max_body_bytes)
+      if (*upload_bytes > incoming->most - incoming->bytes)
         return MHD_NO;  // its length was not announced: the connection ends
-      incoming->request.body.append(upload, *upload_bytes);
+      incoming->bytes += *upload_bytes;
+      if (incoming->upload == nullptr) {
+        incoming->request.body.append(upload, *upload_bytes);
+      } else if (MHD_post_process(incoming->parser, upload, *upload_bytes) != MHD_YES &&
+                 incoming->taken.ok()) {
+        incoming->taken = absl::InvalidArgumentError("the form is malformed");
+      }
       *upload_bytes = 0;
       return MHD_YES;
     }
+    if (incoming->upload != nullptr) return FinishUpload(server, connection, incoming);
     const HttpRequest& request = incoming->request;
     if (request.method != "GET" && request.method != "HEAD" && request.method != "POST")
       return Refuse(server, connection, 405, "there are GET, HEAD and POST");
-    if (const auto host = request.headers.find("host"); host != request.headers.end()) {
-      const std::optional<HostPort> named = SplitAddress(host->second);
-      if (!IsThisMachine(named ? named->host : host->second)) {
-        return Refuse(server, connection, 403,
-                      "this address is for this machine alone: call it 127.0.0.1 or localhost");
-      }
-    }
+    if (const std::string why = Stranger(request); !why.empty())
+      return Refuse(server, connection, 403, why);
     return Answer(server, connection, server->handler_(request));
   }
 
-  static MHD_Result RefuseLarge(HttpServer* server, MHD_Connection* connection) {
-    return Refuse(
-        server, connection, 413,
-        absl::StrCat("a request has at most ", server->options_.max_body_bytes, " bytes"));
+  static MHD_Result RefuseLarge(HttpServer* server, MHD_Connection* connection, size_t most) {
+    return Refuse(server, connection, 413, absl::StrCat("a request has at most ", most, " bytes"));
   }
 
   static void Complete(void*, MHD_Connection*, void** state, MHD_RequestTerminationCode) {
@@ -314,11 +376,11 @@ struct HttpServer::Callbacks {
   }
 };
 
-HttpServer::HttpServer(HttpServerOptions options, Handler handler)
-    : options_(std::move(options)), handler_(std::move(handler)) {}
+HttpServer::HttpServer(HttpServerOptions options, Handler handler, Uploads uploads)
+    : options_(std::move(options)), handler_(std::move(handler)), uploads_(std::move(uploads)) {}
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpServerOptions options,
-                                                              Handler handler) {
+                                                              Handler handler, Uploads uploads) {
   const std::string named = absl::StrCat("--http ", options.address);
   const std::optional<HostPort> where = SplitAddress(options.address);
   if (!where) {
@@ -334,7 +396,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpServerOptions 
   }
   RaiseOpenFiles(options.max_connections + kOtherFiles);
   HEDDLE_ASSIGN_OR_RETURN(const int socket, Listen(*where, named));
-  std::unique_ptr<HttpServer> server(new HttpServer(std::move(options), std::move(handler)));
+  std::unique_ptr<HttpServer> server(
+      new HttpServer(std::move(options), std::move(handler), std::move(uploads)));
   server->port_ = PortOf(socket);
   const HttpServerOptions& o = server->options_;
   server->daemon_ = MHD_start_daemon(

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -76,6 +77,20 @@ struct HttpResponse {
   std::shared_ptr<EventStream> events{};
 };
 
+// A form with a file (multipart/form-data), taken while it arrives: a file may be larger than memory. Used
+// by one thread at a time. Destroyed without Finish, the connection has ended early.
+class FormUpload {
+ public:
+  virtual ~FormUpload() = default;
+  // A piece of the value of a field; the pieces of a field come one after the other. `file` is the name
+  // of the file that the field is, empty for other fields. Not called again once it has failed; what
+  // still arrives is thrown away.
+  virtual absl::Status Take(const std::string& field, const std::string& file,
+                            std::string_view piece) = 0;
+  // The form has ended. `taken`: the failure of Take, or InvalidArgument if the form is malformed.
+  virtual HttpResponse Finish(const absl::Status& taken) = 0;
+};
+
 // The fields of a form, as POST sends them (application/x-www-form-urlencoded). Of a name that is given
 // several times, the first counts.
 std::map<std::string, std::string> ParseForm(std::string_view body);
@@ -86,20 +101,26 @@ struct HttpServerOptions {
   unsigned max_connections = 2048;     // more wait until one ends
   size_t max_header_bytes = 32 << 10;  // of all headers of a request; more is answered with 431
   size_t max_body_bytes = 1 << 20;     // of a request; more is answered with 413
+  size_t max_upload_bytes = 0;         // the same of a form with a file
   unsigned idle_s = 30;                // a connection on which nothing moves ends
 };
 
 class HttpServer {
  public:
   using Handler = std::function<HttpResponse(const HttpRequest&)>;
+  // Decides about a form with a file before its body is taken: who takes it, or the refusal.
+  using Uploads =
+      std::function<std::variant<std::unique_ptr<FormUpload>, HttpResponse>(const HttpRequest&)>;
 
   // Serves until it is destroyed. The handler is called from several threads at once; what it takes,
   // the other requests of that thread wait for. Requests whose Host header names another machine are
   // refused, since they come from a page of a stranger whose name was turned to this machine. Raises
-  // this process' soft limit of open files where max_connections needs it.
+  // this process' soft limit of open files where max_connections needs it. Without `uploads`, a form
+  // with a file is a request like any other.
   // InvalidArgument: the address is malformed, in use, or not on this machine.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpServerOptions options,
-                                                           Handler handler);
+                                                           Handler handler,
+                                                           Uploads uploads = nullptr);
   // Closes all streams and waits for the handlers that run.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
@@ -111,12 +132,13 @@ class HttpServer {
 
  private:
   struct Callbacks;  // what the library calls
-  HttpServer(HttpServerOptions options, Handler handler);
+  HttpServer(HttpServerOptions options, Handler handler, Uploads uploads);
   // Keeps the stream so that it can be woken at the end. Closes it at once if that has come.
   void Adopt(const std::shared_ptr<EventStream>& stream);
 
   const HttpServerOptions options_;
   const Handler handler_;
+  const Uploads uploads_;
   int port_ = 0;
   void* daemon_ = nullptr;
   absl::Mutex mutex_;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
 #include "base/status_macros.h"
+#include "proto/people_slots.h"
 
 namespace heddle::tracker {
 namespace {
@@ -154,11 +155,16 @@ absl::StatusOr<Lease> DevicePool::Acquire(const AcquireOrder& order, uint64_t to
   const SlotView view = View(workers_.at(order.worker), *slot, now);
   const std::string name =
       absl::StrCat("slot ", order.slot, " of ", order.worker, ": ", view.reason);
+  const std::string waiting = WaitsFor(order, *slot);
   switch (view.state) {
     case SlotState::kFree:
-      break;
+      if (waiting.empty()) break;
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "slot ", order.slot, " of ", order.worker, ": kept for ", waiting, ", who waits for it"));
     case SlotState::kHeld:
     case SlotState::kBlocked:
+      if (waiting.empty() && order.holder.starts_with(kPersonHolder))
+        wishes_[{order.worker, order.slot}] = {order.holder, now + options_.person_waits};
       return absl::ResourceExhaustedError(name);
     case SlotState::kDraining:
     case SlotState::kQuarantined:
@@ -179,6 +185,7 @@ absl::StatusOr<Lease> DevicePool::Acquire(const AcquireOrder& order, uint64_t to
               .expires = now + order.duration};
   leases_[lease.id] = lease;
   lease_of_slot_[{lease.worker, lease.slot}] = lease.id;
+  wishes_.erase({lease.worker, lease.slot});
   ++version_;
   return lease;
 }
@@ -210,6 +217,7 @@ absl::Status DevicePool::Release(const std::string& lease_id, const std::string&
 }
 
 void DevicePool::Expire(absl::Time now) {
+  std::erase_if(wishes_, [now](const auto& wish) { return wish.second.until <= now; });
   for (auto it = workers_.begin(); it != workers_.end();) {
     if (it->second.last_sync + options_.worker_expiry <= now) {
       const std::string id = it->first;
@@ -265,6 +273,20 @@ const Lease* DevicePool::Conflict(const std::string& worker, const SlotSpec& slo
     if (other != nullptr && ShareCore(*other, slot)) return &lease;
   }
   return nullptr;
+}
+
+std::string DevicePool::WaitsFor(const AcquireOrder& order, const SlotSpec& slot) const {
+  const std::string& host = workers_.at(order.worker).report.host;
+  for (const auto& [key, wish] : wishes_) {
+    const auto worker = workers_.find(key.first);
+    if (wish.holder == order.holder || worker == workers_.end() ||
+        worker->second.report.host != host)
+      continue;
+    const SlotSpec* wanted = FindSlot(key.first, key.second);
+    const bool same = key == SlotKey{order.worker, order.slot};
+    if (wanted != nullptr && (same || ShareCore(*wanted, slot))) return wish.holder;
+  }
+  return "";
 }
 
 SlotView DevicePool::View(const Worker& worker, const SlotSpec& slot, absl::Time now) const {

@@ -94,6 +94,10 @@ struct PoolOptions {
   absl::Duration worker_expiry = absl::Seconds(10);  // silence after which a worker is gone
   absl::Duration min_lease = absl::Seconds(1);
   absl::Duration max_lease = absl::Hours(1);
+  // A person who was refused a slot that is in use gets it next: for so long after the latest try,
+  // nobody else gets it, nor one that shares a core with it. A scheduler with much to do would take it
+  // again within milliseconds.
+  absl::Duration person_waits = absl::Seconds(2);
   // Bounds on what a stranger can make the tracker remember; far above any real installation.
   size_t max_workers = 4096;
   size_t max_slots_per_worker = 1024;
@@ -112,7 +116,8 @@ class DevicePool {
 
   // Grants the slot. `token` must be greater than every earlier token (otherwise Internal).
   // NotFound: no such worker or slot. FailedPrecondition: quarantined or draining.
-  // ResourceExhausted: held, or blocked by a slot that shares a core; the message says by whom.
+  // ResourceExhausted: held, blocked by a slot that shares a core, or kept for a person who waits for
+  // it; the message says by whom or for whom. A person is a holder that begins with kPersonHolder.
   // InvalidArgument: a duration out of bounds, or no holder.
   absl::StatusOr<Lease> Acquire(const AcquireOrder& order, uint64_t token, absl::Time now);
   // Extends the lease to now + duration; never shortens it. NotFound: expired or released.
@@ -145,11 +150,17 @@ class DevicePool {
     std::deque<std::string> retired_boots;  // only the newest few
   };
   using SlotKey = std::pair<std::string, std::string>;  // worker, slot
+  struct Wish {
+    std::string holder;
+    absl::Time until;
+  };
 
   absl::Status CheckReport(const WorkerReport& report) const;
   const SlotSpec* FindSlot(const std::string& worker, const std::string& slot) const;
   // The lease that keeps `slot` of `host` from being granted; null if there is none.
   const Lease* Conflict(const std::string& worker, const SlotSpec& slot) const;
+  // Somebody else who waits for the slot, or for one that shares a core with it; empty: nobody.
+  std::string WaitsFor(const AcquireOrder& order, const SlotSpec& slot) const;
   SlotView View(const Worker& worker, const SlotSpec& slot, absl::Time now) const;
   void DropLeasesOf(const std::string& worker);
   void EndLease(std::map<std::string, Lease>::iterator lease);
@@ -158,6 +169,7 @@ class DevicePool {
   std::map<std::string, Worker> workers_;
   std::map<std::string, Lease> leases_;           // by id
   std::map<SlotKey, std::string> lease_of_slot_;  // inverse of the above
+  std::map<SlotKey, Wish> wishes_;                // of people who wait; of each slot the first
   uint64_t last_token_ = 0;
   uint64_t version_ = 0;
   int64_t expired_leases_ = 0;

@@ -15,6 +15,7 @@
 #include "views/charts.h"
 #include "views/figures.h"
 #include "views/format.h"
+#include "views/forms.h"
 
 namespace heddle::views {
 namespace {
@@ -377,6 +378,7 @@ Html OverviewPage(const Overview& overview) {
                Tile(counts.paused, "paused") + Tile(overview.machines.workers_size(), "machines");
   Html page = Element("h1", Text("Overview"));
   page += Live("tiles", Element("ul", tiles, {{"class", "tiles"}}));
+  if (overview.may_submit) page += SubmitLink();
   page += Element("h2", Text("Jobs that go on"));
   page += Live("jobs", JobTable(overview.unfinished, "Unfinished jobs, the newest first",
                                 "no unfinished job; `heddle submit MODEL` makes one") +
@@ -490,8 +492,9 @@ Html TaskPage(const TaskDetails& details) {
   Html facts = Facts({
       {"doing", Text(task.doing())},
       {"trials",
-       Text(fmt::format("{} of {} by this job, {} failed; {} by all jobs on this device",
-                        task.trials(), task.budget(), task.failed(), details.all_trials))},
+       Text(fmt::format("{} of {} by this job, {} failed; {}{} by all jobs on this device",
+                        task.trials(), task.budget(), task.failed(),
+                        details.older_left_out ? "at least " : "", details.all_trials))},
       {"best", Text(FormatNs(task.best_ns()))},
       {"default schedule", Text(FormatNs(task.untuned_ns()))},
       {"gain", Text(FormatRatio(TaskGain(task)))},
@@ -555,11 +558,13 @@ Html TaskPage(const TaskDetails& details) {
                                      unit, {}, over_time, SvgUse::kPage)}),
         {{"class", "charts"}});
     if (details.all_trials > static_cast<int64_t>(details.trials.size())) {
-      charts += Element("p",
-                        Text(fmt::format("showing {} of {} trials: those that were the fastest so "
-                                         "far, {} of them at most, and others evenly spread",
-                                         details.trials.size(), details.all_trials, kMostFastest)),
-                        {{"class", "faint"}});
+      charts += Element(
+          "p",
+          Text(fmt::format("showing {} of {}{} trials: those that were the fastest so "
+                           "far, {} of them at most, and others evenly spread",
+                           details.trials.size(), details.older_left_out ? "the newest " : "",
+                           details.all_trials, kMostFastest)),
+          {{"class", "faint"}});
     }
   }
   const char* heading = details.links ? "h2" : "h3";
@@ -612,6 +617,7 @@ Html MachinesPage(const Machines& machines) {
   if (slots > kMostSlots)
     list += Element("p", Text(fmt::format("showing {} of {} slots", kMostSlots, slots)));
   page += Live("slots", list);
+  if (machines.may_drain) page += Live("drains", MachineActions(machines.machines));
   page += Element("h2", Text("The last hours"));
   // Of a service that began an hour ago, only that hour is shown.
   constexpr int64_t kShortestNs = int64_t{600} * 1'000'000'000;

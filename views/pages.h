@@ -48,6 +48,7 @@ struct Overview {
   std::string machines_missing;  // why there are none; empty: there are
   RecentStages recent;
   std::string policy;
+  bool may_submit = false;  // the caller may
 };
 Html OverviewPage(const Overview& overview);
 
@@ -81,8 +82,9 @@ struct TaskDetails {
   v1::Job job;
   int task = 0;  // index in the job
   std::string device_key;
-  int64_t all_trials = 0;     // of its workload on the target and device key
-  std::vector<Trial> trials;  // by number: as ChooseTrials (base/choose_trials.h) takes them
+  int64_t all_trials = 0;       // of its workload on the target and device key
+  bool older_left_out = false;  // all_trials counts the newest only; there may be more
+  std::vector<Trial> trials;    // by number: as ChooseTrials (base/choose_trials.h) takes them
   std::string best_trace, default_trace;  // empty: not known
   double best_ns = 0, default_ns = 0;     // of these
   bool links = true;
@@ -93,6 +95,7 @@ struct Machines {
   v1::ListWorkersResponse machines;
   std::string missing;  // why there are none; empty: there are
   RecentStages recent;
+  bool may_drain = false;  // the caller may take machines out of use
 };
 Html MachinesPage(const Machines& machines);
 

@@ -4,19 +4,20 @@
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/views/json.h"
 #include "proto/access/channel.h"
+#include "proto/people_slots.h"
 #include "proto/tracker.grpc.pb.h"
 
 namespace heddle::client {
@@ -25,8 +26,6 @@ namespace {
 constexpr auto kCallLimit = std::chrono::seconds(10);
 constexpr absl::Duration kShortest = absl::Seconds(1), kLongest = absl::Hours(1);  // of a lease
 constexpr absl::Duration kPoll = absl::Milliseconds(500);
-// How holders begin that are people: their leases are what `resume` ends.
-constexpr char kPerson[] = "person:";
 
 class Tracker {
  public:
@@ -82,7 +81,8 @@ class Tracker {
     const char* user = std::getenv("USER");
     char host[256] = {};
     if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
-    return fmt::format("{}{}@{}", kPerson, user == nullptr ? "somebody" : user, host);
+    return fmt::format("{}{}@{}", std::string(kPersonHolder), user == nullptr ? "somebody" : user,
+                       host);
   }
   absl::Status Told(const grpc::Status& status) const {
     if (status.ok()) return absl::OkStatus();
@@ -145,17 +145,12 @@ absl::StatusOr<Drained> Drain(Tracker& tracker, const std::string& worker, const
   while (true) {
     HEDDLE_ASSIGN_OR_RETURN(const v1::WorkerStatus status, tracker.Worker(worker));
     drained.busy.clear();
-    bool known = slot.empty();
-    for (const v1::SlotStatus& one : status.slots()) {
-      if (!slot.empty() && one.slot().name() != slot) continue;
-      known = true;
-      if (absl::StartsWith(one.holder(), kPerson)) continue;  // held already
-      // A slot whose cores a person's lease blocks runs nothing, but a stage may block it as well.
-      const bool by_person =
-          one.state() == v1::SLOT_BLOCKED && absl::StrContains(one.reason(), kPerson);
-      if (by_person || one.state() == v1::SLOT_QUARANTINED || one.state() == v1::SLOT_DRAINING)
-        continue;
-      absl::StatusOr<v1::Lease> lease = tracker.Acquire(worker, one.slot().name(), duration);
+    const bool known = slot.empty() || std::any_of(status.slots().begin(), status.slots().end(),
+                                                   [&](const v1::SlotStatus& one) {
+                                                     return one.slot().name() == slot;
+                                                   });
+    for (const std::string& name : SlotsToDrain(status, slot)) {
+      absl::StatusOr<v1::Lease> lease = tracker.Acquire(worker, name, duration);
       if (lease.ok()) {
         drained.leases.push_back(*std::move(lease));
       } else if (absl::IsResourceExhausted(lease.status())) {
@@ -219,9 +214,7 @@ int ResumeDevice(const GlobalOptions& global, const DeviceOptions& options) {
   nlohmann::json list = nlohmann::json::array();
   std::vector<std::string> held;  // what stays so, with the reason
   absl::Status first;             // of them
-  for (const v1::SlotStatus& one : status->slots()) {
-    if (!slot.empty() && one.slot().name() != slot) continue;
-    if (!absl::StartsWith(one.holder(), kPerson)) continue;
+  for (const v1::SlotStatus& one : SlotsOfPeople(*status, slot)) {
     const std::string name = fmt::format("{}/{}", worker, one.slot().name());
     if (const absl::Status ended = tracker->Release(one.lease_id()); ended.ok()) {
       list.push_back(name);

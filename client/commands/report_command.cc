@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -15,9 +16,10 @@
 namespace heddle::client {
 namespace {
 
-constexpr int64_t kMostTrials = 100'000;  // that are read of a task: the newest
-constexpr int64_t kTrialsShown = 300;     // of these, beside those that were the fastest so far
-constexpr int kMostTasks = 100;  // with charts; the table of tasks has more (views/pages.cc)
+constexpr int64_t kMostTrials =
+    1'000'000;  // that are read of a task: the newest, as many as the service sends
+constexpr int64_t kTrialsShown = 300;  // of these, beside those that were the fastest so far
+constexpr int kMostTasks = 100;        // with charts; the table of tasks has more (views/pages.cc)
 
 absl::StatusOr<views::TaskDetails> TaskOf(const ServiceClient& client, const v1::Job& job,
                                           int index) {
@@ -33,37 +35,39 @@ absl::StatusOr<views::TaskDetails> TaskOf(const ServiceClient& client, const v1:
   query.set_target(place.target());
   query.set_device_key(place.device_key());
   query.set_limit(kMostTrials);
-  std::vector<v1::Record> records;
+  // Of each only what a chart needs: a million whole records take gigabytes.
+  std::vector<views::Trial> trials;
+  std::vector<double> medians;
+  v1::Record best, untuned;
+  const auto improve = [](const v1::Record& record, v1::Record* least) {
+    // They come with the newest first; of equals the oldest counts.
+    const bool better = least->median_ns() == 0 || record.median_ns() <= least->median_ns();
+    if (record.median_ns() > 0 && better) *least = record;
+  };
+  int64_t read = 0;
   HEDDLE_RETURN_IF_ERROR(client.QueryRecords(query, [&](const v1::Record& record) {
-    if (record.measurement().outcome() != v1::OUTCOME_LOST) records.push_back(record);
+    ++read;
+    if (record.measurement().outcome() == v1::OUTCOME_LOST) return !Interrupted();
+    trials.push_back({0, record.created_unix_ns(), record.median_ns(), record.origin(),
+                      record.job(), /*fastest_so_far=*/false});
+    improve(record, &best);
+    if (record.origin() == "default") improve(record, &untuned);
     return !Interrupted();
   }));
-  std::reverse(records.begin(), records.end());
-  std::vector<double> medians;
-  for (const v1::Record& record : records) medians.push_back(record.median_ns());
-  details.all_trials = static_cast<int64_t>(records.size());
-  const v1::Record* best = nullptr;
-  const v1::Record* untuned = nullptr;
-  for (const v1::Record& record : records) {
-    if (record.origin() == "default" && record.median_ns() > 0 &&
-        (untuned == nullptr || record.median_ns() < untuned->median_ns()))
-      untuned = &record;
-  }
+  std::reverse(trials.begin(), trials.end());
+  for (const views::Trial& trial : trials) medians.push_back(trial.median_ns);
+  details.all_trials = static_cast<int64_t>(trials.size());
+  details.older_left_out = read == kMostTrials;
   for (const ChosenTrial& chosen : ChooseTrials(medians, kTrialsShown)) {
-    const v1::Record& record = records[chosen.index];
-    details.trials.push_back({static_cast<int64_t>(chosen.index) + 1, record.created_unix_ns(),
-                              record.median_ns(), record.origin(), record.job(),
-                              chosen.fastest_so_far});
-    if (chosen.fastest_so_far) best = &record;
+    views::Trial trial = trials[chosen.index];
+    trial.number = static_cast<int64_t>(chosen.index) + 1;
+    trial.fastest_so_far = chosen.fastest_so_far;
+    details.trials.push_back(std::move(trial));
   }
-  if (best != nullptr) {
-    details.best_trace = best->trace();
-    details.best_ns = best->median_ns();
-  }
-  if (untuned != nullptr) {
-    details.default_trace = untuned->trace();
-    details.default_ns = untuned->median_ns();
-  }
+  details.best_trace = best.trace();
+  details.best_ns = best.median_ns();
+  details.default_trace = untuned.trace();
+  details.default_ns = untuned.median_ns();
   return details;
 }
 

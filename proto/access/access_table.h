@@ -12,7 +12,7 @@
 namespace heddle {
 
 struct AccessRow {
-  std::string_view method;  // "heddle.v1.JobService/GetJob"
+  std::string_view method;  // "heddle.v1.JobService/GetJob"; "page/NAME": no method of a service
   Roles own = 0;            // may call it, for jobs of their own tenant only
   Roles any = 0;            // may call it, for jobs of every tenant
   bool audited = false;     // the scheduler's audit log keeps its calls

@@ -201,6 +201,13 @@ void Dispatcher::On(const CancelRequested& event) {
   if (job != nullptr) rounds_.EndJob(*job, Cancelled{event.reason});
 }
 
+void Dispatcher::On(const PriorityRequested& event) {
+  Job* job = FindUnfinished(event.job);
+  if (job == nullptr) return;
+  job->params.priority = event.priority;
+  effects_.Emit(JobChanged{event.job});
+}
+
 void Dispatcher::On(const FetchRequested& event) {
   fetches_.Request(event, FindJob(event.job), &effects_);
 }

@@ -100,6 +100,7 @@ class Dispatcher {
   void On(const StageFinished& event);
   void On(const RecordsFound& event);
   void On(const PauseRequested& event);
+  void On(const PriorityRequested& event);
   void On(const ResumeRequested& event);
   void On(const CancelRequested& event);
   void On(const FetchRequested& event);

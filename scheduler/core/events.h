@@ -184,6 +184,11 @@ struct CancelRequested {
   JobId job;
   std::string reason;
 };
+// The job has this priority (JobParams) from now on. Stages that run go on.
+struct PriorityRequested {
+  JobId job;
+  int priority = 0;
+};
 struct FetchRequested {
   FetchId fetch;
   JobId job;
@@ -200,7 +205,7 @@ struct Tick {};
 using Event = std::variant<JobSubmitted, SlotsChanged, CandidateStarted, CandidateBuilt,
                            CandidateProfiled, StageFinished, RecordsFound, RecordsRetracted,
                            JobCollected, PauseRequested, ResumeRequested, CancelRequested,
-                           FetchRequested, FetchAbandoned, StoreBlocked, Tick>;
+                           PriorityRequested, FetchRequested, FetchAbandoned, StoreBlocked, Tick>;
 
 // ---- changes ----
 // A change says what is different now. It must be durable before the orders of the same step take

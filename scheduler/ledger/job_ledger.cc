@@ -508,6 +508,7 @@ void JobLedger::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time 
   row.set_state(StateOf(job));
   data.row.paused = job.paused.has_value();
   data.row.device_key = job.params.device_key;
+  row.mutable_spec()->set_priority(job.params.priority);
   row.clear_fault();
   if (const auto* failed = std::get_if<Failed>(&job.phase)) {
     row.mutable_fault()->set_kind(failed->fault.kind);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <random>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -13,10 +15,13 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/one_line.h"
 #include "base/status_macros.h"
+#include "base/target.h"
 #include "proto/access/access_table.h"
 #include "proto/job_states.h"
+#include "views/forms.h"
 #include "views/pages.h"
 
 namespace heddle::scheduler {
@@ -37,12 +42,19 @@ constexpr size_t kMaxAddress = 2000;
 // At a time. Each holds a thread of the server until the database has it, and those that watch the
 // daemon need threads, too (HttpServerOptions).
 constexpr int kMaxActions = 2;
+constexpr int kMaxUploads = 2;                                // likewise
+constexpr absl::Duration kLongestUpload = absl::Minutes(30);  // of a model
+constexpr size_t kMaxFields = 16, kMaxFieldBytes = 2000;      // of the form of a model
+constexpr size_t kMaxJobName = 200;
+constexpr char kModelField[] = "model";
 
 constexpr std::string_view kListJobs = "heddle.v1.JobService/ListJobs";
 constexpr std::string_view kGetJob = "heddle.v1.JobService/GetJob";
 constexpr std::string_view kExplainTask = "heddle.v1.JobService/ExplainTask";
 constexpr std::string_view kListDevices = "heddle.v1.JobService/ListDevices";
 constexpr std::string_view kQueryRecords = "heddle.v1.RecordService/QueryRecords";
+constexpr std::string_view kSubmit = "heddle.v1.JobService/Submit";
+constexpr std::string_view kAcquire = "heddle.v1.TrackerService/Acquire";
 
 struct ActionRow {
   const char* name;  // in addresses
@@ -52,6 +64,7 @@ struct ActionRow {
 constexpr ActionRow kActions[] = {
     {"pause", PageSource::Action::kPause, "heddle.v1.JobService/PauseJob"},
     {"resume", PageSource::Action::kResume, "heddle.v1.JobService/ResumeJob"},
+    {"priority", PageSource::Action::kSetPriority, "page/SetPriority"},
     {"cancel", PageSource::Action::kCancel, "heddle.v1.JobService/CancelJob"},
 };
 const ActionRow* FindAction(const std::string& name) {
@@ -69,6 +82,7 @@ bool Applies(PageSource::Action action, v1::JobState state) {
       return state != v1::JOB_PAUSED;
     case PageSource::Action::kResume:
       return state == v1::JOB_PAUSED;
+    case PageSource::Action::kSetPriority:
     case PageSource::Action::kCancel:
       return true;
   }
@@ -128,6 +142,55 @@ std::pair<std::string, std::map<std::string, std::string>> SplitAddress(
   return {address.substr(0, mark), ParseForm(std::string_view(address).substr(mark + 1))};
 }
 
+// A number in a field of a form. InvalidArgument names the field.
+absl::StatusOr<int> NumberIn(const std::map<std::string, std::string>& fields, const char* name,
+                             const char* title) {
+  const std::string text = ValueOf(fields, name);
+  int number = 0;
+  if (absl::SimpleAtoi(text, &number)) return number;
+  return absl::InvalidArgumentError(
+      absl::StrCat(title, ": \"", OneLine(text.substr(0, 40)), "\" is no whole number"));
+}
+
+// A browser says which page a form is of. Forms of other sites, which a browser would send with the token
+// as well, are refused.
+absl::Status CheckOrigin(const HttpRequest& request) {
+  const std::string origin = ValueOf(request.headers, "origin");
+  if (!origin.empty() && origin == absl::StrCat("http://", ValueOf(request.headers, "host")))
+    return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      "this request does not come from a form of this page; a program uses `heddle` instead");
+}
+
+HttpResponse GoTo(const std::string& address) {
+  HttpResponse response{.status = 303};
+  response.headers.emplace_back("Location", address);
+  return Guarded(std::move(response));
+}
+
+// Makes a submission of this form, sent again by mistake, the same one (JobService.Submit).
+std::string RandomKey() {
+  std::random_device random;
+  std::string key;
+  for (int i = 0; i < 4; ++i) absl::StrAppend(&key, absl::Hex(random(), absl::kZeroPad8));
+  return key;
+}
+
+// The targets for which machines measure, as `submit --target` takes them.
+std::vector<std::string> TargetsOf(const v1::ListWorkersResponse& machines) {
+  std::set<std::string> targets;
+  for (const v1::WorkerStatus& worker : machines.workers()) {
+    for (const v1::SlotStatus& status : worker.slots()) {
+      const v1::Slot& slot = status.slot();
+      if (slot.kind() != v1::SLOT_DEVICE || slot.target().empty()) continue;
+      const bool threads = KindOf(slot.target()) == KindName(kHostKind) && slot.cores_size() > 1;
+      targets.insert(threads ? absl::StrCat(slot.target(), " -threads=", slot.cores_size())
+                             : slot.target());
+    }
+  }
+  return {targets.begin(), targets.end()};
+}
+
 // Why there are no machines to show.
 std::string Missing(const absl::Status& status) {
   return absl::StrCat("The machines are not known now: ", status.message());
@@ -154,14 +217,9 @@ HttpResponse Page::Handle(const HttpRequest& request) {
   if (request.path == "/style.css") return Fixed(views::Style(), "text/css; charset=utf-8");
   if (request.path == "/script.js") return Fixed(views::Script(), "text/javascript; charset=utf-8");
   if (request.path == "/icon.svg") return Fixed(views::Icon(), "image/svg+xml");
-  const absl::StatusOr<Identity> caller = Identify(request);
-  if (!caller.ok()) {
-    if (options_.refused && request.headers.contains("authorization"))
-      options_.refused(request.path, caller.status());
-    HttpResponse response = Refuse(Identity{}, caller.status());
-    response.headers.emplace_back("WWW-Authenticate", "Basic realm=\"Heddle\", charset=\"UTF-8\"");
-    return response;
-  }
+  std::variant<Identity, HttpResponse> admitted = Admit(request);
+  if (auto* refusal = std::get_if<HttpResponse>(&admitted)) return std::move(*refusal);
+  const Identity* caller = std::get_if<Identity>(&admitted);
   if (request.method == "POST") return Post(*caller, request);
   if (request.path == "/events") return Events(*caller, request);
   absl::StatusOr<views::Page> page = Render(*caller, request.path, request.query);
@@ -169,6 +227,16 @@ HttpResponse Page::Handle(const HttpRequest& request) {
   HttpResponse response{.body = views::Document(*page)};
   response.headers.emplace_back("Cache-Control", "no-store");
   return Guarded(std::move(response));
+}
+
+std::variant<Identity, HttpResponse> Page::Admit(const HttpRequest& request) const {
+  absl::StatusOr<Identity> caller = Identify(request);
+  if (caller.ok()) return *std::move(caller);
+  if (options_.refused && request.headers.contains("authorization"))
+    options_.refused(request.path, caller.status());
+  HttpResponse response = Refuse(Identity{}, caller.status());
+  response.headers.emplace_back("WWW-Authenticate", "Basic realm=\"Heddle\", charset=\"UTF-8\"");
+  return response;
 }
 
 absl::StatusOr<Identity> Page::Identify(const HttpRequest& request) const {
@@ -208,6 +276,10 @@ absl::StatusOr<views::Page> Page::Render(const Identity& caller, const std::stri
     page = Machines(caller);
   } else if (path == "/records") {
     page = Records(caller, query);
+  } else if (path == "/submit") {
+    page = Submit(caller);
+  } else if (path == "/machines/drain" || path == "/machines/resume") {
+    page = ConfirmMachine(caller, parts[2], query);
   } else if (parts.size() == 3 && parts[1] == "jobs") {
     page = Job(caller, parts[2]);
   } else if (parts.size() == 4 && parts[1] == "jobs" && FindAction(parts[3]) != nullptr) {
@@ -256,6 +328,7 @@ absl::StatusOr<views::Page> Page::Overview(const Identity& caller) const {
     }
   }
   overview.policy = source_->policy();
+  overview.may_submit = CheckMethod(caller, kSubmit).ok();
   return views::Page{
       .title = "Overview", .path = {}, .caller = {}, .content = views::OverviewPage(overview)};
 }
@@ -296,7 +369,36 @@ absl::StatusOr<views::Page> Page::Confirm(const Identity& caller, const std::str
   return views::Page{.title = absl::StrCat(action, " ", job),
                      .path = {},
                      .caller = {},
-                     .content = views::ConfirmPage(*found, action)};
+                     .content = FindAction(action)->action == PageSource::Action::kSetPriority
+                                    ? views::PriorityPage(*found)
+                                    : views::ConfirmPage(*found, action)};
+}
+
+absl::StatusOr<views::Page> Page::Submit(const Identity& caller) const {
+  HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, kSubmit));
+  views::SubmitForm form;
+  if (CheckMethod(caller, kListDevices).ok()) {
+    const absl::StatusOr<v1::ListWorkersResponse> machines = source_->ListWorkers();
+    if (machines.ok()) form.targets = TargetsOf(*machines);
+  }
+  form.key = RandomKey();
+  return views::Page{
+      .title = "Submit a model", .path = {}, .caller = {}, .content = views::SubmitPage(form)};
+}
+
+absl::StatusOr<views::Page> Page::ConfirmMachine(const Identity& caller, const std::string& action,
+                                                 const Query& query) const {
+  HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, kAcquire));
+  const std::string name = ValueOf(query, "machine");
+  HEDDLE_ASSIGN_OR_RETURN(const v1::ListWorkersResponse machines, source_->ListWorkers());
+  for (const v1::WorkerStatus& machine : machines.workers()) {
+    if (machine.worker() != name) continue;
+    return views::Page{.title = absl::StrCat(action, " ", name),
+                       .path = {},
+                       .caller = {},
+                       .content = views::MachinePage(machine, action)};
+  }
+  return absl::NotFoundError(absl::StrCat("there is no machine ", name));
 }
 
 absl::StatusOr<views::Page> Page::Task(const Identity& caller, const std::string& job,
@@ -358,6 +460,7 @@ absl::StatusOr<views::Page> Page::Machines(const Identity& caller) const {
       machines.recent.spans,
       source_->LatestStages(caller, machines.recent.begin_unix_ns, kStagesShown));
   CoverWhatWasRead(&machines.recent);
+  machines.may_drain = CheckMethod(caller, kAcquire).ok();
   return views::Page{
       .title = "Machines", .path = {}, .caller = {}, .content = views::MachinesPage(machines)};
 }
@@ -421,31 +524,145 @@ absl::StatusOr<views::Page> Page::Records(const Identity& caller, const Query& q
 }
 
 HttpResponse Page::Post(const Identity& caller, const HttpRequest& request) {
-  // A browser says which page a form is of. Forms of other sites, which a browser would send with the
-  // token as well, are refused.
-  const std::string origin = ValueOf(request.headers, "origin");
-  if (origin.empty() || origin != absl::StrCat("http://", ValueOf(request.headers, "host"))) {
-    return Refuse(caller, absl::PermissionDeniedError(
-                              "this request does not come from a form of this page; a program uses "
-                              "`heddle` instead"));
-  }
-  const std::vector<std::string> parts = absl::StrSplit(request.path, '/');
+  if (const absl::Status origin = CheckOrigin(request); !origin.ok()) return Refuse(caller, origin);
+  const bool admitted = ++actions_ <= kMaxActions;
+  const absl::StatusOr<std::string> next =
+      admitted ? Perform(caller, request.path, ParseForm(request.body))
+               : absl::ResourceExhaustedError(
+                     "two actions wait for the database; try again in a moment");
+  --actions_;
+  return next.ok() ? GoTo(*next) : Refuse(caller, next.status());
+}
+
+absl::StatusOr<std::string> Page::Perform(const Identity& caller, const std::string& path,
+                                          const Query& fields) {
+  const std::vector<std::string> parts = absl::StrSplit(path, '/');
   const ActionRow* action =
       parts.size() == 4 && parts[1] == "jobs" ? FindAction(parts[3]) : nullptr;
-  if (action == nullptr)
-    return Refuse(caller, absl::NotFoundError(absl::StrCat("there is no form ", request.path)));
-  const std::string reason =
-      OneLine(ValueOf(ParseForm(request.body), "reason").substr(0, kMaxReason));
-  const bool admitted = ++actions_ <= kMaxActions;
-  const absl::Status done = admitted
-                                ? source_->Act(caller, action->action, parts[2], reason)
-                                : absl::ResourceExhaustedError(
-                                      "two actions wait for the database; try again in a moment");
-  --actions_;
-  if (!done.ok()) return Refuse(caller, done);
-  HttpResponse response{.status = 303};
-  response.headers.emplace_back("Location", views::JobAddress(parts[2]));
-  return Guarded(std::move(response));
+  if (action != nullptr) {
+    PageSource::Order order{action->action,
+                            OneLine(ValueOf(fields, "reason").substr(0, kMaxReason)),
+                            /*priority=*/0};
+    if (action->action == PageSource::Action::kSetPriority) {
+      HEDDLE_ASSIGN_OR_RETURN(order.priority, NumberIn(fields, "priority", "priority"));
+    }
+    HEDDLE_RETURN_IF_ERROR(source_->Act(caller, parts[2], order));
+    return views::JobAddress(parts[2]);
+  }
+  const std::string machine = ValueOf(fields, "machine");
+  if (path == "/machines/drain") {
+    HEDDLE_ASSIGN_OR_RETURN(const int minutes, NumberIn(fields, "minutes", "minutes"));
+    if (minutes < 1 || minutes > 60)
+      return absl::InvalidArgumentError("a machine is held for 1 to 60 minutes");
+    HEDDLE_RETURN_IF_ERROR(source_->Drain(caller, machine, absl::Minutes(minutes)));
+    return "/machines";
+  }
+  if (path == "/machines/resume") {
+    HEDDLE_RETURN_IF_ERROR(source_->Resume(caller, machine));
+    return "/machines";
+  }
+  return absl::NotFoundError(absl::StrCat("there is no form ", path));
+}
+
+// Takes the form of /submit. Its fields come before the file, so the job is looked at before the file is
+// taken.
+class Page::SubmitForm final : public FormUpload {
+ public:
+  // One of kMaxUploads is counted in `page->uploads_`.
+  SubmitForm(Page* page, Identity caller)
+      : page_(page), caller_(std::move(caller)), give_up_(MonotonicNow() + kLongestUpload) {}
+  ~SubmitForm() override { Leave(); }
+
+  absl::Status Take(const std::string& field, const std::string& file,
+                    std::string_view piece) override {
+    const absl::Status taken = TakePiece(field, file, piece);
+    if (!taken.ok()) Leave();
+    return taken;
+  }
+  HttpResponse Finish(const absl::Status& taken) override {
+    const absl::StatusOr<std::string> job = FinishWith(taken);
+    Leave();
+    return job.ok() ? GoTo(views::JobAddress(*job)) : page_->Refuse(caller_, job.status());
+  }
+
+ private:
+  absl::Status TakePiece(const std::string& field, const std::string& file,
+                         std::string_view piece) {
+    if (MonotonicNow() > give_up_) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the model did not arrive within ", absl::FormatDuration(kLongestUpload)));
+    }
+    if (field == kModelField) {
+      if (piece.empty()) return absl::OkStatus();  // no file was chosen, or it is empty
+      if (submission_ == nullptr) {
+        HEDDLE_ASSIGN_OR_RETURN(const v1::JobSpec spec, SpecFor(file));
+        HEDDLE_ASSIGN_OR_RETURN(
+            submission_, page_->source_->BeginSubmit(caller_, spec, ValueOf(fields_, "key")));
+      }
+      return submission_->Append(piece);
+    }
+    std::string& value = fields_[field.substr(0, kMaxFieldBytes)];
+    if (fields_.size() > kMaxFields || value.size() + piece.size() > kMaxFieldBytes)
+      return absl::InvalidArgumentError("a field of the form is too long, or there are too many");
+    value += piece;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<v1::JobSpec> SpecFor(const std::string& file) const {
+    v1::JobSpec spec;
+    const size_t begin = file.find_last_of("/\\") + 1;  // npos + 1 is 0
+    std::string name =
+        file.substr(begin, file.rfind('.') > begin ? file.rfind('.') - begin : std::string::npos);
+    name = OneLine(name.substr(0, kMaxJobName));
+    spec.set_name(name.empty() ? "model" : name);
+    HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(ValueOf(fields_, "target")));
+    spec.set_target(ToText(target));
+    HEDDLE_ASSIGN_OR_RETURN(const int trials, NumberIn(fields_, "trials", "trials per task"));
+    spec.set_trials_per_task(trials);
+    HEDDLE_ASSIGN_OR_RETURN(const int priority, NumberIn(fields_, "priority", "priority"));
+    spec.set_priority(priority);
+    spec.set_user(caller_.name);  // kept only for a caller without identity
+    return spec;
+  }
+
+  absl::StatusOr<std::string> FinishWith(const absl::Status& taken) {
+    HEDDLE_RETURN_IF_ERROR(taken);
+    if (submission_ == nullptr)
+      return absl::InvalidArgumentError("choose a file that holds a model, and submit again");
+    return submission_->Finish();
+  }
+
+  // Another upload may begin.
+  void Leave() {
+    submission_.reset();
+    if (!std::exchange(left_, true)) --page_->uploads_;
+  }
+
+  Page* const page_;
+  const Identity caller_;
+  const absl::Time give_up_;
+  std::map<std::string, std::string> fields_;
+  std::unique_ptr<PageSource::Submission> submission_;  // null: the file has not begun
+  bool left_ = false;
+};
+
+std::variant<std::unique_ptr<FormUpload>, HttpResponse> Page::BeginUpload(
+    const HttpRequest& request) {
+  std::variant<Identity, HttpResponse> admitted = Admit(request);
+  if (auto* refusal = std::get_if<HttpResponse>(&admitted)) return std::move(*refusal);
+  const Identity caller = std::move(std::get<Identity>(admitted));
+  absl::Status may = CheckOrigin(request);
+  if (may.ok() && request.path != "/submit")
+    may = absl::NotFoundError(absl::StrCat("there is no form ", request.path));
+  if (may.ok() && !CheckMethod(caller, kSubmit).ok())
+    may = source_->BeginSubmit(caller, v1::JobSpec(), "").status();  // which notes the refusal
+  if (!may.ok()) return Refuse(caller, may);
+  if (++uploads_ > kMaxUploads) {
+    --uploads_;
+    return Refuse(caller, absl::ResourceExhaustedError(
+                              "two models are being taken; try again when one of them is there"));
+  }
+  return std::make_unique<SubmitForm>(this, caller);
 }
 
 HttpResponse Page::Events(const Identity& caller, const HttpRequest& request) {

@@ -3,9 +3,11 @@
 //
 //   /                        overview
 //   /jobs?before=j12         all jobs
-//   /jobs/ID                 a job; /jobs/ID/cancel, pause, resume ask, and act when posted to
+//   /jobs/ID                 a job; /jobs/ID/cancel, pause, resume, priority ask, and act when posted to
 //   /jobs/ID/tasks/N         a task, by number from 1
-//   /machines                slots, and what ran there in the last hours
+//   /machines                slots, and what ran there in the last hours; /machines/drain?machine=NAME
+//                            and /machines/resume?machine=NAME ask, and act when posted to
+//   /submit                  a form for a model, and takes it when posted to
 //   /records?search=TEXT     tasks; ?key=KEY the records of one
 //   /events?page=ADDRESS     new contents of that page, as server-sent events
 //   /style.css, /script.js, /icon.svg
@@ -14,7 +16,9 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -47,10 +51,17 @@ class Page {
   Page(PageOptions options, PageSource* source);
 
   HttpResponse Handle(const HttpRequest& request);
+  // A form with a file begins: that of /submit. Whoever may not submit is refused before the file is
+  // taken.
+  std::variant<std::unique_ptr<FormUpload>, HttpResponse> BeginUpload(const HttpRequest& request);
 
  private:
   using Query = std::map<std::string, std::string>;
+  class SubmitForm;
+
   absl::StatusOr<Identity> Identify(const HttpRequest& request) const;
+  // The caller, or the answer to somebody who is nobody.
+  std::variant<Identity, HttpResponse> Admit(const HttpRequest& request) const;
   // The page at a path.
   absl::StatusOr<views::Page> Render(const Identity& caller, const std::string& path,
                                      const Query& query) const;
@@ -61,9 +72,15 @@ class Page {
                                    const std::string& number) const;
   absl::StatusOr<views::Page> Confirm(const Identity& caller, const std::string& job,
                                       const std::string& action) const;
+  absl::StatusOr<views::Page> Submit(const Identity& caller) const;
+  absl::StatusOr<views::Page> ConfirmMachine(const Identity& caller, const std::string& action,
+                                             const Query& query) const;
   absl::StatusOr<views::Page> Machines(const Identity& caller) const;
   absl::StatusOr<views::Page> Records(const Identity& caller, const Query& query) const;
   HttpResponse Post(const Identity& caller, const HttpRequest& request);
+  // Does what the form says, and returns where to go on.
+  absl::StatusOr<std::string> Perform(const Identity& caller, const std::string& path,
+                                      const Query& fields);
   HttpResponse Events(const Identity& caller, const HttpRequest& request);
   HttpResponse Refuse(const Identity& caller, const absl::Status& status) const;
 
@@ -71,6 +88,7 @@ class Page {
   PageSource* const source_;
   LiveParts live_;
   std::atomic<int> actions_ = 0;  // that wait for the database
+  std::atomic<int> uploads_ = 0;  // of models
 };
 
 }  // namespace heddle::scheduler

@@ -8,9 +8,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "proto/access/identity.h"
 #include "proto/jobs.pb.h"
 #include "proto/tracker.pb.h"
@@ -26,7 +29,21 @@ class PageSource {
     JobList jobs;  // the newest first
     bool more = false;
   };
-  enum class Action { kCancel, kPause, kResume };
+  enum class Action { kCancel, kPause, kResume, kSetPriority };
+  struct Order {
+    Action action = Action::kCancel;
+    std::string reason{};  // of kCancel and kPause, for others to see
+    int priority = 0;      // of kSetPriority: JobSpec.priority
+  };
+  // A model that comes in with a form. Destroyed without Finish, nothing is submitted.
+  class Submission {
+   public:
+    virtual ~Submission() = default;
+    // ResourceExhausted: the model is too large, or the disk is full.
+    virtual absl::Status Append(std::string_view bytes) = 0;
+    // The name of the job, which is durable then. As JobService.Submit.
+    virtual absl::StatusOr<std::string> Finish() = 0;
+  };
 
   virtual ~PageSource() = default;
 
@@ -61,9 +78,19 @@ class PageSource {
                                                                   int64_t limit) = 0;
   // Answers within a second.
   virtual absl::StatusOr<v1::ListWorkersResponse> ListWorkers() = 0;
-  // As JobService.CancelJob and so on. What was done, and what was refused, is kept in the audit log.
-  virtual absl::Status Act(const Identity& caller, Action action, const std::string& job,
-                           const std::string& reason) = 0;
+
+  // What follows changes something. What was done, and what was refused, is kept in the audit log; the
+  // access table is asked here.
+  // As JobService.CancelJob and so on.
+  virtual absl::Status Act(const Identity& caller, const std::string& job, const Order& order) = 0;
+  // As JobService.Submit, with a model in one file.
+  virtual absl::StatusOr<std::unique_ptr<Submission>> BeginSubmit(
+      const Identity& caller, const v1::JobSpec& spec, const std::string& submit_key) = 0;
+  // Takes a machine out of use for a time (1 s to 1 hour), its slots as their stages end; and gives it
+  // back before that. For those who may acquire slots of the tracker.
+  virtual absl::Status Drain(const Identity& caller, const std::string& machine,
+                             absl::Duration duration) = 0;
+  virtual absl::Status Resume(const Identity& caller, const std::string& machine) = 0;
 };
 
 }  // namespace heddle::scheduler

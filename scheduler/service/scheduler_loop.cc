@@ -562,9 +562,11 @@ absl::StatusOr<std::string> SchedulerLoop::Submit(const v1::JobSpec& spec,
     HEDDLE_ASSIGN_OR_RETURN(const std::optional<JobRow> known,
                             store_->FindSubmitted(spec.user(), submit_key));
     if (known) {
+      v1::JobSpec known_spec = known->job.spec();
+      known_spec.set_priority(spec.priority());  // it may have been changed since
       // A job that was collected does not know its model any more.
       const bool same =
-          google::protobuf::util::MessageDifferencer::Equals(known->job.spec(), spec) &&
+          google::protobuf::util::MessageDifferencer::Equals(known_spec, spec) &&
           (known->job.collected_unix_ns() != 0 ||
            (known->job.model_digest() == model.file && known->job.parts_digest() == model.parts));
       if (same) return known->job.id();
@@ -590,16 +592,30 @@ absl::StatusOr<std::string> SchedulerLoop::Submit(const v1::JobSpec& spec,
   return JobName(id.value);
 }
 
+absl::StatusOr<std::shared_ptr<const v1::Job>> SchedulerLoop::Unfinished(
+    const std::string& job) const {
+  HEDDLE_ASSIGN_OR_RETURN(JobSnapshots::Snapshot snapshot, snapshots_.Get(job));
+  const v1::JobState state = snapshot.job->state();
+  if (!IsFinal(state)) return std::move(snapshot.job);
+  return absl::FailedPreconditionError(
+      absl::StrCat("job ", job, " is over already (", StateName(state), ")"));
+}
+
+absl::Status SchedulerLoop::SetPriority(const std::string& job, int priority) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::shared_ptr<const v1::Job> now, Unfinished(job));
+  v1::JobSpec spec = now->spec();
+  spec.set_priority(priority);
+  HEDDLE_RETURN_IF_ERROR(JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now()).status());
+  return CallAndWait({PriorityRequested{JobId{ParseJobName(job)}, priority}},
+                     absl::StrCat("job ", job, " may forget this at a restart"));
+}
+
 absl::StatusOr<std::shared_ptr<const v1::Job>> SchedulerLoop::Act(Action action,
                                                                   const std::string& job,
                                                                   const std::string& reason) {
   HEDDLE_ASSIGN_OR_RETURN(JobSnapshots::Snapshot snapshot, snapshots_.Get(job));
-  const v1::JobState state = snapshot.job->state();
-  const bool again = action == Action::kCancel && state == v1::JOB_CANCELLED;
-  if (IsFinal(state) && !again) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("job ", job, " is over already (", StateName(state), ")"));
-  }
+  const bool again = action == Action::kCancel && snapshot.job->state() == v1::JOB_CANCELLED;
+  if (!again) HEDDLE_RETURN_IF_ERROR(Unfinished(job).status());
   const JobId id{ParseJobName(job)};
   Event event = PauseRequested{id, reason};
   if (action == Action::kResume) event = ResumeRequested{id};

@@ -76,6 +76,9 @@ class SchedulerLoop {
   enum class Action { kPause, kResume, kCancel };
   absl::StatusOr<std::shared_ptr<const v1::Job>> Act(Action action, const std::string& job,
                                                      const std::string& reason);
+  // Changes the order among the jobs of one tenant (JobSpec.priority); stages that run go on.
+  // InvalidArgument: out of range. NotFound. FailedPrecondition: the job is over.
+  absl::Status SetPriority(const std::string& job, int priority);
 
   // Returns the digest of a module with the chosen schedules, and compiles it if needed. `gone`
   // tells whether the caller has left.
@@ -144,6 +147,8 @@ class SchedulerLoop {
   void Publish(bool at_once, std::function<void()> shown = nullptr);
   absl::Status CallAndWait(Input input, const std::string& what,
                            std::shared_ptr<void> held = nullptr);
+  // The job as users see it, unless it is over; FailedPrecondition says how it ended.
+  absl::StatusOr<std::shared_ptr<const v1::Job>> Unfinished(const std::string& job) const;
   absl::StatusOr<std::shared_ptr<void>> ClaimKey(const std::string& user, const std::string& key);
   StageRunner* Runner(AttemptId attempt);
   void ReapRunners();

@@ -55,6 +55,7 @@ constexpr size_t kMaxCallBytes = size_t{512} << 20;  // buffers of all calls tog
 constexpr int kMaxStreams = 256;                     // calls at a time on one connection
 constexpr int kIdleMs = 600'000;                     // a connection without calls ends
 constexpr size_t kMaxFormBytes = 16 << 10;           // of the page
+constexpr size_t kMaxUploadBytes = size_t{2} << 30;  // of the page: ONNX files are no larger
 constexpr size_t kMaxRefusedPath = 100;              // in the audit log
 
 // Allows one scheduler per data directory. The lock ends with the process.
@@ -239,7 +240,10 @@ absl::Status RunServer(const ServerOptions& options) {
     server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kDrain));
     server->Wait();
   };
-  PageData page_data(loop.get(), store.get(), audit.get());
+  MachineDrains drains(loop->tracker(), {});
+  PageData page_data(
+      loop.get(), store.get(),
+      {.intake = jobs.intake(), .blobs = blobs.get(), .drains = &drains, .audit = audit.get()});
   std::unique_ptr<RevokedList> revoked;  // null: there are no certificates
   if (credentials.tls) revoked = std::make_unique<RevokedList>(credentials.tls->revoked);
   std::unique_ptr<Page> page;
@@ -257,8 +261,11 @@ absl::Status RunServer(const ServerOptions& options) {
       std::optional<HttpResponse> answer = AnswerHealth(health, request);
       return answer ? *std::move(answer) : page->Handle(request);
     };
-    auto served =
-        HttpServer::Start({.address = options.http, .max_body_bytes = kMaxFormBytes}, handle);
+    auto served = HttpServer::Start(
+        {.address = options.http,
+         .max_body_bytes = kMaxFormBytes,
+         .max_upload_bytes = kMaxUploadBytes},
+        handle, [&page](const HttpRequest& request) { return page->BeginUpload(request); });
     if (!served.ok()) {
       stop();
       return served.status();

@@ -24,7 +24,6 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // kept free for the database
 // What lists and watchers get: a plan is long and never changes while they look.
 v1::Job WithoutPlan(v1::Job job) {
   job.clear_plan();
@@ -100,25 +99,9 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   if (grpc::Status checked = Check(request); !checked.ok()) return checked;
   v1::JobSpec spec = request.spec();
   const std::string submit_key = request.submit_key();
-  // Whose job it is follows from who calls. Only on this machine is the caller taken at its word.
-  if (const Identity caller = CallerOf(*context, tokens_); caller.role != Role::kLocal)
-    spec.set_user(caller.tenant);
-  if (absl::StatusOr<JobParams> params = JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now());
-      !params.ok())
-    return ToGrpc(params.status());
-  // A submission that is sent again makes no further job.
-  bool known = false;
-  if (!submit_key.empty()) {
-    const auto found = store_->FindSubmitted(spec.user(), submit_key);
-    if (!found.ok()) return ToGrpc(found.status());
-    known = found->has_value();
-  }
-  std::shared_ptr<void> place;
-  if (!known) {
-    absl::StatusOr<std::shared_ptr<void>> claimed = ClaimPlace(spec.user());
-    if (!claimed.ok()) return ToGrpc(claimed.status());
-    place = *std::move(claimed);
-  }
+  const absl::StatusOr<std::shared_ptr<void>> place =
+      intake_.Admit(CallerOf(*context, tokens_), submit_key, &spec);
+  if (!place.ok()) return ToGrpc(place.status());
   v1::BlobList parts;
   int64_t part_bytes = 0;
   bool has_chunk = read();
@@ -184,19 +167,7 @@ CallerReads JobServiceImpl::ReadsOf(const grpc::ServerContext& context) const {
 }
 
 grpc::Status JobServiceImpl::CheckRoom(int64_t model_bytes) const {
-  if (model_bytes > limits_.max_model_bytes) {
-    return {grpc::StatusCode::RESOURCE_EXHAUSTED,
-            absl::StrCat("the model is over this service's limit of ",
-                         limits_.max_model_bytes >> 20, " MiB (heddle-scheduler --max-model-mib)")};
-  }
-  if (const int64_t free_bytes = blobs_->FreeBytes(); free_bytes < kDiskReserveBytes) {
-    return {grpc::StatusCode::RESOURCE_EXHAUSTED,
-            absl::StrCat("the disk of the scheduler's data directory has ", free_bytes >> 20,
-                         " MiB left, and the last ", kDiskReserveBytes >> 20,
-                         " are kept for the database, so the service takes no models; free some "
-                         "space")};
-  }
-  return grpc::Status::OK;
+  return ToGrpc(intake_.CheckRoom(model_bytes));
 }
 
 grpc::Status JobServiceImpl::FindMissingBlobs(grpc::ServerContext*, const v1::BlobList* request,
@@ -258,33 +229,6 @@ grpc::Status JobServiceImpl::UploadBlobs(grpc::ServerContext* context,
   if (blob != nullptr)
     return {grpc::StatusCode::DATA_LOSS, "a blob ended before its last chunk; submit again"};
   return grpc::Status::OK;
-}
-
-absl::StatusOr<std::shared_ptr<void>> JobServiceImpl::ClaimPlace(const std::string& user) {
-  absl::MutexLock lock(&mutex_);
-  int all = 0, of_user = 0;
-  for (const auto& [claimant, places] : claimed_) {
-    all += places;
-    if (claimant == user) of_user += places;
-  }
-  for (const std::shared_ptr<const v1::Job>& job : loop_->jobs().Unfinished()) {
-    ++all;
-    of_user += job->spec().user() == user;
-  }
-  if (all >= limits_.max_jobs || of_user >= limits_.max_jobs_of_user) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(of_user >= limits_.max_jobs_of_user
-                         ? absl::StrCat("you have ", of_user, " unfinished jobs")
-                         : absl::StrCat("the service has ", all, " unfinished jobs"),
-                     ", as many as it allows; submit again when some have ended, or cancel "
-                     "some (heddle jobs lists them)"));
-  }
-  ++claimed_[user];
-  return std::shared_ptr<void>(this, [this, user](void*) {
-    absl::MutexLock unclaim(&mutex_);
-    const auto claimed = claimed_.find(user);
-    if (--claimed->second == 0) claimed_.erase(claimed);
-  });
 }
 
 grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext* context,

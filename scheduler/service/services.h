@@ -3,30 +3,21 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "base/blob_store.h"
 #include "proto/access/tokens.h"
 #include "proto/jobs.grpc.pb.h"
 #include "scheduler/service/call_limits.h"
+#include "scheduler/service/job_intake.h"
 #include "scheduler/service/reads/caller_reads.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {
-
-struct ServiceLimits {
-  int64_t max_model_bytes = int64_t{1} << 34;  // of a file and its parts together
-  // Unfinished jobs, in all and of one user. Each costs memory, and time of every decision.
-  int max_jobs = 10'000;
-  int max_jobs_of_user = 2'000;
-};
 
 // Both services live as long as the server they are registered with. Stop must be called before the
 // server is shut down.
@@ -39,8 +30,10 @@ class JobServiceImpl final : public v1::JobService::Service {
         store_(store),
         blobs_(blobs),
         calls_(calls),
-        limits_(limits),
-        tokens_(tokens) {}
+        tokens_(tokens),
+        intake_(loop, store, blobs, limits) {}
+  // Through which the page submits, too.
+  JobIntake* intake() { return &intake_; }
   // Ends long-running calls.
   void Stop() { stopping_ = true; }
 
@@ -75,9 +68,6 @@ class JobServiceImpl final : public v1::JobService::Service {
   // RESOURCE_EXHAUSTED if a model of so many bytes is over the limit, or the disk is full.
   grpc::Status CheckRoom(int64_t model_bytes) const;
   CallerReads ReadsOf(const grpc::ServerContext& context) const;
-  // Counts one more unfinished job of the user until the result is let go; by then the job that was
-  // submitted counts itself. ResourceExhausted: the service or the user has as many as it may have.
-  absl::StatusOr<std::shared_ptr<void>> ClaimPlace(const std::string& user);
   // NOT_FOUND if there is no such job, or if the caller may not know of it. `method` is that of this
   // service which is called. Every method whose request names a job begins with this.
   grpc::Status CheckOwner(const grpc::ServerContext& context, std::string_view method,
@@ -89,11 +79,9 @@ class JobServiceImpl final : public v1::JobService::Service {
   RecordStore* const store_;
   BlobStore* const blobs_;
   CallLimits* const calls_;
-  const ServiceLimits limits_;
   const TokenFile* const tokens_;
+  JobIntake intake_;
   std::atomic<bool> stopping_{false};
-  absl::Mutex mutex_;
-  std::map<std::string, int> claimed_ ABSL_GUARDED_BY(mutex_);  // places of ClaimPlace, by user
 };
 
 class RecordServiceImpl final : public v1::RecordService::Service {

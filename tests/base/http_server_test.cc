@@ -99,6 +99,112 @@ std::string Ask(int port, const std::string& request) {
   return peer.Read();
 }
 
+// Keeps what a form with a file brings.
+struct Kept {
+  std::string fields;  // "NAME(FILE)=VALUE;" by piece, without the cuts
+  std::atomic<int> ended = 0;
+};
+class KeepForm final : public FormUpload {
+ public:
+  explicit KeepForm(Kept* kept) : kept_(kept) {}
+  ~KeepForm() override { ++kept_->ended; }
+  absl::Status Take(const std::string& field, const std::string& file,
+                    std::string_view piece) override {
+    if (field == "bad") return absl::InvalidArgumentError("a bad field");
+    if (field != last_) absl::StrAppend(&kept_->fields, field, "(", file, ")=");
+    last_ = field;
+    kept_->fields += piece;
+    return absl::OkStatus();
+  }
+  HttpResponse Finish(const absl::Status& taken) override {
+    return {.status = taken.ok() ? 200 : 400,
+            .body = taken.ok() ? absl::StrCat("<", kept_->fields, ">")
+                               : absl::StrCat("<", taken.message(), ">")};
+  }
+
+ private:
+  Kept* const kept_;
+  std::string last_;
+};
+
+std::string Part(const std::string& name, const std::string& value, const std::string& file = "") {
+  return absl::StrCat("--cut\r\nContent-Disposition: form-data; name=\"", name, "\"",
+                      file.empty() ? "" : absl::StrCat("; filename=\"", file, "\""), "\r\n\r\n",
+                      value, "\r\n");
+}
+std::string Form(const std::string& body, const std::string& headers = "Host: localhost\r\n",
+                 const std::string& type = "multipart/form-data; boundary=cut") {
+  return absl::StrCat("POST /take HTTP/1.1\r\nConnection: close\r\n", headers,
+                      "Content-Type: ", type, "\r\nContent-Length: ", body.size(), "\r\n\r\n",
+                      body);
+}
+
+TEST(HttpServer, AFormWithAFileIsTakenPieceByPiece) {
+  Kept kept;
+  bool allowed = true;
+  auto started = HttpServer::Start(
+      {.address = "127.0.0.1:0", .max_body_bytes = 100, .max_upload_bytes = 1 << 20},
+      [](const HttpRequest& request) { return HttpResponse{.body = "plain " + request.body}; },
+      [&](const HttpRequest& request) -> std::variant<std::unique_ptr<FormUpload>, HttpResponse> {
+        if (!allowed) return HttpResponse{.status = 403, .body = "no " + request.path};
+        return std::make_unique<KeepForm>(&kept);
+      });
+  ASSERT_TRUE(started.ok()) << started.status();
+  const std::unique_ptr<HttpServer> server = *std::move(started);
+  const auto ask = [&](const std::string& request) {
+    kept.fields.clear();
+    Peer peer(server->port());
+    peer.Send(request);
+    return peer.Read();
+  };
+  const std::string large(300'000, 'x');
+  const std::string whole = Part("a", "1 & 2") + Part("file", large, "m.onnx") + "--cut--\r\n";
+  const std::string answer = ask(Form(whole));
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(answer, HasSubstr("<a()=1 & 2file(m.onnx)=" + large + ">"));
+  EXPECT_EQ(kept.ended, 1);
+  // What fails on the way is told at the end, also in the middle of a large file.
+  EXPECT_THAT(ask(Form(Part("bad", "1") + whole)), HasSubstr("<a bad field>"));
+  EXPECT_THAT(ask(Form(Part("a", "1") + Part("file", large, "f"))),
+              HasSubstr("the form ends before its last field does"));
+  EXPECT_THAT(ask(Form(large)), HasSubstr("<>")) << "it has no field";
+  // Who may not is refused before the file is there.
+  allowed = false;
+  EXPECT_THAT(ask(Form("", "Host: localhost\r\n")), HasSubstr("no /take"));
+  allowed = true;
+  EXPECT_THAT(ask(Form("--cut--", "Host: stranger.example\r\n")), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(ask("POST /take HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000000\r\n"
+                  "Content-Type: multipart/form-data; boundary=cut\r\n\r\n"),
+              StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(ask(Form("--cut--", "Host: localhost\r\n", "multipart/form-data")),
+              StartsWith("HTTP/1.1 400"));
+  // Other forms are as they were.
+  EXPECT_THAT(ask(Form("a=1", "Host: localhost\r\n", "application/x-www-form-urlencoded")),
+              HasSubstr("plain a=1"));
+  EXPECT_THAT(ask(Form(std::string(200, 'x'), "Host: localhost\r\n", "text/plain")),
+              StartsWith("HTTP/1.1 413"));
+}
+
+TEST(HttpServer, AFormThatBreaksOffIsLetGo) {
+  Kept kept;
+  auto started = HttpServer::Start(
+      {.address = "127.0.0.1:0", .max_upload_bytes = 1 << 20, .idle_s = 1},
+      [](const HttpRequest&) { return HttpResponse{}; },
+      [&](const HttpRequest&) -> std::variant<std::unique_ptr<FormUpload>, HttpResponse> {
+        return std::make_unique<KeepForm>(&kept);
+      });
+  ASSERT_TRUE(started.ok()) << started.status();
+  {
+    Peer peer((*started)->port());
+    const std::string form = Form(Part("file", std::string(200'000, 'x'), "f"));
+    peer.Send(form.substr(0, form.size() / 2));
+  }
+  const absl::Time limit = absl::Now() + kLimit;
+  while (kept.ended == 0 && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(5));
+  started->reset();
+  EXPECT_EQ(kept.ended, 1);
+}
+
 TEST(HttpServer, PassesRequestsAndAnswers) {
   const auto server = Serve(Echo);
   const std::string answer =

@@ -78,11 +78,12 @@ def plant_trials(database, job, count):
 
 
 class Scheduler:
-    """heddle-scheduler with --http and without a tracker. `plant` is called with the database before it starts."""
+    """heddle-scheduler with --http, and without a tracker unless it is embedded. `plant` is called with the database before it starts."""
 
-    def __init__(self, directory, plant=None, *flags):
+    def __init__(self, directory, plant=None, *flags, embedded=False):
         self.directory = pathlib.Path(directory)
         self.flags = flags
+        self.cluster = ("--embedded",) if embedded else ("--tracker", "127.0.0.1:1")
         if plant:
             self.start()  # makes the tables
             self.stop()
@@ -94,7 +95,7 @@ class Scheduler:
     def start(self):
         log = self.directory / "log"
         with open(log, "wb") as file:
-            self.process = subprocess.Popen([str(BIN / "heddle-scheduler"), "--http", "127.0.0.1:0", "--tracker", "127.0.0.1:1", "--data", str(self.directory / "data"),
+            self.process = subprocess.Popen([str(BIN / "heddle-scheduler"), "--http", "127.0.0.1:0", *self.cluster, "--data", str(self.directory / "data"),
                                              *self.flags], stdout=file, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + 60
         while "listening on" not in log.read_text():

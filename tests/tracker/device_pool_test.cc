@@ -86,6 +86,40 @@ TEST_F(DevicePoolTest, WorkersOfOneHostShareCoresAndOthersDoNot) {
   EXPECT_TRUE(Acquire(Order("cpu0", 30, "stranger"), 0).ok());
 }
 
+TEST_F(DevicePoolTest, APersonWhoWaitsComesNext) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  const auto asks = [&](const std::string& who, const std::string& slot, double at) {
+    AcquireOrder order = Order(slot);
+    order.holder = "person:" + who;
+    return Acquire(order, at);
+  };
+  const Lease stage = Acquire(Order("cpu0"), 0).value();
+  EXPECT_FALSE(asks("ann", "cpu0", 1).ok()) << "a stage runs";
+  EXPECT_FALSE(asks("bob", "cpu0", 1).ok());
+  ASSERT_TRUE(pool_.Release(stage.id, kOwner, At(1.5)).ok());
+  const auto again = Acquire(Order("cpu0"), 1.5);
+  EXPECT_EQ(again.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(again.status().message(), HasSubstr("kept for person:ann, who waits for it"));
+  EXPECT_FALSE(Acquire(Order("profile0-1"), 1.5).ok()) << "it shares a core";
+  EXPECT_TRUE(Acquire(Order("profile1"), 1.5).ok()) << "nobody waits for this one";
+  EXPECT_FALSE(asks("bob", "cpu0", 1.5).ok()) << "ann was the first";
+  EXPECT_TRUE(asks("ann", "cpu0", 2).ok());
+}
+
+TEST_F(DevicePoolTest, WhoNoLongerAsksIsForgotten) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  const Lease stage = Acquire(Order("cpu0"), 0).value();
+  AcquireOrder ann = Order("cpu0");
+  ann.holder = "person:ann";
+  EXPECT_FALSE(Acquire(ann, 1).ok());
+  ASSERT_TRUE(pool_.Release(stage.id, kOwner, At(1.5)).ok());
+  EXPECT_FALSE(Acquire(Order("cpu0"), 2.9).ok());
+  EXPECT_TRUE(Acquire(Order("cpu0"), 3.1).ok());
+  // A scheduler's own refused order keeps nothing.
+  EXPECT_FALSE(Acquire(Order("profile0-1"), 4).ok());
+  EXPECT_TRUE(Acquire(Order("profile1"), 4).ok());
+}
+
 TEST_F(DevicePoolTest, LeasesExpireUnlessRenewed) {
   ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
   const Lease lease = Acquire(Order("cpu0", 5), 0).value();

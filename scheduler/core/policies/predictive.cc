@@ -166,9 +166,9 @@ class Predictive : public Policy {
     }
     if (job.params.deadline != absl::InfiniteFuture()) {
       known.lane = job.lane;
+      known.priority = PriorityOf(job);
       if (runs && !known.runs) {
         known.params = job.params;
-        known.priority = PriorityOf(job);
         deadlines_.Add({job.params.deadline, job.id}, &known);
       } else if (!runs) {
         deadlines_.Remove({job.params.deadline, job.id});

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "proto/access/access_table.h"
+#include "proto/check_message.h"
 #include "proto/grpc_util.h"
 
 namespace heddle::scheduler {
@@ -14,20 +15,43 @@ constexpr absl::Duration kTrackerLimit = absl::Seconds(1);
 constexpr std::string_view kListJobs = "heddle.v1.JobService/ListJobs";
 constexpr std::string_view kGetJob = "heddle.v1.JobService/GetJob";
 
-struct ActionOf {
-  SchedulerLoop::Action action;
-  std::string_view method;
-};
-ActionOf ActionFor(PageSource::Action action) {
+constexpr std::string_view kSubmit = "heddle.v1.JobService/Submit";
+// Draining a machine is holding its slots.
+constexpr std::string_view kAcquire = "heddle.v1.TrackerService/Acquire";
+constexpr std::string_view kRelease = "heddle.v1.TrackerService/Release";
+
+std::string_view MethodOf(PageSource::Action action) {
   switch (action) {
     case PageSource::Action::kPause:
-      return {SchedulerLoop::Action::kPause, "heddle.v1.JobService/PauseJob"};
+      return "heddle.v1.JobService/PauseJob";
     case PageSource::Action::kResume:
-      return {SchedulerLoop::Action::kResume, "heddle.v1.JobService/ResumeJob"};
+      return "heddle.v1.JobService/ResumeJob";
+    case PageSource::Action::kSetPriority:
+      return "page/SetPriority";
     case PageSource::Action::kCancel:
       break;
   }
-  return {SchedulerLoop::Action::kCancel, "heddle.v1.JobService/CancelJob"};
+  return "heddle.v1.JobService/CancelJob";
+}
+
+// A person's name, for others to see.
+std::string NameOf(const Identity& caller) {
+  return caller.role == Role::kLocal ? "local" : caller.name;
+}
+
+absl::Status Perform(SchedulerLoop* loop, const std::string& job, const PageSource::Order& order) {
+  using Action = SchedulerLoop::Action;
+  switch (order.action) {
+    case PageSource::Action::kPause:
+      return loop->Act(Action::kPause, job, order.reason).status();
+    case PageSource::Action::kResume:
+      return loop->Act(Action::kResume, job, order.reason).status();
+    case PageSource::Action::kSetPriority:
+      return loop->SetPriority(job, order.priority);
+    case PageSource::Action::kCancel:
+      break;
+  }
+  return loop->Act(Action::kCancel, job, order.reason).status();
 }
 
 }  // namespace
@@ -98,18 +122,105 @@ absl::StatusOr<v1::ListWorkersResponse> PageData::ListWorkers() {
   return ReadsOf(Identity{}).ListWorkers(kTrackerLimit);
 }
 
-absl::Status PageData::Act(const Identity& caller, Action action, const std::string& job,
-                           const std::string& reason) {
-  const auto [act, method] = ActionFor(action);
-  absl::Status status = CheckMethod(caller, method);
-  if (!status.ok()) {
-    if (audit_ != nullptr) audit_->Refused(caller, method, status);
-    return status;
-  }
-  status = ReadsOf(caller).GetJob(method, job).status();
-  if (status.ok()) status = loop_->Act(act, job, reason).status();
-  if (audit_ != nullptr) audit_->Call(caller, method, job, ToGrpc(status));
+absl::Status PageData::Allow(const Identity& caller, std::string_view method) const {
+  const absl::Status status = CheckMethod(caller, method);
+  if (!status.ok() && actions_.audit != nullptr) actions_.audit->Refused(caller, method, status);
   return status;
+}
+
+absl::Status PageData::Tell(const Identity& caller, std::string_view method, const std::string& job,
+                            const absl::Status& status, const std::string& detail) const {
+  if (actions_.audit != nullptr) actions_.audit->Call(caller, method, job, ToGrpc(status), detail);
+  return status;
+}
+
+absl::Status PageData::Act(const Identity& caller, const std::string& job, const Order& order) {
+  const std::string_view method = MethodOf(order.action);
+  HEDDLE_RETURN_IF_ERROR(Allow(caller, method));
+  absl::Status status = ReadsOf(caller).CheckJob(method, job);
+  if (status.ok()) status = Perform(loop_, job, order);
+  return Tell(
+      caller, method, job, status,
+      order.action == Action::kSetPriority ? absl::StrCat("priority ", order.priority) : "");
+}
+
+// Tells the audit log of its end, however it ends.
+class PageData::FormSubmission final : public PageSource::Submission {
+ public:
+  FormSubmission(const PageData* data, Identity caller, v1::JobSpec spec, std::string submit_key,
+                 std::shared_ptr<void> place, std::unique_ptr<BlobStore::Writer> blob)
+      : data_(data),
+        caller_(std::move(caller)),
+        spec_(std::move(spec)),
+        submit_key_(std::move(submit_key)),
+        place_(std::move(place)),
+        blob_(std::move(blob)) {}
+  ~FormSubmission() override {
+    if (blob_ != nullptr)
+      Tell("", failed_.ok() ? absl::CancelledError("the form ended early") : failed_);
+  }
+  absl::Status Append(std::string_view bytes) override {
+    const auto size = static_cast<int64_t>(bytes.size());
+    failed_ = data_->actions_.intake->CheckRoom(blob_->size_bytes() + size);
+    if (failed_.ok()) failed_ = blob_->Append(bytes);
+    return failed_;
+  }
+  absl::StatusOr<std::string> Finish() override {
+    const std::unique_ptr<BlobStore::Writer> blob = std::move(blob_);
+    const absl::StatusOr<std::string> job = Submit(blob.get());
+    Tell(job.ok() ? *job : "", job.status());
+    return job;
+  }
+
+ private:
+  absl::StatusOr<std::string> Submit(BlobStore::Writer* blob) {
+    if (blob->size_bytes() == 0) return absl::InvalidArgumentError("the model is empty");
+    ModelDigests model;
+    HEDDLE_ASSIGN_OR_RETURN(model.file, blob->Commit(/*expected=*/""));
+    return data_->loop_->Submit(spec_, model, submit_key_);
+  }
+  void Tell(const std::string& job, const absl::Status& status) {
+    (void)data_->Tell(caller_, kSubmit, job, status);
+  }
+
+  const PageData* const data_;
+  const Identity caller_;
+  const v1::JobSpec spec_;
+  const std::string submit_key_;
+  const std::shared_ptr<void> place_;
+  std::unique_ptr<BlobStore::Writer> blob_;  // null: Finish was called
+  absl::Status failed_;
+};
+
+absl::StatusOr<std::unique_ptr<PageSource::Submission>> PageData::BeginSubmit(
+    const Identity& caller, const v1::JobSpec& spec, const std::string& submit_key) {
+  HEDDLE_RETURN_IF_ERROR(Allow(caller, kSubmit));
+  v1::SubmitRequest request;
+  *request.mutable_spec() = spec;
+  request.set_submit_key(submit_key);
+  const auto begin = [&]() -> absl::StatusOr<std::unique_ptr<Submission>> {
+    HEDDLE_RETURN_IF_ERROR(CheckMessage(request));
+    HEDDLE_ASSIGN_OR_RETURN(std::shared_ptr<void> place,
+                            actions_.intake->Admit(caller, submit_key, request.mutable_spec()));
+    HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<BlobStore::Writer> blob, actions_.blobs->NewWriter());
+    return std::make_unique<FormSubmission>(this, caller, request.spec(), submit_key,
+                                            std::move(place), std::move(blob));
+  };
+  absl::StatusOr<std::unique_ptr<Submission>> begun = begin();
+  if (!begun.ok()) return Tell(caller, kSubmit, "", begun.status());
+  return begun;
+}
+
+absl::Status PageData::Drain(const Identity& caller, const std::string& machine,
+                             absl::Duration duration) {
+  HEDDLE_RETURN_IF_ERROR(Allow(caller, kAcquire));
+  return Tell(caller, kAcquire, "", actions_.drains->Begin(machine, NameOf(caller), duration),
+              absl::StrCat(machine, " for ", absl::FormatDuration(duration)));
+}
+
+absl::Status PageData::Resume(const Identity& caller, const std::string& machine) {
+  HEDDLE_RETURN_IF_ERROR(Allow(caller, kRelease));
+  return Tell(caller, kRelease, "", actions_.drains->End(machine), machine);
 }
 
 }  // namespace heddle::scheduler

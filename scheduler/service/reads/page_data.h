@@ -9,18 +9,28 @@
 #include <string_view>
 #include <vector>
 
+#include "base/blob_store.h"
 #include "scheduler/page/source.h"
+#include "scheduler/service/job_intake.h"
 #include "scheduler/service/reads/caller_reads.h"
 #include "scheduler/service/scheduler_loop.h"
+#include "scheduler/service/stages/machine_drains.h"
 #include "scheduler/service/telemetry/audit_log.h"
 
 namespace heddle::scheduler {
 
 class PageData final : public PageSource {
  public:
-  // All outlive this. `audit` may be null.
-  PageData(SchedulerLoop* loop, RecordStore* store, AuditLog* audit)
-      : loop_(loop), store_(store), audit_(audit) {}
+  // What the actions of the page use.
+  struct Actions {
+    JobIntake* intake = nullptr;
+    BlobStore* blobs = nullptr;
+    MachineDrains* drains = nullptr;
+    AuditLog* audit = nullptr;  // may be null
+  };
+  // All outlive this.
+  PageData(SchedulerLoop* loop, RecordStore* store, const Actions& actions)
+      : loop_(loop), store_(store), actions_(actions) {}
 
   int64_t changes() override { return loop_->jobs().changes(); }
   std::string policy() override { return loop_->policy(); }
@@ -44,15 +54,27 @@ class PageData final : public PageSource {
                                                           const std::string& after,
                                                           int64_t limit) override;
   absl::StatusOr<v1::ListWorkersResponse> ListWorkers() override;
-  absl::Status Act(const Identity& caller, Action action, const std::string& job,
-                   const std::string& reason) override;
+  absl::Status Act(const Identity& caller, const std::string& job, const Order& order) override;
+  absl::StatusOr<std::unique_ptr<Submission>> BeginSubmit(const Identity& caller,
+                                                          const v1::JobSpec& spec,
+                                                          const std::string& submit_key) override;
+  absl::Status Drain(const Identity& caller, const std::string& machine,
+                     absl::Duration duration) override;
+  absl::Status Resume(const Identity& caller, const std::string& machine) override;
 
  private:
+  class FormSubmission;
+
   CallerReads ReadsOf(const Identity& caller) const;
+  // Whether the table lets the caller use the method at all; a refusal is noted.
+  absl::Status Allow(const Identity& caller, std::string_view method) const;
+  // Notes what became of a call, and returns that.
+  absl::Status Tell(const Identity& caller, std::string_view method, const std::string& job,
+                    const absl::Status& status, const std::string& detail = "") const;
 
   SchedulerLoop* const loop_;
   RecordStore* const store_;
-  AuditLog* const audit_;
+  const Actions actions_;
 };
 
 }  // namespace heddle::scheduler

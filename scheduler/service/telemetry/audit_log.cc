@@ -28,7 +28,7 @@ constexpr size_t kMaxMessage = 500;  // of a result; the rest is cut off
 
 nlohmann::ordered_json LineOf(const Identity& caller, std::string_view method,
                               const std::string& job, absl::StatusCode code,
-                              std::string_view message) {
+                              std::string_view message, const std::string& detail = "") {
   nlohmann::ordered_json line = {
       {"time", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone())},
       {"role", std::string(RoleName(caller.role))},
@@ -36,6 +36,7 @@ nlohmann::ordered_json LineOf(const Identity& caller, std::string_view method,
       {"tenant", caller.tenant},
       {"method", std::string(method)}};
   if (!job.empty()) line["job"] = job;
+  if (!detail.empty()) line["detail"] = detail.substr(0, kMaxMessage);
   line["result"] = absl::StatusCodeToString(code);
   if (!message.empty()) line["message"] = std::string(message.substr(0, kMaxMessage));
   return line;
@@ -170,9 +171,9 @@ absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(const std::string& fold
 }
 
 void AuditLog::Call(const Identity& caller, std::string_view method, const std::string& job,
-                    const grpc::Status& result) {
+                    const grpc::Status& result, const std::string& detail) {
   calls_->Add(Dump(LineOf(caller, method, job, static_cast<absl::StatusCode>(result.error_code()),
-                          result.error_message())));
+                          result.error_message(), detail)));
 }
 
 void AuditLog::Refused(const Identity& caller, std::string_view method, const absl::Status& why) {

@@ -65,9 +65,10 @@ class AuditLog {
 
   // {"time":"2026-01-31T12:00:00Z","role":"user","name":"ann","tenant":"vision",
   //  "method":"heddle.v1.JobService/CancelJob","job":"j3","result":"OK"}
-  // `job` is left out where the call has none, `message` where the result is OK.
+  // `job` is left out where the call has none, `message` where the result is OK. `detail` is what an
+  // action of the page was about besides: "priority 5", "w1 for 30m"; empty: left out.
   void Call(const Identity& caller, std::string_view method, const std::string& job,
-            const grpc::Status& result);
+            const grpc::Status& result, const std::string& detail = "");
   void Refused(const Identity& caller, std::string_view method, const absl::Status& why);
   // Lines of both files that could not be written so far.
   int64_t lost() const { return calls_->lost() + refused_->lost(); }

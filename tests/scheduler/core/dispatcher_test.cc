@@ -333,6 +333,17 @@ TEST_F(DispatcherTest, PausedJobsStartNothingAndGoOn) {
   EXPECT_TRUE(IsLive(v1::STAGE_BUILD));
 }
 
+TEST_F(DispatcherTest, APriorityCountsOnlyWhileTheJobGoesOn) {
+  TwoCores();
+  Submit(1);
+  Step(PriorityRequested{JobId{1}, 7});
+  EXPECT_EQ(job().params.priority, 7);
+  Step(CancelRequested{JobId{1}, ""});
+  EXPECT_TRUE(Step(PriorityRequested{JobId{1}, 3}).changes.empty());
+  EXPECT_TRUE(Step(PriorityRequested{JobId{9}, 3}).changes.empty()) << "no such job";
+  EXPECT_EQ(job().params.priority, 7);
+}
+
 TEST_F(DispatcherTest, CancelEndsRunningStages) {
   TwoCores();
   Submit(1);

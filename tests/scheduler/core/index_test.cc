@@ -206,7 +206,8 @@ class Course {
       case 6:
         return ResumeRequested{job};
       case 7:
-        return Below(6) == 0 ? Event(CancelRequested{job, ""}) : Event(Tick{});
+        if (Below(6) == 0) return CancelRequested{job, ""};
+        return PriorityRequested{job, Below(3) - 1};
       case 8:
         return StoreBlocked{Below(4) == 0 ? "full" : ""};
       case 9:

@@ -48,6 +48,24 @@ TEST(PolicyTest, HeldBackWorkStartsAtItsTime) {
   EXPECT_EQ(dispatcher.NextWake(now + kHold), absl::InfiniteFuture());
 }
 
+TEST(PolicyTest, APriorityThatChangesCountsAtOnce) {
+  for (const int raised : {0, 2, 3}) {
+    const absl::Time now = absl::FromUnixSeconds(1000);
+    Dispatcher dispatcher(*MakePolicy("predictive"));
+    dispatcher.Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""}, now);
+    AttemptId first{};
+    for (int64_t id : {1, 2, 3}) {
+      const Decisions decisions = dispatcher.Step(JobSubmitted{JobId{id}, Params()}, now);
+      if (id == 1) first = All<StartStage>(decisions).at(0).attempt;
+    }
+    const Event change = raised == 0 ? Event(Tick{}) : Event(PriorityRequested{JobId{raised}, 5});
+    EXPECT_EQ(Count<StartStage>(dispatcher.Step(change, now)), 0);
+    const FaultInfo fault = {v1::FAULT_USER, "no model"};
+    const Decisions next = dispatcher.Step(StageFinished{first, fault, true, {}}, now);
+    EXPECT_EQ(All<StartStage>(next).at(0).job, JobId{raised == 3 ? 3 : 2}) << raised;
+  }
+}
+
 TEST(PolicyTest, AJobThatIsHeldBackSaysSo) {
   const absl::Time now = absl::FromUnixSeconds(1000);
   Dispatcher dispatcher(*MakePolicy("sequential"));

@@ -39,11 +39,14 @@ TEST_F(AuditLogTest, EveryTextMakesOneLine) {
   const std::string wild = "a\nb\"\\\xff{}";
   log->Call({Role::kUser, wild, wild}, "m", wild,
             {grpc::StatusCode::INTERNAL, wild + std::string(9999, 'x')});
-  log->Call({Role::kOperator, "olga", "olga"}, "m", "", grpc::Status::OK);
+  log->Call({Role::kOperator, "olga", "olga"}, "m", "", grpc::Status::OK,
+            wild + std::string(9999, 'x'));
   const auto lines = Lines("calls.jsonl");
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[0].value("result", ""), "INTERNAL");
   EXPECT_LT(lines[0].value("message", "").size(), 600u);
+  EXPECT_FALSE(lines[0].contains("detail"));
+  EXPECT_EQ(lines[1].value("detail", "").size(), 500u);
   EXPECT_FALSE(lines[1].contains("job"));
   EXPECT_FALSE(lines[1].contains("message"));
   struct stat info = {};

@@ -50,7 +50,7 @@ void FakeTracker::SetWorkers(v1::ListWorkersResponse workers) {
 bool FakeTracker::Held(const std::string& slot) const {
   absl::MutexLock lock(&mutex_);
   for (const auto& [id, held] : leases_) {
-    if (held == slot) return true;
+    if (held.slot == slot) return true;
   }
   return false;
 }
@@ -68,8 +68,8 @@ void FakeTracker::SetNextToken(uint64_t token) {
 grpc::Status FakeTracker::Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
                                   v1::Lease* lease) {
   absl::MutexLock lock(&mutex_);
-  for (const auto& [id, slot] : leases_) {
-    if (slot == request->slot()) return {grpc::StatusCode::RESOURCE_EXHAUSTED, "held"};
+  for (const auto& [id, held] : leases_) {
+    if (held.slot == request->slot()) return {grpc::StatusCode::RESOURCE_EXHAUSTED, "held"};
   }
   if (workers_.workers().empty()) return {grpc::StatusCode::NOT_FOUND, "no such slot"};
   lease->set_fencing_token(++token_);
@@ -79,8 +79,7 @@ grpc::Status FakeTracker::Acquire(grpc::ServerContext*, const v1::AcquireRequest
   lease->set_slot(request->slot());
   lease->set_duration_ms(request->duration_ms());
   lease->set_address(workers_.workers(0).address());
-  leases_[lease->id()] = request->slot();
-  holder_ = request->holder();
+  leases_[lease->id()] = {request->slot(), request->holder()};
   if (lose_grants > 0) {
     --lose_grants;
     return {grpc::StatusCode::UNAVAILABLE, "the answer was lost"};
@@ -109,11 +108,11 @@ grpc::Status FakeTracker::ListWorkers(grpc::ServerContext*, const v1::ListWorker
                                       v1::ListWorkersResponse* response) {
   absl::MutexLock lock(&mutex_);
   *response = workers_;
-  for (const auto& [id, name] : leases_) {
+  for (const auto& [id, held] : leases_) {
     for (v1::SlotStatus& slot : *response->mutable_workers(0)->mutable_slots()) {
-      if (slot.slot().name() != name) continue;
+      if (slot.slot().name() != held.slot) continue;
       slot.set_state(v1::SLOT_HELD);
-      slot.set_holder(holder_);
+      slot.set_holder(held.holder);
       slot.set_lease_id(id);
     }
   }

@@ -46,8 +46,10 @@ class FakeTracker final : public v1::TrackerService::Service {
  private:
   mutable absl::Mutex mutex_;
   v1::ListWorkersResponse workers_ ABSL_GUARDED_BY(mutex_);
-  std::string holder_ ABSL_GUARDED_BY(mutex_);                         // the latest who asked
-  std::map<std::string, std::string> leases_ ABSL_GUARDED_BY(mutex_);  // id to slot
+  struct Grant {
+    std::string slot, holder;
+  };
+  std::map<std::string, Grant> leases_ ABSL_GUARDED_BY(mutex_);  // by id
   uint64_t token_ ABSL_GUARDED_BY(mutex_) = 100;
   int grants_ ABSL_GUARDED_BY(mutex_) = 0;
   int version_ ABSL_GUARDED_BY(mutex_) = 0;

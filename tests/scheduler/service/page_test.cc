@@ -7,7 +7,9 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <thread>
+#include <variant>
 
 #include "absl/strings/escaping.h"
 #include "absl/synchronization/notification.h"
@@ -31,12 +33,19 @@ class PageTest : public ServiceTest {
   void SetUp() override {
     ServiceTest::SetUp();
     audit_ = AuditLog::Open(directory_ + "/audit").value();
-    data_ = std::make_unique<PageData>(loop_.get(), store_.get(), audit_.get());
+    drains_ = std::make_unique<MachineDrains>(
+        loop_->tracker(), MachineDrains::Options{.poll = absl::Milliseconds(5)});
+    data_ = std::make_unique<PageData>(loop_.get(), store_.get(),
+                                       PageData::Actions{.intake = jobs_service_->intake(),
+                                                         .blobs = blobs_.get(),
+                                                         .drains = drains_.get(),
+                                                         .audit = audit_.get()});
     page_ = std::make_unique<Page>(PageOptions{}, data_.get());
   }
   void TearDown() override {
     page_.reset();
     data_.reset();
+    drains_.reset();
     ServiceTest::TearDown();
   }
 
@@ -69,6 +78,37 @@ class PageTest : public ServiceTest {
     if (!origin.empty()) request.headers["origin"] = origin;
     return page_->Handle(request);
   }
+  // Sends the form of /submit as a browser does, the file in pieces.
+  HttpResponse Submit(std::map<std::string, std::string> fields, const std::string& model,
+                      const std::string& token = "", const std::string& path = "/submit",
+                      const std::string& origin = "http://127.0.0.1:8080") {
+    HttpRequest request = Request("POST", path, token);
+    if (!origin.empty()) request.headers["origin"] = origin;
+    auto begun = page_->BeginUpload(request);
+    if (auto* refusal = std::get_if<HttpResponse>(&begun)) return *refusal;
+    FormUpload* form = std::get<std::unique_ptr<FormUpload>>(begun).get();
+    absl::Status taken;
+    fields.emplace("trials", "6");
+    fields.emplace("priority", "0");
+    fields.emplace("target", "llvm  -mcpu=x");
+    for (const auto& [name, value] : fields) {
+      if (taken.ok()) taken = form->Take(name, "", value);
+    }
+    for (size_t at = 0; taken.ok() && at < model.size(); at += 50'000)
+      taken = form->Take("model", "C:\\models\\my net.onnx", model.substr(at, 50'000));
+    return form->Finish(taken);
+  }
+  std::string AuditLines() const {
+    std::ifstream file(directory_ + "/audit/calls.jsonl");
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  static std::string JobOf(const HttpResponse& response) {
+    for (const auto& [name, value] : response.headers) {
+      if (name == "Location") return value.substr(value.rfind('/') + 1);
+    }
+    return "";
+  }
+
   // A page that asks for tokens.
   void AskForTokens() {
     tokens_ = std::make_unique<TokenFile>(directory_ + "/tokens");
@@ -88,6 +128,7 @@ class PageTest : public ServiceTest {
   }
 
   std::unique_ptr<AuditLog> audit_;
+  std::unique_ptr<MachineDrains> drains_;
   std::unique_ptr<PageData> data_;
   std::unique_ptr<TokenFile> tokens_;
   std::unique_ptr<RevokedList> revoked_;
@@ -178,6 +219,118 @@ TEST_F(PageTest, ActionsAreAskedAndThenDone) {
   EXPECT_THAT(calls, HasSubstr("JobService/CancelJob"));
 }
 
+TEST_F(PageTest, AModelIsSubmittedByAForm) {
+  const std::string form = See("/submit");
+  EXPECT_THAT(form, HasSubstr("enctype=\"multipart/form-data\""));
+  EXPECT_THAT(form, HasSubstr("value=\"llvm -mcpu=x\"")) << "the target of the machine there is";
+  EXPECT_THAT(See("/"), HasSubstr("href=\"/submit\""));
+  const std::string model(300'000, 'm');
+  const HttpResponse done = Submit({{"key", "k1"}, {"priority", "3"}}, model);
+  ASSERT_EQ(done.status, 303) << done.body;
+  const std::string job = JobOf(done);
+  const v1::Job now = WaitFinal(job);
+  EXPECT_EQ(now.state(), v1::JOB_DONE) << now.reason();
+  EXPECT_EQ(now.spec().name(), "my net");
+  EXPECT_EQ(now.spec().target(), "llvm -mcpu=x") << "in its canonical form";
+  EXPECT_EQ(now.spec().trials_per_task(), 6);
+  EXPECT_EQ(now.spec().priority(), 3);
+  EXPECT_TRUE(blobs_->Has(now.model_digest(), static_cast<int64_t>(model.size())));
+  // The same form again is the same job, and a new form a new one.
+  EXPECT_EQ(JobOf(Submit({{"key", "k1"}, {"priority", "3"}}, model)), job);
+  EXPECT_NE(JobOf(Submit({{"key", "k2"}, {"priority", "3"}}, model)), job);
+  EXPECT_THAT(AuditLines(), HasSubstr("JobService/Submit\",\"job\":\"" + job));
+}
+
+TEST_F(PageTest, FormsOfModelsAreChecked) {
+  const auto refused = [&](const HttpResponse& response, int status, const char* words) {
+    EXPECT_EQ(response.status, status) << words;
+    EXPECT_THAT(response.body, HasSubstr(words));
+    EXPECT_EQ(views::Malformed(response.body), "");
+  };
+  refused(Submit({}, ""), 400, "choose a file");
+  refused(Submit({{"trials", "many"}}, "m"), 400, "trials per task");
+  refused(Submit({{"trials", "0"}}, "m"), 400, "trials_per_task");
+  refused(Submit({{"priority", "11"}}, "m"), 400, "priority");
+  refused(Submit({{"target", "x86"}}, "m"), 400, "x86");
+  refused(Submit({{"target", "llvm"}}, "m"), 400, "native");
+  refused(Submit({{"more", std::string(3000, 'x')}}, "m"), 400, "too long");
+  refused(Submit({}, std::string(3 << 20, 'm')), 503, "over this service");
+  refused(Submit({}, "m", "", "/submit", "http://evil.example"), 403, "form of this page");
+  refused(Submit({}, "m", "", "/submit", ""), 403, "form of this page");
+  refused(Submit({}, "m", "", "/jobs"), 404, "no form");
+  EXPECT_TRUE(blobs_->List().empty()) << "nothing is left";
+  EXPECT_TRUE(loop_->jobs().Unfinished().empty());
+  // Two at a time; one that breaks off makes room.
+  HttpRequest request = Request("POST", "/submit");
+  request.headers["origin"] = "http://127.0.0.1:8080";
+  std::vector<std::variant<std::unique_ptr<FormUpload>, HttpResponse>> open;
+  for (int i = 0; i < 2; ++i) open.push_back(page_->BeginUpload(request));
+  refused(Submit({}, "m"), 503, "two models are being taken");
+  ASSERT_TRUE(std::get<0>(open[0])->Take("target", "", "llvm -mcpu=x").ok());
+  ASSERT_TRUE(std::get<0>(open[0])->Take("trials", "", "6").ok());
+  ASSERT_TRUE(std::get<0>(open[0])->Take("priority", "", "0").ok());
+  ASSERT_TRUE(std::get<0>(open[0])->Take("model", "m.onnx", "half of it").ok());
+  open.clear();
+  EXPECT_THAT(AuditLines(), HasSubstr("the form ended early"));
+  EXPECT_EQ(Submit({}, "m").status, 303);
+}
+
+TEST_F(PageTest, APriorityIsChanged) {
+  cluster_.behaviour.candidate_ms = 50;
+  const std::string job = MustSubmit(Spec(1000));
+  EXPECT_THAT(See("/jobs/" + job), HasSubstr("/priority\""));
+  EXPECT_THAT(See("/jobs/" + job + "/priority"), HasSubstr("name=\"priority\""));
+  const HttpResponse done = Post("/jobs/" + job + "/priority", "priority=-4");
+  EXPECT_EQ(done.status, 303) << done.body;
+  EXPECT_EQ(Get(job).spec().priority(), -4);
+  EXPECT_THAT(See("/jobs/" + job), HasSubstr("<dt>priority</dt><dd>-4</dd>"));
+  EXPECT_EQ(Post("/jobs/" + job + "/priority", "priority=11").status, 400);
+  EXPECT_EQ(Post("/jobs/" + job + "/priority", "priority=high").status, 400);
+  EXPECT_EQ(Post("/jobs/j99/priority", "priority=1").status, 404);
+  EXPECT_EQ(Get(job).spec().priority(), -4);
+  EXPECT_THAT(AuditLines(), HasSubstr("\"job\":\"" + job + "\",\"detail\":\"priority -4\""));
+  // It is kept over a restart.
+  page_.reset();
+  data_.reset();
+  drains_.reset();
+  Stop();
+  Start();
+  EXPECT_EQ(Get(job).spec().priority(), -4);
+  drains_ = std::make_unique<MachineDrains>(loop_->tracker(), MachineDrains::Options());
+  EXPECT_EQ(loop_->SetPriority(job, 2), absl::OkStatus());
+  EXPECT_TRUE(loop_->Act(SchedulerLoop::Action::kCancel, job, "").ok());
+  EXPECT_EQ(WaitFinal(job).spec().priority(), 2);
+  EXPECT_TRUE(absl::IsFailedPrecondition(loop_->SetPriority(job, 3)));
+}
+
+TEST_F(PageTest, AMachineIsDrainedAndResumed) {
+  cluster_.behaviour.candidate_ms = 5;
+  const std::string machine = "w1";
+  const std::string job = MustSubmit(Spec(10'000));
+  Wait(job, [](const v1::Job& now) { return now.trials() > 0; });
+  const std::string query = "?machine=" + machine;
+  EXPECT_THAT(See("/machines"), HasSubstr("href=\"/machines/drain" + query));
+  EXPECT_THAT(See("/machines/drain" + query), HasSubstr("name=\"minutes\""));
+  See("/machines/drain?machine=nobody", 404);
+  EXPECT_EQ(Post("/machines/drain", "machine=" + machine + "&minutes=0").status, 400);
+  EXPECT_EQ(Post("/machines/drain", "machine=nobody&minutes=1").status, 404);
+  EXPECT_EQ(Post("/machines/resume", "machine=" + machine).status, 409) << "nobody holds it";
+  const HttpResponse done = Post("/machines/drain", "machine=" + machine + "&minutes=10");
+  EXPECT_EQ(done.status, 303) << done.body;
+  // Its slots follow as their stages end.
+  ASSERT_EQ(loop_->Act(SchedulerLoop::Action::kPause, job, "").status(), absl::OkStatus());
+  const absl::Time limit = absl::Now() + kServiceLimit;
+  const std::string all = "<td class=\"number\">2</td><td class=\"number\">2</td>";
+  while (See("/machines").find(all) == std::string::npos && absl::Now() < limit)
+    absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_THAT(See("/machines"), HasSubstr(all)) << "both of two slots are held";
+  EXPECT_THAT(See("/machines/resume" + query), HasSubstr("<dt>held by people</dt><dd>2</dd>"));
+  EXPECT_EQ(Post("/machines/resume", "machine=" + machine).status, 303);
+  EXPECT_FALSE(cluster_.tracker.Held("cpu0"));
+  EXPECT_THAT(AuditLines(), HasSubstr("\"detail\":\"" + machine + " for 10m\""));
+  EXPECT_THAT(AuditLines(), HasSubstr("TrackerService/Release"));
+}
+
 // A database that takes as long as the test wants.
 class SlowSource final : public PageSource {
  public:
@@ -219,11 +372,19 @@ class SlowSource final : public PageSource {
     worker->add_slots()->mutable_slot()->set_kind(v1::SLOT_CPU);
     return response;
   }
-  absl::Status Act(const Identity&, Action, const std::string&, const std::string&) override {
+  absl::Status Act(const Identity&, const std::string&, const Order&) override {
     ++waiting;
     go_on.WaitForNotification();
     return absl::OkStatus();
   }
+  absl::StatusOr<std::unique_ptr<Submission>> BeginSubmit(const Identity&, const v1::JobSpec&,
+                                                          const std::string&) override {
+    return absl::UnimplementedError("");
+  }
+  absl::Status Drain(const Identity&, const std::string&, absl::Duration) override {
+    return absl::OkStatus();
+  }
+  absl::Status Resume(const Identity&, const std::string&) override { return absl::OkStatus(); }
 
   std::vector<v1::StageSpan> spans;
   std::atomic<int> waiting = 0;
@@ -342,6 +503,29 @@ TEST_F(PageTest, PeopleSeeWhatTheyMaySee) {
   EXPECT_EQ(Post("/jobs/" + running + "/cancel", "", origin, eve).status, 403);
   EXPECT_EQ(Post("/jobs/" + running + "/cancel", "", origin, bob).status, 404);
   EXPECT_EQ(loop_->jobs().Get(running)->job->finished_unix_ns(), 0);
+  // Each role has its actions, and the form of none is shown to the others.
+  for (const std::string& nobody : {eve, bob}) {
+    const int status = nobody == eve ? 403 : 404;
+    EXPECT_EQ(Post("/jobs/" + running + "/priority", "priority=1", origin, nobody).status, status);
+    EXPECT_EQ(Post("/machines/drain", "machine=w&minutes=1", origin, nobody).status, 403);
+    EXPECT_EQ(Post("/machines/resume", "machine=w", origin, nobody).status, 403);
+    EXPECT_THAT(See("/machines", 200, nobody), Not(HasSubstr("/machines/drain")));
+    See("/machines/drain?machine=w", 403, nobody);
+  }
+  EXPECT_THAT(See("/machines", 200, boss), HasSubstr("/machines/drain"));
+  EXPECT_EQ(Submit({}, "m", eve).status, 403);
+  See("/submit", 403, eve);
+  EXPECT_THAT(See("/", 200, eve), Not(HasSubstr("/submit")));
+  const HttpResponse hers = Submit({}, "m", ann);
+  EXPECT_EQ(hers.status, 303) << hers.body;
+  EXPECT_EQ(loop_->jobs().Get(JobOf(hers))->job->spec().user(), "anns");
+  See("/jobs/" + JobOf(hers), 404, bob);
+  EXPECT_EQ(Post("/jobs/" + running + "/priority", "priority=1", origin, ann).status, 303);
+  std::ifstream refusals(directory_ + "/audit/refused.jsonl");
+  const std::string told((std::istreambuf_iterator<char>(refusals)),
+                         std::istreambuf_iterator<char>());
+  for (const char* method : {"page/SetPriority", "TrackerService/Acquire", "JobService/Submit"})
+    EXPECT_THAT(told, HasSubstr(method));
   EXPECT_EQ(Post("/jobs/" + running + "/cancel", "", origin, boss).status, 303);
   EXPECT_EQ(WaitFinal(running).state(), v1::JOB_CANCELLED);
   std::ifstream file(directory_ + "/audit/calls.jsonl");

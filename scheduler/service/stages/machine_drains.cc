@@ -1,0 +1,132 @@
+#include "scheduler/service/stages/machine_drains.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "proto/check_message.h"
+#include "proto/grpc_util.h"
+#include "proto/people_slots.h"
+
+namespace heddle::scheduler {
+namespace {
+
+constexpr absl::Duration kCallLimit = absl::Seconds(2);
+constexpr absl::Duration kShortestLease = absl::Seconds(1);
+
+}  // namespace
+
+MachineDrains::MachineDrains(v1::TrackerService::StubInterface* tracker, Options options)
+    : tracker_(tracker), options_(options), thread_([this] { Run(); }) {}
+
+MachineDrains::~MachineDrains() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  thread_.join();
+}
+
+absl::Status MachineDrains::Begin(const std::string& worker, const std::string& who,
+                                  absl::Duration duration) {
+  const absl::Time now = MonotonicNow();
+  const Drain drain{absl::StrCat(std::string(kPersonHolder), who, "@page"), now + duration,
+                    now + std::min(duration, options_.patience)};
+  absl::MutexLock lock(&mutex_);
+  if (drains_.size() >= options_.most && !drains_.contains(worker)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(drains_.size(), " machines are being drained; wait until one is"));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const bool in_use, Pass(worker, drain));
+  if (in_use) drains_.insert_or_assign(worker, drain);
+  return absl::OkStatus();
+}
+
+absl::Status MachineDrains::End(const std::string& worker) {
+  absl::MutexLock lock(&mutex_);
+  const bool waited = drains_.erase(worker) > 0;
+  HEDDLE_ASSIGN_OR_RETURN(const v1::WorkerStatus status, Find(worker));
+  const std::vector<v1::SlotStatus> held = SlotsOfPeople(status, /*slot=*/"");
+  if (held.empty() && !waited) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no slot of ", worker, " is held by a person"));
+  }
+  absl::Status first;
+  for (const v1::SlotStatus& slot : held) {
+    grpc::ClientContext context;
+    SetDeadline(&context, kCallLimit);
+    v1::ReleaseRequest request;
+    request.set_lease_id(slot.lease_id());
+    v1::ReleaseResponse response;
+    const absl::Status released = FromGrpc(tracker_->Release(&context, request, &response));
+    if (!released.ok() && first.ok()) {
+      first = absl::Status(released.code(), absl::StrCat(slot.slot().name(), " of ", worker,
+                                                         " stays held: ", released.message()));
+    }
+    if (absl::IsUnavailable(released) || absl::IsDeadlineExceeded(released)) break;
+  }
+  return first;
+}
+
+absl::StatusOr<v1::WorkerStatus> MachineDrains::Find(const std::string& worker) {
+  grpc::ClientContext context;
+  SetDeadline(&context, kCallLimit);
+  v1::ListWorkersResponse list;
+  const absl::Status asked = FromGrpc(tracker_->ListWorkers(&context, {}, &list));
+  if (absl::IsDeadlineExceeded(asked)) return absl::UnavailableError("the tracker does not answer");
+  HEDDLE_RETURN_IF_ERROR(asked);
+  HEDDLE_RETURN_IF_ERROR(CheckMessage(list));
+  std::vector<std::string> names;
+  for (v1::WorkerStatus& one : *list.mutable_workers()) {
+    if (one.worker() == worker) return std::move(one);
+    names.push_back(one.worker());
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "there is no worker '", worker, "'; there ",
+      names.empty() ? std::string("is none") : absl::StrCat("are ", absl::StrJoin(names, ", "))));
+}
+
+absl::StatusOr<bool> MachineDrains::Pass(const std::string& worker, const Drain& drain) {
+  HEDDLE_ASSIGN_OR_RETURN(const v1::WorkerStatus status, Find(worker));
+  bool in_use = false;
+  for (const std::string& slot : SlotsToDrain(status, /*slot=*/"")) {
+    grpc::ClientContext context;
+    SetDeadline(&context, kCallLimit);
+    v1::AcquireRequest request;
+    request.set_worker(worker);
+    request.set_slot(slot);
+    request.set_holder(drain.holder);
+    request.set_purpose("drained on the page");
+    request.set_duration_ms(
+        absl::ToInt64Milliseconds(std::max(kShortestLease, drain.until - MonotonicNow())));
+    v1::Lease lease;
+    const absl::Status asked = FromGrpc(tracker_->Acquire(&context, request, &lease));
+    if (absl::IsResourceExhausted(asked)) {
+      in_use = true;
+    } else if (!asked.ok()) {
+      return asked;
+    }
+  }
+  return in_use;
+}
+
+void MachineDrains::Run() {
+  absl::MutexLock lock(&mutex_);
+  while (!mutex_.AwaitWithTimeout(absl::Condition(&stop_), options_.poll)) {
+    for (auto drain = drains_.begin(); drain != drains_.end() && !stop_;) {
+      // The tracker may be silent for a while; a machine that has left needs no more.
+      const absl::StatusOr<bool> in_use = Pass(drain->first, drain->second);
+      const bool over = (in_use.ok() && !*in_use) || absl::IsNotFound(in_use.status()) ||
+                        MonotonicNow() >= drain->second.give_up;
+      drain = over ? drains_.erase(drain) : std::next(drain);
+    }
+  }
+}
+
+}  // namespace heddle::scheduler

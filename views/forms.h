@@ -1,0 +1,29 @@
+// Pages with forms that change something: submit a model, change a job's priority, take a machine out of
+// use. The addresses are those of scheduler/page/page.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "proto/jobs.pb.h"
+#include "proto/tracker.pb.h"
+#include "views/html.h"
+
+namespace heddle::views {
+
+struct SubmitForm {
+  std::vector<std::string> targets;  // of the machines that there are; the first is proposed
+  std::string key;                   // the same for all sends of this form
+};
+Html SubmitPage(const SubmitForm& form);
+// Leads there.
+Html SubmitLink();
+
+Html PriorityPage(const v1::Job& job);
+
+// Asks whether the machine is to be taken out of use ("drain"), or given back ("resume").
+Html MachinePage(const v1::WorkerStatus& machine, const std::string& action);
+// Of each machine how many of its slots people hold, with links to drain and resume it.
+Html MachineActions(const v1::ListWorkersResponse& machines);
+
+}  // namespace heddle::views
