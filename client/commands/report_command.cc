@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "absl/types/span.h"
 #include "base/choose_trials.h"
 #include "base/output_file.h"
 #include "base/status_macros.h"
 #include "client/commands/commands.h"
+#include "client/views/explain.h"
 #include "views/html.h"
 #include "views/pages.h"
 
@@ -39,6 +41,9 @@ absl::StatusOr<views::TaskDetails> TaskOf(const ServiceClient& client, const v1:
     return !Interrupted();
   }));
   std::reverse(records.begin(), records.end());
+  details.workload = place.task().info().workload();
+  const size_t latest = std::min(records.size(), static_cast<size_t>(views::kMostPredicted));
+  details.predicted = PredictedOf(absl::MakeConstSpan(records).last(latest));
   std::vector<double> medians;
   for (const v1::Record& record : records) medians.push_back(record.median_ns());
   details.all_trials = static_cast<int64_t>(records.size());
@@ -59,6 +64,8 @@ absl::StatusOr<views::TaskDetails> TaskOf(const ServiceClient& client, const v1:
   if (best != nullptr) {
     details.best_trace = best->trace();
     details.best_ns = best->median_ns();
+    const v1::Evidence& evidence = best->measurement().evidence();
+    details.limits = {evidence.peak_gflops(), evidence.memory_gbps()};
   }
   if (untuned != nullptr) {
     details.default_trace = untuned->trace();

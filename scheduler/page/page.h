@@ -7,6 +7,8 @@
 //   /jobs/ID/tasks/N         a task, by number from 1
 //   /machines                slots, and what ran there in the last hours
 //   /records?search=TEXT     tasks; ?key=KEY the records of one
+//   /compare?a=j1&b=j2       two jobs; ?device_a=KEY&device_b=KEY two devices; &after=KEY the next rows
+//   /whatif                  what one more slot or another policy would do to the queue
 //   /events?page=ADDRESS     new contents of that page, as server-sent events
 //   /style.css, /script.js, /icon.svg
 #pragma once
@@ -15,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,6 +27,7 @@
 #include "proto/access/tokens.h"
 #include "scheduler/page/live_parts.h"
 #include "scheduler/page/source.h"
+#include "views/accuracy.h"
 #include "views/html.h"
 
 namespace heddle::scheduler {
@@ -59,6 +63,10 @@ class Page {
   absl::StatusOr<views::Page> Job(const Identity& caller, const std::string& job) const;
   absl::StatusOr<views::Page> Task(const Identity& caller, const std::string& job,
                                    const std::string& number) const;
+  // The latest trials of the workload that a model predicted and whose job the caller may see, the oldest
+  // first.
+  absl::StatusOr<std::vector<views::PredictedTrial>> Predicted(const Identity& caller,
+                                                               const WorkloadId& id) const;
   absl::StatusOr<views::Page> Confirm(const Identity& caller, const std::string& job,
                                       const std::string& action) const;
   absl::StatusOr<views::Page> Machines(const Identity& caller) const;

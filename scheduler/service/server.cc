@@ -239,7 +239,7 @@ absl::Status RunServer(const ServerOptions& options) {
     server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kDrain));
     server->Wait();
   };
-  PageData page_data(loop.get(), store.get(), audit.get());
+  PageData page_data(loop.get(), store.get(), audit.get(), options.what_if);
   std::unique_ptr<RevokedList> revoked;  // null: there are no certificates
   if (credentials.tls) revoked = std::make_unique<RevokedList>(credentials.tls->revoked);
   std::unique_ptr<Page> page;

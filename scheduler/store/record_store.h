@@ -126,6 +126,16 @@ struct WorkloadName {
   double flops = 0;
 };
 
+// A workload of which two devices have valid records, with the fastest of each over all targets.
+struct DevicePair {
+  WorkloadName name;
+  struct Best {
+    double median_ns = 0;
+    std::string target;
+  };
+  Best a, b;
+};
+
 // ---- changes ----
 // Besides these, the store takes SetAttempts and MarkLearned just as the dispatcher decides them
 // (scheduler/core/events.h).
@@ -343,6 +353,11 @@ class RecordStore {
   virtual absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
                                                                   const std::string& after,
                                                                   int64_t limit) = 0;
+  // Workloads of which both device keys have valid records that were not retracted, by key; only the first
+  // `limit` workloads of all are looked at. For users.
+  virtual absl::StatusOr<std::vector<DevicePair>> CompareDevices(const std::string& device_a,
+                                                                 const std::string& device_b,
+                                                                 int64_t limit) = 0;
   // Lost and retracted trials do not count.
   virtual absl::StatusOr<KnownRecords> Known(const WorkloadId& id) = 0;
   // The report of the task's latest update stage; nullopt if there was none.

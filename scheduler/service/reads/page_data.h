@@ -11,6 +11,7 @@
 
 #include "scheduler/page/source.h"
 #include "scheduler/service/reads/caller_reads.h"
+#include "scheduler/service/reads/what_if_keeper.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/telemetry/audit_log.h"
 
@@ -18,9 +19,9 @@ namespace heddle::scheduler {
 
 class PageData final : public PageSource {
  public:
-  // All outlive this. `audit` may be null.
-  PageData(SchedulerLoop* loop, RecordStore* store, AuditLog* audit)
-      : loop_(loop), store_(store), audit_(audit) {}
+  // All outlive this. `audit` may be null. Without a simulator, WhatIf is Unimplemented.
+  PageData(SchedulerLoop* loop, RecordStore* store, AuditLog* audit,
+           WhatIfSimulator simulator = nullptr);
 
   int64_t changes() override { return loop_->jobs().changes(); }
   std::string policy() override { return loop_->policy(); }
@@ -43,16 +44,23 @@ class PageData final : public PageSource {
   absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
                                                           const std::string& after,
                                                           int64_t limit) override;
+  absl::StatusOr<std::vector<DevicePair>> CompareDevices(const Identity& caller,
+                                                         const std::string& device_a,
+                                                         const std::string& device_b,
+                                                         int64_t limit) override;
+  absl::StatusOr<std::shared_ptr<const views::WhatIf>> WhatIf(const Identity& caller) override;
   absl::StatusOr<v1::ListWorkersResponse> ListWorkers() override;
   absl::Status Act(const Identity& caller, Action action, const std::string& job,
                    const std::string& reason) override;
 
  private:
   CallerReads ReadsOf(const Identity& caller) const;
+  absl::StatusOr<WhatIfQuestion> Question();
 
   SchedulerLoop* const loop_;
   RecordStore* const store_;
   AuditLog* const audit_;
+  std::unique_ptr<WhatIfKeeper> what_if_;  // null: there is no simulator
 };
 
 }  // namespace heddle::scheduler
