@@ -7,6 +7,7 @@ namespace heddle {
 namespace {
 
 constexpr int kNice = -5;  // about three times the share of a thread of usual priority
+constexpr int kNiceLast = 19;
 
 }  // namespace
 
@@ -14,5 +15,8 @@ constexpr int kNice = -5;  // about three times the share of a thread of usual p
 bool RunBeforeOthers() {
   return setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice) == 0;
 }
+
+// Everybody may lower a priority, so this does not fail.
+void RunAfterOthers() { (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceLast); }
 
 }  // namespace heddle

@@ -14,6 +14,7 @@
 #include "proto/protobuf_log.h"
 #include "scheduler/core/policy.h"
 #include "scheduler/service/server.h"
+#include "scheduler/whatif/simulate_queue.h"
 
 int main(int argc, char** argv) {
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);  // errors are ours to tell, in one line
@@ -74,6 +75,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return heddle::EndOfParse(app, error);
   }
+  options.what_if = heddle::scheduler::SimulateQueue;
   umask(077);  // models and modules are this user's alone
   absl::Status status = heddle::StartLog("heddle-scheduler", options.log);
   heddle::RouteProtobufLog([](const std::string& line) { spdlog::warn("{}", line); });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 
 #include "absl/time/time.h"
@@ -131,6 +132,56 @@ std::vector<Bar> InCells(const std::vector<Bar>& bars, double left, double width
   return drawn;
 }
 
+using Scale = std::function<double(double)>;  // pixels of a value
+
+std::vector<std::string> GroupsOf(const std::vector<PlotPoint>& points) {
+  std::vector<std::string> groups;
+  for (const PlotPoint& point : points) GroupIndex(&groups, point.group);
+  return groups;
+}
+
+void DrawPoints(std::string* svg, const std::vector<PlotPoint>& points,
+                const std::vector<std::string>& groups, const Scale& at_x, const Scale& at_y) {
+  const double radius = points.size() <= kFewPoints ? 5 : 2.5;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    *svg += fmt::format("<g fill=\"{}\" fill-opacity=\"0.75\">\n", ColourOf(g));
+    for (const PlotPoint& point : points) {
+      if (point.group != groups[g]) continue;
+      *svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"", at_x(point.x),
+                          at_y(point.y), radius);
+      *svg += point.label.empty()
+                  ? "/>\n"
+                  : fmt::format("><title>{}</title></circle>\n", Escape(point.label));
+    }
+    *svg += "</g>\n";
+  }
+}
+
+void DrawLegend(std::string* svg, const std::vector<std::string>& groups) {
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const double y = kTop + 18 * static_cast<double>(g);
+    *svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" fill=\"{}\"/>\n",
+                        kWidth - kRight + 20, y, ColourOf(g));
+    Words(svg, kWidth - kRight + 32, y + 4, "start", groups[g]);
+  }
+}
+
+void Title(std::string* svg, double x, double y, const std::string& title) {
+  *svg += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"15\">{}</text>\n", x, y, Escape(title));
+}
+
+// Powers of ten around what a logarithmic axis shows.
+struct Decades {
+  int first = 0, last = 1;
+  double Share(double value) const { return (std::log10(value) - first) / (last - first); }
+};
+Decades DecadesOf(double least, double most) {
+  Decades decades{static_cast<int>(std::floor(std::log10(least))),
+                  static_cast<int>(std::ceil(std::log10(most)))};
+  if (decades.last == decades.first) ++decades.last;
+  return decades;
+}
+
 }  // namespace
 
 std::string ScatterPlot(const std::string& title, const std::string& x_axis,
@@ -138,8 +189,7 @@ std::string ScatterPlot(const std::string& title, const std::string& x_axis,
                         const std::vector<PlotPoint>& steps, SvgUse use) {
   double most_x = 0;
   double most_y = 0;
-  std::vector<std::string> groups;
-  for (const PlotPoint& point : points) GroupIndex(&groups, point.group);
+  const std::vector<std::string> groups = GroupsOf(points);
   for (const auto* all : {&points, &steps}) {
     for (const PlotPoint& point : *all) {
       most_x = std::max(most_x, point.x);
@@ -155,7 +205,7 @@ std::string ScatterPlot(const std::string& title, const std::string& x_axis,
     return kHeight - kBottom - y / end_y * (kHeight - kTop - kBottom);
   };
   std::string svg = Begin(title, kHeight, use);
-  svg += fmt::format("<text x=\"{}\" y=\"22\" font-size=\"15\">{}</text>\n", kLeft, Escape(title));
+  Title(&svg, kLeft, 22, title);
   for (double x = 0; x <= end_x * 1.0001; x += step_x) {
     Line(&svg, at_x(x), at_y(0), at_x(x), at_y(end_y), 0.12);
     Words(&svg, at_x(x), at_y(0) + 18, "middle", fmt::format("{:.6g}", x));
@@ -168,19 +218,7 @@ std::string ScatterPlot(const std::string& title, const std::string& x_axis,
   Line(&svg, at_x(0), at_y(0), at_x(0), at_y(end_y), 1);
   Words(&svg, at_x(end_x / 2), kHeight - 12, "middle", x_axis);
   Words(&svg, kLeft - 55, kTop - 8, "start", y_axis);
-  const double radius = points.size() <= kFewPoints ? 5 : 2.5;
-  for (size_t g = 0; g < groups.size(); ++g) {
-    svg += fmt::format("<g fill=\"{}\" fill-opacity=\"0.75\">\n", ColourOf(g));
-    for (const PlotPoint& point : points) {
-      if (point.group != groups[g]) continue;
-      svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"", at_x(point.x),
-                         at_y(point.y), radius);
-      svg += point.label.empty()
-                 ? "/>\n"
-                 : fmt::format("><title>{}</title></circle>\n", Escape(point.label));
-    }
-    svg += "</g>\n";
-  }
+  DrawPoints(&svg, points, groups, at_x, at_y);
   if (!steps.empty()) {
     std::string path = fmt::format("M{:.1f} {:.1f}", at_x(steps[0].x), at_y(steps[0].y));
     for (const PlotPoint& step : steps)
@@ -188,11 +226,75 @@ std::string ScatterPlot(const std::string& title, const std::string& x_axis,
     svg +=
         "<path d=\"" + path + "\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.5\"/>\n";
   }
-  for (size_t g = 0; g < groups.size(); ++g) {
-    const double y = kTop + 18 * static_cast<double>(g);
-    svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" fill=\"{}\"/>\n",
-                       kWidth - kRight + 20, y, ColourOf(g));
-    Words(&svg, kWidth - kRight + 32, y + 4, "start", groups[g]);
+  DrawLegend(&svg, groups);
+  return svg + "</svg>\n";
+}
+
+std::string RooflineChart(const std::string& title, double peak_gflops, double memory_gbps,
+                          const std::vector<PlotPoint>& all, SvgUse use) {
+  std::vector<PlotPoint> points;
+  const double ridge = peak_gflops / memory_gbps;  // from here on arithmetic is the limit
+  double least_x = ridge / 4, most_x = ridge * 4, least_y = peak_gflops / 10, most_y = peak_gflops;
+  for (const PlotPoint& point : all) {
+    if (point.x <= 0 || point.y <= 0) continue;
+    points.push_back(point);
+    least_x = std::min(least_x, point.x);
+    most_x = std::max(most_x, point.x);
+    least_y = std::min(least_y, point.y);
+    most_y = std::max(most_y, point.y);
+  }
+  const Decades across = DecadesOf(least_x, most_x), up = DecadesOf(least_y, most_y);
+  const double right = kWidth - kRight, bottom = kHeight - kBottom;
+  const Scale at_x = [&](double x) { return kLeft + across.Share(x) * (right - kLeft); };
+  const Scale at_y = [&](double y) { return bottom - up.Share(y) * (bottom - kTop); };
+  std::string svg = Begin(title, kHeight, use);
+  Title(&svg, kLeft, 22, title);
+  for (int power = across.first; power <= across.last; ++power) {
+    const double x = at_x(std::pow(10, power));
+    Line(&svg, x, kTop, x, bottom, 0.12);
+    Words(&svg, x, bottom + 18, "middle", fmt::format("{:.6g}", std::pow(10, power)));
+  }
+  for (int power = up.first; power <= up.last; ++power) {
+    const double y = at_y(std::pow(10, power));
+    Line(&svg, kLeft, y, right, y, 0.12);
+    Words(&svg, kLeft - 8, y + 4, "end", fmt::format("{:.6g}", std::pow(10, power)));
+  }
+  Line(&svg, kLeft, bottom, right, bottom, 1);
+  Line(&svg, kLeft, kTop, kLeft, bottom, 1);
+  Words(&svg, (kLeft + right) / 2, kHeight - 12, "middle", "FLOP per byte");
+  Words(&svg, kLeft - 55, kTop - 8, "start", "GFLOP/s");
+  // The slope begins where it enters the chart, from the left or from below.
+  const double begin_x = std::max(std::pow(10, across.first), std::pow(10, up.first) / memory_gbps);
+  svg += fmt::format(
+      "<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}H{:.1f}\" fill=\"none\" stroke=\"currentColor\" "
+      "stroke-width=\"1.5\"/>\n",
+      at_x(begin_x), at_y(begin_x * memory_gbps), at_x(ridge), at_y(peak_gflops), right);
+  Words(&svg, right - 4, at_y(peak_gflops) - 6, "end", fmt::format("{:.4g} GFLOP/s", peak_gflops));
+  Words(&svg, at_x(begin_x) + 8, at_y(begin_x * memory_gbps) - 8, "start",
+        fmt::format("{:.4g} GB/s", memory_gbps));
+  const std::vector<std::string> groups = GroupsOf(points);
+  DrawPoints(&svg, points, groups, at_x, at_y);
+  DrawLegend(&svg, groups);
+  return svg + "</svg>\n";
+}
+
+std::string BarChart(const std::string& title, const std::vector<ChartBar>& bars, SvgUse use) {
+  const size_t shown = std::min(bars.size(), kMostRows);
+  constexpr double kFirst = 30;  // y of the first bar
+  const double bottom = kFirst + kRowHeight * static_cast<double>(shown);
+  double most = 0;
+  for (size_t i = 0; i < shown; ++i) most = std::max(most, bars[i].value);
+  std::string svg = Begin(title, bottom + 24, use);
+  Title(&svg, 0, 16, title);
+  for (size_t i = 0; i < shown; ++i) {
+    const double y = kFirst + kRowHeight * static_cast<double>(i);
+    const double width = most > 0 ? bars[i].value / most * (kWidth - kNameWidth - kRight) : 0;
+    Words(&svg, 0, y + 11, "start", Shortened(bars[i].name));
+    Draw(&svg, {kNameWidth, kNameWidth + width, 0, nullptr}, y);
+    Words(&svg, kNameWidth + width + 8, y + 11, "start", bars[i].words);
+  }
+  if (shown < bars.size()) {
+    Words(&svg, 0, bottom + 16, "start", fmt::format("showing {} of {} bars", shown, bars.size()));
   }
   return svg + "</svg>\n";
 }
@@ -208,7 +310,7 @@ std::string TimelineChart(const std::string& title, const std::vector<ChartRow>&
     return kNameWidth + std::clamp(offset, 0.0, seconds) * scale;
   };
   std::string svg = Begin(title, bottom + 44, use);
-  svg += fmt::format("<text x=\"0\" y=\"16\" font-size=\"15\">{}</text>\n", Escape(title));
+  Title(&svg, 0, 16, title);
 
   const double step = TimeStep(seconds);
   const absl::TimeZone zone = absl::LocalTimeZone();

@@ -25,6 +25,22 @@ std::string ScatterPlot(const std::string& title, const std::string& x_axis,
                         const std::string& y_axis, const std::vector<PlotPoint>& points,
                         const std::vector<PlotPoint>& line = {}, SvgUse use = SvgUse::kFile);
 
+// The roofline (Williams, Waterman and Patterson, 2009): how fast a machine can be at most, by the
+// operations that a kernel does for each byte that it moves. x is FLOP per byte, y is GFLOP/s; both axes
+// are logarithmic, so points with an x or y of 0 are left out. `peak_gflops` and `memory_gbps` (10^9
+// bytes a second) are finite and positive.
+std::string RooflineChart(const std::string& title, double peak_gflops, double memory_gbps,
+                          const std::vector<PlotPoint>& points, SvgUse use = SvgUse::kFile);
+
+struct ChartBar {
+  std::string name;
+  double value = 0;   // finite and not negative
+  std::string words;  // behind the bar
+};
+// Bars from 0, one below the other; those after the 64th are left out, and a line says so.
+std::string BarChart(const std::string& title, const std::vector<ChartBar>& bars,
+                     SvgUse use = SvgUse::kFile);
+
 struct ChartSpan {
   int64_t begin_unix_ns = 0;
   int64_t end_unix_ns = 0;

@@ -48,6 +48,7 @@ dd { margin: 0; overflow-wrap: anywhere; }
 progress { width: 6rem; height: .7rem; accent-color: var(--bar); vertical-align: middle; }
 pre { margin: 0; overflow-x: auto; font: 12.5px/1.45 ui-monospace, monospace; }
 .trace td { font: 12.5px/1.45 ui-monospace, monospace; border: 0; padding: 0 .8rem 0 0; overflow-wrap: anywhere; width: 50%; }
+.trace td:first-child { width: 1%; color: var(--faint); }
 .trace tr.differs td { background: var(--raised); }
 svg { max-width: 100%; height: auto; }
 figure { margin: .6rem 0; }
@@ -124,7 +125,8 @@ constexpr std::string_view kIcon =
 constexpr char kLive[] = "data-live";  // attribute of parts that the script replaces
 
 constexpr std::pair<const char*, const char*> kNavigation[] = {
-    {"/", "Overview"}, {"/jobs", "Jobs"}, {"/machines", "Machines"}, {"/records", "Records"}};
+    {"/", "Overview"},       {"/jobs", "Jobs"},       {"/machines", "Machines"},
+    {"/records", "Records"}, {"/compare", "Compare"}, {"/whatif", "What if"}};
 
 Html Navigation(const std::string& path) {
   Html entries;

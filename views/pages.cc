@@ -13,9 +13,12 @@
 #include "proto/job_states.h"
 #include "views/align.h"
 #include "views/charts.h"
+#include "views/compare.h"
 #include "views/figures.h"
 #include "views/format.h"
 #include "views/forms.h"
+#include "views/parts.h"
+#include "views/task_charts.h"
 
 namespace heddle::views {
 namespace {
@@ -23,47 +26,9 @@ namespace {
 // A job has few hundred tasks; more than this are shown by the command line.
 constexpr int kMostTasks = 500;
 constexpr size_t kMostSlots = 500;
-constexpr size_t kNameChars = 80;  // of labels in tables; the page of a task shows it whole
 // Of the steps to the best trial, the last are shown as a table.
 constexpr size_t kMostSteps = 20;
-
-std::string Cut(const std::string& text, size_t most = kNameChars) {
-  if (text.size() <= most) return text;
-  size_t end = most - 3;
-  while (end > 0 && (text[end] & 0xC0) == 0x80) --end;  // not inside a character
-  return text.substr(0, end) + "...";
-}
-
-Html Class(const char* name, const Html& content) {
-  return Element("span", content, {{"class", name}});
-}
-
-Html Time(int64_t unix_ns) {
-  if (unix_ns == 0) return Text("-");
-  const std::string machine =
-      absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixNanos(unix_ns), absl::UTCTimeZone());
-  return Element("time", Text(FormatWallTime(unix_ns)),
-                 {{"datetime", machine}, {"class", "nowrap"}});
-}
-
-Html State(v1::JobState state) {
-  const std::string word = StateWord(state);
-  switch (state) {
-    case v1::JOB_DONE:
-      return Class("good", Text(word));
-    case v1::JOB_FAILED:
-      return Class("bad", Text(word));
-    case v1::JOB_CANCELLED:
-    case v1::JOB_PAUSED:
-      return Class("warn", Text(word));
-    default:
-      return Text(word);
-  }
-}
-
-Html JobLink(const std::string& job, bool links = true) {
-  return links && !job.empty() ? Link(JobAddress(job), Text(job)) : Text(job);
-}
+constexpr size_t kMostOtherDevices = 5;  // that a task's records lead to comparisons with
 
 std::string Eta(const v1::Job& job) {
   return job.eta_ms() > 0 ? HumanDuration(absl::Milliseconds(job.eta_ms())) : "";
@@ -74,25 +39,6 @@ Html TrialsOf(const v1::Job& job) {
   return Class("nowrap",
                Progress(job.trials(), job.trials_budget(), absl::StrCat(words, " trials")) +
                    Text(" ") + Text(words));
-}
-
-// What a job does, or why it ended; empty if its state says it all.
-std::string Reason(const v1::Job& job) {
-  return job.reason() == StateWord(job.state()) ? "" : job.reason();
-}
-Html StateAndReason(const v1::Job& job) {
-  const std::string reason = Reason(job);
-  return State(job.state()) + Text(reason.empty() ? "" : absl::StrCat(": ", reason));
-}
-
-// "showing 100 of 345 jobs", with a link to the others; empty if these are all.
-Html PartLine(const Part& part, size_t shown, const char* what) {
-  Html line;
-  if (part.all > static_cast<int64_t>(shown))
-    line += Text(fmt::format("showing {} of {} {} ", shown, part.all, what));
-  if (!part.next.empty())
-    line += Element("a", Text("next page"), {{"href", part.next}, {"rel", "next"}});
-  return line.markup.empty() ? line : Element("p", line);
 }
 
 Html JobTable(const Jobs& jobs, const std::string& caption, const std::string& none) {
@@ -205,8 +151,6 @@ Html Tile(int64_t number, const char* what) {
   return Element("li", Element("b", Text(absl::StrCat(number))) + Text(what));
 }
 
-Html Warning(const std::string& text) { return Element("p", Text(text), {{"class", "warn"}}); }
-
 Html TaskTableOf(const JobDetails& details) {
   const v1::Job& job = details.job;
   HtmlTable table("Tasks, each tuned by itself and weighted by its uses in the model",
@@ -317,22 +261,28 @@ Html Traces(const TaskDetails& details) {
   for (const AlignedRow& row : AlignLines(details.default_trace, details.best_trace)) {
     Attributes attributes;
     if (row.mark != ' ') attributes.emplace_back("class", "differs");
-    rows +=
-        Element("tr", Element("td", Text(row.left)) + Element("td", Text(row.right)), attributes);
+    // The mark tells what the shade tells, for those who do not see it.
+    const char* mark = row.mark == '|' ? "~" : row.mark == '<' ? "-" : row.mark == '>' ? "+" : "";
+    rows += Element(
+        "tr",
+        Element("td", Text(mark)) + Element("td", Text(row.left)) + Element("td", Text(row.right)),
+        attributes);
     rows.markup += '\n';
   }
   const auto head = [](const std::string& text) {
     return Element("th", Text(text), {{"scope", "col"}});
   };
   const Html table =
-      Element("caption", Text("Steps of both; shaded where they differ")) +
-      Element("thead",
-              Element("tr", head(absl::StrCat("default, ", FormatNs(details.default_ns))) +
-                                head(absl::StrCat(
-                                    "best, ", FormatNs(details.best_ns), ", ",
-                                    FormatRatio(details.default_ns > 0 && details.best_ns > 0
-                                                    ? details.default_ns / details.best_ns
-                                                    : 0))))) +
+      Element("caption", Text("Steps of both. Shaded where they differ: ~ changed, - only in the "
+                              "default, + only in the best")) +
+      Element(
+          "thead",
+          Element("tr",
+                  head("mark") + head(absl::StrCat("default, ", FormatNs(details.default_ns))) +
+                      head(absl::StrCat("best, ", FormatNs(details.best_ns), ", ",
+                                        FormatRatio(details.default_ns > 0 && details.best_ns > 0
+                                                        ? details.default_ns / details.best_ns
+                                                        : 0))))) +
       Element("tbody", rows);
   return html + Element("div", Element("table", table, {{"class", "trace"}}),
                         {{"class", "scroll"},
@@ -390,7 +340,8 @@ Html OverviewPage(const Overview& overview) {
   page += Element("h2", Text("Jobs that ended"));
   page += Live("ended", JobTable(overview.finished, "The latest that ended",
                                  "none of the newest jobs has ended"));
-  page += Element("p", Link("/jobs", Text("all jobs")));
+  page += Element("p", Link("/jobs", Text("all jobs")) + Text(", ") +
+                           Link("/whatif", Text("what one more slot or another policy would do")));
   if (!overview.policy.empty()) {
     page += Element(
         "p", Text(absl::StrCat("The policy \"", overview.policy, "\" decides whose turn it is.")),
@@ -401,6 +352,7 @@ Html OverviewPage(const Overview& overview) {
 
 Html JobsPage(const Jobs& jobs, const Part& part) {
   return Element("h1", Text("Jobs")) +
+         Element("p", Link("/compare", Text("compare two jobs or devices"))) +
          Live("jobs", JobTable(jobs, "Jobs, the newest first", "no job has been submitted") +
                           PartLine(part, jobs.size(), "jobs"));
 }
@@ -437,6 +389,10 @@ Html JobPage(const JobDetails& details) {
         {{"class", "bad"}});
   }
   page += Live("facts", facts + Actions(details));
+  if (details.links) {
+    page += Element("p", Link(absl::StrCat("/compare?a=", EncodeUrl(job.id())),
+                              Text("compare with another job")));
+  }
   page += Element("h2", Text("Tasks"));
   page += Live("tasks", TaskTableOf(details));
   page += Element("h2", Text("Stages"));
@@ -570,7 +526,12 @@ Html TaskPage(const TaskDetails& details) {
   const char* heading = details.links ? "h2" : "h3";
   page += Element(heading, Text("Trials"));
   page += live("trials", charts + steps.ToHtml("nothing valid was measured yet"));
+  page += Element(heading, Text("Predicted against measured"));
+  page += live("predictions", PredictionPart(details));
+  page += Element(heading, Text("Against the limits of the machine"));
+  page += live("roofline", RooflinePart(details));
   page += live("schedules", Traces(details));
+  page += LoopsPart(details);
   return page;
 }
 
@@ -666,6 +627,15 @@ Html RecordsPage(const RecordsView& view) {
               Time(record.created_unix_ns())});
   }
   page += best.ToHtml("nothing valid was measured yet");
+  std::set<std::string> others;
+  for (const v1::Record& record : view.best) {
+    if (record.device_key() == view.device_key || others.size() == kMostOtherDevices ||
+        !others.insert(record.device_key()).second)
+      continue;
+    page += Element("p", Link(CompareDevicesAddress(view.device_key, record.device_key()),
+                              Text(absl::StrCat("compare ", view.device_key, " with ",
+                                                record.device_key(), " over all tasks"))));
+  }
   const bool one_place = !view.device_key.empty();
   page += Element("h2", Text(one_place ? absl::StrCat("On ", view.device_key) : "On all devices"));
   HtmlTable latest(one_place ? absl::StrCat("Records for ", view.target, ", the newest first")

@@ -12,17 +12,14 @@
 #include "absl/types/span.h"
 #include "proto/jobs.pb.h"
 #include "proto/tracker.pb.h"
+#include "views/accuracy.h"
 #include "views/html.h"
+#include "views/parts.h"
+#include "views/roofline.h"
 
 namespace heddle::views {
 
 using Jobs = std::vector<std::shared_ptr<const v1::Job>>;
-
-// A piece of a long list.
-struct Part {
-  int64_t all = -1;  // how many there are in the whole list; -1: not known
-  std::string next;  // address of the part after this one; empty: this is the last
-};
 
 // Stages of the last hours on all machines.
 struct RecentStages {
@@ -78,6 +75,8 @@ struct Trial {
   std::string job;
   bool fastest_so_far = false;
 };
+// Trials whose predictions are shown beside what was measured.
+inline constexpr int64_t kMostPredicted = 512;
 struct TaskDetails {
   v1::Job job;
   int task = 0;  // index in the job
@@ -87,6 +86,10 @@ struct TaskDetails {
   std::vector<Trial> trials;    // by number: as ChooseTrials (base/choose_trials.h) takes them
   std::string best_trace, default_trace;  // empty: not known
   double best_ns = 0, default_ns = 0;     // of these
+  // The latest kMostPredicted trials at most, the oldest first; those without a prediction are left out.
+  std::vector<PredictedTrial> predicted;
+  std::string workload;  // the task as loops, before any schedule; empty: not known
+  Limits limits;         // of the slot that measured the best trial
   bool links = true;
 };
 Html TaskPage(const TaskDetails& details);

@@ -6,12 +6,12 @@
 
 #include "base/output_file.h"
 #include "base/status_macros.h"
+#include "base/workload_bytes.h"
 #include "client/commands/commands.h"
 #include "client/modules/profile.h"
 #include "client/views/explain.h"
 #include "client/views/json.h"
 #include "client/views/timeline_view.h"
-#include "compiler/ir/text.h"
 #include "views/charts.h"
 
 namespace heddle::client {
@@ -29,22 +29,11 @@ struct Explained {
   std::vector<v1::StageSpan> stages;    // of this job and task
 };
 
-// Bytes of all inputs and outputs, each counted once; 0 if the workload is not known.
-int64_t BytesOf(const std::string& workload) {
-  const absl::StatusOr<ir::Program> program = ir::Parse(workload);
-  if (!program.ok()) return 0;
-  int64_t bytes = 0;
-  for (const auto* buffers : {&program->inputs, &program->outputs}) {
-    for (const ir::BufferRef& buffer : *buffers) bytes += buffer->SizeBytes();
-  }
-  return bytes;
-}
-
 KernelProfile ProfileOf(const Explained& e, const v1::Record& trial) {
   KernelProfile kernel;
   kernel.ns = trial.median_ns();
   kernel.flops = e.task.task().info().flops();
-  kernel.bytes = BytesOf(e.task.task().info().workload());
+  kernel.bytes = BytesOfWorkload(e.task.task().info().workload());
   return kernel;
 }
 
@@ -95,16 +84,19 @@ absl::StatusOr<Explained> Collect(const ServiceClient& client, const std::string
 
 void PrintRanks(const std::vector<BatchAccuracy>& batches, bool plain) {
   Table table({"predicted by a model of", "trials", "pairs in order", "fastest was ranked"});
-  double right = 0, trials = 0;
   for (const BatchAccuracy& b : batches) {
     table.Add({fmt::format("{} measurements, {}", b.samples, b.job), fmt::format("{}", b.trials),
                b.pairs ? fmt::format("{:.0f} %", 100 * *b.pairs) : "-",
                fmt::format("{} of {}", b.rank_of_best, b.trials)});
-    if (b.pairs) right += *b.pairs * b.trials, trials += b.trials;
   }
   fmt::print("\npredicted before measuring, by batch (chance alone orders 50 % of the pairs):\n{}",
              table.ToText(plain));
-  if (trials > 0) fmt::print("all batches: {:.0f} % of the pairs in order\n", 100 * right / trials);
+  const std::optional<double> pairs = views::MeanOf(batches, &BatchAccuracy::pairs);
+  const std::optional<double> correlation = views::MeanOf(batches, &BatchAccuracy::correlation);
+  if (pairs) {
+    fmt::print("all batches: {:.0f} % of the pairs in order{}\n", 100 * *pairs,
+               correlation ? fmt::format(", rank correlation {:.2f}", *correlation) : "");
+  }
 }
 
 void PrintSearch(const v1::SearchReport& search, bool plain) {
@@ -230,8 +222,10 @@ void PrintJson(const Explained& e) {
                             {"samples", b.samples},
                             {"trials", b.trials},
                             {"rank_of_best", b.rank_of_best},
-                            {"pairs_in_order", nullptr}};
+                            {"pairs_in_order", nullptr},
+                            {"rank_correlation", nullptr}};
     if (b.pairs) batch["pairs_in_order"] = *b.pairs;
+    if (b.correlation) batch["rank_correlation"] = *b.correlation;
     object["batches"].push_back(std::move(batch));
   }
   for (const char* key : {"best", "roofline", "default"}) object[key] = nullptr;

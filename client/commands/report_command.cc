@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "absl/types/span.h"
 #include "base/choose_trials.h"
 #include "base/output_file.h"
 #include "base/status_macros.h"
 #include "client/commands/commands.h"
+#include "client/views/explain.h"
 #include "views/html.h"
 #include "views/pages.h"
 
@@ -39,6 +41,7 @@ absl::StatusOr<views::TaskDetails> TaskOf(const ServiceClient& client, const v1:
   std::vector<views::Trial> trials;
   std::vector<double> medians;
   v1::Record best, untuned;
+  std::vector<v1::Record> latest;  // whose predictions are shown
   const auto improve = [](const v1::Record& record, v1::Record* least) {
     // They come with the newest first; of equals the oldest counts.
     const bool better = least->median_ns() == 0 || record.median_ns() <= least->median_ns();
@@ -50,11 +53,15 @@ absl::StatusOr<views::TaskDetails> TaskOf(const ServiceClient& client, const v1:
     if (record.measurement().outcome() == v1::OUTCOME_LOST) return !Interrupted();
     trials.push_back({0, record.created_unix_ns(), record.median_ns(), record.origin(),
                       record.job(), /*fastest_so_far=*/false});
+    if (latest.size() < views::kMostPredicted) latest.push_back(record);
     improve(record, &best);
     if (record.origin() == "default") improve(record, &untuned);
     return !Interrupted();
   }));
   std::reverse(trials.begin(), trials.end());
+  std::reverse(latest.begin(), latest.end());
+  details.workload = place.task().info().workload();
+  details.predicted = PredictedOf(latest);
   for (const views::Trial& trial : trials) medians.push_back(trial.median_ns);
   details.all_trials = static_cast<int64_t>(trials.size());
   details.older_left_out = read == kMostTrials;
@@ -66,6 +73,8 @@ absl::StatusOr<views::TaskDetails> TaskOf(const ServiceClient& client, const v1:
   }
   details.best_trace = best.trace();
   details.best_ns = best.median_ns();
+  const v1::Evidence& evidence = best.measurement().evidence();
+  details.limits = {evidence.peak_gflops(), evidence.memory_gbps()};
   details.default_trace = untuned.trace();
   details.default_ns = untuned.median_ns();
   return details;

@@ -172,10 +172,7 @@ void PrintJson(const runtime::Manifest& manifest, const Measured& measured, int 
 }  // namespace
 
 Roofline RooflineOf(const KernelProfile& kernel, const MachineLimits& limits) {
-  if (limits.gflops <= 0 || limits.gbps <= 0 || kernel.ns <= 0) return {};
-  const double compute_ns = kernel.flops / limits.gflops;
-  const double memory_ns = static_cast<double>(kernel.bytes) / limits.gbps;
-  return {memory_ns > compute_ns, std::max(compute_ns, memory_ns) / kernel.ns};
+  return views::RooflineOf(kernel.ns, kernel.flops, kernel.bytes, limits);
 }
 
 std::vector<KernelProfile> ProfileByKernel(const runtime::Manifest& manifest,

@@ -8,16 +8,14 @@
 
 #include "client/views/terminal.h"
 #include "compiler/runtime/executor.h"
+#include "views/roofline.h"
 
 namespace heddle::client {
 
 std::string CpuName();  // "AMD EPYC .."
 
-// The limits of all threads together.
-struct MachineLimits {
-  double gflops = 0;  // single-precision multiply-adds; 0: unknown
-  double gbps = 0;    // reading memory, 10^9 bytes a second; 0: unknown
-};
+using MachineLimits = views::Limits;  // of all threads together
+using views::Roofline;
 
 // The calls of one kernel in one inference.
 struct KernelProfile {
@@ -32,14 +30,7 @@ struct KernelProfile {
   int64_t bytes = 0;
 };
 
-// The roofline (Williams, Waterman and Patterson, 2009): a kernel takes at least the time of its
-// operations at the peak and the time of its bytes at the bandwidth, whichever is longer.
-struct Roofline {
-  bool memory = false;  // true: bound by memory; false: by arithmetic
-  // That least time over the time taken; 0 if a limit is unknown. It exceeds 1 if data came from a
-  // nearer cache than the bandwidth's, or if Winograd needs fewer operations than are counted.
-  double share = 0;
-};
+// Of all uses of the kernel.
 Roofline RooflineOf(const KernelProfile& kernel, const MachineLimits& limits);
 
 // call_ns: one time for each call of the block (Manifest::CallsOf). Most time first.

@@ -4,37 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <utility>
 
 #include "views/align.h"
 
 namespace heddle::client {
 namespace {
-
-constexpr double kDiffers = 1.03;
-constexpr size_t kMostCompared = 1024;  // trials of a batch: the largest batch of a job
-
-double Speed(const v1::Record& trial) { return trial.median_ns() > 0 ? 1 / trial.median_ns() : 0; }
-
-void Compare(const std::vector<const v1::Record*>& batch, BatchAccuracy* out) {
-  double right = 0, all = 0;
-  const v1::Record* best = batch[0];
-  for (const v1::Record* a : batch) {
-    if (Speed(*a) > Speed(*best)) best = a;
-    for (const v1::Record* b : batch) {
-      if (Speed(*a) <= Speed(*b) * kDiffers) continue;  // a is the faster one
-      all += 1;
-      const double ahead = a->prediction().score() - b->prediction().score();
-      right += ahead > 0 ? 1 : ahead == 0 ? 0.5 : 0;
-    }
-  }
-  out->trials = static_cast<int>(batch.size());
-  if (all > 0) out->pairs = right / all;
-  out->rank_of_best = 1 + static_cast<int>(std::count_if(batch.begin(), batch.end(), [&](auto* t) {
-                        return t->prediction().score() > best->prediction().score();
-                      }));
-}
 
 std::string Cut(const std::string& line, size_t width) {
   return line.size() <= width ? line : line.substr(0, width - 2) + "..";
@@ -51,22 +25,18 @@ std::vector<double> BestSoFar(absl::Span<const v1::Record> trials) {
   return best;
 }
 
-std::vector<BatchAccuracy> RankAccuracy(absl::Span<const v1::Record> trials) {
-  std::vector<BatchAccuracy> found;
-  std::vector<std::vector<const v1::Record*>> batches;
-  std::map<std::pair<std::string, int>, size_t> batch_of;  // by job and samples
+std::vector<views::PredictedTrial> PredictedOf(absl::Span<const v1::Record> trials) {
+  std::vector<views::PredictedTrial> predicted;
   for (const v1::Record& trial : trials) {
     if (!trial.has_prediction() || trial.measurement().outcome() == v1::OUTCOME_LOST) continue;
-    const int samples = trial.prediction().samples();
-    const auto [at, fresh] = batch_of.try_emplace({trial.job(), samples}, found.size());
-    if (fresh) {
-      found.push_back({trial.job(), samples, 0, std::nullopt, 0});
-      batches.emplace_back();
-    }
-    if (batches[at->second].size() < kMostCompared) batches[at->second].push_back(&trial);
+    predicted.push_back(
+        {trial.job(), trial.prediction().samples(), trial.prediction().score(), trial.median_ns()});
   }
-  for (size_t i = 0; i < found.size(); ++i) Compare(batches[i], &found[i]);
-  return found;
+  return predicted;
+}
+
+std::vector<BatchAccuracy> RankAccuracy(absl::Span<const v1::Record> trials) {
+  return views::RankAccuracy(PredictedOf(trials));
 }
 
 std::string DrawCurve(absl::Span<const double> values, const std::string& unit, int columns,

@@ -21,6 +21,7 @@
 #include "base/target.h"
 #include "proto/access/access_table.h"
 #include "proto/job_states.h"
+#include "scheduler/page/comparisons.h"
 #include "views/forms.h"
 #include "views/pages.h"
 
@@ -280,6 +281,10 @@ absl::StatusOr<views::Page> Page::Render(const Identity& caller, const std::stri
     page = Submit(caller);
   } else if (path == "/machines/drain" || path == "/machines/resume") {
     page = ConfirmMachine(caller, parts[2], query);
+  } else if (path == "/compare") {
+    page = ComparePage(source_, caller, query);
+  } else if (path == "/whatif") {
+    page = WhatIfPage(source_, caller);
   } else if (parts.size() == 3 && parts[1] == "jobs") {
     page = Job(caller, parts[2]);
   } else if (parts.size() == 4 && parts[1] == "jobs" && FindAction(parts[3]) != nullptr) {
@@ -401,6 +406,27 @@ absl::StatusOr<views::Page> Page::ConfirmMachine(const Identity& caller, const s
   return absl::NotFoundError(absl::StrCat("there is no machine ", name));
 }
 
+absl::StatusOr<std::vector<views::PredictedTrial>> Page::Predicted(const Identity& caller,
+                                                                   const WorkloadId& id) const {
+  v1::RecordQuery query;
+  query.set_workload_key(id.key);
+  query.set_target(id.target);
+  query.set_device_key(id.device_key);
+  HEDDLE_ASSIGN_OR_RETURN(
+      const RecordPage latest,
+      source_->QueryRecords(caller, query, std::nullopt, views::kMostPredicted));
+  std::vector<views::PredictedTrial> predicted;
+  for (auto record = latest.records.rbegin(); record != latest.records.rend(); ++record) {
+    // Without its job, nobody knows which other predictions one is comparable with.
+    if (!record->has_prediction() || record->job().empty() ||
+        record->measurement().outcome() == v1::OUTCOME_LOST)
+      continue;
+    predicted.push_back({record->job(), record->prediction().samples(),
+                         record->prediction().score(), record->median_ns()});
+  }
+  return predicted;
+}
+
 absl::StatusOr<views::Page> Page::Task(const Identity& caller, const std::string& job,
                                        const std::string& number) const {
   HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, kExplainTask));
@@ -427,16 +453,22 @@ absl::StatusOr<views::Page> Page::Task(const Identity& caller, const std::string
         (untuned == nullptr || point.median_ns < untuned->median_ns))
       untuned = &point;
   }
-  const auto trace_of = [&](const TrialPoint* point) -> absl::StatusOr<std::string> {
-    if (point == nullptr) return std::string();
+  const auto record_of = [&](const TrialPoint* point) -> absl::StatusOr<v1::Record> {
+    if (point == nullptr) return v1::Record();
     v1::RecordQuery query;
     query.set_id(point->id);
-    HEDDLE_ASSIGN_OR_RETURN(const RecordPage page,
-                            source_->QueryRecords(caller, query, std::nullopt, 1));
-    return page.records.empty() ? std::string() : page.records.front().trace();
+    query.set_with_workload(true);
+    HEDDLE_ASSIGN_OR_RETURN(RecordPage page, source_->QueryRecords(caller, query, std::nullopt, 1));
+    return page.records.empty() ? v1::Record() : std::move(page.records.front());
   };
-  HEDDLE_ASSIGN_OR_RETURN(details.best_trace, trace_of(best));
-  HEDDLE_ASSIGN_OR_RETURN(details.default_trace, trace_of(untuned));
+  HEDDLE_ASSIGN_OR_RETURN(const v1::Record best_record, record_of(best));
+  HEDDLE_ASSIGN_OR_RETURN(const v1::Record default_record, record_of(untuned));
+  details.best_trace = best_record.trace();
+  details.default_trace = default_record.trace();
+  details.workload = best_record.workload();
+  const v1::Evidence& evidence = best_record.measurement().evidence();
+  details.limits = {evidence.peak_gflops(), evidence.memory_gbps()};
+  HEDDLE_ASSIGN_OR_RETURN(details.predicted, Predicted(caller, id));
   details.best_ns = best == nullptr ? 0 : best->median_ns;
   details.default_ns = untuned == nullptr ? 0 : untuned->median_ns;
   return views::Page{.title = absl::StrCat(job, " task ", task),

@@ -9,6 +9,8 @@
 //                            and /machines/resume?machine=NAME ask, and act when posted to
 //   /submit                  a form for a model, and takes it when posted to
 //   /records?search=TEXT     tasks; ?key=KEY the records of one
+//   /compare?a=j1&b=j2       two jobs; ?device_a=KEY&device_b=KEY two devices; &after=KEY the next rows
+//   /whatif                  what one more slot or another policy would do to the queue
 //   /events?page=ADDRESS     new contents of that page, as server-sent events
 //   /style.css, /script.js, /icon.svg
 #pragma once
@@ -19,6 +21,7 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,6 +31,7 @@
 #include "proto/access/tokens.h"
 #include "scheduler/page/live_parts.h"
 #include "scheduler/page/source.h"
+#include "views/accuracy.h"
 #include "views/html.h"
 
 namespace heddle::scheduler {
@@ -70,6 +74,10 @@ class Page {
   absl::StatusOr<views::Page> Job(const Identity& caller, const std::string& job) const;
   absl::StatusOr<views::Page> Task(const Identity& caller, const std::string& job,
                                    const std::string& number) const;
+  // The latest trials of the workload that a model predicted and whose job the caller may see, the oldest
+  // first.
+  absl::StatusOr<std::vector<views::PredictedTrial>> Predicted(const Identity& caller,
+                                                               const WorkloadId& id) const;
   absl::StatusOr<views::Page> Confirm(const Identity& caller, const std::string& job,
                                       const std::string& action) const;
   absl::StatusOr<views::Page> Submit(const Identity& caller) const;

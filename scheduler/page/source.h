@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,8 +19,24 @@
 #include "proto/jobs.pb.h"
 #include "proto/tracker.pb.h"
 #include "scheduler/store/record_store.h"
+#include "views/what_if.h"
 
 namespace heddle::scheduler {
+
+// What a simulation of the queue begins from.
+struct WhatIfQuestion {
+  std::vector<std::shared_ptr<const v1::Job>> unfinished;  // the oldest first
+  std::vector<v1::StageSpan>
+      stages;  // the latest of all jobs; those that ended tell how long stages take
+  std::vector<v1::Record>
+      records;  // the latest of the unfinished jobs, for times of builds and trials
+  v1::ListWorkersResponse machines;
+  std::string policy;
+  int64_t now_unix_ns = 0;
+};
+// Simulates the queue as it is and with each change. It may take seconds. FailedPrecondition says why
+// there is nothing to simulate.
+using WhatIfSimulator = std::function<absl::StatusOr<views::WhatIf>(const WhatIfQuestion&)>;
 
 // Thread-safe. Every method is called for a caller whom the access table allows the call.
 class PageSource {
@@ -76,6 +93,14 @@ class PageSource {
   virtual absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
                                                                   const std::string& after,
                                                                   int64_t limit) = 0;
+  virtual absl::StatusOr<std::vector<DevicePair>> CompareDevices(const Identity& caller,
+                                                                 const std::string& device_a,
+                                                                 const std::string& device_b,
+                                                                 int64_t limit) = 0;
+  // The latest simulation of the queue, without rows of jobs that the caller may not see. The call does
+  // not wait: it asks for a newer one where that is due. Null: the first is not ready yet. Unimplemented:
+  // this scheduler cannot simulate.
+  virtual absl::StatusOr<std::shared_ptr<const views::WhatIf>> WhatIf(const Identity& caller) = 0;
   // Answers within a second.
   virtual absl::StatusOr<v1::ListWorkersResponse> ListWorkers() = 0;
 

@@ -243,7 +243,8 @@ absl::Status RunServer(const ServerOptions& options) {
   MachineDrains drains(loop->tracker(), {});
   PageData page_data(
       loop.get(), store.get(),
-      {.intake = jobs.intake(), .blobs = blobs.get(), .drains = &drains, .audit = audit.get()});
+      {.intake = jobs.intake(), .blobs = blobs.get(), .drains = &drains, .audit = audit.get()},
+      options.what_if);
   std::unique_ptr<RevokedList> revoked;  // null: there are no certificates
   if (credentials.tls) revoked = std::make_unique<RevokedList>(credentials.tls->revoked);
   std::unique_ptr<Page> page;

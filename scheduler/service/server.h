@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "base/daemon/log.h"
 #include "scheduler/core/policy.h"
+#include "scheduler/page/source.h"
 
 namespace heddle::scheduler {
 
@@ -31,6 +32,7 @@ struct ServerOptions {
   // ended last. 0 days: none is.
   int keep_days = 0;
   int64_t keep_jobs = 1000;
+  WhatIfSimulator what_if;  // for the page; null: it cannot simulate
 };
 
 // Runs until SIGINT or SIGTERM. Prints "listening on HOST:PORT" to stdout when it takes calls, and before

@@ -328,6 +328,36 @@ class MemoryRecordStore : public RecordStore {
     return found;
   }
 
+  absl::StatusOr<std::vector<DevicePair>> CompareDevices(const std::string& device_a,
+                                                         const std::string& device_b,
+                                                         int64_t limit) override {
+    absl::MutexLock lock(&mutex_);
+    std::map<std::string, DevicePair> by_key;
+    for (const MemoryTables::StoredRecord& stored : tables_.records) {
+      const v1::Record& record = stored.record;
+      if (record.measurement().outcome() != v1::OUTCOME_OK || record.has_retraction()) continue;
+      DevicePair& pair = by_key[record.workload_key()];
+      for (const auto& [device, best] :
+           {std::pair{&device_a, &pair.a}, std::pair{&device_b, &pair.b}}) {
+        if (record.device_key() != *device) continue;
+        if (best->target.empty() || record.median_ns() < best->median_ns)
+          *best = {record.median_ns(), record.target()};
+      }
+    }
+    std::vector<DevicePair> pairs;
+    int64_t seen = 0;
+    for (const auto& [key, workload] : tables_.workloads) {
+      if (++seen > limit) break;
+      const auto found = by_key.find(key);
+      if (found == by_key.end()) continue;
+      DevicePair& pair = found->second;
+      if (pair.a.target.empty() || pair.b.target.empty()) continue;
+      pair.name = {key, workload.label, workload.flops};
+      pairs.push_back(std::move(pair));
+    }
+    return pairs;
+  }
+
   absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override {
     absl::MutexLock lock(&mutex_);
     KnownRecords known;

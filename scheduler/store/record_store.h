@@ -145,6 +145,16 @@ struct OldRecords {
   std::optional<int64_t> last;  // id up to which records were looked at; absent: to the end
 };
 
+// A workload of which two devices have valid records, with the fastest of each over all targets.
+struct DevicePair {
+  WorkloadName name;
+  struct Best {
+    double median_ns = 0;
+    std::string target;
+  };
+  Best a, b;
+};
+
 // ---- changes ----
 // Besides these, the store takes SetAttempts and MarkLearned just as the dispatcher decides them
 // (scheduler/core/events.h).
@@ -384,6 +394,11 @@ class RecordStore {
   virtual absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
                                                                   const std::string& after,
                                                                   int64_t limit) = 0;
+  // Workloads of which both device keys have valid records that were not retracted, by key; only the first
+  // `limit` workloads of all are looked at. For users.
+  virtual absl::StatusOr<std::vector<DevicePair>> CompareDevices(const std::string& device_a,
+                                                                 const std::string& device_b,
+                                                                 int64_t limit) = 0;
   // Lost and retracted trials do not count.
   virtual absl::StatusOr<KnownRecords> Known(const WorkloadId& id) = 0;
   // The fastest valid record of the workload that was measured here, not imported; nullopt: there is

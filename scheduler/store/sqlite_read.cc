@@ -667,6 +667,37 @@ absl::StatusOr<std::vector<WorkloadName>> ReadWorkloads(sqlite3* db, const std::
   return found;
 }
 
+absl::StatusOr<std::vector<DevicePair>> ReadDevicePairs(sqlite3* db, const std::string& device_a,
+                                                        const std::string& device_b,
+                                                        int64_t limit) {
+  // The index records_best leads to the fastest record of each target.
+  Statement best(db,
+                 "SELECT r.median_ns, t.text FROM targets t CROSS JOIN records r ON r.id="
+                 "(SELECT b.id FROM records b WHERE b.workload=?1 AND b.target=t.id "
+                 "AND b.device=(SELECT id FROM devices WHERE key=?2) AND b.outcome=1 "
+                 "AND b.retracted_ns=0 ORDER BY b.median_ns, b.id LIMIT 1) "
+                 "ORDER BY r.median_ns, r.id LIMIT 1");
+  const auto find = [&](int64_t workload, const std::string& device, DevicePair::Best* found) {
+    best.Bind(workload, device);
+    if (!best.Step()) return false;
+    *found = {best.Real(0), best.Text(1)};
+    return true;
+  };
+  std::vector<DevicePair> pairs;
+  Statement rows(db, "SELECT id, key, label, flops FROM workloads ORDER BY key LIMIT ?");
+  rows.Bind(limit);
+  while (rows.Step()) {
+    DevicePair pair;
+    if (find(rows.Int(0), device_a, &pair.a) && find(rows.Int(0), device_b, &pair.b)) {
+      pair.name = {rows.Text(1), rows.Text(2), rows.Real(3)};
+      pairs.push_back(std::move(pair));
+    }
+    HEDDLE_RETURN_IF_ERROR(best.status());
+  }
+  HEDDLE_RETURN_IF_ERROR(rows.status());
+  return pairs;
+}
+
 absl::StatusOr<KnownRecords> ReadKnown(sqlite3* db, const WorkloadId& id) {
   // A lost trial says nothing about its candidate, so it does not count as known.
   constexpr char kSql[] = R"sql(

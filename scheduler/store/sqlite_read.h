@@ -45,6 +45,8 @@ absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(sqlite3* db, int64_t
                                                             int64_t limit);
 absl::StatusOr<std::vector<WorkloadName>> ReadWorkloads(sqlite3* db, const std::string& text,
                                                         const std::string& after, int64_t limit);
+absl::StatusOr<std::vector<DevicePair>> ReadDevicePairs(sqlite3* db, const std::string& device_a,
+                                                        const std::string& device_b, int64_t limit);
 absl::StatusOr<KnownRecords> ReadKnown(sqlite3* db, const WorkloadId& id);
 absl::StatusOr<std::optional<v1::Record>> ReadBestMeasured(sqlite3* db, const WorkloadId& id);
 absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t job, int32_t task);

@@ -159,6 +159,12 @@ class SqliteRecordStore : public RecordStore {
     absl::MutexLock lock(&users_mutex_);
     return ReadWorkloads(users_db_.get(), text, after, limit);
   }
+  absl::StatusOr<std::vector<DevicePair>> CompareDevices(const std::string& device_a,
+                                                         const std::string& device_b,
+                                                         int64_t limit) override {
+    absl::MutexLock lock(&users_mutex_);
+    return ReadDevicePairs(users_db_.get(), device_a, device_b, limit);
+  }
   absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override {
     absl::MutexLock lock(&read_mutex_);
     return ReadKnown(read_db_.get(), id);

@@ -46,7 +46,9 @@ ALLOWED = {
     "scheduler/page": ["proto", "scheduler/store/record_store.h", "views"],
     "scheduler/service": ["proto", "scheduler/core", "scheduler/store", "scheduler/ledger", "scheduler/page"],
     "scheduler/sim": ["proto", "scheduler/core", "scheduler/store", "scheduler/ledger"],
-    "scheduler": ["proto", "scheduler/core/policy.h", "scheduler/service"],
+    "scheduler/whatif": ["proto", "scheduler/core", "scheduler/page/source.h", "scheduler/sim", "scheduler/store/record_store.h",
+                         "views/what_if.h"],
+    "scheduler": ["proto", "scheduler/core/policy.h", "scheduler/service", "scheduler/whatif"],
     "worker": ["proto", "PUBLIC", "cost_model"],
     "client": ["proto", "views", "PUBLIC"],
 }

@@ -6,6 +6,7 @@
 #include <random>
 #include <string>
 
+#include "base/workload_bytes.h"
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/ir/visit.h"
 #include "tests/ir/random_ir.h"
@@ -16,6 +17,20 @@ namespace {
 
 bool SameBits(const interpreter::Arena& a, const interpreter::Arena& b) {
   return a.memory == b.memory;
+}
+
+// What knows no loop programs reads the sizes from their text.
+TEST(Text, TheFirstLineTellsTheBytes) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    std::mt19937_64 rng(seed);
+    const Program program = RandomProgram(rng, false).Make();
+    int64_t bytes = 0;
+    for (const auto* buffers : {&program.inputs, &program.outputs}) {
+      for (const BufferRef& buffer : *buffers) bytes += buffer->SizeBytes();
+    }
+    EXPECT_EQ(BytesOfWorkload(Print(program)), bytes) << Print(program);
+    EXPECT_GT(bytes, 0);
+  }
 }
 
 TEST(Text, RandomProgramsRoundTripAndMeanTheSame) {

@@ -8,7 +8,7 @@ import unittest
 import browser
 import planted
 
-PAGES = ("/", "/jobs", "/jobs/j1", "/jobs/j1/tasks/1", "/jobs/j3", "/jobs/j3/cancel", "/jobs/j3/priority", "/submit", "/machines", "/records", "/records?key=0123456789abcdef")
+PAGES = ("/", "/jobs", "/jobs/j1", "/jobs/j1/tasks/1", "/jobs/j3", "/jobs/j3/cancel", "/jobs/j3/priority", "/submit", "/machines", "/records", "/records?key=0123456789abcdef", "/compare", "/compare?a=j1&b=j2", "/whatif")
 
 # Ratio of the luminances of text and ground, for each piece of text (WCAG 2 asks for 4.5). A canvas turns every notation of a colour
 # into numbers.

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+import urllib.parse
 import xml.etree.ElementTree
 
 import planted
@@ -98,9 +99,14 @@ class PageTest(unittest.TestCase):
 
     def test_no_job(self):
         self.scheduler = planted.Scheduler(self.path)
-        for address in ("/", "/jobs", "/machines", "/records"):
+        for address in ("/", "/jobs", "/machines", "/records", "/compare", "/whatif"):
             self.read(address)
         self.assertEqual(self.scheduler.get("/jobs/j1")[0], 404)
+        # Without a tracker there are no machines to simulate.
+        deadline = time.monotonic() + 20
+        while b"is being simulated" in (body := self.scheduler.get("/whatif")[2]) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.assertIn(b'<p class="warn">', body)
 
     def test_one_job_of_a_hundred_thousand_trials(self):
         self.scheduler = planted.Scheduler(self.path, lambda database: planted.plant_trials(database, 1, planted.TRIALS))
@@ -112,6 +118,14 @@ class PageTest(unittest.TestCase):
         self.assertIn("default, 1.000 ms", text)
         circles = [element for element in task.iter() if element.tag.endswith("}circle")]
         self.assertGreater(len(circles), 1000)
+        # The latest 512 trials make 32 batches of 16; a model that is right has a rank correlation of 1.
+        self.assertIn("The latest 512 trials that a model chose", text)
+        self.assertIn("rank correlation 1.00", text)
+        self.assertIn("The latest 20 of 32 batches", text)
+        # 2 GFLOP over 12 MB.
+        self.assertIn("the task does 167 FLOP per byte", text)
+        self.assertRegex(text, r"best: [^;]*; \d+ % of what arithmetic allows")
+        self.assertIn("for i in 1000", text)
         # Records are paged by key.
         address, pages = "/records?key=0123456789abcdef", 0
         while address and pages < 3:
@@ -120,10 +134,27 @@ class PageTest(unittest.TestCase):
             self.assertTrue(following, address)
             address, pages = following[1].replace("&amp;", "&"), pages + 1
 
+    def test_two_devices(self):
+        self.scheduler = planted.Scheduler(self.path, lambda database: planted.plant_devices(database, 2000))
+        address = "/compare?" + urllib.parse.urlencode({"device_a": "old " + planted.HOSTILE.replace("\x1b", ""), "device_b": planted.OTHER_DEVICE})
+        self.assertIn(b"there is no task", self.scheduler.get(address)[2])
+        address = "/compare?" + urllib.parse.urlencode({"device_a": "old " + planted.HOSTILE, "device_b": planted.OTHER_DEVICE})
+        text = "".join(self.read(address).itertext())
+        self.assertIn("Both have records of 2000 tasks", text)
+        self.assertIn(f"in the geometric mean, {planted.OTHER_DEVICE} is 2.00x as fast", text)
+        self.assertIn("showing 100 of 2000 tasks", text)
+        seen = set()
+        while address:
+            body = self.scheduler.get(address)[2].decode()
+            seen |= set(re.findall(r'href="/records\?key=([0-9a-f]{16})"', body))
+            following = re.search(r'href="(/compare\?[^"]*after=[^"]*)"', body)
+            address = following and following[1].replace("&amp;", "&")
+        self.assertEqual(len(seen), 2000)
+
     def test_a_thousand_and_ten_thousand_jobs(self):
         self.scheduler = planted.Scheduler(self.path, lambda database: (planted.plant_jobs(database, 1, 500, planted.DONE),
                                                                        planted.plant_jobs(database, 501, 500, planted.IMPORTING)))
-        for address in ("/", "/jobs", "/jobs?before=j501", "/jobs/j1000", "/machines", "/records"):
+        for address in ("/", "/jobs", "/jobs?before=j501", "/jobs/j1000", "/machines", "/records", "/compare?a=j1000", "/compare?a=j1000&b=j1", "/whatif"):
             self.read(address)
         self.assertIn(b"showing 100 of 500 unfinished jobs", self.scheduler.get("/")[2])
         self.scheduler.stop()
@@ -178,7 +209,7 @@ class PageTest(unittest.TestCase):
         ids = {e.get("id") for e in root.iter()}
         self.assertTrue(all(e.get("href")[1:] in ids for e in root.iter("a")))
         self.assertRegex("".join(root.itertext()), r"showing \d+ of 3000 trials")
-        self.assertEqual(sum(e.tag.endswith("}svg") for e in root.iter()), 2)
+        self.assertEqual(sum(e.tag.endswith("}svg") for e in root.iter()), 4)
         self.assertEqual(self.scheduler.heddle("report", "j9", "-o", report).returncode, 4)
         self.assertEqual(report.read_text(), text, "what was there stays")
 

@@ -14,6 +14,9 @@ TRIALS = 100_000
 HOSTILE = "<script>alert('x')</script>\"&\x1b[31m"
 TARGET = "llvm -mcpu=x"
 DEVICE = "a device"
+WORKLOAD = "program p(x: f32[1000, 1000], w: f32[1000, 1000] const) -> (y: f32[1000, 1000]) {\n  for i in 1000 { }\n}\n"
+PEAK_GFLOPS, MEMORY_GBPS = 4000.0, 20.0
+OTHER_DEVICE = "another device"
 BEGIN_NS = 1_800_000_000 * 10**9
 
 DONE, IMPORTING = 4, 1  # JobState
@@ -42,10 +45,15 @@ def spec(name, user="ann"):
     return text_field(1, name) + text_field(2, TARGET) + number_field(4, 64) + text_field(11, user)
 
 
+def double_field(number, value):
+    return varint(number << 3 | 1) + struct.pack("<d", value)
+
+
 def measurement(ns):
     if ns == 0:
         return number_field(1, 5) + text_field(2, "signal 11")
-    return number_field(1, 1) + text_field(3, struct.pack("<3d", ns, ns, ns))
+    limits = double_field(17, PEAK_GFLOPS) + double_field(18, MEMORY_GBPS)
+    return number_field(1, 1) + text_field(3, struct.pack("<3d", ns, ns, ns)) + text_field(4, limits)
 
 
 def plant_jobs(database, first, count, state, name="model"):
@@ -60,7 +68,7 @@ def plant_trials(database, job, count):
     plant_jobs(database, job, 1, DONE, name=HOSTILE)
     cursor = database.cursor()
     workload = cursor.execute("INSERT INTO workloads(key,text,label,flops) VALUES(?,?,?,?)",
-                              ("0123456789abcdef", "a workload", "matmul " + HOSTILE, 2e9)).lastrowid
+                              ("0123456789abcdef", WORKLOAD, "matmul " + HOSTILE, 2e9)).lastrowid
     target = cursor.execute("INSERT INTO targets(text) VALUES(?)", (TARGET,)).lastrowid
     device = cursor.execute("INSERT INTO devices(key) VALUES(?)", (DEVICE,)).lastrowid
     cursor.execute("INSERT INTO tasks(job,idx,workload,weight,budget,known,known_valid,done,exhausted,warm_pending,known_best_ns,known_untuned_ns)"
@@ -69,12 +77,28 @@ def plant_trials(database, job, count):
     def median(i):
         return 0 if i % 10 == 9 else 1e6 / (1 + i / count) + 2e5 * (i * 7919 % 101) / 101
     trace = "\n".join(f"split loop{n} by 8 16 32, step %d of a schedule that is as long as they are" for n in range(6))
-    cursor.executemany("INSERT INTO candidates(job,id,task,trace,origin,attempts,learned) VALUES(?,?,0,?,?,0,1)",
-                       ((job, i + 1, trace % ((i,) * 6), "default" if i == 0 else ("annealing", "random", "evolution")[i % 3]) for i in range(count)))
+    # The model of each batch of 16 puts them into the right order, but for failed ones.
+    cursor.executemany("INSERT INTO candidates(job,id,task,trace,origin,attempts,learned,predicted,predicted_from) VALUES(?,?,0,?,?,0,1,?,?)",
+                       ((job, i + 1, trace % ((i,) * 6), "default" if i == 0 else ("annealing", "random", "evolution")[i % 3], -median(i), i // 16 * 16)
+                        for i in range(count)))
     cursor.executemany("INSERT INTO records(workload,target,device,trace,outcome,median_ns,created_ns,job,candidate,attempt,provenance,measurement,digest,worker)"
                        " VALUES(?,?,?,?,?,?,?,?,?,1,'',?,?,'w1')",
                        ((workload, target, device, trace % ((i,) * 6), 1 if median(i) else 5, median(i), BEGIN_NS + i * 10**8, job, i + 1, measurement(median(i)),
                          i.to_bytes(32, "big")) for i in range(count)))
+
+
+def plant_devices(database, count):
+    """So many tasks with records on two devices; on the second one all are twice as fast."""
+    cursor = database.cursor()
+    target = cursor.execute("INSERT INTO targets(text) VALUES('llvm -mcpu=y')").lastrowid
+    devices = [cursor.execute("INSERT INTO devices(key) VALUES(?)", (key,)).lastrowid for key in ("old " + HOSTILE, OTHER_DEVICE)]
+    for i in range(count):
+        workload = cursor.execute("INSERT INTO workloads(key,text,label,flops) VALUES(?,?,?,?)", (f"{i:016x}", WORKLOAD, f"task {i} " + HOSTILE, 2e9)).lastrowid
+        for n, device in enumerate(devices):
+            ns = (1e6 + i) / (1 + n)
+            cursor.execute("INSERT INTO records(workload,target,device,trace,outcome,median_ns,created_ns,provenance,measurement,digest,imported_by)"
+                           " VALUES(?,?,?,'a trace',1,?,?,'',?,?,'ann')",
+                           (workload, target, device, ns, BEGIN_NS, measurement(ns), (i * 2 + n).to_bytes(32, "little")))
 
 
 class Scheduler:

@@ -48,6 +48,42 @@ TEST(ScatterPlot, CanBeEmpty) {
   EXPECT_EQ(Malformed(ScatterPlot("t", "x", "y", {{0, 0, "g", ""}}, {{0, 0}})), "");
 }
 
+TEST(RooflineChart, BendsWhereBothLimitsMeet) {
+  // Axes: 1 to 1000 FLOP per byte, 10 to 100 GFLOP/s; the ridge is at 10 FLOP per byte.
+  const std::vector<PlotPoint> points = {{1, 10, "trials", ""},
+                                         {1000, 100, "best", "best <1>"},
+                                         {0, 5, "no bytes", ""},
+                                         {5, 0, "failed", ""}};
+  const std::string svg = RooflineChart("a <roof>", 100, 10, points, SvgUse::kPage);
+  EXPECT_EQ(Malformed(svg), "");
+  EXPECT_THAT(svg, HasSubstr(">100 GFLOP/s</text>"));
+  EXPECT_THAT(svg, HasSubstr(">10 GB/s</text>"));
+  EXPECT_THAT(svg, HasSubstr("<title>best &lt;1&gt;</title>"));
+  EXPECT_THAT(svg, Not(HasSubstr("no bytes"))) << "a logarithmic axis has no zero";
+  EXPECT_THAT(svg, Not(HasSubstr("failed")));
+  EXPECT_EQ(Count(svg, "<circle"), 4u) << "two points, two entries of the legend";
+  // The slope begins in the lower left corner, where the first trial is, and ends at a third of the way.
+  EXPECT_THAT(svg, HasSubstr("d=\"M70.0 390.0L243.3 56.0H590.0\""));
+  EXPECT_THAT(svg, HasSubstr("cx=\"70.0\" cy=\"390.0\""));
+}
+
+TEST(RooflineChart, CanBeWithoutPoints) {
+  EXPECT_EQ(Malformed(RooflineChart("t", 3.7, 0.02, {})), "");
+  EXPECT_EQ(Malformed(RooflineChart("t", 1e-6, 1e6, {{1e-9, 1e9, "g", ""}})), "");
+}
+
+TEST(BarChart, IsAsLongAsItsValue) {
+  const std::string svg =
+      BarChart("t <1>", {{"one", 1, "1 s"}, {"two & more", 2, "2 s"}, {"none", 0, "0 s"}});
+  EXPECT_EQ(Malformed(svg), "");
+  EXPECT_THAT(svg, HasSubstr("width=\"400.0\""));
+  EXPECT_THAT(svg, HasSubstr("width=\"200.0\""));
+  EXPECT_THAT(svg, HasSubstr("two &amp; more"));
+  EXPECT_EQ(Malformed(BarChart("t", {})), "");
+  const std::string many = BarChart("t", std::vector<ChartBar>(100, {"bar", 1, "words"}));
+  EXPECT_THAT(many, HasSubstr("showing 64 of 100 bars"));
+}
+
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kNow = 1'800'000'000 * kSecond;
 

@@ -96,6 +96,10 @@ TaskDetails Details(int trials) {
   details.best_trace = absl::StrCat("split a\n", kHostile, "\n");
   details.default_ns = 4000;
   details.best_ns = 1000;
+  for (int i = 0; i < trials; ++i)
+    details.predicted.push_back({kHostile, 16 * (i / 16), 1.0 * i, i % 5 == 0 ? 0 : 9000.0 - i});
+  details.workload = absl::StrCat("program p(x: f32[1000]) -> (y: f32[]) {\n  ", kHostile, "\n}\n");
+  details.limits = {.gflops = 100, .gbps = 10};
   return details;
 }
 
@@ -247,6 +251,27 @@ TEST(Pages, TellWhatAJobDoesAndWon) {
   task.links = false;
   EXPECT_THAT(TaskPage(task).markup, HasSubstr("id=\"task2\""));
   EXPECT_THAT(TaskPage(task).markup, Not(HasSubstr("href=\"/")));
+}
+
+TEST(Pages, ATaskIsHeldToItsPredictionsAndItsMachine) {
+  TaskDetails details = Details(40);
+  const std::string page = TaskPage(details).markup;
+  EXPECT_THAT(page,
+              HasSubstr("Predicted against measured place in the batch; rank correlation 0."));
+  EXPECT_THAT(page, HasSubstr("The latest 40 trials that a model chose."));
+  // 2 MFLOP over 4004 bytes; 1000 ns are 2000 GFLOP/s, 20 times the peak.
+  EXPECT_THAT(page, HasSubstr("the task does 500 FLOP per byte"));
+  EXPECT_THAT(
+      page, HasSubstr("best: 1.0 us, 2000.0 GFLOP/s, 4.0 GB/s; 2000 % of what arithmetic allows"));
+  EXPECT_THAT(page, HasSubstr("<summary>The loops that every schedule begins from</summary>"));
+  EXPECT_THAT(page, HasSubstr("<td>~</td>")) << "the shade is not all that tells what changed";
+  details.limits = {};
+  EXPECT_THAT(TaskPage(details).markup, HasSubstr("The limits of the slot were not measured"));
+  details.limits = {.gflops = 100, .gbps = 10};
+  details.workload = "no loops";
+  EXPECT_THAT(TaskPage(details).markup, HasSubstr("data is not known, so it has no roofline"));
+  details.predicted.clear();
+  EXPECT_THAT(TaskPage(details).markup, HasSubstr("No model has predicted"));
 }
 
 TEST(Pages, MachinesShowHowBusyTheyAreAndWhy) {

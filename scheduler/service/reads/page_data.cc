@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "proto/access/access_table.h"
 #include "proto/check_message.h"
@@ -13,6 +14,11 @@ namespace {
 
 constexpr absl::Duration kTrackerLimit = absl::Seconds(1);
 constexpr std::string_view kListJobs = "heddle.v1.JobService/ListJobs";
+constexpr std::string_view kQueryRecords = "heddle.v1.RecordService/QueryRecords";
+// A simulation asks for the latest stages of all jobs, and the latest records of so many jobs.
+constexpr int64_t kStagesAsked = 2000;
+constexpr size_t kJobsAsked = 100;
+constexpr int64_t kRecordsAsked = 64;
 constexpr std::string_view kGetJob = "heddle.v1.JobService/GetJob";
 
 constexpr std::string_view kSubmit = "heddle.v1.JobService/Submit";
@@ -55,6 +61,14 @@ absl::Status Perform(SchedulerLoop* loop, const std::string& job, const PageSour
 }
 
 }  // namespace
+
+PageData::PageData(SchedulerLoop* loop, RecordStore* store, const Actions& actions,
+                   WhatIfSimulator simulator)
+    : loop_(loop), store_(store), actions_(actions) {
+  if (simulator != nullptr) {
+    what_if_ = std::make_unique<WhatIfKeeper>([this] { return Question(); }, std::move(simulator));
+  }
+}
 
 CallerReads PageData::ReadsOf(const Identity& caller) const {
   return {loop_, store_, caller, caller.role == Role::kLocal ? "local" : ToText(caller)};
@@ -116,6 +130,43 @@ absl::StatusOr<std::vector<WorkloadName>> PageData::FindWorkloads(const std::str
                                                                   const std::string& after,
                                                                   int64_t limit) {
   return store_->FindWorkloads(text, after, limit);
+}
+
+absl::StatusOr<std::vector<DevicePair>> PageData::CompareDevices(const Identity& caller,
+                                                                 const std::string& device_a,
+                                                                 const std::string& device_b,
+                                                                 int64_t limit) {
+  HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, kQueryRecords));  // measurements are shared
+  return store_->CompareDevices(device_a, device_b, limit);
+}
+
+absl::StatusOr<WhatIfQuestion> PageData::Question() {
+  WhatIfQuestion question;
+  question.unfinished = loop_->jobs().Unfinished();
+  question.policy = loop_->policy();
+  question.now_unix_ns = absl::GetCurrentTimeNanos();
+  HEDDLE_ASSIGN_OR_RETURN(question.machines, ListWorkers());
+  HEDDLE_ASSIGN_OR_RETURN(question.stages, store_->LatestStages(0, kStagesAsked));
+  size_t jobs = 0;
+  for (const std::shared_ptr<const v1::Job>& job : question.unfinished) {
+    if (++jobs > kJobsAsked) break;
+    v1::RecordQuery query;
+    query.set_job(job->id());
+    HEDDLE_ASSIGN_OR_RETURN(RecordPage page, store_->QueryPage(query, std::nullopt, kRecordsAsked));
+    for (v1::Record& record : page.records) question.records.push_back(std::move(record));
+  }
+  return question;
+}
+
+absl::StatusOr<std::shared_ptr<const views::WhatIf>> PageData::WhatIf(const Identity& caller) {
+  if (what_if_ == nullptr) return absl::UnimplementedError("this scheduler cannot simulate");
+  const std::shared_ptr<const views::WhatIf> latest = what_if_->Latest();
+  if (latest == nullptr || MayUse(caller, kListJobs, /*tenant=*/"")) return latest;
+  auto shown = std::make_shared<views::WhatIf>(*latest);
+  std::erase_if(shown->jobs, [&](const views::WhatIf::Job& job) {
+    return !MayUse(caller, kListJobs, job.user);
+  });
+  return std::shared_ptr<const views::WhatIf>(std::move(shown));
 }
 
 absl::StatusOr<v1::ListWorkersResponse> PageData::ListWorkers() {

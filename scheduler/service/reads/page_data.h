@@ -13,6 +13,7 @@
 #include "scheduler/page/source.h"
 #include "scheduler/service/job_intake.h"
 #include "scheduler/service/reads/caller_reads.h"
+#include "scheduler/service/reads/what_if_keeper.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/stages/machine_drains.h"
 #include "scheduler/service/telemetry/audit_log.h"
@@ -28,9 +29,9 @@ class PageData final : public PageSource {
     MachineDrains* drains = nullptr;
     AuditLog* audit = nullptr;  // may be null
   };
-  // All outlive this.
-  PageData(SchedulerLoop* loop, RecordStore* store, const Actions& actions)
-      : loop_(loop), store_(store), actions_(actions) {}
+  // All outlive this. Without a simulator, WhatIf is Unimplemented.
+  PageData(SchedulerLoop* loop, RecordStore* store, const Actions& actions,
+           WhatIfSimulator simulator = nullptr);
 
   int64_t changes() override { return loop_->jobs().changes(); }
   std::string policy() override { return loop_->policy(); }
@@ -53,6 +54,11 @@ class PageData final : public PageSource {
   absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
                                                           const std::string& after,
                                                           int64_t limit) override;
+  absl::StatusOr<std::vector<DevicePair>> CompareDevices(const Identity& caller,
+                                                         const std::string& device_a,
+                                                         const std::string& device_b,
+                                                         int64_t limit) override;
+  absl::StatusOr<std::shared_ptr<const views::WhatIf>> WhatIf(const Identity& caller) override;
   absl::StatusOr<v1::ListWorkersResponse> ListWorkers() override;
   absl::Status Act(const Identity& caller, const std::string& job, const Order& order) override;
   absl::StatusOr<std::unique_ptr<Submission>> BeginSubmit(const Identity& caller,
@@ -72,9 +78,12 @@ class PageData final : public PageSource {
   absl::Status Tell(const Identity& caller, std::string_view method, const std::string& job,
                     const absl::Status& status, const std::string& detail = "") const;
 
+  absl::StatusOr<WhatIfQuestion> Question();
+
   SchedulerLoop* const loop_;
   RecordStore* const store_;
   const Actions actions_;
+  std::unique_ptr<WhatIfKeeper> what_if_;  // null: there is no simulator
 };
 
 }  // namespace heddle::scheduler

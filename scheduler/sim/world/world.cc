@@ -146,7 +146,9 @@ Chaos::Hooks World::ChaosHooks() {
 
 WorldResult World::Run() {
   const absl::Duration limit = options_.checks ? kLimitChecked : kLimit;
-  const int64_t max_steps = options_.checks ? kMaxStepsChecked : kMaxSteps;
+  const int64_t max_steps = options_.max_steps > 0 ? options_.max_steps
+                            : options_.checks      ? kMaxStepsChecked
+                                                   : kMaxSteps;
   while (result_.violation.empty() && !agenda_.empty()) {
     const Agenda::Action action = agenda_.Next();
     if (now() - agenda_.start() > limit || result_.steps > max_steps) break;

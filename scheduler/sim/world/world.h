@@ -17,6 +17,7 @@
 // world.cc wires them, submits the jobs and gathers the result.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -32,6 +33,8 @@ struct WorldOptions {
   bool checks = false;   // check the promises after every event; needs `durable`
   bool waiting = false;  // count what jobs wait for
   bool spans = false;    // keep every stage, for charts
+  int64_t max_steps =
+      0;  // a world that takes more is given up; 0: as many as only a stuck world takes
 };
 
 // The baseline policy without coordination: every job has its own dispatcher, which believes that

@@ -86,6 +86,11 @@ class GatedStore : public RecordStore {
                                                           int64_t limit) override {
     return store_->FindWorkloads(text, after, limit);
   }
+  absl::StatusOr<std::vector<DevicePair>> CompareDevices(const std::string& device_a,
+                                                         const std::string& device_b,
+                                                         int64_t limit) override {
+    return store_->CompareDevices(device_a, device_b, limit);
+  }
   absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override { return store_->Known(id); }
   absl::StatusOr<std::optional<v1::Record>> BestMeasured(const WorkloadId& id) override {
     return store_->BestMeasured(id);

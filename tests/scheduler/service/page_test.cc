@@ -16,9 +16,11 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "scheduler/service/reads/page_data.h"
+#include "scheduler/whatif/simulate_queue.h"
 #include "tests/access/lab.h"
 #include "tests/scheduler/service/service_fixture.h"
 #include "tests/views/well_formed.h"
+#include "views/format.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -39,7 +41,8 @@ class PageTest : public ServiceTest {
                                        PageData::Actions{.intake = jobs_service_->intake(),
                                                          .blobs = blobs_.get(),
                                                          .drains = drains_.get(),
-                                                         .audit = audit_.get()});
+                                                         .audit = audit_.get()},
+                                       SimulateQueue);
     page_ = std::make_unique<Page>(PageOptions{}, data_.get());
   }
   void TearDown() override {
@@ -141,11 +144,14 @@ TEST_F(PageTest, EveryPageIsThereWithoutAJob) {
   EXPECT_THAT(See("/jobs"), HasSubstr("no job has been submitted"));
   EXPECT_THAT(See("/machines"), HasSubstr("cpu"));
   EXPECT_THAT(See("/records"), HasSubstr("no task matches"));
+  EXPECT_THAT(See("/compare"), HasSubstr("name=\"device_a\""));
+  EXPECT_THAT(See("/whatif"), HasSubstr("simulated"));
   EXPECT_THAT(See("/style.css"), HasSubstr("prefers-color-scheme"));
   EXPECT_THAT(See("/script.js"), HasSubstr("EventSource"));
   EXPECT_EQ(views::Malformed(See("/icon.svg")), "");
   for (const char* none : {"/none", "/jobs/j1", "/jobs/x", "/jobs/j1/tasks/1", "/jobs/j1/cancel",
-                           "/jobs/", "/records?key=0000000000000000", "/jobs/j1/tasks/", "//", ""})
+                           "/jobs/", "/records?key=0000000000000000", "/jobs/j1/tasks/", "//", "",
+                           "/compare?a=j1", "/compare?a=j1&b=j2"})
     See(none, 404);
   See("/jobs?before=x", 400);
   See("/records?key=0&after=x", 400);
@@ -365,6 +371,13 @@ class SlowSource final : public PageSource {
                                                           int64_t) override {
     return std::vector<WorkloadName>();
   }
+  absl::StatusOr<std::vector<DevicePair>> CompareDevices(const Identity&, const std::string&,
+                                                         const std::string&, int64_t) override {
+    return std::vector<DevicePair>();
+  }
+  absl::StatusOr<std::shared_ptr<const views::WhatIf>> WhatIf(const Identity&) override {
+    return absl::UnimplementedError("");
+  }
   absl::StatusOr<v1::ListWorkersResponse> ListWorkers() override {
     v1::ListWorkersResponse response;
     v1::WorkerStatus* worker = response.add_workers();
@@ -488,6 +501,10 @@ TEST_F(PageTest, PeopleSeeWhatTheyMaySee) {
       if (job == finished) See("/jobs/" + job + "/tasks/1", 200, sees);
     }
     EXPECT_THAT(See("/jobs", 200, bob), Not(HasSubstr("/jobs/" + job + "\"")));
+    See("/compare?a=" + job, 404, bob);
+    See("/compare?a=" + finished + "&b=" + running, 404, bob);
+    See("/compare?a=" + finished + "&b=" + running, 200, ann);
+    EXPECT_THAT(See("/whatif", 200, bob), Not(HasSubstr("/jobs/" + job + "\"")));
     EXPECT_THAT(See("/", 200, bob), Not(HasSubstr(job + "\"")));
     See("/jobs/" + job, 404, bob);
     See("/jobs/" + job + "/tasks/1", 404, bob);
@@ -531,6 +548,90 @@ TEST_F(PageTest, PeopleSeeWhatTheyMaySee) {
   std::ifstream file(directory_ + "/audit/calls.jsonl");
   const std::string calls((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_THAT(calls, HasSubstr("\"name\":\"boss\""));
+}
+
+TEST_F(PageTest, ComparedJobsHaveTheNumbersOfTheApi) {
+  const std::string one = MustSubmit(Spec());
+  WaitFinal(one);
+  v1::JobSpec more = Spec(9);
+  more.set_force(true);
+  const std::string two = MustSubmit(more);
+  WaitFinal(two);
+  const v1::Job a = Get(one), b = Get(two);
+  const std::string page = See("/compare?a=" + one + "&b=" + two);
+  EXPECT_THAT(page, HasSubstr("<th scope=\"row\">trials_per_task</th><td>6</td><td>9</td>"));
+  EXPECT_THAT(page, HasSubstr("<th scope=\"row\">force</th>"));
+  EXPECT_THAT(page, Not(HasSubstr("<th scope=\"row\">batch</th>"))) << "it is the same";
+  ASSERT_EQ(a.tasks_size(), b.tasks_size());
+  for (int i = 0; i < a.tasks_size(); ++i) {
+    const double left = a.tasks(i).best_ns(), right = b.tasks(i).best_ns();
+    ASSERT_GT(left, 0);
+    EXPECT_THAT(page, HasSubstr(absl::StrCat(
+                          "<td class=\"number\">", FormatNs(left), "</td><td class=\"number\">",
+                          FormatNs(right), "</td><td class=\"number\">", FormatRatio(left / right),
+                          "</td><td class=\"number\">", a.tasks(i).trials(),
+                          "</td><td class=\"number\">", b.tasks(i).trials(), "</td>")));
+  }
+  // Both lead here, and the second knows jobs of the same model.
+  EXPECT_THAT(See("/jobs/" + one), HasSubstr("href=\"/compare?a=" + one + "\""));
+  EXPECT_THAT(See("/compare?a=" + one),
+              HasSubstr("href=\"/compare?a=" + one + "&amp;b=" + two + "\""));
+  See("/compare?a=" + one + "&b=j99", 404);
+}
+
+TEST_F(PageTest, ComparedDevicesHaveTheNumbersOfTheApi) {
+  const std::string job = MustSubmit(Spec());
+  WaitFinal(job);
+  v1::RecordQuery query;
+  query.set_best_only(true);
+  const std::vector<v1::Record> best = Query(query);
+  ASSERT_FALSE(best.empty());
+  const std::string here = best.front().device_key();
+  EXPECT_THAT(See("/compare"), HasSubstr(here)) << "it can be chosen";
+  EXPECT_THAT(See("/compare?device_a=" + here + "&device_b=elsewhere"),
+              HasSubstr("there is no task of which both have valid records"));
+  // The same tasks, twice as fast on another device.
+  for (const v1::Record& record : best) {
+    InsertRecord insert;
+    insert.record = record;
+    insert.record.set_device_key("elsewhere");
+    insert.record.mutable_measurement()->clear_samples_ns();
+    for (int i = 0; i < 3; ++i)
+      insert.record.mutable_measurement()->add_samples_ns(record.median_ns() / 2);
+    insert.imported = true;
+    insert.record.set_imported_by("user/ann of vision");
+    ASSERT_TRUE(store_->Apply({Batch{insert}})->front().ok());
+  }
+  const std::string page = See("/compare?device_a=" + here + "&device_b=elsewhere");
+  EXPECT_THAT(page, HasSubstr(absl::StrCat("Both have records of ", best.size(), " tasks")));
+  EXPECT_THAT(page, HasSubstr("elsewhere is 2.00x as fast as"));
+  for (const v1::Record& record : best) {
+    EXPECT_THAT(page,
+                HasSubstr(absl::StrCat(FormatNs(record.median_ns()), "</td><td class=\"number\">",
+                                       FormatNs(record.median_ns() / 2),
+                                       "</td><td class=\"number\">2.00x</td>")));
+  }
+  // The records lead here.
+  EXPECT_THAT(See("/records?key=" + best.front().workload_key()), HasSubstr("over all tasks"));
+}
+
+TEST_F(PageTest, TheQueueIsSimulated) {
+  cluster_.behaviour.candidate_ms = 40;
+  const std::string job = MustSubmit(Spec(200));
+  Wait(job, [](const v1::Job& now) { return now.trials() >= 3; });
+  EXPECT_EQ(page_->Handle(Request("GET", "/events?page=/whatif")).status, 200);
+  std::string page = See("/whatif");
+  const absl::Time limit = absl::Now() + kServiceLimit;
+  while (page.find("<svg") == std::string::npos && absl::Now() < limit) {
+    absl::SleepFor(absl::Milliseconds(50));
+    page = See("/whatif");
+  }
+  EXPECT_THAT(page, HasSubstr(">as it is<"));
+  EXPECT_THAT(page, HasSubstr("one more device slot"));
+  EXPECT_THAT(page, HasSubstr("one more CPU slot"));
+  EXPECT_THAT(page, HasSubstr("policy round_robin"));
+  EXPECT_THAT(page, HasSubstr("href=\"/jobs/" + job + "\""));
+  EXPECT_EQ(Post("/jobs/" + job + "/cancel").status, 303);
 }
 
 TEST_F(PageTest, NoMachinesIsSaidAndTheRestIsThere) {

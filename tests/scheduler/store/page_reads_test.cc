@@ -123,6 +123,56 @@ TEST_P(PageReadsTest, LatestStagesOfAllJobs) {
   EXPECT_THAT(attempts(100, 2), ElementsAre(3));
 }
 
+TEST_P(PageReadsTest, DevicesAreComparedByTheirFastestRecords) {
+  AddJob(1, 4, 12);
+  int64_t candidate = 0;
+  const auto add = [&](int task, const std::string& device, const std::string& target, double ns) {
+    InsertRecord insert = MakeRecord(1, ++candidate, task, ns);
+    insert.record.set_device_key(device);
+    insert.record.set_target(target);
+    ASSERT_TRUE(Apply({insert}).ok());
+  };
+  add(0, "old", "llvm -mcpu=x", 90);
+  add(0, "old", "llvm -mcpu=x -threads=2", 40);
+  add(0, "old", "llvm -mcpu=x", 60);
+  add(0, "new", "llvm -mcpu=y", 30);
+  add(0, "new", "llvm -mcpu=y", 0);  // it failed
+  add(1, "old", "llvm -mcpu=x", 10);
+  add(1, "third", "llvm -mcpu=x", 10);  // of the new one there is none
+  add(2, "old", "llvm -mcpu=x", 0);     // only a failed one
+  add(2, "new", "llvm -mcpu=y", 7);
+  add(3, "old", "llvm -mcpu=x", 20);
+  add(3, "new", "llvm -mcpu=y", 25);
+  const auto compare = [&](const std::string& a, const std::string& b, int64_t limit = 100) {
+    const auto found = store_->CompareDevices(a, b, limit);
+    EXPECT_TRUE(found.ok()) << found.status();
+    std::vector<std::string> lines;
+    for (const DevicePair& pair : *found) {
+      lines.push_back(absl::StrCat(pair.name.key, " ", pair.name.label, ": ", pair.a.median_ns, " ",
+                                   pair.a.target, ", ", pair.b.median_ns, " ", pair.b.target));
+    }
+    return lines;
+  };
+  const std::string third = Key(3) + " conv: 20 llvm -mcpu=x, 25 llvm -mcpu=y";
+  EXPECT_THAT(compare("old", "new"),
+              ElementsAre(Key(0) + " conv: 40 llvm -mcpu=x -threads=2, 30 llvm -mcpu=y", third));
+  EXPECT_THAT(compare("new", "old"),
+              ElementsAre(Key(0) + " conv: 30 llvm -mcpu=y, 40 llvm -mcpu=x -threads=2",
+                          Key(3) + " conv: 25 llvm -mcpu=y, 20 llvm -mcpu=x"));
+  EXPECT_THAT(compare("old", "new", 1), SizeIs(1)) << "only one workload is looked at";
+  EXPECT_THAT(compare("old", "nowhere"), IsEmpty());
+  // What was retracted does not count.
+  v1::RecordQuery query;
+  query.set_workload_key(Key(0));
+  query.set_target("llvm -mcpu=x -threads=2");
+  RetractRecords change{{Query(query).front().id()}, {}};
+  change.retraction.set_reason("the clock was wrong");
+  change.retraction.set_unix_ns(9000);
+  ASSERT_TRUE(Apply({change}).ok());
+  EXPECT_THAT(compare("old", "new"),
+              ElementsAre(Key(0) + " conv: 60 llvm -mcpu=x, 30 llvm -mcpu=y", third));
+}
+
 TEST_P(PageReadsTest, WorkloadsAreFoundByLabelAndKey) {
   AddJob(1, 3, 3);
   for (int task = 0; task < 2; ++task) {
