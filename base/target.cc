@@ -90,8 +90,6 @@ struct Option {
 struct Grammar {
   TargetKind kind;
   std::string name;
-  std::string default_cpu;  // empty if the option is required; `needs` then names it
-  std::string needs;
   std::vector<Option> options;
 };
 
@@ -99,8 +97,6 @@ const std::vector<Grammar>& Grammars() {
   static const auto& grammars = *new std::vector<Grammar>{
       {TargetKind::kLlvm,
        "llvm",
-       "native",
-       "",
        {{"-mcpu",
          [](const std::string& value, Target& target) {
            if (!IsPlainName(value)) return Bad("-mcpu wants a CPU name, not '" + value + "'");
@@ -138,14 +134,13 @@ const std::vector<Grammar>& Grammars() {
          [](const Target& target) { return std::string(target.winograd ? "" : "off"); }}}},
       {TargetKind::kCuda,
        "cuda",
-       "",
-       "-arch, e.g. 'cuda -arch=sm_90'",
        {{"-arch",
          [](const std::string& value, Target& target) {
            const bool digits = value.size() > 4 && value.compare(0, 3, "sm_") == 0 &&
                                std::isdigit(static_cast<unsigned char>(value[3])) &&
                                IsPlainName(value);
-           if (!digits) return Bad("-arch wants an architecture like sm_90, not '" + value + "'");
+           if (!digits && value != "native")
+             return Bad("-arch wants an architecture like sm_90, or native, not '" + value + "'");
            target.cpu = value;
            return absl::OkStatus();
          },
@@ -199,10 +194,8 @@ absl::StatusOr<Target> ParseTarget(std::string_view text) {
     if (grammar.name != words[0]) continue;
     Target target;
     target.kind = grammar.kind;
-    target.cpu = grammar.default_cpu;
     for (size_t i = 1; i < words.size(); ++i)
       HEDDLE_RETURN_IF_ERROR(ReadOption(grammar, words[i], target));
-    if (target.cpu.empty()) return Bad(grammar.name + " wants " + grammar.needs);
     return target;
   }
   return Bad("unknown kind '" + words[0] + "'; known are " + known);

@@ -27,9 +27,9 @@ inline std::string_view KindOf(std::string_view target) {
 // Text form, options in canonical order:
 //   llvm -mcpu=znver5 [-mattr=+a,-b] [-triple=..] [-threads=N] [-winograd=off]
 //   cuda -arch=sm_90 [-tf32=on]
-// Two targets are the same if and only if their canonical texts are. Before a target is stored
-// anywhere, codegen::ResolveTarget replaces `-mcpu=native` by the real name and the features in
-// which this machine differs from it.
+// Two targets are the same if and only if their canonical texts are. `native`, the default, is this
+// machine's CPU or first GPU: before a target is stored anywhere, codegen::ResolveTarget replaces it
+// by the real name and, of a CPU, the features in which this machine differs from it.
 struct Target {
   TargetKind kind = kHostKind;
   std::string cpu = "native";  // CPU name, or GPU architecture

@@ -76,10 +76,14 @@ class Backend {
   // it was looked for.
   virtual absl::StatusOr<Toolchain> FindToolchain() const = 0;
 
+  // Whether the device has room for a lowered program, found without compiling it.
+  // ResourceExhausted: the program exceeds the limits of the target. Unimplemented: as Compile.
+  virtual absl::Status CheckLimits(const ir::Program& lowered, const Target& resolved) const = 0;
+
   // Compiles lowered programs (pass/lower.h, for the target's TargetInfo::execution). The target
   // need not be this machine. The k-th kernel's symbol is the k-th program's name. InvalidArgument:
-  // as Resolve. ResourceExhausted: a program exceeds the limits of the target, which is found
-  // before it is compiled. Unimplemented: the back end has no code for a part of a program.
+  // as Resolve. ResourceExhausted: as CheckLimits. Unimplemented: the back end has no code for a
+  // part of a program.
   // Unavailable: as FindToolchain, or the compiler does not know the target. Internal: the compiler
   // refuses the back end's output.
   virtual absl::StatusOr<Artifact> Compile(const std::vector<ir::Program>& lowered,

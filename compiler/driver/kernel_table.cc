@@ -61,12 +61,22 @@ absl::StatusOr<LoweredWorkload> KernelTable::Schedule(const ir::Program& naive,
     absl::StatusOr<LoweredWorkload> lowered = ScheduleAndLower(
         naive, choice, tuned ? *record->second.trace : std::string(), target_, spec->symbol);
     if (lowered.ok()) {
+      const absl::Status fits =
+          codegen::BackendOf(target_.target).CheckLimits(lowered->kernel, target_.target);
+      if (!fits.ok()) lowered = fits;
+    }
+    if (lowered.ok()) {
       const bool measured = tuned || (has_default && choice == ScheduleChoice::kDefault);
       spec->schedule = Name(choice);
       spec->numerics = lowered->numerics;
       spec->record_ms = measured ? record->second.median_ns / 1e6 : 0;
     }
-    if (lowered.ok() || choice == ScheduleChoice::kNaive) return lowered;
+    if (lowered.ok()) return lowered;
+    if (choice == ScheduleChoice::kNaive) {
+      // It never fits. ResourceExhausted would mean that this host is short of something now.
+      return absl::FailedPreconditionError(
+          absl::StrCat("task ", spec->task, " (", spec->label, "): ", lowered.status().message()));
+    }
     const ScheduleChoice next = tuned ? ScheduleChoice::kDefault : ScheduleChoice::kNaive;
     Warn(*spec, choice, next, lowered.status());
     choice = next;

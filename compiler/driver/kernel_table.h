@@ -35,8 +35,9 @@ class KernelTable {
   absl::StatusOr<int> Add(Workload workload);
 
   // Schedules and lowers the kernels that were added since the last call. Each kernel gets the
-  // first schedule that works: that of its record, the default one, naive loops. The warnings name
-  // each schedule that does not work.
+  // first schedule that works and fits into the limits of the target: that of its record, the
+  // default one, naive loops. The warnings name each schedule that does not. FailedPrecondition
+  // names the task for which none does.
   absl::Status Lower();
 
   // Lowers the remaining kernels and compiles all into one artifact. After that, specs() are

@@ -25,8 +25,8 @@ absl::StatusOr<JobParams> JobLedger::ParamsFrom(const v1::JobSpec& spec, absl::T
                                                 absl::Time wall) {
   HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(spec.target()));
   if (target.cpu == "native") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "target \"", spec.target(), "\": -mcpu=native must be resolved before submitting"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("target \"", spec.target(), "\": native must be resolved before submitting"));
   }
   const DeviceNeeds needs = NeedsOf(target);
   auto range = [](const char* what, int64_t value, int64_t low, int64_t high) {

@@ -25,6 +25,8 @@ TEST(Target, EqualTargetsHaveEqualText) {
   EXPECT_FALSE(ParseTarget("llvm -winograd=off")->winograd);
   EXPECT_EQ(text("  llvm   -threads=1 -mcpu=x86-64 "), "llvm -mcpu=x86-64");
   EXPECT_EQ(text("cuda -tf32=off -arch=sm_90"), "cuda -arch=sm_90");
+  EXPECT_EQ(text("cuda"), "cuda -arch=native");
+  EXPECT_EQ(text("cuda -tf32=on"), "cuda -arch=native -tf32=on");
   EXPECT_EQ(text("llvm -mattr=-b,+a,+b -mcpu=c"), text("llvm -mcpu=c -mattr=+a,+b"));
 }
 
@@ -54,7 +56,7 @@ TEST(Target, RefusalsNameTheOption) {
   EXPECT_NE(message("llvm -threads=two").find("'two'"), std::string::npos);
   EXPECT_NE(message("llvm -winograd=no").find("on or off, not 'no'"), std::string::npos);
   EXPECT_NE(message("llvm -mattr=avx").find("'avx'"), std::string::npos);
-  EXPECT_NE(message("cuda").find("-arch"), std::string::npos);
+  EXPECT_NE(message("cuda -arch=").find("sm_90, or native"), std::string::npos);
   EXPECT_NE(message("cuda -arch=90").find("'90'"), std::string::npos);
   EXPECT_NE(message("cuda -arch=sm_90 -tf32=yes").find("on or off, not 'yes'"), std::string::npos);
   EXPECT_NE(message("llvm -mcpu=a;b").find("'a;b'"), std::string::npos);

@@ -89,16 +89,55 @@ TEST_F(CudaExecutorTest, RunsAFileAndAllocatesNothingAfterwards) {
     for (int i = 0; i < kLength; ++i) {
       ASSERT_EQ(y[i], 2 * (static_cast<float>(run * i) + static_cast<float>(i) / 4)) << i;
     }
-    EXPECT_EQ(fake_->calls,
-              (std::vector<std::string>{"cuCtxSetCurrent", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel",
-                                        "cuLaunchKernel", "cuLaunchKernel", "cuMemcpyDtoHAsync_v2",
-                                        "cuStreamSynchronize"}));
+    // The second run records a graph, and the third only launches it.
+    std::vector<std::string> work = {"cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuLaunchKernel",
+                                     "cuLaunchKernel", "cuMemcpyDtoHAsync_v2"};
+    std::vector<std::string> expected = {"cuCtxSetCurrent"};
+    if (run == 1) expected.push_back("cuStreamBeginCapture_v2");
+    if (run < 2) expected.insert(expected.end(), work.begin(), work.end());
+    if (run == 1) {
+      expected.insert(expected.end(),
+                      {"cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy"});
+    }
+    if (run > 0) expected.push_back("cuGraphLaunch");
+    expected.push_back("cuStreamSynchronize");
+    EXPECT_EQ(fake_->calls, expected);
   }
   fake_->launch_ns = [](const test::FakeLaunch& l) { return l.symbol == "add_0" ? 5e3 : 7e3; };
   const std::vector<double> times = (*executor)->ProfileNs(3);
   ASSERT_EQ(times.size(), 2u);
   EXPECT_NEAR(times[0], 5e3, 5);
   EXPECT_NEAR(times[1], 14e3, 5);
+}
+
+// Wherever recording fails, runs go on as without it, and nobody is told; it is not tried again.
+TEST_F(CudaExecutorTest, WithoutGraphsRunsLaunchTheirKernels) {
+  for (const char* call : {"cuStreamBeginCapture_v2", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel",
+                           "cuStreamEndCapture", "cuGraphInstantiateWithFlags"}) {
+    auto executor = Executor::Create(MakeModule());
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    auto* x = static_cast<float*>((*executor)->InputData(0));
+    const auto* y = static_cast<const float*>((*executor)->OutputData(0));
+    for (int run = 0; run < 4; ++run) {
+      std::fill_n(x, kLength, static_cast<float>(run));
+      if (run == 1) fake_->failures[call] = {1, 900};
+      fake_->calls.clear();
+      ASSERT_TRUE((*executor)->Run().ok()) << call << ": " << (*executor)->status();
+      EXPECT_TRUE(fake_->failures.empty()) << call << " was not made";
+      EXPECT_EQ(y[1], 2 * (static_cast<float>(run) + 0.25F)) << call << ", run " << run;
+      EXPECT_EQ(fake_->Count("cuGraphLaunch"), 0) << call;
+      EXPECT_EQ(fake_->Count("cuStreamBeginCapture_v2"), run == 1 ? 1 : 0) << call;
+    }
+  }
+  EXPECT_EQ(fake_->Leaks(), "");
+}
+
+TEST_F(CudaExecutorTest, AGraphThatFailsIsTold) {
+  auto executor = Executor::Create(MakeModule());
+  ASSERT_TRUE(executor.ok());
+  for (int run = 0; run < 2; ++run) ASSERT_TRUE((*executor)->Run().ok());
+  fake_->failures["cuGraphLaunch"] = {1, 700};
+  EXPECT_TRUE(absl::IsAborted((*executor)->Run()));
 }
 
 TEST_F(CudaExecutorTest, TensorsAreCopied) {

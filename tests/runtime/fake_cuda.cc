@@ -1,10 +1,16 @@
 #include "tests/runtime/fake_cuda.h"
 
+#include <pthread.h>
+
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <set>
+#include <thread>
+#include <utility>
 
 #include "compiler/runtime/cuda/api.h"
 #include "tests/codegen/cuda/host_code.h"
@@ -15,6 +21,8 @@ using heddle::runtime::CuContext;
 using heddle::runtime::CuDevice;
 using heddle::runtime::CuEvent;
 using heddle::runtime::CuFunction;
+using heddle::runtime::CuGraph;
+using heddle::runtime::CuGraphExec;
 using heddle::runtime::CuModule;
 using heddle::runtime::CuPointer;
 using heddle::runtime::CuResult;
@@ -31,9 +39,23 @@ struct Module {
   void* code = nullptr;
 };
 constexpr CuResult kMisalignedAddress = 716;
+constexpr CuResult kOperatingSystem = 304;
+constexpr CuResult kCaptureUnsupported = 900;
+constexpr CuResult kCaptureInvalidated = 901;
 struct Event {
   double ns = -1;
 };
+using Work = std::function<CuResult()>;
+struct Graph {
+  std::vector<Work> work;
+};
+// What is being recorded; null: nothing is.
+struct Capture {
+  CuStream stream;
+  std::vector<Work> work;
+  bool broken = false;
+};
+Capture* capture = nullptr;
 
 std::set<void*> live;  // modules, streams, events
 thread_local CuContext current = nullptr;
@@ -57,7 +79,10 @@ FakeCudaState& State() {
   return state;
 }
 
-bool Sticky(int error) { return error >= 700 && error != 701; }
+bool Sticky(int error) {
+  const bool of_recordings = error >= 900 && error < 999;
+  return error >= 700 && error != 701 && !of_recordings;
+}
 
 CuResult Enter(const char* call, bool needs_context) {
   FakeCudaState& state = State();
@@ -84,6 +109,31 @@ void CheckLive(const char* call, void* handle) {
   if (live.count(handle) == 0) Misuse(call, "a handle that does not live");
 }
 
+// Does the work of a stream, or records it.
+CuResult Enqueue(CuStream stream, Work work) {
+  if (capture == nullptr || capture->stream != stream) return work();
+  capture->work.push_back(std::move(work));
+  return 0;
+}
+
+// A call that no recording may contain.
+bool BreaksCapture() {
+  if (capture != nullptr) capture->broken = true;
+  return capture != nullptr;
+}
+
+// Gives a thread of its own a name, as a real driver does. This writes a file of /proc/self/task.
+bool NamesItsThreads() {
+  std::atomic<bool> end{false};
+  std::thread other([&end] {
+    while (!end) std::this_thread::yield();
+  });
+  const bool named = pthread_setname_np(other.native_handle(), "fake-cuda") == 0;
+  end = true;
+  other.join();
+  return named;
+}
+
 }  // namespace
 
 #define ENTER(needs_context) \
@@ -95,7 +145,7 @@ FakeCudaState* fake_cuda_state() { return &State(); }
 
 CuResult cuInit(unsigned) {
   ENTER(false);
-  return 0;
+  return NamesItsThreads() ? 0 : kOperatingSystem;
 }
 CuResult cuDriverGetVersion(int* version) {
   const char* other = std::getenv("HEDDLE_FAKE_CUDA_VERSION");
@@ -107,6 +157,7 @@ CuResult cuGetErrorName(CuResult error, const char** text) {
           : error == 702 ? "CUDA_ERROR_LAUNCH_TIMEOUT"
           : error == 2   ? "CUDA_ERROR_OUT_OF_MEMORY"
           : error == 701 ? "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
+          : error == 304 ? "CUDA_ERROR_OPERATING_SYSTEM"
                          : "CUDA_ERROR_OTHER";
   return 0;
 }
@@ -239,23 +290,29 @@ CuResult cuMemcpyHtoDAsync_v2(CuPointer to, const void* from, size_t bytes, CuSt
   ENTER(true);
   CheckLive(__func__, stream);
   CheckRange(__func__, to, bytes);
-  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
-  return 0;
+  return Enqueue(stream, [=] {
+    std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+    return 0;
+  });
 }
 CuResult cuMemcpyDtoHAsync_v2(void* to, CuPointer from, size_t bytes, CuStream stream) {
   ENTER(true);
   CheckLive(__func__, stream);
   CheckRange(__func__, from, bytes);
-  std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
-  return 0;
+  return Enqueue(stream, [=] {
+    std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+    return 0;
+  });
 }
 CuResult cuMemsetD8Async(CuPointer to, unsigned char value, size_t count, CuStream stream) {
   ENTER(true);
   CheckLive(__func__, stream);
   CheckRange(__func__, to, count);
-  std::memset(reinterpret_cast<void*>(to), value, count);
-  State().now_ns += static_cast<double>(count) / 1000;
-  return 0;
+  return Enqueue(stream, [=] {
+    std::memset(reinterpret_cast<void*>(to), value, count);
+    State().now_ns += static_cast<double>(count) / 1000;
+    return 0;
+  });
 }
 CuResult cuStreamCreate(CuStream* stream, unsigned) {
   ENTER(true);
@@ -275,7 +332,7 @@ CuResult cuStreamDestroy_v2(CuStream stream) {
 CuResult cuStreamSynchronize(CuStream stream) {
   ENTER(true);
   CheckLive(__func__, stream);
-  return 0;
+  return BreaksCapture() ? kCaptureUnsupported : 0;
 }
 CuResult cuEventCreate(CuEvent* event, unsigned) {
   ENTER(true);
@@ -296,6 +353,7 @@ CuResult cuEventRecord(CuEvent event, CuStream stream) {
   ENTER(true);
   CheckLive(__func__, event);
   CheckLive(__func__, stream);
+  if (BreaksCapture()) return kCaptureUnsupported;
   reinterpret_cast<Event*>(event)->ns = State().now_ns;
   return 0;
 }
@@ -314,21 +372,77 @@ CuResult cuLaunchKernel(CuFunction function, unsigned grid_x, unsigned grid_y, u
   const Function* entry = reinterpret_cast<Function*>(function);
   if (static_cast<int>(shared_bytes) > entry->shared_bytes) return 1;
   if (block_x * block_y * block_z > 1024) return 1;
-  const heddle::test::FakeLaunch launch{entry->symbol,
-                                        {grid_x, grid_y, grid_z},
-                                        {block_x, block_y, block_z},
-                                        shared_bytes,
-                                        arguments};
-  FakeCudaState& state = State();
-  double ns = 1000;
-  if (entry->run != nullptr) {
-    const unsigned dims[] = {grid_x, grid_y, grid_z, block_x, block_y, block_z};
-    const auto begin = std::chrono::steady_clock::now();
-    if (entry->run(arguments, dims) != 0) return state.sticky = kMisalignedAddress;
-    ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
+  return Enqueue(stream, [=] {
+    const heddle::test::FakeLaunch launch{entry->symbol,
+                                          {grid_x, grid_y, grid_z},
+                                          {block_x, block_y, block_z},
+                                          shared_bytes,
+                                          arguments};
+    FakeCudaState& state = State();
+    double ns = 1000;
+    if (entry->run != nullptr) {
+      const unsigned dims[] = {grid_x, grid_y, grid_z, block_x, block_y, block_z};
+      const auto begin = std::chrono::steady_clock::now();
+      if (entry->run(arguments, dims) != 0) return state.sticky = kMisalignedAddress;
+      ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin)
+               .count();
+    }
+    if (state.on_launch) state.on_launch(launch);
+    state.now_ns += state.launch_ns ? state.launch_ns(launch) : ns;
+    return 0;
+  });
+}
+CuResult cuStreamBeginCapture_v2(CuStream stream, int) {
+  ENTER(true);
+  CheckLive(__func__, stream);
+  if (capture != nullptr) Misuse(__func__, "a recording in a recording");
+  capture = new Capture{stream, {}, false};
+  return 0;
+}
+CuResult cuStreamEndCapture(CuStream stream, CuGraph* graph) {
+  // A recording ends whatever the answer is.
+  if (capture == nullptr || capture->stream != stream) Misuse(__func__, "nothing is recorded");
+  const std::unique_ptr<Capture> done(capture);
+  capture = nullptr;
+  *graph = nullptr;
+  ENTER(true);
+  if (done->broken) return kCaptureInvalidated;
+  *graph = reinterpret_cast<CuGraph>(new Graph{std::move(done->work)});
+  live.insert(*graph);
+  ++State().graphs;
+  return 0;
+}
+CuResult cuGraphInstantiateWithFlags(CuGraphExec* exec, CuGraph graph, unsigned long long) {
+  ENTER(true);
+  CheckLive(__func__, graph);
+  *exec = reinterpret_cast<CuGraphExec>(new Graph(*reinterpret_cast<Graph*>(graph)));
+  live.insert(*exec);
+  ++State().graphs;
+  return 0;
+}
+CuResult cuGraphLaunch(CuGraphExec exec, CuStream stream) {
+  ENTER(true);
+  CheckLive(__func__, exec);
+  CheckLive(__func__, stream);
+  for (const Work& work : reinterpret_cast<Graph*>(exec)->work) {
+    if (const CuResult error = work()) return error;
   }
-  if (state.on_launch) state.on_launch(launch);
-  state.now_ns += state.launch_ns ? state.launch_ns(launch) : ns;
+  return 0;
+}
+CuResult cuGraphExecDestroy(CuGraphExec exec) {
+  ENTER(true);
+  CheckLive(__func__, exec);
+  live.erase(exec);
+  delete reinterpret_cast<Graph*>(exec);
+  --State().graphs;
+  return 0;
+}
+CuResult cuGraphDestroy(CuGraph graph) {
+  ENTER(true);
+  CheckLive(__func__, graph);
+  live.erase(graph);
+  delete reinterpret_cast<Graph*>(graph);
+  --State().graphs;
   return 0;
 }
 

@@ -2,11 +2,12 @@
 // counted in calls, and every misuse that it can see (a context that is not current, memory of
 // nobody, a handle twice destroyed, a copy out of bounds) ends the process with a line. Built as a
 // library of its own, loaded in place of libcuda.so.1 (HEDDLE_CUDA_DRIVER); a test in the same
-// process controls it through FakeCuda().
+// process controls it through FakeCuda(). Like a real driver it names a thread of its own when it
+// starts, and fails if it cannot.
 //
 // Code of the fake NVRTC (tests/codegen/cuda/fake_nvrtc.cc) it runs, on this CPU, before
 // `on_launch` sees the launch; the device's clock then goes on as long as that takes, and accesses
-// that a GPU would not align are its error.
+// that a GPU would not align are its error. What is recorded into a graph runs when that is launched.
 //
 // Without a test in the same process, HEDDLE_FAKE_CUDA_FAIL="cuLaunchKernel:3:700" makes the third
 // call of a function fail; HEDDLE_FAKE_CUDA_VERSION=12040 makes it a driver that knows CUDA 12.4.
@@ -51,7 +52,7 @@ struct FakeCudaState {
   std::vector<std::string> calls;  // names, in order
   std::map<uint64_t, size_t> device_memory;
   std::map<void*, size_t> host_memory;
-  int contexts = 0, modules = 0, streams = 0, events = 0;
+  int contexts = 0, modules = 0, streams = 0, events = 0, graphs = 0;
   double now_ns = 0;
 
   // "" or what was not given back.
@@ -66,6 +67,7 @@ struct FakeCudaState {
     add("modules", static_cast<size_t>(modules));
     add("streams", static_cast<size_t>(streams));
     add("events", static_cast<size_t>(events));
+    add("graphs", static_cast<size_t>(graphs));
     return text;
   }
   int Count(const std::string& name) const {

@@ -7,17 +7,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/blob_store.h"
 #include "base/sha256.h"
+#include "worker/confine/confine.h"
 #include "worker/confine/landlock.h"
+#include "worker/confine/loader_folders.h"
 #include "worker/confine/mechanisms.h"
 #include "worker/confine/policy.h"
 #include "worker/confine/stage_folder.h"
@@ -88,6 +93,18 @@ TEST(MechanismsTest, StageUsers) {
   EXPECT_THAT(features, Contains(Field(&Feature::why, HasSubstr("stages do not run as root"))));
 }
 
+// The driver of a GPU does this when it starts.
+bool NamesAnotherThread() {
+  std::atomic<bool> end{false};
+  std::thread other([&end] {
+    while (!end) std::this_thread::yield();
+  });
+  const bool named = pthread_setname_np(other.native_handle(), "renamed") == 0;
+  end = true;
+  other.join();
+  return named;
+}
+
 // Older kernels know less: each version is asked for what it has, and confines files.
 TEST(LandlockTest, EveryVersionConfinesFiles) {
   for (int version = 1; version <= LandlockVersion(); ++version) {
@@ -95,6 +112,7 @@ TEST(LandlockTest, EveryVersionConfinesFiles) {
     if (pid == 0) {
       prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
       const std::vector<PathRule> paths = {{"/proc/self", Access::kRead},
+                                           {"/proc/self/task", Access::kWrite},
                                            {"/dev/null", Access::kDevice},
                                            {"/tmp", Access::kPrivate},
                                            {"/missing", Access::kRead}};
@@ -102,7 +120,7 @@ TEST(LandlockTest, EveryVersionConfinesFiles) {
       if (!rules.ok() || !(*rules)->Apply().ok()) _exit(1);
       const bool allowed = open("/proc/self/status", O_RDONLY) >= 0 &&
                            open("/dev/null", O_RDWR) >= 0 &&
-                           open("/tmp", O_TMPFILE | O_RDWR, 0600) >= 0;
+                           open("/tmp", O_TMPFILE | O_RDWR, 0600) >= 0 && NamesAnotherThread();
       const bool refused = open("/etc/passwd", O_RDONLY) < 0 && open("/dev/zero", O_RDONLY) < 0 &&
                            open("/proc/self/status", O_WRONLY) < 0;
       _exit(!allowed ? 2 : !refused ? 3 : 0);
@@ -251,6 +269,68 @@ TEST_F(FolderTest, EachJobHasItsOwnCode) {
   EXPECT_TRUE(Exists(JobCodeFolder(path_, absl::StrCat("job", kJobs - 1), {})));
 }
 
+// What a confined stage of a GPU, or of none, may do with the files of its own process: a bit for each.
+enum : int { kNamesThreads = 1, kWritesItself = 2, kNotConfined = 64 };
+
+int TryOwnFiles(const std::string& device, const std::string& folder, const Confinement& how) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    v1::StageStart start;
+    start.set_kind(v1::STAGE_PROFILE);
+    start.mutable_profile()->set_device(device);
+    const absl::Status confined = Confine(PolicyOf(start, folder), how);
+    if (!confined.ok()) {
+      std::fprintf(stderr, "%s\n", std::string(confined.message()).c_str());
+      _exit(kNotConfined);
+    }
+    int found = 0;
+    if (NamesAnotherThread()) found |= kNamesThreads;
+    if (open("/proc/self/oom_score_adj", O_WRONLY) >= 0) found |= kWritesItself;
+    _exit(found);
+  }
+  int status = 0;
+  return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// Each mechanism alone, and all that this host has together.
+TEST_F(FolderTest, OnlyAStageOnAGpuNamesItsThreads) {
+  for (const char* name : {kPrivateFolder, kBlobFolder, kRootFolder})
+    mkdir((path_ + "/" + name).c_str(), 0755);
+  chmod(path_.c_str(), 0755);
+  const Confinement all = ParseConfinement("all").value();
+  const Confinement here = Available(all, ProbeConfinement(all));
+  int tried = 0;
+  for (const char* text : {"user", "namespaces", "landlock", "filter", "all"}) {
+    const Confinement how = Available(ParseConfinement(text).value(), ProbeConfinement(all));
+    if (!how.any()) continue;
+    ++tried;
+    const bool files = how.landlock || how.namespaces;
+    EXPECT_EQ(TryOwnFiles("cuda:0", path_, how) & (kNamesThreads | kNotConfined), kNamesThreads)
+        << text;
+    if (!files) continue;
+    EXPECT_EQ(TryOwnFiles("cuda:0", path_, how), kNamesThreads) << text;
+    EXPECT_EQ(TryOwnFiles("", path_, how), 0) << text;
+  }
+  if (!here.landlock && !here.namespaces) GTEST_SKIP() << "this host confines no files";
+  EXPECT_GE(tried, 2);
+}
+
+TEST_F(FolderTest, TheLoadersConfigurationNamesFolders) {
+  mkdir((path_ + "/more").c_str(), 0755);
+  Write(path_ + "/ld.so.conf",
+        "include more/*.conf\n/opt/a  # a comment\nrelative\n/opt/b:/opt/c\n");
+  Write(path_ + "/more/driver.conf", "# of the driver\n/usr/local/driver/lib64\n");
+  Write(path_ + "/more/self.conf", "include ../ld.so.conf\ninclude /missing/*\n");
+  Write(path_ + "/more/unread.txt", "/opt/d\n");
+  const std::vector<std::string> folders = LoaderFolders(path_ + "/ld.so.conf");
+  EXPECT_LE(folders.size(), 256u) << "a file that includes itself ends";
+  for (const char* folder : {"/opt/a", "/opt/b", "/opt/c", "/usr/local/driver/lib64"})
+    EXPECT_THAT(folders, Contains(folder));
+  for (const char* folder : {"relative", "/opt/d", "#"})
+    EXPECT_THAT(folders, Not(Contains(folder)));
+  EXPECT_TRUE(LoaderFolders(path_ + "/missing").empty());
+}
+
 class PolicyTest : public ::testing::Test {
  protected:
   PolicyTest() {
@@ -308,12 +388,34 @@ TEST_F(PolicyTest, TheEnvironmentOpensNothingByAccident) {
       if (rule.access == Access::kDevice) {
         EXPECT_THAT(rule.path, HasSubstr("/dev/"));
       }
+      if (rule.access == Access::kWrite) {
+        EXPECT_EQ(rule.path, "/proc/self/task");
+        EXPECT_NE(device, "");
+      }
     }
     EXPECT_THAT(Paths(v1::STAGE_PROFILE, device), Allows("/var", Access::kRead));
     EXPECT_THAT(Paths(v1::STAGE_PROFILE, device), Not(Allows("/missing", Access::kRead)));
   }
   EXPECT_THAT(Paths(v1::STAGE_PROFILE), Not(Allows("/proc/driver", Access::kRead)));
   EXPECT_THAT(Paths(v1::STAGE_PROFILE, "cuda:0"), Allows("/proc/driver", Access::kRead));
+}
+
+// A folder of links is no use to a stage that may not follow them.
+TEST_F(PolicyTest, TheDriversFileIsReadWhereItLies) {
+  std::string path = (std::filesystem::temp_directory_path() / "heddle-driver-XXXXXX").string();
+  ASSERT_NE(mkdtemp(path.data()), nullptr);
+  const std::string real = std::filesystem::canonical(path).string();
+  mkdir((path + "/links").c_str(), 0755);
+  mkdir((path + "/files").c_str(), 0755);
+  std::ofstream(path + "/files/libcuda.so.580") << "x";
+  ASSERT_EQ(symlink("../files/libcuda.so.580", (path + "/links/libcuda.so.1").c_str()), 0);
+  setenv("LD_LIBRARY_PATH", (path + "/links").c_str(), 1);
+  for (const std::string device : {"", "cuda:0"}) {
+    EXPECT_THAT(Paths(v1::STAGE_PROFILE, device), Allows(path + "/links", Access::kRead));
+    EXPECT_THAT(Paths(v1::STAGE_PROFILE, device), Allows(real + "/files", Access::kRead));
+  }
+  std::filesystem::remove_all(path);
+  EXPECT_THAT(Paths(v1::STAGE_PROFILE), Not(Allows(real + "/files", Access::kRead)));
 }
 
 TEST_F(PolicyTest, LimitsGrowWithTheModel) {

@@ -29,11 +29,11 @@ constexpr uint64_t kAbstractSocket = 1;
 constexpr uint64_t kSignal = 2;
 
 constexpr uint64_t kReadRights = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
+constexpr uint64_t kWriteRights = kReadRights | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
 // No links, sockets, pipes or devices.
-constexpr uint64_t kPrivateRights = kReadRights | LANDLOCK_ACCESS_FS_WRITE_FILE |
-                                    LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE |
-                                    LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |
-                                    kRefer | kTruncate;
+constexpr uint64_t kPrivateRights = kWriteRights | LANDLOCK_ACCESS_FS_REMOVE_DIR |
+                                    LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR |
+                                    LANDLOCK_ACCESS_FS_MAKE_REG | kRefer;
 constexpr uint64_t kDeviceRights =
     LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | kIoctl;
 // Those that a rule about something other than a folder may give.
@@ -62,6 +62,8 @@ uint64_t RightsOf(Access access) {
   switch (access) {
     case Access::kRead:
       return kReadRights;
+    case Access::kWrite:
+      return kWriteRights;
     case Access::kPrivate:
       return kPrivateRights;
     case Access::kDevice:

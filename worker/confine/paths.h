@@ -7,6 +7,7 @@ namespace heddle::worker::confine {
 
 enum class Access {
   kRead,     // a file or a folder with all that is in it: list and read
+  kWrite,    // a folder: also write the files that are in it, but make, rename and remove none
   kPrivate,  // a folder: also make, write, rename and remove files and folders in it
   kDevice,   // a device: read, write, control
 };

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "worker/confine/loader_folders.h"
 
 namespace heddle::worker::confine {
 namespace {
@@ -40,6 +41,13 @@ constexpr const char* kGpuFacts[] = {
     "/proc/driver", "/proc/devices",  "/proc/modules", "/proc/sys/vm", "/sys/devices",
     "/sys/bus/pci", "/sys/class/drm", "/sys/module",   "/etc/nvidia",  "/usr/share/nvidia"};
 constexpr char kGpuDevices[] = "/dev/nvidia*";
+// The driver gives names to its threads, and does not start if it cannot. This lies in /proc/self, which
+// the view shows before it.
+constexpr char kOwnThreads[] = "/proc/self/task";
+constexpr char kDriver[] = "libcuda.so.1";
+// Where container hosts put the driver, whether or not the loader is told.
+constexpr const char* kDriverFolders[] = {"/usr/local/nvidia/lib64", "/usr/local/nvidia/lib"};
+constexpr char kLoaderConfiguration[] = "/etc/ld.so.conf";
 
 // Such as HOME; empty if it is not set.
 std::string Variable(const char* name) {
@@ -60,6 +68,16 @@ class Paths {
     Add(path, Access::kRead);
     if (real != path) Add(real, Access::kRead);
   }
+  // The folder, and the one in which the driver's file really lies, if the folder has the driver.
+  void AddDriver(const std::string& folder) {
+    if (folder.empty() || folder.front() != '/') return;
+    std::error_code error;
+    const std::filesystem::path real =
+        std::filesystem::canonical(std::filesystem::path(folder) / kDriver, error);
+    if (error) return;
+    AddLibraries(folder);
+    AddLibraries(real.parent_path().string());
+  }
   template <size_t kCount>
   void Add(const char* const (&paths)[kCount], Access access) {
     for (const char* path : paths) Add(std::string(path), access);
@@ -74,6 +92,7 @@ bool Measures(v1::StageKind kind) { return kind == v1::STAGE_PROFILE || kind == 
 
 void AddGpu(Paths* paths) {
   paths->Add(kGpuFacts, Access::kRead);
+  paths->Add(std::string(kOwnThreads), Access::kWrite);
   glob_t found{};
   if (glob(kGpuDevices, 0, nullptr, &found) == 0) {
     for (size_t i = 0; i < found.gl_pathc; ++i) paths->Add(found.gl_pathv[i], Access::kDevice);
@@ -93,8 +112,13 @@ Policy PolicyOf(const v1::StageStart& start, const std::string& folder) {
   paths.Add(kLibraries, Access::kRead);
   paths.Add(kHostFacts, Access::kRead);
   paths.Add(kDevices, Access::kDevice);
-  for (const absl::string_view library : absl::StrSplit(Variable("LD_LIBRARY_PATH"), ':'))
+  for (const absl::string_view library : absl::StrSplit(Variable("LD_LIBRARY_PATH"), ':')) {
     paths.AddLibraries(std::string(library));
+    paths.AddDriver(std::string(library));
+  }
+  // Stages that compile ask the driver which CUDA it knows.
+  for (const std::string& folder : LoaderFolders(kLoaderConfiguration)) paths.AddDriver(folder);
+  for (const char* folder : kDriverFolders) paths.AddDriver(folder);
   for (const char* variable : kLibraryVariables)
     paths.AddLibraries(std::filesystem::path(Variable(variable)).parent_path().string());
   if (policy.gpu) AddGpu(&paths);

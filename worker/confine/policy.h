@@ -1,10 +1,12 @@
 // What a stage may touch, by its kind.
 //
-//   all kinds         libraries of the system, what the kernel says of CPUs and load, /dev/null and
-//                     /dev/urandom; the stage's own folder: its blobs to read, its `tmp` to write
+//   all kinds         libraries of the system and of the GPUs' driver, what the kernel says of CPUs
+//                     and load, /dev/null and /dev/urandom; the stage's own folder: its blobs to
+//                     read, its `tmp` to write
 //   all but profile   compilers for GPUs (CUDA_HOME, VIRTUAL_ENV), and the job's folder of compiled
 //     and compare     code (HEDDLE_CODE_CACHE) to write
-//   on a GPU          the devices of the driver, and what the kernel says of them
+//   on a GPU          the devices of the driver, and what the kernel says of them; the files of the
+//                     process's own threads to write, in which the driver names them
 #pragma once
 
 #include <cstdint>

@@ -78,7 +78,8 @@ absl::Status Show(const PathRule& rule, const std::string& root) {
   mount_attr attributes{};
   attributes.attr_set = MOUNT_ATTR_NOSUID;
   if (rule.access == Access::kRead) attributes.attr_set |= MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
-  if (rule.access == Access::kPrivate) attributes.attr_set |= MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+  if (rule.access == Access::kWrite || rule.access == Access::kPrivate)
+    attributes.attr_set |= MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
   if (mount_setattr(AT_FDCWD, place.c_str(), AT_RECURSIVE, &attributes, sizeof(attributes)) != 0)
     return Failed(absl::StrCat("cannot protect ", rule.path));
   return absl::OkStatus();

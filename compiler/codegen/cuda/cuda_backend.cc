@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
+#include <future>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <thread>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -15,10 +19,14 @@
 #include "compiler/codegen/cuda/gpu_arch.h"
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/codegen/cuda/prelude.h"
+#include "compiler/runtime/cuda/device.h"
 
 namespace heddle::codegen {
 
 namespace {
+
+// A driver that answers at all does so within a second or two.
+constexpr std::chrono::seconds kDriverLimit(10);
 
 std::string Symbol(const std::string& name) {
   std::string symbol = "h_";
@@ -119,10 +127,35 @@ absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered, co
 
 namespace {
 
+// The architecture of this machine's first GPU. A driver that hangs is left to a thread of its own, which
+// ends with the process.
+absl::StatusOr<std::string> NativeArch() {
+  using Info = absl::StatusOr<runtime::CudaInfo>;
+  std::promise<Info> asked;
+  std::future<Info> answer = asked.get_future();
+  std::thread([asked = std::move(asked)]() mutable {
+    asked.set_value(runtime::DescribeCudaDevice(0));
+  }).detach();
+  if (answer.wait_for(kDriverLimit) == std::future_status::ready) {
+    const Info info = answer.get();
+    if (info.ok()) return info->arch;
+    return absl::InvalidArgumentError(
+        absl::StrCat("target: -arch=native is this machine's GPU, and ", info.status().message(),
+                     "; or name an architecture, such as -arch=sm_90"));
+  }
+  return absl::InvalidArgumentError(
+      "target: -arch=native is this machine's GPU, whose driver does not answer; name an "
+      "architecture, such as -arch=sm_90");
+}
+
 class Cuda final : public Backend {
   absl::StatusOr<Target> Resolve(const Target& target) const override {
-    HEDDLE_RETURN_IF_ERROR(DescribeGpu(target).status());
-    return target;
+    Target resolved = target;
+    if (resolved.cpu == "native") {
+      HEDDLE_ASSIGN_OR_RETURN(resolved.cpu, NativeArch());
+    }
+    HEDDLE_RETURN_IF_ERROR(DescribeGpu(resolved).status());
+    return resolved;
   }
   absl::StatusOr<machine::TargetInfo> Describe(const Target& resolved) const override {
     return DescribeGpu(resolved);
@@ -132,6 +165,12 @@ class Cuda final : public Backend {
   absl::StatusOr<Toolchain> FindToolchain() const override {
     HEDDLE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, Nvrtc::Get());
     return Toolchain{nvrtc->Version(), nvrtc->Complaint(), /*caches=*/true};
+  }
+  absl::Status CheckLimits(const ir::Program& lowered, const Target& resolved) const override {
+    HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, DescribeGpu(resolved));
+    HEDDLE_ASSIGN_OR_RETURN(const CudaKernel code, EmitCuda(lowered, Symbol(lowered.name)));
+    for (const GpuDemand& demand : code.demands) HEDDLE_RETURN_IF_ERROR(CheckDemand(demand, info));
+    return absl::OkStatus();
   }
   absl::StatusOr<Artifact> Compile(const std::vector<ir::Program>& lowered,
                                    const Target& resolved) const override {

@@ -16,6 +16,8 @@ using CuModule = struct CuModuleTag*;
 using CuFunction = struct CuFunctionTag*;
 using CuStream = struct CuStreamTag*;
 using CuEvent = struct CuEventTag*;
+using CuGraph = struct CuGraphTag*;
+using CuGraphExec = struct CuGraphExecTag*;
 
 // CUresult: the values that driver.cc distinguishes.
 inline constexpr CuResult kCuSuccess = 0;
@@ -54,6 +56,7 @@ inline constexpr int kCuSharedBytesPerBlockOptin = 97;
 inline constexpr int kCuMaxDynamicSharedBytes = 8;
 
 inline constexpr unsigned kCuStreamNonBlocking = 1;  // CUstream_flags
+inline constexpr int kCuCaptureThreadLocal = 1;      // CUstreamCaptureMode
 
 // X(name, parameters): every function returns a CuResult.
 #define HEDDLE_CUDA_FUNCTIONS(X)                                                                  \
@@ -92,10 +95,21 @@ inline constexpr unsigned kCuStreamNonBlocking = 1;  // CUstream_flags
                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, \
                      CuStream stream, void** arguments, void** extra))
 
+// These are null in drivers older than CUDA 11.4.
+#define HEDDLE_CUDA_GRAPH_FUNCTIONS(X)                                                          \
+  X(cuStreamBeginCapture_v2, (CuStream stream, int mode))                                       \
+  X(cuStreamEndCapture, (CuStream stream, CuGraph * graph))                                     \
+  X(cuGraphInstantiateWithFlags, (CuGraphExec * exec, CuGraph graph, unsigned long long flags)) \
+  X(cuGraphLaunch, (CuGraphExec exec, CuStream stream))                                         \
+  X(cuGraphExecDestroy, (CuGraphExec exec))                                                     \
+  X(cuGraphDestroy, (CuGraph graph))
+
 struct CudaApi {
 #define HEDDLE_DECLARE(name, parameters) CuResult(*name) parameters = nullptr;
   HEDDLE_CUDA_FUNCTIONS(HEDDLE_DECLARE)
+  HEDDLE_CUDA_GRAPH_FUNCTIONS(HEDDLE_DECLARE)
 #undef HEDDLE_DECLARE
+  bool has_graphs = false;  // all functions of graphs are there
 };
 
 }  // namespace heddle::runtime

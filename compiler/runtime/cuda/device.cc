@@ -108,6 +108,10 @@ CudaModule::~CudaModule() {
   if (device_->Enter().ok()) device_->api_.cuModuleUnload(module_);
 }
 
+CudaGraph::~CudaGraph() {
+  if (device_->Enter().ok()) device_->api_.cuGraphExecDestroy(graph_);
+}
+
 absl::StatusOr<CuFunction> CudaModule::Find(const std::string& symbol, int64_t shared_bytes) const {
   const CudaApi& api = device_->api_;
   CuFunction function = nullptr;
@@ -255,6 +259,28 @@ absl::Status CudaDevice::Launch(const CudaLaunch& launch) {
 
 absl::Status CudaDevice::Synchronize() {
   return Check(api_.cuStreamSynchronize(stream_), "finish the work");
+}
+
+absl::StatusOr<std::unique_ptr<CudaGraph>> CudaDevice::Capture(
+    const std::function<absl::Status()>& enqueue) {
+  if (!api_.has_graphs) return absl::UnimplementedError("CUDA: the driver has no graphs");
+  HEDDLE_RETURN_IF_ERROR(
+      Check(api_.cuStreamBeginCapture_v2(stream_, kCuCaptureThreadLocal), "record work"));
+  absl::Status status = enqueue();
+  CuGraph recorded = nullptr;
+  // This ends the recording even if it fails.
+  const CuResult ended = api_.cuStreamEndCapture(stream_, &recorded);
+  if (status.ok()) status = Check(ended, "record work");
+  CuGraphExec graph = nullptr;
+  if (status.ok())
+    status = Check(api_.cuGraphInstantiateWithFlags(&graph, recorded, 0), "prepare recorded work");
+  if (recorded != nullptr) api_.cuGraphDestroy(recorded);
+  if (!status.ok()) return status;
+  return std::unique_ptr<CudaGraph>(new CudaGraph(this, graph));
+}
+
+absl::Status CudaDevice::Launch(const CudaGraph& graph) {
+  return Check(api_.cuGraphLaunch(graph.graph_, stream_), "launch recorded work");
 }
 
 absl::Status CudaDevice::Record(size_t index) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -100,6 +101,19 @@ struct CudaLaunch {
   void** arguments = nullptr;  // one pointer to each argument's value
 };
 
+// Work that was recorded once and is enqueued as a whole, without a gap between its kernels.
+class CudaGraph {
+ public:
+  ~CudaGraph();
+  CudaGraph(const CudaGraph&) = delete;
+
+ private:
+  friend class CudaDevice;
+  CudaGraph(CudaDevice* device, CuGraphExec graph) : device_(device), graph_(graph) {}
+  CudaDevice* device_;
+  CuGraphExec graph_;
+};
+
 // Thread-compatible. Must outlive everything it makes. Work is asynchronous and runs in order.
 // Errors of kernels are reported by a later call, at the latest by Synchronize. All errors are
 // those of CudaStatus.
@@ -130,6 +144,12 @@ class CudaDevice {
   absl::Status Launch(const CudaLaunch& launch);
   absl::Status Synchronize();
 
+  // Records what `enqueue` enqueues on this device, which runs when the result is launched. It may copy,
+  // fill and launch, and nothing else; addresses and arguments are those of now. Unimplemented: the
+  // driver has no graphs.
+  absl::StatusOr<std::unique_ptr<CudaGraph>> Capture(const std::function<absl::Status()>& enqueue);
+  absl::Status Launch(const CudaGraph& graph);
+
   // For libraries whose work must run in the same order.
   CuStream stream() const { return stream_; }
 
@@ -146,6 +166,7 @@ class CudaDevice {
   friend class DeviceMemory;
   friend class HostMemory;
   friend class CudaModule;
+  friend class CudaGraph;
   explicit CudaDevice(const CudaApi& api) : api_(api) {}
   void GiveBack(CuPointer address, int64_t block);
   absl::Status Trim();

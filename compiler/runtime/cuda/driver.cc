@@ -11,10 +11,14 @@ namespace {
 
 constexpr char kLibrary[] = "libcuda.so.1";
 
+std::string LibraryName() {
+  const char* other = std::getenv(kCudaDriverVariable);
+  return other != nullptr && *other != '\0' ? other : kLibrary;
+}
+
 // Loads the driver, which is never unloaded because it has its own threads.
 absl::StatusOr<const CudaApi*> Load() {
-  const char* other = std::getenv(kCudaDriverVariable);
-  const std::string name = other != nullptr && *other != '\0' ? other : kLibrary;
+  const std::string name = LibraryName();
   void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* words = dlerror();
@@ -31,6 +35,12 @@ absl::StatusOr<const CudaApi*> Load() {
   api.name = reinterpret_cast<CuResult(*) parameters>(dlsym(library, #name)); \
   if (api.name == nullptr && missing == nullptr) missing = #name;
   HEDDLE_CUDA_FUNCTIONS(HEDDLE_FIND)
+#undef HEDDLE_FIND
+  api.has_graphs = true;
+#define HEDDLE_FIND(name, parameters)                                         \
+  api.name = reinterpret_cast<CuResult(*) parameters>(dlsym(library, #name)); \
+  api.has_graphs &= api.name != nullptr;
+  HEDDLE_CUDA_GRAPH_FUNCTIONS(HEDDLE_FIND)
 #undef HEDDLE_FIND
   if (missing != nullptr) {
     return absl::FailedPreconditionError(
@@ -79,6 +89,8 @@ absl::StatusCode CodeOf(CuResult result) {
 }
 
 }  // namespace
+
+bool HasCudaDriver() { return dlopen(LibraryName().c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr; }
 
 absl::StatusOr<const CudaApi*> CudaDriver() {
   static const auto& driver = *new absl::StatusOr<const CudaApi*>(Load());

@@ -11,6 +11,9 @@ namespace heddle::runtime {
 // The environment variable that names another library than libcuda.so.1, for tests.
 inline constexpr char kCudaDriverVariable[] = "HEDDLE_CUDA_DRIVER";
 
+// Whether this host has a driver. It is loaded, which takes milliseconds, but not started.
+bool HasCudaDriver();
+
 // Loads and initialises the driver in the first call. Later calls, from any thread, return the same
 // result. FailedPrecondition: there is no driver, it lacks a function, or it does not start.
 absl::StatusOr<const CudaApi*> CudaDriver();

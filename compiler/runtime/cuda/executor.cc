@@ -1,6 +1,12 @@
 // Runs whole models on a GPU. All memory is allocated when the executor is made: the parameters,
 // and one block for intermediate results, laid out by the memory plan. A run copies the inputs,
 // launches all kernels and copies the outputs in one stream, and waits once.
+//
+// The second run of a block records this as a graph, and it and all later runs launch the graph: the
+// GPU then waits for no launch between two kernels. The first run does without because the driver may
+// load a kernel when it is first launched, which a recording does not allow. Where nothing can be
+// recorded, all runs are as the first.
+#include <algorithm>
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
@@ -57,6 +63,7 @@ class CudaBackend final : public ExecutorBackend {
     }
     if (status.ok()) status = device_->Synchronize();
     if (status.ok()) status = Bind(module);
+    recordings_.resize(manifest.NumBlocks());
     for (size_t b = 0; b < manifest.NumBlocks(); ++b) {
       Sizes& sizes = sizes_.emplace_back();
       for (const TensorSpec& spec : manifest.inputs)
@@ -73,17 +80,21 @@ class CudaBackend final : public ExecutorBackend {
   }
 
   absl::Status Run(size_t block) override {
-    absl::Status status = Begin(block);
-    for (const CudaKernel& call : calls_[block]) {
-      if (!status.ok()) return status;
-      status = call.Launch(*device_);
+    absl::Status status = device_->Enter();
+    if (!status.ok()) return status;
+    Recording& recording = recordings_[block];
+    if (recording.graph == nullptr && recording.runs == 1) {
+      auto captured = device_->Capture([&] { return Enqueue(block); });
+      if (captured.ok()) recording.graph = *std::move(captured);
     }
-    if (status.ok()) status = End(block);
-    return status;
+    recording.runs = std::min(recording.runs + 1, 2);
+    status = recording.graph != nullptr ? device_->Launch(*recording.graph) : Enqueue(block);
+    return status.ok() ? device_->Synchronize() : status;
   }
 
   absl::Status Profile(size_t block, std::vector<double>* ns) override {
-    absl::Status status = Begin(block);
+    absl::Status status = device_->Enter();
+    if (status.ok()) status = CopyInputs(block);
     size_t mark = 0;
     if (status.ok()) status = device_->Record(mark++);
     for (const CudaKernel& call : calls_[block]) {
@@ -91,7 +102,8 @@ class CudaBackend final : public ExecutorBackend {
       if (status.ok()) status = device_->Record(mark++);
       if (!status.ok()) return status;
     }
-    if (status.ok()) status = End(block);
+    if (status.ok()) status = CopyOutputs(block);
+    if (status.ok()) status = device_->Synchronize();
     if (!status.ok()) return status;
     for (size_t i = 0; i < calls_[block].size(); ++i) {
       HEDDLE_ASSIGN_OR_RETURN(const double time, device_->ElapsedNs(i, i + 1));
@@ -104,6 +116,10 @@ class CudaBackend final : public ExecutorBackend {
   // Bytes of the tensors.
   struct Sizes {
     std::vector<int64_t> inputs, outputs;
+  };
+  struct Recording {
+    int runs = 0;  // of the block so far; 2 means at least 2
+    std::unique_ptr<CudaGraph> graph;
   };
 
   absl::Status Allocate(int64_t bytes, DeviceMemory* out) {
@@ -156,8 +172,17 @@ class CudaBackend final : public ExecutorBackend {
     return absl::OkStatus();
   }
 
-  absl::Status Begin(size_t block) {
-    absl::Status status = device_->Enter();
+  // Everything that a run does, without waiting for it.
+  absl::Status Enqueue(size_t block) {
+    absl::Status status = CopyInputs(block);
+    for (const CudaKernel& call : calls_[block]) {
+      if (status.ok()) status = call.Launch(*device_);
+    }
+    return status.ok() ? CopyOutputs(block) : status;
+  }
+
+  absl::Status CopyInputs(size_t block) {
+    absl::Status status;
     for (size_t i = 0; status.ok() && i < inputs_.size(); ++i) {
       status =
           device_->Upload(inputs_[i].address(), host_inputs_[i].data(), sizes_[block].inputs[i]);
@@ -165,13 +190,13 @@ class CudaBackend final : public ExecutorBackend {
     return status;
   }
 
-  absl::Status End(size_t block) {
+  absl::Status CopyOutputs(size_t block) {
     absl::Status status;
     for (size_t i = 0; status.ok() && i < outputs_.size(); ++i) {
       status = device_->Download(host_outputs_[i].data(), outputs_[i].address(),
                                  sizes_[block].outputs[i]);
     }
-    return status.ok() ? device_->Synchronize() : status;
+    return status;
   }
 
   std::unique_ptr<CudaDevice> device_;  // destroyed last
@@ -181,6 +206,7 @@ class CudaBackend final : public ExecutorBackend {
   std::unique_ptr<CudaModule> code_;
   std::vector<std::vector<CudaKernel>> calls_;  // by block
   std::vector<Sizes> sizes_;                    // by block
+  std::vector<Recording> recordings_;           // by block
 };
 
 }  // namespace

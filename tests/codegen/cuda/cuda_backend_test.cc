@@ -373,5 +373,21 @@ TEST(CudaOldDriver, IsTold) {
       << nvrtc->warning;
 }
 
+// Run once with a driver and once without any (CMakeLists.txt).
+TEST(CudaNative, IsTheFirstGpuOfThisMachine) {
+  const char* driver = std::getenv("HEDDLE_CUDA_DRIVER");
+  if (driver == nullptr) GTEST_SKIP() << "what this machine has is not known here";
+  const auto target = codegen::ResolveTarget(*ParseTarget("cuda -tf32=on"));
+  if (std::filesystem::exists(driver)) {
+    ASSERT_TRUE(target.ok()) << target.status();
+    EXPECT_EQ(ToText(*target), "cuda -arch=sm_90 -tf32=on");
+    return;
+  }
+  EXPECT_EQ(target.status().code(), absl::StatusCode::kInvalidArgument);
+  for (const char* part : {"-arch=native is this machine's GPU", "no CUDA driver", "-arch=sm_90"})
+    EXPECT_NE(target.status().message().find(part), absl::string_view::npos) << target.status();
+  EXPECT_EQ(target.status().message().find('\n'), absl::string_view::npos);
+}
+
 }  // namespace
 }  // namespace heddle::testing

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/fusion/fuse.h"
@@ -154,7 +155,7 @@ bool TakesWalk(const std::vector<schedule::Offer>& offers) {
 TEST(ForestOnGpu, WalksStayInAThread) {
   Schedules schedules;
   for (const Forest& f : {Forest{1, 32, 3, 1, 64}, Forest{1, 48, 6, 1, 1}, Forest{3, 16, 2, 1, 37},
-                          Forest{1, 16, 3, 3, 40}, Forest{2, 24, 3, 2, 5},
+                          Forest{1, 64, 3, 1, 37}, Forest{1, 16, 3, 3, 40}, Forest{2, 24, 3, 2, 5},
                           Forest{1, 17, 2, 1, 300, "min"}, Forest{2, 8, 40, 1, 70, "max"}}) {
     for (const int multiprocessors : {132, 1}) {
       const ir::Program naive = Kernel(f, false);
@@ -166,6 +167,46 @@ TEST(ForestOnGpu, WalksStayInAThread) {
   EXPECT_GT(schedules.shared, 10);
   EXPECT_GT(schedules.whole, 10);
   schedules.RunOnHost();
+}
+
+// Schedules of forests as they are imported, for blocks of rows of all sizes, fit into every GPU: the
+// preferred one always, and random ones, which their rule draws within the limits.
+TEST(ForestOnGpu, SchedulesFitTheArchitecture) {
+  int drawn = 0, refused = 0;
+  for (const char* arch : {"sm_80", "sm_90"}) {
+    const machine::TargetInfo target = GpuTarget(arch);
+    for (const Forest& shape :
+         {Forest{1, 112, 6, 1, 1}, Forest{1, 16, 3, 1, 1}, Forest{1, 512, 8, 1, 1},
+          Forest{3, 48, 6, 1, 1}, Forest{1, 96, 12, 3, 1}, Forest{1, 64, 30, 10, 1},
+          Forest{1, 8, 100, 30, 1}}) {
+      for (const int64_t records : {1, 16, 256, 4096, 10000}) {
+        Forest f = shape;
+        f.records = records;
+        const ir::Program naive = Kernel(f, false);
+        const auto space = schedule::MakeSpace(naive, target);
+        ASSERT_TRUE(space.ok()) << space.status();
+        schedule::Rng rng(1);
+        for (int draw = 0; draw < 4; ++draw) {
+          const auto trace =
+              (*space)->Expand(draw == 0 ? (*space)->Preferred() : (*space)->Random(rng));
+          ++drawn;
+          refused += !trace.ok();
+          if (!trace.ok()) {
+            ASSERT_NE(draw, 0) << trace.status();
+            continue;
+          }
+          const auto lowered = LowerForGpu(naive, *trace);
+          ASSERT_TRUE(lowered.ok()) << lowered.status();
+          const absl::Status fits = codegen::CudaBackend().CheckLimits(*lowered, target.target);
+          EXPECT_TRUE(fits.ok()) << fits << ": " << f.trees << " trees, " << f.levels << " levels, "
+                                 << f.values << " values, " << records << " records, draw " << draw
+                                 << "\n"
+                                 << schedule::ToText(*trace);
+        }
+      }
+    }
+  }
+  EXPECT_LT(refused, drawn / 10);
 }
 
 // Tables without ranges are read at the nearest place.

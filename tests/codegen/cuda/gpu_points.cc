@@ -95,6 +95,12 @@ int Main(int argc, char** argv) {
                         ir::Print(named.program).c_str(), text.c_str());
           continue;
         }
+        if (const absl::Status fits =
+                codegen::CudaBackend().CheckLimits(result->kernel, target.target);
+            !fits.ok()) {
+          ++refused["LIMITS " + Kind(fits.message())];
+          continue;
+        }
         ++lowered;
       }
       std::printf("%5d %5d of %d  %s (%.3g points)\n", expanded, lowered, points,

@@ -78,6 +78,13 @@ class GpuWalkRule : public Rule {
       return absl::ResourceExhaustedError(absl::StrCat("exceeds the limits of ", target_.target.cpu,
                                                        ": ", threads, " threads in a block"));
     }
+    // Places and sums. A value narrower than a register takes a whole one.
+    const int64_t registers = Steps() * tile.trees + values_;
+    if (registers * threads > target_.registers_per_block) {
+      return absl::ResourceExhaustedError(absl::StrCat("exceeds the limits of ", target_.target.cpu,
+                                                       ": ", registers, " registers in each of ",
+                                                       threads, " threads"));
+    }
     if (tile.shares == 1) return absl::OkStatus();
     return CheckShared(threads * values_ * ir::SizeOf(stage_.block->store.buffer->dtype), target_);
   }
@@ -153,12 +160,13 @@ class GpuWalkRule : public Rule {
     return out.DecomposeReduction(stage_.view.block, t[0]);
   }
 
-  // Each thread sums its share of the trees; then one thread for each record adds up the parts.
+  // Each thread sums its share of the trees; then one thread for each record adds up the parts. The trees that a
+  // thread walks at once are neighbours: a step computes all places between the first and the last of them.
   absl::Status ApplyShares(const Tile& tile, Recorder& out) const {
     const int64_t turns = reduce().extent / (tile.trees * tile.shares);
     HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> t,
-                            out.Split(LoopOf(reduce()), {turns, tile.trees, tile.shares}));
-    HEDDLE_ASSIGN_OR_RETURN(const Recorder::Factored sums, out.Rfactor(stage_.view.block, t[2]));
+                            out.Split(LoopOf(reduce()), {turns, tile.shares, tile.trees}));
+    HEDDLE_ASSIGN_OR_RETURN(const Recorder::Factored sums, out.Rfactor(stage_.view.block, t[1]));
     HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, Accumulate(stage_, out));
     HEDDLE_ASSIGN_OR_RETURN(const Nest nest, CutRecords(sums.merge, tile.records, out));
     HEDDLE_RETURN_IF_ERROR(out.Reorder(Concat({nest.outer, {nest.record}, nest.values})));
