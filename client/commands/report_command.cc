@@ -18,8 +18,8 @@
 namespace heddle::client {
 namespace {
 
-constexpr int64_t kMostTrials =
-    1'000'000;  // that are read of a task: the newest, as many as the service sends
+// Trials that are read of a task: the newest, as many as the service sends.
+constexpr int64_t kMostTrials = 1'000'000;
 constexpr int64_t kTrialsShown = 300;  // of these, beside those that were the fastest so far
 constexpr int kMostTasks = 100;        // with charts; the table of tasks has more (views/pages.cc)
 

@@ -333,7 +333,7 @@ class MemoryRecordStore : public RecordStore {
                                                          int64_t limit) override {
     absl::MutexLock lock(&mutex_);
     std::map<std::string, DevicePair> by_key;
-    for (const MemoryTables::StoredRecord& stored : tables_.records) {
+    for (const auto& [id, stored] : tables_.records) {
       const v1::Record& record = stored.record;
       if (record.measurement().outcome() != v1::OUTCOME_OK || record.has_retraction()) continue;
       DevicePair& pair = by_key[record.workload_key()];
