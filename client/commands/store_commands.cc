@@ -145,8 +145,8 @@ int Collect(const GlobalOptions& global, const CollectOptions& options) {
     return kDone;
   }
   if (jobs > 0)
-    fmt::print(stderr, "{} jobs {}: {} rows with about {} of the database, {} blobs with {}\n", jobs,
-               done, total->rows(), FormatBytes(total->database_bytes()), total->blobs(),
+    fmt::print(stderr, "{} jobs {}: {} rows with about {} of the database, {} blobs with {}\n",
+               jobs, done, total->rows(), FormatBytes(total->database_bytes()), total->blobs(),
                FormatBytes(total->blob_bytes()));
   if (total->records() > 0)
     fmt::print(stderr, "{} old records {}: about {} of the database\n", total->records(),

@@ -55,9 +55,8 @@ absl::Status RevokedList::Check(const Identity& identity) const {
                      revoked.status().message()));
   }
   if (!*revoked) return absl::OkStatus();
-  return absl::UnauthenticatedError(
-      absl::StrCat(NameOf(identity),
-                   " is revoked here; ask an operator for a certificate under another name"));
+  return absl::UnauthenticatedError(absl::StrCat(
+      NameOf(identity), " is revoked here; ask an operator for a certificate under another name"));
 }
 
 }  // namespace heddle

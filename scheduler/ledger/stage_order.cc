@@ -23,7 +23,7 @@ constexpr int64_t kCompareMs = 10 * 60 * 1000;
 constexpr int64_t kCandidateMs = 30 * 1000;  // one build, or one measurement
 constexpr int64_t kStageOverheadMs = 60 * 1000;
 constexpr int64_t kLongestStageMs =
-    int64_t{23} * 60 * 60 * 1000;          // a worker takes no more than a day
+    int64_t{23} * 60 * 60 * 1000;  // a worker takes no more than a day
 // Size of the results that one update is sent, the newest first. A gRPC message holds 4 MiB.
 constexpr size_t kMaxUpdateBytes = 3 << 20;
 
@@ -217,9 +217,8 @@ void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
     }
     places[i] = compile.best_size();
     compile.add_best()->set_workload_key(task.row.info.key());
-    order->reads.best.push_back(
-        {{task.row.info.key(), spec.target(), state.params.device_key},
-         /*measured_here=*/!state.TrustsImports(state.tasks[i])});
+    order->reads.best.push_back({{task.row.info.key(), spec.target(), state.params.device_key},
+                                 /*measured_here=*/!state.TrustsImports(state.tasks[i])});
   }
   for (const auto& [id, candidate] : job.candidates) {
     const int place = places[static_cast<size_t>(candidate.task)];

@@ -49,7 +49,7 @@ struct OrderReads {
 struct OrderInputs {
   absl::StatusOr<std::vector<TransferSamples>> related = std::vector<TransferSamples>();
   std::vector<v1::Record> warm;
-  std::vector<std::vector<v1::Record>> best;  // one answer for each of OrderReads.best, of at most one record
+  std::vector<std::vector<v1::Record>> best;  // one answer for each of OrderReads.best
   absl::StatusOr<Experience> experience = Experience();
 };
 

@@ -60,10 +60,9 @@ OldRecords OldRecordsOf(const MemoryTables& tables, const OldRecordRule& rule, i
     const bool collected = job != tables.jobs.end() && IsFinal(job->second.job.state()) &&
                            job->second.job.model_digest().empty();
     if (!stored.imported && !collected) continue;
-    const bool old = record.has_retraction()
-                         ? record.retraction().unix_ns() < rule.before_unix_ns
-                         : record.created_unix_ns() < rule.before_unix_ns &&
-                               IsSuperseded(tables, id, rule.newest);
+    const bool old = record.has_retraction() ? record.retraction().unix_ns() < rule.before_unix_ns
+                                             : record.created_unix_ns() < rule.before_unix_ns &&
+                                                   IsSuperseded(tables, id, rule.newest);
     if (!old) continue;
     found.ids.push_back(id);
     found.bytes += static_cast<int64_t>(record.ByteSizeLong());
@@ -178,7 +177,8 @@ absl::Status MemoryWriter::operator()(const InsertRecord& change) {
   if (!change.imported) record.clear_imported_by();
   const std::string digest = RecordDigest(record);
   if (change.imported) {
-    if (t_.digests.count(digest)) return absl::AlreadyExistsError("the record is there already, or was retracted");
+    if (t_.digests.count(digest))
+      return absl::AlreadyExistsError("the record is there already, or was retracted");
   } else {
     if (auto fence = FenceOf(change)) HEDDLE_RETURN_IF_ERROR((*this)(CheckFence{*fence}));
     const auto key = std::make_pair(ParseJobName(record.job()), record.candidate());

@@ -310,7 +310,7 @@ struct CollectionPlace {
 // Some of what collecting a finished job removes from the database.
 struct Collection {
   CollectRows rows;
-  int64_t bytes = 0;  // about; in the first page with the search reports
+  int64_t bytes = 0;                    // about; in the first page with the search reports
   std::optional<CollectionPlace> last;  // absent: no row comes after these
   int64_t count() const {
     return static_cast<int64_t>(rows.candidates.size() + rows.records.size() +

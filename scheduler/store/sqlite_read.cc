@@ -364,16 +364,16 @@ class Superseded {
     }
     const Group& found = group->second;
     const RecordPlace place{record.created_ns, record.id};
-    return std::optional<bool>(!found.live && record.id != found.best && found.oldest_kept &&
-                               std::tie(place.created_unix_ns, place.id) <
-                                   std::tie(found.oldest_kept->created_unix_ns,
-                                            found.oldest_kept->id));
+    return std::optional<bool>(
+        !found.live && record.id != found.best && found.oldest_kept &&
+        std::tie(place.created_unix_ns, place.id) <
+            std::tie(found.oldest_kept->created_unix_ns, found.oldest_kept->id));
   }
 
  private:
   struct Group {
-    bool live = false;  // an unfinished job tunes it
-    int64_t best = 0;   // id; 0: none is valid
+    bool live = false;                       // an unfinished job tunes it
+    int64_t best = 0;                        // id; 0: none is valid
     std::optional<RecordPlace> oldest_kept;  // absent: there are not so many
   };
 
@@ -717,12 +717,13 @@ WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) AND r.target=(SELECT id
 
 absl::StatusOr<std::optional<v1::Record>> ReadBestMeasured(sqlite3* db, const WorkloadId& id) {
   // In the order of the index records_best, so only faster imported or retracted records are passed.
-  Statement row(db,
-                "SELECT r.id FROM records r WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) "
-                "AND r.target=(SELECT id FROM targets WHERE text=?2) "
-                "AND r.device=(SELECT id FROM devices WHERE key=?3) "
-                "AND r.outcome=1 AND r.retracted_ns=0 AND r.job IS NOT NULL "
-                "ORDER BY r.median_ns, r.id LIMIT 1");
+  Statement row(
+      db,
+      "SELECT r.id FROM records r WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) "
+      "AND r.target=(SELECT id FROM targets WHERE text=?2) "
+      "AND r.device=(SELECT id FROM devices WHERE key=?3) "
+      "AND r.outcome=1 AND r.retracted_ns=0 AND r.job IS NOT NULL "
+      "ORDER BY r.median_ns, r.id LIMIT 1");
   row.Bind(id.key, id.target, id.device_key);
   v1::RecordQuery query;
   if (row.Step()) query.set_id(row.Int(0));

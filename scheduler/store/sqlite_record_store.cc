@@ -18,7 +18,7 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr size_t kJobsAtATime = 200;  // of reads of all jobs
+constexpr size_t kJobsAtATime = 200;               // of reads of all jobs
 constexpr size_t kMaxPageBytes = size_t{8} << 20;  // of records, so that large ones fill no memory
 
 class SqliteRecordStore : public RecordStore {

@@ -194,8 +194,9 @@ absl::Status SqliteWriter::operator()(const InsertRecord& change) {
   const v1::Record& record = change.record;
   const std::string digest = RecordDigest(record);
   if (change.imported) {
-    Statement& same = Prepared("SELECT 1 FROM records WHERE digest=?1 UNION ALL "
-                               "SELECT 1 FROM retracted_digests WHERE digest=?1")
+    Statement& same = Prepared(
+                          "SELECT 1 FROM records WHERE digest=?1 UNION ALL "
+                          "SELECT 1 FROM retracted_digests WHERE digest=?1")
                           .Bind(Blob{digest});
     const bool exists = same.Step();
     HEDDLE_RETURN_IF_ERROR(same.Run());

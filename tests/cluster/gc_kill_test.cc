@@ -57,7 +57,7 @@ constexpr int kCollectedBefore = 4;  // of these, by an earlier collection
 constexpr int kRecentJobs = 3;       // ended just now
 constexpr int64_t kPausedJob = kOldJobs + kRecentJobs + 1;
 constexpr int kTrials = 300;  // of each job
-constexpr int kTasks = 3;     // of all jobs, the same ones; the paused job has the first of them only
+constexpr int kTasks = 3;  // of all jobs, the same ones; the paused job has the first of them only
 constexpr int kRetracted = 400;
 constexpr int kImported = 50;
 
@@ -203,8 +203,8 @@ std::string Referenced(const std::string& directory) {
   for (const StoredJob& job : jobs) {
     add("job ", job.row.id, " ", static_cast<int>(job.row.job.state()), " ", job.tasks.size());
     for (const auto& trial : job.candidates)
-      add("trial ", trial.id, " ", static_cast<int>(trial.outcome.value_or(v1::OUTCOME_UNSPECIFIED)),
-          " ", trial.median_ns);
+      add("trial ", trial.id, " ",
+          static_cast<int>(trial.outcome.value_or(v1::OUTCOME_UNSPECIFIED)), " ", trial.median_ns);
     if (job.row.id <= kOldJobs) continue;
     kept_jobs.insert(job.row.job.id());
     add(job.row.job.model_digest(), " ", job.row.job.module_digest());
@@ -268,10 +268,9 @@ class GcKillTest : public ::testing::Test {
     std::filesystem::copy(data, cluster_.File("data"), std::filesystem::copy_options::recursive);
     // A copy would be new.
     for (const auto& entry : std::filesystem::recursive_directory_iterator(data + "/blobs"))
-      std::filesystem::last_write_time(
-          std::filesystem::path(cluster_.File("data/blobs")) /
-              std::filesystem::relative(entry.path(), data + "/blobs"),
-          entry.last_write_time());
+      std::filesystem::last_write_time(std::filesystem::path(cluster_.File("data/blobs")) /
+                                           std::filesystem::relative(entry.path(), data + "/blobs"),
+                                       entry.last_write_time());
     Start();
   }
   void Start() {

@@ -289,8 +289,7 @@ class OldRecordsTest : public CollectTest {
     return ids;
   }
   StoredJob Finished(int64_t job) {
-    auto jobs =
-        store_->LoadJobs({.which = JobSelection::kFinished, .before = job + 1, .limit = 1});
+    auto jobs = store_->LoadJobs({.which = JobSelection::kFinished, .before = job + 1, .limit = 1});
     EXPECT_TRUE(jobs.ok() && jobs->size() == 1);
     return jobs->front();
   }
