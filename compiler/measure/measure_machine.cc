@@ -17,6 +17,7 @@
 #include "base/status_macros.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/ir/text.h"
+#include "compiler/measure/cache_size.h"
 #include "compiler/measure/loaded_kernel.h"
 #include "compiler/measure/scoped_pin.h"
 #include "compiler/runtime/aligned_buffer.h"
@@ -212,7 +213,7 @@ class MachineBench {
     result_.cores = workers_;
     result_.l1_bytes = CacheBytes(_SC_LEVEL1_DCACHE_SIZE, info.l1_bytes);
     result_.l2_bytes = CacheBytes(_SC_LEVEL2_CACHE_SIZE, info.l2_bytes);
-    result_.l3_bytes = CacheBytes(_SC_LEVEL3_CACHE_SIZE, 0);
+    result_.l3_bytes = ThirdLevelCacheBytes();
     // What fills half of a cache stays in it.
     bytes_[kL1] = Whole(result_.l1_bytes / 2);
     bytes_[kL2] = Whole(result_.l2_bytes / 2);
