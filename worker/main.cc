@@ -29,6 +29,7 @@
 #include "worker/device_machine.h"
 #include "worker/slots.h"
 #include "worker/stage_child.h"
+#include "worker/stages/gpus.h"
 #include "worker/stages/measure_child.h"
 #include "worker/stages/stages.h"
 #include "worker/worker_server.h"
@@ -103,6 +104,52 @@ int CheckConfinement(const heddle::worker::confine::Confinement& wanted) {
   return confine::RequireAll(features).ok() ? 0 : 1;
 }
 
+// Runs a small kernel on each GPU as a stage would, and tells what came of it, a line for each GPU. The
+// exit status: 0 if all work, also where there is none.
+int CheckGpus(const heddle::worker::confine::Confinement& wanted) {
+  namespace confine = heddle::worker::confine;
+  signal(SIGPIPE, SIG_IGN);  // a child that has ended is no reason to end
+  const auto gpus = heddle::worker::FindGpus({"/proc/self/exe", heddle::worker::kGpusFlag});
+  if (!gpus.ok()) {
+    std::printf("driver: %s\n", std::string(gpus.status().message()).c_str());
+    return 1;
+  }
+  heddle::worker::GpuTrialOptions options;
+  options.stage_command = {"/proc/self/exe", heddle::worker::kStageChildFlag};
+  options.confinement = confine::Available(wanted, confine::ProbeConfinement(wanted));
+  std::error_code error;
+  options.folder = std::filesystem::temp_directory_path(error).string();
+  int status = 0;
+  for (const heddle::worker::Gpu& gpu : *gpus) {
+    auto tried = heddle::worker::TryGpu(gpu, options);
+    std::string line = tried.ok() ? *tried : std::string(tried.status().message());
+    if (!tried.ok()) status = 1;
+    if (!tried.ok() && options.confinement.any()) {
+      heddle::worker::GpuTrialOptions free = options;
+      free.confinement = {};
+      if (heddle::worker::TryGpu(gpu, free).ok())
+        line = "works, but not in a confined stage (" + confine::ToText(options.confinement) +
+               "): " + line;
+    }
+    std::printf("%s: %s, %s: %s: %s\n", gpu.name.c_str(), gpu.info.name.c_str(),
+                gpu.info.driver.c_str(), tried.ok() ? "ok" : "problem", line.c_str());
+  }
+  return status;
+}
+
+// The names of all GPUs of this machine. If a driver does not work, a line in the log says why there are
+// none.
+std::vector<std::string> NamesOfAllGpus() {
+  std::vector<std::string> names;
+  const auto gpus = heddle::worker::FindGpus({"/proc/self/exe", heddle::worker::kGpusFlag});
+  if (!gpus.ok()) {
+    spdlog::warn("no GPU is offered: {}", std::string(gpus.status().message()));
+    return names;
+  }
+  for (const heddle::worker::Gpu& gpu : *gpus) names.push_back(gpu.name);
+  return names;
+}
+
 // What the widest slot that measures on cores reaches; empty, with a line in the log, if nothing can
 // be measured. The cores are free: no slot is offered yet.
 std::string MachineText(const heddle::worker::WorkerOptions& options, bool again) {
@@ -150,6 +197,8 @@ int main(int argc, char** argv) {
   }
   if (argc > 1 && std::strcmp(argv[1], heddle::worker::kMeasureFlag) == 0)
     return heddle::worker::MeasureChildMain(argc, argv);
+  if (argc > 1 && std::strcmp(argv[1], heddle::worker::kGpusFlag) == 0)
+    return heddle::worker::GpusChildMain(argc, argv);
   heddle::worker::WorkerOptions options;
   options.version = HEDDLE_VERSION;
   options.tracker = "127.0.0.1:9191";
@@ -169,6 +218,7 @@ int main(int argc, char** argv) {
   std::string stage_user;
   bool require_confinement = false;
   bool check = false;
+  bool check_gpus = false;
   int64_t longest_stage_s = absl::ToInt64Seconds(options.runner.longest_stage);
   CLI::App app("heddle-worker: runs leased stages, each in a process of its own");
   app.add_option("--tracker", options.tracker, "Address of heddle-tracker")->capture_default_str();
@@ -187,7 +237,8 @@ int main(int argc, char** argv) {
                  "Slots for everything but profiling: cores joined by '-', slots by ','");
   app.add_option("--device-slots", device_slots, "Slots for profiling, likewise");
   app.add_option("--profile", gpus,
-                 "GPUs to profile on, each a slot of its own: cuda:0, several by ','");
+                 "GPUs to profile on, each a slot of its own: cuda:0, several by ','; 'all': those "
+                 "of this machine, if it has any");
   app.add_option("--gpu-clock", gpu_clock_mhz,
                  "Hold the GPUs' clock at so many MHz while this runs (needs the right to)");
   app.add_option("--code-cache", code_cache, "Folder that keeps compiled GPU code; 'off': none")
@@ -222,6 +273,8 @@ int main(int argc, char** argv) {
   app.add_flag("--require-confinement", require_confinement,
                "Do not start where stages cannot be confined");
   app.add_flag("--check", check, "Only tell what this host offers to confine stages");
+  app.add_flag("--check-gpus", check_gpus,
+               "Only run a small kernel on each GPU as a stage would, and tell whether that works");
   app.add_flag(
       "--unguarded{false}", options.guard.on,
       "Repeat no disturbed measurement and trust every slot: to see what the guard is for");
@@ -253,6 +306,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (check) return CheckConfinement(*confinement);
+  if (check_gpus) return CheckGpus(*confinement);
   const absl::Status confined =
       ChooseConfinement(*confinement, require_confinement, &options.runner);
   if (!confined.ok()) {
@@ -271,6 +325,7 @@ int main(int argc, char** argv) {
     options.id = credentials->tls ? credentials->tls->identity.name : HostName();
 
   auto slots = heddle::worker::ParseSlots(cpu_slots, device_slots, heddle::worker::UsableCores());
+  if (gpus == std::vector<std::string>{"all"}) gpus = NamesOfAllGpus();
   auto gpu_slots = heddle::worker::ParseGpuSlots(gpus);
   for (const absl::Status& status : {slots.status(), gpu_slots.status()}) {
     if (status.ok()) continue;

@@ -1,5 +1,6 @@
 // What of the machine itself spoils measurements, or keeps kernels from being built and run.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,9 +9,11 @@
 #include <optional>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "client/doctor/checks.h"
+#include "client/doctor/run_program.h"
 #include "client/views/terminal.h"
 #include "compiler/codegen/backend.h"
 
@@ -25,6 +28,8 @@ constexpr int64_t kLeastMemoryBytes = int64_t{2} << 30;
 constexpr int64_t kLeastOpenFiles = 1024;
 // Times of one kernel vary less on a quiet machine.
 constexpr double kMostSpread = 0.15;
+// A driver that answers starts within seconds; a kernel is compiled and run on each GPU, one by one.
+constexpr absl::Duration kGpuLimit = absl::Minutes(2);
 
 // The whole file, without the blanks at its end; nullopt if it cannot be read. Files below /proc and
 // /sys have no size of their own.
@@ -254,14 +259,41 @@ Verdict CheckToolchain(const DoctorOptions&, const Surroundings& here) {
 
 Verdict CheckGpu(const DoctorOptions&, const Surroundings& here) {
   std::error_code ignored;
-  if (!std::filesystem::exists(here.root + "/dev/nvidiactl", ignored))
-    return Well("there is no GPU here");
+  const bool device = std::filesystem::exists(here.root + "/dev/nvidiactl", ignored);
+  const std::string worker = here.programs + "/heddle-worker";
+  std::vector<std::string> works, problems;
+  if (access(worker.c_str(), X_OK) == 0) {
+    const absl::StatusOr<ProgramResult> said = RunProgram({worker, "--check-gpus"}, kGpuLimit);
+    if (!said.ok()) {
+      return Problem(
+          fmt::format("the GPU's driver does not answer: {}", std::string(said.status().message())),
+          "nvidia-smi tells more; reset the GPU, or restart the machine");
+    }
+    for (const absl::string_view line : absl::StrSplit(said->output, '\n', absl::SkipEmpty())) {
+      if (!absl::StrContains(line, ':')) continue;
+      (absl::StrContains(line, ": ok: ") ? works : problems)
+          .push_back(Printable(std::string(line)));
+    }
+    if (said->status == 0) problems.clear();
+  }
+  if (!device && works.empty() && problems.empty()) return Well("there is no GPU here");
   const absl::Status found = here.toolchain(TargetKind::kCuda);
-  if (found.ok()) return Well("there is a GPU, and a compiler for it");
-  return Warning(
-      fmt::format("there is a GPU, but no compiler for it: {}", std::string(found.message())),
-      "install NVRTC (it comes with the CUDA toolkit), and set CUDA_HOME or "
-      "HEDDLE_NVRTC");
+  if (!found.ok()) {
+    return Warning(
+        fmt::format("there is a GPU, but no compiler for it: {}", std::string(found.message())),
+        "install NVRTC (it comes with the CUDA toolkit), and set CUDA_HOME or "
+        "HEDDLE_NVRTC");
+  }
+  if (!problems.empty()) {
+    return Problem(problems[0],
+                   "if nvidia-smi shows the GPU, compare heddle-worker --check-gpus with "
+                   "heddle-worker --check-gpus --confine none; otherwise install NVIDIA's driver, "
+                   "or show the GPU to this container (docker --gpus all)");
+  }
+  if (!works.empty()) return Well(fmt::format("{}", fmt::join(works, "; ")));
+  return Warning("there is a GPU (/dev/nvidiactl), and no driver that shows it",
+                 "install NVIDIA's driver of the same version as the kernel's, and set "
+                 "LD_LIBRARY_PATH to the folder of its libcuda.so.1");
 }
 
 Verdict CheckKernel(const DoctorOptions& options, const Surroundings& here) {

@@ -15,6 +15,12 @@ constexpr int kMaxDevices = 64;  // a larger number is a typing error
 
 }  // namespace
 
+std::vector<const DeviceKind*> DeviceKinds() {
+  std::vector<const DeviceKind*> kinds;
+  for (const Kind kind : kKinds) kinds.push_back(&kind());
+  return kinds;
+}
+
 const DeviceKind* FindDeviceKind(std::string_view name) {
   for (const Kind kind : kKinds) {
     if (kind().name() == name) return &kind();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -48,6 +49,8 @@ class DeviceKind {
   virtual ~DeviceKind() = default;
   // The first word of its targets, and of its devices' names: "cuda".
   virtual std::string name() const = 0;
+  // How many devices there are; 0 where there is no driver. FailedPrecondition: the driver does not work.
+  virtual absl::StatusOr<int> Count() const = 0;
   // Unavailable: no driver. FailedPrecondition, with the number of devices: there is no such
   // device.
   virtual absl::StatusOr<DeviceInfo> Describe(int ordinal) const = 0;
@@ -59,6 +62,7 @@ class DeviceKind {
                                                                         int ordinal) const = 0;
 };
 
+std::vector<const DeviceKind*> DeviceKinds();
 // Null: there is no such kind.
 const DeviceKind* FindDeviceKind(std::string_view name);
 

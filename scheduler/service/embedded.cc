@@ -164,7 +164,7 @@ void EmbeddedCluster::StartWorker() {
   Child worker{"heddle-worker",
                {options_.binary_directory + "/heddle-worker", "--tracker", tracker_address_,
                 "--listen", absl::StrCat("unix:", socket_folder_, "/worker"), "--id", "local",
-                "--blob-cache", options_.data_directory + "/worker-blobs"},
+                "--blob-cache", options_.data_directory + "/worker-blobs", "--profile", "all"},
                {},
                0,
                MonotonicNow(),

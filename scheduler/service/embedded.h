@@ -1,5 +1,5 @@
 // The default for one machine: a tracker and a worker run as separate processes beside the
-// scheduler and end with it.
+// scheduler and end with it. The worker offers the machine's cores and its GPUs, if there are any.
 #pragma once
 
 #include <memory>

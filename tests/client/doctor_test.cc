@@ -129,11 +129,20 @@ class Patient {
     Write("/bin/" + name, "#!/bin/sh\n" + body + "\n");
     fs::permissions(root_ / "bin" / name, fs::perms::owner_all);
   }
-  // A worker that says this with --check.
-  void Worker(const std::string& check, int status) const {
-    Program("heddle-worker", std::string("if [ \"$1\" = --check ]; then echo '") + check +
-                                 "'; exit " + std::to_string(status) + "; fi; echo heddle-worker " +
+  // A worker that says this with --check, and that with --check-gpus.
+  void Worker(const std::string& check, int status, const std::string& gpus = "",
+              int gpu_status = 0) const {
+    const auto answer = [](const char* flag, const std::string& text, int code) {
+      return std::string("if [ \"$1\" = ") + flag + " ]; then printf '" + text + "'; exit " +
+             std::to_string(code) + "; fi; ";
+    };
+    Program("heddle-worker", answer("--check", check + "\\n", status) +
+                                 answer("--check-gpus", gpus, gpu_status) + "echo heddle-worker " +
                                  kVersion);
+  }
+  // A worker whose GPUs say this.
+  void Gpus(const std::string& text, int status) const {
+    Worker("filter: yes, fine", 0, text, status);
   }
   static std::string Governor(int core) {
     return "/sys/devices/system/cpu/cpu" + std::to_string(core) + "/cpufreq/scaling_governor";
@@ -205,6 +214,18 @@ std::vector<Plant> Plants() {
                                             : absl::OkStatus();
          };
        }},
+      {"GpuThatFails", "gpu", problem, "not in a confined stage (landlock): CUDA_ERROR",
+       [](Patient& p) {
+         p.Gpus(
+             "cuda:0: A, CUDA 13.0: ok: a small kernel takes 9 ns\\n"
+             "cuda:1: B, CUDA 13.0: problem: works, but not in a confined stage (landlock): "
+             "CUDA_ERROR_OPERATING_SYSTEM\\n",
+             1);
+       }},
+      {"DriverThatFails", "gpu", problem, "driver: it takes too long",
+       [](Patient& p) { p.Gpus("driver: it takes too long\\n", 1); }},
+      {"GpuWithoutDriver", "gpu", warning, "no driver that shows it",
+       [](Patient& p) { p.Write("/dev/nvidiactl", ""); }},
       {"OneCore", "cores", warning, "one core", [](Patient& p) { p.here.cores = {0}; }},
       {"Quota", "cpu-quota", warning, "0.5 cores",
        [](Patient& p) { p.Write("/sys/fs/cgroup/cpu.max", "50000 100000\n"); }},

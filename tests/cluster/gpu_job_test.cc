@@ -119,5 +119,34 @@ TEST_F(GpuJobTest, BuildsAndSaysThatNoDeviceIsThere) {
   EXPECT_EQ(Contents(clocks), "lock 1200 1200\nunlock\n");
 }
 
+// Nobody has to name the GPU of a machine that does everything itself.
+TEST(EmbeddedGpuTest, TheServiceOfOneMachineOffersItsGpu) {
+  std::string folder = ::testing::TempDir() + "/embedded-gpu-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  Process scheduler;
+  scheduler.Start({HEDDLE_BIN_DIR "/heddle-scheduler", "--embedded", "--listen",
+                   "unix:" + folder + "/socket", "--data", folder + "/data"},
+                  folder + "/log",
+                  {"HEDDLE_CUDA_DRIVER=" HEDDLE_BIN_DIR "/../lib/libheddle_fake_cuda.so",
+                   "HEDDLE_NVML=" HEDDLE_BIN_DIR "/../lib/libheddle_fake_nvml.so",
+                   "HEDDLE_FAKE_CUDA_FAIL=", "HEDDLE_MACHINE=table"});
+  const ServiceClient client("unix:" + folder + "/socket");
+  const absl::Time limit = absl::Now() + absl::Seconds(60);
+  std::string targets;
+  while (absl::Now() < limit && targets.find("cuda") == std::string::npos) {
+    absl::SleepFor(absl::Milliseconds(100));
+    const auto devices = client.ListDevices();
+    if (!devices.ok()) continue;
+    targets.clear();
+    for (const v1::WorkerStatus& worker : devices->workers()) {
+      for (const v1::SlotStatus& slot : worker.slots())
+        targets += slot.slot().target() + " " + slot.slot().device_key() + "\n";
+    }
+  }
+  EXPECT_THAT(targets, HasSubstr("cuda -arch=sm_90 fake-gpu-12-gb-sm_90\n"));
+  scheduler.Terminate();
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace heddle

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/runtime/cuda/device.h"
+#include "compiler/runtime/cuda/driver.h"
 #include "compiler/runtime/cuda/nvml.h"
 #include "compiler/runtime/executor_backend.h"
 
@@ -11,6 +12,10 @@ namespace {
 
 class Cuda final : public DeviceKind {
   std::string name() const override { return "cuda"; }
+  absl::StatusOr<int> Count() const override {
+    if (!HasCudaDriver()) return 0;
+    return CountCudaDevices();
+  }
   absl::StatusOr<DeviceInfo> Describe(int ordinal) const override {
     HEDDLE_ASSIGN_OR_RETURN(const CudaInfo gpu, DescribeCudaDevice(ordinal));
     return DeviceInfo{.target = absl::StrCat("cuda -arch=", gpu.arch),
