@@ -57,6 +57,7 @@ struct Branches {
   std::vector<Branch> nodes;
   std::vector<std::vector<Vote>> leaves;
   std::vector<Place> roots;
+  std::vector<std::vector<double>> sets;  // that members of nodes refer to
 };
 
 // ---- Questions of a forest ----
@@ -333,6 +334,8 @@ bool TracksTrue(const std::vector<int64_t>& flags, size_t i) {
 // ---- TreeEnsembleClassifier and TreeEnsembleRegressor ----
 
 using NodeId = std::pair<int64_t, int64_t>;  // of the tree, and within it
+// Instead of the place of a node that became a part of another branch.
+constexpr Place kContinued = std::numeric_limits<Place>::max();
 
 absl::StatusOr<Branches> BranchesOf(const OnnxNodes& nodes, const OnnxVotes& votes) {
   const size_t count = nodes.nodeids.size();
@@ -354,14 +357,37 @@ absl::StatusOr<Branches> BranchesOf(const OnnxNodes& nodes, const OnnxVotes& vot
                                        {"their weights", votes.weights.size()}}));
   Branches out;
   absl::flat_hash_map<NodeId, size_t> numbers;  // of the nodes in the arrays
-  std::vector<Place> places;
   for (size_t i = 0; i < count; ++i) {
     if (!numbers.emplace(NodeId(nodes.treeids[i], nodes.nodeids[i]), i).second)
       return Refuse(absl::StrCat("node ", nodes.nodeids[i], " of tree ", nodes.treeids[i],
                                  " is there twice"));
+  }
+  const auto find = [&](size_t parent, int64_t child) -> absl::StatusOr<size_t> {
+    const auto found = numbers.find(NodeId(nodes.treeids[parent], child));
+    if (found != numbers.end()) return found->second;
+    return Refuse(absl::StrCat("node ", nodes.nodeids[parent], " of tree ", nodes.treeids[parent],
+                               " leads to node ", child, ", which is not there"));
+  };
+  // Converters of XGBoost write "x is one of a set" as a chain of equalities with one true side in common. A chain becomes one branch,
+  // and `continued` tells which nodes stand behind the first one of theirs.
+  const auto continues = [&](size_t i, size_t next) {
+    return nodes.modes[i] == BranchMode::kEqual && nodes.modes[next] == BranchMode::kEqual &&
+           nodes.featureids[i] == nodes.featureids[next] &&
+           nodes.truenodeids[i] == nodes.truenodeids[next];
+  };
+  std::vector<bool> continued(count, false);
+  for (size_t i = 0; i < count; ++i) {
+    if (nodes.modes[i] == BranchMode::kLeaf) continue;
+    HEDDLE_ASSIGN_OR_RETURN(const size_t next, find(i, nodes.falsenodeids[i]));
+    if (continues(i, next)) continued[next] = true;
+  }
+  std::vector<Place> places;  // of a continued node: no place in `out`
+  for (size_t i = 0; i < count; ++i) {
     if (nodes.modes[i] == BranchMode::kLeaf) {
       places.push_back(~static_cast<Place>(out.leaves.size()));
       out.leaves.emplace_back();
+    } else if (continued[i]) {
+      places.push_back(kContinued);
     } else {
       places.push_back(static_cast<Place>(out.nodes.size()));
       out.nodes.push_back({nodes.featureids[i],
@@ -372,27 +398,48 @@ absl::StatusOr<Branches> BranchesOf(const OnnxNodes& nodes, const OnnxVotes& vot
     }
   }
   std::vector<bool> is_child(count, false);
+  const auto shared = [&](size_t child) {
+    return Refuse(absl::StrCat("two branches of tree ", nodes.treeids[child], " lead to node ",
+                               nodes.nodeids[child]));
+  };
+  const auto take = [&](size_t child) -> absl::Status {
+    if (is_child[child]) return shared(child);
+    is_child[child] = true;
+    return absl::OkStatus();
+  };
   for (size_t i = 0; i < count; ++i) {
-    if (places[i] < 0) continue;
+    if (places[i] < 0 || places[i] == kContinued) continue;
     Branch& branch = out.nodes[places[i]];
-    for (const auto& [child, to] : {std::pair(nodes.truenodeids[i], &branch.if_true),
-                                    std::pair(nodes.falsenodeids[i], &branch.if_false)}) {
-      const auto found = numbers.find(NodeId(nodes.treeids[i], child));
-      if (found == numbers.end())
-        return Refuse(absl::StrCat("node ", nodes.nodeids[i], " of tree ", nodes.treeids[i],
-                                   " leads to node ", child, ", which is not there"));
-      if (is_child[found->second])
-        return Refuse(
-            absl::StrCat("two branches of tree ", nodes.treeids[i], " lead to node ", child));
-      is_child[found->second] = true;
-      *to = places[found->second];
+    std::vector<double> values = {branch.value};
+    size_t last = i;  // of the chain
+    HEDDLE_ASSIGN_OR_RETURN(const size_t if_true, find(i, nodes.truenodeids[i]));
+    HEDDLE_ASSIGN_OR_RETURN(size_t if_false, find(i, nodes.falsenodeids[i]));
+    HEDDLE_RETURN_IF_ERROR(take(if_true));
+    HEDDLE_RETURN_IF_ERROR(take(if_false));
+    while (continues(last, if_false)) {
+      last = if_false;
+      values.push_back(nodes.values[last]);
+      branch.nan_is_true |= TracksTrue(nodes.missing_value_tracks_true, last);
+      HEDDLE_ASSIGN_OR_RETURN(if_false, find(last, nodes.falsenodeids[last]));
+      HEDDLE_RETURN_IF_ERROR(take(if_false));
     }
+    if (last != i) {
+      branch.mode = BranchMode::kMember;
+      branch.members = out.sets.emplace_back(std::move(values));
+    }
+    for (const size_t child : {if_true, if_false}) {
+      if (continued[child]) return shared(child);  // the node that it continues leads there, too
+    }
+    branch.if_true = places[if_true];
+    branch.if_false = places[if_false];
   }
   // The root of a tree is the node that no branch leads to.
   std::map<int64_t, int> roots;  // how many each tree has
   for (size_t i = 0; i < count; ++i) {
     roots[nodes.treeids[i]] += is_child[i] ? 0 : 1;
-    if (!is_child[i]) out.roots.push_back(places[i]);
+    if (is_child[i]) continue;
+    if (continued[i]) return Refuse("branches lead round in a circle");
+    out.roots.push_back(places[i]);
   }
   for (const auto& [tree, found] : roots) {
     if (found != 1) return Refuse(absl::StrCat("tree ", tree, " has ", found, " roots"));

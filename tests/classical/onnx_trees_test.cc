@@ -461,6 +461,61 @@ TEST(OnnxTrees, EqualitiesDoNotMultiplyNodes) {
   }
 }
 
+// "x is 1, 4 or 7" as converters of XGBoost write it: equalities whose true sides are one node, the leaf 3.
+struct Chain {
+  OnnxNodes nodes{.treeids = {0, 0, 0, 0, 0},
+                  .nodeids = {0, 1, 2, 3, 4},
+                  .featureids = {0, 0, 0, 0, 0},
+                  .modes = {BranchMode::kEqual, BranchMode::kEqual, BranchMode::kEqual,
+                            BranchMode::kLeaf, BranchMode::kLeaf},
+                  .values = {1, 4, 7, 0, 0},
+                  .truenodeids = {3, 3, 3, 0, 0},
+                  .falsenodeids = {1, 2, 4, 0, 0},
+                  .missing_value_tracks_true = {}};
+  OnnxVotes votes{.treeids = {0, 0}, .nodeids = {3, 4}, .ids = {0, 0}, .weights = {1, 2}};
+};
+
+TEST(OnnxTrees, EqualitiesWithOneTrueSideAreASet) {
+  const std::vector<std::vector<int64_t>> tracked = {{}, {1, 1, 1, 0, 0}, {0, 0, 1, 0, 0}};
+  for (const std::vector<int64_t>& tracks : tracked) {
+    Chain chain;
+    chain.nodes.missing_value_tracks_true = tracks;
+    const auto forest = ReadOnnxForest(chain.nodes, chain.votes, {.features = 1});
+    ASSERT_TRUE(forest.ok()) << forest.status();
+    EXPECT_EQ(forest->forest.trees[0].nodes.size(), 1u);
+    for (const double x : {0.0, 1.0, 2.0, 4.0, 5.0, 7.0, 8.0, 1.5, kNan}) {
+      const bool member = x == 1 || x == 4 || x == 7 || (std::isnan(x) && !tracks.empty());
+      EXPECT_EQ(Margins(forest->forest, FeaturesOf(*forest, {&x, 1}))[0], member ? 1 : 2) << x;
+    }
+  }
+}
+
+TEST(OnnxTrees, ASetThatOtherBranchesLeadIntoIsRefused) {
+  const auto refused = [](const std::function<void(OnnxNodes&)>& damage, const std::string& why) {
+    Chain chain;
+    damage(chain.nodes);
+    const auto forest = ReadOnnxForest(chain.nodes, chain.votes, {.features = 1});
+    ASSERT_FALSE(forest.ok()) << why;
+    EXPECT_TRUE(absl::IsInvalidArgument(forest.status())) << forest.status();
+    EXPECT_THAT(std::string(forest.status().message()), HasSubstr(why));
+  };
+  refused([](OnnxNodes& n) { n.featureids[1] = 1; }, "two branches of tree 0 lead to node 3");
+  refused([](OnnxNodes& n) { n.modes[1] = BranchMode::kLess; },
+          "two branches of tree 0 lead to node 3");
+  refused([](OnnxNodes& n) { n.falsenodeids[2] = 1; }, "two branches of tree 0 lead to node 1");
+  refused([](OnnxNodes& n) { n.falsenodeids[2] = 3; }, "two branches of tree 0 lead to node 3");
+  refused([](OnnxNodes& n) { n.falsenodeids[2] = 0; }, "in a circle");
+  refused([](OnnxNodes& n) { n.truenodeids[0] = 1; }, "two branches of tree 0 lead to node 1");
+  // Two nodes of a circle, each of which an outer branch leads to.
+  refused(
+      [](OnnxNodes& n) {
+        n.modes[0] = BranchMode::kLess;
+        n.truenodeids[0] = 1;
+        n.falsenodeids = {2, 2, 1, 0, 0};
+      },
+      "two branches of tree 0 lead to node");
+}
+
 // ---- Classifiers ----
 
 TEST(OnnxTrees, OneColumnOfVotesIsOneScore) {
