@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Fuzzers, sanitizers, and packages on a clean Debian: what takes too long for every change. Prints one table for each part; fails if
-# anything was found.
+# Fuzzers, sanitizers, packages on a clean Debian, and all pipelines of classical models: what takes too long for every change. Prints one
+# table for each part; fails if anything was found.
 #
-# Usage: tests/nightly.sh [--seconds N] [--targets "NAME.."] [fuzz] [asan] [tsan] [packages]
+# Usage: tests/nightly.sh [--seconds N] [--targets "NAME.."] [fuzz] [asan] [tsan] [packages] [pipelines]
 #   --seconds   for each fuzz target; default 300
 #   --targets   fuzz targets, e.g. "ir_text onnx_model"; default: all
 #   the parts   default: all. asan and tsan run the tests that are listed below, in builds of their own. packages needs root: it installs
@@ -30,15 +30,15 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --seconds) seconds=$2; shift ;;
     --targets) read -r -a targets <<<"$2"; shift ;;
-    fuzz | asan | tsan | packages) parts+=("$1") ;;
+    fuzz | asan | tsan | packages | pipelines) parts+=("$1") ;;
     *)
-      echo "nightly.sh: '$1' is not understood; there are --seconds, --targets, fuzz, asan, tsan and packages" >&2
+      echo "nightly.sh: '$1' is not understood; there are --seconds, --targets, fuzz, asan, tsan, packages and pipelines" >&2
       exit 2
       ;;
   esac
   shift
 done
-if [ ${#parts[@]} -eq 0 ]; then parts=(fuzz asan tsan packages); fi
+if [ ${#parts[@]} -eq 0 ]; then parts=(fuzz asan tsan packages pipelines); fi
 status=0
 
 # configure_and_build PRESET TARGET..
@@ -106,6 +106,16 @@ run_packages() {
   tests/install/packages_test.sh --root || status=1
 }
 
+run_pipelines() {
+  deploy/setup.sh --tests
+  configure_and_build release heddle heddle-compile-default operator-report
+  tests/classical/pipelines/run.sh --install
+  tests/classical/pipelines/run.sh build/release/bin --all || status=1
+  tests/classical/pipelines/run.sh --push-down build/release/bin || status=1
+  rm -rf build/standard-ml
+  build/bench/venv-classical/bin/python tests/onnx/standard_cases.py --only ai_onnx_ml build/standard-ml || status=1
+}
+
 for part in "${parts[@]}"; do
   echo "== $part"
   case "$part" in
@@ -113,6 +123,7 @@ for part in "${parts[@]}"; do
     asan) run_tests asan "${asan_tests[@]}" ;;
     tsan) run_tests tsan "${tsan_tests[@]}" ;;
     packages) run_packages ;;
+    pipelines) run_pipelines ;;
   esac
 done
 exit "$status"

@@ -32,25 +32,10 @@ from sklearn.preprocessing import (Binarizer, KBinsDiscretizer, MinMaxScaler, No
                                    PolynomialFeatures, StandardScaler)
 
 import differential
+import plain_attributes  # noqa: F401, for what it changes
 
 TOLERANCE = 1e-5
 ROWS = 40
-
-
-def with_plain_attributes(make_attribute):
-    """onnx.helper.make_attribute for what skl2onnx passes: also arrays, and lists of booleans or of numpy's numbers."""
-
-    def make(key, value, *args, **kwargs):
-        value = value.tolist() if isinstance(value, np.ndarray) else value
-        if isinstance(value, list):
-            value = [v.item() if isinstance(v, np.generic) else v for v in value]
-            value = [int(v) if isinstance(v, bool) else v for v in value]
-        return make_attribute(key, value, *args, **kwargs)
-
-    return make
-
-
-onnx.helper.make_attribute = with_plain_attributes(onnx.helper.make_attribute)
 
 
 # ---- Data: training rows and labels, and rows to predict ----

@@ -1,6 +1,6 @@
-// heddle-compile-default: compiles an ONNX file with default schedules, without a service, and
+// heddle-compile-default: compiles a model file with default schedules, without a service, and
 // prints how long that took and how the model is cut into kernels. check_onnxruntime.py runs it for
-// the zoo.
+// the zoo, tests/classical/pipelines for classical models.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/target.h"
+#include "client/commands/model_options.h"
 #include "client/modules/model_file.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
@@ -28,6 +29,7 @@ struct Flags {
   int threads = 1;
   std::string details;  // part of the label of kernels to print in full
   bool print_tasks = false, print_graph = false;
+  client::ModelFlags import;
 };
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
@@ -48,8 +50,9 @@ absl::Status Run(const Flags& flags) {
   HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, codegen::DescribeTarget(target));
   HEDDLE_ASSIGN_OR_RETURN(const client::ModelFile model, client::OpenModel(flags.model));
   const std::string& onnx = model.onnx;
-  ModelOptions import;
-  import.import.external = model.Loader();
+  HEDDLE_ASSIGN_OR_RETURN(const v1::ModelOptions options_message,
+                          client::MakeModelOptions(flags.import));
+  const ModelOptions import = client::FromProto(options_message, &model);
 
   auto start = std::chrono::steady_clock::now();
   HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, import, target));
@@ -91,11 +94,15 @@ absl::Status Run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   heddle::Flags flags;
-  CLI::App app("Compiles an ONNX model with default schedules and says what that took.");
-  app.add_option("model", flags.model, "ONNX file")->required();
+  CLI::App app("Compiles a model with default schedules and says what that took.");
+  app.add_option("model", flags.model, "Model file, as for submit")->required();
   app.add_option("-o,--output", flags.output, "Module to write (without: import only)");
   app.add_option("--threads", flags.threads, "Threads of the target")->check(CLI::Range(1, 256));
   app.add_option("--target", flags.target, "Target, as for submit");
+  app.add_option("--shape", flags.import.shapes, "As for submit (repeatable)")
+      ->allow_extra_args(false);
+  app.add_option("--disable-pass", flags.import.disabled_passes, "As for submit (repeatable)")
+      ->allow_extra_args(false);
   app.add_flag("--tasks", flags.print_tasks, "Print every distinct kernel");
   app.add_flag("--graph", flags.print_graph, "Print the optimised graph");
   app.add_option("--details", flags.details,

@@ -1,0 +1,292 @@
+"""Models and pipelines of scikit-learn as ONNX files."""
+
+import numpy as np
+
+from exporting import by_model
+from made import ROWS, Cases, shipped, task
+
+cases = Cases()
+
+
+def scaled(model):
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), model)
+
+
+def fitted(model, name, options=None):
+    x, y, new = shipped(name)
+    return by_model(model.fit(x, y), new, options=options)
+
+
+def named(labels, names):
+    return np.array(names)[labels]
+
+
+# ---- Classifiers on what scikit-learn ships ----
+
+
+def classifiers():
+    from sklearn import discriminant_analysis, ensemble, linear_model, naive_bayes, neighbors, neural_network, svm, tree
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MinMaxScaler
+
+    logistic = lambda: linear_model.LogisticRegression(max_iter=500)
+    return {
+        "LogisticRegression": lambda: scaled(logistic()),
+        "SGDClassifier": lambda: scaled(linear_model.SGDClassifier(loss="log_loss", random_state=1)),
+        "RidgeClassifier": lambda: scaled(linear_model.RidgeClassifier()),
+        "DecisionTree": lambda: tree.DecisionTreeClassifier(random_state=1),
+        "RandomForest": lambda: ensemble.RandomForestClassifier(20, random_state=1),
+        "ExtraTrees": lambda: ensemble.ExtraTreesClassifier(20, random_state=1),
+        "GradientBoosting": lambda: ensemble.GradientBoostingClassifier(n_estimators=15, random_state=1),
+        "HistGradientBoosting": lambda: ensemble.HistGradientBoostingClassifier(max_iter=15, random_state=1),
+        "AdaBoost": lambda: ensemble.AdaBoostClassifier(n_estimators=5, random_state=1),
+        "Bagging": lambda: ensemble.BaggingClassifier(n_estimators=5, random_state=1),
+        "KNeighbors": lambda: scaled(neighbors.KNeighborsClassifier()),
+        "GaussianNB": lambda: scaled(naive_bayes.GaussianNB()),
+        "BernoulliNB": lambda: scaled(naive_bayes.BernoulliNB()),
+        "MultinomialNB": lambda: make_pipeline(MinMaxScaler(clip=True), naive_bayes.MultinomialNB()),
+        "ComplementNB": lambda: make_pipeline(MinMaxScaler(clip=True), naive_bayes.ComplementNB()),
+        "LinearDiscriminantAnalysis": lambda: scaled(discriminant_analysis.LinearDiscriminantAnalysis()),
+        "MLP": lambda: scaled(neural_network.MLPClassifier((16,), max_iter=150, random_state=1)),
+        "Voting": lambda: ensemble.VotingClassifier([("a", scaled(logistic())), ("b", tree.DecisionTreeClassifier(max_depth=3, random_state=1))],
+                                                    voting="soft", flatten_transform=False),
+        "Stacking": lambda: ensemble.StackingClassifier([("a", scaled(logistic())), ("b", tree.DecisionTreeClassifier(max_depth=3, random_state=1))], cv=2),
+        "OneVsRest": lambda: OneVsRestClassifier(scaled(logistic())),
+        "OneVsOne": lambda: OneVsOneClassifier(scaled(logistic())),
+        "Calibrated": lambda: CalibratedClassifierCV(scaled(logistic()), cv=2),
+        "LinearSVC": lambda: scaled(svm.LinearSVC(random_state=1)),
+        "SVC rbf": lambda: scaled(svm.SVC()),
+        "SVC linear": lambda: scaled(svm.SVC(kernel="linear")),
+        "NuSVC poly": lambda: scaled(svm.NuSVC(kernel="poly", nu=0.2)),
+    }
+
+
+CLASSIFIERS = (
+    ("LogisticRegression", "iris", False), ("LogisticRegression", "digits", True), ("SGDClassifier", "wine", False),
+    ("RidgeClassifier", "breast_cancer", False), ("DecisionTree", "digits", False), ("RandomForest", "breast_cancer", True),
+    ("RandomForest", "digits", False), ("ExtraTrees", "wine", False), ("GradientBoosting", "breast_cancer", False),
+    ("GradientBoosting", "iris", False), ("HistGradientBoosting", "wine", False), ("AdaBoost", "iris", False),
+    ("Bagging", "wine", False), ("KNeighbors", "iris", False), ("KNeighbors", "digits", False), ("GaussianNB", "wine", False),
+    ("BernoulliNB", "breast_cancer", False), ("MultinomialNB", "iris", False), ("ComplementNB", "wine", False),
+    ("LinearDiscriminantAnalysis", "wine", False), ("MLP", "digits", False), ("Voting", "iris", False), ("Stacking", "breast_cancer", False),
+    ("OneVsRest", "wine", False), ("OneVsOne", "iris", False), ("Calibrated", "breast_cancer", False), ("LinearSVC", "breast_cancer", False),
+    ("SVC rbf", "breast_cancer", False), ("SVC rbf", "wine", True), ("SVC linear", "iris", False), ("NuSVC poly", "wine", False),
+)
+for kind, name, quick in CLASSIFIERS:
+
+    @cases.add(f"{kind}, {name}", quick=quick)
+    def _(kind=kind, name=name):
+        return fitted(classifiers()[kind](), name)
+
+
+@cases.add("RandomForest, wine, labels are texts, rows are doubles")
+def _():
+    x, y, new = shipped("wine")
+    model = classifiers()["RandomForest"]().fit(x.astype(np.float64), named(y, ["barolo", "grignolino", "barbera"]))
+    return by_model(model, new.astype(np.float64))
+
+
+@cases.add("HistGradientBoosting, missing values")
+def _():
+    data = task(missing=0.2)
+    return by_model(classifiers()["HistGradientBoosting"]().fit(data.x, data.binary), data.new)
+
+
+# ---- Regressors ----
+
+
+def regressors():
+    from sklearn import cross_decomposition, ensemble, gaussian_process, linear_model, neighbors, neural_network, svm, tree
+
+    kernel = gaussian_process.kernels.RBF(2.0)
+    return {
+        "LinearRegression": linear_model.LinearRegression,
+        "ElasticNet": lambda: linear_model.ElasticNet(alpha=0.01),
+        "TweedieRegressor": lambda: scaled(linear_model.TweedieRegressor(power=1.5, max_iter=1000)),
+        "PoissonRegressor": lambda: scaled(linear_model.PoissonRegressor(max_iter=1000)),
+        "GammaRegressor": lambda: scaled(linear_model.GammaRegressor(max_iter=1000)),
+        "PLSRegression": lambda: cross_decomposition.PLSRegression(3),
+        "DecisionTree": lambda: tree.DecisionTreeRegressor(random_state=1),
+        "RandomForest": lambda: ensemble.RandomForestRegressor(20, random_state=1),
+        "GradientBoosting": lambda: ensemble.GradientBoostingRegressor(n_estimators=20, random_state=1),
+        "HistGradientBoosting": lambda: ensemble.HistGradientBoostingRegressor(max_iter=20, random_state=1),
+        "KNeighbors": lambda: scaled(neighbors.KNeighborsRegressor()),
+        "MLP": lambda: scaled(neural_network.MLPRegressor(hidden_layer_sizes=(16,), max_iter=300, random_state=1)),
+        "GaussianProcess": lambda: scaled(gaussian_process.GaussianProcessRegressor(kernel, optimizer=None, alpha=1.0, normalize_y=True)),
+        "SVR rbf": lambda: scaled(svm.SVR(C=10.0)),
+        "Voting": lambda: ensemble.VotingRegressor([("a", linear_model.Ridge()), ("b", tree.DecisionTreeRegressor(max_depth=3, random_state=1))]),
+    }
+
+
+for kind in ("LinearRegression", "ElasticNet", "TweedieRegressor", "PoissonRegressor", "GammaRegressor", "PLSRegression", "DecisionTree",
+             "RandomForest", "GradientBoosting", "HistGradientBoosting", "KNeighbors", "MLP", "GaussianProcess", "SVR rbf", "Voting"):
+
+    @cases.add(f"{kind}, diabetes", quick=kind == "GaussianProcess")
+    def _(kind=kind):
+        return fitted(regressors()[kind](), "diabetes")
+
+
+@cases.add("RandomForest, two targets")
+def _():
+    data = task()
+    return by_model(regressors()["RandomForest"]().fit(data.x, np.stack([data.y, -2 * data.y], 1)), data.new)
+
+
+# ---- What finds groups and outliers ----
+
+
+@cases.add("KMeans, iris")
+def _():
+    from sklearn.cluster import KMeans
+
+    x, _, new = shipped("iris")
+    model = KMeans(4, n_init=1, random_state=1).fit(x)
+    made = by_model(model, new, scores=model.transform(new))
+    made.labels = model.predict(new)
+    return made
+
+
+@cases.add("IsolationForest, breast_cancer")
+def _():
+    from sklearn.ensemble import IsolationForest
+
+    x, _, new = shipped("breast_cancer")
+    model = IsolationForest(n_estimators=10, random_state=1).fit(x)
+    made = by_model(model, new, scores=model.decision_function(new))
+    made.labels = model.predict(new)
+    return made
+
+
+# ---- Pipelines: what comes before a model ----
+
+
+def steps():
+    from sklearn import decomposition, feature_selection, impute, preprocessing
+
+    return {
+        "PCA": lambda: (preprocessing.StandardScaler(), decomposition.PCA(5)),
+        "TruncatedSVD": lambda: (preprocessing.StandardScaler(), decomposition.TruncatedSVD(5, random_state=1)),
+        "KBins": lambda: (preprocessing.KBinsDiscretizer(4, encode="onehot-dense", quantile_method="averaged_inverted_cdf"),),
+        "Polynomial": lambda: (preprocessing.StandardScaler(), preprocessing.PolynomialFeatures(2)),
+        "PowerTransformer": lambda: (preprocessing.PowerTransformer(),),
+        "RobustScaler": lambda: (preprocessing.RobustScaler(),),
+        "MaxAbsScaler": lambda: (preprocessing.MaxAbsScaler(),),
+        "Normalizer": lambda: (preprocessing.Normalizer("l1"), preprocessing.StandardScaler()),
+        "Binarizer": lambda: (preprocessing.StandardScaler(), preprocessing.Binarizer(threshold=0.25)),
+        "SelectKBest": lambda: (preprocessing.StandardScaler(), feature_selection.SelectKBest(k=5)),
+        "VarianceThreshold": lambda: (preprocessing.MinMaxScaler(), feature_selection.VarianceThreshold(0.02)),
+        "Imputer": lambda: (impute.SimpleImputer(strategy="median"), preprocessing.StandardScaler()),
+    }
+
+
+for kind in ("PCA", "TruncatedSVD", "KBins", "Polynomial", "PowerTransformer", "RobustScaler", "MaxAbsScaler", "Normalizer", "Binarizer",
+             "SelectKBest", "VarianceThreshold"):
+
+    @cases.add(f"{kind} before LogisticRegression, wine", quick=kind == "PCA")
+    def _(kind=kind):
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+
+        return fitted(make_pipeline(*steps()[kind](), LogisticRegression(max_iter=500)), "wine")
+
+
+@cases.add("Imputer before LogisticRegression")
+def _():
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    data = task(missing=0.2)
+    return by_model(make_pipeline(*steps()["Imputer"](), LogisticRegression()).fit(data.x, data.many), data.new)
+
+
+@cases.add("FeatureUnion of PCA and SelectKBest before LogisticRegression, breast_cancer")
+def _():
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline, make_union
+
+    x, y, new = shipped("breast_cancer")
+    union = make_union(*(make_pipeline(*steps()[kind]()) for kind in ("PCA", "SelectKBest")))
+    return by_model(make_pipeline(union, LogisticRegression(max_iter=500)).fit(x, y), new)
+
+
+# ---- Tables with texts and missing numbers ----
+
+COLORS = ["red", "green", "blue", "orange", "dark red, nearly black"]
+
+
+def mixed(seed, count):
+    """Two numbers, some of them missing, and two texts: an object array, as the libraries take it."""
+    rng = np.random.default_rng(seed)
+    rows = np.empty((count, 4), dtype=object)
+    numbers = (np.round(rng.standard_normal((count, 2)) * 64) / 64).astype(np.float32)
+    numbers[rng.random(numbers.shape) < 0.1] = np.nan
+    rows[:, 0], rows[:, 1] = numbers[:, 0], numbers[:, 1]
+    rows[:, 2] = np.array(COLORS, dtype=object)[rng.integers(0, len(COLORS), count)]
+    rows[:, 3] = np.array(["S", "M", "L"], dtype=object)[rng.integers(0, 3, count)]
+    return rows
+
+
+def mixed_target(rows):
+    known = np.nan_to_num(rows[:, :2].astype(np.float64), nan=0.5)
+    return (known[:, 0] + known[:, 1] ** 2 + (rows[:, 2] == "red") - (rows[:, 3] == "L") > 0.7).astype(int)
+
+
+def as_inputs(rows):
+    numbers = rows[:, :2].astype(np.float32)
+    return {"age": numbers[:, :1], "income": numbers[:, 1:], "color": rows[:, 2:3], "size": rows[:, 3:]}
+
+
+def by_columns(model, encoder, target=mixed_target):
+    """A pipeline of a table of numbers and texts, whose columns are inputs of their own."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import make_pipeline
+
+    numbers = make_pipeline(*steps()["Imputer"]())
+    columns = ColumnTransformer([("numbers", numbers, [0, 1]), ("texts", encoder, [2, 3])])
+    x, new = mixed(1, 500), mixed(2, ROWS)
+    new[::7, 2] = "no colour of training"
+    return by_model(make_pipeline(columns, model).fit(x, target(x)), new, as_inputs(new), csv=True)
+
+
+def one_hot():
+    from sklearn.preprocessing import OneHotEncoder
+
+    return OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+
+
+@cases.add("a table with texts, OneHotEncoder, LogisticRegression", quick=True)
+def _():
+    from sklearn.linear_model import LogisticRegression
+
+    return by_columns(LogisticRegression(), one_hot(), lambda x: named(mixed_target(x), ["no", "yes, gladly"]))
+
+
+@cases.add("a table with texts, OrdinalEncoder, LogisticRegression")
+def _():
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import OrdinalEncoder
+
+    return by_columns(LogisticRegression(), OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1))
+
+
+@cases.add("a table with texts, OneHotEncoder, SVC")
+def _():
+    from sklearn.svm import SVC
+
+    return by_columns(SVC(), one_hot())
+
+
+@cases.add("a bag of words before LogisticRegression", refused="StringNormalizer")
+def _():
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    texts = np.array([f"{a} {b}" for a in COLORS for b in ("fish", "bird", "dog")], dtype=object)
+    model = make_pipeline(CountVectorizer(), LogisticRegression()).fit(texts, np.arange(len(texts)) % 2)
+    return by_model(model, texts, {"text": texts.reshape(-1, 1)}, csv=True)
