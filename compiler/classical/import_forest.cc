@@ -10,6 +10,7 @@
 #include "base/row_blocks.h"
 #include "base/status_macros.h"
 #include "compiler/classical/emit_forest.h"
+#include "compiler/classical/sample_values.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/row_blocks.h"
 #include "compiler/graph/core/table_names.h"
@@ -84,7 +85,9 @@ std::vector<std::string> ScoreNames(const Forest& forest) {
   return names;
 }
 
+// `samples`: of the forest (SampleValues).
 absl::StatusOr<graph::Graph> ImportBlock(const Forest& forest, int64_t rows,
+                                         const std::vector<std::vector<float>>& samples,
                                          std::vector<std::string>* warnings) {
   GraphBuilder out;
   const ValueId x = out.Input(kInput, {DType::kF32, {rows, forest.features}});
@@ -102,7 +105,7 @@ absl::StatusOr<graph::Graph> ImportBlock(const Forest& forest, int64_t rows,
   outputs.insert(outputs.begin(), {"scores", scores});
   HEDDLE_ASSIGN_OR_RETURN(graph::Graph graph, out.Build(outputs));
   graph.tables.independent_rows = true;
-  graph.tables.inputs = {{.columns = forest.feature_names}};
+  graph.tables.inputs = {{.columns = forest.feature_names, .samples = samples}};
   graph.tables.outputs.resize(outputs.size());
   graph.tables.outputs[0].columns = ScoreNames(forest);
   const std::vector<std::string> dropped = graph::DropNamesOverLimits(&graph);
@@ -130,9 +133,11 @@ absl::StatusOr<graph::Graph> ImportForest(const Forest& forest,
                                           const std::map<std::string, std::vector<int64_t>>& shapes,
                                           std::vector<std::string>* warnings) {
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<int64_t> blocks, BlocksOf(forest, shapes));
-  HEDDLE_ASSIGN_OR_RETURN(graph::Graph graph, ImportBlock(forest, blocks[0], warnings));
+  const std::vector<std::vector<float>> samples = SampleValues(forest, graph::kMostSamples);
+  HEDDLE_ASSIGN_OR_RETURN(graph::Graph graph, ImportBlock(forest, blocks[0], samples, warnings));
   for (size_t b = 1; b < blocks.size(); ++b) {
-    HEDDLE_ASSIGN_OR_RETURN(const graph::Graph block, ImportBlock(forest, blocks[b], nullptr));
+    HEDDLE_ASSIGN_OR_RETURN(const graph::Graph block,
+                            ImportBlock(forest, blocks[b], samples, nullptr));
     HEDDLE_RETURN_IF_ERROR(graph::AddRowBlock(block, &graph));
   }
   return graph;

@@ -132,6 +132,8 @@ void SetCalls(BlockCalls calls, const std::vector<int64_t>& rows, runtime::Manif
     manifest->smaller_blocks.push_back({rows[b], std::move(calls[b])});
 }
 
+static_assert(graph::kMostSamples == runtime::kMostSamples);
+
 // Of the inputs or outputs of the first of `blocks` blocks of rows.
 std::vector<runtime::TensorSpec> SpecsOf(const graph::Graph& graph,
                                          const std::vector<graph::ValueId>& values,
@@ -145,6 +147,7 @@ std::vector<runtime::TensorSpec> SpecsOf(const graph::Graph& graph,
     specs[i].text = names[i].text;
     specs[i].columns = names[i].columns;
     specs[i].labels = names[i].labels;
+    specs[i].samples = names[i].samples;
   }
   return specs;
 }
@@ -257,9 +260,6 @@ absl::Status WriteCompiledModel(std::string_view onnx, const ModelOptions& optio
   if (warnings != nullptr) warnings->insert(warnings->end(), found.begin(), found.end());
   HEDDLE_RETURN_IF_ERROR(module.status());
   module->manifest.plan = plan::ToText(plan);
-  if (IsForestFile(onnx)) {
-    HEDDLE_ASSIGN_OR_RETURN(module->manifest.inputs[0].samples, SamplesOf(onnx));
-  }
   return runtime::WriteModule(module->manifest, module->code, module->params, sink);
 }
 

@@ -3,8 +3,6 @@
 #include "base/status_macros.h"
 #include "compiler/classical/import_forest.h"
 #include "compiler/classical/read.h"
-#include "compiler/classical/sample_values.h"
-#include "compiler/runtime/module.h"
 
 namespace heddle {
 
@@ -15,11 +13,6 @@ absl::StatusOr<graph::Graph> ImportModel(std::string_view bytes,
   if (!IsForestFile(bytes)) return graph::ImportOnnx(bytes, options);
   HEDDLE_ASSIGN_OR_RETURN(const classical::Forest forest, classical::ReadForest(bytes));
   return classical::ImportForest(forest, options.shapes, options.warnings);
-}
-
-absl::StatusOr<std::vector<std::vector<float>>> SamplesOf(std::string_view bytes) {
-  HEDDLE_ASSIGN_OR_RETURN(const classical::Forest forest, classical::ReadForest(bytes));
-  return classical::SampleValues(forest, runtime::kMostSamples);
 }
 
 }  // namespace heddle

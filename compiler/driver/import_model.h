@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/graph/core/graph.h"
@@ -18,9 +17,5 @@ bool IsForestFile(std::string_view bytes);
 // or classical::ImportForest.
 absl::StatusOr<graph::Graph> ImportModel(std::string_view bytes,
                                          const graph::ImportOptions& options);
-
-// Values to draw rows from that go through all parts of the model (runtime::TensorSpec::samples, classical/sample_values.h), of its one
-// input. The bytes are a forest file that was imported before. Errors as ImportModel.
-absl::StatusOr<std::vector<std::vector<float>>> SamplesOf(std::string_view bytes);
 
 }  // namespace heddle

@@ -22,6 +22,7 @@
 #include "compiler/onnx/names.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/problems.h"
+#include "compiler/onnx/samples.h"
 #include "compiler/onnx/shapes.h"
 #include "compiler/onnx/strings.h"
 
@@ -150,7 +151,7 @@ class Importer {
     std::vector<int> types;
     for (const std::string& input : node.input()) types.push_back(ElementType(input));
     NodeImport import(node, *rule, opset, std::move(types), builder_, values_, budget_, lengths_,
-                      random_,
+                      random_, samples_,
                       [this](const onnx::GraphProto& g, const std::vector<NamedValue>& inputs) {
                         return TranslateSubgraph(g, inputs);
                       });
@@ -337,6 +338,10 @@ class Importer {
     if (random_.streams == 0) std::erase(graph.inputs, random_.seed);
     graph = RemoveDead(graph);
     graph.tables = TablesOf(model_.graph(), strings_, lists_, graph);
+    for (size_t i = 0; i < graph.inputs.size(); ++i) {
+      const Value& input = graph.values[graph.inputs[i]];
+      graph.tables.inputs[i].samples = samples_.Of(input.name, input.type);
+    }
     for (std::string& dropped : DropNamesOverLimits(&graph)) {
       if (options_.warnings != nullptr) options_.warnings->push_back(std::move(dropped));
     }
@@ -363,6 +368,7 @@ class Importer {
   ConstantBudget budget_;
   LengthTable lengths_;
   RandomNumbers random_;
+  SampleTable samples_;
   Problems& problems_;
   std::set<std::string> used_;          // names that a node reads, or that are outputs; the seed
   std::set<std::string> initializers_;  // also those that nothing reads

@@ -193,7 +193,7 @@ const LengthTable::Choice* LengthTable::FindChoice(ValueId flags) const {
 NodeImport::NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& rule, int opset,
                        std::vector<int> types, GraphBuilder& builder, NamedValues& values,
                        ConstantBudget& budget, LengthTable& lengths, RandomNumbers& random,
-                       RunSubgraph run_subgraph)
+                       SampleTable& samples, RunSubgraph run_subgraph)
     : node_(node),
       rule_(rule),
       opset_(opset),
@@ -203,6 +203,7 @@ NodeImport::NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& ru
       budget_(budget),
       lengths_(lengths),
       random_(random),
+      samples_(samples),
       run_subgraph_(run_subgraph) {
   name_ = !node.name().empty()     ? node.name()
           : node.output_size() > 0 ? node.output(0)

@@ -82,6 +82,8 @@ struct RandomNumbers {
   uint64_t streams = 0;  // that are in use
 };
 
+class SampleTable;  // samples.h
+
 // Translates a subgraph with these values for its inputs and returns those of its outputs. It may be
 // translated any number of times. Aborted: problems of its nodes, which are reported.
 using RunSubgraph = absl::FunctionRef<absl::StatusOr<std::vector<NamedValue>>(
@@ -101,7 +103,7 @@ class NodeImport {
   NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& rule, int opset,
              std::vector<int> types, GraphBuilder& builder, NamedValues& values,
              ConstantBudget& budget, LengthTable& lengths, RandomNumbers& random,
-             RunSubgraph run_subgraph);
+             SampleTable& samples, RunSubgraph run_subgraph);
 
   const onnx::NodeProto& proto() const { return node_; }
   int opset() const { return opset_; }
@@ -136,6 +138,7 @@ class NodeImport {
   }
   LengthTable& lengths() { return lengths_; }
   RandomNumbers& random() { return random_; }
+  SampleTable& samples() { return samples_; }
   // The graph node that makes v, or null; valid until the next Emit.
   const Node* ProducerOf(ValueId v) const { return builder_.ProducerOf(v); }
   const std::string& ValueName(ValueId v) const { return builder_.Name(v); }
@@ -215,6 +218,7 @@ class NodeImport {
   ConstantBudget& budget_;
   LengthTable& lengths_;
   RandomNumbers& random_;
+  SampleTable& samples_;
   RunSubgraph run_subgraph_;
   absl::Status status_;
   std::string name_;

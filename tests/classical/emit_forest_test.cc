@@ -10,6 +10,7 @@
 #include <random>
 
 #include "compiler/classical/import_forest.h"
+#include "compiler/classical/sample_values.h"
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/graph/passes/forest_forms.h"
@@ -312,6 +313,16 @@ TEST(ImportForest, Rows) {
   EXPECT_THAT(std::string(ImportForest(forest, {{"batch", {3}}}).status().message()),
               HasSubstr("neither an input nor a dimension 'batch'"));
   EXPECT_EQ(ImportForest(forest, {{"rows", {3}}}).value().values[0].type.shape[0], 3);
+}
+
+TEST(ImportForest, TellsWhichValuesLieAroundItsThresholds) {
+  TestRng rng(7);
+  const Forest forest = RandomForest(rng, 3);
+  const graph::Graph graph = ImportForest(forest, {}).value();
+  ASSERT_EQ(graph.tables.inputs.size(), graph.inputs.size());
+  for (const graph::TensorNames& input : graph.tables.inputs)
+    EXPECT_EQ(input.samples, SampleValues(forest, graph::kMostSamples));
+  EXPECT_FALSE(graph.tables.inputs[0].samples.empty());
 }
 
 TEST(ImportForest, Labels) {

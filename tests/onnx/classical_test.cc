@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -1087,6 +1088,75 @@ TEST(MlTables, IntegersNameScoresAndMeanThemselves) {
   EXPECT_EQ(tables.inputs, std::vector<TensorNames>(1)) << "a matrix says nothing of its columns";
   EXPECT_EQ(tables.outputs[0], TensorNames());
   EXPECT_EQ(tables.outputs[1].columns, (Names{"-3", "7"}));
+}
+
+// A model of one tree, which compares feature 0 of `features` with 5.
+std::string OfOneTree(const std::string& inputs, const std::string& features,
+                      const std::string& mode) {
+  return absl::StrCat(
+      "(", inputs, ") => (float[a,b] y) {", features,
+      " y = ai.onnx.ml.TreeEnsembleRegressor<n_targets = 1, nodes_treeids = [0, 0, 0], "
+      "nodes_nodeids = [0, 1, 2], nodes_featureids = [0, 0, 0], nodes_modes = [\"",
+      mode,
+      "\", \"LEAF\", \"LEAF\"], nodes_values = [5.0, 0.0, 0.0], nodes_truenodeids = [1, 0, 0], "
+      "nodes_falsenodeids = [2, 0, 0], target_treeids = [0, 0], target_nodeids = [1, 2], "
+      "target_ids = [0, 0], target_weights = [1.0, 2.0]>(f)}");
+}
+
+// The least and the greatest value of the first element of a row of input 0.
+std::pair<float, float> Sampled(const Tables& tables) {
+  if (tables.inputs.empty() || tables.inputs[0].samples.empty() ||
+      tables.inputs[0].samples[0].empty())
+    return {0, 0};
+  const auto [least, greatest] =
+      std::minmax_element(tables.inputs[0].samples[0].begin(), tables.inputs[0].samples[0].end());
+  return {*least, *greatest};
+}
+
+// Numbers of one range, such as -1 to 1, would all take one side of the trees.
+TEST(MlTables, RowsToTryLieOnBothSidesOfWhatTreesCompare) {
+  const struct {
+    const char *inputs, *features;
+    float middle;  // of the first input, where the first feature is 5
+  } cases[] = {
+      {"float[4,2] x", "f = Identity(x)", 5},
+      {"float[4,2] x", "f = ai.onnx.ml.Scaler<offset = [10.0, 0.0], scale = [2.0, 1.0]>(x)", 12.5},
+      {"float[4,2] x", "k = Constant<value = float[2] {-4.0, 3.0}>() f = Div(x, k)", -20},
+      {"float[4,2] x", "k = Constant<value = float[2] {-4.0, 3.0}>() f = Add(k, x)", 9},
+      {"float[4,2] x", "f = ai.onnx.ml.Imputer<imputed_value_floats = [70.0, 80.0]>(x)", 5},
+      {"float[4,1] x, float[4,1] z", "f = Concat<axis = 1>(x, z)", 5},
+      {"float[4,2] x",
+       "k = Constant<value = int64[2] {1, 0}>() r = Gather<axis = 1>(x, k) "
+       "f = Gather<axis = 1>(r, k)",
+       5},
+      {"float[4,2] x", "f = Cast<to = 11>(x)", 5},
+  };
+  for (const auto& [inputs, features, middle] : cases) {
+    for (const char* mode : {"BRANCH_LEQ", "BRANCH_GTE", "BRANCH_EQ"}) {
+      const Tables tables = TablesOf(OfOneTree(inputs, features, mode));
+      const auto [least, greatest] = Sampled(tables);
+      EXPECT_LT(least, middle) << features << " " << mode;
+      EXPECT_GT(greatest, middle) << features << " " << mode;
+      if (std::string(mode) == "BRANCH_EQ" && !tables.inputs.empty() &&
+          !tables.inputs[0].samples.empty())
+        EXPECT_THAT(tables.inputs[0].samples[0], ::testing::Contains(middle)) << features;
+      // The other feature, which no tree asks, may be anything.
+      const bool alone = tables.inputs.size() == 1;
+      if (!tables.inputs.empty() && alone)
+        EXPECT_EQ(tables.inputs[0].samples.size(), 2u) << features;
+      else if (!tables.inputs.empty())
+        EXPECT_TRUE(tables.inputs[1].samples.empty()) << features;
+    }
+  }
+}
+
+TEST(MlTables, NothingIsSaidOfRowsBehindOtherOperators) {
+  for (const char* features :
+       {"f = Softmax<axis = 1>(x)", "f = ai.onnx.ml.Normalizer<norm = \"L2\">(x)",
+        "z = Constant<value = float {0.0}>() f = Mul(x, z)"})
+    EXPECT_EQ(Sampled(TablesOf(OfOneTree("float[4,2] x", features, "BRANCH_LEQ"))),
+              (std::pair<float, float>(0, 0)))
+        << features;
 }
 
 TEST(MlTables, PickedStringsAreLabels) {

@@ -61,7 +61,7 @@ struct OutputLength {
   int length = 0;  // of the output that holds the extent, an i64 scalar
 };
 
-// Names for what an input or output holds.
+// Names for what an input or output holds, and values that it may hold.
 struct TensorNames {
   // A u8 tensor may hold texts. Its last dimension then holds the bytes of one text, filled with zeros; a longer text is cut. A
   // table has one cell for each text, so this dimension is no part of the table's shape.
@@ -70,6 +70,9 @@ struct TensorNames {
   std::vector<std::string> columns = {};
   // What integers stand for: labels[k] is the meaning of the value k. Empty: a value means itself.
   std::vector<std::string> labels = {};
+  // Inputs of f32 only: for each element of a row, finite values that lie on both sides of what the model compares it with, so that rows
+  // drawn from them go through all of the model. An element without values may be any number; empty: so may all. At most kMostSamples.
+  std::vector<std::vector<float>> samples = {};
   bool operator==(const TensorNames&) const = default;
 };
 
@@ -85,6 +88,8 @@ struct Tables {
 };
 inline constexpr size_t kMostNames = size_t{1} << 20;  // columns or labels of a tensor
 inline constexpr size_t kMostNameBytes = 1024;         // of one of them
+inline constexpr size_t kMostSamples = size_t{1}
+                                       << 16;  // values of a tensor (TensorNames::samples)
 
 // Invariants (CheckGraph): nodes are in topological order; every value is an input, a constant, or
 // one node's output; types and attributes agree with the operators' definitions; names are unique.

@@ -1,6 +1,7 @@
 // Translation of tree ensembles (ai.onnx.ml). Features are compared as f64 if they are, else as f32. Leaves
 // are added in f32.
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <limits>
 #include <map>
@@ -11,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/classical/emit_forest.h"
 #include "compiler/classical/onnx_trees.h"
+#include "compiler/classical/sample_values.h"
 #include "compiler/onnx/operators/scores.h"
+#include "compiler/onnx/samples.h"
 #include "compiler/onnx/slices.h"
 
 namespace heddle::graph {
@@ -171,6 +174,45 @@ ValueId FeaturesOf(NodeImport& n, ValueId x, const classical::OnnxForest& ensemb
   return Concat(n, {first, found}, 1);
 }
 
+// Tells which values of x [rows, features] lie on both sides of what the forest compares them with.
+void SampleRows(NodeImport& n, ValueId x, const classical::OnnxForest& ensemble) {
+  const std::vector<std::vector<float>> sampled =
+      classical::SampleValues(ensemble.forest, kMostSamples);
+  if (!n.ok() || sampled.empty()) return;
+  std::vector<std::vector<double>> values(static_cast<size_t>(n.ShapeOf(x)[1]));
+  for (size_t k = 0; k < values.size(); ++k) {
+    for (const float value : sampled[k]) {
+      if (ensemble.thresholds.empty()) {
+        values[k].push_back(value);
+        continue;
+      }
+      // The forest compares ranks: a value of rank r is at least the first r thresholds.
+      const std::vector<double>& thresholds = ensemble.thresholds[k];
+      const auto rank = std::min(static_cast<size_t>(std::max(value, 0.0F)), thresholds.size());
+      values[k].push_back(rank == 0 ? std::nextafter(thresholds[0], -HUGE_VAL)
+                                    : thresholds[rank - 1]);
+    }
+  }
+  for (const classical::Equality& equality : ensemble.equalities) {
+    // Some that are equal, and one that is not.
+    const size_t some = std::min<size_t>(equality.values.size(), 8);
+    std::vector<double>& of_feature = values[static_cast<size_t>(equality.feature)];
+    of_feature.insert(of_feature.end(), equality.values.begin(),
+                      equality.values.begin() + static_cast<std::ptrdiff_t>(some));
+    of_feature.push_back(equality.values.empty() ? 0 : equality.values.back() + 1);
+  }
+  // A scaler before x rounds, so some values lie well below and above all.
+  for (std::vector<double>& of_feature : values) {
+    if (of_feature.empty()) continue;
+    const auto [least, greatest] = std::minmax_element(of_feature.begin(), of_feature.end());
+    const double below = *least, above = *greatest;
+    const double margin = std::max((above - below) / 8, std::max(std::abs(above), 1.0) / 64);
+    of_feature.push_back(below - margin);
+    of_feature.push_back(above + margin);
+  }
+  AddSamples(n, x, std::move(values), &n.samples());
+}
+
 // The margins of the forest, f32 [rows, outputs].
 ValueId Margins(NodeImport& n, ValueId x, const absl::StatusOr<classical::OnnxForest>& ensemble) {
   if (!n.ok()) return -1;
@@ -182,6 +224,7 @@ ValueId Margins(NodeImport& n, ValueId x, const absl::StatusOr<classical::OnnxFo
     n.Fail(std::string(ensemble.status().message()));
     return -1;
   }
+  SampleRows(n, x, *ensemble);
   return n.EmitBy(FeaturesOf(n, x, *ensemble), [&](GraphBuilder& out, ValueId v) {
     return classical::EmitMargins(out, v, ensemble->forest);
   });
