@@ -6,7 +6,8 @@
 //
 // A folder without model.onnx stands for the folders in it. Prints how many cases of each opset
 // passed, were refused, or gave a wrong result, and how many have random results, of which only
-// types and shapes are compared. Then come the reasons of refusals, the most frequent first.
+// types and shapes are compared; and the same of the cases with a node of ai.onnx.ml alone. Then come
+// the reasons of refusals, the most frequent first.
 // --verbose also prints a line for each case that did not pass. Exit status 1: some are wrong.
 #include <poll.h>
 #include <sys/wait.h>
@@ -43,6 +44,7 @@ struct Outcome {
   char verdict = 'w';  // passed, refused, wrong, skipped, n: random
   int opset = 0;
   std::string message;
+  bool classical = false;  // whether a node is of ai.onnx.ml
 };
 
 std::string ReadFile(const fs::path& path) {
@@ -150,6 +152,7 @@ Outcome RunCase(const fs::path& path) {
   onnx::ModelProto model;
   if (!model.ParseFromString(ReadFile(path / "model.onnx"))) return {'w', 0, "cannot be read"};
   Outcome out{'s', 0, "no data"};
+  for (const auto& node : model.graph().node()) out.classical |= node.domain() == onnx::kMlDomain;
   const bool random = onnx_cases::IsRandomCase(path.filename().string());
   for (const auto& opset : model.opset_import()) {
     if (opset.domain().empty() || opset.domain() == "ai.onnx")
@@ -170,10 +173,10 @@ Outcome RunCase(const fs::path& path) {
       }
       refused = absl::OkStatus();
       const std::string wrong = Run(*graph, model, inputs, outputs, random);
-      if (!wrong.empty()) return {'w', out.opset, wrong};
+      if (!wrong.empty()) return {'w', out.opset, wrong, out.classical};
       break;
     }
-    if (!refused.ok()) return {'r', out.opset, std::string(refused.message())};
+    if (!refused.ok()) return {'r', out.opset, std::string(refused.message()), out.classical};
     out.verdict = random ? 'n' : 'p', out.message = "";
   }
   return out;
@@ -188,7 +191,7 @@ Outcome RunApart(const fs::path& path) {
     alarm(kSecondsPerCase);
     const Outcome o = RunCase(path);
     FILE* out = fdopen(ends[1], "w");
-    std::fprintf(out, "%c %d %s", o.verdict, o.opset,
+    std::fprintf(out, "%c %d %d %s", o.verdict, o.opset, o.classical ? 1 : 0,
                  absl::StrReplaceAll(o.message, {{"\n", " "}}).c_str());
     std::fflush(out);
     _exit(0);
@@ -203,7 +206,7 @@ Outcome RunApart(const fs::path& path) {
   waitpid(pid, &status, 0);
   std::istringstream line(text);
   Outcome o;
-  if (!(line >> o.verdict >> o.opset)) return {'w', 0, "crashed or hung"};
+  if (!(line >> o.verdict >> o.opset >> o.classical)) return {'w', 0, "crashed or hung"};
   line.get();
   std::getline(line, o.message);
   return o;
@@ -238,12 +241,13 @@ int Main(int argc, char** argv) {
   }
   std::sort(cases.begin(), cases.end());
   std::map<int, std::map<char, int>> per_opset;
-  std::map<char, int> all;
+  std::map<char, int> all, classical;
   std::map<std::string, int> reasons;
   for (const fs::path& path : cases) {
     const Outcome o = RunApart(path);
     ++per_opset[o.opset][o.verdict];
     ++all[o.verdict];
+    if (o.classical) ++classical[o.verdict];
     if (o.verdict == 'r') ++reasons[Reason(o.message)];
     if (verbose && o.verdict != 'p' && o.verdict != 'n')
       std::printf("%s %s: %s\n",
@@ -259,6 +263,11 @@ int Main(int argc, char** argv) {
       "  all %7d %7d %6d   of %zu cases (%d without data, %d with random results: only types "
       "and shapes are compared)\n",
       all['p'], all['r'], all['w'], cases.size(), all['s'], all['n']);
+  int of_classical = 0;
+  for (const auto& [verdict, count] : classical) of_classical += count;
+  if (of_classical > 0)
+    std::printf("   ml %7d %7d %6d   of %d cases with nodes of ai.onnx.ml\n", classical['p'],
+                classical['r'], classical['w'], of_classical);
   std::vector<std::pair<int, std::string>> sorted;
   for (const auto& [reason, count] : reasons) sorted.emplace_back(-count, reason);
   std::sort(sorted.begin(), sorted.end());

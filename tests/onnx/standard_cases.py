@@ -5,6 +5,7 @@ ctest, since it needs packages from PyPI:
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install onnx onnxruntime numpy
     ninja -C build/release operator-report
     /tmp/venv/bin/python tests/onnx/standard_cases.py DIR
+    /tmp/venv/bin/python tests/onnx/standard_cases.py --only ai_onnx_ml DIR     # the operators of classical models
 
 Writes every test of the installed package `onnx` that has data into DIR, one folder each, unless DIR exists already. Then runs
 operator-report, which prints the figures per opset, and ONNX Runtime on the same cases. Last, it lists what ONNX Runtime passes
@@ -46,8 +47,10 @@ def to_proto(value, info):
     return numpy_helper.from_array(np.asarray(value), info.name)
 
 
-def write_cases(folder):
+def write_cases(folder, only):
     for case in loader.load_node_model_tests():
+        if only not in case.name:
+            continue
         path = os.path.join(folder, "node", case.name)
         os.makedirs(path, exist_ok=True)
         with open(os.path.join(path, "model.onnx"), "wb") as file:
@@ -61,6 +64,8 @@ def write_cases(folder):
                         file.write(to_proto(value, info).SerializeToString())
     for model in glob.glob(os.path.join(loader.DATA_DIR, "*", "*", "model.onnx")):
         source = os.path.dirname(model)
+        if only not in os.path.basename(source):
+            continue
         shutil.copytree(source, os.path.join(folder, *source.split(os.sep)[-2:]), dirs_exist_ok=True)
 
 
@@ -127,11 +132,12 @@ def out_of_scope(path):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
+    parser.add_argument("--only", default="", help="write the tests whose name contains this")
     parser.add_argument("--report", default=REPORT)
     parser.add_argument("--verbose", action="store_true", help="a line for every case that did not pass here")
     args = parser.parse_args()
     if not os.path.exists(args.folder):
-        write_cases(args.folder)
+        write_cases(args.folder, args.only)
     ours = subprocess.run([args.report, "--verbose", args.folder], capture_output=True, text=True)
     refused, printed = {}, []
     for line in ours.stdout.splitlines():
