@@ -1,6 +1,7 @@
 // Commands that need no service: zoo and inspect.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -143,6 +144,9 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
                  : fmt::format(" ({} in the file)", FormatBytes(param_bytes - unpacked + packed)),
              FormatBytes(manifest.arena_bytes), FormatBytes(manifest.unshared_bytes),
              FormatBytes(static_cast<int64_t>(module->code.size())));
+  const auto unmeasured =
+      std::count_if(manifest.kernels.begin(), manifest.kernels.end(),
+                    [](const runtime::KernelSpec& kernel) { return kernel.record_ms <= 0; });
   const bool blocks = manifest.NumBlocks() > 1;
   std::vector<std::string> header = {"kernel", "calls", "schedule", "recorded", "task"};
   if (blocks) header.insert(header.begin(), "rows");
@@ -161,6 +165,12 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
     }
   }
   fmt::print("{}", table.ToText(global.output.plain));
+  if (unmeasured > 0) {
+    fmt::print(stderr,
+               "{} of {} kernels have no recorded time, as default schedules have none that tuning "
+               "did not measure; next: heddle run {} --profile\n",
+               unmeasured, manifest.kernels.size(), path);
+  }
   return kDone;
 }
 

@@ -339,6 +339,7 @@ class OneService(unittest.TestCase):
         self.h("cancel", job, check=0)
         fetched = self.h("fetch", job, "-o", self.path / "untuned.heddle", check=0)
         self.assertIn("default: no trial of the job was measured", fetched.stderr)
+        self.assertIn("kernels have no recorded time", heddle("inspect", self.path / "untuned.heddle", check=0).stderr)
 
     def test_people_hold_slots(self):
         tracker = ("--tracker", f"unix:{self.service.directory}/data/sockets/tracker")
