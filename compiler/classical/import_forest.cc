@@ -136,7 +136,8 @@ absl::StatusOr<graph::Graph> ImportForest(const Forest& forest,
   const std::vector<std::vector<float>> samples = SampleValues(forest, graph::kMostSamples);
   HEDDLE_ASSIGN_OR_RETURN(graph::Graph graph, ImportBlock(forest, blocks[0], samples, warnings));
   for (size_t b = 1; b < blocks.size(); ++b) {
-    HEDDLE_ASSIGN_OR_RETURN(const graph::Graph block, ImportBlock(forest, blocks[b], samples, nullptr));
+    HEDDLE_ASSIGN_OR_RETURN(const graph::Graph block,
+                            ImportBlock(forest, blocks[b], samples, nullptr));
     HEDDLE_RETURN_IF_ERROR(graph::AddRowBlock(block, &graph));
   }
   return graph;

@@ -1125,8 +1125,10 @@ TEST(MlTables, RowsToTryLieOnBothSidesOfWhatTreesCompare) {
       {"float[4,2] x", "k = Constant<value = float[2] {-4.0, 3.0}>() f = Add(k, x)", 9},
       {"float[4,2] x", "f = ai.onnx.ml.Imputer<imputed_value_floats = [70.0, 80.0]>(x)", 5},
       {"float[4,1] x, float[4,1] z", "f = Concat<axis = 1>(x, z)", 5},
-      {"float[4,2] x", "k = Constant<value = int64[2] {1, 0}>() r = Gather<axis = 1>(x, k) "
-                       "f = Gather<axis = 1>(r, k)", 5},
+      {"float[4,2] x",
+       "k = Constant<value = int64[2] {1, 0}>() r = Gather<axis = 1>(x, k) "
+       "f = Gather<axis = 1>(r, k)",
+       5},
       {"float[4,2] x", "f = Cast<to = 11>(x)", 5},
   };
   for (const auto& [inputs, features, middle] : cases) {

@@ -176,8 +176,7 @@ Outcome RunCase(const fs::path& path) {
       if (!wrong.empty()) return {'w', out.opset, wrong, out.classical};
       break;
     }
-    if (!refused.ok())
-      return {'r', out.opset, std::string(refused.message()), out.classical};
+    if (!refused.ok()) return {'r', out.opset, std::string(refused.message()), out.classical};
     out.verdict = random ? 'n' : 'p', out.message = "";
   }
   return out;

@@ -88,7 +88,8 @@ struct Tables {
 };
 inline constexpr size_t kMostNames = size_t{1} << 20;  // columns or labels of a tensor
 inline constexpr size_t kMostNameBytes = 1024;         // of one of them
-inline constexpr size_t kMostSamples = size_t{1} << 16;  // values of a tensor (TensorNames::samples)
+inline constexpr size_t kMostSamples = size_t{1}
+                                       << 16;  // values of a tensor (TensorNames::samples)
 
 // Invariants (CheckGraph): nodes are in topological order; every value is an input, a constant, or
 // one node's output; types and attributes agree with the operators' definitions; names are unique.

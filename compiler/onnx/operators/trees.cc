@@ -188,8 +188,7 @@ void SampleRows(NodeImport& n, ValueId x, const classical::OnnxForest& ensemble)
       }
       // The forest compares ranks: a value of rank r is at least the first r thresholds.
       const std::vector<double>& thresholds = ensemble.thresholds[k];
-      const auto rank =
-          std::min(static_cast<size_t>(std::max(value, 0.0F)), thresholds.size());
+      const auto rank = std::min(static_cast<size_t>(std::max(value, 0.0F)), thresholds.size());
       values[k].push_back(rank == 0 ? std::nextafter(thresholds[0], -HUGE_VAL)
                                     : thresholds[rank - 1]);
     }
