@@ -130,8 +130,8 @@ TEST_F(ServiceTest, TwoPlansAreTunedSideBySide) {
   spec.set_allocation("gradient");
   spec.set_plan_search("joint");
   const std::string job = MustSubmit(spec);
-  for (int i = 0; i < 2000 && cluster_.worker.plans == 0; ++i)
-    absl::SleepFor(absl::Milliseconds(5));
+  // The survey has three trials, and the contest at least three of each of four tasks.
+  for (int i = 0; i < 2000 && Get(job).trials() < 6; ++i) absl::SleepFor(absl::Milliseconds(5));
   Stop();
   Start();
   const v1::Job done = WaitFinal(job);
