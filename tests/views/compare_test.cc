@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -48,11 +49,12 @@ TEST(CompareJobs, PairsTasksByKey) {
   ASSERT_THAT(tasks, SizeIs(4));
   EXPECT_EQ(tasks[0].key, "k1002") << "it costs most in the second model";
   EXPECT_DOUBLE_EQ(tasks[0].Ratio(), 1002.0 / 501);
-  for (const ComparedTask& task : tasks) {
-    if (task.key == "k1001") EXPECT_EQ(task.b.weight, 0) << "only the first job has it";
-    if (task.key == "other") EXPECT_EQ(task.a.weight, 0);
-    if (task.key == "k1000") EXPECT_EQ(task.Ratio(), 0);
-  }
+  std::map<std::string, ComparedTask> by_key;
+  for (const ComparedTask& task : tasks) by_key[task.key] = task;
+  EXPECT_EQ(by_key["k1001"].b.weight, 0) << "only the first job has it";
+  EXPECT_EQ(by_key["k1001"].a.weight, 1);
+  EXPECT_EQ(by_key["other"].a.weight, 0);
+  EXPECT_EQ(by_key["k1000"].Ratio(), 0);
 }
 
 TEST(CompareJobs, RowsArePagedByKey) {
