@@ -44,20 +44,17 @@ bool IsThreadLoop(const Stmt& s) {
 
 class Overlapper {
  public:
-  Overlapper(const Program& program, const machine::TargetInfo& target)
-      : target_(target), names_(program) {}
+  explicit Overlapper(const Program& program) : names_(program) {}
 
   Stmt EachLaunch(const Stmt& s) {
     return RewriteStmt(s, [&](const Stmt& node) -> Stmt {
       if (!IsBlockLoop(node) || Any(As<For>(node)->body, IsBlockLoop)) return node;
       written_ = Written(node);
       shared_bytes_ = 0;
-      tensor_ = Any(node, [](const Stmt& x) {
-        const For* loop = As<For>(x);
-        return loop && loop->kind == LoopKind::kTensor;
-      });
-      limit_ = tensor_ ? target_.shared_bytes_per_block : kMaxDoubledBytes;
+      limit_ = kMaxDoubledBytes;
       VisitStmt(node, [&](const Stmt& x) {
+        const For* inner = As<For>(x);
+        if (inner && inner->kind == LoopKind::kTensor) limit_ = kMaxDoubledTensorBytes;
         const Alloc* alloc = As<Alloc>(x);
         if (alloc && alloc->buffer->scope == Scope::kShared)
           shared_bytes_ += alloc->buffer->SizeBytes();
@@ -105,7 +102,7 @@ class Overlapper {
       }
     }
     const bool plain = std::all_of(fetches.begin(), fetches.end(), IsThreadLoop);
-    const bool more = tensor_ && plain && loop.extent > kMaxParts &&
+    const bool more = limit_ == kMaxDoubledTensorBytes && plain && loop.extent > kMaxParts &&
                       shared_bytes_ + (kMaxParts - 1) * bytes <= limit_;
     const int64_t parts = more ? kMaxParts : 2;
     shared_bytes_ += (parts - 1) * bytes;
@@ -169,19 +166,17 @@ class Overlapper {
     });
   }
 
-  const machine::TargetInfo& target_;
   FreshNames names_;
   Buffers written_;           // buffers that the launch writes
   int64_t shared_bytes_ = 0;  // shared memory of the launch
-  bool tensor_ = false;       // it has products for tensor cores
   int64_t limit_ = kMaxDoubledBytes;
 };
 
 }  // namespace
 
-Program OverlapFetches(const Program& program, const machine::TargetInfo& target) {
+Program OverlapFetches(const Program& program) {
   Program result = program;
-  result.body = Overlapper(program, target).EachLaunch(program.body);
+  result.body = Overlapper(program).EachLaunch(program.body);
   return result;
 }
 

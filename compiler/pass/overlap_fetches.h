@@ -2,20 +2,22 @@
 #pragma once
 
 #include "compiler/ir/ir.h"
-#include "compiler/machine/target_info.h"
 
 namespace heddle::pass {
 
-// Limit on all shared memory of a launch without tensor cores, copies included. With more, few blocks
-// fit on a multiprocessor, and other blocks hide waiting as well. Threads with tensor cores take so
-// many registers that few blocks fit anyway: there, a launch may take all that the target allows.
+// Limit on all shared memory of a launch, copies included. With more, few blocks fit on a
+// multiprocessor, and other blocks hide waiting as well.
 inline constexpr int64_t kMaxDoubledBytes = 48 << 10;
+// The same for launches with tensor cores. Their threads take so many registers that few blocks fit
+// anyway. Every architecture with tensor cores allows this much.
+inline constexpr int64_t kMaxDoubledTensorBytes = 96 << 10;
+
 // Before: no blocks, no barriers. After: the same, except for loops whose iterations first fill
 // shared memory of their own from buffers that the launch does not write, and then use it. In these
 // loops the memory has two halves: while an iteration uses one, the data of the next iteration is
 // fetched into the other. A back end that copies asynchronously then has the time of a whole
 // iteration. With tensor cores, whose iterations are short, the memory has three parts if they fit,
 // and a copy has the time of two iterations.
-ir::Program OverlapFetches(const ir::Program& program, const machine::TargetInfo& target);
+ir::Program OverlapFetches(const ir::Program& program);
 
 }  // namespace heddle::pass

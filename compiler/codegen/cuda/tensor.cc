@@ -8,13 +8,8 @@
 // The program gives the address of an element as a function of its row, column and term. So the
 // address of an operand is that of its load, with other values for the thread and the loop
 // variables.
-//
-// Where an unrolled loop over terms surrounds a nest, the operands of its next iteration are loaded
-// before the products of this one, into registers of their own. Otherwise the assembler takes the
-// same few registers for all operands, and every product waits for its loads.
 #include <algorithm>
 #include <numeric>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -29,12 +24,22 @@ using namespace ir;
 namespace {
 
 constexpr int64_t kPiece = 16;  // bytes in one row of a matrix that ldmatrix loads
-constexpr int kWordsOfA = 4;    // registers of a fragment in each thread
-constexpr int kWordsOfB = 2;
 
 bool UsesAny(const Expr& load, const Var* var) {
   return std::any_of(load->args.begin(), load->args.end(),
                      [&](const Expr& index) { return UsesVar(index, var); });
+}
+
+// Finds the unrolled loops, each directly inside the previous one, around a tensor loop. False if
+// there is no such nest.
+bool ChainOf(const For& top, std::vector<const For*>* outer, const For** tensor) {
+  const For* loop = &top;
+  while (loop != nullptr && loop->kind == LoopKind::kUnrolled) {
+    outer->push_back(loop);
+    loop = As<For>(loop->body);
+  }
+  *tensor = loop;
+  return loop != nullptr && loop->kind == LoopKind::kTensor;
 }
 
 // The two loads of a lowered tensor nest, in any order.
@@ -48,34 +53,13 @@ std::vector<Expr> LoadsOf(const For& tensor) {
   return loads;
 }
 
-// A tensor loop with the unrolled loops around it, each directly inside the one before.
-struct Nest {
-  const For* steps = nullptr;     // the outermost one, if it moves both operands; null: none does
-  std::vector<const For*> outer;  // the others, each of which moves one operand at most
-  const For* tensor = nullptr;
-};
-
-// The nest that begins with `top`. None if another loop than the outermost one moves both operands:
-// it stays around the nest inside it, since the operands of its iterations need not be in registers
-// together.
-std::optional<Nest> NestOf(const For& top) {
-  Nest nest;
-  const For* loop = &top;
-  for (; loop != nullptr && loop->kind == LoopKind::kUnrolled; loop = As<For>(loop->body))
-    nest.outer.push_back(loop);
-  if (loop == nullptr || loop->kind != LoopKind::kTensor) return std::nullopt;
-  nest.tensor = loop;
-  const std::vector<Expr> loads = LoadsOf(*nest.tensor);
-  const auto moves_one = [&](const For* around) {
+// Whether no loop moves both operands. A loop that does stays around the whole nest, because the
+// operands of its iterations need not be in registers together.
+bool MovesOne(const std::vector<const For*>& outer, const std::vector<Expr>& loads) {
+  return std::all_of(outer.begin(), outer.end(), [&](const For* loop) {
     return std::count_if(loads.begin(), loads.end(),
-                         [&](const Expr& load) { return UsesAny(load, around->var.get()); }) <= 1;
-  };
-  if (!nest.outer.empty() && !moves_one(nest.outer.front())) {
-    nest.steps = nest.outer.front();
-    nest.outer.erase(nest.outer.begin());
-  }
-  if (!std::all_of(nest.outer.begin(), nest.outer.end(), moves_one)) return std::nullopt;
-  return nest;
+                         [&](const Expr& load) { return UsesAny(load, loop->var.get()); }) <= 1;
+  });
 }
 
 }  // namespace
@@ -84,16 +68,18 @@ int64_t CudaLaunch::TensorWords(const Stmt& s) {
   int64_t most = 0;
   VisitStmt(s, [&](const Stmt& node) {
     const For* loop = As<For>(node);
-    const std::optional<Nest> nest = loop == nullptr ? std::nullopt : NestOf(*loop);
-    if (!nest.has_value()) return true;
+    std::vector<const For*> outer;
+    const For* tensor = nullptr;
+    if (loop == nullptr || !ChainOf(*loop, &outer, &tensor)) return true;
+    const std::vector<Expr> loads = LoadsOf(*tensor);
+    if (!MovesOne(outer, loads)) return true;
     int64_t words = 0;
-    for (const Expr& load : LoadsOf(*nest->tensor)) {
-      int64_t own = UsesAny(load, nest->tensor->var.get()) ? 4 : 2;
-      for (const For* around : nest->outer)
-        own *= UsesAny(load, around->var.get()) ? around->extent : 1;
+    for (const Expr& load : loads) {
+      int64_t own = UsesAny(load, tensor->var.get()) ? 4 : 2;
+      for (const For* around : outer) own *= UsesAny(load, around->var.get()) ? around->extent : 1;
       words += own;
     }
-    most = std::max(most, nest->steps != nullptr ? 2 * words : words);
+    most = std::max(most, words);
     return false;
   });
   return most;
@@ -124,13 +110,10 @@ struct Strides {
 // Writes one nest. Operand a depends on the row, operand b on the column.
 class TensorNestEmitter {
  public:
-  // `steps`: the loop over terms around the nest; null: there is none.
-  TensorNestEmitter(CudaLaunch& launch, const For* steps, std::vector<const For*> outer,
-                    TensorProduct product)
+  TensorNestEmitter(CudaLaunch& launch, std::vector<const For*> outer, TensorProduct product)
       : launch_(launch),
         exprs_(launch.exprs_),
         thread_(*launch.thread_),
-        steps_(steps),
         outer_(std::move(outer)),
         p_(std::move(product)),
         row_(kPiece / SizeOf(p_.operand)),
@@ -142,75 +125,35 @@ class TensorNestEmitter {
     launch_.Open("");
     launch_.Line(
         "const int h_lane = (int)(threadIdx.x & 31u), h_first = (int)threadIdx.x - h_lane;");
-    const int64_t halves = steps_ == nullptr ? 1 : 2;
-    launch_.Line(absl::StrCat("unsigned ", a_, "[", halves * Count(p_.a) * kWordsOfA, "], ", b_,
-                              "[", halves * Count(p_.b) * kWordsOfB, "];"));
-    if (steps_ == nullptr) {
-      LoadOperands("0");
-      MultiplyAll("0");
-    } else {
-      InSteps();
-    }
+    launch_.Line(
+        absl::StrCat("unsigned ", a_, "[", Count(p_.a), "][4], ", b_, "[", Count(p_.b), "][2];"));
+    OpenLoops(p_.a.get());
+    LoadA(absl::StrCat(a_, "[", Number(p_.a), "]"));
+    CloseLoops(p_.a.get());
+    OpenLoops(p_.b.get());
+    LoadB(absl::StrCat(b_, "[", Number(p_.b), "]"));
+    CloseLoops(p_.b.get());
+    OpenLoops(nullptr);
+    Multiply();
+    CloseLoops(nullptr);
     launch_.Close();
   }
 
  private:
-  // Loads the operands of the next step before the products of a step.
-  void InSteps() {
-    const std::string step = exprs_.Declare(steps_->var->name);
-    const auto bind = [&](const std::string& value) {
-      exprs_.Bind(steps_->var.get(), value, steps_->extent);
-    };
-    bind("0");
-    LoadOperands("0");
-    launch_.Line("#pragma unroll");
-    launch_.Open(
-        absl::StrCat("for (int ", step, " = 0; ", step, " < ", steps_->extent, "; ++", step, ") "));
-    const std::string next = absl::StrCat("(", step, " + 1)");
-    launch_.Open(absl::StrCat("if (", next, " < ", steps_->extent, ") "));
-    bind(next);
-    LoadOperands(absl::StrCat(next, " % 2"));
-    launch_.Close();
-    bind(step);
-    MultiplyAll(absl::StrCat(step, " % 2"));
-    launch_.Close();
-  }
-
-  // `half`: which half of the registers.
-  void LoadOperands(const std::string& half) {
-    OpenLoops(p_.a.get());
-    LoadA(Fragment(a_, p_.a, kWordsOfA, half));
-    CloseLoops(p_.a.get());
-    // ldmatrix loads the columns of two products as quickly as those of one.
-    const Strides s = StridesOf(p_.b);
-    const For* pairs = FromShared(p_.b, s) ? Innermost(p_.b.get()) : nullptr;
-    if (pairs != nullptr && pairs->extent % 2 != 0) pairs = nullptr;
-    OpenLoops(p_.b.get(), pairs);
-    LoadB(Fragment(b_, p_.b, kWordsOfB, half), s, pairs);
-    CloseLoops(p_.b.get());
-  }
-
-  void MultiplyAll(const std::string& half) {
-    OpenLoops(nullptr);
-    Multiply(half);
-    CloseLoops(nullptr);
-  }
-
   // Whether the loop moves the operand `load`. True for every loop if `load` is null.
   bool Around(const For* loop, const ExprNode* load) const {
     return load == nullptr || std::any_of(load->args.begin(), load->args.end(), [&](const Expr& e) {
              return UsesVar(e, loop->var.get());
            });
   }
-  // `pairs`: the loop that takes two iterations at once.
-  void OpenLoops(const ExprNode* load, const For* pairs = nullptr) {
+  void OpenLoops(const ExprNode* load) {
     for (const For* loop : outer_) {
       if (!Around(loop, load)) continue;
       const std::string name = exprs_.Declare(loop->var->name);
       exprs_.Bind(loop->var.get(), name, loop->extent);
       launch_.Line("#pragma unroll");
-      launch_.Open(absl::StrCat("for (int ", name, " = 0; ", name, " < ", loop->extent, "; ", name,
-                                " += ", loop == pairs ? 2 : 1, ") "));
+      launch_.Open(
+          absl::StrCat("for (int ", name, " = 0; ", name, " < ", loop->extent, "; ++", name, ") "));
     }
   }
   void CloseLoops(const ExprNode* load) {
@@ -218,17 +161,8 @@ class TensorNestEmitter {
       if (Around(loop, load)) launch_.Close();
     }
   }
-  // The innermost loop that moves the operand, so that the registers of its iterations follow each
-  // other; null if none does.
-  const For* Innermost(const ExprNode* load) const {
-    const For* innermost = nullptr;
-    for (const For* loop : outer_) {
-      if (Around(loop, load)) innermost = loop;
-    }
-    return innermost;
-  }
-  // Count: how many fragments of the operand a step of the nest holds. Number: the index of the
-  // current one inside the loops. Fragment: its first register.
+  // Count: how many fragments of the operand the nest holds. Number: the index of the current one
+  // inside the loops.
   int64_t Count(const Expr& load) const {
     int64_t count = 1;
     for (const For* loop : outer_) count *= Around(loop, load.get()) ? loop->extent : 1;
@@ -241,12 +175,6 @@ class TensorNestEmitter {
       text = absl::StrCat("(", text, ") * ", loop->extent, " + ", exprs_.Value(VarExpr(loop->var)));
     }
     return text;
-  }
-
-  std::string Fragment(const std::string& registers, const Expr& load, int words,
-                       const std::string& half) {
-    return absl::StrCat(registers, " + (", half, " * ", Count(load), " + ", Number(load), ") * ",
-                        words);
   }
 
   // The operand's element for the given thread, row, column and term.
@@ -306,12 +234,6 @@ class TensorNestEmitter {
     return absl::StrCat("h_pair(", at(0), ".x, ", at(1), ".x)");
   }
 
-  // Whether ldmatrix loads the operand.
-  bool FromShared(const Expr& load, const Strides& s) const {
-    return load->buffer->scope == Scope::kShared &&
-           (s.RowsAt(row_) || (numbers_ == 2 && s.ColumnsAt(row_)));
-  }
-
   void LoadA(const std::string& own) {
     const Strides s = StridesOf(p_.a);
     const bool shared = p_.a->buffer->scope == Scope::kShared;
@@ -327,49 +249,44 @@ class TensorNestEmitter {
           ");"));
     } else {
       for (int64_t r = 0; r < 4; ++r) {
-        launch_.Line(absl::StrCat("(", own, ")[", r, "] = ",
+        launch_.Line(absl::StrCat(own, "[", r, "] = ",
                                   Gather(p_.a, s, launch_.thread_name_, std::to_string(r % 2), "0",
                                          r / 2 * (p_.terms->extent / 2)),
                                   ";"));
       }
     }
-    Round(own, kWordsOfA);
+    Round(own, 4);
   }
 
-  // `pairs`: the loop of which two iterations are loaded at once, the second by the lanes from 16
-  // on; null: none.
-  void LoadB(const std::string& own, const Strides& s, const For* pairs) {
-    const char* count = pairs != nullptr ? "4" : "2";
-    if (pairs != nullptr) {
-      const std::string first = exprs_.Value(VarExpr(pairs->var));
-      exprs_.Bind(pairs->var.get(), absl::StrCat("(", first, " + h_lane / 16)"), pairs->extent);
-    }
-    if (FromShared(p_.b, s) && s.RowsAt(row_)) {
-      launch_.Line(absl::StrCat("h_matrices", count, "(", own, ", &",
+  void LoadB(const std::string& own) {
+    const Strides s = StridesOf(p_.b);
+    const bool shared = p_.b->buffer->scope == Scope::kShared;
+    if (shared && s.RowsAt(row_)) {
+      launch_.Line(absl::StrCat("h_matrices2(", own, ", &",
                                 Element(p_.b, "(h_first + h_lane % 8 / 2)", "0", "(h_lane % 2)",
                                         absl::StrCat("(h_lane / 8 % 2 * ", row_, ")")),
                                 ");"));
-    } else if (FromShared(p_.b, s)) {
-      launch_.Line(absl::StrCat("h_matrices", count, "_trans(", own, ", &",
+    } else if (shared && numbers_ == 2 && s.ColumnsAt(row_)) {
+      launch_.Line(absl::StrCat("h_matrices2_trans(", own, ", &",
                                 Element(p_.b, "h_first", "0", "0", "(h_lane % 16)"), ");"));
     } else {
       for (int64_t r = 0; r < 2; ++r) {
-        launch_.Line(absl::StrCat("(", own, ")[", r, "] = ",
+        launch_.Line(absl::StrCat(own, "[", r, "] = ",
                                   Gather(p_.b, s, "(h_first + h_lane / 8)", "0", "(h_lane / 4 % 2)",
                                          r * (p_.terms->extent / 2)),
                                   ";"));
       }
     }
-    Round(own, pairs != nullptr ? 2 * kWordsOfB : kWordsOfB);
+    Round(own, 2);
   }
 
   void Round(const std::string& own, int registers) {
     if (p_.operand != DType::kF32) return;
     for (int r = 0; r < registers; ++r)
-      launch_.Line(absl::StrCat("(", own, ")[", r, "] = h_tf32((", own, ")[", r, "]);"));
+      launch_.Line(absl::StrCat(own, "[", r, "] = h_tf32(", own, "[", r, "]);"));
   }
 
-  void Multiply(const std::string& half) {
+  void Multiply() {
     std::string sums;
     for (int r = 0; r < 4; ++r) {
       exprs_.Bind(p_.rows->var.get(), std::to_string(r / 2), p_.rows->extent);
@@ -378,14 +295,12 @@ class TensorNestEmitter {
     }
     const char* type = p_.operand == DType::kF16 ? "f16" : "bf16";
     launch_.Line(absl::StrCat("h_product_", p_.operand == DType::kF32 ? "tf32" : type, "(", sums,
-                              Fragment(a_, p_.a, kWordsOfA, half), ", ",
-                              Fragment(b_, p_.b, kWordsOfB, half), ");"));
+                              a_, "[", Number(p_.a), "], ", b_, "[", Number(p_.b), "]);"));
   }
 
   CudaLaunch& launch_;
   CudaExpressions& exprs_;
   const For& thread_;
-  const For* const steps_;
   const std::vector<const For*> outer_;
   const TensorProduct p_;
   const int64_t row_;      // elements in one row of a matrix that ldmatrix loads
@@ -394,19 +309,18 @@ class TensorNestEmitter {
 };
 
 absl::StatusOr<bool> CudaLaunch::TensorNest(const For& loop) {
-  std::optional<Nest> nest = NestOf(loop);
-  if (!nest.has_value()) return false;
+  std::vector<const For*> outer;
+  const For* tensor = nullptr;
+  if (!ChainOf(loop, &outer, &tensor) || !MovesOne(outer, LoadsOf(*tensor))) return false;
   if (thread_ == nullptr || extents_[4] * extents_[5] > 1)
     return absl::UnimplementedError("tensor cores beside threads along another axis than x");
-  for (const For* around : nest->outer)
+  for (const For* around : outer)
     exprs_.analyzer().Bind(around->var.get(), {0, around->extent - 1});
-  if (nest->steps != nullptr)
-    exprs_.analyzer().Bind(nest->steps->var.get(), {0, nest->steps->extent - 1});
   // By now, the sums buffer holds only one thread's share. An earlier pass has verified that it is
   // spread over the threads as ir.h says.
   HEDDLE_ASSIGN_OR_RETURN(TensorProduct product,
-                          MatchTensorProduct(*nest->tensor, *thread_, exprs_.analyzer()));
-  TensorNestEmitter(*this, nest->steps, std::move(nest->outer), std::move(product)).Emit();
+                          MatchTensorProduct(*tensor, *thread_, exprs_.analyzer()));
+  TensorNestEmitter(*this, std::move(outer), std::move(product)).Emit();
   return true;
 }
 

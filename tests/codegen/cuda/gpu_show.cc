@@ -68,7 +68,7 @@ int Main(int argc, char** argv) {
   for (int k = 0; k < (*space)->NumDecisions(); ++k)
     std::printf("%s: %d of %d\n", (*space)->Describe(k).c_str(), point[k], (*space)->Choices(k));
   std::printf("%s", schedule::ToText(*trace).c_str());
-  const auto lowered = LowerForGpu(*naive, *trace, arch);
+  const auto lowered = LowerForGpu(*naive, *trace);
   if (!lowered.ok()) return Fail(lowered.status());
   std::printf("%s\n", ir::Print(*lowered).c_str());
   std::string source;

@@ -177,8 +177,7 @@ class GpuTensorRule : public Rule {
 
 absl::Status GpuTensorRule::CheckLimits(const WarpSplit& m, const WarpSplit& n) const {
   const int64_t threads = m.warps * n.warps * ir::kWarpThreads;
-  // Operands of two products along the terms: the next ones are loaded meanwhile.
-  const int64_t sums = 4 * m.tiles * n.tiles, held = sums + 2 * (4 * m.tiles + 2 * n.tiles);
+  const int64_t sums = 4 * m.tiles * n.tiles, held = sums + 4 * m.tiles + 2 * n.tiles;
   if (threads > target_.max_threads_per_block) {
     return absl::ResourceExhaustedError(absl::StrCat("exceeds the limits of ", target_.target.cpu,
                                                      ": ", threads, " threads in a block"));
