@@ -15,7 +15,7 @@ HOSTILE = "<script>alert('x')</script>\"&\x1b[31m"
 TARGET = "llvm -mcpu=x"
 DEVICE = "a device"
 WORKLOAD = "program p(x: f32[1000, 1000], w: f32[1000, 1000] const) -> (y: f32[1000, 1000]) {\n  for i in 1000 { }\n}\n"
-PEAK_GFLOPS, MEMORY_GBPS = 4000.0, 20.0
+PEAK_GFLOPS, MEMORY_GBPS = 4000.0, 200.0
 OTHER_DEVICE = "another device"
 BEGIN_NS = 1_800_000_000 * 10**9
 
@@ -77,9 +77,9 @@ def plant_trials(database, job, count):
     def median(i):
         return 0 if i % 10 == 9 else 1e6 / (1 + i / count) + 2e5 * (i * 7919 % 101) / 101
     trace = "\n".join(f"split loop{n} by 8 16 32, step %d of a schedule that is as long as they are" for n in range(6))
-    # The model of each batch of 16 puts them into the right order, but for failed ones.
+    # The model of each batch of 16 puts them into the right order, failed ones last.
     cursor.executemany("INSERT INTO candidates(job,id,task,trace,origin,attempts,learned,predicted,predicted_from) VALUES(?,?,0,?,?,0,1,?,?)",
-                       ((job, i + 1, trace % ((i,) * 6), "default" if i == 0 else ("annealing", "random", "evolution")[i % 3], -median(i), i // 16 * 16)
+                       ((job, i + 1, trace % ((i,) * 6), "default" if i == 0 else ("annealing", "random", "evolution")[i % 3], -median(i) or -1e12, i // 16 * 16)
                         for i in range(count)))
     cursor.executemany("INSERT INTO records(workload,target,device,trace,outcome,median_ns,created_ns,job,candidate,attempt,provenance,measurement,digest,worker)"
                        " VALUES(?,?,?,?,?,?,?,?,?,1,'',?,?,'w1')",
