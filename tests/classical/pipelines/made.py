@@ -29,6 +29,7 @@ class Case:
     refused: str = ""  # what the message has to say, if the model is one that we refuse
     # Why the ONNX file does not say what the library computes. ONNX Runtime then has to make of the file what we make of it.
     exporter: str = ""
+    tolerance: float = 1e-5  # of a score, relative above 1
     quick: bool = False  # one of the dozen that ctest runs
 
 

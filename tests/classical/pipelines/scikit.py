@@ -79,7 +79,14 @@ CLASSIFIERS = (
 )
 for kind, name, quick in CLASSIFIERS:
 
-    @cases.add(f"{kind}, {name}", quick=quick)
+    # What the converter gets wrong; ONNX Runtime reads the files as we do.
+    exporter = {"Calibrated": "skl2onnx does not write what a calibrated pipeline predicts",
+                "OneVsOne": "skl2onnx adds up the scores of pairs in another way"}.get(kind, "")
+    # A row of KNeighbors is compared with 1747 others one by one, in a loop that we would unroll.
+    refused = "Scan (node 'Sc_Scan', opset 18): more than 1024 iterations" if (kind, name) == ("KNeighbors", "digits") else ""
+
+
+    @cases.add(f"{kind}, {name}", quick=quick, refused=refused, exporter=exporter)
     def _(kind=kind, name=name):
         return fitted(classifiers()[kind](), name)
 
@@ -140,7 +147,8 @@ def _():
 # ---- What finds groups and outliers ----
 
 
-@cases.add("KMeans, iris")
+# The file has the distance as the root of a difference of large numbers in single precision.
+@cases.add("KMeans, iris", tolerance=1e-4)
 def _():
     from sklearn.cluster import KMeans
 
@@ -274,7 +282,8 @@ def _():
     return by_columns(LogisticRegression(), OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1))
 
 
-@cases.add("a table with texts, OneHotEncoder, SVC")
+# A score adds hundreds of products in single precision, where the library has double.
+@cases.add("a table with texts, OneHotEncoder, SVC", tolerance=1e-4)
 def _():
     from sklearn.svm import SVC
 
