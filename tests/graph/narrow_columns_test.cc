@@ -205,7 +205,7 @@ TEST(NarrowColumns, RowsOfZerosAskForNothing) {
     TensorData matrix = RandomTensor(rng, {DType::kF32, {10, 2}});
     std::vector<double> weights = ToDoubles(matrix);
     for (size_t i = 0; i < weights.size(); ++i) {
-      if (i / 2 != 3 && i / 2 != 7) weights[i] = 0;
+      if (i / 2 != 3 && i / 2 != 7) weights[i] = i % 2 == 0 ? 0.0 : -0.0;
     }
     const ValueId product = *b.Add(
         OpKind::kMatmul, {scaled, b.Constant("w", FromDoubles(weights, {10, 2}, DType::kF32))}, {},

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -367,13 +366,13 @@ class Narrower {
   Places SummedPlaces(ValueId v) const {
     const auto known = graph_.constants.find(v);
     if (known == graph_.constants.end() || ShapeOf(v).size() != 2) return std::nullopt;
-    const int64_t rows = ShapeOf(v)[0];
-    const std::string_view bytes = *known->second.bytes;
-    const size_t row = bytes.size() / static_cast<size_t>(rows);
+    const int64_t rows = ShapeOf(v)[0], columns = ShapeOf(v)[1];
+    // Numbers, not bytes: a classifier of two classes has a weight and its opposite, and so 0 and -0.
+    const std::vector<double> weights = ToDoubles(known->second);
     Shape places;
     for (int64_t i = 0; i < rows; ++i) {
-      const std::string_view part = bytes.substr(static_cast<size_t>(i) * row, row);
-      if (part.find_first_not_of('\0') != std::string_view::npos) places.push_back(i);
+      const auto row = weights.begin() + i * columns;
+      if (std::any_of(row, row + columns, [](double w) { return w != 0; })) places.push_back(i);
     }
     if (places.empty()) places.push_back(0);
     const bool few = static_cast<double>(places.size()) <= kFew * static_cast<double>(rows);

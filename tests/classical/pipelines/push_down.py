@@ -49,7 +49,7 @@ def pipelines():
         return ColumnTransformer([("categories", encoder, categories), ("numbers", StandardScaler(), numbers)])
 
     logistic = LogisticRegression(max_iter=300)
-    sparse = LogisticRegression(l1_ratio=1.0, solver="liblinear", C=0.02)
+    sparse = LogisticRegression(l1_ratio=1.0, solver="liblinear", C=0.08)
     return (
         ("20 % of the features are selected", make_pipeline(columns(), SelectPercentile(percentile=20), logistic), 2.0),
         ("20 % are selected behind a norm", make_pipeline(columns(), Normalizer(), SelectPercentile(percentile=20), logistic), 0),
