@@ -321,7 +321,10 @@ class OneService(unittest.TestCase):
         self.assertIn("no device has the key 'foo'", done.stderr)
         self.assertIn(key, done.stderr)
         job = done.stdout.strip()
+        # It waits twice: for a slot to be imported, and then for that device.
         deadline = time.monotonic() + 60
+        while not json.loads(self.h("show", job, "--json", check=0).stdout).get("tasks") and time.monotonic() < deadline:
+            time.sleep(0.2)
         while "waiting" not in self.h("jobs", "--plain", check=0).stdout and time.monotonic() < deadline:
             time.sleep(0.2)
         self.assertIn("waiting", self.h("jobs", "--plain", check=0).stdout)
