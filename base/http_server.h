@@ -117,7 +117,7 @@ class HttpServer {
   // refused, since they come from a page of a stranger whose name was turned to this machine. Raises
   // this process' soft limit of open files where max_connections needs it. Without `uploads`, a form
   // with a file is a request like any other.
-  // InvalidArgument: the address is malformed, in use, or not on this machine.
+  // InvalidArgument if the address is malformed, is in use, or is not one of this machine's.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpServerOptions options,
                                                            Handler handler,
                                                            Uploads uploads = nullptr);

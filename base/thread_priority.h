@@ -7,7 +7,7 @@ namespace heddle {
 // nice value of -5). Takes the right to do so, which root and a service with LimitNICE=-5 have.
 // False: this process has no such right, and nothing changes.
 bool RunBeforeOthers();
-// Lets the calling thread run only where nobody else wants the core (a nice value of 19).
+// Gives the calling thread the lowest priority (a nice value of 19), so that it hardly takes time from others.
 void RunAfterOthers();
 
 }  // namespace heddle

@@ -1,5 +1,5 @@
-// Pages with forms that change something: submit a model, change a job's priority, take a machine out of
-// use. The addresses are those of scheduler/page/page.h.
+// Pages with forms. A form submits a model, changes a job's priority, or takes a machine out of use. The
+// forms are sent to the addresses in scheduler/page/page.h.
 #pragma once
 
 #include <string>
@@ -23,7 +23,8 @@ Html PriorityPage(const v1::Job& job);
 
 // Asks whether the machine is to be taken out of use ("drain"), or given back ("resume").
 Html MachinePage(const v1::WorkerStatus& machine, const std::string& action);
-// Of each machine how many of its slots people hold, with links to drain and resume it.
+// A table of the machines. Each row tells how many slots of the machine are held by people, and links to the
+// pages that drain and resume it.
 Html MachineActions(const v1::ListWorkersResponse& machines);
 
 }  // namespace heddle::views

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <memory>
 
-#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 

@@ -114,6 +114,10 @@ int CheckGpus(const heddle::worker::confine::Confinement& wanted) {
     std::printf("driver: %s\n", std::string(gpus.status().message()).c_str());
     return 1;
   }
+  if (gpus->empty()) {
+    std::printf("no GPU: this machine has no driver for one, or the driver sees none\n");
+    return 0;
+  }
   heddle::worker::GpuTrialOptions options;
   options.stage_command = {"/proc/self/exe", heddle::worker::kStageChildFlag};
   options.confinement = confine::Available(wanted, confine::ProbeConfinement(wanted));
@@ -125,9 +129,9 @@ int CheckGpus(const heddle::worker::confine::Confinement& wanted) {
     std::string line = tried.ok() ? *tried : std::string(tried.status().message());
     if (!tried.ok()) status = 1;
     if (!tried.ok() && options.confinement.any()) {
-      heddle::worker::GpuTrialOptions free = options;
-      free.confinement = {};
-      if (heddle::worker::TryGpu(gpu, free).ok())
+      heddle::worker::GpuTrialOptions unconfined = options;
+      unconfined.confinement = {};
+      if (heddle::worker::TryGpu(gpu, unconfined).ok())
         line = "works, but not in a confined stage (" + confine::ToText(options.confinement) +
                "): " + line;
     }
@@ -147,6 +151,7 @@ std::vector<std::string> NamesOfAllGpus() {
     return names;
   }
   for (const heddle::worker::Gpu& gpu : *gpus) names.push_back(gpu.name);
+  if (names.empty()) spdlog::info("no GPU is offered: there is no driver, or it sees none");
   return names;
 }
 

@@ -20,8 +20,8 @@ class StageCall;
 
 class WorkerServiceImpl final : public v1::WorkerService::CallbackService {
  public:
-  // `runner` holds for all slots; the service sets its `cores` and `gpu` for each stage, by its slot. What
-  // the pointers point to must outlive the service.
+  // `runner` has the options of every stage. The service fills in `cores` and `gpu`, which differ from slot to
+  // slot. What the pointers point to must outlive the service.
   WorkerServiceImpl(const RunnerOptions& runner, const Credentials* credentials, StageTable* table,
                     TrackerLink* link, WorkerMetrics* metrics)
       : runner_(runner), credentials_(credentials), table_(table), link_(link), metrics_(metrics) {}

@@ -416,7 +416,8 @@ absl::StatusOr<int64_t> TimedRows(const RunOptions& options, const std::vector<L
   return rows;
 }
 
-// What JSON about timed modules begins with. `rows`: of each call; 0: the model's shape says it.
+// The first fields of every JSON document about times. `rows` is the number of rows in each call, or 0 if
+// the model's shape gives it.
 nlohmann::json TimingJson(const runtime::Manifest& manifest, int threads, int64_t rows) {
   return {{"schema_version", kJsonSchemaVersion},
           {"model", manifest.model},
@@ -506,7 +507,7 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
                FormatNs(timings[m].Median()));
   }
   fmt::print(
-      "{}{} rounds in turns, each module loaded anew, one warm-up run, then at least 50 ms; {} "
+      "{}{} rounds in turns, each module loaded anew, two warm-up runs, then at least 50 ms; {} "
       "thread{}; {}; "
       "{}\n",
       told_rows > 0 ? RowsText(told_rows) + " a run; " : "", options.rounds, threads,

@@ -103,7 +103,9 @@ Verdict CheckProcessor(const DoctorOptions& options, const Surroundings&) {
   const absl::StatusOr<Target> target = backend.Resolve(*wanted);
   if (!target.ok())
     return Problem(std::string(target.status().message()),
-                   "name the target that you mean: --target \"llvm -mcpu=x86-64-v3\"");
+                   fmt::format("name the target that you mean: --target \"{}\"",
+                               wanted->kind == TargetKind::kCuda ? "cuda -arch=sm_90"
+                                                                 : "llvm -mcpu=x86-64-v3"));
   if (target->kind != kHostKind)
     return Well(fmt::format("code for '{}' runs on a GPU", ToText(*target)));
   const absl::StatusOr<Target> native = backend.Resolve(Target{});

@@ -73,9 +73,13 @@ absl::StatusOr<LoweredWorkload> KernelTable::Schedule(const ir::Program& naive,
     }
     if (lowered.ok()) return lowered;
     if (choice == ScheduleChoice::kNaive) {
-      // It never fits. ResourceExhausted would mean that this host is short of something now.
-      return absl::FailedPreconditionError(
-          absl::StrCat("task ", spec->task, " (", spec->label, "): ", lowered.status().message()));
+      // What exceeds the target's limits never fits. ResourceExhausted would mean that this host is short of
+      // something now.
+      const absl::StatusCode code = absl::IsResourceExhausted(lowered.status())
+                                        ? absl::StatusCode::kFailedPrecondition
+                                        : lowered.status().code();
+      return absl::Status(code, absl::StrCat("task ", spec->task, " (", spec->label,
+                                             "): ", lowered.status().message()));
     }
     const ScheduleChoice next = tuned ? ScheduleChoice::kDefault : ScheduleChoice::kNaive;
     Warn(*spec, choice, next, lowered.status());

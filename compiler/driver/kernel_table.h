@@ -36,8 +36,8 @@ class KernelTable {
 
   // Schedules and lowers the kernels that were added since the last call. Each kernel gets the
   // first schedule that works and fits into the limits of the target: that of its record, the
-  // default one, naive loops. The warnings name each schedule that does not. FailedPrecondition
-  // names the task for which none does.
+  // default one, naive loops. The warnings name each schedule that does not. Errors
+  // name the task for which none does; FailedPrecondition if it does not fit.
   absl::Status Lower();
 
   // Lowers the remaining kernels and compiles all into one artifact. After that, specs() are

@@ -95,6 +95,9 @@ void FollowConcat(const NodeImport& n, const Node& node, const Lists& values, in
 }
 
 void Follow(const NodeImport& n, ValueId v, Lists values, int steps, SampleTable* table) {
+  // Without values there is nothing to add. This bounds the work, too: each value goes one way.
+  if (std::all_of(values.begin(), values.end(), [](const auto& list) { return list.empty(); }))
+    return;
   if (steps == 0 || !ir::IsFloat(n.Type(v).dtype) || n.ConstantData(v) != nullptr) return;
   const Node* node = n.ProducerOf(v);
   if (node == nullptr) return table->Add(n.ValueName(v), values);

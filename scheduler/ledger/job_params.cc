@@ -26,7 +26,9 @@ absl::StatusOr<JobParams> JobLedger::ParamsFrom(const v1::JobSpec& spec, absl::T
   HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(spec.target()));
   if (target.cpu == "native") {
     return absl::InvalidArgumentError(
-        absl::StrCat("target \"", spec.target(), "\": native must be resolved before submitting"));
+        absl::StrCat("target \"", spec.target(),
+                     "\": the service does not know which machine 'native' means; name an "
+                     "architecture, such as \"cuda -arch=sm_90\" or \"llvm -mcpu=znver4\""));
   }
   const DeviceNeeds needs = NeedsOf(target);
   auto range = [](const char* what, int64_t value, int64_t low, int64_t high) {

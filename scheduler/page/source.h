@@ -36,7 +36,9 @@ struct WhatIfQuestion {
 };
 // Simulates the queue as it is and with each change. It may take seconds. FailedPrecondition says why
 // there is nothing to simulate.
-using WhatIfSimulator = std::function<absl::StatusOr<views::WhatIf>(const WhatIfQuestion&)>;
+// Cancelled once `go_on` is false, which is asked between two simulations.
+using WhatIfSimulator = std::function<absl::StatusOr<views::WhatIf>(
+    const WhatIfQuestion&, const std::function<bool()>& go_on)>;
 
 // Thread-safe. Every method is called for a caller whom the access table allows the call.
 class PageSource {

@@ -38,6 +38,13 @@ const char* StateName(v1::JobState state) {
   return state == v1::JOB_DONE ? "done" : state == v1::JOB_FAILED ? "failed" : "cancelled";
 }
 
+// FailedPrecondition says how the job ended.
+absl::Status CheckUnfinished(const v1::Job& job) {
+  if (!IsFinal(job.state())) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("job ", job.id(), " is over already (", StateName(job.state()), ")"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SchedulerLoop>> SchedulerLoop::Load(Options options,
@@ -592,18 +599,10 @@ absl::StatusOr<std::string> SchedulerLoop::Submit(const v1::JobSpec& spec,
   return JobName(id.value);
 }
 
-absl::StatusOr<std::shared_ptr<const v1::Job>> SchedulerLoop::Unfinished(
-    const std::string& job) const {
-  HEDDLE_ASSIGN_OR_RETURN(JobSnapshots::Snapshot snapshot, snapshots_.Get(job));
-  const v1::JobState state = snapshot.job->state();
-  if (!IsFinal(state)) return std::move(snapshot.job);
-  return absl::FailedPreconditionError(
-      absl::StrCat("job ", job, " is over already (", StateName(state), ")"));
-}
-
 absl::Status SchedulerLoop::SetPriority(const std::string& job, int priority) {
-  HEDDLE_ASSIGN_OR_RETURN(const std::shared_ptr<const v1::Job> now, Unfinished(job));
-  v1::JobSpec spec = now->spec();
+  HEDDLE_ASSIGN_OR_RETURN(const JobSnapshots::Snapshot now, snapshots_.Get(job));
+  HEDDLE_RETURN_IF_ERROR(CheckUnfinished(*now.job));
+  v1::JobSpec spec = now.job->spec();
   spec.set_priority(priority);
   HEDDLE_RETURN_IF_ERROR(JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now()).status());
   return CallAndWait({PriorityRequested{JobId{ParseJobName(job)}, priority}},
@@ -615,7 +614,7 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> SchedulerLoop::Act(Action action,
                                                                   const std::string& reason) {
   HEDDLE_ASSIGN_OR_RETURN(JobSnapshots::Snapshot snapshot, snapshots_.Get(job));
   const bool again = action == Action::kCancel && snapshot.job->state() == v1::JOB_CANCELLED;
-  if (!again) HEDDLE_RETURN_IF_ERROR(Unfinished(job).status());
+  if (!again) HEDDLE_RETURN_IF_ERROR(CheckUnfinished(*snapshot.job));
   const JobId id{ParseJobName(job)};
   Event event = PauseRequested{id, reason};
   if (action == Action::kResume) event = ResumeRequested{id};

@@ -147,8 +147,6 @@ class SchedulerLoop {
   void Publish(bool at_once, std::function<void()> shown = nullptr);
   absl::Status CallAndWait(Input input, const std::string& what,
                            std::shared_ptr<void> held = nullptr);
-  // The job as users see it, unless it is over; FailedPrecondition says how it ended.
-  absl::StatusOr<std::shared_ptr<const v1::Job>> Unfinished(const std::string& job) const;
   absl::StatusOr<std::shared_ptr<void>> ClaimKey(const std::string& user, const std::string& key);
   StageRunner* Runner(AttemptId attempt);
   void ReapRunners();

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/clock.h"
 #include "base/status_macros.h"
 #include "proto/access/access_table.h"
 #include "proto/access/listener.h"

@@ -29,17 +29,21 @@ bool IsSuperseded(const MemoryTables& tables, int64_t id, int64_t newest) {
       return false;
   }
   int64_t newer = 0;
+  // Of all, and of those that were not imported.
   bool best = record.measurement().outcome() == v1::OUTCOME_OK;
+  bool best_here = best && !stored.imported;
   for (const auto& [other_id, other_stored] : tables.records) {
     const v1::Record& other = other_stored.record;
     if (other_id == id || other.has_retraction() || WorkloadOf(other) != WorkloadOf(record))
       continue;
     newer += std::pair(other.created_unix_ns(), other_id) > std::pair(record.created_unix_ns(), id);
     if (other.measurement().outcome() == v1::OUTCOME_OK &&
-        std::pair(other.median_ns(), other_id) < std::pair(record.median_ns(), id))
+        std::pair(other.median_ns(), other_id) < std::pair(record.median_ns(), id)) {
       best = false;
+      best_here &= other_stored.imported;
+    }
   }
-  return !best && newer >= std::max<int64_t>(1, newest);
+  return !best && !best_here && newer >= std::max<int64_t>(1, newest);
 }
 
 }  // namespace

@@ -133,7 +133,7 @@ inline constexpr int64_t kMaxWarmRecords = 4096;
 // Which records are old, so that nobody needs them any more. All of them are imported, or of collected jobs.
 // Old are those that were retracted before the time, and those that were made before it and superseded:
 // there are `newest` newer ones of the same workload, target and device key, none of which is retracted.
-// The fastest of these, those of the default schedule, and those whose workload is a task of an unfinished
+// The fastest of these, the fastest that was not imported, those of the default schedule, and those whose workload is a task of an unfinished
 // job are never superseded.
 struct OldRecordRule {
   int64_t before_unix_ns = 0;

@@ -345,6 +345,10 @@ class Superseded {
         best_(db,
               "SELECT id FROM records WHERE workload=? AND target=? AND device=? AND outcome=1 "
               "AND retracted_ns=0 ORDER BY median_ns, id LIMIT 1"),
+        best_here_(
+            db,
+            "SELECT id FROM records WHERE workload=? AND target=? AND device=? AND outcome=1 "
+            "AND retracted_ns=0 AND job IS NOT NULL ORDER BY median_ns, id LIMIT 1"),
         oldest_kept_(db,
                      "SELECT created_ns, id FROM records WHERE workload=? AND target=? AND "
                      "device=? AND retracted_ns=0 ORDER BY created_ns DESC, id DESC "
@@ -365,7 +369,8 @@ class Superseded {
     const Group& found = group->second;
     const RecordPlace place{record.created_ns, record.id};
     return std::optional<bool>(
-        !found.live && record.id != found.best && found.oldest_kept &&
+        !found.live && record.id != found.best && record.id != found.best_here &&
+        found.oldest_kept &&
         std::tie(place.created_unix_ns, place.id) <
             std::tie(found.oldest_kept->created_unix_ns, found.oldest_kept->id));
   }
@@ -374,6 +379,7 @@ class Superseded {
   struct Group {
     bool live = false;                       // an unfinished job tunes it
     int64_t best = 0;                        // id; 0: none is valid
+    int64_t best_here = 0;                   // of those that were not imported
     std::optional<RecordPlace> oldest_kept;  // absent: there are not so many
   };
 
@@ -392,6 +398,9 @@ class Superseded {
     best_.Bind(of.workload, of.target, of.device);
     if (best_.Step()) group.best = best_.Int(0);
     HEDDLE_RETURN_IF_ERROR(best_.status());
+    best_here_.Bind(of.workload, of.target, of.device);
+    if (best_here_.Step()) group.best_here = best_here_.Int(0);
+    HEDDLE_RETURN_IF_ERROR(best_here_.status());
     oldest_kept_.Bind(of.workload, of.target, of.device, std::max<int64_t>(1, rule_.newest) - 1);
     if (oldest_kept_.Step())
       group.oldest_kept = RecordPlace{oldest_kept_.Int(0), oldest_kept_.Int(1)};
@@ -401,7 +410,7 @@ class Superseded {
 
   sqlite3* const db_;
   const OldRecordRule rule_;
-  Statement best_, oldest_kept_;
+  Statement best_, best_here_, oldest_kept_;
   std::optional<std::set<int64_t>> live_;  // workloads
   std::map<std::array<int64_t, 3>, Group> groups_;
 };

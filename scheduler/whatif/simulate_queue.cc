@@ -58,7 +58,8 @@ std::vector<Variant> VariantsOf(const sim::Scenario& scenario) {
 
 }  // namespace
 
-absl::StatusOr<views::WhatIf> SimulateQueue(const WhatIfQuestion& question) {
+absl::StatusOr<views::WhatIf> SimulateQueue(const WhatIfQuestion& question,
+                                            const std::function<bool()>& go_on) {
   HEDDLE_ASSIGN_OR_RETURN(const QueueScenario queue, ScenarioOf(question));
   views::WhatIf answer;
   answer.left_out = queue.left_out;
@@ -72,6 +73,7 @@ absl::StatusOr<views::WhatIf> SimulateQueue(const WhatIfQuestion& question) {
     row.eta_s = static_cast<double>(job->eta_ms()) / 1e3;
   }
   for (const Variant& variant : VariantsOf(queue.scenario)) {
+    if (!go_on()) return absl::CancelledError("the scheduler is ending");
     sim::WorldOptions options;
     options.max_steps = kMaxSteps;
     HEDDLE_ASSIGN_OR_RETURN(const sim::WorldResult result,

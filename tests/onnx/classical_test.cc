@@ -1150,6 +1150,20 @@ TEST(MlTables, RowsToTryLieOnBothSidesOfWhatTreesCompare) {
   }
 }
 
+// Each of 40 pairs of operators leads to its input twice, so the ways to the input are 2^40.
+TEST(MlTables, RowsToTryAreFoundAlongOneWay) {
+  std::string features = "k = Constant<value = int64[2] {0, 3}>() v0 = Identity(x) ";
+  for (int i = 0; i < 40; ++i) {
+    absl::StrAppend(&features, "c", i, " = Concat<axis = 1>(v", i, ", v", i, ") v", i + 1,
+                    " = Gather<axis = 1>(c", i, ", k) ");
+  }
+  absl::StrAppend(&features, "f = Identity(v40)");
+  const auto [least, greatest] =
+      Sampled(TablesOf(OfOneTree("float[4,2] x", features, "BRANCH_LEQ")));
+  EXPECT_LT(least, 5);
+  EXPECT_GT(greatest, 5);
+}
+
 TEST(MlTables, NothingIsSaidOfRowsBehindOtherOperators) {
   for (const char* features :
        {"f = Softmax<axis = 1>(x)", "f = ai.onnx.ml.Normalizer<norm = \"L2\">(x)",

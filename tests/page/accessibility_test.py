@@ -1,13 +1,11 @@
 """axe-core finds nothing serious or critical on any page, in light and in dark, on a screen and on a phone."""
-import tempfile
 import unittest
 
 import axe
 import browser
-import planted
+import shown
 
-PAGES = ("/", "/jobs", "/jobs/j1", "/jobs/j1/tasks/1", "/jobs/j3", "/jobs/j3/cancel", "/jobs/j3/pause", "/jobs/j3/priority", "/machines", "/records",
-         "/records?search=nothing", "/records?key=0123456789abcdef", "/submit")
+PAGES = shown.PAGES + ("/jobs/j3/pause", "/records?search=nothing")
 # These answer with a refusal, which is a page, too.
 REFUSALS = ("/nowhere", "/jobs/j999", "/jobs?before=x")
 # The Content-Security-Policy takes no style from markup, but from scripts it does.
@@ -17,25 +15,7 @@ document.querySelector('main > p:last-child').style.cssText = 'color: #bbb; back
 
 @unittest.skipUnless(browser.find(), "there is no chromium: apt-get install chromium")
 @unittest.skipUnless(axe.find(), axe.MISSING)
-class AccessibilityTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-
-        def plant(database):
-            planted.plant_trials(database, 1, 2000)
-            planted.plant_jobs(database, 2, 1, planted.DONE)
-            planted.plant_jobs(database, 3, 5, planted.IMPORTING)
-        cls.scheduler = planted.Scheduler(cls.folder.name, plant)
-        cls.root = f"http://{cls.scheduler.host}:{cls.scheduler.port}"
-        cls.browser = browser.Browser()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.close()
-        cls.scheduler.stop()
-        cls.folder.cleanup()
-
+class AccessibilityTest(shown.InBrowser):
     def test_no_grave_finding(self):
         all_found, fewest = [], 1000
         for options in (dict(width=1280, height=900), dict(width=1280, height=900, dark=True), dict(width=360, height=740, phone=True)):

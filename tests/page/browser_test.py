@@ -2,13 +2,10 @@
 reachable by keyboard, useful without scripts. HEDDLE_PICTURES names a folder for pictures of it."""
 import os
 import pathlib
-import tempfile
 import unittest
 
 import browser
-import planted
-
-PAGES = ("/", "/jobs", "/jobs/j1", "/jobs/j1/tasks/1", "/jobs/j3", "/jobs/j3/cancel", "/jobs/j3/priority", "/submit", "/machines", "/records", "/records?key=0123456789abcdef", "/compare", "/compare?a=j1&b=j2", "/whatif")
+import shown
 
 # Ratio of the luminances of text and ground, for each piece of text (WCAG 2 asks for 4.5). A canvas turns every notation of a colour
 # into numbers.
@@ -48,24 +45,9 @@ CONTRASTS = """
 
 
 @unittest.skipUnless(browser.find(), "there is no chromium: apt-get install chromium")
-class BrowserTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-
-        def plant(database):
-            planted.plant_trials(database, 1, 20_000)
-            planted.plant_jobs(database, 2, 1, planted.DONE)
-            planted.plant_jobs(database, 3, 40, planted.IMPORTING)
-        cls.scheduler = planted.Scheduler(cls.folder.name, plant)
-        cls.root = f"http://{cls.scheduler.host}:{cls.scheduler.port}"
-        cls.browser = browser.Browser()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.close()
-        cls.scheduler.stop()
-        cls.folder.cleanup()
+class BrowserTest(shown.InBrowser):
+    TRIALS = 20_000
+    IMPORTING = 40
 
     def setUp(self):
         self.browser.complaints.clear()
@@ -73,7 +55,7 @@ class BrowserTest(unittest.TestCase):
         self.browser.call("Emulation.setScriptExecutionDisabled", value=False)
 
     def test_no_complaints(self):
-        for page in PAGES:
+        for page in shown.PAGES:
             self.browser.go(self.root + page)
             if self.browser.evaluate("document.getElementById('connection') !== null"):
                 self.browser.wait_for("document.getElementById('connection').textContent === 'live'", 5)
@@ -107,14 +89,14 @@ class BrowserTest(unittest.TestCase):
 
     def test_nothing_sticks_out_on_a_phone(self):
         self.browser.show_as(360, 740, phone=True)
-        for page in PAGES:
+        for page in shown.PAGES:
             self.browser.go(self.root + page)
             self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), 360, page)
 
     def test_colours_are_readable(self):
         for dark in (False, True):
             self.browser.show_as(1280, 900, dark=dark)
-            for page in PAGES:
+            for page in shown.PAGES:
                 self.browser.go(self.root + page)
                 worst = self.browser.evaluate(CONTRASTS)
                 self.assertGreaterEqual(worst["ratio"], 4.5, f"{page} {'dark' if dark else 'light'}: {worst}")

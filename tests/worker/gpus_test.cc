@@ -62,7 +62,7 @@ TEST_F(GpusTest, NoDriverIsNoGpuAndABrokenOneIsTold) {
   ASSERT_TRUE(gpus.ok()) << gpus.status();
   EXPECT_TRUE(gpus->empty());
   int status = -1;
-  EXPECT_EQ(Check(&status), "");
+  EXPECT_THAT(Check(&status), HasSubstr("no GPU: "));
   EXPECT_EQ(status, 0);
   setenv("HEDDLE_CUDA_DRIVER", HEDDLE_LIB_DIR "/libheddle_fake_cuda.so", 1);
   setenv("HEDDLE_FAKE_CUDA_FAIL", "cuInit:1:304", 1);

@@ -83,21 +83,23 @@ int GpusChildMain(int argc, char** argv) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) return 3;  // the parent died before the call above
   }
+  absl::Status first;
+  bool any = false;  // one GPU that does not answer takes no other away
   for (const runtime::DeviceKind* kind : runtime::DeviceKinds()) {
     const absl::StatusOr<int> count = kind->Count();
-    absl::Status status = count.status();
-    for (int i = 0; status.ok() && i < std::min(*count, kMostGpus); ++i) {
+    first.Update(count.status());
+    for (int i = 0; count.ok() && i < std::min(*count, kMostGpus); ++i) {
       const absl::StatusOr<runtime::DeviceInfo> info = kind->Describe(i);
-      status = info.status();
-      if (!info.ok()) break;
+      first.Update(info.status());
+      if (!info.ok()) continue;
+      any = true;
       std::printf("%s:%d\t%s\t%s\t%s\t%s\t%s\n", kind->name().c_str(), i, info->target.c_str(),
                   info->key.c_str(), info->name.c_str(), info->driver.c_str(),
                   info->address.c_str());
     }
-    if (status.ok()) continue;
-    std::fprintf(stderr, "%s\n", OneLine(status).c_str());
-    return 1;
   }
+  if (!first.ok()) std::fprintf(stderr, "%s\n", OneLine(first).c_str());
+  if (!first.ok() && !any) return 1;
   return std::fflush(stdout) == 0 ? 0 : 1;
 }
 

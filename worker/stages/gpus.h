@@ -18,7 +18,8 @@ struct Gpu {
 
 // As the first command line argument, makes the program print its GPUs (ChildProcess appends more).
 inline constexpr char kGpusFlag[] = "--list-gpus";
-// That program's main. Returns the exit status: 1, with one line on stderr, if a driver does not work.
+// That program's main. Returns the exit status. A GPU that does not answer is left out, with one line on
+// stderr; the status is 1 if no other is left.
 int GpusChildMain(int argc, char** argv);
 
 // All GPUs of this machine, which `command` prints: a program and kGpusFlag. Empty: it has none, or no

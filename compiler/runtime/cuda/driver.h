@@ -11,7 +11,8 @@ namespace heddle::runtime {
 // The environment variable that names another library than libcuda.so.1, for tests.
 inline constexpr char kCudaDriverVariable[] = "HEDDLE_CUDA_DRIVER";
 
-// Whether this host has a driver. It is loaded, which takes milliseconds, but not started.
+// Whether this host has a driver. This function loads the driver, which takes milliseconds, and does not
+// start it.
 bool HasCudaDriver();
 
 // Loads and initialises the driver in the first call. Later calls, from any thread, return the same

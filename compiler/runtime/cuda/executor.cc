@@ -2,10 +2,10 @@
 // and one block for intermediate results, laid out by the memory plan. A run copies the inputs,
 // launches all kernels and copies the outputs in one stream, and waits once.
 //
-// The second run of a block records this as a graph, and it and all later runs launch the graph: the
-// GPU then waits for no launch between two kernels. The first run does without because the driver may
-// load a kernel when it is first launched, which a recording does not allow. Where nothing can be
-// recorded, all runs are as the first.
+// The second run of a block records these steps as a CUDA graph. That run and all later ones launch the
+// graph, so that the GPU does not wait for a launch between two kernels. The first run launches each
+// kernel by itself, because the driver may load a kernel at its first launch, and a recording does not
+// allow that. If recording fails, all runs are like the first.
 #include <algorithm>
 #include <charconv>
 

@@ -39,7 +39,10 @@ void WhatIfKeeper::Run() {
     const absl::Time begin = absl::Now();
     absl::StatusOr<views::WhatIf> answer;
     if (absl::StatusOr<WhatIfQuestion> question = ask_(); question.ok()) {
-      answer = simulator_(*question);
+      answer = simulator_(*question, [this] {
+        absl::MutexLock lock_again(&mutex_);
+        return !stop_;
+      });
     } else {
       answer = question.status();
     }

@@ -117,15 +117,23 @@ absl::StatusOr<bool> MachineDrains::Pass(const std::string& worker, const Drain&
 }
 
 void MachineDrains::Run() {
-  absl::MutexLock lock(&mutex_);
-  while (!mutex_.AwaitWithTimeout(absl::Condition(&stop_), options_.poll)) {
-    for (auto drain = drains_.begin(); drain != drains_.end() && !stop_;) {
-      // The tracker may be silent for a while; a machine that has left needs no more.
-      const absl::StatusOr<bool> in_use = Pass(drain->first, drain->second);
-      const bool over = (in_use.ok() && !*in_use) || absl::IsNotFound(in_use.status()) ||
-                        MonotonicNow() >= drain->second.give_up;
-      drain = over ? drains_.erase(drain) : std::next(drain);
+  std::string passed;  // the machine of the round that was passed last
+  while (true) {
+    // Not for a whole round, so that nobody waits for the tracker's answers about sixteen machines.
+    absl::MutexLock lock(&mutex_);
+    if (stop_) return;
+    const auto drain = drains_.upper_bound(passed);
+    if (drain == drains_.end()) {
+      passed.clear();
+      mutex_.AwaitWithTimeout(absl::Condition(&stop_), options_.poll);
+      continue;
     }
+    passed = drain->first;
+    // The tracker may be silent for a while; a machine that has left needs no more.
+    const absl::StatusOr<bool> in_use = Pass(drain->first, drain->second);
+    const bool over = (in_use.ok() && !*in_use) || absl::IsNotFound(in_use.status()) ||
+                      MonotonicNow() >= drain->second.give_up;
+    if (over) drains_.erase(drain);
   }
 }
 

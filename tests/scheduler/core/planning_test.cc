@@ -27,8 +27,8 @@ class PlanningTest : public RoundsTest {
     }
     return planned;
   }
-  // The tasks of a second plan come behind the others: with weight 0 if the first has them not, then
-  // with their weights in the second.
+  // An answer with a chosen plan and a rival. It lists the tasks of the chosen plan first. A task that only
+  // the rival has comes among these with weight 0. Then the rival's tasks follow with their weights there.
   static Planned PlanOfTwo(std::vector<std::pair<std::string, int>> weights,
                            const std::vector<std::pair<std::string, int>>& rivals) {
     for (const auto& [key, weight] : rivals) {

@@ -104,8 +104,12 @@ const views::WhatIf::World& WorldOf(const views::WhatIf& answer, const std::stri
   return answer.worlds.front();
 }
 
+absl::StatusOr<views::WhatIf> Simulate(const WhatIfQuestion& question) {
+  return SimulateQueue(question, [] { return true; });
+}
+
 TEST(SimulateQueue, AnotherDeviceHelpsWhereDevicesAreShort) {
-  const auto answer = SimulateQueue(
+  const auto answer = Simulate(
       Question({MakeJob(1, 4, 32), MakeJob(2, 4, 32)}, /*cpus=*/2, /*devices=*/1, 0.01, 1));
   ASSERT_TRUE(answer.ok()) << answer.status();
   const double now = WorldOf(*answer, "as it is").all_s;
@@ -119,7 +123,7 @@ TEST(SimulateQueue, AnotherDeviceHelpsWhereDevicesAreShort) {
 }
 
 TEST(SimulateQueue, AnotherCpuHelpsWhereBuildsAreLong) {
-  const auto answer = SimulateQueue(
+  const auto answer = Simulate(
       Question({MakeJob(1, 4, 32), MakeJob(2, 4, 32)}, /*cpus=*/1, /*devices=*/2, 1, 0.01));
   ASSERT_TRUE(answer.ok()) << answer.status();
   const double now = WorldOf(*answer, "as it is").all_s;
@@ -129,7 +133,7 @@ TEST(SimulateQueue, AnotherCpuHelpsWhereBuildsAreLong) {
 
 TEST(SimulateQueue, TheFiguresAreThoseOfTheSimulator) {
   const WhatIfQuestion question = Question({MakeJob(1, 3, 24), MakeJob(2, 1, 100)}, 2, 1, 0.1, 0.2);
-  const auto answer = SimulateQueue(question);
+  const auto answer = Simulate(question);
   ASSERT_TRUE(answer.ok()) << answer.status();
   const auto queue = ScenarioOf(question);
   ASSERT_TRUE(queue.ok());
@@ -201,14 +205,14 @@ TEST(ScenarioOf, SaysWhatIsLeftOut) {
   EXPECT_THAT(queue->jobs, SizeIs(1));
   EXPECT_THAT(queue->left_out, ElementsAre("1 not imported yet, so their tasks are not known",
                                            "1 paused", "2 that no usable slot suits"));
-  EXPECT_THAT(SimulateQueue(Question({paused}, 1, 1, 1, 1)).status().message(),
+  EXPECT_THAT(Simulate(Question({paused}, 1, 1, 1, 1)).status().message(),
               HasSubstr("no job is there that could go on"));
-  EXPECT_THAT(SimulateQueue(Question({MakeJob(1, 1, 8)}, 0, 0, 1, 1)).status().message(),
+  EXPECT_THAT(Simulate(Question({MakeJob(1, 1, 8)}, 0, 0, 1, 1)).status().message(),
               HasSubstr("no slot is usable now"));
   WhatIfQuestion broken = Question({MakeJob(1, 1, 8)}, 1, 1, 1, 1);
   for (v1::SlotStatus& slot : *broken.machines.mutable_workers(0)->mutable_slots())
     slot.set_state(v1::SLOT_QUARANTINED);
-  EXPECT_FALSE(SimulateQueue(broken).ok());
+  EXPECT_FALSE(Simulate(broken).ok());
 }
 
 // A long queue is simulated by fewer trials that take as long in all.
@@ -232,7 +236,7 @@ TEST(SimulateQueue, ALongQueueStaysCheap) {
   EXPECT_LE(trials, kMostSimulatedTrials);
   EXPECT_NEAR(device_s, 100 * 10 * 128 * 0.5, 1);
   const absl::Time begin = absl::Now();
-  const auto answer = SimulateQueue(question);
+  const auto answer = Simulate(question);
   const absl::Duration took = absl::Now() - begin;
   ASSERT_TRUE(answer.ok()) << answer.status();
   std::printf("100 jobs of 128,000 trials: %zu worlds in %s\n", answer->worlds.size(),
@@ -240,6 +244,14 @@ TEST(SimulateQueue, ALongQueueStaysCheap) {
   EXPECT_NEAR(WorldOf(*answer, "as it is").all_s, device_s / 4, 0.15 * device_s / 4);
   EXPECT_NEAR(WorldOf(*answer, "one more device slot, board").all_s, device_s / 5,
               0.15 * device_s / 5);
+}
+
+TEST(SimulateQueue, EndsWithTheScheduler) {
+  int asked = 0;
+  const auto answer =
+      SimulateQueue(Question({MakeJob(1, 1, 8)}, 1, 1, 1, 1), [&asked] { return ++asked < 2; });
+  EXPECT_EQ(answer.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(asked, 2);
 }
 
 }  // namespace
