@@ -28,6 +28,7 @@ constexpr AccessRow kTable[] = {
     {"heddle.v1.JobService/CancelJob",                    kUsers,   kOperators,  kAudited},
     {"heddle.v1.JobService/PauseJob",                     kUsers,   kOperators,  kAudited},
     {"heddle.v1.JobService/ResumeJob",                    kUsers,   kOperators,  kAudited},
+    {"heddle.v1.JobService/PrioritizeJob",                kUsers,   kOperators,  kAudited},
     // What only the page offers.
     {"page/SetPriority",                                  kUsers,   kOperators,  kAudited},
     // A module holds the model's weights.
@@ -48,6 +49,7 @@ constexpr AccessRow kTable[] = {
     // An operator holds slots so that nothing runs there. Only a scheduler can run something with a lease.
     {"heddle.v1.TrackerService/Acquire",                  kNone,    kSchedulers | kOperators},
     {"heddle.v1.TrackerService/Renew",                    kNone,    kSchedulers},
+    {"heddle.v1.TrackerService/RenewAll",                 kNone,    kSchedulers},
     {"heddle.v1.TrackerService/Release",                  kNone,    kSchedulers | kOperators},
     {"heddle.v1.TrackerService/ListWorkers",              kNone,    kSchedulers | kOperators},
     {"heddle.v1.TrackerService/WatchWorkers",             kNone,    kSchedulers | kOperators},
