@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 namespace heddle::runtime {
 namespace {
@@ -21,19 +22,45 @@ void Flush(std::vector<char>& memory) {
   asm volatile("" : : "r"(memory.data()) : "memory");
 }
 
+// Watches whether a function is surely slower than its rival.
+class Race {
+ public:
+  explicit Race(double rival_ns) : rival_ns_(rival_ns) {}
+  void AddCall(double ns) {
+    ++calls_;
+    fastest_call_ = std::min(fastest_call_, ns);
+  }
+  void AddSample(double ns) {
+    ++samples_;
+    fastest_sample_ = std::min(fastest_sample_, ns);
+  }
+  bool lost() const {
+    return rival_ns_ > 0 && ((calls_ >= kFewCalls && fastest_call_ > kFarSlower * rival_ns_) ||
+                             (samples_ >= kFewSamples && fastest_sample_ > kSlower * rival_ns_));
+  }
+
+ private:
+  const double rival_ns_;
+  int64_t calls_ = 0, samples_ = 0;
+  double fastest_call_ = std::numeric_limits<double>::infinity();
+  double fastest_sample_ = std::numeric_limits<double>::infinity();
+};
+
 // One sample of cold calls, each timed alone. It ends when the calls have taken `min_ns`, or when
 // three times that has passed in total, because flushing takes longer than a short kernel.
 double ColdSample(const std::function<void()>& call, double min_ns, const TimingOptions& options,
-                  std::vector<char>& memory, int64_t* calls) {
+                  std::vector<char>& memory, Race& race, int64_t* calls) {
   const Clock::time_point begin = Clock::now();
   double sum = 0;
   int64_t done = 0;
-  while (done == 0 || (sum < min_ns && NsSince(begin) < 3 * min_ns)) {
+  while (done == 0 || (sum < min_ns && NsSince(begin) < 3 * min_ns && !race.lost())) {
     Flush(memory);
     if (options.warm) options.warm();
     const Clock::time_point start = Clock::now();
     call();
-    sum += NsSince(start);
+    const double ns = NsSince(start);
+    race.AddCall(ns);
+    sum += ns;
     ++done;
   }
   *calls += done;
@@ -92,12 +119,16 @@ Timing TimeCalls(const std::function<void()>& call, const TimingOptions& options
     call();
     ++timing.calls;
   }
-  std::vector<char> cold(static_cast<size_t>(std::max<int64_t>(options.flush_bytes, 0)));
+  // The thread keeps it: to make it anew takes longer than to touch it.
+  thread_local std::vector<char> cold;
+  cold.resize(static_cast<size_t>(std::max<int64_t>(options.flush_bytes, 0)));
+  Race race(options.rival_ns);
   for (int i = 0; i < std::max(options.repeats, 1); ++i) {
-    if (i > 0 && NsSince(start) > limit_ns) break;
+    if (i > 0 && (NsSince(start) > limit_ns || race.lost())) break;
     timing.samples_ns.push_back(cold.empty()
                                     ? Sample(call, min_ns, &timing.calls)
-                                    : ColdSample(call, min_ns, options, cold, &timing.calls));
+                                    : ColdSample(call, min_ns, options, cold, race, &timing.calls));
+    race.AddSample(timing.samples_ns.back());
   }
   return timing;
 }

@@ -22,7 +22,15 @@ struct TimingOptions {
   std::function<void()> warm = nullptr;
   absl::Duration limit =
       absl::Seconds(10);  // stops taking samples beyond this; at least one is taken
+  // If not 0: what the fastest function of the same purpose takes. A function that is surely slower is not worth precise
+  // times, so its timing ends early: with the sample at hand as soon as kFewCalls timed calls all took more than kFarSlower
+  // times this, and after kFewSamples samples that all took more than kSlower times this.
+  double rival_ns = 0;
 };
+inline constexpr int kFewCalls = 3;
+inline constexpr double kFarSlower = 1.5;
+inline constexpr int kFewSamples = 2;
+inline constexpr double kSlower = 1.15;
 
 struct Timing {
   std::vector<double> samples_ns;  // in the order taken; each is the mean time of a call

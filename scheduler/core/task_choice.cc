@@ -15,9 +15,25 @@ constexpr double kHope = 1.5;  // a task may reach this multiple of the best FLO
 constexpr int64_t kExploreEvery = 16;
 constexpr double kPlateauGain = 1.01;
 constexpr int kCapTasks = 8;    // cap of a task, as a multiple of its uniform share
-constexpr int kFloorShare = 8;  // floor of a task: this part of its uniform share
+constexpr int kFloorShare = 8;  // floor of a task: this part of its uniform share, and
+constexpr int kMostFloor = 16;  // no more than this, or than a batch
 
 double Best(const ChoiceTask& task) { return task.curve.empty() ? 0 : task.curve.back().best_ns; }
+
+// FLOP per ns of the fastest measured task among those with about as many FLOP as this one, its own included; of all
+// tasks if there is none, and 1 if nothing was measured.
+double ReachedFlops(absl::Span<const ChoiceTask> tasks, const ChoiceTask& task, bool* similar) {
+  double alike = 0, any = 0;
+  for (const ChoiceTask& other : tasks) {
+    if (Best(other) <= 0) continue;
+    const double reached = other.flops / Best(other);
+    any = std::max(any, reached);
+    if (other.flops <= kSimilar * task.flops && task.flops <= kSimilar * other.flops)
+      alike = std::max(alike, reached);
+  }
+  *similar = alike > 0;
+  return alike > 0 ? alike : any > 0 ? any : 1;
+}
 
 }  // namespace
 
@@ -55,32 +71,35 @@ std::optional<size_t> ChooseTask(absl::Span<const ChoiceTask> tasks, const Choic
     measured += task.device_ns > 0;
   }
   device_ns = measured > 0 ? device_ns / measured : 1;
-  std::optional<size_t> fewest, chosen;
-  double chosen_rate = -1;
+  std::optional<size_t> fewest, chosen, owed;
+  double chosen_rate = -1, owed_share = -1;
   for (size_t i = 0; i < tasks.size(); ++i) {
-    if (!tasks[i].eligible) continue;
-    if (!fewest || tasks[i].trials < tasks[*fewest].trials) fewest = i;
-    double fastest = 0;  // FLOP per ns of similar tasks, its own included
-    for (const ChoiceTask& other : tasks) {
-      const bool similar =
-          other.flops <= kSimilar * tasks[i].flops && tasks[i].flops <= kSimilar * other.flops;
-      if (similar && Best(other) > 0) fastest = std::max(fastest, other.flops / Best(other));
+    const ChoiceTask& task = tasks[i];
+    if (!task.eligible) continue;
+    if (!fewest || task.trials < tasks[*fewest].trials) fewest = i;
+    bool similar = false;
+    const double reached = ReachedFlops(tasks, task, &similar);
+    if (task.trials < options.floor) {
+      const double ns = Best(task) > 0 ? Best(task) : task.flops / reached;
+      const double share = task.weight * ns / (task.trials + options.batch);
+      if (share > owed_share) owed = i, owed_share = share;
     }
-    const double bound_ns = fastest > 0 ? tasks[i].flops / (kHope * fastest) : 0;
-    const double rate = ExpectedGain(tasks[i], bound_ns, options.batch) /
-                        (tasks[i].device_ns > 0 ? tasks[i].device_ns : device_ns);
+    const double bound_ns = similar ? task.flops / (kHope * reached) : 0;
+    const double rate = ExpectedGain(task, bound_ns, options.batch) /
+                        (task.device_ns > 0 ? task.device_ns : device_ns);
     if (rate > chosen_rate) chosen = i, chosen_rate = rate;
   }
-  if (!fewest) return std::nullopt;
+  if (owed) return owed;
   const bool explore = options.turn % kExploreEvery == kExploreEvery - 1;
-  return tasks[*fewest].trials < options.floor || explore ? fewest : chosen;
+  return explore ? fewest : chosen;
 }
 
 int GradientCap(int trials_per_task) { return kCapTasks * trials_per_task; }
 
 GradientBudget MakeGradientBudget(int trials_per_task, int batch, absl::Span<const int> known) {
   GradientBudget budget;
-  budget.floor = std::min(trials_per_task, std::max(batch, trials_per_task / kFloorShare));
+  budget.floor = std::min(trials_per_task,
+                          std::max(batch, std::min(kMostFloor, trials_per_task / kFloorShare)));
   int64_t total = static_cast<int64_t>(trials_per_task) * static_cast<int64_t>(known.size());
   int64_t owed = 0;  // floors of the tasks without any record
   for (int records : known) {

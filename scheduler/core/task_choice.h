@@ -5,8 +5,10 @@
 // the weighted sum of best times. The backward term is how fast the best time fell over the latest
 // trials. The forward term is optimistic: the best time keeps falling with 1/trials towards a
 // bound, which is given by the FLOP/s that similar tasks reached. There are two differences. The
-// gain is divided by the device time of a trial, and exploration is deterministic: every task gets
-// a minimum of trials, and every 16th round goes to the task with the fewest.
+// gain is divided by the device time of a trial, and exploration is deterministic: every task first gets
+// a minimum of trials, and every 16th round goes to the task with the fewest. Of the tasks below the minimum, the
+// one that takes the largest part of the model's time comes first, since a job's time may end before all have theirs.
+// A time that is not known yet is estimated by the FLOP/s that similar tasks reached.
 #pragma once
 
 #include <cstdint>

@@ -76,6 +76,23 @@ TEST_F(MeasureTest, RightKernelsAreTimed) {
   }
 }
 
+TEST_F(MeasureTest, ACandidateFarSlowerThanOneBeforeItIsTimedShortly) {
+  const codegen::Artifact slow = Kernel(R"(
+    for i in 37 { y[i] = 0.0 for r in 64 { y[i] = (y[i] + (a[i, r] * b[r])) } }
+    for again in 200000 { for i in 37 { y[i] = select(isnan(y[i]), 0.0, y[i]) } })");
+  const codegen::Artifact fast = Kernel(R"(
+    for i in 37 { y[i] = 0.0 for r in 64 { y[i] = (y[i] + (a[i, r] * b[r])) } })");
+  const auto samples = [&](const codegen::Artifact& artifact) {
+    const auto result = bench_->Run(artifact);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? result->timing.samples_ns.size() : 0;
+  };
+  EXPECT_EQ(samples(slow), 3u) << "it has no rival yet";
+  EXPECT_EQ(samples(fast), 3u);
+  EXPECT_EQ(samples(slow), 1u);
+  EXPECT_EQ(samples(fast), 3u);
+}
+
 TEST_F(MeasureTest, WrongValuesAreFound) {
   const auto artifact = Kernel(R"(
     for i in 37 { y[i] = 0.0 for r in 64 { y[i] = (y[i] + (a[i, r] * a[i, r])) } })");

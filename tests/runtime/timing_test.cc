@@ -84,5 +84,25 @@ TEST(TimingTest, TheLimitLeavesAtLeastOneSample) {
   EXPECT_LE(timing.calls, 10);
 }
 
+// A sleep never takes less than asked, so these rivals are out of reach.
+TEST(TimingTest, AFunctionSlowerThanItsRivalIsTimedShortly) {
+  TimingOptions options;
+  options.repeats = 5;
+  options.min_repeat = absl::Milliseconds(16);
+  options.flush_bytes = 1 << 20;
+  const auto call = [] { std::this_thread::sleep_for(std::chrono::milliseconds(4)); };
+  options.rival_ns = 4e6 / 2;
+  const Timing far = TimeCalls(call, options);
+  EXPECT_EQ(far.samples_ns.size(), 1u);
+  EXPECT_EQ(far.calls, options.warmup_calls + kFewCalls) << "it does not even fill the sample";
+  EXPECT_GE(far.MedianNs(), 4e6);
+  options.flush_bytes = 0;
+  EXPECT_EQ(TimeCalls(call, options).samples_ns.size(), static_cast<size_t>(kFewSamples));
+  options.rival_ns = 1e12;
+  EXPECT_EQ(TimeCalls(call, options).samples_ns.size(), 5u) << "a winner is timed in full";
+  options.flush_bytes = 1 << 20;
+  EXPECT_EQ(TimeCalls(call, options).samples_ns.size(), 5u);
+}
+
 }  // namespace
 }  // namespace heddle::runtime

@@ -40,7 +40,7 @@ std::string Name(const Job& job, size_t task) {
 // floor of every task without known records.
 int Pool(const Job& job) {
   const int each = job.params.trials_per_task;
-  const int floor = std::min(each, std::max(job.params.batch, each / 8));
+  const int floor = std::min(each, std::max(job.params.batch, std::min(16, each / 8)));
   int left = 0, owed = 0;
   for (const Task& task : job.tasks) {
     if (task.weight == 0) continue;

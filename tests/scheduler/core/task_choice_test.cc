@@ -137,6 +137,30 @@ TEST(TaskChoiceTest, ATaskFarFromItsLikesIsHopedFor) {
   EXPECT_EQ(ChooseTask({a, b}, {16, 16, 0}), 1u) << "the weighted times are the same";
 }
 
+TEST(TaskChoiceTest, BelowTheFloorTheLargestPartOfTheModelComesFirst) {
+  const std::vector<CurvePoint> ms3 = {{1, 3e6}}, us50 = {{1, 5e4}}, us80 = {{1, 8e4}};
+  // The second has no trial yet, but is estimated by the rate of those with about as many FLOP: 0.1 ms, twice.
+  std::vector<ChoiceTask> tasks = {{true, 1, 1e8, 1, us50},
+                                   {true, 2, 2e8, 0, {}},
+                                   {true, 1, 6e9, 1, ms3},
+                                   {true, 4, 0, 0, {}},
+                                   {true, 1, 1e8, 1, us80}};
+  std::vector<size_t> order;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const std::optional<size_t> chosen = ChooseTask(tasks, {16, 16, static_cast<int64_t>(i)});
+    ASSERT_TRUE(chosen.has_value());
+    order.push_back(*chosen);
+    tasks[*chosen].trials += 16;
+  }
+  EXPECT_EQ(order, (std::vector<size_t>{2, 1, 4, 0, 3}));
+}
+
+TEST(TaskChoiceTest, ALargeJobDoesNotRaiseTheFloorWithoutEnd) {
+  EXPECT_EQ(MakeGradientBudget(2000, 16, {0}).floor, 16);
+  EXPECT_EQ(MakeGradientBudget(2000, 64, {0}).floor, 64);
+  EXPECT_EQ(MakeGradientBudget(64, 1, {0}).floor, 8);
+}
+
 TEST(TaskChoiceTest, PlateausAreSeenWithTheirWindow) {
   const std::vector<CurvePoint> curve = {{1, 100}, {40, 50}, {90, 49.6}};
   EXPECT_FALSE(OnPlateau(curve, 60, 64)) << "too few trials";
