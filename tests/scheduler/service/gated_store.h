@@ -36,6 +36,15 @@ class GatedStore : public RecordStore {
     }
     return store_->Apply(batches);
   }
+  absl::StatusOr<Leader> Lead(const LeaderClaim& claim) override { return store_->Lead(claim); }
+  absl::Status EndLead(const std::string& pool, int64_t epoch) override {
+    return store_->EndLead(pool, epoch);
+  }
+  absl::StatusOr<Leader> LeaderOf(const std::string& pool) override {
+    return store_->LeaderOf(pool);
+  }
+  void SetEpoch(const std::string& pool, int64_t epoch) override { store_->SetEpoch(pool, epoch); }
+  absl::StatusOr<std::string> Identity() override { return store_->Identity(); }
 
   absl::StatusOr<std::vector<StoredJob>> LoadJobs(const JobSelection& selection) override {
     return store_->LoadJobs(selection);
