@@ -52,6 +52,8 @@ void Chaos::Strike() {
     KillWorker(AnySlot().worker);
   } else if (kind == "restart") {
     if (hooks_.restart) hooks_.restart();
+  } else if (kind == "fail_over") {
+    if (hooks_.fail_over) hooks_.fail_over();
   } else if (kind == "lose_lease") {
     LoseLease(false);
   } else if (kind == "old_lease") {
