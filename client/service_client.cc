@@ -185,12 +185,12 @@ struct ServiceClient::Schedulers {
     bool pause = false;
     {
       std::lock_guard lock(mutex);
-      search->met |= stands_by || (several && reached);
       std::string leader;
       if (stands_by) leader.assign(told->second.data(), told->second.size());
       if (!leader.empty() && all.size() < kMaxSchedulers && Find(leader) == all.size() &&
           CheckAddress(leader, *credentials).ok())
         all.push_back(Connect(leader));
+      search->met |= stands_by || (all.size() > 1 && reached);
       if (all.size() == 1 && !stands_by) return false;
       pause = ++search->tried >= all.size();
       if (pause && (!search->met || absl::Now() > search->give_up)) return false;

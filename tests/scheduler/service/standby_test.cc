@@ -1,10 +1,11 @@
 // Two schedulers on one data directory: one leads, the other stands by, and clients find the one that leads.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/service_client.h"
@@ -27,6 +29,7 @@
 namespace heddle::scheduler {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -189,17 +192,64 @@ TEST_F(StandbyTest, WhoIsNotAskedToStandByDoesNotStart) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("start this one with --standby"));
 }
 
+// The answer to a request of the page's port; empty: nobody answers.
+std::string Get(int port, const std::string& path) {
+  const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const absl::Cleanup close_file = [file] { close(file); };
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(file, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return "";
+  const std::string request = absl::StrCat(
+      "GET ", path, " HTTP/1.1\r\nHost: 127.0.0.1:", port, "\r\nConnection: close\r\n\r\n");
+  if (write(file, request.data(), request.size()) != static_cast<ssize_t>(request.size())) return "";
+  std::string answer(64 << 10, '\0');
+  size_t size = 0;
+  while (size < answer.size()) {
+    const ssize_t got = read(file, answer.data() + size, answer.size() - size);
+    if (got <= 0) break;
+    size += static_cast<size_t>(got);
+  }
+  answer.resize(size);
+  return answer;
+}
+
+// A port that nobody listens on now.
+int FreePort() {
+  const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const absl::Cleanup close_file = [file] { close(file); };
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  const bool bound = bind(file, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     getsockname(file, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  return bound ? ntohs(address.sin_port) : 0;
+}
+
 TEST_F(StandbyTest, ThePageOfWhoStandsBySaysSo) {
   first_ = std::make_unique<Running>(Options("first"));
   (void)first_->Address();
   ServerOptions options = Options("second");
-  options.http = "127.0.0.1:0";
+  const int port = FreePort();
+  options.http = absl::StrCat("127.0.0.1:", port);
   second_ = std::make_unique<Running>(options);
   (void)second_->Address();
+  for (const char* path : {"/readyz", "/", "/jobs/j1"})
+    EXPECT_THAT(Get(port, path), AllOf(HasSubstr("503"), HasSubstr("this scheduler stands by"))) << path;
+  EXPECT_THAT(Get(port, "/healthz"), HasSubstr("200"));
+  EXPECT_THAT(Get(port, "/metrics"), HasSubstr("heddle_build_info"));
   EXPECT_TRUE(first_->End().ok());
-  // It takes over with its page, at the port that it had.
+  // It takes over with its page, at the same port.
   EXPECT_TRUE(client::ServiceClient(second_->Address()).WaitUntilServing(kLimit).ok());
-  EXPECT_TRUE(second_->End().ok());
+  std::string page;
+  const absl::Time limit = absl::Now() + kLimit;
+  while (page.find("HTTP/1.1 200") == std::string::npos && absl::Now() < limit) {
+    page = Get(port, "/");
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  EXPECT_THAT(page, HasSubstr("HTTP/1.1 200"));
 }
 
 TEST_F(StandbyTest, NobodyAtAllIsToldAtOnce) {
