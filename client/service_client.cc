@@ -26,7 +26,7 @@
 #include "proto/chunks.h"
 #include "proto/job_states.h"
 #include "proto/jobs.grpc.pb.h"
-#include "proto/leader_metadata.h"
+#include "proto/leader_calls.h"
 #include "proto/store.grpc.pb.h"
 
 namespace heddle::client {
@@ -44,9 +44,6 @@ constexpr absl::Duration kFailOverPatience = absl::Seconds(20);
 constexpr absl::Duration kFailOverPause = absl::Milliseconds(200);
 // Schedulers that are known, given or told.
 constexpr size_t kMaxSchedulers = 16;
-// With several schedulers, one that hangs, or is cut off, is given up after twice this time.
-constexpr int kPingMs = 3000;
-constexpr int kConnectMs = 3000;
 
 // How long a submission is sent again to a service that has become unavailable, and how often.
 constexpr absl::Duration kSubmitPatience = absl::Seconds(30);
@@ -149,9 +146,12 @@ struct ServiceClient::Schedulers {
     args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
     args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
     if (several) {
-      args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
-      args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
-      args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingMs);
+      const Pings pings = LeaderPings();
+      const auto patience = static_cast<int>(absl::ToInt64Milliseconds(pings.patience));
+      args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, patience);  // of a try to connect
+      args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
+                  static_cast<int>(absl::ToInt64Milliseconds(pings.every)));
+      args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, patience);
       args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     }
     // What the service refuses for want of a place is called again after a while, as it says
@@ -265,7 +265,7 @@ grpc::Status ServiceClient::OfLeader(int64_t limit_ms, const OneCall& call) cons
     bool begun = false;
     const grpc::Status status = call(stubs, context, &begun);
     if (status.error_code() != grpc::StatusCode::UNAVAILABLE) {
-      schedulers_->Reached();
+      if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) schedulers_->Reached();
       return status;
     }
     if (begun || !schedulers_->MoveOn(stubs, context, &search)) return status;

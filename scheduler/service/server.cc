@@ -32,6 +32,7 @@
 #include "proto/access/local_socket.h"
 #include "proto/access/revoked.h"
 #include "proto/grpc_util.h"
+#include "proto/leader_calls.h"
 #include "scheduler/page/page.h"
 #include "scheduler/service/embedded.h"
 #include "scheduler/service/leadership.h"
@@ -305,7 +306,7 @@ absl::Status RunServer(const ServerOptions& options) {
   interceptors.push_back(MakeCallMetrics(loop->metrics()));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  AllowPings(&builder);
+  AllowPings(&builder, LeaderPings());
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, kMaxPollers);
   // A call over the limit of threads is refused with RESOURCE_EXHAUSTED; long calls have limits of
   // their own well below it (CallLimits).

@@ -12,7 +12,7 @@
 #include "base/status_macros.h"
 #include "proto/access/listener.h"
 #include "proto/grpc_util.h"
-#include "proto/leader_metadata.h"
+#include "proto/leader_calls.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<StandbyServer>> StandbyServer::Start(const std::s
       self->door_, AddListener({.address = listen, .credentials = credentials, .tokens = tokens, .refused = nullptr},
                                &builder, &self->port_));
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  AllowPings(&builder);
+  AllowPings(&builder, LeaderPings());
   grpc::ResourceQuota quota("heddle-scheduler standby");
   quota.SetMaxThreads(kMaxThreads);
   builder.SetResourceQuota(quota);

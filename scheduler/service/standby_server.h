@@ -1,6 +1,6 @@
 // What a scheduler serves while it stands by: health says NOT_SERVING, /readyz is not ready, and every other
 // call is answered UNAVAILABLE at once, with the address of the scheduler that leads in the message and in
-// kLeaderMetadata (proto/leader_metadata.h).
+// kLeaderMetadata (proto/leader_calls.h).
 #pragma once
 
 #include <grpcpp/grpcpp.h>

@@ -22,7 +22,7 @@
 #include "proto/access/channel.h"
 #include "proto/grpc_util.h"
 #include "proto/jobs.grpc.pb.h"
-#include "proto/leader_metadata.h"
+#include "proto/leader_calls.h"
 #include "scheduler/service/server.h"
 #include "tests/access/lab.h"
 
