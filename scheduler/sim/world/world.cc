@@ -42,7 +42,7 @@ class World {
   // ---- the scheduler's processes; only kUncoordinated has more than one ----
   void Boot();
   void Restart();
-  void FailOver();
+  void FailOver(absl::Duration gap, absl::Duration stopped);
   void Tell(int process, Event event);
   void Note(int process, const Event& event, const Change& change);
   void Perform(int process, const Order& order);
@@ -144,7 +144,9 @@ Chaos::Hooks World::ChaosHooks() {
   };
   hooks.report_slots = [this] { ReportSlots(); };
   if (store_ != nullptr) hooks.restart = [this] { Restart(); };
-  if (store_ != nullptr) hooks.fail_over = [this] { FailOver(); };
+  if (store_ != nullptr) {
+    hooks.fail_over = [this](absl::Duration gap, absl::Duration stopped) { FailOver(gap, stopped); };
+  }
   return hooks;
 }
 
@@ -186,15 +188,12 @@ void World::Restart() {
 
 // The scheduler that leads is stopped, and another takes over after a time. Later the first one goes on: it
 // may try to write what it had not written. Users and tracker come again to the new one.
-void World::FailOver() {
+void World::FailOver(absl::Duration gap, absl::Duration stopped) {
   if (leaderless_) return;
   ++result_.fail_overs;
   workers_.EndLife();
   agenda_.BeginLife();
   leaderless_ = true;
-  const auto [low, high] = scenario_.faults.take_over;
-  const absl::Duration gap = absl::Seconds(dice_.Between(low, high));
-  const absl::Duration stopped = gap * dice_.Between(0, 4);
   SchedulerProcess& process = processes_.front();
   agenda_.At(stopped, [this, &process, late = process.Stop()] {
     result_.late_writes += process.WriteLate(late);
