@@ -69,4 +69,19 @@ int ServeUntilSignal(const sigset_t& signals, const std::function<bool()>& live)
   return signal;
 }
 
+int StandByForTurn(const sigset_t& signals, int poll_ms, const std::function<bool()>& turn) {
+  const std::string manager = Variable("NOTIFY_SOCKET");
+  TellServiceManager(manager.c_str(), "READY=1\nSTATUS=stands by");
+  const timespec pause = {.tv_sec = poll_ms / 1000, .tv_nsec = poll_ms % 1000 * 1'000'000L};
+  while (!turn()) {
+    TellServiceManager(manager.c_str(), "WATCHDOG=1");
+    const int signal = sigtimedwait(&signals, nullptr, &pause);
+    if (signal < 0) continue;
+    TellServiceManager(manager.c_str(), "STOPPING=1");
+    return signal;
+  }
+  TellServiceManager(manager.c_str(), "WATCHDOG=1\nSTATUS=");
+  return 0;
+}
+
 }  // namespace heddle

@@ -17,6 +17,11 @@ namespace heddle {
 // program's work goes on, so that the manager restarts a program that hangs.
 int ServeUntilSignal(const sigset_t& signals, const std::function<bool()>& live);
 
+// For a program that waits until it is its turn: says that the program is ready, asks `turn` every
+// `poll_ms` milliseconds, on this thread, and returns 0 once it is true; or the number of one of `signals`,
+// after it has said that the program ends. The manager's watchdog hears "well" with every question.
+int StandByForTurn(const sigset_t& signals, int poll_ms, const std::function<bool()>& turn);
+
 // Sends lines of `NAME=VALUE` to the manager. False if there is none, or if it cannot be reached.
 bool TellServiceManager(const char* socket, std::string_view lines);
 

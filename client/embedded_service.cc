@@ -182,7 +182,9 @@ EmbeddedService::~EmbeddedService() {
 }
 
 bool MayStartService(const ServerAccess& server, const absl::Status& serving) {
-  return absl::IsUnavailable(serving) && server.tls_directory.empty() && server.token_file.empty();
+  const bool several = server.address.find(',') != std::string::npos;
+  return absl::IsUnavailable(serving) && server.tls_directory.empty() &&
+         server.token_file.empty() && !several;
 }
 
 absl::StatusOr<std::unique_ptr<CommandService>> CommandService::Find(const ServerAccess& server,

@@ -13,7 +13,8 @@
 namespace heddle::client {
 
 // Whether a command may start a service of its own where the one it asked did not serve: not if that one
-// refused it, nor if the user showed a certificate or a token, and so meant a certain service.
+// refused it, nor if the user showed a certificate or a token, or named several schedulers, and so meant a
+// certain service.
 bool MayStartService(const ServerAccess& server, const absl::Status& serving);
 
 // The processes end with this object, and when this process ends for any reason.
@@ -47,8 +48,7 @@ class CommandService {
  public:
   // `data` is the data directory of a service that is started; empty: the default one. Tells on stderr
   // what is started or found. Errors are those of `server`, which is not replaced if it refused the
-  // command, nor if the user showed a certificate or a token, and so meant a certain service; and those of
-  // EmbeddedService::Start.
+  // command, nor where MayStartService says so; and those of EmbeddedService::Start.
   static absl::StatusOr<std::unique_ptr<CommandService>> Find(const ServerAccess& server,
                                                               const std::string& data);
   const ServerAccess& server() const { return server_; }

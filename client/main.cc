@@ -240,7 +240,8 @@ int main(int argc, char** argv) {
   global.server.address = heddle::SchedulerSocket(heddle::DefaultDataDirectory());
   CLI::Option* server =
       app.add_option("--server", global.server.address,
-                     "Scheduler's address: HOST:PORT, or unix:PATH on this machine")
+                     "Scheduler's address: HOST:PORT, or unix:PATH on this machine; several with "
+                     "commas between, where schedulers stand by for each other")
           ->envname("HEDDLE_SERVER")
           ->capture_default_str();
   app.add_option("--tls-dir", global.server.tls_directory,

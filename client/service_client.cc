@@ -18,22 +18,32 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "proto/access/channel.h"
 #include "proto/chunks.h"
 #include "proto/job_states.h"
 #include "proto/jobs.grpc.pb.h"
+#include "proto/leader_calls.h"
 #include "proto/store.grpc.pb.h"
 
 namespace heddle::client {
 namespace {
 
-constexpr auto kUnaryLimit = std::chrono::seconds(30);
+constexpr int64_t kUnaryLimitMs = 30'000;
 // A compile on demand may run for minutes before the first byte of the module arrives.
-constexpr auto kTransferLimit = std::chrono::minutes(20);
+constexpr int64_t kTransferLimitMs = 20 * 60'000;
 // Bytes that a transfer is sure to make in a second; large ones get more time.
 constexpr int64_t kSlowestBytesPerSecond = 2'000'000;
+
+// How long a call looks for the scheduler that leads, and the pause after all were tried. A take-over takes 15 s
+// at most.
+constexpr absl::Duration kFailOverPatience = absl::Seconds(20);
+constexpr absl::Duration kFailOverPause = absl::Milliseconds(200);
+// Schedulers that are known, given or told.
+constexpr size_t kMaxSchedulers = 16;
 
 // How long a submission is sent again to a service that has become unavailable, and how often.
 constexpr absl::Duration kSubmitPatience = absl::Seconds(30);
@@ -46,13 +56,18 @@ std::string RandomKey() {
   return absl::StrCat(word(), word(), word(), word());
 }
 
-void LimitTime(grpc::ClientContext& context, std::chrono::milliseconds limit) {
-  context.set_deadline(std::chrono::system_clock::now() + limit);
+void LimitTime(grpc::ClientContext& context, int64_t limit_ms) {
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(limit_ms));
+}
+
+// More for a transfer that is large.
+int64_t TransferLimitMs(int64_t bytes) {
+  return kTransferLimitMs + bytes / kSlowestBytesPerSecond * 1000;
 }
 
 // Whether there is a connection, after an attempt to make one if need be.
 bool Connects(grpc::Channel& channel) {
-  const auto limit = std::chrono::system_clock::now() + kUnaryLimit;
+  const auto limit = std::chrono::system_clock::now() + std::chrono::milliseconds(kUnaryLimitMs);
   grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
   while (state == GRPC_CHANNEL_IDLE || state == GRPC_CHANNEL_CONNECTING) {
     if (!channel.WaitForStateChange(state, limit)) return false;
@@ -95,33 +110,125 @@ absl::Status SendFilePart(const FilePart& part, ChunkSink sink) {
 }  // namespace
 
 struct ServiceClient::Stubs {
+  std::string address;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::JobService::Stub> jobs;
   std::unique_ptr<v1::RecordService::Stub> records;
   std::unique_ptr<v1::StoreService::Stub> store;
 };
 
+// The schedulers of the service. Thread-safe.
+struct ServiceClient::Schedulers {
+  // Where a search for the scheduler that leads stands. The first try is at the one that led last.
+  struct Search {
+    absl::Time give_up = absl::Now() + kFailOverPatience;
+    size_t tried = 0;    // in this round
+    bool met = false;    // some scheduler of the service has answered
+  };
+
+  explicit Schedulers(const ServerAccess& server) {
+    credentials = LoadCredentials(server.tls_directory, server.token_file);
+    const std::vector<std::string> addresses =
+        absl::StrSplit(server.address, ',', absl::SkipEmpty());
+    several = addresses.size() > 1;
+    for (const std::string& address : addresses) {
+      if (credentials.ok() && unusable.ok()) unusable = CheckAddress(address, *credentials);
+      all.push_back(Connect(address));
+    }
+    if (all.empty()) all.push_back(Connect(""));  // every call fails
+    if (!credentials.ok()) unusable = credentials.status();
+  }
+
+  std::unique_ptr<Stubs> Connect(const std::string& address) const {
+    auto stubs = std::make_unique<Stubs>();
+    stubs->address = address;
+    grpc::ChannelArguments args;
+    args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+    args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+    if (several) {
+      const Pings pings = LeaderPings();
+      const auto patience = static_cast<int>(absl::ToInt64Milliseconds(pings.patience));
+      args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, patience);  // of a try to connect
+      args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
+                  static_cast<int>(absl::ToInt64Milliseconds(pings.every)));
+      args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, patience);
+      args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    }
+    // What the service refuses for want of a place is called again after a while, as it says
+    // (grpc-retry-pushback-ms).
+    args.SetServiceConfigJSON(
+        R"({"methodConfig":[{"name":[{"service":"heddle.v1.JobService"},{"service":"heddle.v1.RecordService"}],)"
+        R"("retryPolicy":{"maxAttempts":4,"initialBackoff":"0.2s","maxBackoff":"2s","backoffMultiplier":2,)"
+        R"("retryableStatusCodes":["RESOURCE_EXHAUSTED"]}}]})");
+    std::shared_ptr<grpc::ChannelCredentials> connection;  // null: every call fails at once
+    if (credentials.ok())
+      connection = ChannelCredentialsFor(address, PeerName(Role::kScheduler), *credentials, &args);
+    stubs->channel = grpc::CreateCustomChannel(address, connection, args);
+    stubs->jobs = v1::JobService::NewStub(stubs->channel);
+    stubs->records = v1::RecordService::NewStub(stubs->channel);
+    stubs->store = v1::StoreService::NewStub(stubs->channel);
+    return stubs;
+  }
+
+  // The one that led last, as far as is known. The reference stays valid.
+  const Stubs& Current() const {
+    std::lock_guard lock(mutex);
+    return *all[current];
+  }
+
+  // After a call of the scheduler `failed` ended with UNAVAILABLE: moves on to another, and waits a little
+  // once all were tried. False: the search is over, so that error is the answer.
+  bool MoveOn(const Stubs& failed, const grpc::ClientContext& context, Search* search) {
+    const auto& metadata = context.GetServerTrailingMetadata();
+    const auto told = metadata.find(kLeaderMetadata);
+    const bool stands_by = told != metadata.end();
+    bool pause = false;
+    {
+      std::lock_guard lock(mutex);
+      std::string leader;
+      if (stands_by) leader.assign(told->second.data(), told->second.size());
+      if (!leader.empty() && all.size() < kMaxSchedulers && Find(leader) == all.size() &&
+          CheckAddress(leader, *credentials).ok())
+        all.push_back(Connect(leader));
+      search->met |= stands_by || (all.size() > 1 && reached);
+      if (all.size() == 1 && !stands_by) return false;
+      pause = ++search->tried >= all.size();
+      if (pause && (!search->met || absl::Now() > search->give_up)) return false;
+      if (pause) search->tried = 0;
+      // Another call may have moved on by now.
+      if (all[current].get() == &failed) {
+        const size_t next = Find(leader);
+        current = next < all.size() && next != current ? next : (current + 1) % all.size();
+      }
+    }
+    if (pause) absl::SleepFor(kFailOverPause);
+    return true;
+  }
+
+  void Reached() {
+    std::lock_guard lock(mutex);
+    reached = true;
+  }
+
+  // Its index; the number of all if it is not known. With the mutex.
+  size_t Find(const std::string& address) const {
+    size_t i = 0;
+    while (i < all.size() && all[i]->address != address) ++i;
+    return i;
+  }
+
+  absl::StatusOr<Credentials> credentials = absl::UnknownError("not read");
+  absl::Status unusable;
+  bool several = false;  // were given
+  mutable std::mutex mutex;
+  std::vector<std::unique_ptr<Stubs>> all;  // only grows
+  size_t current = 0;
+  bool reached = false;  // some call was answered
+};
+
 ServiceClient::ServiceClient(const ServerAccess& server)
-    : address_(server.address), stubs_(std::make_unique<Stubs>()) {
-  grpc::ChannelArguments args;
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  // What the service refuses for want of a place is called again after a while, as it says
-  // (grpc-retry-pushback-ms).
-  args.SetServiceConfigJSON(
-      R"({"methodConfig":[{"name":[{"service":"heddle.v1.JobService"},{"service":"heddle.v1.RecordService"}],)"
-      R"("retryPolicy":{"maxAttempts":4,"initialBackoff":"0.2s","maxBackoff":"2s","backoffMultiplier":2,)"
-      R"("retryableStatusCodes":["RESOURCE_EXHAUSTED"]}}]})");
-  std::shared_ptr<grpc::ChannelCredentials> connection;  // null: every call fails at once
-  const absl::StatusOr<Credentials> credentials =
-      LoadCredentials(server.tls_directory, server.token_file);
-  unusable_ = credentials.ok() ? CheckAddress(address_, *credentials) : credentials.status();
-  if (unusable_.ok())
-    connection = ChannelCredentialsFor(address_, PeerName(Role::kScheduler), *credentials, &args);
-  stubs_->channel = grpc::CreateCustomChannel(address_, connection, args);
-  stubs_->jobs = v1::JobService::NewStub(stubs_->channel);
-  stubs_->records = v1::RecordService::NewStub(stubs_->channel);
-  stubs_->store = v1::StoreService::NewStub(stubs_->channel);
+    : address_(server.address), schedulers_(std::make_unique<Schedulers>(server)) {
+  unusable_ = schedulers_->unusable;
 }
 
 ServiceClient::ServiceClient(const std::string& address)
@@ -135,7 +242,7 @@ absl::Status ServiceClient::Told(const grpc::Status& status) const {
   // A service that answers UNAVAILABLE gives the reason itself, such as a locked database. Only a
   // failed connection gets a message of ours.
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
-      stubs_->channel->GetState(false) != GRPC_CHANNEL_READY) {
+      schedulers_->Current().channel->GetState(false) != GRPC_CHANNEL_READY) {
     if (status.error_message().find("andshake") != std::string::npos) {
       return absl::UnavailableError(absl::StrCat(
           address_,
@@ -149,16 +256,34 @@ absl::Status ServiceClient::Told(const grpc::Status& status) const {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
+grpc::Status ServiceClient::OfLeader(int64_t limit_ms, const OneCall& call) const {
+  Schedulers::Search search;
+  while (true) {
+    const Stubs& stubs = schedulers_->Current();
+    grpc::ClientContext context;
+    if (limit_ms > 0) LimitTime(context, limit_ms);
+    bool begun = false;
+    const grpc::Status status = call(stubs, context, &begun);
+    if (status.error_code() != grpc::StatusCode::UNAVAILABLE) {
+      if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) schedulers_->Reached();
+      return status;
+    }
+    if (begun || !schedulers_->MoveOn(stubs, context, &search)) return status;
+  }
+}
+
 absl::Status ServiceClient::WaitUntilServing(absl::Duration timeout) const {
   const absl::Time deadline = absl::Now() + timeout;
   absl::Status last = absl::UnavailableError("no answer from " + address_);
   do {
-    grpc::ClientContext context;
-    LimitTime(context, std::chrono::milliseconds(std::max<int64_t>(
-                           50, absl::ToInt64Milliseconds(deadline - absl::Now()))));
-    context.set_wait_for_ready(timeout > absl::Seconds(1));
+    const int64_t limit_ms =
+        std::max<int64_t>(50, absl::ToInt64Milliseconds(deadline - absl::Now()));
     v1::ListJobsResponse response;
-    const grpc::Status status = stubs_->jobs->ListJobs(&context, {}, &response);
+    const grpc::Status status =
+        OfLeader(limit_ms, [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
+          context.set_wait_for_ready(timeout > absl::Seconds(1) && !schedulers_->several);
+          return stubs.jobs->ListJobs(&context, {}, &response);
+        });
     if (status.ok()) return absl::OkStatus();
     last = Told(status);
     if (!unusable_.ok()) return last;
@@ -182,9 +307,10 @@ absl::Status ServiceClient::SendParts(const std::vector<FilePart>& parts,
     by_digest[part.digest] = &part;
   }
   {
-    grpc::ClientContext context;
-    LimitTime(context, kUnaryLimit);
-    const grpc::Status status = stubs_->jobs->FindMissingBlobs(&context, all, &missing);
+    const grpc::Status status =
+        OfLeader(kUnaryLimitMs, [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
+          return stubs.jobs->FindMissingBlobs(&context, all, &missing);
+        });
     if (!status.ok()) return Told(status);
   }
   Upload upload;
@@ -192,28 +318,31 @@ absl::Status ServiceClient::SendParts(const std::vector<FilePart>& parts,
   for (const v1::BlobRef& blob : missing.blobs()) upload.bytes += blob.bytes();
   if (progress) progress(upload);
   if (upload.parts == 0) return absl::OkStatus();
-  grpc::ClientContext context;
-  LimitTime(context, kTransferLimit + std::chrono::seconds(upload.bytes / kSlowestBytesPerSecond));
-  v1::BlobList stored;
-  auto writer = stubs_->jobs->UploadBlobs(&context, &stored);
   absl::Status sent;
-  for (const v1::BlobRef& blob : missing.blobs()) {
-    const auto part = by_digest.find(blob.sha256());
-    if (part == by_digest.end()) continue;
-    sent = SendFilePart(*part->second, [&](v1::Chunk chunk) {
-      upload.sent_bytes += static_cast<int64_t>(chunk.data().size());
-      const bool open = writer->Write(chunk);
-      if (progress) progress(upload);
-      return open;
-    });
-    if (!sent.ok()) break;
-  }
-  if (sent.ok() || absl::IsCancelled(sent)) {  // a refusal ends the stream; Finish says why
-    writer->WritesDone();
-  } else {
-    context.TryCancel();
-  }
-  const grpc::Status status = writer->Finish();
+  const auto send = [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
+    v1::BlobList stored;
+    auto writer = stubs.jobs->UploadBlobs(&context, &stored);
+    sent = absl::OkStatus();
+    upload.sent_bytes = 0;
+    for (const v1::BlobRef& blob : missing.blobs()) {
+      const auto part = by_digest.find(blob.sha256());
+      if (part == by_digest.end()) continue;
+      sent = SendFilePart(*part->second, [&](v1::Chunk chunk) {
+        upload.sent_bytes += static_cast<int64_t>(chunk.data().size());
+        const bool open = writer->Write(chunk);
+        if (progress) progress(upload);
+        return open;
+      });
+      if (!sent.ok()) break;
+    }
+    if (sent.ok() || absl::IsCancelled(sent)) {  // a refusal ends the stream; Finish says why
+      writer->WritesDone();
+    } else {
+      context.TryCancel();
+    }
+    return writer->Finish();
+  };
+  const grpc::Status status = OfLeader(TransferLimitMs(upload.bytes), send);
   if (!sent.ok() && !absl::IsCancelled(sent)) return sent;
   return Told(status);
 }
@@ -223,12 +352,13 @@ absl::StatusOr<std::string> ServiceClient::Submit(
     const std::function<void(const Upload&)>& progress) const {
   const std::string submit_key = RandomKey();
   const absl::Time limit = absl::Now() + kSubmitPatience;
-  const bool reached = Connects(*stubs_->channel);
+  const bool reached = Connects(*schedulers_->Current().channel);
   while (true) {
     const absl::StatusOr<std::string> job = SubmitOnce(spec, model, parts, submit_key, progress);
     if (!absl::IsUnavailable(job.status()) || !reached || absl::Now() > limit) return job;
     // Waits for the connection if it is broken, and otherwise gives the service some time.
-    stubs_->channel->WaitForConnected(std::chrono::system_clock::now() + kSubmitPause);
+    schedulers_->Current().channel->WaitForConnected(std::chrono::system_clock::now() +
+                                                     kSubmitPause);
     std::this_thread::sleep_for(kSubmitPause);
   }
 }
@@ -239,32 +369,33 @@ absl::StatusOr<std::string> ServiceClient::SubmitOnce(
   if (!parts.empty()) {
     if (const absl::Status sent = SendParts(parts, progress); !sent.ok()) return sent;
   }
-  grpc::ClientContext context;
-  LimitTime(context, kTransferLimit);
   v1::SubmitResponse response;
-  auto writer = stubs_->jobs->Submit(&context, &response);
-  v1::SubmitRequest request;
-  *request.mutable_spec() = spec;
-  request.set_submit_key(submit_key);
-  // A refusal ends the stream; Finish says why.
-  bool open = writer->Write(request);
-  request.clear_submit_key();
-  if (!parts.empty()) {
-    for (const FilePart& part : parts) {
-      v1::BlobRef& blob = *request.mutable_parts()->add_blobs();
-      blob.set_sha256(part.digest);
-      blob.set_bytes(part.bytes);
+  const auto send = [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
+    auto writer = stubs.jobs->Submit(&context, &response);
+    v1::SubmitRequest request;
+    *request.mutable_spec() = spec;
+    request.set_submit_key(submit_key);
+    // A refusal ends the stream; Finish says why.
+    bool open = writer->Write(request);
+    request.clear_submit_key();
+    if (!parts.empty()) {
+      for (const FilePart& part : parts) {
+        v1::BlobRef& blob = *request.mutable_parts()->add_blobs();
+        blob.set_sha256(part.digest);
+        blob.set_bytes(part.bytes);
+      }
+      open = open && writer->Write(request);
     }
-    open = open && writer->Write(request);
-  }
-  if (open) {
-    SendChunks("model", model, [&](v1::Chunk chunk) {
-      *request.mutable_chunk() = std::move(chunk);
-      return writer->Write(request);
-    });
-  }
-  writer->WritesDone();
-  const grpc::Status status = writer->Finish();
+    if (open) {
+      SendChunks("model", model, [&](v1::Chunk chunk) {
+        *request.mutable_chunk() = std::move(chunk);
+        return writer->Write(request);
+      });
+    }
+    writer->WritesDone();
+    return writer->Finish();
+  };
+  const grpc::Status status = OfLeader(kTransferLimitMs, send);
   if (!status.ok()) return Told(status);
   return response.job();
 }
@@ -275,9 +406,10 @@ absl::StatusOr<std::vector<v1::Job>> ServiceClient::ListJobs(bool all) const {
   std::vector<v1::Job> jobs;
   v1::ListJobsResponse response;
   do {
-    grpc::ClientContext context;
-    LimitTime(context, kUnaryLimit);
-    const grpc::Status status = stubs_->jobs->ListJobs(&context, request, &response);
+    const grpc::Status status =
+        OfLeader(kUnaryLimitMs, [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
+          return stubs.jobs->ListJobs(&context, request, &response);
+        });
     if (!status.ok()) return Told(status);
     for (v1::Job& job : *response.mutable_jobs()) jobs.push_back(std::move(job));
     if (!jobs.empty()) request.set_before(jobs.back().id());
@@ -287,84 +419,87 @@ absl::StatusOr<std::vector<v1::Job>> ServiceClient::ListJobs(bool all) const {
 }
 
 absl::StatusOr<v1::Job> ServiceClient::GetJob(const std::string& job) const {
-  grpc::ClientContext context;
-  LimitTime(context, kUnaryLimit);
   v1::GetJobRequest request;
   request.set_job(job);
   v1::Job response;
-  const grpc::Status status = stubs_->jobs->GetJob(&context, request, &response);
+  const grpc::Status status =
+      OfLeader(kUnaryLimitMs, [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
+        return stubs.jobs->GetJob(&context, request, &response);
+      });
   if (!status.ok()) return Told(status);
   return response;
 }
-
-namespace {
-
-// The three calls that change the state of a job.
-template <typename Method>
-grpc::Status ActOnJob(v1::JobService::Stub& stub, Method method, const std::string& job,
-                      const std::string& reason, v1::Job* response) {
-  grpc::ClientContext context;
-  LimitTime(context, kUnaryLimit);
-  v1::JobActionRequest request;
-  request.set_job(job);
-  request.set_reason(reason);
-  return (stub.*method)(&context, request, response);
-}
-
-}  // namespace
 
 absl::StatusOr<v1::Job> ServiceClient::CancelJob(const std::string& job,
                                                  const std::string& reason) const {
+  v1::JobActionRequest request;
+  request.set_job(job);
+  request.set_reason(reason);
   v1::Job response;
   const grpc::Status status =
-      ActOnJob(*stubs_->jobs, &v1::JobService::Stub::CancelJob, job, reason, &response);
+      OfLeader(kUnaryLimitMs, [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
+        return stubs.jobs->CancelJob(&context, request, &response);
+      });
   if (!status.ok()) return Told(status);
   return response;
 }
+
 absl::StatusOr<v1::Job> ServiceClient::PauseJob(const std::string& job) const {
+  v1::JobActionRequest request;
+  request.set_job(job);
   v1::Job response;
   const grpc::Status status =
-      ActOnJob(*stubs_->jobs, &v1::JobService::Stub::PauseJob, job, "", &response);
+      OfLeader(kUnaryLimitMs, [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
+        return stubs.jobs->PauseJob(&context, request, &response);
+      });
   if (!status.ok()) return Told(status);
   return response;
 }
+
 absl::StatusOr<v1::Job> ServiceClient::ResumeJob(const std::string& job) const {
+  v1::JobActionRequest request;
+  request.set_job(job);
   v1::Job response;
   const grpc::Status status =
-      ActOnJob(*stubs_->jobs, &v1::JobService::Stub::ResumeJob, job, "", &response);
+      OfLeader(kUnaryLimitMs, [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
+        return stubs.jobs->ResumeJob(&context, request, &response);
+      });
   if (!status.ok()) return Told(status);
   return response;
 }
 
 absl::StatusOr<v1::Timeline> ServiceClient::GetTimeline(const std::string& job) const {
-  grpc::ClientContext context;
-  LimitTime(context, kUnaryLimit);
   v1::GetJobRequest request;
   request.set_job(job);
   v1::Timeline response;
-  const grpc::Status status = stubs_->jobs->GetTimeline(&context, request, &response);
+  const grpc::Status status =
+      OfLeader(kUnaryLimitMs, [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
+        return stubs.jobs->GetTimeline(&context, request, &response);
+      });
   if (!status.ok()) return Told(status);
   return response;
 }
 
 absl::StatusOr<v1::TaskExplanation> ServiceClient::ExplainTask(const std::string& job,
                                                                const std::string& task) const {
-  grpc::ClientContext context;
-  LimitTime(context, kUnaryLimit);
   v1::ExplainTaskRequest request;
   request.set_job(job);
   request.set_task(task);
   v1::TaskExplanation response;
-  const grpc::Status status = stubs_->jobs->ExplainTask(&context, request, &response);
+  const grpc::Status status =
+      OfLeader(kUnaryLimitMs, [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
+        return stubs.jobs->ExplainTask(&context, request, &response);
+      });
   if (!status.ok()) return Told(status);
   return response;
 }
 
 absl::StatusOr<v1::ListWorkersResponse> ServiceClient::ListDevices() const {
-  grpc::ClientContext context;
-  LimitTime(context, kUnaryLimit);
   v1::ListWorkersResponse response;
-  const grpc::Status status = stubs_->jobs->ListDevices(&context, {}, &response);
+  const grpc::Status status =
+      OfLeader(kUnaryLimitMs, [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
+        return stubs.jobs->ListDevices(&context, {}, &response);
+      });
   if (!status.ok()) return Told(status);
   return response;
 }
@@ -429,6 +564,8 @@ class JobStream {
     std::lock_guard lock(mutex_);
     return status_;
   }
+  // Of the call, which has ended.
+  const grpc::ClientContext& context() const { return context_; }
 
  private:
   grpc::ClientContext context_;
@@ -448,7 +585,8 @@ absl::Status ServiceClient::WatchJob(const std::string& job, absl::Duration pati
                                      const std::function<bool(const v1::Job*)>& on_job) const {
   absl::Time last_contact = absl::Now();
   while (true) {
-    JobStream stream(*stubs_->jobs, job);
+    const Stubs& stubs = schedulers_->Current();
+    JobStream stream(*stubs.jobs, job);
     v1::Job update;
     JobStream::Event event;
     while ((event = stream.Next(&update)) != JobStream::Event::kEnded) {
@@ -466,6 +604,8 @@ absl::Status ServiceClient::WatchJob(const std::string& job, absl::Duration pati
                  ? absl::UnavailableError("the scheduler at " + address_ + " ended the watch")
                  : Told(status);
     }
+    Schedulers::Search search;  // the watch has a patience of its own
+    if (!status.ok()) schedulers_->MoveOn(stubs, stream.context(), &search);
     for (int i = 0; i < 3; ++i) {
       if (!on_job(nullptr)) return absl::CancelledError("detached");
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -476,28 +616,30 @@ absl::Status ServiceClient::WatchJob(const std::string& job, absl::Duration pati
 absl::StatusOr<int64_t> ServiceClient::FetchModule(
     const std::string& job, v1::ScheduleChoice choice,
     const std::function<absl::Status(std::string_view)>& take) const {
-  grpc::ClientContext context;
-  LimitTime(context, kTransferLimit);
   v1::FetchModuleRequest request;
   request.set_job(job);
   request.set_choice(choice);
-  auto reader = stubs_->jobs->FetchModule(&context, request);
   absl::Status taken;
   int64_t bytes = 0;
   Sha256 hash;
   bool complete = false;
   std::string expected;
-  v1::Chunk chunk;
-  while (taken.ok() && !complete && reader->Read(&chunk)) {
-    hash.Update(chunk.data());
-    bytes += static_cast<int64_t>(chunk.data().size());
-    complete = chunk.last();
-    expected = chunk.sha256();
-    taken = take(chunk.data());
-  }
-  if (!taken.ok()) context.TryCancel();
-  while (taken.ok() && reader->Read(&chunk)) continue;  // there is nothing more
-  const grpc::Status status = reader->Finish();
+  const auto fetch = [&](const Stubs& stubs, grpc::ClientContext& context, bool* begun) {
+    auto reader = stubs.jobs->FetchModule(&context, request);
+    v1::Chunk chunk;
+    while (taken.ok() && !complete && reader->Read(&chunk)) {
+      *begun = true;
+      hash.Update(chunk.data());
+      bytes += static_cast<int64_t>(chunk.data().size());
+      complete = chunk.last();
+      expected = chunk.sha256();
+      taken = take(chunk.data());
+    }
+    if (!taken.ok()) context.TryCancel();
+    while (taken.ok() && reader->Read(&chunk)) continue;  // there is nothing more
+    return reader->Finish();
+  };
+  const grpc::Status status = OfLeader(kTransferLimitMs, fetch);
   if (!taken.ok()) return taken;
   if (!status.ok()) return Told(status);
   if (!complete) return absl::DataLossError("module was cut short on the way; fetch it again");
@@ -520,52 +662,64 @@ absl::StatusOr<std::string> ServiceClient::FetchModule(const std::string& job,
 
 absl::Status ServiceClient::QueryRecords(
     const v1::RecordQuery& query, const std::function<bool(const v1::Record&)>& on_record) const {
-  grpc::ClientContext context;
-  LimitTime(context, kTransferLimit);
-  auto reader = stubs_->records->QueryRecords(&context, query);
-  v1::Record record;
-  while (reader->Read(&record)) {
-    if (!on_record(record)) {
+  const auto read = [&](const Stubs& stubs, grpc::ClientContext& context, bool* begun) {
+    auto reader = stubs.records->QueryRecords(&context, query);
+    v1::Record record;
+    while (reader->Read(&record)) {
+      *begun = true;
+      if (on_record(record)) continue;
       context.TryCancel();
       (void)reader->Finish();
-      return absl::OkStatus();
+      return grpc::Status();
     }
-  }
-  return Told(reader->Finish());
+    return reader->Finish();
+  };
+  return Told(OfLeader(kTransferLimitMs, read));
 }
 
 absl::StatusOr<v1::ImportRecordsResponse> ServiceClient::ImportRecords(
     const std::function<absl::StatusOr<bool>(v1::Record*)>& next) const {
-  grpc::ClientContext context;
-  LimitTime(context, kTransferLimit);
   v1::ImportRecordsResponse response;
-  auto writer = stubs_->records->ImportRecords(&context, &response);
+  absl::Status given;
   v1::Record record;
-  while (true) {
-    const absl::StatusOr<bool> more = next(&record);
-    if (!more.ok()) {
-      context.TryCancel();
-      (void)writer->Finish();
-      return more.status();
+  bool pending = false;  // `record` was given, and no scheduler has taken it
+  const auto send = [&](const Stubs& stubs, grpc::ClientContext& context, bool* begun) {
+    auto writer = stubs.records->ImportRecords(&context, &response);
+    for (int64_t sent = 0;; ++sent) {
+      if (!pending) {
+        const absl::StatusOr<bool> more = next(&record);
+        if (!more.ok()) {
+          given = more.status();
+          context.TryCancel();
+          return writer->Finish();
+        }
+        if (!*more) break;
+        pending = true;
+      }
+      *begun = sent > 0;  // records that went out cannot be asked for again
+      if (!writer->Write(record)) break;
+      pending = false;
+      record.Clear();
     }
-    if (!*more || !writer->Write(record)) break;
-    record.Clear();
-  }
-  writer->WritesDone();
-  const grpc::Status status = writer->Finish();
+    writer->WritesDone();
+    return writer->Finish();
+  };
+  const grpc::Status status = OfLeader(kTransferLimitMs, send);
+  if (!given.ok()) return given;
   if (!status.ok()) return Told(status);
   return response;
 }
 
 absl::StatusOr<int64_t> ServiceClient::RetractRecords(const v1::RecordQuery& query,
                                                       const std::string& reason) const {
-  grpc::ClientContext context;
-  LimitTime(context, kTransferLimit);
   v1::RetractRecordsRequest request;
   *request.mutable_query() = query;
   request.set_reason(reason);
   v1::RetractRecordsResponse response;
-  const grpc::Status status = stubs_->records->RetractRecords(&context, request, &response);
+  const grpc::Status status =
+      OfLeader(kTransferLimitMs, [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
+        return stubs.records->RetractRecords(&context, request, &response);
+      });
   if (!status.ok()) return Told(status);
   return response.retracted();
 }
@@ -595,27 +749,29 @@ absl::StatusOr<std::string> ServiceClient::FetchDatabase(
     BlobStore* blobs, v1::BlobList* needed, Backup* backup,
     const std::function<bool(const Backup&)>& progress) const {
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<BlobStore::Writer> writer, blobs->NewWriter());
-  grpc::ClientContext context;
-  LimitTime(context, kTransferLimit);
-  const auto reader = stubs_->store->BackUp(&context, {});
   std::string expected;
   absl::Status taken;
-  v1::BackUpPart part;
-  while (taken.ok() && reader->Read(&part)) {
-    if (part.has_database()) {
-      taken = writer->Append(part.database().data());
-      backup->database_bytes = writer->size_bytes();
-      expected = part.database().sha256();
-      if (taken.ok() && !progress(*backup)) taken = Stopped();
-    } else if (part.has_blobs()) {
-      needed->MergeFrom(part.blobs());
-    } else {
-      backup->missing += part.missing().blobs_size();
+  const auto fetch = [&](const Stubs& stubs, grpc::ClientContext& context, bool* begun) {
+    const auto reader = stubs.store->BackUp(&context, {});
+    v1::BackUpPart part;
+    while (taken.ok() && reader->Read(&part)) {
+      *begun = true;
+      if (part.has_database()) {
+        taken = writer->Append(part.database().data());
+        backup->database_bytes = writer->size_bytes();
+        expected = part.database().sha256();
+        if (taken.ok() && !progress(*backup)) taken = Stopped();
+      } else if (part.has_blobs()) {
+        needed->MergeFrom(part.blobs());
+      } else {
+        backup->missing += part.missing().blobs_size();
+      }
     }
-  }
-  backup->blobs = needed->blobs_size();
-  if (!taken.ok()) context.TryCancel();
-  const grpc::Status status = reader->Finish();
+    backup->blobs = needed->blobs_size();
+    if (!taken.ok()) context.TryCancel();
+    return reader->Finish();
+  };
+  const grpc::Status status = OfLeader(kTransferLimitMs, fetch);
   HEDDLE_RETURN_IF_ERROR(taken);
   if (!status.ok()) return Told(status);
   if (expected.empty()) return absl::DataLossError("the database was cut short; back up again");
@@ -627,9 +783,6 @@ absl::Status ServiceClient::FetchBlobs(const v1::BlobList& wanted, BlobStore* bl
   if (wanted.blobs().empty()) return absl::OkStatus();
   int64_t bytes = 0;
   for (const v1::BlobRef& blob : wanted.blobs()) bytes += blob.bytes();
-  grpc::ClientContext context;
-  LimitTime(context, kTransferLimit + std::chrono::seconds(bytes / kSlowestBytesPerSecond));
-  const auto reader = stubs_->store->FetchBlobs(&context, wanted);
   std::unique_ptr<BlobStore::Writer> writer;
   std::string name;
   const auto take = [&](const v1::Chunk& chunk) -> absl::Status {
@@ -648,10 +801,17 @@ absl::Status ServiceClient::FetchBlobs(const v1::BlobList& wanted, BlobStore* bl
     return absl::OkStatus();
   };
   absl::Status taken;
-  v1::Chunk chunk;
-  while (taken.ok() && reader->Read(&chunk)) taken = take(chunk);
-  if (!taken.ok()) context.TryCancel();
-  const grpc::Status status = reader->Finish();
+  const auto fetch = [&](const Stubs& stubs, grpc::ClientContext& context, bool* begun) {
+    const auto reader = stubs.store->FetchBlobs(&context, wanted);
+    v1::Chunk chunk;
+    while (taken.ok() && reader->Read(&chunk)) {
+      *begun = true;
+      taken = take(chunk);
+    }
+    if (!taken.ok()) context.TryCancel();
+    return reader->Finish();
+  };
+  const grpc::Status status = OfLeader(TransferLimitMs(bytes), fetch);
   HEDDLE_RETURN_IF_ERROR(taken);
   if (!status.ok()) return Told(status);
   for (const v1::BlobRef& blob : wanted.blobs())
@@ -742,21 +902,27 @@ class SilenceWatch {
 absl::Status ServiceClient::CheckStore(
     bool read_blobs, const std::function<bool(const v1::CheckProgress&)>& on_progress,
     absl::Duration silence) const {
-  grpc::ClientContext context;  // a check reads all blobs, so it is limited by silence only
   v1::CheckRequest request;
   request.set_read_blobs(read_blobs);
-  const auto reader = stubs_->store->Check(&context, request);
-  v1::CheckProgress told;
-  bool go_on = true;
-  SilenceWatch watch(&context, silence);
-  while (go_on && reader->Read(&told)) {
-    watch.Note();
-    go_on = on_progress(told);
-  }
-  if (!go_on) context.TryCancel();
-  const grpc::Status status = reader->Finish();
+  bool go_on = true, silent = false;
+  // A check reads all blobs, so it is limited by silence only.
+  const auto check = [&](const Stubs& stubs, grpc::ClientContext& context, bool* begun) {
+    const auto reader = stubs.store->Check(&context, request);
+    v1::CheckProgress told;
+    SilenceWatch watch(&context, silence);
+    while (go_on && reader->Read(&told)) {
+      *begun = true;
+      watch.Note();
+      go_on = on_progress(told);
+    }
+    if (!go_on) context.TryCancel();
+    const grpc::Status ended = reader->Finish();
+    silent = watch.End();
+    return ended;
+  };
+  const grpc::Status status = OfLeader(0, check);
   if (!go_on) return absl::CancelledError("interrupted");
-  if (watch.End()) {
+  if (silent) {
     return absl::DeadlineExceededError(
         absl::StrCat("the scheduler at ", address_, " has said nothing of its check for ",
                      absl::FormatDuration(silence), "; see whether it still works (heddle jobs)"));
@@ -768,21 +934,27 @@ absl::StatusOr<v1::CollectProgress::Total> ServiceClient::Collect(
     const v1::CollectRequest& request,
     const std::function<bool(const v1::CollectProgress::Job&)>& on_job,
     absl::Duration silence) const {
-  grpc::ClientContext context;  // a collection may take long, so it is limited by silence only
-  const auto reader = stubs_->store->Collect(&context, request);
   std::optional<v1::CollectProgress::Total> total;
-  bool go_on = true;
-  v1::CollectProgress told;
-  SilenceWatch watch(&context, silence);
-  while (go_on && reader->Read(&told)) {
-    watch.Note();
-    if (told.has_total()) total = told.total();
-    if (told.has_job()) go_on = on_job(told.job());  // neither: it still works
-  }
-  if (!go_on) context.TryCancel();
-  const grpc::Status status = reader->Finish();
+  bool go_on = true, silent = false;
+  // A collection may take long, so it is limited by silence only.
+  const auto collect = [&](const Stubs& stubs, grpc::ClientContext& context, bool* begun) {
+    const auto reader = stubs.store->Collect(&context, request);
+    v1::CollectProgress told;
+    SilenceWatch watch(&context, silence);
+    while (go_on && reader->Read(&told)) {
+      *begun = true;
+      watch.Note();
+      if (told.has_total()) total = told.total();
+      if (told.has_job()) go_on = on_job(told.job());  // neither: it still works
+    }
+    if (!go_on) context.TryCancel();
+    const grpc::Status ended = reader->Finish();
+    silent = watch.End();
+    return ended;
+  };
+  const grpc::Status status = OfLeader(0, collect);
   if (!go_on) return absl::CancelledError("interrupted; what is collected stays so");
-  if (watch.End()) {
+  if (silent) {
     return absl::DeadlineExceededError(absl::StrCat(
         "the scheduler at ", address_, " has said nothing of its collection for ",
         absl::FormatDuration(silence), "; what is collected stays so, collect again later"));

@@ -18,8 +18,9 @@
 #include "proto/store.pb.h"
 
 namespace grpc {
+class ClientContext;
 class Status;
-}
+}  // namespace grpc
 
 namespace heddle::client {
 
@@ -46,7 +47,9 @@ struct Upload {
 // Where the scheduler is, and what to show it (proto/access/credentials.h). Without the last two, it
 // must be on this machine.
 struct ServerAccess {
-  std::string address;        // "HOST:PORT" or "unix:PATH"
+  // "HOST:PORT" or "unix:PATH"; or several of them with commas between, of schedulers of one service, of which
+  // one leads and the others stand by.
+  std::string address;
   std::string tls_directory;  // empty: none
   std::string token_file;     // empty: none
 };
@@ -63,6 +66,11 @@ struct Backup {
 // Every call is limited in time: unary calls to 30 s, transfers to 20 minutes and more for what is large,
 // a check to 5 minutes without a word from the service; a watch has `patience`. If the service cannot be reached, the error is Unavailable with the address and a remedy. If the
 // certificate or the token cannot be used, every call says so and sends nothing: InvalidArgument.
+//
+// Of several schedulers, calls go to the one that leads. It is found by trying the addresses in turn and by
+// what a scheduler that stands by tells, also of an address that was not given. While none leads, a call
+// tries again for twenty seconds, if it has not begun to pass on what it gets. If no address answers at
+// all, and none ever did, it ends at once.
 class ServiceClient {
  public:
   explicit ServiceClient(const ServerAccess& server);
@@ -156,9 +164,16 @@ class ServiceClient {
   absl::Status Told(const grpc::Status& status) const;
 
   struct Stubs;
+  struct Schedulers;
+  // A call of one scheduler. It sets `*begun` when it must not be made again.
+  using OneCall =
+      std::function<grpc::Status(const Stubs& stubs, grpc::ClientContext& context, bool* begun)>;
+  // Makes the call of the scheduler that leads, as said above. `limit_ms` is of each try; 0: none.
+  grpc::Status OfLeader(int64_t limit_ms, const OneCall& call) const;
+
   std::string address_;
   absl::Status unusable_;  // why nothing can be sent
-  std::unique_ptr<Stubs> stubs_;
+  std::unique_ptr<Schedulers> schedulers_;
 };
 
 }  // namespace heddle::client

@@ -25,6 +25,13 @@ int main(int argc, char** argv) {
   app.add_option("--listen", options.listen,
                  "HOST:PORT to serve, port 0 picks a free one, or unix:PATH (default: "
                  "unix:DATA/sockets/scheduler, for this user alone)");
+  app.add_flag("--standby", options.standby,
+               "while another scheduler leads on the same data, wait until it is gone, and take over "
+               "then (default: do not start)")
+      ->needs("--listen");
+  app.add_option("--advertise", options.advertise,
+                 "HOST:PORT at which clients reach this scheduler, told by one that stands by "
+                 "(default: --listen)");
   app.add_option("--tls-dir", options.tls_directory,
                  "Folder with ca.pem, cert.pem and key.pem, as `heddle-ca issue --role scheduler` "
                  "makes it; necessary where other machines can reach --listen");
@@ -60,7 +67,8 @@ int main(int argc, char** argv) {
   app.add_option("--policy", options.policy, "whose turn it is; see docs/simulator.md")
       ->check(CLI::IsMember(heddle::scheduler::PolicyNames()))
       ->capture_default_str();
-  app.add_flag("--embedded", options.embedded, "run tracker and worker on this machine, too");
+  app.add_flag("--embedded", options.embedded, "run tracker and worker on this machine, too")
+      ->excludes("--standby");
   app.add_flag("--unguarded", options.unguarded,
                "with --embedded: repeat no disturbed measurement, to see what the guard is for")
       ->needs("--embedded");

@@ -1,5 +1,7 @@
 #include "tracker/tracker_service.h"
 
+#include <algorithm>
+
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
@@ -56,9 +58,12 @@ v1::SlotState ToProto(SlotState state) {
 }
 
 // By which a lease is bound to whoever acquired it. Over a UNIX socket and plain loopback, all callers
-// are one.
+// are one. So are the schedulers of one service, because one takes over the leases of another: these are those
+// whose certificates have the same name up to the first dot, "lab" and "lab.b".
 std::string OwnerOf(const grpc::ServerContext& context) {
-  return ToText(CallerOf(context, nullptr));
+  Identity caller = CallerOf(context, nullptr);
+  if (caller.role == Role::kScheduler) caller.name.resize(std::min(caller.name.size(), caller.name.find('.')));
+  return ToText(caller);
 }
 
 void ToProto(const Lease& lease, const std::string& address, absl::Time now, v1::Lease* out) {

@@ -168,8 +168,8 @@ class Client:
     ) -> None:
         """Connects when it is first used.
 
-        server: "HOST:PORT", or "unix:PATH" on this machine; None: HEDDLE_SERVER, otherwise the scheduler of this user's
-            data directory.
+        server: "HOST:PORT", or "unix:PATH" on this machine; several with commas between, where schedulers stand by for
+            each other; None: HEDDLE_SERVER, otherwise the scheduler of this user's data directory.
         token_file: the file with the token that says who you are; None: HEDDLE_TOKEN_FILE, otherwise none.
         tls_dir: for a scheduler on another machine, the folder with ca.pem, and with cert.pem and key.pem unless there is
             a token; None: HEDDLE_TLS_DIR, otherwise none.

@@ -14,12 +14,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <random>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/daemon/health_pages.h"
 #include "base/http_server.h"
 #include "base/output_file.h"
@@ -30,11 +32,14 @@
 #include "proto/access/local_socket.h"
 #include "proto/access/revoked.h"
 #include "proto/grpc_util.h"
+#include "proto/leader_calls.h"
 #include "scheduler/page/page.h"
 #include "scheduler/service/embedded.h"
+#include "scheduler/service/leadership.h"
 #include "scheduler/service/reads/page_data.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/services.h"
+#include "scheduler/service/standby_server.h"
 #include "scheduler/service/storage/blob_sweeper.h"
 #include "scheduler/service/storage/collector.h"
 #include "scheduler/service/storage/store_service.h"
@@ -58,37 +63,82 @@ constexpr size_t kMaxFormBytes = 16 << 10;           // of the page
 constexpr size_t kMaxUploadBytes = size_t{2} << 30;  // of the page: ONNX files are no larger
 constexpr size_t kMaxRefusedPath = 100;              // in the audit log
 
-// Allows one scheduler per data directory. The lock ends with the process.
-absl::Status LockDirectory(const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error)
-    return absl::InvalidArgumentError(absl::StrCat("--data ", directory, ": ", error.message()));
-  const std::string path = directory + "/lock";
-  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (file < 0)
-    return absl::InvalidArgumentError(absl::StrCat("--data ", directory, ": not writable"));
-  if (flock(file, LOCK_EX | LOCK_NB) != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--data ", directory,
-                     ": another heddle-scheduler uses it; stop it, or give another directory"));
+// How often a scheduler that stands by asks whether it is its turn.
+constexpr int kStandbyPollMs = 500;
+// Of a scheduler that does not stand by: for the lease of one that has ended on another host.
+constexpr absl::Duration kWaitForLease = absl::Seconds(10);
+
+// The lock of a data directory: that of the scheduler that uses it, for as long as its process lives. It
+// tells at once that this process has ended; whether it may write is for the leadership to say.
+class DirectoryLock {
+ public:
+  // InvalidArgument: the directory cannot be made or written.
+  static absl::StatusOr<std::unique_ptr<DirectoryLock>> Open(const std::string& directory) {
+    std::error_code error;
+    std::filesystem::create_directories(directory, error);
+    if (error)
+      return absl::InvalidArgumentError(absl::StrCat("--data ", directory, ": ", error.message()));
+    const std::string path = directory + "/lock";
+    const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0)
+      return absl::InvalidArgumentError(absl::StrCat("--data ", directory, ": not writable"));
+    return std::unique_ptr<DirectoryLock>(new DirectoryLock(file));
   }
-  return absl::OkStatus();
-}
+  ~DirectoryLock() { close(file_); }
+  // Whether this process has the lock, now or from an earlier call. Thread-safe.
+  bool Take() { return flock(file_, LOCK_EX | LOCK_NB) == 0; }
+
+ private:
+  explicit DirectoryLock(int file) : file_(file) {}
+  const int file_;
+};
 
 std::string WithPort(const std::string& address, int port) {
   if (IsUnixAddress(address)) return address;
   return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
 }
 
-// The holder name at the tracker, by which leases of this data directory are recognised. Only one
-// scheduler uses the directory at a time.
-std::string HolderName(const std::string& directory) {
+// The holder name at the tracker, by which the scheduler that leads recognises the leases of the one that led
+// before: that of the store they share.
+std::string HolderName(const std::string& identity) {
+  return absl::StrCat("scheduler of ", identity.substr(0, 16));
+}
+
+// A name for all schedulers that ever use this data directory of this host, one after the other.
+std::string HomeName(const std::string& directory) {
   char host[256] = {};
   if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
   std::error_code error;
   const auto path = std::filesystem::canonical(directory, error);
-  return absl::StrCat("scheduler of ", host, ":", error ? directory : path.string());
+  return absl::StrCat(host, ":", error ? directory : path.string(), "#");
+}
+
+// A name for this process, which no other has: not even the next one with the same process id.
+std::string ProcessName(const std::string& home) {
+  std::random_device random;
+  return absl::StrCat(home, getpid(), "-", absl::Hex(random(), absl::kZeroPad8));
+}
+
+// Asks once for the leadership; null: another leads. `locked`: this process has the lock of its data directory,
+// so the scheduler that had it before has ended.
+absl::StatusOr<std::unique_ptr<Leadership>> AskToLead(RecordStore* store, const std::string& home,
+                                                      bool locked, Leadership::Options options,
+                                                      Leader* leader) {
+  HEDDLE_ASSIGN_OR_RETURN(*leader, store->LeaderOf(options.claim.pool));
+  options.claim.leader_has_ended = locked && leader->scheduler.starts_with(home);
+  // No write while another leads: see ConnectReader in scheduler/store/sqlite_util.h.
+  if (leader->remaining > absl::ZeroDuration() && !options.claim.leader_has_ended) return nullptr;
+  return Leadership::Take(store, std::move(options), leader);
+}
+
+absl::Status AnotherLeads(const Leader& leader) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "another heddle-scheduler leads on the same database, at ", leader.address,
+      "; stop it, or start this one with --standby and a --listen of its own"));
+}
+
+absl::Status WritePort(const std::string& file, int port) {
+  return file.empty() ? absl::OkStatus() : WriteFile(file, absl::StrCat(port, "\n"));
 }
 
 // Whose tokens the page asks for; null: it takes everybody on this machine at their word. That is so
@@ -101,8 +151,8 @@ const TokenFile* PageTokens(const ServerOptions& options, const Credentials& cre
   return credentials.tls || given ? tokens : nullptr;
 }
 
-// Ends the process because the store is damaged or the disk fails. What was acknowledged is safe,
-// but nothing more may be promised.
+// Ends the process because the store is damaged, the disk fails, or another scheduler leads. What was
+// acknowledged is safe, but nothing more may be promised.
 void EndAtOnce(const std::string& reason) {
   std::fprintf(stderr, "heddle-scheduler: %s; ending, nothing acknowledged is lost\n",
                reason.c_str());
@@ -124,17 +174,21 @@ absl::Status RunServer(const ServerOptions& options) {
   setenv("GRPC_VERBOSITY", "NONE",
          0);  // this program reports errors itself, in one line; users may still set the variable
 
-  HEDDLE_RETURN_IF_ERROR(LockDirectory(options.data_directory));
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> directory,
+                          DirectoryLock::Open(options.data_directory));
+  if (!directory->Take() && !options.standby) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--data ", options.data_directory,
+        ": another heddle-scheduler uses it; stop it, give another directory, or start this one with "
+        "--standby and a --listen of its own"));
+  }
   HEDDLE_ASSIGN_OR_RETURN(const Credentials credentials,
                           LoadDaemonCredentials(options.tls_directory, Role::kScheduler));
   const TokenFile tokens(options.token_file.empty() ? options.data_directory + "/tokens"
                                                     : options.token_file);
-  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<AuditLog> audit,
-                          AuditLog::Open(options.data_directory + "/audit"));
   const std::string database = options.data_directory + "/heddle.db";
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<RecordStore> store, OpenSqliteRecordStore(database));
-  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<BlobStore> blobs,
-                          BlobStore::Open(options.data_directory + "/blobs"));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string identity, store->Identity());
 
   // The port file of an earlier run must not be mistaken for that of this one.
   auto forget_port = [&options] {
@@ -143,11 +197,67 @@ absl::Status RunServer(const ServerOptions& options) {
       std::filesystem::remove(options.port_file, ignored);
   };
   forget_port();
+
+  std::string listen =
+      options.listen.empty() ? SchedulerSocket(options.data_directory) : options.listen;
+  std::string http_listen = options.http;
+  const std::string home = HomeName(options.data_directory);
+  Leadership::Options lead_options;
+  lead_options.claim.scheduler = ProcessName(home);
+  lead_options.claim.address = options.advertise.empty() ? listen : options.advertise;
+  lead_options.lost = EndAtOnce;
+  // Whoever took over from a process that was stopped gets the lock when that ends.
+  lead_options.renewed = [&directory] { directory->Take(); };
+  // Gives the leadership back after everything below has ended.
+  std::unique_ptr<Leadership> leadership;
+  Leader leader;
+  const auto ask = [&] {
+    return AskToLead(store.get(), home, directory->Take(), lead_options, &leader);
+  };
+  HEDDLE_ASSIGN_OR_RETURN(leadership, ask());
+  std::unique_ptr<StandbyServer> standby;
+  if (leadership == nullptr && options.standby) {
+    HEDDLE_ASSIGN_OR_RETURN(standby,
+                            StandbyServer::Start(listen, credentials, &tokens, options.http));
+    listen = WithPort(listen, standby->port());
+    if (options.advertise.empty()) lead_options.claim.address = listen;
+    HEDDLE_RETURN_IF_ERROR(WritePort(options.port_file, standby->port()));
+    http_listen = standby->http_address();
+    std::printf("standing by on %s\n", listen.c_str());
+    std::fflush(stdout);
+    absl::Status problem;  // the latest
+    const auto turn = [&] {
+      absl::StatusOr<std::unique_ptr<Leadership>> asked = ask();
+      if (asked.status() != problem && !asked.ok())
+        spdlog::warn("cannot ask who leads: {}", std::string(asked.status().message()));
+      problem = asked.status();
+      if (asked.ok()) leadership = *std::move(asked);
+      standby->SetLeader(leadership == nullptr ? leader.address : "");
+      return leadership != nullptr;
+    };
+    if (const int signal_number = StandByForTurn(signals, kStandbyPollMs, turn);
+        signal_number != 0) {
+      spdlog::info("signal {}: ending, it stood by", signal_number);
+      forget_port();
+      return absl::OkStatus();
+    }
+    spdlog::info("leads now, in epoch {}", leader.epoch);
+  }
+  for (const absl::Time limit = MonotonicNow() + kWaitForLease; leadership == nullptr;) {
+    if (MonotonicNow() > limit) return AnotherLeads(leader);
+    absl::SleepFor(absl::Milliseconds(kStandbyPollMs));
+    HEDDLE_ASSIGN_OR_RETURN(leadership, ask());
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<AuditLog> audit,
+                          AuditLog::Open(options.data_directory + "/audit"));
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<BlobStore> blobs,
+                          BlobStore::Open(options.data_directory + "/blobs"));
   std::unique_ptr<EmbeddedCluster> cluster;
   SchedulerLoop::Options loop_options;
   loop_options.tracker_address = options.tracker_address;
   loop_options.credentials = credentials;
-  loop_options.holder = HolderName(options.data_directory);
+  loop_options.holder = HolderName(identity);
+  loop_options.leads = [&leadership] { return leadership->Holds(); };
   loop_options.fatal = EndAtOnce;
   loop_options.policy = options.policy;
   loop_options.lease = absl::Seconds(options.lease_s);
@@ -178,8 +288,7 @@ absl::Status RunServer(const ServerOptions& options) {
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   int port = 0;
-  const std::string listen =
-      options.listen.empty() ? SchedulerSocket(options.data_directory) : options.listen;
+  standby.reset();  // this process serves at the same address from here on
   HEDDLE_ASSIGN_OR_RETURN(
       const std::unique_ptr<PeerDoor> door,
       AddListener({.address = listen,
@@ -197,7 +306,7 @@ absl::Status RunServer(const ServerOptions& options) {
   interceptors.push_back(MakeCallMetrics(loop->metrics()));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  AllowPings(&builder);
+  AllowPings(&builder, LeaderPings());
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, kMaxPollers);
   // A call over the limit of threads is refused with RESOURCE_EXHAUSTED; long calls have limits of
   // their own well below it (CallLimits).
@@ -214,6 +323,7 @@ absl::Status RunServer(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen ", listen, ": cannot listen there (in use?)"));
   }
+  if (options.advertise.empty()) leadership->SetAddress(WithPort(listen, port));
   if (const std::string warning = OpenAddressWarning(listen, credentials); !warning.empty())
     spdlog::warn("{}", warning);
   AddServiceMetrics({.database = database,
@@ -263,7 +373,7 @@ absl::Status RunServer(const ServerOptions& options) {
       return answer ? *std::move(answer) : page->Handle(request);
     };
     auto served = HttpServer::Start(
-        {.address = options.http,
+        {.address = http_listen,
          .max_body_bytes = kMaxFormBytes,
          .max_upload_bytes = kMaxUploadBytes},
         handle, [&page](const HttpRequest& request) { return page->BeginUpload(request); });
@@ -283,12 +393,9 @@ absl::Status RunServer(const ServerOptions& options) {
     rule = KeepRule{absl::Hours(24) * options.keep_days, options.keep_jobs};
   const BlobSweeper sweeper(loop.get(), store.get(), blobs.get(), &collector, rule);
   loop->Begin();  // jobs go on only once users can reach the scheduler
-  if (!options.port_file.empty()) {
-    const absl::Status written = WriteFile(options.port_file, absl::StrCat(port, "\n"));
-    if (!written.ok()) {
-      stop();
-      return written;
-    }
+  if (const absl::Status written = WritePort(options.port_file, port); !written.ok()) {
+    stop();
+    return written;
   }
   if (http != nullptr) std::printf("page at http://%s/\n", http->address().c_str());
   std::printf("listening on %s\n", WithPort(listen, port).c_str());

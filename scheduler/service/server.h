@@ -14,6 +14,11 @@ namespace heddle::scheduler {
 
 struct ServerOptions {
   std::string listen;  // empty: SchedulerSocket(data_directory)
+  // Where clients reach this scheduler, told by one that stands by; empty: where it listens.
+  std::string advertise;
+  // While another scheduler leads, wait until it is gone (leadership.h) and refuse calls, rather than end.
+  // Then `listen` is this scheduler's own.
+  bool standby = false;
   std::string data_directory;
   std::string tracker_address = "127.0.0.1:9191";
   std::string port_file;         // empty: none
@@ -36,7 +41,8 @@ struct ServerOptions {
 };
 
 // Runs until SIGINT or SIGTERM. Prints "listening on HOST:PORT" to stdout when it takes calls, and before
-// that "page at http://HOST:PORT/" if there is one.
+// that "page at http://HOST:PORT/" if there is one. A scheduler that stands by prints "standing by on
+// HOST:PORT" first. Ends the process, with a message, when it no longer leads.
 // InvalidArgument for what the user can change (address, directory in use), another code for all
 // else.
 absl::Status RunServer(const ServerOptions& options);

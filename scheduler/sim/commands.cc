@@ -195,6 +195,8 @@ int RunFuzz(const Flags& flags) {
                              {"events", totals->steps},
                              {"trials", totals->trials},
                              {"restarts", totals->restarts},
+                             {"fail_overs", totals->fail_overs},
+                             {"late_writes", totals->late_writes},
                              {"infrastructure_faults", totals->faults},
                              {"stale_answers", totals->stale},
                              {"lost_trials", totals->lost},
@@ -213,12 +215,13 @@ int RunFuzz(const Flags& flags) {
       return 1;
     }
     std::printf(
-        "%s: %lld seeds, no violation: %lld events, %lld trials, %lld restarts, %lld "
-        "infrastructure faults, "
+        "%s: %lld seeds, no violation: %lld events, %lld trials, %lld restarts, %lld fail-overs, "
+        "%lld late writes refused, %lld infrastructure faults, "
         "%lld stale answers, %lld lost trials, %lld jobs done; %.1f s\n",
         policy.c_str(), static_cast<long long>(totals->seeds),
         static_cast<long long>(totals->steps), static_cast<long long>(totals->trials),
-        static_cast<long long>(totals->restarts), static_cast<long long>(totals->faults),
+        static_cast<long long>(totals->restarts), static_cast<long long>(totals->fail_overs),
+        static_cast<long long>(totals->late_writes), static_cast<long long>(totals->faults),
         static_cast<long long>(totals->stale), static_cast<long long>(totals->lost),
         static_cast<long long>(totals->done_jobs), spent());
   }

@@ -108,6 +108,8 @@ struct Faults {
   int poison = 0;                    // one candidate in so many breaks its worker; 0: none
   std::string liar;                  // a worker that often blames the user for no reason
   bool slow_messages = false;        // messages about starts and ends take time
+  // Seconds without a scheduler at a `fail_over`, until another leads.
+  std::array<double, 2> take_over = {0.5, 15};
   bool any() const {
     return until > 0 || refused > 0 || broken > 0 || hung > 0 || duplicated > 0 || lost > 0 ||
            poison > 0 || !liar.empty();

@@ -229,7 +229,7 @@ void ReadFaults(const Reader& read, const Json& json, Scenario* scenario) {
   const std::string path = "faults";
   read.Known(given, path,
              {"until", "every", "chaos", "refused", "broken", "hung", "duplicated", "lost",
-              "poison", "liar", "slow_messages"});
+              "poison", "liar", "slow_messages", "take_over"});
   if (!read.ok()) return;
   Faults& faults = scenario->faults;
   read.Number(given, path, "until", 0, kMaxSeconds, &faults.until);
@@ -242,12 +242,15 @@ void ReadFaults(const Reader& read, const Json& json, Scenario* scenario) {
   read.Integer(given, path, "poison", 0, 1'000'000, &faults.poison);
   read.Text(given, path, "liar", &faults.liar);
   read.Flag(given, path, "slow_messages", &faults.slow_messages);
-  if (given.contains("every")) {
-    const Json& ends = given.at("every");
+  const std::pair<const char*, std::array<double, 2>*> spans[] = {{"every", &faults.every},
+                                                                  {"take_over", &faults.take_over}};
+  for (const auto& [name, span] : spans) {
+    if (!given.contains(name)) continue;
+    const Json& ends = given.at(name);
     if (!ends.is_array() || ends.size() != 2 || !AllPositive(ends) || ends[0] > ends[1] ||
         ends[1] <= 0)
-      return read.Wrong("faults.every", "must be [low, high], seconds");
-    faults.every = {ends[0].get<double>(), ends[1].get<double>()};
+      return read.Wrong(absl::StrCat("faults.", name), "must be [low, high], seconds");
+    *span = {ends[0].get<double>(), ends[1].get<double>()};
   }
   if (!given.contains("chaos")) return;
   const std::vector<std::string>& kinds = ChaosKinds();

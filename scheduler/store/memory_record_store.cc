@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/choose_trials.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/target.h"
 #include "proto/job_states.h"
@@ -25,6 +26,10 @@ class MemoryRecordStore : public RecordStore {
  public:
   absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) override {
     absl::MutexLock lock(&mutex_);
+    if (epoch_ > 0) {
+      const LeaderRow& row = tables_.leaders[pool_];
+      if (row.epoch != epoch_) return NotLeading(LeaderAt(row, MonotonicNow()), epoch_);
+    }
     std::vector<absl::Status> results;
     for (const Batch& batch : batches) {
       MemoryWriter writer(&tables_);
@@ -38,6 +43,33 @@ class MemoryRecordStore : public RecordStore {
     }
     return results;
   }
+
+  absl::StatusOr<Leader> Lead(const LeaderClaim& claim) override {
+    absl::MutexLock lock(&mutex_);
+    const absl::Time now = MonotonicNow();
+    LeaderRow& row = tables_.leaders[claim.pool];
+    row = AfterClaim(row, claim, now);
+    return LeaderAt(row, now);
+  }
+  absl::Status EndLead(const std::string& pool, int64_t epoch) override {
+    absl::MutexLock lock(&mutex_);
+    LeaderRow& row = tables_.leaders[pool];
+    if (row.epoch != epoch) return absl::OkStatus();
+    row.address.clear();
+    row.lease = absl::ZeroDuration();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Leader> LeaderOf(const std::string& pool) override {
+    absl::MutexLock lock(&mutex_);
+    return LeaderAt(tables_.leaders[pool], MonotonicNow());
+  }
+  void SetEpoch(const std::string& pool, int64_t epoch) override {
+    absl::MutexLock lock(&mutex_);
+    pool_ = pool;
+    epoch_ = epoch;
+  }
+  // Nobody else can use a store in memory, so all have one name, and simulations repeat exactly.
+  absl::StatusOr<std::string> Identity() override { return std::string(32, '0'); }
 
   absl::StatusOr<std::vector<StoredJob>> LoadJobs(const JobSelection& selection) override {
     absl::MutexLock lock(&mutex_);
@@ -537,6 +569,8 @@ class MemoryRecordStore : public RecordStore {
 
   absl::Mutex mutex_;
   MemoryTables tables_ ABSL_GUARDED_BY(mutex_);
+  std::string pool_ ABSL_GUARDED_BY(mutex_);
+  int64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: Apply checks none
 };
 
 }  // namespace

@@ -40,6 +40,7 @@ struct MemoryTables {
   std::set<std::string> digests;  // of the records, and of retracted ones that were removed
   std::map<int64_t, StageRow> stages;
   std::map<SlotId, uint64_t> fences;
+  std::map<std::string, LeaderRow> leaders;  // by pool
 };
 
 // As RecordStore::FindOldRecords.

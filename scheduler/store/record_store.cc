@@ -97,6 +97,13 @@ std::optional<Fence> FenceOf(const InsertRecord& change) {
   return Fence{{evidence.worker(), evidence.slot()}, change.fencing_token};
 }
 
+absl::Status NotLeading(const Leader& leader, int64_t epoch) {
+  return absl::AbortedError(absl::StrCat(
+      "another scheduler leads since (",
+      leader.address.empty() ? "it has ended again" : absl::StrCat("at ", leader.address), ", epoch ",
+      leader.epoch, "; this one had ", epoch, "), so this one may write nothing more"));
+}
+
 absl::Status StaleFence(const Fence& fence, uint64_t seen) {
   return absl::FailedPreconditionError(absl::StrCat("fencing token ", fence.token, " of ",
                                                     fence.slot.worker, "/", fence.slot.slot,

@@ -1,8 +1,8 @@
 // Everything the scheduler must not forget: jobs, tasks, candidates, records, and the history of
 // stages.
 //
-// The scheduler is the only writer; everybody else asks it over gRPC. SqliteRecordStore keeps the
-// data on disk. MemoryRecordStore keeps it in the process, for simulations and tests.
+// The scheduler is the only writer; everybody else asks it over gRPC. Of several schedulers, that is the
+// one that leads (leader.h). SqliteRecordStore keeps the data on disk. MemoryRecordStore keeps it in the process, for simulations and tests.
 // tests/scheduler/store/record_store_test.cc holds both to the same promises.
 #pragma once
 
@@ -24,6 +24,7 @@
 #include "scheduler/core/events.h"
 #include "scheduler/core/ids.h"
 #include "scheduler/core/job_state.h"
+#include "scheduler/store/leader.h"
 
 namespace heddle::scheduler {
 
@@ -333,8 +334,26 @@ class RecordStore {
   // Applies the batches in order, in one transaction that is durable on return. Each batch is taken
   // as a whole, or not at all if its answer is an error; that does not touch the others. An error
   // for the whole call means that nothing changed: ResourceExhausted when the disk is full (free
-  // space and call again), Internal for anything else.
+  // space and call again), Aborted when another scheduler leads (SetEpoch; the caller must end),
+  // Internal for anything else.
   virtual absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) = 0;
+
+  // ---- who leads (leader.h) ----
+  // Takes or renews the leadership, durably, and returns who leads now: the caller, if that has its name.
+  // ResourceExhausted: the store takes no writes from anybody now (the disk is full, or another
+  // program has locked it), so nobody else can take the leadership either. Other errors: nothing
+  // is known.
+  virtual absl::StatusOr<Leader> Lead(const LeaderClaim& claim) = 0;
+  // Lets go of the leadership of that epoch, after the last write; no error if another leads by now.
+  virtual absl::Status EndLead(const std::string& pool, int64_t epoch) = 0;
+  // Who leads; writes nothing.
+  virtual absl::StatusOr<Leader> LeaderOf(const std::string& pool) = 0;
+  // From now on, Apply of this object works only while this epoch is the stored one, which each call
+  // checks in its own transaction. Without this call, Apply checks nothing.
+  virtual void SetEpoch(const std::string& pool, int64_t epoch) = 0;
+  // A random name, 32 hexadecimal digits, that the store got when it was made. It is the same for all
+  // schedulers that use the store, and in copies of it.
+  virtual absl::StatusOr<std::string> Identity() = 0;
 
   // A read sees everything that was applied before it. Reads are safe from any thread, also while
   // Apply runs.
@@ -452,6 +471,9 @@ bool Replaces(const v1::TransferSamples& made, const v1::TransferSamples& old);
 
 // The lease under which the record was measured; nullopt if it was not measured on a slot.
 std::optional<Fence> FenceOf(const InsertRecord& change);
+// The Aborted of a write in an epoch that is over, since another scheduler leads.
+absl::Status NotLeading(const Leader& leader, int64_t epoch);
+
 // The FailedPrecondition of a fence that is older than the token seen.
 absl::Status StaleFence(const Fence& fence, uint64_t seen);
 

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
+#include <memory>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "scheduler/store/sqlite_read.h"
 #include "scheduler/store/sqlite_schema.h"
@@ -20,6 +22,44 @@ namespace {
 
 constexpr size_t kJobsAtATime = 200;               // of reads of all jobs
 constexpr size_t kMaxPageBytes = size_t{8} << 20;  // of records, so that large ones fill no memory
+
+constexpr char kReadLeader[] =
+    "SELECT scheduler, address, epoch, renewed_ns, lease_ns FROM leaders WHERE pool=?";
+
+// Clocks of several processes on one host: CLOCK_MONOTONIC is the same for all of them.
+int64_t HostClockNs() { return absl::ToUnixNanos(MonotonicNow()); }
+
+absl::StatusOr<LeaderRow> ReadLeader(Statement& query, const std::string& pool) {
+  LeaderRow row;
+  if (query.Bind(pool).Step()) {
+    row = {query.Text(0), query.Text(1), query.Int(2), absl::FromUnixNanos(query.Int(3)),
+           absl::Nanoseconds(query.Int(4))};
+    query.Step();  // there is no other row; this ends the statement, and with it its lock
+  }
+  HEDDLE_RETURN_IF_ERROR(query.status());
+  return row;
+}
+
+absl::Status WriteLeader(sqlite3* db, const LeaderClaim& claim, Leader* now) {
+  HEDDLE_RETURN_IF_ERROR(Execute(db, "BEGIN IMMEDIATE"));
+  const auto write = [&]() -> absl::Status {
+    Statement query(db, kReadLeader);
+    HEDDLE_ASSIGN_OR_RETURN(const LeaderRow before, ReadLeader(query, claim.pool));
+    const absl::Time time = absl::FromUnixNanos(HostClockNs());
+    const LeaderRow row = AfterClaim(before, claim, time);
+    *now = LeaderAt(row, time);
+    if (row.scheduler != claim.scheduler) return absl::OkStatus();
+    Statement put(db, "INSERT OR REPLACE INTO leaders VALUES(?, ?, ?, ?, ?, ?)");
+    return put
+        .Bind(claim.pool, row.scheduler, row.address, row.epoch, absl::ToUnixNanos(row.renewed),
+              absl::ToInt64Nanoseconds(row.lease))
+        .Run();
+  };
+  absl::Status status = write();
+  if (status.ok()) status = Execute(db, "COMMIT");
+  if (!status.ok() && sqlite3_get_autocommit(db) == 0) (void)Execute(db, "ROLLBACK");
+  return status;
+}
 
 class SqliteRecordStore : public RecordStore {
  public:
@@ -34,6 +74,10 @@ class SqliteRecordStore : public RecordStore {
     sqlite3* db = write_db_.get();
     errno = 0;  // see SqliteStatus
     HEDDLE_RETURN_IF_ERROR(Execute(db, "BEGIN IMMEDIATE"));
+    if (absl::Status leading = CheckEpoch(); !leading.ok()) {
+      (void)Execute(db, "ROLLBACK");
+      return leading;
+    }
     std::vector<absl::Status> results;
     for (const Batch& batch : batches) {
       absl::Status status = ApplyOne(batch);
@@ -53,6 +97,42 @@ class SqliteRecordStore : public RecordStore {
       return status;
     }
     return results;
+  }
+
+  absl::StatusOr<Leader> Lead(const LeaderClaim& claim) override {
+    absl::MutexLock lock(&write_mutex_);
+    errno = 0;  // see SqliteStatus
+    Leader now;
+    const absl::Status status = WriteLeader(write_db_.get(), claim, &now);
+    // All schedulers use the same file: while it is locked, none of them writes.
+    if (absl::IsUnavailable(status)) return absl::ResourceExhaustedError(status.message());
+    HEDDLE_RETURN_IF_ERROR(status);
+    return now;
+  }
+  absl::Status EndLead(const std::string& pool, int64_t epoch) override {
+    absl::MutexLock lock(&write_mutex_);
+    Statement end(write_db_.get(),
+                  "UPDATE leaders SET lease_ns=0, address='' WHERE pool=? AND epoch=?");
+    return end.Bind(pool, epoch).Run();
+  }
+  absl::StatusOr<Leader> LeaderOf(const std::string& pool) override {
+    absl::MutexLock lock(&read_mutex_);
+    Statement query(read_db_.get(), kReadLeader);
+    HEDDLE_ASSIGN_OR_RETURN(const LeaderRow row, ReadLeader(query, pool));
+    return LeaderAt(row, absl::FromUnixNanos(HostClockNs()));
+  }
+  void SetEpoch(const std::string& pool, int64_t epoch) override {
+    absl::MutexLock lock(&write_mutex_);
+    pool_ = pool;
+    epoch_ = epoch;
+    leader_ = std::make_unique<Statement>(write_db_.get(), kReadLeader);
+  }
+  absl::StatusOr<std::string> Identity() override {
+    absl::MutexLock lock(&read_mutex_);
+    Statement query(read_db_.get(), "SELECT identity FROM store");
+    std::string identity = query.Step() ? query.Text(0) : "";
+    HEDDLE_RETURN_IF_ERROR(query.status());
+    return identity;
   }
 
   absl::StatusOr<std::vector<StoredJob>> LoadJobs(const JobSelection& selection) override {
@@ -201,6 +281,13 @@ class SqliteRecordStore : public RecordStore {
   }
 
  private:
+  absl::Status CheckEpoch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
+    if (epoch_ == 0) return absl::OkStatus();
+    HEDDLE_ASSIGN_OR_RETURN(const LeaderRow row, ReadLeader(*leader_, pool_));
+    if (row.epoch == epoch_) return absl::OkStatus();
+    return NotLeading(LeaderAt(row, absl::FromUnixNanos(HostClockNs())), epoch_);
+  }
+
   absl::Status ApplyOne(const Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
     sqlite3* db = write_db_.get();
     HEDDLE_RETURN_IF_ERROR(Execute(db, "SAVEPOINT batch"));
@@ -220,6 +307,9 @@ class SqliteRecordStore : public RecordStore {
   const Connection read_db_;   // for the scheduler
   const Connection users_db_;  // for what users ask, which may take long
   SqliteWriter writer_ ABSL_GUARDED_BY(write_mutex_);
+  std::string pool_ ABSL_GUARDED_BY(write_mutex_);
+  int64_t epoch_ ABSL_GUARDED_BY(write_mutex_) = 0;  // 0: Apply checks none
+  std::unique_ptr<Statement> leader_ ABSL_GUARDED_BY(write_mutex_);
 };
 
 // A larger database is not checked when it is opened, so that a start does not take the longer the

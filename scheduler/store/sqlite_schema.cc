@@ -133,6 +133,15 @@ CREATE TABLE retracted_digests(digest BLOB PRIMARY KEY) WITHOUT ROWID;
     // The weights of tasks in the plan that contends with the job's.
     R"sql(
 ALTER TABLE tasks ADD COLUMN rival_weight INTEGER NOT NULL DEFAULT 0;
+)sql",
+    // Who leads, and the name of the store.
+    R"sql(
+CREATE TABLE leaders(
+  pool TEXT PRIMARY KEY, scheduler TEXT NOT NULL, address TEXT NOT NULL, epoch INTEGER NOT NULL,
+  renewed_ns INTEGER NOT NULL,  -- by the monotonic clock of the host
+  lease_ns INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE store(identity TEXT NOT NULL);
+INSERT INTO store VALUES(lower(hex(randomblob(16))));
 )sql"};
 
 // The SQL function worker_of: the worker that a stored measurement names.
@@ -145,19 +154,24 @@ void WorkerOf(sqlite3_context* context, int, sqlite3_value** values) {
   sqlite3_result_text64(context, worker.data(), worker.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
 }
 
+absl::StatusOr<int64_t> VersionOf(sqlite3* db) {
+  Statement query(db, "PRAGMA user_version");
+  const int64_t version = query.Step() ? query.Int(0) : 0;
+  HEDDLE_RETURN_IF_ERROR(query.status());
+  return version;
+}
+
 }  // namespace
 
 absl::Status Migrate(sqlite3* db, int version) {
   HEDDLE_RETURN_IF_ERROR(
       SqliteStatus(db, sqlite3_create_function(db, "worker_of", 1, SQLITE_UTF8, nullptr, WorkerOf,
                                                nullptr, nullptr)));
+  // The leader may be writing now. If there is nothing to migrate, nothing is written.
+  HEDDLE_ASSIGN_OR_RETURN(int64_t found, VersionOf(db));
+  if (found == version) return absl::OkStatus();
   HEDDLE_RETURN_IF_ERROR(Execute(db, "BEGIN IMMEDIATE"));
-  int64_t found = 0;
-  {
-    Statement query(db, "PRAGMA user_version");
-    if (query.Step()) found = query.Int(0);
-    HEDDLE_RETURN_IF_ERROR(query.status());
-  }
+  if (const absl::StatusOr<int64_t> now = VersionOf(db); now.ok()) found = *now;
   absl::Status status;
   if (found > version) {
     status = absl::FailedPreconditionError(absl::StrCat("the database is of version ", found,

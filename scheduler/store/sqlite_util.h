@@ -27,8 +27,9 @@ using Connection = std::unique_ptr<sqlite3, CloseConnection>;
 
 // Opens a connection, with SQLite's flags for it. It waits some seconds for locks of other programs.
 absl::StatusOr<Connection> Connect(const std::string& path, int flags);
-// Opens one that only reads. Only one connection of a process may write and checkpoint, because
-// SQLite 3.40 can damage the log when two do.
+// Opens one that only reads. Only one connection may write and checkpoint at a time, because SQLite 3.40
+// can damage the log when two do: of a process only one, and of several processes only that of the
+// scheduler that leads (leader.h).
 absl::StatusOr<Connection> ConnectReader(const std::string& path);
 
 struct Blob {

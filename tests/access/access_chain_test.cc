@@ -150,6 +150,23 @@ TEST_F(ChainTest, NobodyOfTheLabButASchedulerRunsCode) {
   EXPECT_FALSE(answer.messages.empty());
 }
 
+// One scheduler of a service takes over the leases of another; a service is known by its certificates' names.
+TEST_F(ChainTest, ASchedulerOfTheSameServiceRenewsAndReleasesALease) {
+  const v1::Lease lease = LeaseOfTheScheduler();
+  const Credentials other = Lab::Get().Of("scheduler.b");
+  v1::RenewRequest renew;
+  renew.set_lease_id(lease.id());
+  renew.set_duration_ms(120'000);
+  v1::ReleaseRequest release;
+  release.set_lease_id(lease.id());
+  const auto call = [&](const char* method, const std::string& request) {
+    return Call(ToTracker(other), absl::StrCat("heddle.v1.TrackerService/", method), request).status;
+  };
+  EXPECT_TRUE(call("Renew", renew.SerializeAsString()).ok());
+  EXPECT_TRUE(call("Release", release.SerializeAsString()).ok());
+  EXPECT_EQ(Workers().workers(0).slots(0).state(), v1::SLOT_FREE);
+}
+
 // A lease's id is in the list that every scheduler and operator may read. It is of no use to them.
 TEST_F(ChainTest, OnlyTheHolderRenewsAndReleasesALease) {
   const v1::Lease lease = LeaseOfTheScheduler();

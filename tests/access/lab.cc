@@ -55,7 +55,8 @@ Lab::Lab() {
   const std::string ca = File("ca");
   Run({"init", ca});
   for (const char* name : {"w1", "w2"}) Run({"issue", ca, "--role", "worker", "--name", name});
-  Run({"issue", ca, "--role", "scheduler", "--name", "second"});
+  for (const char* name : {"second", "scheduler.b"})
+    Run({"issue", ca, "--role", "scheduler", "--name", name});
   for (const char* name : {"ann", "carl"})
     Run({"issue", ca, "--role", "user", "--name", name, "--tenant", "vision"});
   Run({"issue", ca, "--role", "user", "--name", "bob", "--tenant", "sound"});

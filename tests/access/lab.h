@@ -15,7 +15,7 @@
 namespace heddle {
 
 // The lab of this test process, in a folder that is removed at its end. It has tracker, scheduler,
-// operator; a scheduler `second`; the workers w1 and w2; the users ann and carl of tenant vision, bob of tenant sound; and
+// operator; a scheduler `second`, and one `scheduler.b` of the same service as `scheduler`; the workers w1 and w2; the users ann and carl of tenant vision, bob of tenant sound; and
 // eve, who may only read. `stranger` is a scheduler of another lab.
 class Lab {
  public:

@@ -124,6 +124,27 @@ TEST_F(ServiceManagerTest, WithoutAManagerItOnlyWaits) {
   EXPECT_EQ(End(), SIGUSR1);
 }
 
+TEST_F(ServiceManagerTest, StandsByUntilItsTurn) {
+  Manager manager;
+  setenv("NOTIFY_SOCKET", manager.name().c_str(), 1);
+  int asked = 0;
+  EXPECT_EQ(StandByForTurn(signals_, 1, [&asked] { return ++asked == 3; }), 0);
+  EXPECT_EQ(manager.Next(kLimitMs), "READY=1\nSTATUS=stands by");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(manager.Next(kLimitMs), "WATCHDOG=1");
+  EXPECT_EQ(manager.Next(kLimitMs), "WATCHDOG=1\nSTATUS=");
+  EXPECT_EQ(manager.Next(100), "");
+}
+
+TEST_F(ServiceManagerTest, ASignalEndsStandingBy) {
+  Manager manager;
+  setenv("NOTIFY_SOCKET", manager.name().c_str(), 1);
+  pthread_kill(pthread_self(), SIGUSR1);
+  EXPECT_EQ(StandByForTurn(signals_, 60'000, [] { return false; }), SIGUSR1);
+  std::string last;
+  for (std::string next; !(next = manager.Next(100)).empty();) last = next;
+  EXPECT_EQ(last, "STOPPING=1");
+}
+
 TEST(TellServiceManager, RefusesWhatIsNoSocket) {
   EXPECT_FALSE(TellServiceManager("", "READY=1"));
   EXPECT_FALSE(TellServiceManager("/nonexistent/socket", "READY=1"));

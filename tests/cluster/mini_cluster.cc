@@ -128,8 +128,12 @@ void Process::Continue() {
 }
 
 int Process::Terminate() {
+  if (pid_ != 0) kill(pid_, SIGTERM);
+  return WaitForEnd();
+}
+
+int Process::WaitForEnd() {
   if (pid_ == 0) return -1;
-  kill(pid_, SIGTERM);
   const absl::Time limit = absl::Now() + kEndLimit;
   while (absl::Now() < limit) {
     int status = 0;
@@ -149,6 +153,7 @@ MiniCluster::MiniCluster(Options options)
 }
 
 MiniCluster::~MiniCluster() {
+  second.Kill();
   scheduler.Kill();
   worker.Kill();
   tracker.Kill();
@@ -214,28 +219,37 @@ void MiniCluster::StartWorker() {
 }
 
 void MiniCluster::StartScheduler() {
-  std::filesystem::remove(File("scheduler.port"));
+  StartSchedulerAs("scheduler", &scheduler, &scheduler_address_);
+  if (links_) links_->client_to_scheduler.SetTarget(PortOf(scheduler_address_));
+}
+
+void MiniCluster::StartSecond() { StartSchedulerAs("second", &second, &second_address_); }
+
+void MiniCluster::StartSchedulerAs(const std::string& name, Process* process,
+                                   std::string* address) {
+  std::filesystem::remove(File(name + ".port"));
   std::vector<std::string> command = {
       HEDDLE_BIN_DIR "/heddle-scheduler",
       "--listen",
-      scheduler_address_,
+      *address,
       "--data",
       File("data"),
       "--tracker",
       links_ ? links_->scheduler_to_tracker.address() : tracker_address_,
       "--port-file",
-      File("scheduler.port"),
+      File(name + ".port"),
       "-v"};
   if (options_.lease_s > 0)
     command.insert(command.end(), {"--lease", std::to_string(options_.lease_s)});
-  scheduler.Start(command, File("scheduler.log"), options_.environment);
-  scheduler_address_ = AddressFrom(File("scheduler.port"), scheduler);
-  if (links_) links_->client_to_scheduler.SetTarget(PortOf(scheduler_address_));
+  if (options_.standby) command.emplace_back("--standby");
+  process->Start(command, File(name + ".log"), options_.environment);
+  *address = AddressFrom(File(name + ".port"), *process);
 }
 
 std::string MiniCluster::Logs() const {
   std::string text;
-  for (const char* name : {"tracker.log", "worker.log", "scheduler.log"}) {
+  for (const char* name : {"tracker.log", "worker.log", "scheduler.log", "second.log"}) {
+    if (!std::filesystem::exists(File(name))) continue;
     text += std::string("---- ") + name + "\n" + Tail(File(name), 6000) + "\n";
   }
   return text;

@@ -33,6 +33,8 @@ class Process {
   void Continue();
   // SIGTERM; its exit status, or -1 where it did not end in time or by a signal.
   int Terminate();
+  // The same for a process that ends by itself.
+  int WaitForEnd();
   pid_t pid() const { return pid_; }
 
  private:
@@ -55,6 +57,7 @@ class MiniCluster {
     int lease_s = 0;                       // of the scheduler; 0: its default
     int expiry_s = 0;                      // of workers at the tracker; 0: its default
     bool links = false;                    // every connection goes through a proxy
+    bool standby = false;                  // there are two schedulers, on the same data
     std::vector<std::string> environment;  // of all three
   };
   MiniCluster() : MiniCluster(Options()) {}
@@ -65,12 +68,15 @@ class MiniCluster {
   void StartTracker();
   void StartWorker();
   void StartScheduler();
+  // With Options.standby, the other one; also returns once it stands by.
+  void StartSecond();
 
   std::string tracker_address() const { return tracker_address_; }
   // Where clients reach the scheduler.
   std::string scheduler_address() const {
     return links_ ? links_->client_to_scheduler.address() : scheduler_address_;
   }
+  std::string second_address() const { return second_address_; }
   Links* links() { return links_.get(); }  // null without Options.links
   // A path in the cluster's own folder: "worker.log".
   std::string File(const std::string& name) const { return folder_ + "/" + name; }
@@ -80,8 +86,10 @@ class MiniCluster {
   Process tracker;
   Process worker;
   Process scheduler;
+  Process second;  // scheduler
 
  private:
+  void StartSchedulerAs(const std::string& name, Process* process, std::string* address);
   // Waits for the file that a daemon writes once it listens; the address on loopback, empty when it
   // does not come.
   std::string AddressFrom(const std::string& port_file, Process& process) const;
@@ -92,6 +100,7 @@ class MiniCluster {
   std::string folder_;
   std::string tracker_address_ = "127.0.0.1:0";
   std::string scheduler_address_ = "127.0.0.1:0";
+  std::string second_address_ = "127.0.0.1:0";
 };
 
 }  // namespace heddle

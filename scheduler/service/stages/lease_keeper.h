@@ -21,7 +21,7 @@ namespace heddle::scheduler {
 
 class LeaseKeeper {
  public:
-  // `holder` names this scheduler at the tracker. It is unique, and the same after a restart. A lease
+  // `holder` names the service at the tracker. It is unique, and the same after a restart or take-over. A lease
   // lasts for `lease` and is renewed after a third of that.
   LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker, std::string holder,
               absl::Duration lease);

@@ -52,6 +52,9 @@ void Chaos::Strike() {
     KillWorker(AnySlot().worker);
   } else if (kind == "restart") {
     if (hooks_.restart) hooks_.restart();
+  } else if (kind == "fail_over") {
+    const absl::Duration gap = Draw(scenario_.faults.take_over[0], scenario_.faults.take_over[1]);
+    if (hooks_.fail_over) hooks_.fail_over(gap, gap * draws_.Between(0, 4));
   } else if (kind == "lose_lease") {
     LoseLease(false);
   } else if (kind == "old_lease") {

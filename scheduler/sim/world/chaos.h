@@ -29,6 +29,8 @@ class Chaos {
     std::function<void()> report_slots;
     // The scheduler's process dies and another one begins; null: it cannot in this world.
     std::function<void()> restart;
+    // It is stopped for that long, and another takes over after `gap`; null likewise.
+    std::function<void(absl::Duration gap, absl::Duration stopped)> fail_over;
   };
   // All outlive this. `dice` is the stream that all the world shares.
   Chaos(const Scenario& scenario, Agenda* agenda, Dice* dice, Machines* machines, Workers* workers,

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -136,8 +137,10 @@ Faults RandomFaults() {
   Faults faults;
   faults.until = 1200;
   faults.every = {1, 90};
-  for (const std::string& kind : ChaosKinds())
+  for (const std::string& kind : ChaosKinds()) {
+    if (kind == "fail_over") continue;  // FuzzSeed puts it into the place of "restart"
     faults.chaos[kind] = kind == "kill_worker" || kind == "old_lease" ? 4 : 2;
+  }
   faults.chaos["cancel"] = 1;
   faults.refused = 0.02;
   faults.broken = 0.01;
@@ -167,12 +170,17 @@ Scenario RandomScenario(uint64_t seed, bool faults) {
 }
 
 absl::StatusOr<WorldResult> FuzzSeed(uint64_t seed, const std::string& policy, bool faults,
-                                     Planted planted) {
+                                     Planted planted, bool fail_over) {
   WorldOptions options;
   options.durable = true;
   options.checks = true;
   options.planted = planted;
-  return RunWorld(RandomScenario(seed, faults), policy, options);
+  Scenario scenario = RandomScenario(seed, faults);
+  if (fail_over || NeedsFailOver(planted)) {
+    std::map<std::string, int>& chaos = scenario.faults.chaos;
+    chaos["fail_over"] = std::exchange(chaos["restart"], 0);
+  }
+  return RunWorld(scenario, policy, options);
 }
 
 namespace {
@@ -285,7 +293,7 @@ absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::strin
     for (;;) {
       const uint64_t seed = next++;
       if (stop || seed >= first + count) break;
-      const absl::StatusOr<WorldResult> result = FuzzSeed(seed, policy, faults, planted);
+      const absl::StatusOr<WorldResult> result = FuzzSeed(seed, policy, faults, planted, faults && seed % 2 == 1);
       std::string violation = result.ok() ? result->violation : "";
       if (result.ok() && violation.empty() && seed % 4 == 0) {
         for (const auto check : {CheckResume, CheckPipelinedResume}) {
@@ -311,6 +319,8 @@ absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::strin
       totals.warm_orders += result->warm_orders;
       totals.transfer_orders += result->transfer_orders;
       totals.contests += result->contests;
+      totals.fail_overs += result->fail_overs;
+      totals.late_writes += result->late_writes;
       if (!violation.empty() && (totals.violation.empty() || seed < totals.seed)) {
         totals.violation = violation;
         totals.seed = seed;

@@ -25,6 +25,7 @@ constexpr std::pair<Planted, const char*> kPlanted[] = {
     {Planted::kForgetFind, "forget-find"},
     {Planted::kOverrun, "overrun"},
     {Planted::kBelieve, "believe"},
+    {Planted::kLateWrite, "late-write"},
     {Planted::kLearnEarly, "learn-early"},
     {Planted::kLearnTwice, "learn-twice"},
     {Planted::kForgetArtifact, "forget-artifact"},
@@ -89,8 +90,10 @@ std::string PlantedName(Planted planted) {
 }
 
 bool NeedsFaults(Planted planted) {
-  return planted == Planted::kSkipFencing || planted == Planted::kBelieve;
+  return planted == Planted::kSkipFencing || planted == Planted::kBelieve || NeedsFailOver(planted);
 }
+
+bool NeedsFailOver(Planted planted) { return planted == Planted::kLateWrite; }
 
 void Plant::Mutate(const RunningStages& running, const std::function<void(AttemptId)>& end_early,
                    Decisions* decisions) {

@@ -29,6 +29,7 @@ enum class Planted {
   kForgetFind,   // records of a device that came later are ignored
   kOverrun,      // tasks lose their keys, so jobs that share one each spend its whole budget
   kBelieve,      // a user fault fails its job at once, although nobody has confirmed it
+  kLateWrite,    // the store takes writes of a scheduler that no longer leads
   // In orders.
   kLearnEarly,      // an update learns results of rounds that it does not mark as learned
   kLearnTwice,      // an update learns a result that an earlier one has learned
@@ -45,6 +46,8 @@ std::vector<Planted> AllPlanted();
 std::string PlantedName(Planted planted);
 // Whether there are occasions for the bug only in worlds with faults.
 bool NeedsFaults(Planted planted);
+// Whether there are occasions for the bug only where schedulers take over from each other.
+bool NeedsFailOver(Planted planted);
 
 // Planted::kStarve: the first job comes last, for ever.
 std::unique_ptr<Policy> Starve(std::unique_ptr<Policy> policy);

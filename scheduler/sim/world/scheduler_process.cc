@@ -1,6 +1,7 @@
 #include "scheduler/sim/world/scheduler_process.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,7 @@ SchedulerProcess::SchedulerProcess(std::string policy, AttemptId first_attempt,
                                    const Agenda& agenda, RecordStore* store, Dice* dice,
                                    Plant* plant, std::function<void(const std::string&)> violation)
     : policy_(std::move(policy)),
+      pool_(absl::StrCat(kDefaultPool, " ", first_attempt.value)),
       agenda_(agenda),
       store_(store),
       dice_(dice),
@@ -33,6 +35,13 @@ void SchedulerProcess::Boot(const std::function<void(const StoredJob&)>& loaded)
   ledger_ = JobLedger();
   wake_ = absl::InfinitePast();
   if (store_ != nullptr) {
+    // The virtual clock is not the store's, so the leases are of no use here; the epochs are.
+    LeaderClaim claim;
+    claim.pool = pool_;
+    claim.scheduler = absl::StrCat("life ", epoch_ + 1);
+    claim.lease = absl::Hours(1);
+    claim.leader_has_ended = true;
+    epoch_ = store_->Lead(claim)->epoch;
     const auto jobs = store_->LoadJobs();
     for (const StoredJob& job : *jobs) {
       loaded(job);
@@ -48,6 +57,26 @@ void SchedulerProcess::Crash() {
   if (pending_.empty()) return;
   pending_.resize(static_cast<size_t>(dice_->Below(static_cast<int>(pending_.size()) + 1)));
   Flush();
+}
+
+SchedulerProcess::Unwritten SchedulerProcess::Stop() {
+  const auto written =
+      static_cast<std::ptrdiff_t>(dice_->Below(static_cast<int>(pending_.size()) + 1));
+  Unwritten late{epoch_, {pending_.begin() + written, pending_.end()}};
+  pending_.resize(static_cast<size_t>(written));
+  Flush();
+  return late;
+}
+
+bool SchedulerProcess::WriteLate(const Unwritten& late) {
+  if (late.batches.empty()) return false;
+  store_->SetEpoch(pool_, plant_->Is(Planted::kLateWrite) ? 0 : late.epoch);
+  const auto results = store_->Apply(late.batches);
+  const bool refused = absl::IsAborted(results.status());
+  if (refused == (late.epoch == epoch_))
+    violation_(absl::StrCat("a write of epoch ", late.epoch, refused ? " was refused" : " was taken",
+                            " in epoch ", epoch_));
+  return refused;
 }
 
 void SchedulerProcess::AddKnownRecords(Event* event) const {
@@ -97,7 +126,10 @@ void SchedulerProcess::Keep(const Event& event, const std::vector<Change>& chang
 
 void SchedulerProcess::Flush() {
   if (pending_.empty()) return;
+  store_->SetEpoch(pool_, epoch_);
   const auto results = store_->Apply(pending_);
+  if (!results.ok())
+    return violation_(absl::StrCat("the store took no writes: ", results.status().message()));
   for (const absl::Status& status : *results) {
     if (!status.ok()) violation_(absl::StrCat("the store refused: ", status.message()));
   }

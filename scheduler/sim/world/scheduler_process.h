@@ -34,10 +34,20 @@ class SchedulerProcess {
                    std::function<void(const std::string&)> violation);
 
   // ---- life and death ----
-  // Begins a life with what the store has. `loaded` is called for each job of it.
+  // Begins a life, in which it leads, with what the store has. `loaded` is called for each job of it.
   void Boot(const std::function<void(const StoredJob&)>& loaded);
   // A crash: a random prefix of the batches that are not durable becomes durable, the rest is lost.
   void Crash();
+  // Batches of a process that was stopped before it wrote them, and its epoch.
+  struct Unwritten {
+    int64_t epoch = 0;
+    std::vector<Batch> batches;
+  };
+  // The process is stopped, and goes on only after another may have taken over (Boot): a random prefix of
+  // the batches that are not durable becomes durable, and it may still try to write the rest.
+  Unwritten Stop();
+  // It goes on, and tries. Returns whether the store refused that, as it must once another has taken over.
+  bool WriteLate(const Unwritten& late);
 
   // ---- one event ----
   // Adds what the database knows of the tasks if the event is the end of an import.
@@ -45,7 +55,7 @@ class SchedulerProcess {
   Decisions Step(const Event& event);
   // Takes event and changes into the ledger. Batches become durable at random moments.
   void Keep(const Event& event, const std::vector<Change>& changes);
-  // Makes every batch durable.
+  // Makes every batch durable, in this life's epoch.
   void Flush();
   // The time at which the dispatcher wants a Tick, or InfiniteFuture if it was asked for before.
   absl::Time NextWake();
@@ -61,6 +71,7 @@ class SchedulerProcess {
 
  private:
   const std::string policy_;
+  const std::string pool_;  // that it leads: its own
   const Agenda& agenda_;
   RecordStore* const store_;
   Dice* const dice_;
@@ -71,6 +82,7 @@ class SchedulerProcess {
   std::vector<Batch> pending_;  // not durable yet
   absl::Time wake_ = absl::InfinitePast();
   int64_t next_attempt_;  // survives a crash, as the store's history of attempts does
+  int64_t epoch_ = 0;     // in which this life leads (scheduler/store/leader.h)
 };
 
 }  // namespace heddle::sim

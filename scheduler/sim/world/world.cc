@@ -42,6 +42,7 @@ class World {
   // ---- the scheduler's processes; only kUncoordinated has more than one ----
   void Boot();
   void Restart();
+  void FailOver(absl::Duration gap, absl::Duration stopped);
   void Tell(int process, Event event);
   void Note(int process, const Event& event, const Change& change);
   void Perform(int process, const Order& order);
@@ -82,6 +83,8 @@ class World {
   Promises promises_;
   Chaos chaos_;
   std::vector<SchedulerProcess> processes_;
+  bool leaderless_ = false;     // between a fail-over's two ends
+  std::vector<Event> waiting_for_leader_;  // what users and the tracker tell meanwhile
   WaitMeter waiting_;
   std::set<JobId> ended_;
 };
@@ -141,6 +144,9 @@ Chaos::Hooks World::ChaosHooks() {
   };
   hooks.report_slots = [this] { ReportSlots(); };
   if (store_ != nullptr) hooks.restart = [this] { Restart(); };
+  if (store_ != nullptr) {
+    hooks.fail_over = [this](absl::Duration gap, absl::Duration stopped) { FailOver(gap, stopped); };
+  }
   return hooks;
 }
 
@@ -172,6 +178,7 @@ void World::Boot() {
 }
 
 void World::Restart() {
+  if (leaderless_) return;
   ++result_.restarts;
   workers_.EndLife();
   agenda_.BeginLife();
@@ -179,9 +186,29 @@ void World::Restart() {
   Boot();
 }
 
+// The scheduler that leads is stopped, and another takes over after a time. Later the first one goes on: it
+// may try to write what it had not written. Users and tracker come again to the new one.
+void World::FailOver(absl::Duration gap, absl::Duration stopped) {
+  if (leaderless_) return;
+  ++result_.fail_overs;
+  workers_.EndLife();
+  agenda_.BeginLife();
+  leaderless_ = true;
+  SchedulerProcess& process = processes_.front();
+  agenda_.At(stopped, [this, &process, late = process.Stop()] {
+    result_.late_writes += process.WriteLate(late);
+  });
+  agenda_.At(gap, [this] {
+    leaderless_ = false;
+    Boot();
+    for (Event& event : std::exchange(waiting_for_leader_, {})) Tell(0, std::move(event));
+  });
+}
+
 // One event, as SchedulerLoop::Handle treats it: decide, take it into the ledger, perform.
 void World::Tell(int index, Event event) {
   if (!result_.violation.empty()) return;
+  if (leaderless_) return waiting_for_leader_.push_back(std::move(event));
   ++result_.steps;
   SchedulerProcess& process = At(index);
   plant_.Mutate(&event);
@@ -305,6 +332,7 @@ void World::ReportSlots() {
 }
 
 void World::SubmitJob(int index) {
+  if (leaderless_) return agenda_.At(absl::Seconds(1), [this, index] { SubmitJob(index); });
   const SimJob& job = scenario_.jobs[static_cast<size_t>(index)];
   const JobId id{index + 1};
   v1::JobSpec spec;

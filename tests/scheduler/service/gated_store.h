@@ -28,6 +28,11 @@ class GatedStore : public RecordStore {
     absl::MutexLock lock(&mutex_);
     problem_ = problem;
   }
+  // The same of Lead.
+  void SetLeadProblem(const absl::Status& problem) {
+    absl::MutexLock lock(&mutex_);
+    lead_problem_ = problem;
+  }
 
   absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) override {
     {
@@ -36,6 +41,21 @@ class GatedStore : public RecordStore {
     }
     return store_->Apply(batches);
   }
+  absl::StatusOr<Leader> Lead(const LeaderClaim& claim) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!lead_problem_.ok()) return lead_problem_;
+    }
+    return store_->Lead(claim);
+  }
+  absl::Status EndLead(const std::string& pool, int64_t epoch) override {
+    return store_->EndLead(pool, epoch);
+  }
+  absl::StatusOr<Leader> LeaderOf(const std::string& pool) override {
+    return store_->LeaderOf(pool);
+  }
+  void SetEpoch(const std::string& pool, int64_t epoch) override { store_->SetEpoch(pool, epoch); }
+  absl::StatusOr<std::string> Identity() override { return store_->Identity(); }
 
   absl::StatusOr<std::vector<StoredJob>> LoadJobs(const JobSelection& selection) override {
     return store_->LoadJobs(selection);
@@ -121,6 +141,7 @@ class GatedStore : public RecordStore {
   absl::Mutex mutex_;
   bool open_ ABSL_GUARDED_BY(mutex_) = true;
   absl::Status problem_ ABSL_GUARDED_BY(mutex_);
+  absl::Status lead_problem_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace heddle::scheduler

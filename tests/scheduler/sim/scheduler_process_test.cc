@@ -84,6 +84,29 @@ TEST_F(SchedulerProcessTest, ACrashKeepsAPrefixOfWhatWasNotDurable) {
   EXPECT_GT(lost, 0);
 }
 
+// What a stopped process had not written may come before the take-over, and never after it.
+TEST_F(SchedulerProcessTest, AProcessThatWasStoppedWritesNothingAfterATakeOver) {
+  int refused = 0, taken = 0;
+  for (int i = 0; i < 40; ++i) {
+    const bool after = i % 2 == 1;
+    for (int64_t id = 1; id <= 3; ++id) Submit(10 * i + id);
+    const auto before = store_->LoadJobs().value().size();
+    const SchedulerProcess::Unwritten late = process_.Stop();
+    const auto at_stop = store_->LoadJobs().value().size();
+    EXPECT_GE(at_stop, before);
+    if (after) Boot();
+    EXPECT_EQ(process_.WriteLate(late), after && !late.batches.empty());
+    const auto now = store_->LoadJobs().value().size();
+    (after ? refused : taken) += static_cast<int>(late.batches.size());
+    if (after) EXPECT_EQ(now, at_stop);
+    if (!after) EXPECT_EQ(now, at_stop + late.batches.size());
+    if (!after) Boot();
+    EXPECT_EQ(loaded_, static_cast<int>(now));
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(taken, 0);
+}
+
 TEST_F(SchedulerProcessTest, AttemptsAreNotUsedAgainAfterACrash) {
   Submit(1);
   process_.Flush();

@@ -51,6 +51,9 @@ TEST(ScenarioTest, ErrorsNameFileFieldAndWayOut) {
   EXPECT_THAT(
       Error(absl::StrCat("{", workers, R"(, "jobs": [{}], "faults": {"chaos": {"meteor": 1}}})")),
       HasSubstr("faults.chaos.meteor: no such field; there are cancel"));
+  EXPECT_THAT(
+      Error(absl::StrCat("{", workers, R"(, "jobs": [{}], "faults": {"take_over": [3, 1]}})")),
+      HasSubstr("faults.take_over: must be [low, high], seconds"));
   EXPECT_THAT(Error(R"({"workers": [{}], "jobs": [{}]})"), HasSubstr("workers[0]: offers nothing"));
   EXPECT_THAT(Error(R"({"base": "nowhere.json"})"), HasSubstr("base: cannot read"));
   EXPECT_EQ(RunWorld({}, "lottery", {}).status().code(), absl::StatusCode::kInvalidArgument);
@@ -130,6 +133,29 @@ TEST(WorldTest, PoliciesMeetTheSameChaos) {
     EXPECT_GT(restarts, 3);
     EXPECT_EQ(RunWorld(*scenario, "predictive", options)->restarts, restarts);
   }
+}
+
+// Every second without a scheduler is one in which nothing happens.
+TEST(WorldTest, FailOversTakeAsLongAsTheScenarioSays) {
+  absl::StatusOr<Scenario> scenario = ReadScenario(absl::StrCat(kScenarios, "/faults.json"));
+  ASSERT_TRUE(scenario.ok()) << scenario.status();
+  scenario->faults = {};
+  scenario->faults.until = 600;
+  scenario->faults.every = {20, 20};
+  scenario->faults.chaos = {{"fail_over", 1}};
+  WorldOptions options;
+  options.durable = options.checks = true;
+  double seconds[2] = {0, 0};
+  for (const double gap : {0.5, 15.0}) {
+    scenario->faults.take_over = {gap, gap};
+    const absl::StatusOr<WorldResult> result = RunWorld(*scenario, "round_robin", options);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->violation, "");
+    EXPECT_GT(result->fail_overs, 10);
+    EXPECT_EQ(result->done_jobs, static_cast<int64_t>(scenario->jobs.size()));
+    seconds[gap > 1] = result->seconds;
+  }
+  EXPECT_GT(seconds[1], seconds[0] + 60);
 }
 
 TEST(ReportTest, FairnessIsJainsIndex) {

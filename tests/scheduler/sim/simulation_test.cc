@@ -20,11 +20,12 @@ TEST(SimulationTest, PromisesHoldUnderFaults) {
     ASSERT_EQ(all->violation, "") << "replay: heddle-sim --fuzz 1 --seed " << all->seed
                                   << " --policy " << policy;
     std::printf(
-        "%s: %lld seeds: %lld events, %lld trials, %lld restarts, %lld infrastructure faults, %lld "
-        "lost trials, %lld stale answers, %lld jobs done, %lld orders, %lld of them with known "
+        "%s: %lld seeds: %lld events, %lld trials, %lld restarts, %lld fail-overs, %lld late "
+        "writes refused, %lld infrastructure faults, %lld lost trials, %lld stale answers, %lld jobs done, %lld orders, %lld of them with known "
         "records, %lld with transfer, %lld contests of plans\n",
         policy.c_str(), static_cast<long long>(all->seeds), static_cast<long long>(all->steps),
         static_cast<long long>(all->trials), static_cast<long long>(all->restarts),
+        static_cast<long long>(all->fail_overs), static_cast<long long>(all->late_writes),
         static_cast<long long>(all->faults), static_cast<long long>(all->lost),
         static_cast<long long>(all->stale), static_cast<long long>(all->done_jobs),
         static_cast<long long>(all->orders), static_cast<long long>(all->warm_orders),
@@ -32,7 +33,9 @@ TEST(SimulationTest, PromisesHoldUnderFaults) {
     // A simulation in which nothing happens proves nothing.
     const auto seeds = static_cast<int64_t>(count);
     EXPECT_GT(all->trials, seeds * 20);
-    EXPECT_GT(all->restarts, seeds / 4);
+    EXPECT_GT(all->restarts, seeds / 8);
+    EXPECT_GT(all->fail_overs, seeds / 8);
+    EXPECT_GT(all->late_writes, seeds / 50);
     EXPECT_GT(all->faults, seeds);
     EXPECT_GT(all->stale, seeds / 4);
     EXPECT_GT(all->done_jobs, seeds / 2);

@@ -1,0 +1,19 @@
+// What clients and the schedulers of one service agree on, so that calls find the scheduler that leads.
+#pragma once
+
+#include "absl/time/time.h"
+#include "proto/grpc_util.h"
+
+namespace heddle {
+
+// Trailing metadata of a call that a scheduler refused with UNAVAILABLE because it stands by: the address
+// of the scheduler that leads, "HOST:PORT" or "unix:PATH"; empty: none leads now, try again soon.
+inline constexpr char kLeaderMetadata[] = "heddle-leader";
+
+// Between a client that knows several schedulers and one of them. One that hangs, or is cut off, is given up
+// after six seconds, since another may lead by then.
+inline Pings LeaderPings() {
+  return {.every = absl::Seconds(3), .patience = absl::Seconds(3), .least_apart = absl::Seconds(1)};
+}
+
+}  // namespace heddle

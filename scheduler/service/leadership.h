@@ -1,0 +1,77 @@
+// Keeps this process the leader (scheduler/store/leader.h) for as long as it can, and ends the process
+// before another may lead.
+//
+// The lease is 8 s and is renewed every 2 s, so three renewals in a row may fail or be late. A renewal costs
+// one small write. By this process' own monotonic clock, counted from before a renewal was sent, the
+// leadership is over 7 s later: one second before the store gives it to another. So nobody decides at the same
+// time as long as the clocks of this host and of the store run alike within one part in eight; real ones
+// differ by less than one in a thousand. A process that is stopped notices nothing of this; for it, the store
+// checks the epoch with every write.
+//
+// Another scheduler asks twice a second, so it leads at most 8.5 s after the last renewal of a leader that
+// died or was cut off, and then loads the unfinished jobs: within 15 s in all.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "scheduler/store/record_store.h"
+
+namespace heddle::scheduler {
+
+struct LeadershipTimes {
+  absl::Duration lease = absl::Seconds(8);
+  absl::Duration renew_every = absl::Seconds(2);
+  absl::Duration margin = absl::Seconds(1);  // before the end of the lease, the leader stops
+};
+
+class Leadership {
+ public:
+  struct Options {
+    LeaderClaim claim;  // its lease is that of `times`
+    LeadershipTimes times{};
+    // Called once, from a thread of this object, with a message; the process must end at once.
+    std::function<void(std::string reason)> lost;
+    std::function<void()> renewed{};  // called after each renewal; may be empty
+  };
+  // Asks the store for the leadership once. Null, and `leader` says who leads, if another does. From then on
+  // the store takes writes in this epoch only (RecordStore::SetEpoch). The store outlives this.
+  static absl::StatusOr<std::unique_ptr<Leadership>> Take(RecordStore* store, Options options,
+                                                          Leader* leader);
+  // Lets go of the leadership: another may lead at once. Call it after the last write.
+  ~Leadership();
+
+  // Whether this process still leads, by its own clock.
+  bool Holds() const;
+  // Where clients reach this process, once it is known; tells the store soon.
+  void SetAddress(const std::string& address);
+
+ private:
+  Leadership(RecordStore* store, Options options, int64_t epoch, absl::Time asked);
+  void RenewLoop();
+  void WatchLoop();
+  // Returns whether to go on.
+  bool Renew();
+  void Lose(const std::string& reason) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  RecordStore* const store_;
+  const Options options_;
+  const int64_t epoch_;
+  mutable absl::Mutex mutex_;
+  std::string address_ ABSL_GUARDED_BY(mutex_);
+  bool untold_ ABSL_GUARDED_BY(mutex_) = false;  // the store does not know the address yet
+  absl::Time until_ ABSL_GUARDED_BY(mutex_);  // by this process' clock
+  std::string problem_ ABSL_GUARDED_BY(mutex_);  // of the latest renewal; empty: none
+  bool lost_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread renewer_;
+  std::thread watcher_;  // a renewal may hang, so the clock is watched by another thread
+};
+
+}  // namespace heddle::scheduler

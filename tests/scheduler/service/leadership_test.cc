@@ -1,0 +1,124 @@
+// How a scheduler keeps the leadership, and that it ends before another may have it.
+#include "scheduler/service/leadership.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "scheduler/store/memory_record_store.h"
+#include "tests/scheduler/service/gated_store.h"
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLimit = absl::Seconds(30);  // for a machine that does a lot besides
+constexpr LeadershipTimes kQuick = {.lease = absl::Milliseconds(1200),
+                                    .renew_every = absl::Milliseconds(100),
+                                    .margin = absl::Milliseconds(400)};
+
+class LeadershipTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Leadership> Take(const std::string& name, Leader* leader) {
+    Leadership::Options options;
+    options.claim.scheduler = name;
+    options.claim.address = name + ":1";
+    options.times = kQuick;
+    options.lost = [this](const std::string& reason) {
+      reason_ = reason;
+      lost_at_ = MonotonicNow();
+      remaining_ = store_.LeaderOf(kDefaultPool)->remaining;
+      lost_.Notify();
+    };
+    auto taken = Leadership::Take(&store_, options, leader);
+    EXPECT_TRUE(taken.ok()) << taken.status();
+    return taken.ok() ? *std::move(taken) : nullptr;
+  }
+  Leader Now() { return *store_.LeaderOf(kDefaultPool); }
+  absl::Status Write() {
+    return store_.Apply({Batch{PutMachine{"key", "machine"}}}).status();
+  }
+
+  GatedStore store_{MakeMemoryRecordStore()};
+  Leader leader_;
+  absl::Notification lost_;
+  std::string reason_;  // valid once `lost_` is notified, as are the next two
+  absl::Time lost_at_;
+  absl::Duration remaining_;
+};
+
+TEST_F(LeadershipTest, IsKeptByRenewals) {
+  const auto first = Take("a", &leader_);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(leader_.epoch, 1);
+  absl::SleepFor(2 * kQuick.lease);
+  EXPECT_TRUE(first->Holds());
+  EXPECT_GT(Now().remaining, absl::ZeroDuration());
+  EXPECT_EQ(Take("b", &leader_), nullptr);
+  EXPECT_EQ(leader_.scheduler, "a");
+  EXPECT_EQ(leader_.address, "a:1");
+  EXPECT_TRUE(Write().ok());
+  EXPECT_FALSE(lost_.HasBeenNotified());
+}
+
+TEST_F(LeadershipTest, IsLetGoAtTheEnd) {
+  Take("a", &leader_).reset();
+  const auto second = Take("b", &leader_);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(leader_.epoch, 2);
+  EXPECT_FALSE(lost_.HasBeenNotified());
+}
+
+TEST_F(LeadershipTest, TellsWhereTheLeaderIsOnceItKnows) {
+  const auto first = Take("a", &leader_);
+  first->SetAddress("a:7777");
+  const absl::Time limit = MonotonicNow() + kLimit;
+  while (Now().address != "a:7777" && MonotonicNow() < limit)
+    absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_EQ(Now().address, "a:7777");
+}
+
+// By its own clock it stops while the store still counts it as the leader.
+TEST_F(LeadershipTest, WhoCannotRenewStopsBeforeAnotherMayLead) {
+  const auto first = Take("a", &leader_);
+  store_.SetLeadProblem(absl::UnavailableError("no connection"));
+  ASSERT_TRUE(lost_.WaitForNotificationWithTimeout(kLimit));
+  EXPECT_GT(remaining_, absl::ZeroDuration()) << "nobody else could lead yet";
+  EXPECT_FALSE(first->Holds());
+  EXPECT_THAT(reason_, HasSubstr("was not renewed for 800ms (no connection)"));
+}
+
+TEST_F(LeadershipTest, AnotherEpochEndsIt) {
+  const auto first = Take("a", &leader_);
+  LeaderClaim claim;
+  claim.scheduler = "b";
+  claim.address = "b:1";
+  claim.lease = absl::Minutes(1);
+  claim.leader_has_ended = true;  // somebody was wrong about it
+  ASSERT_EQ(store_.Lead(claim)->epoch, 2);
+  EXPECT_TRUE(absl::IsAborted(Write()));
+  ASSERT_TRUE(lost_.WaitForNotificationWithTimeout(kLimit));
+  EXPECT_THAT(reason_, HasSubstr("another scheduler leads since (at b:1"));
+  EXPECT_FALSE(first->Holds());
+}
+
+// Nobody can take over while nobody can write, and those who only read still want answers.
+TEST_F(LeadershipTest, AFullDiskEndsNoLeadership) {
+  const auto first = Take("a", &leader_);
+  store_.SetLeadProblem(absl::ResourceExhaustedError("the disk is full"));
+  EXPECT_FALSE(lost_.WaitForNotificationWithTimeout(2 * kQuick.lease));
+  EXPECT_TRUE(first->Holds());
+  EXPECT_EQ(Now().remaining, absl::ZeroDuration());
+  store_.SetLeadProblem(absl::OkStatus());
+  const absl::Time limit = MonotonicNow() + kLimit;
+  while (Now().remaining == absl::ZeroDuration() && MonotonicNow() < limit)
+    absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_EQ(Now().epoch, 1);
+  EXPECT_TRUE(Write().ok());
+}
+
+}  // namespace
+}  // namespace heddle::scheduler

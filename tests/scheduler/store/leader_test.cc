@@ -1,0 +1,142 @@
+// Who leads, in each store, and that nobody writes in an epoch that is over.
+#include "scheduler/store/leader.h"
+
+#include "absl/time/clock.h"
+#include "tests/scheduler/store/record_store_fixture.h"
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr absl::Duration kLong = absl::Minutes(10);
+
+LeaderClaim Claim(const std::string& scheduler, absl::Duration lease = kLong) {
+  return {.scheduler = scheduler, .address = scheduler + ":1", .lease = lease};
+}
+
+class LeaderTest : public RecordStoreTest {
+ protected:
+  Leader Lead(const LeaderClaim& claim) {
+    const absl::StatusOr<Leader> leader = store_->Lead(claim);
+    EXPECT_TRUE(leader.ok()) << leader.status();
+    return leader.value_or(Leader());
+  }
+  Leader Now(const std::string& pool = kDefaultPool) {
+    const absl::StatusOr<Leader> leader = store_->LeaderOf(pool);
+    EXPECT_TRUE(leader.ok()) << leader.status();
+    return leader.value_or(Leader());
+  }
+};
+
+TEST_P(LeaderTest, OneLeadsUntilItsLeaseIsOver) {
+  EXPECT_EQ(Now().epoch, 0);
+  EXPECT_EQ(Now().remaining, absl::ZeroDuration());
+  Leader leader = Lead(Claim("a"));
+  EXPECT_EQ(leader.scheduler, "a");
+  EXPECT_EQ(leader.epoch, 1);
+  EXPECT_EQ(leader.remaining, kLong);
+  leader = Lead(Claim("b"));
+  EXPECT_EQ(leader.scheduler, "a") << "b has to wait";
+  EXPECT_EQ(leader.address, "a:1");
+  EXPECT_LE(Now().remaining, kLong);
+  EXPECT_GT(Now().remaining, kLong / 2);
+
+  EXPECT_EQ(Lead(Claim("a", absl::Milliseconds(30))).epoch, 1) << "a renewal";
+  absl::SleepFor(absl::Milliseconds(60));
+  EXPECT_EQ(Now().remaining, absl::ZeroDuration());
+  EXPECT_EQ(Now().scheduler, "a") << "nobody has taken over yet";
+  leader = Lead(Claim("b"));
+  EXPECT_EQ(leader.scheduler, "b");
+  EXPECT_EQ(leader.epoch, 2);
+  EXPECT_EQ(Lead(Claim("a")).scheduler, "b");
+}
+
+TEST_P(LeaderTest, WhoLeadsStillRenewsAfterItsLeaseHasRunOut) {
+  Lead(Claim("a", absl::Milliseconds(1)));
+  absl::SleepFor(absl::Milliseconds(20));
+  const Leader leader = Lead(Claim("a"));
+  EXPECT_EQ(leader.epoch, 1) << "nobody has written in between";
+  EXPECT_EQ(leader.remaining, kLong);
+}
+
+TEST_P(LeaderTest, LettingGoAndAnEndThatIsKnownNeedNoWaiting) {
+  Lead(Claim("a"));
+  ASSERT_TRUE(store_->EndLead(kDefaultPool, 7).ok());
+  EXPECT_EQ(Now().address, "a:1") << "that was another epoch";
+  ASSERT_TRUE(store_->EndLead(kDefaultPool, 1).ok());
+  EXPECT_EQ(Now().address, "");
+  EXPECT_EQ(Now().epoch, 1);
+  EXPECT_EQ(Lead(Claim("b")).epoch, 2);
+  LeaderClaim sure = Claim("c");
+  sure.leader_has_ended = true;
+  EXPECT_EQ(Lead(sure).scheduler, "c");
+  EXPECT_EQ(Now().epoch, 3);
+}
+
+TEST_P(LeaderTest, PoolsHaveLeadersOfTheirOwn) {
+  Lead(Claim("a"));
+  LeaderClaim other = Claim("b");
+  other.pool = "gpus";
+  EXPECT_EQ(Lead(other).scheduler, "b");
+  EXPECT_EQ(Now().scheduler, "a");
+  EXPECT_EQ(Now("gpus").epoch, 1);
+}
+
+TEST_P(LeaderTest, NobodyWritesInAnEpochThatIsOver) {
+  store_->SetEpoch(kDefaultPool, Lead(Claim("a", absl::Milliseconds(1))).epoch);
+  AddJob(1);
+  absl::SleepFor(absl::Milliseconds(20));
+  AddJob(2);  // its lease is over, but nobody has taken over
+  Lead(Claim("b"));
+  const auto refused = store_->Apply({Batch{PutJob{MakeJob(3)}}, Batch{MakeRecord(1, 1, 0, 5)}});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("at b:1"));
+  EXPECT_THAT(store_->LoadJobs().value(), SizeIs(2)) << "nothing of it is there";
+  EXPECT_THAT(Query({}), SizeIs(0));
+  store_->SetEpoch(kDefaultPool, 2);
+  EXPECT_TRUE(Apply({PutJob{MakeJob(3)}}).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LeaderTest, kStores, StoreName);
+
+TEST(LeaderRuleTest, ARenewalOfAnEarlierClockIsOver) {
+  const absl::Time now = absl::UnixEpoch() + absl::Minutes(5);
+  const LeaderRow row{"a", "a:1", 4, now + absl::Hours(3), kLong};
+  EXPECT_EQ(LeaderAt(row, now).remaining, absl::ZeroDuration());
+  EXPECT_EQ(AfterClaim(row, Claim("b"), now).epoch, 5);
+}
+
+// ---- what only a file can do: two processes have it open ----
+
+TEST(SharedFileTest, TheLeaderOfOneObjectIsThatOfTheOther) {
+  const std::string directory = TempDirectory();
+  auto a = OpenSqliteRecordStore(directory + "/test.db").value();
+  auto b = OpenSqliteRecordStore(directory + "/test.db").value();
+  EXPECT_THAT(a->Identity().value(), SizeIs(32));
+  EXPECT_EQ(a->Identity().value(), b->Identity().value());
+  a->SetEpoch(kDefaultPool, a->Lead(Claim("a", absl::Milliseconds(1)))->epoch);
+  ASSERT_TRUE(a->Apply({Batch{PutJob{MakeJob(1)}}}).ok());
+  EXPECT_EQ(b->LeaderOf(kDefaultPool)->scheduler, "a");
+  absl::SleepFor(absl::Milliseconds(20));
+  b->SetEpoch(kDefaultPool, b->Lead(Claim("b"))->epoch);
+  EXPECT_TRUE(absl::IsAborted(a->Apply({Batch{PutJob{MakeJob(2)}}}).status()));
+  EXPECT_TRUE(b->Apply({Batch{PutJob{MakeJob(2)}}}).ok());
+  EXPECT_THAT(a->LoadJobs().value(), SizeIs(2));
+  ASSERT_TRUE(b->EndLead(kDefaultPool, 2).ok());
+  EXPECT_EQ(a->Lead(Claim("a2"))->epoch, 3);
+  a.reset();
+  b.reset();
+  std::filesystem::remove_all(directory);
+}
+
+TEST(SharedFileTest, AnotherStoreHasAnotherName) {
+  const std::string directory = TempDirectory();
+  EXPECT_NE(OpenSqliteRecordStore(directory + "/a.db").value()->Identity().value(),
+            OpenSqliteRecordStore(directory + "/b.db").value()->Identity().value());
+  std::filesystem::remove_all(directory);
+}
+
+}  // namespace
+}  // namespace heddle::scheduler
