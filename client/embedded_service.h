@@ -16,6 +16,9 @@ namespace heddle::client {
 // refused it, nor if the user showed a certificate or a token, and so meant a certain service.
 bool MayStartService(const ServerAccess& server, const absl::Status& serving);
 
+// The path of another program of Heddle: beside this one, otherwise its name, to be looked for in PATH.
+std::string SiblingBinary(const std::string& name);
+
 // The processes end with this object, and when this process ends for any reason.
 class EmbeddedService {
  public:

@@ -1,12 +1,10 @@
 #include "scheduler/service/server.h"
 
-#include <fcntl.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -37,11 +35,12 @@
 #include "scheduler/service/services.h"
 #include "scheduler/service/storage/blob_sweeper.h"
 #include "scheduler/service/storage/collector.h"
+#include "scheduler/service/storage/data_folder.h"
 #include "scheduler/service/storage/store_service.h"
 #include "scheduler/service/telemetry/audit_log.h"
 #include "scheduler/service/telemetry/call_metrics.h"
 #include "scheduler/service/telemetry/metrics.h"
-#include "scheduler/store/sqlite_record_store.h"
+#include "scheduler/store/open_store.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -57,24 +56,6 @@ constexpr int kIdleMs = 600'000;                     // a connection without cal
 constexpr size_t kMaxFormBytes = 16 << 10;           // of the page
 constexpr size_t kMaxUploadBytes = size_t{2} << 30;  // of the page: ONNX files are no larger
 constexpr size_t kMaxRefusedPath = 100;              // in the audit log
-
-// Allows one scheduler per data directory. The lock ends with the process.
-absl::Status LockDirectory(const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error)
-    return absl::InvalidArgumentError(absl::StrCat("--data ", directory, ": ", error.message()));
-  const std::string path = directory + "/lock";
-  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (file < 0)
-    return absl::InvalidArgumentError(absl::StrCat("--data ", directory, ": not writable"));
-  if (flock(file, LOCK_EX | LOCK_NB) != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--data ", directory,
-                     ": another heddle-scheduler uses it; stop it, or give another directory"));
-  }
-  return absl::OkStatus();
-}
 
 std::string WithPort(const std::string& address, int port) {
   if (IsUnixAddress(address)) return address;
@@ -124,15 +105,22 @@ absl::Status RunServer(const ServerOptions& options) {
   setenv("GRPC_VERBOSITY", "NONE",
          0);  // this program reports errors itself, in one line; users may still set the variable
 
-  HEDDLE_RETURN_IF_ERROR(LockDirectory(options.data_directory));
+  HEDDLE_RETURN_IF_ERROR(LockDirectory("--data ", options.data_directory));
   HEDDLE_ASSIGN_OR_RETURN(const Credentials credentials,
                           LoadDaemonCredentials(options.tls_directory, Role::kScheduler));
   const TokenFile tokens(options.token_file.empty() ? options.data_directory + "/tokens"
                                                     : options.token_file);
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<AuditLog> audit,
                           AuditLog::Open(options.data_directory + "/audit"));
-  const std::string database = options.data_directory + "/heddle.db";
-  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<RecordStore> store, OpenSqliteRecordStore(database));
+  const std::string database =
+      options.store.empty() ? DatabaseOf(options.data_directory) : options.store;
+  if (!options.store.empty() && !IsPostgres(options.store)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--store ", options.store,
+                     ": is no postgresql://USER@HOST/DATABASE; without it, the database is ",
+                     DatabaseOf(options.data_directory)));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<RecordStore> store, OpenRecordStore(database));
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<BlobStore> blobs,
                           BlobStore::Open(options.data_directory + "/blobs"));
 

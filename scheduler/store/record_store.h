@@ -1,9 +1,9 @@
 // Everything the scheduler must not forget: jobs, tasks, candidates, records, and the history of
 // stages.
 //
-// The scheduler is the only writer; everybody else asks it over gRPC. SqliteRecordStore keeps the
-// data on disk. MemoryRecordStore keeps it in the process, for simulations and tests.
-// tests/scheduler/store/record_store_test.cc holds both to the same promises.
+// The scheduler is the only writer; everybody else asks it over gRPC. The data is in an SQLite file or in a
+// PostgreSQL database (open_store.h). MemoryRecordStore keeps it in the process, for simulations and tests.
+// tests/scheduler/store/record_store_test.cc holds all three to the same promises.
 #pragma once
 
 #include <compare>
@@ -333,7 +333,9 @@ class RecordStore {
   // Applies the batches in order, in one transaction that is durable on return. Each batch is taken
   // as a whole, or not at all if its answer is an error; that does not touch the others. An error
   // for the whole call means that nothing changed: ResourceExhausted when the disk is full (free
-  // space and call again), Internal for anything else.
+  // space and call again), Internal for anything else. Unavailable alone (the database is locked by
+  // another program or cannot be reached) leaves in doubt whether the call was taken: call again with
+  // the same batches; they are not applied twice.
   virtual absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) = 0;
 
   // A read sees everything that was applied before it. Reads are safe from any thread, also while

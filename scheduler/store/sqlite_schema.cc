@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "proto/common.pb.h"
-#include "scheduler/store/sqlite_util.h"
+#include "scheduler/store/sqlite_session.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -154,12 +154,16 @@ absl::Status Migrate(sqlite3* db, int version) {
   HEDDLE_RETURN_IF_ERROR(Execute(db, "BEGIN IMMEDIATE"));
   int64_t found = 0;
   {
-    Statement query(db, "PRAGMA user_version");
+    SqliteSession session(db);
+    Statement query(&session, "PRAGMA user_version");
     if (query.Step()) found = query.Int(0);
     HEDDLE_RETURN_IF_ERROR(query.status());
   }
   absl::Status status;
-  if (found > version) {
+  if (found < 0) {
+    status = absl::FailedPreconditionError(
+        "a copy into it did not end; run the same `heddle store copy` again");
+  } else if (found > version) {
     status = absl::FailedPreconditionError(absl::StrCat("the database is of version ", found,
                                                         ", this program knows ", version,
                                                         ": use the newer program"));

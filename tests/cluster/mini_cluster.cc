@@ -228,6 +228,7 @@ void MiniCluster::StartScheduler() {
       "-v"};
   if (options_.lease_s > 0)
     command.insert(command.end(), {"--lease", std::to_string(options_.lease_s)});
+  if (!options_.store.empty()) command.insert(command.end(), {"--store", options_.store});
   scheduler.Start(command, File("scheduler.log"), options_.environment);
   scheduler_address_ = AddressFrom(File("scheduler.port"), scheduler);
   if (links_) links_->client_to_scheduler.SetTarget(PortOf(scheduler_address_));

@@ -55,6 +55,7 @@ class MiniCluster {
     int lease_s = 0;                       // of the scheduler; 0: its default
     int expiry_s = 0;                      // of workers at the tracker; 0: its default
     bool links = false;                    // every connection goes through a proxy
+    std::string store;                     // --store of the scheduler; empty: none
     std::vector<std::string> environment;  // of all three
   };
   MiniCluster() : MiniCluster(Options()) {}
