@@ -602,7 +602,10 @@ absl::Status PostgresSession::Settle() {
   if (Connected()) {
     const Result sync(PQgetResult(connection_));
     if (PQresultStatus(sync.get()) != PGRES_PIPELINE_SYNC || PQexitPipelineMode(connection_) != 1) {
-      if (first.ok()) first = absl::InternalError("the pipeline did not end as it should");
+      if (first.ok()) {
+        first = Connected() ? absl::InternalError("the pipeline did not end as it should")
+                            : LostConnection(connection_);
+      }
       Disconnect();
     }
   } else if (first.ok()) {
