@@ -44,4 +44,14 @@ std::string OneLine(const absl::Status& status) {
   return OneLine(std::string_view(status.message().data(), status.message().size()));
 }
 
+std::string ValidText(std::string_view text) {
+  std::string valid(text);
+  for (size_t at = 0; at < valid.size();) {
+    const size_t bytes = CharacterBytes(std::string_view(valid).substr(at));
+    if (bytes == 0 || valid[at] == '\0') valid[at] = '?';
+    at += bytes == 0 ? 1 : bytes;
+  }
+  return valid;
+}
+
 }  // namespace heddle

@@ -25,4 +25,7 @@ std::string OneLine(std::string_view text);
 // The same of its message.
 std::string OneLine(const absl::Status& status);
 
+// `text` with '?' for each zero byte and for each byte that is no UTF-8: what every database takes as text.
+std::string ValidText(std::string_view text);
+
 }  // namespace heddle

@@ -33,13 +33,6 @@ constexpr absl::Duration kAnswerLimit = absl::Milliseconds(500);
 constexpr absl::Duration kAgain = absl::Milliseconds(200);
 constexpr size_t kLongestSocket = 107;  // bytes of a socket's path
 
-std::string SiblingBinary(const std::string& name) {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path sibling = self.parent_path() / name;
-  return !error && std::filesystem::exists(sibling) ? sibling.string() : name;
-}
-
 std::string LastLine(const std::string& path) {
   std::ifstream file(path);
   std::string line, last;
@@ -87,6 +80,13 @@ pid_t LenderOf(const std::string& data_directory) {
 }
 
 }  // namespace
+
+std::string SiblingBinary(const std::string& name) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path sibling = self.parent_path() / name;
+  return !error && std::filesystem::exists(sibling) ? sibling.string() : name;
+}
 
 absl::StatusOr<std::unique_ptr<EmbeddedService>> EmbeddedService::Start(const std::string& data) {
   const char* temporary = std::getenv("TMPDIR");

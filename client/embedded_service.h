@@ -17,6 +17,9 @@ namespace heddle::client {
 // certain service.
 bool MayStartService(const ServerAccess& server, const absl::Status& serving);
 
+// The path of another program of Heddle: beside this one, otherwise its name, to be looked for in PATH.
+std::string SiblingBinary(const std::string& name);
+
 // The processes end with this object, and when this process ends for any reason.
 class EmbeddedService {
  public:

@@ -508,6 +508,17 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   collect_app->callback([&] { code = client::Collect(global, collect); });
 
+  std::string copy_from, copy_to;
+  CLI::App* store_app = command("store", "Copy jobs and records between SQLite and PostgreSQL");
+  store_app->require_subcommand(1);
+  CLI::App* copy_app = store_app->add_subcommand(
+      "copy",
+      "Copy all of one store to another, which no scheduler uses; goes on if it was interrupted");
+  const char* const store_place = "A scheduler's data folder, or postgresql://USER@HOST/DATABASE";
+  copy_app->add_option("from", copy_from, store_place)->required();
+  copy_app->add_option("to", copy_to, store_place)->required();
+  copy_app->callback([&] { code = client::CopyStore(copy_from, copy_to); });
+
   CLI::App* devices_app = command("devices", "List workers, their slots and what they do");
   devices_app->callback([&] { code = client::ListDevices(global); });
 

@@ -14,6 +14,7 @@ find_package(OpenSSL REQUIRED)  # SHA-256 digests of uploads
 find_library(Z3_LIBRARY z3 REQUIRED)  # the SMT solver of heddle-rules
 pkg_check_modules(GRPCPP REQUIRED IMPORTED_TARGET grpc++)
 find_library(GRPCPP_REFLECTION grpc++_reflection REQUIRED)  # no pkg-config file
+pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq)  # the store in PostgreSQL
 pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd)  # pages and metrics
 pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-core)  # counters and their text format
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)

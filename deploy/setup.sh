@@ -10,7 +10,7 @@ packages=(
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libabsl-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libssl-dev libxxhash-dev
   llvm-19-dev liblld-19-dev libzstd-dev zlib1g-dev
-  libxgboost-dev libsqlite3-dev libz3-dev libmicrohttpd-dev prometheus-cpp-dev
+  libxgboost-dev libsqlite3-dev libpq-dev libz3-dev libmicrohttpd-dev prometheus-cpp-dev
   libgtest-dev libgmock-dev libonnx-testdata sqlite3 openssl python3
   python3-dev python3-venv python3-numpy pybind11-dev  # the Python package; without them it is left out
 )
@@ -20,7 +20,7 @@ for argument in "$@"; do
   case "$argument" in
     --bench) packages+=(libdnnl-dev ocl-icd-opencl-dev libopenblas-pthread-dev libopenblas-dev) ;;
     --fuzz) packages+=(clang-19 libclang-rt-19-dev) ;;  # the version of the LLVM that the compiler links
-    --tests) packages+=(chromium prometheus debootstrap dpkg-dev lintian man-db systemd zsh fish python3-yaml) ;;
+    --tests) packages+=(chromium prometheus postgresql debootstrap dpkg-dev lintian man-db systemd zsh fish python3-yaml) ;;
     --check) check=true ;;
     *)
       echo "setup.sh: '$argument' is not understood; there are --bench, --fuzz, --tests and --check" >&2

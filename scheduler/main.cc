@@ -14,6 +14,7 @@
 #include "proto/protobuf_log.h"
 #include "scheduler/core/policy.h"
 #include "scheduler/service/server.h"
+#include "scheduler/service/storage/copy_command.h"
 #include "scheduler/whatif/simulate_queue.h"
 
 int main(int argc, char** argv) {
@@ -41,8 +42,13 @@ int main(int argc, char** argv) {
   app.add_option("--http", options.http,
                  "HOST:PORT of this machine to serve the page, metrics and health at, such as "
                  "127.0.0.1:8080; port 0 picks a free one (default: none of them)");
-  app.add_option("--data", options.data_directory, "directory of database, models and modules")
+  app.add_option("--data", options.data_directory,
+                 "directory of database (but see --store), models and modules")
       ->capture_default_str();
+  app.add_option(
+      "--store", options.store,
+      "postgresql://USER@HOST/DATABASE to keep jobs and records in, instead of a file in "
+      "--data; see docs/operating.md");
   app.add_option("--tracker", options.tracker_address, "HOST:PORT of heddle-tracker")
       ->capture_default_str();
   app.add_option("--port-file", options.port_file, "file to write the served port to");
@@ -76,6 +82,12 @@ int main(int argc, char** argv) {
                "with --embedded: do not start where the stages of jobs cannot be confined")
       ->needs("--embedded");
   heddle::AddLogFlags(&app, &options.log);
+  std::string copy_from, copy_to;
+  CLI::App* copy_app = app.add_subcommand(
+      "copy-store", "copy jobs and records from one store to another, which no scheduler uses");
+  const char* const place = "a scheduler's data folder, or postgresql://USER@HOST/DATABASE";
+  copy_app->add_option("from", copy_from, place)->required();
+  copy_app->add_option("to", copy_to, place)->required();
   app.set_version_flag("--version", "heddle-scheduler " HEDDLE_VERSION);
   heddle::AddManPageFlag(&app);
   try {
@@ -87,7 +99,10 @@ int main(int argc, char** argv) {
   umask(077);  // models and modules are this user's alone
   absl::Status status = heddle::StartLog("heddle-scheduler", options.log);
   heddle::RouteProtobufLog([](const std::string& line) { spdlog::warn("{}", line); });
-  if (status.ok()) status = heddle::scheduler::RunServer(options);
+  if (status.ok()) {
+    status = copy_app->parsed() ? heddle::scheduler::RunCopyStore(copy_from, copy_to)
+                                : heddle::scheduler::RunServer(options);
+  }
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-scheduler: %s\n", std::string(status.message()).c_str());
   return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? 2 : 1;

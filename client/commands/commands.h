@@ -119,6 +119,10 @@ struct CollectOptions {
 };
 // Collects finished jobs, and prints a table of them.
 int Collect(const GlobalOptions& global, const CollectOptions& options);
+// Copies jobs and records from one store to another, which no scheduler uses: this process becomes
+// `heddle-scheduler copy-store`, since only the scheduler has the stores. Each is a scheduler's data folder,
+// or postgresql://USER@HOST/DATABASE.
+int CopyStore(const std::string& from, const std::string& to);
 
 // ---- modules, without a service (run_command.cc, local_commands.cc) ----
 

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -8,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/time/time.h"
 #include "client/commands/commands.h"
+#include "client/embedded_service.h"
 #include "client/views/json.h"
 
 namespace heddle::client {
@@ -156,6 +160,13 @@ int Collect(const GlobalOptions& global, const CollectOptions& options) {
     fmt::print(stderr, "{} of blobs were in use within the last day and go later\n",
                FormatBytes(total->blob_bytes() - total->swept_bytes()));
   return kDone;
+}
+
+int CopyStore(const std::string& from, const std::string& to) {
+  const std::string program = SiblingBinary("heddle-scheduler");
+  execlp(program.c_str(), program.c_str(), "copy-store", from.c_str(), to.c_str(), nullptr);
+  return Fail(absl::NotFoundError(
+      fmt::format("{}: {}; install the scheduler on this machine", program, std::strerror(errno))));
 }
 
 }  // namespace heddle::client

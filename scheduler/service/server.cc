@@ -1,12 +1,10 @@
 #include "scheduler/service/server.h"
 
-#include <fcntl.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -42,11 +40,12 @@
 #include "scheduler/service/standby_server.h"
 #include "scheduler/service/storage/blob_sweeper.h"
 #include "scheduler/service/storage/collector.h"
+#include "scheduler/service/storage/data_folder.h"
 #include "scheduler/service/storage/store_service.h"
 #include "scheduler/service/telemetry/audit_log.h"
 #include "scheduler/service/telemetry/call_metrics.h"
 #include "scheduler/service/telemetry/metrics.h"
-#include "scheduler/store/sqlite_record_store.h"
+#include "scheduler/store/open_store.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -67,31 +66,6 @@ constexpr size_t kMaxRefusedPath = 100;              // in the audit log
 constexpr int kStandbyPollMs = 500;
 // Of a scheduler that does not stand by: for the lease of one that has ended on another host.
 constexpr absl::Duration kWaitForLease = absl::Seconds(10);
-
-// The lock of a data directory: that of the scheduler that uses it, for as long as its process lives. It
-// tells at once that this process has ended; whether it may write is for the leadership to say.
-class DirectoryLock {
- public:
-  // InvalidArgument: the directory cannot be made or written.
-  static absl::StatusOr<std::unique_ptr<DirectoryLock>> Open(const std::string& directory) {
-    std::error_code error;
-    std::filesystem::create_directories(directory, error);
-    if (error)
-      return absl::InvalidArgumentError(absl::StrCat("--data ", directory, ": ", error.message()));
-    const std::string path = directory + "/lock";
-    const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file < 0)
-      return absl::InvalidArgumentError(absl::StrCat("--data ", directory, ": not writable"));
-    return std::unique_ptr<DirectoryLock>(new DirectoryLock(file));
-  }
-  ~DirectoryLock() { close(file_); }
-  // Whether this process has the lock, now or from an earlier call. Thread-safe.
-  bool Take() { return flock(file_, LOCK_EX | LOCK_NB) == 0; }
-
- private:
-  explicit DirectoryLock(int file) : file_(file) {}
-  const int file_;
-};
 
 std::string WithPort(const std::string& address, int port) {
   if (IsUnixAddress(address)) return address;
@@ -126,7 +100,7 @@ absl::StatusOr<std::unique_ptr<Leadership>> AskToLead(RecordStore* store, const 
                                                       Leader* leader) {
   HEDDLE_ASSIGN_OR_RETURN(*leader, store->LeaderOf(options.claim.pool));
   options.claim.leader_has_ended = locked && leader->scheduler.starts_with(home);
-  // No write while another leads: see ConnectReader in scheduler/store/sqlite_util.h.
+  // No write while another leads: see ConnectReader in scheduler/store/sqlite_session.h.
   if (leader->remaining > absl::ZeroDuration() && !options.claim.leader_has_ended) return nullptr;
   return Leadership::Take(store, std::move(options), leader);
 }
@@ -175,7 +149,7 @@ absl::Status RunServer(const ServerOptions& options) {
          0);  // this program reports errors itself, in one line; users may still set the variable
 
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> directory,
-                          DirectoryLock::Open(options.data_directory));
+                          DirectoryLock::Open("--data ", options.data_directory));
   if (!directory->Take() && !options.standby) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--data ", options.data_directory,
@@ -186,8 +160,15 @@ absl::Status RunServer(const ServerOptions& options) {
                           LoadDaemonCredentials(options.tls_directory, Role::kScheduler));
   const TokenFile tokens(options.token_file.empty() ? options.data_directory + "/tokens"
                                                     : options.token_file);
-  const std::string database = options.data_directory + "/heddle.db";
-  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<RecordStore> store, OpenSqliteRecordStore(database));
+  const std::string database =
+      options.store.empty() ? DatabaseOf(options.data_directory) : options.store;
+  if (!options.store.empty() && !IsPostgres(options.store)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--store ", options.store,
+                     ": is no postgresql://USER@HOST/DATABASE; without it, the database is ",
+                     DatabaseOf(options.data_directory)));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<RecordStore> store, OpenRecordStore(database));
   HEDDLE_ASSIGN_OR_RETURN(const std::string identity, store->Identity());
 
   // The port file of an earlier run must not be mistaken for that of this one.

@@ -2,8 +2,9 @@
 // stages.
 //
 // The scheduler is the only writer; everybody else asks it over gRPC. Of several schedulers, that is the
-// one that leads (leader.h). SqliteRecordStore keeps the data on disk. MemoryRecordStore keeps it in the process, for simulations and tests.
-// tests/scheduler/store/record_store_test.cc holds both to the same promises.
+// one that leads (leader.h). The data is in an SQLite file or in a PostgreSQL database (open_store.h).
+// MemoryRecordStore keeps it in the process, for simulations and tests.
+// tests/scheduler/store/record_store_test.cc holds all three to the same promises.
 #pragma once
 
 #include <compare>
@@ -335,7 +336,9 @@ class RecordStore {
   // as a whole, or not at all if its answer is an error; that does not touch the others. An error
   // for the whole call means that nothing changed: ResourceExhausted when the disk is full (free
   // space and call again), Aborted when another scheduler leads (SetEpoch; the caller must end),
-  // Internal for anything else.
+  // Internal for anything else. Unavailable alone (the database is locked by another program or cannot be
+  // reached) leaves in doubt whether the call was taken: call again with the same batches; they are not
+  // applied twice.
   virtual absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) = 0;
 
   // ---- who leads (leader.h) ----

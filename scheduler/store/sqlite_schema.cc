@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "proto/common.pb.h"
-#include "scheduler/store/sqlite_util.h"
+#include "scheduler/store/sqlite_session.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -155,7 +155,8 @@ void WorkerOf(sqlite3_context* context, int, sqlite3_value** values) {
 }
 
 absl::StatusOr<int64_t> VersionOf(sqlite3* db) {
-  Statement query(db, "PRAGMA user_version");
+  SqliteSession session(db);
+  Statement query(&session, "PRAGMA user_version");
   const int64_t version = query.Step() ? query.Int(0) : 0;
   HEDDLE_RETURN_IF_ERROR(query.status());
   return version;
@@ -173,7 +174,10 @@ absl::Status Migrate(sqlite3* db, int version) {
   HEDDLE_RETURN_IF_ERROR(Execute(db, "BEGIN IMMEDIATE"));
   if (const absl::StatusOr<int64_t> now = VersionOf(db); now.ok()) found = *now;
   absl::Status status;
-  if (found > version) {
+  if (found < 0) {
+    status = absl::FailedPreconditionError(
+        "a copy into it did not end; run the same `heddle store copy` again");
+  } else if (found > version) {
     status = absl::FailedPreconditionError(absl::StrCat("the database is of version ", found,
                                                         ", this program knows ", version,
                                                         ": use the newer program"));

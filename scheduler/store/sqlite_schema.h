@@ -11,7 +11,7 @@ namespace heddle::scheduler {
 inline constexpr int kSchemaVersion = 12;
 
 // Runs the missing migrations up to that version, in one transaction. FailedPrecondition if the
-// database has a newer version.
+// database has a newer version, or a negative one: a copy into it did not end (copy_store.h).
 absl::Status Migrate(sqlite3* db, int version = kSchemaVersion);
 
 }  // namespace heddle::scheduler

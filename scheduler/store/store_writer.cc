@@ -193,7 +193,8 @@ bool StoreWriter::ApplyAll(const std::deque<Entry>& entries) {
     if (!blocked) {
       SetProblem(absl::Status(
           code, code == absl::StatusCode::kUnavailable
-                    ? "the database is locked by another program; goes on by itself when that ends"
+                    ? absl::StrCat("the database takes no writes (", results.status().message(),
+                                   "); goes on by itself when it does")
                     : "the disk of the database is full; goes on by itself when there is space"));
     }
     blocked = true;

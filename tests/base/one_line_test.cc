@@ -45,5 +45,13 @@ TEST(OneLine, IsATextOfAMessage) {
   EXPECT_GT(changed, 1000);
 }
 
+TEST(ValidTextTest, KeepsLinesAndReplacesWhatNoDatabaseTakes) {
+  EXPECT_EQ(ValidText("a\nb\t\xc3\xa9"), "a\nb\t\xc3\xa9");
+  EXPECT_EQ(ValidText(std::string_view("a\0b", 3)), "a?b");
+  EXPECT_EQ(ValidText("\xff\xc3"), "??");
+  EXPECT_EQ(ValidText("\xed\xa0\x80"), "???") << "half of a pair";
+  EXPECT_EQ(ValidText(""), "");
+}
+
 }  // namespace
 }  // namespace heddle

@@ -241,6 +241,7 @@ void MiniCluster::StartSchedulerAs(const std::string& name, Process* process,
       "-v"};
   if (options_.lease_s > 0)
     command.insert(command.end(), {"--lease", std::to_string(options_.lease_s)});
+  if (!options_.store.empty()) command.insert(command.end(), {"--store", options_.store});
   if (options_.standby) command.emplace_back("--standby");
   process->Start(command, File(name + ".log"), options_.environment);
   *address = AddressFrom(File(name + ".port"), *process);

@@ -58,6 +58,7 @@ class MiniCluster {
     int expiry_s = 0;                      // of workers at the tracker; 0: its default
     bool links = false;                    // every connection goes through a proxy
     bool standby = false;                  // there are two schedulers, on the same data
+    std::string store;                     // --store of the scheduler; empty: none
     std::vector<std::string> environment;  // of all three
   };
   MiniCluster() : MiniCluster(Options()) {}

@@ -88,6 +88,7 @@ HEAVY = [
     (r"pybind11/", ["python/native"]),
     (r"xgboost/", ["cost_model/model"]),
     (r"sqlite3\.h", ["scheduler/store"]),
+    (r"libpq", ["scheduler/store/postgres"]),
     (r"microhttpd\.h", ["base"]),
     (r"prometheus/", ["base/daemon"]),
     (r"z3\+\+\.h", ["compiler/substitution/prover"]),

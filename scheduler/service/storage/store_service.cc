@@ -20,8 +20,9 @@
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
 #include "scheduler/service/storage/stored_parts.h"
+#include "scheduler/store/maintenance.h"
+#include "scheduler/store/open_store.h"
 #include "scheduler/store/record_store.h"
-#include "scheduler/store/sqlite_maintenance.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -30,17 +31,6 @@ constexpr int kBlobsAtATime = 10'000;  // in one message
 constexpr int kMaxFindings = 100;
 constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // kept free for the database
 constexpr absl::Duration kTellEvery = absl::Milliseconds(500);
-
-// The bytes of the database and of its log; 0: it cannot be told.
-int64_t BytesOf(const std::string& database) {
-  int64_t bytes = 0;
-  for (const char* end : {"", "-wal"}) {
-    std::error_code error;
-    const auto size = std::filesystem::file_size(database + end, error);
-    if (!error) bytes += static_cast<int64_t>(size);
-  }
-  return bytes;
-}
 
 absl::Status SendFile(const std::string& path, ChunkSink sink) {
   const auto read = [](std::ifstream& file, size_t limit) {
@@ -163,6 +153,7 @@ StoreServiceImpl::StoreServiceImpl(std::string database, BlobStore* blobs, Colle
 }
 
 void StoreServiceImpl::RemoveCopy() const {
+  if (IsPostgres(database_)) return;  // it has none
   for (const char* end : {"", "-journal", "-wal", "-shm"}) {
     std::error_code error;
     std::filesystem::remove(copy_ + end, error);
@@ -173,7 +164,8 @@ grpc::Status StoreServiceImpl::BackUp(grpc::ServerContext* context, const v1::Ba
                                       grpc::ServerWriter<v1::BackUpPart>* writer) {
   CallLimits::Call call(calls_, CallLimits::kBackups, context, {.role = Role::kLocal});
   if (!call.ok()) return call.status();
-  if (const int64_t bytes = BytesOf(database_); bytes + kDiskReserveBytes > blobs_->FreeBytes()) {
+  if (const int64_t bytes = IsPostgres(database_) ? 0 : BytesOfDatabase(database_);
+      bytes + kDiskReserveBytes > blobs_->FreeBytes()) {
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
             absl::StrCat("the disk of the scheduler's data directory has no room for a copy of the "
                          "database, ",

@@ -16,8 +16,8 @@ namespace heddle::scheduler {
 // Lives as long as the server it is registered with. Stop must be called before that is shut down.
 class StoreServiceImpl final : public v1::StoreService::Service {
  public:
-  // `database` is the file of the scheduler's record store. A copy lies beside it for as long as a
-  // backup takes; one that an earlier crash left is removed.
+  // `database` is the address of the scheduler's record store (open_store.h). A copy lies beside an SQLite
+  // file for as long as a backup takes; one that an earlier crash left is removed.
   StoreServiceImpl(std::string database, BlobStore* blobs, Collector* collector, CallLimits* calls);
   // Ends long-running calls.
   void Stop() { stopping_ = true; }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "scheduler/ledger/job_ledger.h"
+#include "scheduler/store/maintenance.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -100,12 +100,6 @@ std::string ResultText(const StageFinished& end, bool cancelled) {
   if (!end.started) return "not_started";
   if (end.interrupted) return "interrupted";
   return EnumText(v1::FaultKind_Name(end.fault.kind), "FAULT_");
-}
-
-double FileBytes(const std::string& path) {
-  std::error_code error;
-  const auto bytes = std::filesystem::file_size(path, error);
-  return error ? 0 : static_cast<double>(bytes);
 }
 
 }  // namespace
@@ -331,7 +325,8 @@ void AddServiceMetrics(ServiceSources sources, Metrics* metrics) {
   const Gauge free_bytes =
       metrics->AddGauge("heddle_disk_free_bytes", "Free space on the disk of the data folder.");
   const Gauge writable = metrics->AddGauge(
-      "heddle_store_writable", "1 while the database takes writes, else 0 (the disk is full).");
+      "heddle_store_writable",
+      "1 while the database takes writes, else 0 (the disk is full, or it is away).");
   // `refresh` runs on one thread at a time.
   const auto measured = std::make_shared<absl::Time>(absl::InfinitePast());
   metrics->BeforeText([=, sources = std::move(sources)] {
@@ -343,10 +338,10 @@ void AddServiceMetrics(ServiceSources sources, Metrics* metrics) {
     audit.RaiseTo(static_cast<double>(sources.lost_audit_lines()));
     writable.Set(sources.store_problem().ok() ? 1 : 0);
     free_bytes.Set(static_cast<double>(sources.blobs->FreeBytes()));
-    database_bytes.Set(FileBytes(sources.database) + FileBytes(sources.database + "-wal"));
     const absl::Time now = MonotonicNow();
     if (now < *measured + kMeasureBlobs) return;
     *measured = now;
+    database_bytes.Set(static_cast<double>(BytesOfDatabase(sources.database)));
     int64_t sum = 0;
     for (const BlobStore::Entry& blob : sources.blobs->List()) sum += blob.size_bytes;
     blob_bytes.Set(static_cast<double>(sum));

@@ -83,7 +83,7 @@ class SchedulerMetrics {
 
 // What is read when somebody asks. The functions are called from the threads that serve /metrics.
 struct ServiceSources {
-  std::string database;              // the file
+  std::string database;              // its address (scheduler/store/open_store.h)
   const BlobStore* blobs = nullptr;  // not owned
   std::function<LeaseKeeper::Counts()> leases;
   std::function<int64_t()> lost_audit_lines;  // ever

@@ -7,7 +7,7 @@
 
 #include "base/sha256.h"
 #include "client/service_client.h"
-#include "scheduler/store/sqlite_maintenance.h"
+#include "scheduler/store/maintenance.h"
 #include "tests/scheduler/service/service_fixture.h"
 
 namespace heddle::scheduler {

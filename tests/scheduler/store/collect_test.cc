@@ -1,8 +1,8 @@
-// What collecting a finished job removes, and what it never touches: the same promises of both stores.
+// What collecting a finished job removes, and what it never touches: the same promises of all stores.
 #include <algorithm>
 #include <optional>
 
-#include "tests/scheduler/store/record_store_fixture.h"
+#include "tests/scheduler/store/all_stores.h"
 
 namespace heddle::scheduler {
 namespace {

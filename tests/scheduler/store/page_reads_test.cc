@@ -1,6 +1,6 @@
 // What the stores read for the page: samples of many trials, the latest stages of all jobs, tasks by a
 // part of their name.
-#include "tests/scheduler/store/record_store_fixture.h"
+#include "tests/scheduler/store/all_stores.h"
 
 namespace heddle::scheduler {
 namespace {

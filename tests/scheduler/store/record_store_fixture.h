@@ -1,18 +1,14 @@
-// A suite for both record stores: what each test file of it needs.
+// Rows, records and folders for tests of record stores.
 #pragma once
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
-#include <functional>
-#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "scheduler/store/memory_record_store.h"
 #include "scheduler/store/record_store.h"
-#include "scheduler/store/sqlite_record_store.h"
 
 namespace heddle::scheduler {
 
@@ -92,56 +88,6 @@ inline InsertRecord MakeRecord(int64_t job, int64_t candidate, int task, double 
   measured.mutable_evidence()->set_slot("profile0");
   insert.fencing_token = token;
   return insert;
-}
-
-struct StoreKind {
-  std::string name;
-  std::function<std::unique_ptr<RecordStore>(const std::string& directory)> make;
-};
-
-class RecordStoreTest : public ::testing::TestWithParam<StoreKind> {
- protected:
-  void SetUp() override {
-    directory_ = TempDirectory();
-    store_ = GetParam().make(directory_);
-    ASSERT_NE(store_, nullptr);
-  }
-  void TearDown() override {
-    store_.reset();
-    std::filesystem::remove_all(directory_);
-  }
-  absl::Status Apply(Batch batch) {
-    auto results = store_->Apply({std::move(batch)});
-    return results.ok() ? results->front() : results.status();
-  }
-  void AddJob(int64_t id, int tasks = 1, int candidates = 4) {
-    Batch batch = {PutJob{MakeJob(id)}};
-    for (int i = 0; i < tasks; ++i) batch.push_back(PutTask{MakeTask(id, i)});
-    for (int i = 0; i < candidates; ++i) {
-      batch.push_back(
-          InsertCandidate{MakeCandidate(id, i + 1, i % tasks, i == 0 ? "default" : "random")});
-    }
-    ASSERT_TRUE(Apply(std::move(batch)).ok());
-  }
-  std::vector<v1::Record> Query(const v1::RecordQuery& query) {
-    auto records = store_->Query(query);
-    EXPECT_TRUE(records.ok()) << records.status();
-    return records.ok() ? *records : std::vector<v1::Record>();
-  }
-
-  std::string directory_;
-  std::unique_ptr<RecordStore> store_;
-};
-
-inline const auto kStores = ::testing::Values(
-    StoreKind{"Memory", [](const std::string&) { return MakeMemoryRecordStore(); }},
-    StoreKind{"Sqlite", [](const std::string& directory) {
-                auto store = OpenSqliteRecordStore(directory + "/test.db");
-                EXPECT_TRUE(store.ok()) << store.status();
-                return store.ok() ? *std::move(store) : nullptr;
-              }});
-inline std::string StoreName(const ::testing::TestParamInfo<StoreKind>& info) {
-  return info.param.name;
 }
 
 }  // namespace heddle::scheduler

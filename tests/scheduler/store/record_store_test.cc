@@ -1,5 +1,5 @@
-// One suite for both record stores.
-#include "tests/scheduler/store/record_store_fixture.h"
+// One suite for all record stores.
+#include "tests/scheduler/store/all_stores.h"
 
 #include <sqlite3.h>
 
@@ -497,12 +497,14 @@ TEST_P(RecordStoreTest, KeepsTheMachineOfADeviceKey) {
   EXPECT_THAT(Query({}), SizeIs(1));
 }
 
-// Whatever is inserted and retracted, both stores answer every query alike.
-TEST(BothStoresTest, AgreeOnWhatStands) {
+// Whatever is inserted and retracted, all stores answer every query alike.
+TEST(AllStoresTest, AgreeOnWhatStands) {
   const std::string directory = TempDirectory();
   std::vector<std::unique_ptr<RecordStore>> stores;
   stores.push_back(MakeMemoryRecordStore());
   stores.push_back(*OpenSqliteRecordStore(directory + "/a.db"));
+  if (PostgresServer* const server = PostgresServer::Shared())
+    stores.push_back(*OpenPostgresRecordStore(server->NewDatabase()));
   std::mt19937 random(3);
   const auto pick = [&](int limit) {
     return static_cast<int>(random() % static_cast<unsigned>(limit));
@@ -511,7 +513,7 @@ TEST(BothStoresTest, AgreeOnWhatStands) {
     std::vector<std::string> answers;
     for (const auto& store : stores)
       answers.push_back(absl::StatusCodeToString(store->Apply({batch})->front().code()));
-    ASSERT_EQ(answers[0], answers[1]);
+    for (const std::string& answer : answers) ASSERT_EQ(answer, answers[0]);
   };
   Batch job = {PutJob{MakeJob(1)}, PutTask{MakeTask(1, 0)}, PutTask{MakeTask(1, 1)}};
   for (int i = 1; i <= 40; ++i)
@@ -537,8 +539,9 @@ TEST(BothStoresTest, AgreeOnWhatStands) {
     query.set_best_only(pick(3) == 0);
     query.set_valid_only(pick(3) == 0);
     query.set_retracted(pick(2) == 0);
-    std::vector<std::string> found(2), known(2), candidates(2);
-    for (size_t i = 0; i < 2; ++i) {
+    const size_t count = stores.size();
+    std::vector<std::string> found(count), known(count), candidates(count);
+    for (size_t i = 0; i < count; ++i) {
       const auto records = stores[i]->Query(query);
       ASSERT_TRUE(records.ok()) << records.status();
       for (const v1::Record& record : *records) {
@@ -553,9 +556,11 @@ TEST(BothStoresTest, AgreeOnWhatStands) {
                         row.median_ns, " ", row.message, "\n");
       }
     }
-    ASSERT_EQ(found[0], found[1]) << step << ": " << query.ShortDebugString();
-    ASSERT_EQ(known[0], known[1]) << step;
-    ASSERT_EQ(candidates[0], candidates[1]) << step;
+    for (size_t i = 1; i < count; ++i) {
+      ASSERT_EQ(found[0], found[i]) << step << ": " << query.ShortDebugString();
+      ASSERT_EQ(known[0], known[i]) << step;
+      ASSERT_EQ(candidates[0], candidates[i]) << step;
+    }
   }
   stores.clear();
   std::filesystem::remove_all(directory);

@@ -1,4 +1,4 @@
-// What searches predicted, learned and taught, in both record stores.
+// What searches predicted, learned and taught, in all record stores.
 #include <sqlite3.h>
 
 #include <map>
@@ -7,7 +7,7 @@
 
 #include "scheduler/store/sqlite_schema.h"
 #include "scheduler/store/transfer.h"
-#include "tests/scheduler/store/record_store_fixture.h"
+#include "tests/scheduler/store/all_stores.h"
 
 namespace heddle::scheduler {
 namespace {

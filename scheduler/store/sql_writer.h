@@ -1,19 +1,27 @@
-// The writing half of SqliteRecordStore.
+// The writing half of SqlRecordStore.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 
 #include "scheduler/store/record_store.h"
-#include "scheduler/store/sqlite_util.h"
+#include "scheduler/store/sql_session.h"
 
 namespace heddle::scheduler {
 
-// Applies changes within a transaction that the caller opened.
-class SqliteWriter {
+// Applies changes within a transaction that the caller opened. Where the session queues statements,
+// OK means no more than that they are queued. It remembers ids and fences, so that most changes read
+// nothing; only one writer may write to the database.
+class SqlWriter {
  public:
-  explicit SqliteWriter(sqlite3* db) : db_(db) {}
+  explicit SqlWriter(SqlSession* session) : session_(session) {}
+
+  // Forgets what it remembers. Necessary after changes were rolled back.
+  void Forget();
 
   absl::Status operator()(const PutJob& change);
   absl::Status operator()(const PutTask& change);
@@ -37,7 +45,11 @@ class SqliteWriter {
   // Statements are prepared once per connection.
   Statement& Prepared(const char* sql);
   absl::StatusOr<int64_t> Select(const char* sql, const std::string& key);
-  absl::StatusOr<int64_t> Intern(const char* insert, const char* select, const std::string& key);
+  using Ids = std::unordered_map<std::string, int64_t>;
+  static constexpr size_t kMostKnown = 100'000;  // of each kind; then it begins anew
+  static void Keep(const std::string& key, int64_t id, Ids* known);
+  absl::StatusOr<int64_t> Intern(const char* insert, const char* select, const std::string& key,
+                                 Ids* known);
   absl::StatusOr<int64_t> Target(const std::string& text);
   absl::StatusOr<int64_t> Device(const std::string& key);
   // Returns the workload's id. An imported record may have a workload without its text; the first
@@ -45,8 +57,11 @@ class SqliteWriter {
   absl::StatusOr<int64_t> Workload(const std::string& key, const std::string& text,
                                    const std::string& label, double flops);
 
-  sqlite3* db_;
+  SqlSession* const session_;
   std::map<const char*, std::unique_ptr<Statement>> prepared_;
+  Ids workloads_;  // those whose text is stored
+  Ids targets_, devices_;
+  std::map<SlotId, uint64_t> fences_;
 };
 
 }  // namespace heddle::scheduler

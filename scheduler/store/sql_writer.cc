@@ -1,16 +1,16 @@
-#include "scheduler/store/sqlite_writer.h"
+#include "scheduler/store/sql_writer.h"
 
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "proto/job_states.h"
-#include "scheduler/store/sqlite_read.h"
+#include "scheduler/store/sql_read.h"
 #include "scheduler/store/transfer.h"
 
 namespace heddle::scheduler {
 
-absl::Status SqliteWriter::operator()(const PutJob& change) {
+absl::Status SqlWriter::operator()(const PutJob& change) {
   const v1::Job& job = change.row.job;
   v1::Job notes;
   *notes.mutable_warnings() = job.warnings();
@@ -42,7 +42,7 @@ absl::Status SqliteWriter::operator()(const PutJob& change) {
              "model_digest=excluded.model_digest,module_digest=excluded.module_digest,"
              "created_ns=excluded.created_ns,finished_ns=excluded.finished_ns,running_ms="
              "excluded.running_ms,"
-             "notes=excluded.notes,user=excluded.user,submit_key=excluded.submit_key")
+             "notes=excluded.notes,\"user\"=excluded.\"user\",submit_key=excluded.submit_key")
       .Bind(change.row.id, Blob{spec}, job.state(), change.row.paused, job.reason(),
             job.fault().kind(), job.fault().message(), change.row.device_key, job.model_digest(),
             job.module_digest(), job.created_unix_ns(), job.finished_unix_ns(), job.running_ms(),
@@ -51,7 +51,7 @@ absl::Status SqliteWriter::operator()(const PutJob& change) {
       .Run();
 }
 
-absl::Status SqliteWriter::operator()(const PutTask& change) {
+absl::Status SqlWriter::operator()(const PutTask& change) {
   const TaskRow& row = change.row;
   HEDDLE_ASSIGN_OR_RETURN(int64_t workload, Workload(row.info.key(), row.info.workload(),
                                                      row.info.label(), row.info.flops()));
@@ -74,27 +74,35 @@ absl::Status SqliteWriter::operator()(const PutTask& change) {
       .Run();
 }
 
-absl::Status SqliteWriter::operator()(const CheckFence& change) {
+absl::Status SqlWriter::operator()(const CheckFence& change) {
   const auto& [slot, token] = change.fence;
+  const auto known = fences_.find(slot);
+  if (known != fences_.end() && known->second == token) return absl::OkStatus();
+  HEDDLE_ASSIGN_OR_RETURN(
+      const bool newest,
+      Prepared("INSERT INTO fences VALUES(?,?,?) ON CONFLICT(worker,slot) DO UPDATE SET "
+               "token=excluded.token WHERE fences.token<=excluded.token")
+          .Bind(slot.worker, slot.slot, token)
+          .RunIfItChanges());
+  if (newest) {
+    fences_[slot] = token;
+    return absl::OkStatus();
+  }
   Statement& query =
       Prepared("SELECT token FROM fences WHERE worker=? AND slot=?").Bind(slot.worker, slot.slot);
   uint64_t seen = 0;
   while (query.Step()) seen = static_cast<uint64_t>(query.Int(0));
   HEDDLE_RETURN_IF_ERROR(query.status());
-  if (token < seen) return StaleFence(change.fence, seen);
-  if (token == seen) return absl::OkStatus();
-  return Prepared("INSERT OR REPLACE INTO fences VALUES(?,?,?)")
-      .Bind(slot.worker, slot.slot, token)
-      .Run();
+  return StaleFence(change.fence, seen);
 }
 
-absl::Status SqliteWriter::operator()(const PutSearchState& change) {
+absl::Status SqlWriter::operator()(const PutSearchState& change) {
   return Prepared("UPDATE tasks SET state=? WHERE job=? AND idx=?")
       .Bind(Blob{change.state}, change.job, change.task)
       .Run();
 }
 
-absl::Status SqliteWriter::operator()(const PutLearned& change) {
+absl::Status SqlWriter::operator()(const PutLearned& change) {
   const std::string report = change.report.SerializeAsString();
   HEDDLE_RETURN_IF_ERROR(Prepared("UPDATE tasks SET report=? WHERE job=? AND idx=?")
                              .Bind(Blob{report}, change.job, change.task)
@@ -109,17 +117,17 @@ absl::Status SqliteWriter::operator()(const PutLearned& change) {
   HEDDLE_ASSIGN_OR_RETURN(int64_t device, Device(change.workload.device_key));
   return Prepared(  // the same condition as in Replaces
              "INSERT INTO experience SELECT id,?,?,?,?,?,? FROM workloads WHERE key=? "
-             "ON CONFLICT DO UPDATE SET made_ns=excluded.made_ns, samples=excluded.samples, "
-             "measured=excluded.measured, version=excluded.version "
-             "WHERE excluded.version>version "
-             "OR excluded.measured>=measured+(excluded.version<version)")
+             "ON CONFLICT(workload,target,device) DO UPDATE SET made_ns=excluded.made_ns, "
+             "samples=excluded.samples, measured=excluded.measured, version=excluded.version "
+             "WHERE excluded.version>experience.version OR excluded.measured>experience.measured "
+             "OR (excluded.measured=experience.measured AND excluded.version=experience.version)")
       .Bind(target, device, change.made_unix_ns, Blob{change.transfer_samples.samples()},
             change.transfer_samples.measured(), change.transfer_samples.version(),
             change.workload.key)
       .Run();
 }
 
-absl::Status SqliteWriter::operator()(const PutTransferModel& change) {
+absl::Status SqlWriter::operator()(const PutTransferModel& change) {
   HEDDLE_ASSIGN_OR_RETURN(int64_t target, Target(change.id.target));
   HEDDLE_ASSIGN_OR_RETURN(int64_t device, Device(change.id.device_key));
   HEDDLE_RETURN_IF_ERROR(
@@ -133,23 +141,28 @@ absl::Status SqliteWriter::operator()(const PutTransferModel& change) {
                                    change.model.since(), Blob{model})
                              .Run());
   return Prepared(
-             "DELETE FROM others_models WHERE rowid NOT IN "
-             "(SELECT rowid FROM others_models ORDER BY made_ns DESC, rowid DESC LIMIT ?)")
+             "DELETE FROM others_models WHERE (target,device,strategy) NOT IN "
+             "(SELECT target,device,strategy FROM others_models "
+             "ORDER BY made_ns DESC, target DESC, device DESC, strategy DESC LIMIT ?)")
       .Bind(TransferModels::kMost)
       .Run();
 }
 
-absl::Status SqliteWriter::operator()(const PutMachine& change) {
+absl::Status SqlWriter::operator()(const PutMachine& change) {
   HEDDLE_ASSIGN_OR_RETURN(int64_t device, Device(change.device_key));
   return Prepared("UPDATE devices SET machine=? WHERE id=?").Bind(change.machine, device).Run();
 }
 
-absl::Status SqliteWriter::operator()(const PutExperience& change) {
+absl::Status SqlWriter::operator()(const PutExperience& change) {
   HEDDLE_ASSIGN_OR_RETURN(int64_t target, Target(change.target));
   HEDDLE_ASSIGN_OR_RETURN(int64_t device, Device(change.device_key));
   for (const v1::KernelFactor& factor : change.factors) {
-    HEDDLE_RETURN_IF_ERROR(Prepared("INSERT OR REPLACE INTO kernel_factors "
-                                    "SELECT id,?,?,?,?,?,?,?,? FROM workloads WHERE key=?")
+    HEDDLE_RETURN_IF_ERROR(Prepared("INSERT INTO kernel_factors "
+                                    "SELECT id,?,?,?,?,?,?,?,? FROM workloads WHERE key=? "
+                                    "ON CONFLICT(workload,target,device) DO UPDATE SET "
+                                    "made_ns=excluded.made_ns,op=excluded.op,"
+                                    "layout=excluded.layout,\"window\"=excluded.\"window\","
+                                    "log_factor=excluded.log_factor,version=excluded.version")
                                .Bind(target, device, change.made_unix_ns, factor.op(),
                                      factor.layout(), factor.window(), factor.log_factor(),
                                      factor.version(), factor.workload_key())
@@ -160,12 +173,12 @@ absl::Status SqliteWriter::operator()(const PutExperience& change) {
              "(SELECT k.workload,k.target FROM kernel_factors k JOIN workloads w ON "
              "w.id=k.workload "
              "JOIN targets t ON t.id=k.target WHERE k.device=?1 "
-             "ORDER BY k.made_ns DESC, w.key, t.text LIMIT -1 OFFSET ?2)")
+             "ORDER BY k.made_ns DESC, w.key, t.text LIMIT 9223372036854775807 OFFSET ?2)")
       .Bind(device, kMaxExperience)
       .Run();
 }
 
-absl::Status SqliteWriter::operator()(const InsertCandidate& change) {
+absl::Status SqlWriter::operator()(const InsertCandidate& change) {
   const CandidateRow& row = change.row;
   const v1::Prediction predicted = change.prediction.value_or(v1::Prediction());
   return Prepared("INSERT INTO candidates VALUES(?,?,?,?,?,?,?,?,?,0,0)")
@@ -175,13 +188,13 @@ absl::Status SqliteWriter::operator()(const InsertCandidate& change) {
       .Run();
 }
 
-absl::Status SqliteWriter::operator()(const SetAttempts& change) {
+absl::Status SqlWriter::operator()(const SetAttempts& change) {
   return Prepared("UPDATE candidates SET attempts=? WHERE job=? AND id=?")
       .Bind(change.attempts, change.job.value, change.candidate.value)
       .Run();
 }
 
-absl::Status SqliteWriter::operator()(const MarkLearned& change) {
+absl::Status SqlWriter::operator()(const MarkLearned& change) {
   return Prepared(
              "UPDATE candidates SET learned=1 WHERE job=?1 AND task=?2 AND id<?3 AND learned=0 "
              "AND "
@@ -190,42 +203,42 @@ absl::Status SqliteWriter::operator()(const MarkLearned& change) {
       .Run();
 }
 
-absl::Status SqliteWriter::operator()(const InsertRecord& change) {
+absl::Status SqlWriter::operator()(const InsertRecord& change) {
   const v1::Record& record = change.record;
-  const std::string digest = RecordDigest(record);
-  if (change.imported) {
-    Statement& same = Prepared(
-                          "SELECT 1 FROM records WHERE digest=?1 UNION ALL "
-                          "SELECT 1 FROM retracted_digests WHERE digest=?1")
-                          .Bind(Blob{digest});
-    const bool exists = same.Step();
-    HEDDLE_RETURN_IF_ERROR(same.Run());
-    if (exists) return absl::AlreadyExistsError("the record is there already, or was retracted");
-  } else if (auto fence = FenceOf(change)) {
-    HEDDLE_RETURN_IF_ERROR((*this)(CheckFence{*fence}));
+  if (!change.imported) {
+    if (auto fence = FenceOf(change)) HEDDLE_RETURN_IF_ERROR((*this)(CheckFence{*fence}));
   }
   HEDDLE_ASSIGN_OR_RETURN(int64_t workload, Workload(record.workload_key(), record.workload(),
                                                      record.label(), record.flops()));
   HEDDLE_ASSIGN_OR_RETURN(int64_t target, Target(record.target()));
   HEDDLE_ASSIGN_OR_RETURN(int64_t device, Device(record.device_key()));
   const v1::Measurement& measured = record.measurement();
-  const std::string blob = measured.SerializeAsString();
+  const std::string blob = measured.SerializeAsString(), digest = RecordDigest(record);
   const double median =
       Median(std::vector<double>(measured.samples_ns().begin(), measured.samples_ns().end()));
   const auto own = [&](int64_t id) { return change.imported ? std::nullopt : std::optional(id); };
-  return Prepared(
-             "INSERT INTO records(workload,target,device,trace,outcome,median_ns,created_ns,job,"
-             "candidate,attempt,provenance,measurement,digest,worker,imported_by) "
-             "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
-      .Bind(workload, target, device, record.trace(), measured.outcome(), median,
-            record.created_unix_ns(), own(ParseJobName(record.job())), own(record.candidate()),
-            own(record.attempt()), change.imported ? record.job() : "", Blob{blob}, Blob{digest},
-            change.imported ? "" : measured.evidence().worker(),
-            change.imported ? record.imported_by() : "")
-      .Run();
+  // Ids are one more than the largest one. A sequence would leave gaps where a batch is refused, and a
+  // copied store would have to set it.
+  static constexpr char kInsert[] =
+      "INSERT INTO records(id,workload,target,device,trace,outcome,median_ns,created_ns,job,"
+      "candidate,attempt,provenance,measurement,digest,worker,imported_by) "
+      "SELECT coalesce((SELECT max(id) FROM records),0)+1,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,"
+      "?13,?14,?15 WHERE ?16=0 OR NOT EXISTS(SELECT 1 FROM records WHERE digest=?13) "
+      "AND NOT EXISTS(SELECT 1 FROM retracted_digests WHERE digest=?13)";
+  HEDDLE_ASSIGN_OR_RETURN(
+      const bool inserted,
+      Prepared(kInsert)
+          .Bind(workload, target, device, record.trace(), measured.outcome(), median,
+                record.created_unix_ns(), own(ParseJobName(record.job())), own(record.candidate()),
+                own(record.attempt()), change.imported ? record.job() : "", Blob{blob},
+                Blob{digest}, change.imported ? "" : measured.evidence().worker(),
+                change.imported ? record.imported_by() : "", change.imported)
+          .RunIfItChanges());
+  if (!inserted) return absl::AlreadyExistsError("the record is there already, or was retracted");
+  return absl::OkStatus();
 }
 
-absl::Status SqliteWriter::operator()(const RetractRecords& change) {
+absl::Status SqlWriter::operator()(const RetractRecords& change) {
   const v1::Retraction& why = change.retraction;
   for (const int64_t id : change.ids) {
     HEDDLE_RETURN_IF_ERROR(
@@ -244,16 +257,22 @@ absl::Status SqliteWriter::operator()(const RetractRecords& change) {
   return absl::OkStatus();
 }
 
-absl::Status SqliteWriter::operator()(const PutStage& change) {
+absl::Status SqlWriter::operator()(const PutStage& change) {
   const v1::StageSpan& span = change.row.span;
-  return Prepared("INSERT OR REPLACE INTO stages VALUES(?,?,?,?,?,?,?,?,?,?,?,?)")
+  return Prepared(
+             "INSERT INTO stages VALUES(?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(attempt) DO UPDATE "
+             "SET "
+             "job=excluded.job,task=excluded.task,kind=excluded.kind,worker=excluded.worker,"
+             "slot=excluded.slot,lease=excluded.lease,start_ns=excluded.start_ns,"
+             "end_ns=excluded.end_ns,fault_kind=excluded.fault_kind,"
+             "fault_message=excluded.fault_message,candidates=excluded.candidates")
       .Bind(span.attempt_id(), ParseJobName(span.job()), span.task(), span.kind(), span.worker(),
             span.slot(), change.row.lease_id, span.start_unix_ns(), span.end_unix_ns(),
             span.fault().kind(), span.fault().message(), span.candidates())
       .Run();
 }
 
-absl::Status SqliteWriter::operator()(const CollectRows& change) {
+absl::Status SqlWriter::operator()(const CollectRows& change) {
   Statement& state = Prepared("SELECT state FROM jobs WHERE id=?").Bind(change.job);
   const bool over = state.Step() && IsFinal(static_cast<v1::JobState>(state.Int(0)));
   HEDDLE_RETURN_IF_ERROR(state.Run());
@@ -283,13 +302,13 @@ absl::Status SqliteWriter::operator()(const CollectRows& change) {
   return absl::OkStatus();
 }
 
-absl::Status SqliteWriter::operator()(const RemoveRecords& change) {
+absl::Status SqlWriter::operator()(const RemoveRecords& change) {
   HEDDLE_ASSIGN_OR_RETURN(const OldRecords old,
-                          ReadOldRecords(db_, change.rule, change.after, change.limit));
+                          ReadOldRecords(session_, change.rule, change.after, change.limit));
   for (const int64_t id : old.ids) {
     for (const char* step :
-         {"INSERT OR IGNORE INTO retracted_digests "
-          "SELECT digest FROM records WHERE id=? AND retracted_ns<>0",
+         {"INSERT INTO retracted_digests SELECT digest FROM records WHERE id=? AND retracted_ns<>0 "
+          "ON CONFLICT DO NOTHING",
           // A retracted trial counts as lost (7), as before.
           "UPDATE candidates SET (kept_outcome,kept_ns)=(SELECT "
           "CASE WHEN r.retracted_ns<>0 THEN 7 ELSE r.outcome END,"
@@ -301,25 +320,25 @@ absl::Status SqliteWriter::operator()(const RemoveRecords& change) {
   return absl::OkStatus();
 }
 
-absl::Status SqliteWriter::operator()(const CollectJob& change) {
-  HEDDLE_ASSIGN_OR_RETURN(std::optional<JobRow> row, ReadJob(db_, change.job));
+absl::Status SqlWriter::operator()(const CollectJob& change) {
+  HEDDLE_ASSIGN_OR_RETURN(std::optional<JobRow> row, ReadJob(session_, change.job));
   if (!row || !IsFinal(row->job.state())) return NotFinished(change.job);
-  HEDDLE_RETURN_IF_ERROR(Prepared("UPDATE tasks SET state=x'', report=x'' WHERE job=? AND "
-                                  "(state<>x'' OR report<>x'')")
-                             .Bind(change.job)
+  HEDDLE_RETURN_IF_ERROR(Prepared("UPDATE tasks SET state=?1, report=?1 WHERE job=?2 AND "
+                                  "(state<>?1 OR report<>?1)")
+                             .Bind(Blob{""}, change.job)
                              .Run());
   if (row->job.collected_unix_ns() != 0) return absl::OkStatus();
   MarkCollected(change.unix_ns, &row->job);
   return (*this)(PutJob{*std::move(row)});
 }
 
-Statement& SqliteWriter::Prepared(const char* sql) {
+Statement& SqlWriter::Prepared(const char* sql) {
   std::unique_ptr<Statement>& slot = prepared_[sql];
-  if (slot == nullptr) slot = std::make_unique<Statement>(db_, sql);
+  if (slot == nullptr) slot = std::make_unique<Statement>(session_, sql);
   return *slot;
 }
 
-absl::StatusOr<int64_t> SqliteWriter::Select(const char* sql, const std::string& key) {
+absl::StatusOr<int64_t> SqlWriter::Select(const char* sql, const std::string& key) {
   Statement& query = Prepared(sql).Bind(key);
   int64_t id = 0;
   while (query.Step()) id = query.Int(0);
@@ -327,34 +346,58 @@ absl::StatusOr<int64_t> SqliteWriter::Select(const char* sql, const std::string&
   return id;
 }
 
-absl::StatusOr<int64_t> SqliteWriter::Intern(const char* insert, const char* select,
-                                             const std::string& key) {
-  absl::StatusOr<int64_t> id = Select(select, key);
-  if (!id.ok() || *id != 0) return id;
-  HEDDLE_RETURN_IF_ERROR(Prepared(insert).Bind(key).Run());
-  return Select(select, key);
+absl::StatusOr<int64_t> SqlWriter::Intern(const char* insert, const char* select,
+                                          const std::string& key, Ids* known) {
+  if (const auto found = known->find(key); found != known->end()) return found->second;
+  HEDDLE_ASSIGN_OR_RETURN(int64_t id, Select(select, key));
+  if (id == 0) {
+    HEDDLE_RETURN_IF_ERROR(Prepared(insert).Bind(key).Run());
+    HEDDLE_ASSIGN_OR_RETURN(id, Select(select, key));
+  }
+  Keep(key, id, known);
+  return id;
 }
 
-absl::StatusOr<int64_t> SqliteWriter::Target(const std::string& text) {
-  return Intern("INSERT OR IGNORE INTO targets(text) VALUES(?)",
-                "SELECT id FROM targets WHERE text=?", text);
+void SqlWriter::Keep(const std::string& key, int64_t id, Ids* known) {
+  if (known->size() >= kMostKnown) known->clear();
+  known->emplace(key, id);
 }
 
-absl::StatusOr<int64_t> SqliteWriter::Device(const std::string& key) {
-  return Intern("INSERT OR IGNORE INTO devices(key) VALUES(?)",
-                "SELECT id FROM devices WHERE key=?", key);
+absl::StatusOr<int64_t> SqlWriter::Target(const std::string& text) {
+  return Intern(
+      "INSERT INTO targets(id,text) SELECT coalesce(max(id),0)+1,? FROM targets WHERE 1=1 "
+      "ON CONFLICT DO NOTHING",
+      "SELECT id FROM targets WHERE text=?", text, &targets_);
 }
 
-absl::StatusOr<int64_t> SqliteWriter::Workload(const std::string& key, const std::string& text,
-                                               const std::string& label, double flops) {
+absl::StatusOr<int64_t> SqlWriter::Device(const std::string& key) {
+  return Intern(
+      "INSERT INTO devices(id,key) SELECT coalesce(max(id),0)+1,? FROM devices WHERE 1=1 "
+      "ON CONFLICT DO NOTHING",
+      "SELECT id FROM devices WHERE key=?", key, &devices_);
+}
+
+absl::StatusOr<int64_t> SqlWriter::Workload(const std::string& key, const std::string& text,
+                                            const std::string& label, double flops) {
+  if (const auto found = workloads_.find(key); found != workloads_.end()) return found->second;
   HEDDLE_RETURN_IF_ERROR(
-      Prepared("INSERT INTO workloads(key,text,label,flops) VALUES(?,?,?,?) ON "
-               "CONFLICT(key) DO UPDATE "
+      Prepared("INSERT INTO workloads(id,key,text,label,flops) "
+               "SELECT coalesce(max(id),0)+1,?,?,?,? FROM workloads WHERE 1=1 "
+               "ON CONFLICT(key) DO UPDATE "
                "SET text=excluded.text,label=excluded.label,flops=excluded.flops "
                "WHERE workloads.text='' AND excluded.text<>''")
           .Bind(key, text, label, flops)
           .Run());
-  return Select("SELECT id FROM workloads WHERE key=?", key);
+  HEDDLE_ASSIGN_OR_RETURN(const int64_t id, Select("SELECT id FROM workloads WHERE key=?", key));
+  if (!text.empty()) Keep(key, id, &workloads_);
+  return id;
+}
+
+void SqlWriter::Forget() {
+  workloads_.clear();
+  targets_.clear();
+  devices_.clear();
+  fences_.clear();
 }
 
 }  // namespace heddle::scheduler

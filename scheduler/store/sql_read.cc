@@ -1,4 +1,4 @@
-#include "scheduler/store/sqlite_read.h"
+#include "scheduler/store/sql_read.h"
 
 #include <spdlog/spdlog.h>
 
@@ -15,7 +15,6 @@
 #include "base/status_macros.h"
 #include "base/target.h"
 #include "proto/job_states.h"
-#include "scheduler/store/sqlite_util.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -64,7 +63,7 @@ absl::StatusOr<JobRow> DecodeJob(const Statement& row) {
   return out;
 }
 
-absl::Status ReadTasks(sqlite3* db, StoredJob* job) {
+absl::Status ReadTasks(SqlSession* db, StoredJob* job) {
   Statement rows(
       db,
       "SELECT "
@@ -97,15 +96,16 @@ absl::Status ReadTasks(sqlite3* db, StoredJob* job) {
   return rows.status();
 }
 
-absl::Status ReadCandidates(sqlite3* db, StoredJob* job) {
+absl::Status ReadCandidates(SqlSession* db, StoredJob* job) {
   // Of a finished job, the measurements that failed are enough: they say why.
   Statement rows(db,
                  "SELECT c.id,c.task,CASE WHEN ?2 THEN '' ELSE c.trace "
                  "END,c.origin,c.attempts,c.learned,r.outcome,r.median_ns,"
-                 "CASE WHEN ?2 AND r.outcome=1 THEN x'' ELSE r.measurement END,"
+                 "CASE WHEN ?2 AND r.outcome=1 THEN NULL ELSE r.measurement END,"
                  "r.retracted_ns>0,r.retraction,c.kept_outcome,c.kept_ns FROM "
                  "candidates c LEFT JOIN records r ON r.job=c.job AND r.candidate=c.id WHERE "
-                 "c.job=?1 ORDER BY c.id");
+                 "c.job=?1 ORDER BY c.id",
+                 Reading::kRowByRow);
   rows.Bind(job->row.id, IsFinal(job->row.job.state()));
   while (rows.Step()) {
     StoredCandidate row;
@@ -172,11 +172,11 @@ std::string SelectJobs(const std::string& columns, const JobSelection& selection
 
 }  // namespace
 
-absl::StatusOr<std::vector<StoredJob>> ReadJobs(sqlite3* db, const JobSelection& selection) {
+absl::StatusOr<std::vector<StoredJob>> ReadJobs(SqlSession* db, const JobSelection& selection) {
   std::vector<StoredJob> jobs;
   {
     const std::string sql = SelectJobs("*", selection);
-    Statement rows(db, sql.c_str());
+    Statement rows(db, sql);
     rows.Bind(selection.before, selection.limit);
     while (rows.Step()) {
       HEDDLE_ASSIGN_OR_RETURN(JobRow row, DecodeJob(rows));
@@ -192,11 +192,11 @@ absl::StatusOr<std::vector<StoredJob>> ReadJobs(sqlite3* db, const JobSelection&
   return jobs;
 }
 
-absl::StatusOr<std::vector<JobOwner>> ReadOwners(sqlite3* db, const JobSelection& selection) {
+absl::StatusOr<std::vector<JobOwner>> ReadOwners(SqlSession* db, const JobSelection& selection) {
   std::vector<JobOwner> owners;
   // The column `user` is empty in jobs of old databases; the spec says it of all.
   const std::string sql = SelectJobs("id,spec", selection);
-  Statement rows(db, sql.c_str());
+  Statement rows(db, sql);
   rows.Bind(selection.before, selection.limit);
   v1::JobSpec spec;
   while (rows.Step()) {
@@ -209,14 +209,14 @@ absl::StatusOr<std::vector<JobOwner>> ReadOwners(sqlite3* db, const JobSelection
   return owners;
 }
 
-absl::StatusOr<int64_t> ReadLastJob(sqlite3* db) {
+absl::StatusOr<int64_t> ReadLastJob(SqlSession* db) {
   Statement row(db, "SELECT coalesce(max(id),0) FROM jobs");
   const int64_t last = row.Step() ? row.Int(0) : 0;
   HEDDLE_RETURN_IF_ERROR(row.status());
   return last;
 }
 
-absl::StatusOr<std::optional<JobRow>> ReadJob(sqlite3* db, int64_t id) {
+absl::StatusOr<std::optional<JobRow>> ReadJob(SqlSession* db, int64_t id) {
   Statement rows(db, "SELECT * FROM jobs WHERE id=?");
   rows.Bind(id);
   std::optional<JobRow> found;
@@ -227,9 +227,9 @@ absl::StatusOr<std::optional<JobRow>> ReadJob(sqlite3* db, int64_t id) {
   return found;
 }
 
-absl::StatusOr<std::optional<JobRow>> ReadSubmitted(sqlite3* db, const std::string& user,
+absl::StatusOr<std::optional<JobRow>> ReadSubmitted(SqlSession* db, const std::string& user,
                                                     const std::string& submit_key) {
-  Statement rows(db, "SELECT * FROM jobs WHERE user=? AND submit_key=?");
+  Statement rows(db, "SELECT * FROM jobs WHERE \"user\"=? AND submit_key=?");
   rows.Bind(user, submit_key);
   std::optional<JobRow> found;
   while (rows.Step()) {
@@ -239,7 +239,8 @@ absl::StatusOr<std::optional<JobRow>> ReadSubmitted(sqlite3* db, const std::stri
   return found;
 }
 
-absl::StatusOr<std::vector<JobBlobs>> ReadBlobsOfJobs(sqlite3* db, int64_t after, int64_t limit) {
+absl::StatusOr<std::vector<JobBlobs>> ReadBlobsOfJobs(SqlSession* db, int64_t after,
+                                                      int64_t limit) {
   std::vector<JobBlobs> all;
   Statement rows(db, "SELECT * FROM jobs WHERE id>? ORDER BY id LIMIT ?");
   rows.Bind(after, limit);
@@ -251,7 +252,7 @@ absl::StatusOr<std::vector<JobBlobs>> ReadBlobsOfJobs(sqlite3* db, int64_t after
   return all;
 }
 
-absl::StatusOr<std::vector<int64_t>> ReadFinished(sqlite3* db) {
+absl::StatusOr<std::vector<int64_t>> ReadFinished(SqlSession* db) {
   std::vector<int64_t> jobs;
   Statement rows(db,
                  "SELECT id FROM jobs WHERE state IN (4, 5, 6) AND model_digest<>'' "
@@ -261,17 +262,18 @@ absl::StatusOr<std::vector<int64_t>> ReadFinished(sqlite3* db) {
   return jobs;
 }
 
-absl::Status ReadCollectable(sqlite3* db, absl::Span<const int64_t> jobs,
-                             std::vector<FinishedJob>* found) {
+absl::StatusOr<std::vector<FinishedJob>> ReadCollectable(SqlSession* db,
+                                                         absl::Span<const int64_t> jobs) {
+  std::vector<FinishedJob> found;
   for (const int64_t job : jobs) {
     HEDDLE_ASSIGN_OR_RETURN(const std::optional<JobRow> row, ReadJob(db, job));
     if (!row || row->job.collected_unix_ns() != 0) continue;
-    found->push_back({job, row->job.spec().name(), row->job.finished_unix_ns(), BlobsOf(*row)});
+    found.push_back({job, row->job.spec().name(), row->job.finished_unix_ns(), BlobsOf(*row)});
   }
-  return absl::OkStatus();
+  return found;
 }
 
-absl::StatusOr<Collection> ReadCollection(sqlite3* db, int64_t job, const CollectionPlace& after,
+absl::StatusOr<Collection> ReadCollection(SqlSession* db, int64_t job, const CollectionPlace& after,
                                           int64_t limit) {
   Collection found{{job, {}, {}, {}}, 0, std::nullopt};
   CollectionPlace place = after;
@@ -283,8 +285,8 @@ absl::StatusOr<Collection> ReadCollection(sqlite3* db, int64_t job, const Collec
         "WITH live AS (SELECT DISTINCT t.workload FROM jobs j INDEXED BY jobs_unfinished "
         "CROSS JOIN tasks t ON t.job=j.id WHERE j.state NOT IN (4, 5, 6)) "
         "SELECT c.id, length(c.trace), r.id, length(r.measurement)-64, "
-        "r.id IS NOT NULL AND r.workload NOT IN live "
-        "AND r.id IS NOT (SELECT b.id FROM records b WHERE b.workload=r.workload AND "
+        "r.id IS NOT NULL AND r.workload NOT IN (SELECT workload FROM live) "
+        "AND r.id IS DISTINCT FROM (SELECT b.id FROM records b WHERE b.workload=r.workload AND "
         "b.target=r.target AND b.device=r.device AND b.outcome=1 AND b.retracted_ns=0 "
         "ORDER BY b.median_ns, b.id LIMIT 1) "
         "FROM candidates c LEFT JOIN records r ON r.job=c.job AND r.candidate=c.id "
@@ -339,7 +341,7 @@ class Superseded {
   // Finding the newest records of a group costs as much as a page of records.
   static constexpr size_t kMostGroups = 8;
 
-  Superseded(sqlite3* db, const OldRecordRule& rule)
+  Superseded(SqlSession* db, const OldRecordRule& rule)
       : db_(db),
         rule_(rule),
         best_(db,
@@ -408,7 +410,7 @@ class Superseded {
     return group;
   }
 
-  sqlite3* const db_;
+  SqlSession* const db_;
   const OldRecordRule rule_;
   Statement best_, best_here_, oldest_kept_;
   std::optional<std::set<int64_t>> live_;  // workloads
@@ -417,7 +419,7 @@ class Superseded {
 
 }  // namespace
 
-absl::StatusOr<OldRecords> ReadOldRecords(sqlite3* db, const OldRecordRule& rule, int64_t after,
+absl::StatusOr<OldRecords> ReadOldRecords(SqlSession* db, const OldRecordRule& rule, int64_t after,
                                           int64_t limit) {
   // A finished job without a model is collected.
   Statement rows(
@@ -458,7 +460,7 @@ absl::StatusOr<OldRecords> ReadOldRecords(sqlite3* db, const OldRecordRule& rule
   return found;
 }
 
-absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(sqlite3* db) {
+absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(SqlSession* db) {
   std::vector<StageRow> stages;
   Statement rows(db, "SELECT * FROM stages WHERE end_ns=0 ORDER BY attempt");
   while (rows.Step()) stages.push_back({DecodeSpan(rows), rows.Text(6)});
@@ -466,14 +468,14 @@ absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(sqlite3* db) {
   return stages;
 }
 
-absl::StatusOr<int64_t> ReadLastAttempt(sqlite3* db) {
+absl::StatusOr<int64_t> ReadLastAttempt(SqlSession* db) {
   Statement row(db, "SELECT coalesce(max(attempt),0) FROM stages");
   const int64_t last = row.Step() ? row.Int(0) : 0;
   HEDDLE_RETURN_IF_ERROR(row.status());
   return last;
 }
 
-absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(sqlite3* db) {
+absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(SqlSession* db) {
   std::map<SlotId, uint64_t> fences;
   Statement rows(db, "SELECT worker, slot, token FROM fences");
   while (rows.Step()) fences[{rows.Text(0), rows.Text(1)}] = static_cast<uint64_t>(rows.Int(2));
@@ -481,7 +483,8 @@ absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(sqlite3* db) {
   return fences;
 }
 
-absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job, int64_t limit) {
+absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(SqlSession* db, int64_t job,
+                                                        int64_t limit) {
   std::vector<v1::StageSpan> spans;
   Statement rows(db,
                  "SELECT * FROM stages WHERE job=? ORDER BY start_ns DESC, attempt DESC LIMIT ?");
@@ -492,16 +495,16 @@ absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job
   return spans;
 }
 
-absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query,
+absl::StatusOr<RecordPage> ReadRecords(SqlSession* db, const v1::RecordQuery& query,
                                        const std::optional<RecordPlace>& after, int64_t limit,
                                        size_t max_bytes) {
-  // Only the fields that are given become conditions, so that SQLite can choose an index by them.
+  // Only the fields that are given become conditions, so that the database can choose an index by them.
   // best_only keeps, of the records that match, the fastest valid one per workload, target and device
   // key; of equally fast ones, the first that was stored. One index lookup per group finds it, so
   // records are not compared with each other.
   const auto given = [](bool is_given, const char* condition) { return is_given ? condition : ""; };
   const std::string of_workload = absl::StrCat(
-      "1",
+      "1=1",
       given(!query.workload_key().empty(),
             " AND r.workload=(SELECT id FROM workloads WHERE key=?1)"),
       given(!query.target().empty(), " AND r.target=(SELECT id FROM targets WHERE text=?2)"),
@@ -532,7 +535,7 @@ absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query
       of_workload, of_record, query.valid_only() ? " AND r.outcome=1" : "",
       after ? " AND (r.created_ns, r.id) < (?5, ?6)" : "",
       " ORDER BY r.created_ns DESC, r.id DESC LIMIT ?10");
-  Statement rows(db, sql.c_str());
+  Statement rows(db, sql, Reading::kRowByRow);
   const RecordPlace place = after.value_or(RecordPlace());
   rows.Bind(query.workload_key(), query.target(), query.device_key(), ParseJobName(query.job()),
             place.created_unix_ns, place.id, query.worker(), query.imported_by(), query.id(),
@@ -578,7 +581,7 @@ absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query
   return page;
 }
 
-absl::StatusOr<TrialSample> ReadTrialSample(sqlite3* db, const WorkloadId& id, int64_t most) {
+absl::StatusOr<TrialSample> ReadTrialSample(SqlSession* db, const WorkloadId& id, int64_t most) {
   // The index records_best has all that decides which rows are read.
   struct Trial {
     int64_t id;
@@ -590,7 +593,8 @@ absl::StatusOr<TrialSample> ReadTrialSample(sqlite3* db, const WorkloadId& id, i
                    "SELECT r.id, r.outcome, r.median_ns FROM records r INDEXED BY records_best "
                    "WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) "
                    "AND r.target=(SELECT id FROM targets WHERE text=?2) "
-                   "AND r.device=(SELECT id FROM devices WHERE key=?3)");
+                   "AND r.device=(SELECT id FROM devices WHERE key=?3)",
+                   Reading::kRowByRow);
     rows.Bind(id.key, id.target, id.device_key);
     while (rows.Step()) {
       const int64_t outcome = rows.Int(1);
@@ -646,7 +650,7 @@ absl::StatusOr<TrialSample> ReadTrialSample(sqlite3* db, const WorkloadId& id, i
   return sample;
 }
 
-absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(sqlite3* db, int64_t since_unix_ns,
+absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(SqlSession* db, int64_t since_unix_ns,
                                                             int64_t limit) {
   std::vector<v1::StageSpan> spans;
   Statement rows(db, "SELECT * FROM stages ORDER BY attempt DESC LIMIT ?");
@@ -661,22 +665,22 @@ absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(sqlite3* db, int64_t
   return spans;
 }
 
-absl::StatusOr<std::vector<WorkloadName>> ReadWorkloads(sqlite3* db, const std::string& text,
+absl::StatusOr<std::vector<WorkloadName>> ReadWorkloads(SqlSession* db, const std::string& text,
                                                         const std::string& after, int64_t limit) {
   std::vector<WorkloadName> found;
-  Statement rows(
-      db,
-      "SELECT w.key, w.label, w.flops FROM workloads w WHERE w.key>?1 "
-      "AND (instr(lower(w.label), lower(?2))>0 OR substr(w.key, 1, length(?2))=lower(?2)) "
-      "AND EXISTS(SELECT 1 FROM records r WHERE r.workload=w.id) "
-      "ORDER BY w.key LIMIT ?3");
+  Statement rows(db,
+                 "SELECT w.key, w.label, w.flops FROM workloads w WHERE w.key>?1 "
+                 "AND (instr(lower(w.label), lower(?2 COLLATE BINARY))>0 "
+                 "OR substr(w.key, 1, length(?2))=lower(?2 COLLATE BINARY)) "
+                 "AND EXISTS(SELECT 1 FROM records r WHERE r.workload=w.id) "
+                 "ORDER BY w.key LIMIT ?3");
   rows.Bind(after, text, limit);
   while (rows.Step()) found.push_back({rows.Text(0), rows.Text(1), rows.Real(2)});
   HEDDLE_RETURN_IF_ERROR(rows.status());
   return found;
 }
 
-absl::StatusOr<std::vector<DevicePair>> ReadDevicePairs(sqlite3* db, const std::string& device_a,
+absl::StatusOr<std::vector<DevicePair>> ReadDevicePairs(SqlSession* db, const std::string& device_a,
                                                         const std::string& device_b,
                                                         int64_t limit) {
   // The index records_best leads to the fastest record of each target.
@@ -707,10 +711,10 @@ absl::StatusOr<std::vector<DevicePair>> ReadDevicePairs(sqlite3* db, const std::
   return pairs;
 }
 
-absl::StatusOr<KnownRecords> ReadKnown(sqlite3* db, const WorkloadId& id) {
+absl::StatusOr<KnownRecords> ReadKnown(SqlSession* db, const WorkloadId& id) {
   // A lost trial says nothing about its candidate, so it does not count as known.
   constexpr char kSql[] = R"sql(
-SELECT count(*), coalesce(sum(r.outcome=1),0), coalesce(min(CASE WHEN r.outcome=1 THEN r.median_ns END),0),
+SELECT count(*), count(CASE WHEN r.outcome=1 THEN 1 END), coalesce(min(CASE WHEN r.outcome=1 THEN r.median_ns END),0),
        coalesce(min(CASE WHEN r.outcome=1 AND c.origin='default' THEN r.median_ns END),0)
 FROM records r LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate
 WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) AND r.target=(SELECT id FROM targets WHERE text=?2)
@@ -724,7 +728,7 @@ WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) AND r.target=(SELECT id
   return known;
 }
 
-absl::StatusOr<std::optional<v1::Record>> ReadBestMeasured(sqlite3* db, const WorkloadId& id) {
+absl::StatusOr<std::optional<v1::Record>> ReadBestMeasured(SqlSession* db, const WorkloadId& id) {
   // In the order of the index records_best, so only faster imported or retracted records are passed.
   Statement row(
       db,
@@ -743,7 +747,8 @@ absl::StatusOr<std::optional<v1::Record>> ReadBestMeasured(sqlite3* db, const Wo
   return std::optional<v1::Record>(std::move(page.records.front()));
 }
 
-absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t job, int32_t task) {
+absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(SqlSession* db, int64_t job,
+                                                           int32_t task) {
   Statement row(db, "SELECT report FROM tasks WHERE job=? AND idx=?");
   row.Bind(job, task);
   const std::string bytes = row.Step() ? row.Text(0) : "";
@@ -754,7 +759,8 @@ absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t 
   return std::optional<v1::SearchReport>(std::move(report));
 }
 
-absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(sqlite3* db, const WorkloadId& id,
+absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(SqlSession* db,
+                                                                const WorkloadId& id,
                                                                 int64_t limit) {
   Statement rows(
       db,
@@ -763,12 +769,12 @@ absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(sqlite3* db, con
       "SELECT its_key, its_target, its_device, e.samples, e.measured, e.version FROM "
       "(SELECT e.workload AS workload, e.target AS target, e.device AS device, "
       "w.key AS its_key, t.text AS its_target, d.key AS its_device, w.key=?1 AS own, "
-      "(d.key=?3) * (1 + (t.text=?2)) AS near FROM experience e "
+      "CASE WHEN d.key<>?3 THEN 0 WHEN t.text<>?2 THEN 1 ELSE 2 END AS near FROM experience e "
       "JOIN workloads w ON w.id=e.workload JOIN targets t ON t.id=e.target "
       "JOIN devices d ON d.id=e.device "
       "WHERE substr(t.text, 1, instr(t.text || ' ', ' ') - 1)=?4 "
       "AND NOT (w.key=?1 AND t.text=?2 AND d.key=?3) "
-      "ORDER BY own DESC, near DESC, e.made_ns DESC, w.key, t.text, d.key LIMIT ?5) "
+      "ORDER BY own DESC, near DESC, e.made_ns DESC, w.key, t.text, d.key LIMIT ?5) nearest "
       "JOIN experience e USING(workload, target, device) "
       "ORDER BY own DESC, near DESC, e.made_ns DESC, its_key, its_target, its_device");
   rows.Bind(id.key, id.target, id.device_key, std::string(KindOf(id.target)), limit);
@@ -784,7 +790,7 @@ absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(sqlite3* db, con
   return found;
 }
 
-absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> ReadTransferModels(sqlite3* db) {
+absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> ReadTransferModels(SqlSession* db) {
   Statement rows(db,
                  "SELECT t.text, d.key, m.strategy, m.since, m.model FROM others_models m "
                  "JOIN targets t ON t.id=m.target JOIN devices d ON d.id=m.device");
@@ -802,7 +808,7 @@ absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> ReadTransferModels(
   return models;
 }
 
-absl::StatusOr<std::map<std::string, std::string>> ReadMachines(sqlite3* db) {
+absl::StatusOr<std::map<std::string, std::string>> ReadMachines(SqlSession* db) {
   Statement rows(db, "SELECT key, machine FROM devices WHERE machine<>''");
   std::map<std::string, std::string> machines;
   while (rows.Step()) machines[rows.Text(0)] = rows.Text(1);
@@ -810,12 +816,12 @@ absl::StatusOr<std::map<std::string, std::string>> ReadMachines(sqlite3* db) {
   return machines;
 }
 
-absl::StatusOr<Experience> ReadExperience(sqlite3* db, const std::string& target,
+absl::StatusOr<Experience> ReadExperience(SqlSession* db, const std::string& target,
                                           const std::string& device_key, int64_t limit) {
   Experience found;
   for (const bool same : {true, false}) {
     Statement rows(db,
-                   "SELECT w.key, k.op, k.layout, k.window, k.log_factor, k.version "
+                   "SELECT w.key, k.op, k.layout, k.\"window\", k.log_factor, k.version "
                    "FROM kernel_factors k JOIN workloads w ON w.id=k.workload "
                    "JOIN targets t ON t.id=k.target JOIN devices d ON d.id=k.device "
                    "WHERE substr(t.text, 1, instr(t.text || ' ', ' ') - 1)=?3 "
@@ -836,7 +842,7 @@ absl::StatusOr<Experience> ReadExperience(sqlite3* db, const std::string& target
   return found;
 }
 
-absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(sqlite3* db, const std::string& target) {
+absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(SqlSession* db, const std::string& target) {
   Statement rows(db,
                  "SELECT d.key FROM records r JOIN devices d ON d.id=r.device WHERE "
                  "r.target=(SELECT id FROM targets "

@@ -1,0 +1,21 @@
+// Which store an address names.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "scheduler/store/record_store.h"
+
+namespace heddle::scheduler {
+
+// Whether the address names a PostgreSQL database, as "postgresql://USER@HOST/DATABASE" does. Any other
+// is the path of an SQLite file.
+bool IsPostgres(const std::string& address);
+
+// The address as it may be shown: without a user's name and password.
+std::string ShownAddress(const std::string& address);
+
+// Opens the store; see sqlite_record_store.h and postgres/postgres_record_store.h for the errors.
+absl::StatusOr<std::unique_ptr<RecordStore>> OpenRecordStore(const std::string& address);
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,22 @@
+// The tables of the store in PostgreSQL, as a list of migrations. Versions are those of SQLite's schema
+// (sqlite_schema.h), so that both stores of a version hold the same; the first one here is 11.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "scheduler/store/postgres/postgres_session.h"
+
+namespace heddle::scheduler {
+
+// Makes the tables, or runs the missing migrations, in one transaction. FailedPrecondition: the database has
+// a newer version, or a copy into it did not end (copy_store.h), unless that is what `copying` goes on
+// with.
+absl::Status MigratePostgres(PostgresSession* session, bool copying = false);
+
+// The version of the database; 0: it has no tables; negative: a copy into it did not end.
+absl::StatusOr<int64_t> PostgresVersion(PostgresSession* session);
+absl::Status SetPostgresVersion(int64_t version, PostgresSession* session);
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,62 @@
+// The reading half of SqlRecordStore. Each function reads in the given session; where it takes several
+// statements, each sees what was committed before it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "scheduler/store/record_store.h"
+#include "scheduler/store/sql_session.h"
+
+namespace heddle::scheduler {
+
+absl::StatusOr<std::vector<StoredJob>> ReadJobs(SqlSession* db, const JobSelection& selection);
+absl::StatusOr<std::vector<JobOwner>> ReadOwners(SqlSession* db, const JobSelection& selection);
+absl::StatusOr<int64_t> ReadLastJob(SqlSession* db);
+// The job without its tasks; nullopt: there is none.
+absl::StatusOr<std::optional<JobRow>> ReadJob(SqlSession* db, int64_t id);
+absl::StatusOr<std::optional<JobRow>> ReadSubmitted(SqlSession* db, const std::string& user,
+                                                    const std::string& submit_key);
+// Of at most `limit` jobs with ids after this one, by id.
+absl::StatusOr<std::vector<JobBlobs>> ReadBlobsOfJobs(SqlSession* db, int64_t after, int64_t limit);
+// The finished jobs, those that ended first before the others; left out are those without a model,
+// which are collected.
+absl::StatusOr<std::vector<int64_t>> ReadFinished(SqlSession* db);
+// Those of the jobs that are not collected. It reads each job by itself.
+absl::StatusOr<std::vector<FinishedJob>> ReadCollectable(SqlSession* db,
+                                                         absl::Span<const int64_t> jobs);
+absl::StatusOr<Collection> ReadCollection(SqlSession* db, int64_t job, const CollectionPlace& after,
+                                          int64_t limit);
+absl::StatusOr<OldRecords> ReadOldRecords(SqlSession* db, const OldRecordRule& rule, int64_t after,
+                                          int64_t limit);
+absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(SqlSession* db);
+absl::StatusOr<int64_t> ReadLastAttempt(SqlSession* db);
+absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(SqlSession* db);
+absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(SqlSession* db, int64_t job, int64_t limit);
+absl::StatusOr<RecordPage> ReadRecords(SqlSession* db, const v1::RecordQuery& query,
+                                       const std::optional<RecordPlace>& after, int64_t limit,
+                                       size_t max_bytes);
+absl::StatusOr<TrialSample> ReadTrialSample(SqlSession* db, const WorkloadId& id, int64_t most);
+absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(SqlSession* db, int64_t since_unix_ns,
+                                                            int64_t limit);
+absl::StatusOr<std::vector<WorkloadName>> ReadWorkloads(SqlSession* db, const std::string& text,
+                                                        const std::string& after, int64_t limit);
+absl::StatusOr<std::vector<DevicePair>> ReadDevicePairs(SqlSession* db, const std::string& device_a,
+                                                        const std::string& device_b, int64_t limit);
+absl::StatusOr<KnownRecords> ReadKnown(SqlSession* db, const WorkloadId& id);
+absl::StatusOr<std::optional<v1::Record>> ReadBestMeasured(SqlSession* db, const WorkloadId& id);
+absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(SqlSession* db, int64_t job,
+                                                           int32_t task);
+absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(SqlSession* db,
+                                                                const WorkloadId& id,
+                                                                int64_t limit);
+absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> ReadTransferModels(SqlSession* db);
+absl::StatusOr<std::map<std::string, std::string>> ReadMachines(SqlSession* db);
+absl::StatusOr<Experience> ReadExperience(SqlSession* db, const std::string& target,
+                                          const std::string& device_key, int64_t limit);
+absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(SqlSession* db, const std::string& target);
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,413 @@
+#include "scheduler/store/sql_record_store.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "base/status_macros.h"
+#include "scheduler/store/sql_read.h"
+#include "scheduler/store/sql_writer.h"
+
+namespace heddle::scheduler {
+namespace {
+
+constexpr int kMostRepeats = 10;                   // of a read
+constexpr size_t kJobsAtATime = 200;               // of reads of all jobs
+constexpr size_t kMaxPageBytes = size_t{8} << 20;  // of records, so that large ones fill no memory
+
+constexpr char kCheckEpoch[] = "UPDATE leaders SET epoch=epoch WHERE pool=? AND epoch=?";
+
+absl::StatusOr<LeaderRow> ReadLeader(SqlSession* session, const std::string& pool) {
+  LeaderRow row;
+  Statement query(session,
+                  "SELECT scheduler, address, epoch, renewed_ns, lease_ns FROM leaders WHERE pool=?");
+  if (query.Bind(pool).Step()) {
+    row = {query.Text(0), query.Text(1), query.Int(2), absl::FromUnixNanos(query.Int(3)),
+           absl::Nanoseconds(query.Int(4))};
+  }
+  HEDDLE_RETURN_IF_ERROR(query.status());
+  return row;
+}
+
+class SqlRecordStore : public RecordStore {
+  // A read whose connection was lost is repeated on a new one.
+  template <typename Read>
+  static auto Repeated(const Read& read, SqlSession* session) {
+    auto result = read(session);
+    for (int repeats = 0; repeats < kMostRepeats && session->Lost(); ++repeats)
+      result = read(session);
+    return result;
+  }
+  template <typename Read>
+  auto ForScheduler(const Read& read) {
+    absl::MutexLock lock(&read_mutex_);
+    return Repeated(read, read_.get());
+  }
+  template <typename Read>
+  auto ForUsers(const Read& read) {
+    absl::MutexLock lock(&users_mutex_);
+    return Repeated(read, users_.get());
+  }
+
+ public:
+  SqlRecordStore(std::unique_ptr<SqlSession> write, std::unique_ptr<SqlSession> read,
+                 std::unique_ptr<SqlSession> users)
+      : write_(std::move(write)),
+        read_(std::move(read)),
+        users_(std::move(users)),
+        writer_(write_.get()) {}
+
+  absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) override {
+    absl::MutexLock lock(&write_mutex_);
+    HEDDLE_RETURN_IF_ERROR(ResolveDoubt());
+    if (unknown_) {  // the caller repeats that call
+      const InDoubt call = *std::exchange(unknown_, std::nullopt);
+      if (*call.committed && call.results.size() == batches.size()) return call.results;
+      if (*call.committed)
+        return absl::InternalError("another call came while a commit was in doubt");
+    }
+    if (write_->MayQueue()) {
+      // Few batches are ever refused, so all are tried in few round trips, without parts that can be
+      // undone.
+      HEDDLE_ASSIGN_OR_RETURN(const bool taken, ApplyAtOnce(batches));
+      if (taken) return std::vector<absl::Status>(batches.size());
+    }
+    return ApplyOneByOne(batches);
+  }
+
+  absl::StatusOr<Leader> Lead(const LeaderClaim& claim) override {
+    absl::MutexLock lock(&write_mutex_);
+    HEDDLE_RETURN_IF_ERROR(ResolveDoubt());
+    absl::StatusOr<Leader> leader = TryLead(claim);
+    // All schedulers use the same file: while it is locked, none of them writes.
+    if (absl::IsUnavailable(leader.status()) && !write_->Lost())
+      return absl::ResourceExhaustedError(leader.status().message());
+    return leader;
+  }
+  absl::Status EndLead(const std::string& pool, int64_t epoch) override {
+    absl::MutexLock lock(&write_mutex_);
+    HEDDLE_RETURN_IF_ERROR(ResolveDoubt());
+    return InTransaction([&]() -> absl::Status {
+      Statement end(write_.get(), "UPDATE leaders SET lease_ns=0, address='' WHERE pool=? AND epoch=?");
+      return end.Bind(pool, epoch).Run();
+    });
+  }
+  absl::StatusOr<Leader> LeaderOf(const std::string& pool) override {
+    return ForScheduler([&](SqlSession* session) -> absl::StatusOr<Leader> {
+      HEDDLE_ASSIGN_OR_RETURN(const LeaderRow row, ReadLeader(session, pool));
+      HEDDLE_ASSIGN_OR_RETURN(const int64_t now, session->ClockNs());
+      return LeaderAt(row, absl::FromUnixNanos(now));
+    });
+  }
+  void SetEpoch(const std::string& pool, int64_t epoch) override {
+    absl::MutexLock lock(&write_mutex_);
+    pool_ = pool;
+    epoch_ = epoch;
+    leads_ = std::make_unique<Statement>(write_.get(), kCheckEpoch);
+  }
+  absl::StatusOr<std::string> Identity() override {
+    return ForScheduler([&](SqlSession* session) -> absl::StatusOr<std::string> {
+      Statement query(session, "SELECT identity FROM store");
+      std::string identity = query.Step() ? query.Text(0) : "";
+      HEDDLE_RETURN_IF_ERROR(query.status());
+      return identity;
+    });
+  }
+
+  absl::StatusOr<std::vector<StoredJob>> LoadJobs(const JobSelection& selection) override {
+    // Only users ask for finished jobs.
+    if (selection.which == JobSelection::kFinished)
+      return ForUsers([&](SqlSession* session) { return ReadJobs(session, selection); });
+    return ForScheduler([&](SqlSession* session) { return ReadJobs(session, selection); });
+  }
+  absl::StatusOr<std::vector<JobOwner>> Owners(const JobSelection& selection) override {
+    return ForUsers([&](SqlSession* session) { return ReadOwners(session, selection); });
+  }
+  absl::StatusOr<int64_t> LastJob() override {
+    return ForScheduler([&](SqlSession* session) { return ReadLastJob(session); });
+  }
+  absl::StatusOr<std::optional<JobRow>> FindSubmitted(const std::string& user,
+                                                      const std::string& submit_key) override {
+    return ForScheduler(
+        [&](SqlSession* session) { return ReadSubmitted(session, user, submit_key); });
+  }
+  absl::StatusOr<std::vector<JobBlobs>> BlobsOfJobs() override {
+    // In pages, so that users who ask meanwhile wait for no more than one. A job that is submitted
+    // meanwhile comes last, if at all; its blobs are new.
+    std::vector<JobBlobs> all;
+    while (true) {
+      const int64_t after = all.empty() ? 0 : all.back().job;
+      HEDDLE_ASSIGN_OR_RETURN(std::vector<JobBlobs> page, ForUsers([&](SqlSession* session) {
+                                return ReadBlobsOfJobs(session, after, kJobsAtATime);
+                              }));
+      std::move(page.begin(), page.end(), std::back_inserter(all));
+      if (page.size() < kJobsAtATime) return all;
+    }
+  }
+  absl::StatusOr<std::vector<FinishedJob>> Collectable() override {
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<int64_t> jobs, ForUsers(ReadFinished));
+    // In pages, so that users who ask meanwhile wait for no more than one.
+    std::vector<FinishedJob> found;
+    for (absl::Span<const int64_t> left = jobs; !left.empty();
+         left.remove_prefix(std::min(kJobsAtATime, left.size()))) {
+      const auto some = left.first(std::min(kJobsAtATime, left.size()));
+      HEDDLE_ASSIGN_OR_RETURN(std::vector<FinishedJob> page, ForUsers([&](SqlSession* session) {
+                                return ReadCollectable(session, some);
+                              }));
+      std::move(page.begin(), page.end(), std::back_inserter(found));
+    }
+    return found;
+  }
+  absl::StatusOr<Collection> CollectionOf(int64_t job, const CollectionPlace& after,
+                                          int64_t limit) override {
+    return ForUsers(
+        [&](SqlSession* session) { return ReadCollection(session, job, after, limit); });
+  }
+  absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule, int64_t after,
+                                            int64_t limit) override {
+    return ForUsers(
+        [&](SqlSession* session) { return ReadOldRecords(session, rule, after, limit); });
+  }
+  absl::StatusOr<std::vector<StageRow>> UnfinishedStages() override {
+    return ForScheduler([&](SqlSession* session) { return ReadUnfinishedStages(session); });
+  }
+  absl::StatusOr<int64_t> LastAttempt() override {
+    return ForScheduler([&](SqlSession* session) { return ReadLastAttempt(session); });
+  }
+  absl::StatusOr<std::map<SlotId, uint64_t>> Fences() override {
+    return ForScheduler([&](SqlSession* session) { return ReadFences(session); });
+  }
+  absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) override {
+    return ForUsers([&](SqlSession* session) { return ReadTimeline(session, job, limit); });
+  }
+  absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) override {
+    HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ForScheduler([&](SqlSession* session) {
+                              return ReadRecords(session, query, std::nullopt, QueryLimit(query),
+                                                 SIZE_MAX);
+                            }));
+    return std::move(page.records);
+  }
+  absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,
+                                       const std::optional<RecordPlace>& after,
+                                       int64_t limit) override {
+    return ForUsers([&](SqlSession* session) {
+      return ReadRecords(session, query, after, limit, kMaxPageBytes);
+    });
+  }
+  absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) override {
+    return ForUsers([&](SqlSession* session) { return ReadTrialSample(session, id, most); });
+  }
+  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns,
+                                                          int64_t limit) override {
+    return ForUsers(
+        [&](SqlSession* session) { return ReadLatestStages(session, since_unix_ns, limit); });
+  }
+  absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
+                                                          const std::string& after,
+                                                          int64_t limit) override {
+    return ForUsers(
+        [&](SqlSession* session) { return ReadWorkloads(session, text, after, limit); });
+  }
+  absl::StatusOr<std::vector<DevicePair>> CompareDevices(const std::string& device_a,
+                                                         const std::string& device_b,
+                                                         int64_t limit) override {
+    return ForUsers(
+        [&](SqlSession* session) { return ReadDevicePairs(session, device_a, device_b, limit); });
+  }
+  absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override {
+    return ForScheduler([&](SqlSession* session) { return ReadKnown(session, id); });
+  }
+  absl::StatusOr<std::optional<v1::Record>> BestMeasured(const WorkloadId& id) override {
+    return ForScheduler([&](SqlSession* session) { return ReadBestMeasured(session, id); });
+  }
+  absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) override {
+    return ForUsers([&](SqlSession* session) { return ReadReport(session, job, task); });
+  }
+  absl::StatusOr<std::vector<TransferSamples>> FindRelatedSamples(const WorkloadId& id,
+                                                                  int64_t limit) override {
+    return ForScheduler(
+        [&](SqlSession* session) { return ReadRelatedSamples(session, id, limit); });
+  }
+  absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> AllTransferModels() override {
+    return ForScheduler([&](SqlSession* session) { return ReadTransferModels(session); });
+  }
+  absl::StatusOr<std::map<std::string, std::string>> Machines() override {
+    return ForScheduler([&](SqlSession* session) { return ReadMachines(session); });
+  }
+  absl::StatusOr<Experience> FindExperience(const std::string& target,
+                                            const std::string& device_key, int64_t limit) override {
+    return ForScheduler(
+        [&](SqlSession* session) { return ReadExperience(session, target, device_key, limit); });
+  }
+  absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) override {
+    return ForScheduler([&](SqlSession* session) { return ReadDeviceKeys(session, target); });
+  }
+
+ private:
+  // Nothing of the whole call may remain after such an error.
+  static bool IsFatal(const absl::Status& status) {
+    return status.code() == absl::StatusCode::kResourceExhausted ||
+           status.code() == absl::StatusCode::kInternal ||
+           status.code() == absl::StatusCode::kDataLoss ||
+           status.code() == absl::StatusCode::kUnavailable;
+  }
+  void Rollback() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
+    write_->Rollback();
+    writer_.Forget();
+  }
+  absl::Status Commit(const std::vector<absl::Status>& results)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
+    absl::Status status = write_->Commit();
+    if (status.ok()) return status;
+    writer_.Forget();
+    if (absl::IsUnavailable(status)) unknown_ = InDoubt{results, std::nullopt};
+    return status;
+  }
+  // Finds out whether the last call was taken if its commit was not answered.
+  absl::Status ResolveDoubt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
+    if (!unknown_ || unknown_->committed) return absl::OkStatus();
+    HEDDLE_ASSIGN_OR_RETURN(unknown_->committed, write_->LastCommitted());
+    return absl::OkStatus();
+  }
+
+  // A transaction of its own, which may be made again if its answer is lost.
+  template <typename Write>
+  absl::Status InTransaction(const Write& write) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
+    HEDDLE_RETURN_IF_ERROR(write_->Begin(SqlSession::Running::kAtOnce));
+    if (absl::Status status = write(); !status.ok()) {
+      Rollback();
+      return status;
+    }
+    return write_->Commit();
+  }
+
+  // Changes the row only if it is as it was read, since others may claim it meanwhile.
+  absl::StatusOr<Leader> TryLead(const LeaderClaim& claim)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
+    Leader leader;
+    HEDDLE_RETURN_IF_ERROR(InTransaction([&]() -> absl::Status {
+      HEDDLE_ASSIGN_OR_RETURN(const LeaderRow before, ReadLeader(write_.get(), claim.pool));
+      HEDDLE_ASSIGN_OR_RETURN(const int64_t now, write_->ClockNs());
+      const LeaderRow row = AfterClaim(before, claim, absl::FromUnixNanos(now));
+      leader = LeaderAt(row, absl::FromUnixNanos(now));
+      if (row.scheduler != claim.scheduler) return absl::OkStatus();
+      const int64_t renewed = absl::ToUnixNanos(row.renewed);
+      const int64_t lease = absl::ToInt64Nanoseconds(row.lease);
+      if (before.epoch == 0) {
+        Statement insert(write_.get(),
+                         "INSERT INTO leaders(pool, scheduler, address, epoch, renewed_ns, lease_ns) "
+                         "VALUES(?, ?, ?, ?, ?, ?)");
+        return insert.Bind(claim.pool, row.scheduler, row.address, row.epoch, renewed, lease).Run();
+      }
+      Statement update(write_.get(),
+                       "UPDATE leaders SET scheduler=?, address=?, epoch=?, renewed_ns=?, lease_ns=? "
+                       "WHERE pool=? AND epoch=? AND renewed_ns=?");
+      HEDDLE_ASSIGN_OR_RETURN(
+          const bool changed,
+          update
+              .Bind(row.scheduler, row.address, row.epoch, renewed, lease, claim.pool, before.epoch,
+                    absl::ToUnixNanos(before.renewed))
+              .RunIfItChanges());
+      return changed ? absl::OkStatus()
+                     : absl::UnavailableError("another scheduler claims the leadership just now");
+    }));
+    return leader;
+  }
+
+  // The first change of each transaction. It locks the row, so that no other scheduler takes the leadership before
+  // the transaction has ended.
+  absl::Status CheckEpoch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
+    if (epoch_ == 0) return absl::OkStatus();
+    HEDDLE_ASSIGN_OR_RETURN(const bool leads, leads_->Bind(pool_, epoch_).RunIfItChanges());
+    if (leads) return absl::OkStatus();
+    HEDDLE_ASSIGN_OR_RETURN(const LeaderRow row, ReadLeader(write_.get(), pool_));
+    HEDDLE_ASSIGN_OR_RETURN(const int64_t now, write_->ClockNs());
+    return NotLeading(LeaderAt(row, absl::FromUnixNanos(now)), epoch_);
+  }
+
+  // False: some batch was refused, and nothing is changed.
+  absl::StatusOr<bool> ApplyAtOnce(absl::Span<const Batch> batches)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
+    HEDDLE_RETURN_IF_ERROR(write_->Begin(SqlSession::Running::kQueued));
+    const absl::Status status = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) -> absl::Status {
+      HEDDLE_RETURN_IF_ERROR(CheckEpoch());
+      for (const Batch& batch : batches) {
+        for (const StoreChange& change : batch) HEDDLE_RETURN_IF_ERROR(std::visit(writer_, change));
+      }
+      return write_->Settle();
+    }();
+    if (!status.ok()) {
+      Rollback();
+      if (IsFatal(status)) return status;
+      return false;
+    }
+    HEDDLE_RETURN_IF_ERROR(Commit(std::vector<absl::Status>(batches.size())));
+    return true;
+  }
+
+  absl::StatusOr<std::vector<absl::Status>> ApplyOneByOne(absl::Span<const Batch> batches)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
+    HEDDLE_RETURN_IF_ERROR(write_->Begin(SqlSession::Running::kAtOnce));
+    if (absl::Status leading = CheckEpoch(); !leading.ok()) {
+      Rollback();
+      return leading;
+    }
+    std::vector<absl::Status> results;
+    for (const Batch& batch : batches) {
+      absl::Status status = ApplyOne(batch);
+      // A full disk may have rolled back the whole transaction.
+      if (IsFatal(status) || !write_->InTransaction()) {
+        Rollback();
+        return status.ok() ? absl::InternalError("the transaction ended by itself") : status;
+      }
+      results.push_back(std::move(status));
+    }
+    HEDDLE_RETURN_IF_ERROR(Commit(results));
+    return results;
+  }
+
+  absl::Status ApplyOne(const Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
+    HEDDLE_RETURN_IF_ERROR(write_->Savepoint());
+    for (const StoreChange& change : batch) {
+      absl::Status status = std::visit(writer_, change);
+      if (status.ok()) continue;
+      writer_.Forget();
+      if (IsFatal(status) || !write_->InTransaction()) return status;
+      if (const absl::Status undone = write_->Undo(); !undone.ok()) return undone;
+      return status;
+    }
+    return write_->Release();
+  }
+
+  absl::Mutex write_mutex_;
+  absl::Mutex read_mutex_;
+  absl::Mutex users_mutex_;
+  const std::unique_ptr<SqlSession> write_;
+  const std::unique_ptr<SqlSession> read_;   // for the scheduler
+  const std::unique_ptr<SqlSession> users_;  // for what users ask, which may take long
+  SqlWriter writer_ ABSL_GUARDED_BY(write_mutex_);
+  // A call whose commit was not answered: its results, if it was committed.
+  struct InDoubt {
+    std::vector<absl::Status> results;
+    std::optional<bool> committed;  // nullopt: not known yet
+  };
+  std::optional<InDoubt> unknown_ ABSL_GUARDED_BY(write_mutex_);
+  std::string pool_ ABSL_GUARDED_BY(write_mutex_);
+  int64_t epoch_ ABSL_GUARDED_BY(write_mutex_) = 0;  // 0: Apply checks none
+  std::unique_ptr<Statement> leads_ ABSL_GUARDED_BY(write_mutex_);
+};
+
+}  // namespace
+
+std::unique_ptr<RecordStore> MakeSqlRecordStore(std::unique_ptr<SqlSession> write,
+                                                std::unique_ptr<SqlSession> read,
+                                                std::unique_ptr<SqlSession> users) {
+  return std::make_unique<SqlRecordStore>(std::move(write), std::move(read), std::move(users));
+}
+
+}  // namespace heddle::scheduler
