@@ -5,7 +5,6 @@
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/open_files.h"
 #include "base/status_macros.h"
 
 namespace heddle {
@@ -25,7 +25,7 @@ namespace {
 constexpr size_t kEventBlockBytes = 16 << 10;
 constexpr size_t kFormBlockBytes = 64 << 10;  // of a file in a form
 // Descriptors that the rest of the process needs beside the connections.
-constexpr rlim_t kOtherFiles = 1024;
+constexpr size_t kOtherFiles = 1024;
 
 struct HostPort {
   std::string host;  // "127.0.0.1", "localhost" or "[::1]"
@@ -84,13 +84,6 @@ int PortOf(int socket) {
   if (getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
   return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&address)->sin6_port
                                              : reinterpret_cast<sockaddr_in*>(&address)->sin_port);
-}
-
-void RaiseOpenFiles(rlim_t wanted) {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-  limit.rlim_cur = std::min(wanted, limit.rlim_max);
-  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 std::string Unescape(std::string_view text) {

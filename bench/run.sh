@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs one benchmark, prints a table, and lists what could not be measured. Installs and builds what it needs first.
-# Usage: bench/run.sh operators|models|graphs|gains|plans|classical|scheduling|search|cuda|large [--json FILE] [--only ROW] [--quick] [--minutes M] [--threads 1,2] [--trials N] [--records FILE]   (--help: all)
+# Usage: bench/run.sh operators|models|graphs|gains|plans|classical|scheduling|search|cuda|large|farm [--json FILE] [--only ROW] [--quick] [--minutes M] [--threads 1,2] [--trials N] [--records FILE]   (--help: all)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
@@ -17,6 +17,11 @@ if [ "${1:-}" = large ]; then
   install_packages models venv
   "$root/deploy/build.sh" heddle heddle-scheduler heddle-tracker heddle-worker >&2
   exec "$python" "$root/bench/large/benchmark.py" "$@"
+fi
+if [ "${1:-}" = farm ]; then
+  shift
+  "$root/deploy/build.sh" heddle-bench-farm heddle-hollow-worker heddle-scheduler heddle-tracker >&2
+  exec "$root/build/release/bin/heddle-bench-farm" "$@"
 fi
 # Arguments are checked before anything is installed.
 benchmark=$(python3 -m bench.common.arguments "$@") || exit $?

@@ -6,6 +6,8 @@ include(CMakePackageConfigHelpers)
 install(TARGETS heddle RUNTIME COMPONENT client)
 install(TARGETS heddle-scheduler heddle-tracker heddle-sim RUNTIME COMPONENT server)
 install(PROGRAMS deploy/heddle-ca TYPE BIN COMPONENT server)
+install(DIRECTORY deploy/autoscaler deploy/slurm deploy/kubernetes DESTINATION ${CMAKE_INSTALL_DATADIR}/heddle COMPONENT server
+  FILES_MATCHING PATTERN "*.py" PATTERN "*.toml" PATTERN "*.sbatch" PATTERN "*.yaml")
 install(TARGETS heddle-worker RUNTIME COMPONENT worker)
 install(FILES README.md LICENSE TYPE DOC COMPONENT client)
 install(DIRECTORY docs TYPE DOC COMPONENT client)

@@ -20,7 +20,7 @@ for argument in "$@"; do
   case "$argument" in
     --bench) packages+=(libdnnl-dev ocl-icd-opencl-dev libopenblas-pthread-dev libopenblas-dev) ;;
     --fuzz) packages+=(clang-19 libclang-rt-19-dev) ;;  # the version of the LLVM that the compiler links
-    --tests) packages+=(chromium prometheus postgresql debootstrap dpkg-dev lintian man-db systemd zsh fish python3-yaml) ;;
+    --tests) packages+=(chromium prometheus postgresql debootstrap dpkg-dev lintian man-db systemd zsh fish python3-yaml slurm-wlm munge) ;;
     --check) check=true ;;
     *)
       echo "setup.sh: '$argument' is not understood; there are --bench, --fuzz, --tests and --check" >&2

@@ -10,6 +10,7 @@
 
 #include "base/command_documents.h"
 #include "base/daemon/log.h"
+#include "base/open_files.h"
 #include "proto/access/local_socket.h"
 #include "proto/protobuf_log.h"
 #include "scheduler/core/policy.h"
@@ -96,7 +97,8 @@ int main(int argc, char** argv) {
     return heddle::EndOfParse(app, error);
   }
   options.what_if = heddle::scheduler::SimulateQueue;
-  umask(077);  // models and modules are this user's alone
+  umask(077);                                      // models and modules are this user's alone
+  heddle::RaiseOpenFiles(heddle::kFilesOfDaemon);  // each running stage has a connection
   absl::Status status = heddle::StartLog("heddle-scheduler", options.log);
   heddle::RouteProtobufLog([](const std::string& line) { spdlog::warn("{}", line); });
   if (status.ok()) {

@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 deploy/setup.sh --tests || echo "run.sh: not everything that tests start is here; those tests are skipped" >&2
 tests/classical/pipelines/run.sh --install || echo "run.sh: the packages for pipelines of classical models are not here; their test is skipped" >&2
+tests/farm/kubernetes_test.sh --install || echo "run.sh: kubernetes-validate is not here; the check of the manifests is skipped" >&2
 tests/page/get_axe.sh >/dev/null || echo "run.sh: axe-core is not here; the check of the page's accessibility is skipped" >&2
 deploy/build.sh
 # What has a service of its own wants both cores: measurements that other tests disturb are made again. All else runs two at a time.

@@ -105,9 +105,14 @@ absl::StatusOr<std::vector<Lease>> DevicePool::Synchronize(const WorkerReport& r
       return absl::ResourceExhaustedError(
           absl::StrCat("there are ", workers_.size(), " workers already"));
     }
-    workers_.emplace(report.worker,
-                     Worker{.report = report, .last_sync = now, .retired_boots = {}});
-    ++version_;
+    Worker& worker =
+        workers_
+            .emplace(report.worker, Worker{.report = report, .last_sync = now, .retired_boots = {}})
+            .first->second;
+    hosts_[report.host].workers.insert(report.worker);
+    Forget(report.worker);
+    Changed(&worker);
+    next_expiry_ = std::min(next_expiry_, now + options_.worker_expiry);
     return std::vector<Lease>();
   }
   Worker& worker = found->second;
@@ -123,14 +128,20 @@ absl::StatusOr<std::vector<Lease>> DevicePool::Synchronize(const WorkerReport& r
     if (worker.retired_boots.size() > kRetiredBoots) worker.retired_boots.pop_front();
   }
   const bool moved = worker.report.host != report.host || worker.report.slots != report.slots;
-  if (rebooted || moved || worker.report.draining != report.draining ||
-      worker.report.address != report.address || worker.report.troubles != report.troubles) {
-    ++version_;
+  const bool leaves = worker.report.leaving > absl::ZeroDuration();
+  const bool changed = rebooted || moved || worker.report.draining != report.draining ||
+                       leaves != (report.leaving > absl::ZeroDuration()) ||
+                       worker.report.address != report.address ||
+                       worker.report.troubles != report.troubles;
+  // Slots that change while the process runs are new slots: leases on the old ones are void.
+  if (rebooted || moved) DropLeasesOf(report.worker);
+  if (worker.report.host != report.host) {
+    LeaveHost(worker.report);
+    hosts_[report.host].workers.insert(report.worker);
   }
   worker.report = report;
   worker.last_sync = now;
-  // Slots that change while the process runs are new slots: leases on the old ones are void.
-  if (rebooted || moved) DropLeasesOf(report.worker);
+  if (changed) Changed(&worker);
   std::vector<Lease> leases;
   for (const SlotSpec& slot : report.slots) {
     auto held = lease_of_slot_.find({report.worker, slot.name});
@@ -163,8 +174,10 @@ absl::StatusOr<Lease> DevicePool::Acquire(const AcquireOrder& order, uint64_t to
           "slot ", order.slot, " of ", order.worker, ": kept for ", waiting, ", who waits for it"));
     case SlotState::kHeld:
     case SlotState::kBlocked:
-      if (waiting.empty() && order.holder.starts_with(kPersonHolder))
+      if (waiting.empty() && order.holder.starts_with(kPersonHolder)) {
         wishes_[{order.worker, order.slot}] = {order.holder, now + options_.person_waits};
+        next_expiry_ = std::min(next_expiry_, now + options_.person_waits);
+      }
       return absl::ResourceExhaustedError(name);
     case SlotState::kDraining:
     case SlotState::kQuarantined:
@@ -186,7 +199,10 @@ absl::StatusOr<Lease> DevicePool::Acquire(const AcquireOrder& order, uint64_t to
   leases_[lease.id] = lease;
   lease_of_slot_[{lease.worker, lease.slot}] = lease.id;
   wishes_.erase({lease.worker, lease.slot});
-  ++version_;
+  const std::string& host = workers_.at(lease.worker).report.host;
+  hosts_.at(host).leases.insert(lease.id);
+  ChangedOn(host);
+  next_expiry_ = std::min(next_expiry_, lease.expires);
   return lease;
 }
 
@@ -217,37 +233,50 @@ absl::Status DevicePool::Release(const std::string& lease_id, const std::string&
 }
 
 void DevicePool::Expire(absl::Time now) {
-  std::erase_if(wishes_, [now](const auto& wish) { return wish.second.until <= now; });
+  if (now < next_expiry_) return;
+  next_expiry_ = absl::InfiniteFuture();
+  // Whether it is over; if not, it may be by next_expiry_.
+  const auto over = [this, now](absl::Time until) {
+    if (until > now) next_expiry_ = std::min(next_expiry_, until);
+    return until <= now;
+  };
+  std::erase_if(wishes_, [&over](const auto& wish) { return over(wish.second.until); });
   for (auto it = workers_.begin(); it != workers_.end();) {
-    if (it->second.last_sync + options_.worker_expiry <= now) {
-      const std::string id = it->first;
-      it = workers_.erase(it);
-      DropLeasesOf(id);
-      if (lost_.size() < options_.max_workers) lost_.push_back(id);
-      ++version_;
-    } else {
-      ++it;
-    }
+    const auto worker = it++;
+    if (!over(worker->second.last_sync + options_.worker_expiry)) continue;
+    if (!worker->second.report.draining && lost_.size() < options_.max_workers)
+      lost_.push_back(worker->first);
+    DropWorker(worker);
   }
   for (auto it = leases_.begin(); it != leases_.end();) {
-    auto next = std::next(it);
-    if (it->second.expires <= now) {
-      ++expired_leases_;
-      EndLease(it);
-    }
-    it = next;
+    const auto lease = it++;
+    if (!over(lease->second.expires)) continue;
+    ++expired_leases_;
+    EndLease(lease);
   }
 }
 
 std::vector<WorkerView> DevicePool::List(absl::Time now) {
   Expire(now);
   std::vector<WorkerView> views;
-  for (const auto& [id, worker] : workers_) {
-    WorkerView view{.report = worker.report, .since_sync = now - worker.last_sync, .slots = {}};
-    for (const SlotSpec& slot : worker.report.slots) view.slots.push_back(View(worker, slot, now));
-    views.push_back(std::move(view));
-  }
+  for (const auto& [id, worker] : workers_) views.push_back(View(worker, now));
   return views;
+}
+
+PoolChanges DevicePool::ChangesSince(uint64_t version, absl::Time now) {
+  Expire(now);
+  PoolChanges changes;
+  changes.version = version_;
+  changes.whole = version == 0 || version < forgotten_;
+  if (changes.whole) {
+    changes.workers = List(now);
+    return changes;
+  }
+  for (auto it = changes_.upper_bound(version); it != changes_.end(); ++it)
+    changes.workers.push_back(View(workers_.at(it->second), now));
+  for (auto it = gone_.upper_bound(version); it != gone_.end(); ++it)
+    changes.gone.push_back(it->second);
+  return changes;
 }
 
 std::string DevicePool::AddressOf(const std::string& worker) const {
@@ -265,10 +294,9 @@ const SlotSpec* DevicePool::FindSlot(const std::string& worker, const std::strin
 }
 
 const Lease* DevicePool::Conflict(const std::string& worker, const SlotSpec& slot) const {
-  const std::string& host = workers_.at(worker).report.host;
-  for (const auto& [id, lease] : leases_) {
+  for (const std::string& id : hosts_.at(workers_.at(worker).report.host).leases) {
+    const Lease& lease = leases_.at(id);
     if (lease.worker == worker && lease.slot == slot.name) continue;
-    if (workers_.at(lease.worker).report.host != host) continue;
     const SlotSpec* other = FindSlot(lease.worker, lease.slot);
     if (other != nullptr && ShareCore(*other, slot)) return &lease;
   }
@@ -310,7 +338,11 @@ SlotView DevicePool::View(const Worker& worker, const SlotSpec& slot, absl::Time
     view.reason = absl::StrCat("quarantined: ", reason->second);
   } else if (worker.report.draining) {
     view.state = SlotState::kDraining;
-    view.reason = "the worker is draining";
+    const absl::Duration leaving = worker.report.leaving;
+    view.reason = leaving > absl::ZeroDuration()
+                      ? absl::StrCat("the worker leaves within ",
+                                     absl::FormatDuration(absl::Ceil(leaving, absl::Seconds(1))))
+                      : "the worker is draining";
   } else if (const Lease* lease = Conflict(worker.report.worker, slot); lease != nullptr) {
     view.state = SlotState::kBlocked;
     view.reason = absl::StrCat("shares a core with ", lease->slot, " of ", lease->worker, ", ",
@@ -319,18 +351,64 @@ SlotView DevicePool::View(const Worker& worker, const SlotSpec& slot, absl::Time
   return view;
 }
 
+WorkerView DevicePool::View(const Worker& worker, absl::Time now) const {
+  WorkerView view{.report = worker.report, .since_sync = now - worker.last_sync, .slots = {}};
+  for (const SlotSpec& slot : worker.report.slots) view.slots.push_back(View(worker, slot, now));
+  return view;
+}
+
 void DevicePool::DropLeasesOf(const std::string& worker) {
-  for (auto it = leases_.begin(); it != leases_.end();) {
-    auto next = std::next(it);
-    if (it->second.worker == worker) EndLease(it);
-    it = next;
+  auto held = lease_of_slot_.lower_bound({worker, ""});
+  while (held != lease_of_slot_.end() && held->first.first == worker) {
+    const auto lease = leases_.find(held->second);
+    ++held;  // before its entry goes
+    EndLease(lease);
   }
 }
 
 void DevicePool::EndLease(std::map<std::string, Lease>::iterator lease) {
+  const std::string& host = workers_.at(lease->second.worker).report.host;
+  hosts_.at(host).leases.erase(lease->first);
   lease_of_slot_.erase({lease->second.worker, lease->second.slot});
   leases_.erase(lease);
-  ++version_;
+  ChangedOn(host);
+}
+
+void DevicePool::DropWorker(std::map<std::string, Worker>::iterator worker) {
+  const std::string id = worker->first;
+  DropLeasesOf(id);
+  LeaveHost(worker->second.report);
+  changes_.erase(worker->second.changed);
+  workers_.erase(worker);
+  when_gone_[id] = ++version_;
+  gone_[version_] = id;
+  if (gone_.size() > options_.max_workers) {
+    forgotten_ = gone_.begin()->first;
+    Forget(std::string(gone_.begin()->second));
+  }
+}
+
+void DevicePool::LeaveHost(const WorkerReport& report) {
+  const auto host = hosts_.find(report.host);
+  host->second.workers.erase(report.worker);
+  if (host->second.workers.empty()) hosts_.erase(host);
+}
+
+void DevicePool::Forget(const std::string& worker) {
+  const auto found = when_gone_.find(worker);
+  if (found == when_gone_.end()) return;
+  gone_.erase(found->second);
+  when_gone_.erase(found);
+}
+
+void DevicePool::Changed(Worker* worker) {
+  changes_.erase(worker->changed);
+  worker->changed = ++version_;
+  changes_[version_] = worker->report.worker;
+}
+
+void DevicePool::ChangedOn(const std::string& host) {
+  for (const std::string& worker : hosts_.at(host).workers) Changed(&workers_.at(worker));
 }
 
 }  // namespace heddle::tracker

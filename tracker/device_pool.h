@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +48,8 @@ struct WorkerReport {
   std::string host;
   std::vector<SlotSpec> slots;
   bool draining = false;
+  // While draining: the worker ends within this time, whatever its stages do. Zero: it waits for them.
+  absl::Duration leaving{};
   double load_average = 0;
   std::string version;
   // Slots in quarantine by name, with the reason: the worker's guard distrusts measurements there.
@@ -88,6 +91,16 @@ struct WorkerView {
   WorkerReport report;  // its slots are in `slots`, with their state
   absl::Duration since_sync;
   std::vector<SlotView> slots;
+};
+
+// How the list differs from that of an earlier version.
+struct PoolChanges {
+  uint64_t version = 0;  // of the list that this leads to
+  // Whether `workers` is the whole list. False: it has those that changed, and `gone` names those that
+  // are no longer there. Both are in the order of the changes.
+  bool whole = false;
+  std::vector<WorkerView> workers;
+  std::vector<std::string> gone;
 };
 
 struct PoolOptions {
@@ -132,15 +145,20 @@ class DevicePool {
   // first.
   void Expire(absl::Time now);
 
-  // Sorted by worker id.
+  // Sorted by worker id. Takes time in proportion to the number of slots.
   std::vector<WorkerView> List(absl::Time now);
+  // What changed since the list of that version, 0 being the empty list of the beginning. Takes time in
+  // proportion to the number of changes. Gives the whole list for version 0, and where more than
+  // max_workers workers have gone since, so that some of their names are forgotten.
+  PoolChanges ChangesSince(uint64_t version, absl::Time now);
   // The address at which the worker listens; empty if it is not registered.
   std::string AddressOf(const std::string& worker) const;
   // Grows with every change that List shows, except heartbeats and the passing of time.
   uint64_t version() const { return version_; }
   // Leases that ran out so far because nobody renewed them.
   int64_t expired_leases() const { return expired_leases_; }
-  // The workers that were dropped for their silence since the last call, at most max_workers.
+  // The workers that were dropped for their silence since the last call, at most max_workers. Those that
+  // were draining are not among them: they have left.
   std::vector<std::string> TakeLost() { return std::exchange(lost_, {}); }
 
  private:
@@ -148,6 +166,11 @@ class DevicePool {
     WorkerReport report;
     absl::Time last_sync;
     std::deque<std::string> retired_boots;  // only the newest few
+    uint64_t changed = 0;                   // version of the latest change that List shows
+  };
+  struct Host {
+    std::set<std::string> workers;
+    std::set<std::string> leases;  // ids of live ones
   };
   using SlotKey = std::pair<std::string, std::string>;  // worker, slot
   struct Wish {
@@ -162,16 +185,31 @@ class DevicePool {
   // Somebody else who waits for the slot, or for one that shares a core with it; empty: nobody.
   std::string WaitsFor(const AcquireOrder& order, const SlotSpec& slot) const;
   SlotView View(const Worker& worker, const SlotSpec& slot, absl::Time now) const;
+  WorkerView View(const Worker& worker, absl::Time now) const;
   void DropLeasesOf(const std::string& worker);
   void EndLease(std::map<std::string, Lease>::iterator lease);
+  void LeaveHost(const WorkerReport& report);
+  void DropWorker(std::map<std::string, Worker>::iterator worker);
+  // Note a change of what List shows: of one worker, or of all on a host, since a lease blocks the
+  // slots that share its cores.
+  void Changed(Worker* worker);
+  void ChangedOn(const std::string& host);
+  void Forget(const std::string& worker);  // that it has gone
 
   const PoolOptions options_;
   std::map<std::string, Worker> workers_;
   std::map<std::string, Lease> leases_;           // by id
   std::map<SlotKey, std::string> lease_of_slot_;  // inverse of the above
   std::map<SlotKey, Wish> wishes_;                // of people who wait; of each slot the first
+  std::map<std::string, Host> hosts_;             // those with workers
+  // Nothing expires before this time, so that no call has to look.
+  absl::Time next_expiry_ = absl::InfiniteFuture();
   uint64_t last_token_ = 0;
   uint64_t version_ = 0;
+  std::map<uint64_t, std::string> changes_;  // registered workers by their latest change
+  std::map<uint64_t, std::string> gone_;  // workers that are gone, by when; the newest max_workers
+  std::map<std::string, uint64_t> when_gone_;  // inverse of the above
+  uint64_t forgotten_ = 0;                     // the newest that gone_ no longer has
   int64_t expired_leases_ = 0;
   std::vector<std::string> lost_;
 };

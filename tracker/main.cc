@@ -18,6 +18,7 @@
 #include "base/command_documents.h"
 #include "base/daemon/health_pages.h"
 #include "base/daemon/log.h"
+#include "base/open_files.h"
 #include "base/output_file.h"
 #include "base/service_manager.h"
 #include "proto/access/listener.h"
@@ -86,6 +87,7 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
+  heddle::RaiseOpenFiles(heddle::kFilesOfDaemon);  // each worker has a connection
   ForgetPort(port_file);
   auto tokens = heddle::tracker::FencingTokens::Open(state);
   if (!tokens.ok()) {

@@ -66,6 +66,28 @@ std::string OwnerOf(const grpc::ServerContext& context) {
   return ToText(caller);
 }
 
+void ToProto(const std::vector<WorkerView>& views, v1::ListWorkersResponse* response) {
+  for (const WorkerView& view : views) {
+    v1::WorkerStatus* worker = response->add_workers();
+    worker->set_worker(view.report.worker);
+    worker->set_boot_id(view.report.boot_id);
+    worker->set_address(view.report.address);
+    worker->set_host(view.report.host);
+    worker->set_since_sync_ms(absl::ToInt64Milliseconds(view.since_sync));
+    worker->set_load_average(view.report.load_average);
+    worker->set_version(view.report.version);
+    for (const SlotView& slot : view.slots) {
+      v1::SlotStatus* status = worker->add_slots();
+      ToProto(slot.spec, status->mutable_slot());
+      status->set_state(ToProto(slot.state));
+      status->set_reason(slot.reason);
+      status->set_lease_id(slot.lease_id);
+      status->set_holder(slot.holder);
+      status->set_lease_remaining_ms(absl::ToInt64Milliseconds(slot.lease_remaining));
+    }
+  }
+}
+
 void ToProto(const Lease& lease, const std::string& address, absl::Time now, v1::Lease* out) {
   out->set_id(lease.id);
   out->set_fencing_token(lease.fencing_token);
@@ -146,6 +168,7 @@ grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,
                       .host = request->host(),
                       .slots = {},
                       .draining = request->draining(),
+                      .leaving = absl::Milliseconds(request->leaving_ms()),
                       .load_average = request->load_average(),
                       .version = request->version(),
                       .troubles = {}};
@@ -200,15 +223,24 @@ grpc::Status TrackerServiceImpl::Acquire(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status TrackerServiceImpl::Renew(grpc::ServerContext* context,
-                                       const v1::RenewRequest* request, v1::Lease* response) {
+grpc::Status TrackerServiceImpl::RenewAll(grpc::ServerContext* context,
+                                          const v1::RenewAllRequest* request,
+                                          v1::RenewAllResponse* response) {
   if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
+  const std::string owner = OwnerOf(*context);
   absl::MutexLock lock(&mutex_);
   const absl::Time now = MonotonicNow();
-  absl::StatusOr<Lease> lease = pool_.Renew(request->lease_id(), OwnerOf(*context),
-                                            absl::Milliseconds(request->duration_ms()), now);
-  if (!lease.ok()) return ToGrpc(lease.status());
-  ToProto(*lease, pool_.AddressOf(lease->worker), now, response);
+  for (const std::string& id : request->lease_ids()) {
+    const absl::StatusOr<Lease> lease =
+        pool_.Renew(id, owner, absl::Milliseconds(request->duration_ms()), now);
+    if (lease.ok()) {
+      ToProto(*lease, pool_.AddressOf(lease->worker), now, response->add_renewed());
+    } else if (absl::IsNotFound(lease.status()) || absl::IsPermissionDenied(lease.status())) {
+      response->add_ended(id);
+    } else {
+      return ToGrpc(lease.status());
+    }
+  }
   return grpc::Status::OK;
 }
 
@@ -221,13 +253,17 @@ grpc::Status TrackerServiceImpl::Release(grpc::ServerContext* context,
 
 grpc::Status TrackerServiceImpl::ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
                                              v1::ListWorkersResponse* response) {
-  absl::MutexLock lock(&mutex_);
-  FillList(response);
+  std::vector<WorkerView> views;
+  {
+    absl::MutexLock lock(&mutex_);
+    views = pool_.List(MonotonicNow());
+  }
+  ToProto(views, response);
   return grpc::Status::OK;
 }
 
 grpc::Status TrackerServiceImpl::WatchWorkers(grpc::ServerContext* context,
-                                              const v1::ListWorkersRequest*,
+                                              const v1::ListWorkersRequest* request,
                                               grpc::ServerWriter<v1::ListWorkersResponse>* writer) {
   {
     absl::MutexLock lock(&mutex_);
@@ -238,49 +274,35 @@ grpc::Status TrackerServiceImpl::WatchWorkers(grpc::ServerContext* context,
     ++watches_;
   }
   bool first = true;
-  uint64_t seen = 0;
+  uint64_t seen = 0;  // the list that the caller knows; 0 is the empty one
+  grpc::Status end = grpc::Status::OK;
   while (!context->IsCancelled()) {
-    v1::ListWorkersResponse response;
+    PoolChanges changes;
     bool changed = false;
     {
       absl::MutexLock lock(&mutex_);
       if (!first) mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kTick);
       if (stopping_) break;
       changed = first || pool_.version() != seen;
-      if (changed) {
-        FillList(&response);
-        seen = pool_.version();  // read after List, which may expire leases
-      }
+      if (changed) changes = pool_.ChangesSince(request->changes() ? seen : 0, MonotonicNow());
+    }
+    if (!changed) continue;
+    if (request->changes() && changes.whole && seen != 0) {
+      end = {grpc::StatusCode::ABORTED,
+             "too many workers have gone since the last message; call again for the whole list"};
+      break;
     }
     first = false;
-    if (changed && !writer->Write(response)) break;
+    seen = changes.version;
+    v1::ListWorkersResponse response;
+    ToProto(changes.workers, &response);
+    response.mutable_gone()->Assign(changes.gone.begin(), changes.gone.end());
+    if (!writer->Write(response)) break;
   }
   absl::MutexLock lock(&mutex_);
   --watches_;
   return stopping_ ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the tracker is shutting down")
-                   : grpc::Status::OK;
-}
-
-void TrackerServiceImpl::FillList(v1::ListWorkersResponse* response) {
-  for (const WorkerView& view : pool_.List(MonotonicNow())) {
-    v1::WorkerStatus* worker = response->add_workers();
-    worker->set_worker(view.report.worker);
-    worker->set_boot_id(view.report.boot_id);
-    worker->set_address(view.report.address);
-    worker->set_host(view.report.host);
-    worker->set_since_sync_ms(absl::ToInt64Milliseconds(view.since_sync));
-    worker->set_load_average(view.report.load_average);
-    worker->set_version(view.report.version);
-    for (const SlotView& slot : view.slots) {
-      v1::SlotStatus* status = worker->add_slots();
-      ToProto(slot.spec, status->mutable_slot());
-      status->set_state(ToProto(slot.state));
-      status->set_reason(slot.reason);
-      status->set_lease_id(slot.lease_id);
-      status->set_holder(slot.holder);
-      status->set_lease_remaining_ms(absl::ToInt64Milliseconds(slot.lease_remaining));
-    }
-  }
+                   : end;
 }
 
 }  // namespace heddle::tracker

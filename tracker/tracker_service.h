@@ -45,7 +45,8 @@ class TrackerServiceImpl final : public v1::TrackerService::Service {
   grpc::Status Synchronize(grpc::ServerContext*, const v1::SynchronizeRequest*,
                            v1::SynchronizeResponse*) override;
   grpc::Status Acquire(grpc::ServerContext*, const v1::AcquireRequest*, v1::Lease*) override;
-  grpc::Status Renew(grpc::ServerContext*, const v1::RenewRequest*, v1::Lease*) override;
+  grpc::Status RenewAll(grpc::ServerContext*, const v1::RenewAllRequest*,
+                        v1::RenewAllResponse*) override;
   grpc::Status Release(grpc::ServerContext*, const v1::ReleaseRequest*,
                        v1::ReleaseResponse*) override;
   grpc::Status ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
@@ -55,7 +56,6 @@ class TrackerServiceImpl final : public v1::TrackerService::Service {
 
  private:
   void ExpireLoop();
-  void FillList(v1::ListWorkersResponse* response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ServiceOptions options_;
   absl::Mutex mutex_;

@@ -120,14 +120,17 @@ int Spawn(const ChildOptions& options, const Pipe& in, const Pipe& out, const Pi
     posix_spawn_file_actions_addchdir_np(&actions, options.folder.c_str());
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
+  // A batch system that takes the machine away sends SIGTERM to all processes. The supervisor decides
+  // what becomes of its stages, and ends them by SIGKILL.
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
   sigset_t all;
   sigfillset(&all);
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigmask(&attributes, &blocked);
   posix_spawnattr_setsigdefault(&attributes, &all);
   std::vector<std::string> arguments = options.command;
   arguments.push_back(absl::StrCat(options.memory_limit_bytes));

@@ -38,6 +38,8 @@ namespace {
 
 using heddle::runtime::ClockLock;
 
+constexpr absl::Duration kLongestNotice = absl::Hours(24);
+
 // Keeps the supervisor's own threads off the cores that measure. Returns the cores they run on.
 std::vector<int> ConfineToOwnCores(const std::vector<heddle::worker::SlotConfig>& slots) {
   cpu_set_t cores;
@@ -216,7 +218,7 @@ int main(int argc, char** argv) {
   std::string code_cache = CacheFolder("code", "off");
   std::string blob_cache = CacheFolder("blobs", "heddle-blobs");
   int64_t blob_cache_mib = 32768;
-  int grace_s = 5;
+  std::string notice_text = "8s";
   std::string http;
   heddle::LogOptions log;
   std::string confined_by = "all";
@@ -238,9 +240,13 @@ int main(int argc, char** argv) {
   app.add_option("--id", options.id,
                  "Name of this worker, stable over restarts (default: that in its certificate, or "
                  "the host's name)");
-  app.add_option("--cpu-slots", cpu_slots,
-                 "Slots for everything but profiling: cores joined by '-', slots by ','");
-  app.add_option("--device-slots", device_slots, "Slots for profiling, likewise");
+  app.add_option(
+      "--cpu-slots", cpu_slots,
+      "Slots for everything but profiling: cores joined by '-', slots by ','; 'auto': every "
+      "core that this may run on");
+  app.add_option(
+      "--device-slots", device_slots,
+      "Slots for profiling, likewise; where both are 'auto', the last half of the cores");
   app.add_option("--profile", gpus,
                  "GPUs to profile on, each a slot of its own: cuda:0, several by ','; 'all': those "
                  "of this machine, if it has any");
@@ -283,7 +289,11 @@ int main(int argc, char** argv) {
   app.add_flag(
       "--unguarded{false}", options.guard.on,
       "Repeat no disturbed measurement and trust every slot: to see what the guard is for");
-  app.add_option("--grace", grace_s, "Seconds running stages get on SIGTERM")
+  app.add_option(
+         "--notice", notice_text,
+         "Time from SIGTERM until this machine may be gone: what a batch system grants, less "
+         "a second or two. Running stages get all but three seconds of it; those that cannot "
+         "end by then are handed back at once")
       ->capture_default_str();
   app.set_version_flag("--version", "heddle-worker " HEDDLE_VERSION);
   heddle::AddManPageFlag(&app);
@@ -319,6 +329,12 @@ int main(int argc, char** argv) {
     return 2;
   }
   options.runner.longest_stage = absl::Seconds(longest_stage_s);
+  absl::Duration notice;
+  if (!absl::ParseDuration(notice_text, &notice) || notice <= absl::ZeroDuration() ||
+      notice > kLongestNotice) {
+    spdlog::error("--notice {}: it must be a time of up to 24h, such as 30s", notice_text);
+    return 2;
+  }
   umask(077);  // the weights and kernels that it keeps are this user's alone
   const auto credentials = heddle::LoadDaemonCredentials(tls_directory, heddle::Role::kWorker);
   if (!credentials.ok()) {
@@ -428,13 +444,13 @@ int main(int argc, char** argv) {
   const auto unlock = [clocks] {
     for (const std::unique_ptr<ClockLock>& clock : *clocks) clock->Unlock();
   };
-  std::thread second([signals, grace_s, unlock] {
-    if (!WaitForSignal(signals, grace_s + 5)) return;
+  std::thread second([signals, notice, unlock] {
+    if (!WaitForSignal(signals, static_cast<int>(absl::ToInt64Seconds(notice)) + 5)) return;
     unlock();
     _exit(1);  // the second signal ends the process and its children at once
   });
   second.detach();
-  (*worker)->Drain(absl::Seconds(grace_s));
+  (*worker)->Drain(notice);
   pages.reset();  // it asks the worker
   worker->reset();
   unlock();

@@ -3,6 +3,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <set>
 
 #include "absl/strings/numbers.h"
@@ -39,6 +41,18 @@ absl::StatusOr<SlotConfig> ParseSlot(const std::string& text, bool device,
   return slot;
 }
 
+constexpr char kAuto[] = "auto";
+
+// The values, with "auto" replaced by the cores that it stands for.
+std::vector<std::string> Resolve(const std::vector<std::string>& values, bool device, bool both,
+                                 const std::vector<int>& usable) {
+  if (values != std::vector<std::string>{kAuto} || usable.empty()) return values;
+  const auto half = usable.end() - std::max<std::ptrdiff_t>(1, std::ssize(usable) / 2);
+  const auto begin = both && device ? half : usable.begin();
+  const auto end = both && !device && std::ssize(usable) > 1 ? half : usable.end();
+  return {absl::StrJoin(begin, end, ",")};
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<SlotConfig>> ParseSlots(const std::vector<std::string>& cpu,
@@ -46,8 +60,10 @@ absl::StatusOr<std::vector<SlotConfig>> ParseSlots(const std::vector<std::string
                                                    const std::vector<int>& usable_cores) {
   std::vector<SlotConfig> slots;
   std::set<std::string> names;
+  const bool both = cpu == std::vector<std::string>{kAuto} && cpu == device;
   for (const bool is_device : {false, true}) {
-    for (const std::string& value : is_device ? device : cpu) {
+    for (const std::string& value :
+         Resolve(is_device ? device : cpu, is_device, both, usable_cores)) {
       for (const std::string& text : std::vector<std::string>(absl::StrSplit(value, ','))) {
         HEDDLE_ASSIGN_OR_RETURN(SlotConfig slot, ParseSlot(text, is_device, usable_cores));
         if (!names.insert(slot.name).second)

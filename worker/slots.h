@@ -20,8 +20,9 @@ struct SlotConfig {
 };
 
 // Each value is a list of slots separated by commas, possibly empty. A slot is core numbers joined
-// by '-': "0-1" is one slot of the cores 0 and 1, "0-2" one of 0 and 2. InvalidArgument names a
-// part that is malformed, given twice, or not on this machine.
+// by '-': "0-1" is one slot of the cores 0 and 1, "0-2" one of 0 and 2. "auto" alone is every usable
+// core, a slot each; where both are "auto", the last half measures, and the others are CPU slots.
+// InvalidArgument names a part that is malformed, given twice, or not on this machine.
 absl::StatusOr<std::vector<SlotConfig>> ParseSlots(const std::vector<std::string>& cpu,
                                                    const std::vector<std::string>& device,
                                                    const std::vector<int>& usable_cores);

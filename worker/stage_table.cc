@@ -61,14 +61,21 @@ absl::Status StageTable::Enter(const v1::StageStart& start, StageSession* sessio
                                                       " with this token"));
   }
   highest = start.fencing_token();
-  running_[start.slot()] = {
-      .lease_id = start.lease_id(), .fencing_token = start.fencing_token(), .session = session};
+  running_[start.slot()] = {.lease_id = start.lease_id(),
+                            .fencing_token = start.fencing_token(),
+                            .session = session,
+                            .kind = start.kind(),
+                            .began = MonotonicNow()};
   return absl::OkStatus();
 }
 
 void StageTable::Leave(const std::string& slot) {
   absl::MutexLock lock(&mutex_);
-  running_.erase(slot);
+  const auto stage = running_.find(slot);
+  if (stage == running_.end()) return;
+  if (!stage->second.session->stopped())
+    times_.Note(stage->second.kind, MonotonicNow() - stage->second.began);
+  running_.erase(stage);
 }
 
 void StageTable::Close() {
@@ -79,6 +86,13 @@ void StageTable::Close() {
 void StageTable::StopAll(const std::string& reason) {
   absl::MutexLock lock(&mutex_);
   for (auto& [slot, stage] : running_) stage.session->Stop(reason);
+}
+
+void StageTable::StopLate(absl::Duration left, absl::Time now, const std::string& reason) {
+  absl::MutexLock lock(&mutex_);
+  for (auto& [slot, stage] : running_) {
+    if (!times_.CanEnd(stage.kind, now - stage.began, left)) stage.session->Stop(reason);
+  }
 }
 
 bool StageTable::WaitEmpty(absl::Duration patience) const {

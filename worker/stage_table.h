@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "worker/slots.h"
 #include "worker/stage_session.h"
+#include "worker/stage_times.h"
 
 namespace heddle::worker {
 
@@ -51,6 +52,8 @@ class StageTable {
   // Refuses all further stages.
   void Close();
   void StopAll(const std::string& reason);
+  // Stops the stages that will hardly end within `left`, as far as earlier ones tell.
+  void StopLate(absl::Duration left, absl::Time now, const std::string& reason);
   // True once no stage runs.
   bool WaitEmpty(absl::Duration patience) const;
   std::vector<std::string> RunningLeases() const;
@@ -62,6 +65,8 @@ class StageTable {
     std::string lease_id;
     uint64_t fencing_token = 0;
     StageSession* session = nullptr;
+    v1::StageKind kind = v1::STAGE_UNSPECIFIED;
+    absl::Time began;
   };
   bool Valid(const std::string& lease_id, const std::string& slot, uint64_t token,
              absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -73,6 +78,7 @@ class StageTable {
   std::map<std::string, Grant> grants_ ABSL_GUARDED_BY(mutex_);            // by lease id
   std::map<std::string, Stage> running_ ABSL_GUARDED_BY(mutex_);           // by slot
   std::map<std::string, uint64_t> highest_token_ ABSL_GUARDED_BY(mutex_);  // by slot
+  StageTimes times_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

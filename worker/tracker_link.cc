@@ -63,9 +63,9 @@ void TrackerLink::Start(const std::string& address) {
   thread_ = std::thread([this] { Loop(); });
 }
 
-void TrackerLink::SetDraining() {
+void TrackerLink::SetLeaving(absl::Duration notice) {
   absl::MutexLock lock(&mutex_);
-  draining_ = true;
+  leaves_ = MonotonicNow() + notice;
 }
 
 bool TrackerLink::connected() const {
@@ -89,8 +89,11 @@ absl::Status TrackerLink::SynchronizeNow() {
   v1::SynchronizeRequest request = report_;
   {
     absl::MutexLock lock(&mutex_);
-    request.set_draining(draining_);
     last_call_ = MonotonicNow();
+    if (leaves_ != absl::InfiniteFuture()) {
+      request.set_draining(true);
+      request.set_leaving_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(leaves_ - last_call_)));
+    }
   }
   for (const std::string& lease : table_->RunningLeases()) request.add_running_leases(lease);
   for (const auto& [slot, reason] : guard_->Troubles()) {

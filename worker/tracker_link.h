@@ -32,8 +32,9 @@ class TrackerLink {
   // One call now, bounded to a few seconds; the grants are in the table when it returns.
   // Unavailable before Start.
   absl::Status SynchronizeNow();
-  // Asks the tracker, with the next call, for no new leases.
-  void SetDraining();
+  // Tells the tracker, with the next call, that this worker ends within this time and takes no new
+  // leases.
+  void SetLeaving(absl::Duration notice);
   bool connected() const;
   // How often the tracker stopped answering.
   int64_t disconnects() const;
@@ -54,7 +55,8 @@ class TrackerLink {
   absl::Duration next_ ABSL_GUARDED_BY(calling_) = absl::Seconds(1);
 
   mutable absl::Mutex mutex_;
-  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time leaves_ ABSL_GUARDED_BY(mutex_) =
+      absl::InfiniteFuture();  // if it drains: when it ends
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
   bool told_ ABSL_GUARDED_BY(mutex_) = false;  // the first call has been logged

@@ -23,6 +23,8 @@ namespace {
 
 // How late the local expiry of a lease may be noticed.
 constexpr absl::Duration kLeaseTick = absl::Milliseconds(100);
+// Of the notice, what is kept for ending stages and telling their callers.
+constexpr absl::Duration kHandBack = absl::Seconds(3);
 // Time for calls to end after their stages have ended.
 constexpr auto kShutdownLimit = std::chrono::seconds(3);
 // Calls to the tracker take at most 3 s, and pauses between them 5 s.
@@ -154,15 +156,18 @@ absl::Status WorkerServer::Ready() const {
       absl::StrCat("the tracker at ", options_.tracker, " does not answer"));
 }
 
-void WorkerServer::Drain(absl::Duration grace) {
+void WorkerServer::Drain(absl::Duration notice) {
+  const absl::Time stop_at = MonotonicNow() + notice - std::min(kHandBack, notice / 2);
   draining_ = true;
   table_.Close();
   server_->GetHealthCheckService()->SetServingStatus(false);
-  link_->SetDraining();
+  link_->SetLeaving(notice);
   if (absl::Status status = link_->SynchronizeNow(); !status.ok()) {
     spdlog::debug("telling the tracker: {}", std::string(status.message()));
   }
-  if (!table_.WaitEmpty(grace)) {
+  const absl::Time now = MonotonicNow();
+  table_.StopLate(stop_at - now, now, "the worker leaves before the stage would end");
+  if (!table_.WaitEmpty(stop_at - now)) {
     spdlog::info("stopping the stages that still run");
     table_.StopAll("the worker is shutting down");
   }

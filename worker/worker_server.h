@@ -52,9 +52,10 @@ class WorkerServer {
   // Stops all running stages.
   ~WorkerServer();
 
-  // Refuses new stages, informs the tracker and the health service, waits up to `grace` for running
-  // stages, then kills them.
-  void Drain(absl::Duration grace);
+  // Ends the worker's work within `notice`, after which its machine may be gone. Refuses new stages and
+  // tells the tracker and the health service. Stages that will hardly end in time are handed back at
+  // once, the others when little of the time is left. None of this counts against a candidate.
+  void Drain(absl::Duration notice);
 
   // Not OK: the worker has not called the tracker for much longer than ever happens.
   absl::Status Live() const;

@@ -48,7 +48,6 @@ constexpr AccessRow kTable[] = {
     {"heddle.v1.TrackerService/Synchronize",              kNone,    kWorkers},
     // An operator holds slots so that nothing runs there. Only a scheduler can run something with a lease.
     {"heddle.v1.TrackerService/Acquire",                  kNone,    kSchedulers | kOperators},
-    {"heddle.v1.TrackerService/Renew",                    kNone,    kSchedulers},
     {"heddle.v1.TrackerService/RenewAll",                 kNone,    kSchedulers},
     {"heddle.v1.TrackerService/Release",                  kNone,    kSchedulers | kOperators},
     {"heddle.v1.TrackerService/ListWorkers",              kNone,    kSchedulers | kOperators},

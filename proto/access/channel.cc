@@ -71,6 +71,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const std
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+  // The list of thousands of workers has more than the usual 4 MiB.
+  if (peer == PeerName(Role::kTracker)) arguments.SetMaxReceiveMessageSize(64 << 20);
   // Every channel its own connection: a broken one must not be shared with its successor.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const std::shared_ptr<grpc::ChannelCredentials> connection =

@@ -120,7 +120,7 @@ TEST(AccessTableTest, WhatHasNoRowIsDenied) {
 TEST(AccessTableTest, CodeRunsOnlyForSchedulers) {
   for (const std::string method :
        {"heddle.v1.WorkerService/RunStage", "heddle.v1.TrackerService/Acquire",
-        "heddle.v1.TrackerService/Renew", "heddle.v1.TrackerService/Release"}) {
+        "heddle.v1.TrackerService/RenewAll", "heddle.v1.TrackerService/Release"}) {
     // An operator holds slots so that nothing runs there, which runs no code either.
     const bool holds = method.ends_with("/Acquire") || method.ends_with("/Release");
     EXPECT_EQ(CheckMethod({Role::kOperator, "x", "x"}, method).ok(), holds) << method;

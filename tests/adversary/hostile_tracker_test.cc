@@ -59,10 +59,11 @@ class HostileTrackerTest : public ::testing::Test {
     grpc::ClientContext context;
     return stub_->Acquire(&context, request, lease);
   }
-  grpc::Status Renew(const v1::RenewRequest& request) {
+  grpc::Status RenewAll(const v1::RenewAllRequest& request, v1::RenewAllResponse* response) {
     grpc::ClientContext context;
-    v1::Lease lease;
-    return stub_->Renew(&context, request, &lease);
+    const grpc::Status status = stub_->RenewAll(&context, request, response);
+    EXPECT_EQ(CheckMessage(*response), absl::OkStatus());
+    return status;
   }
   grpc::Status Release(const v1::ReleaseRequest& request) {
     grpc::ClientContext context;
@@ -90,10 +91,12 @@ class HostileTrackerTest : public ::testing::Test {
     ASSERT_TRUE(status.ok()) << status.error_message();
     EXPECT_GT(lease.fencing_token(), last_token_);
     last_token_ = lease.fencing_token();
-    v1::RenewRequest renew;
-    renew.set_lease_id(lease.id());
+    v1::RenewAllRequest renew;
+    renew.add_lease_ids(lease.id());
     renew.set_duration_ms(6000);
-    EXPECT_TRUE(Renew(renew).ok());
+    v1::RenewAllResponse renewed;
+    EXPECT_TRUE(RenewAll(renew, &renewed).ok());
+    EXPECT_EQ(renewed.renewed_size(), 1);
     v1::ReleaseRequest release;
     release.set_lease_id(lease.id());
     EXPECT_TRUE(Release(release).ok());
@@ -131,10 +134,16 @@ TEST_F(HostileTrackerTest, EveryCall) {
   EXPECT_GT(Attack<v1::AcquireRequest>("Acquire", acquire,
                                        [&](const auto& r) { return Acquire(r, &lease); }),
             0);
-  v1::RenewRequest renew;
-  renew.set_lease_id("a lease");
+  v1::RenewAllRequest renew;
+  renew.add_lease_ids("a lease");
+  renew.add_lease_ids("another");
   renew.set_duration_ms(1000);
-  Attack<v1::RenewRequest>("Renew", renew, [&](const auto& r) { return Renew(r); });
+  EXPECT_GT(Attack<v1::RenewAllRequest>("RenewAll", renew,
+                                        [&](const auto& r) {
+                                          v1::RenewAllResponse response;
+                                          return RenewAll(r, &response);
+                                        }),
+            0);
   v1::ReleaseRequest release;
   release.set_lease_id("a lease");
   Attack<v1::ReleaseRequest>("Release", release, [&](const auto& r) { return Release(r); });

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 #include <random>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "tracker/device_pool.h"
 
@@ -105,9 +108,12 @@ class Episode {
           break;
       }
       CheckList();
+      if (Pick(3) == 0) Follow();
     }
+    Follow();
   }
   int granted() const { return static_cast<int>(model_.leases.size()); }
+  int changes_told() const { return changes_told_; }
 
  private:
   int Pick(int n) { return static_cast<int>(rng_() % n); }
@@ -196,6 +202,35 @@ class Episode {
     return model_.leases[Pick(5) == 0 ? Pick(n) : n - 1 - Pick(std::min(n, 5))];
   }
 
+  // Whoever follows the changes knows the list.
+  void Follow() {
+    const PoolChanges changes = pool_.ChangesSince(followed_, Now());
+    EXPECT_EQ(changes.version, pool_.version());
+    EXPECT_EQ(changes.whole, followed_ == 0);
+    followed_ = changes.version;
+    for (const std::string& name : changes.gone) EXPECT_EQ(followers_.erase(name), 1) << name;
+    for (const WorkerView& worker : changes.workers) {
+      const bool news = followers_[worker.report.worker] != Text(worker);
+      // A change that was undone since is told, too.
+      changes_told_ += news ? 1 : 0;
+      followers_[worker.report.worker] = Text(worker);
+    }
+    std::map<std::string, std::string> list;
+    for (const WorkerView& worker : pool_.List(Now())) list[worker.report.worker] = Text(worker);
+    EXPECT_EQ(followers_, list);
+    const PoolChanges none = pool_.ChangesSince(followed_, Now());
+    EXPECT_TRUE(none.whole || (none.workers.empty() && none.gone.empty()));
+  }
+  // All that a list shows, but for what time changes.
+  static std::string Text(const WorkerView& worker) {
+    std::string text = worker.report.boot_id + worker.report.address + worker.report.host;
+    for (const SlotView& slot : worker.slots) {
+      text += "\n" + slot.spec.name + " " + std::to_string(static_cast<int>(slot.state)) + " " +
+              slot.reason + " " + slot.lease_id + " " + slot.holder;
+    }
+    return text;
+  }
+
   void CheckList() {
     std::set<std::pair<std::string, int>> busy;  // host, core
     std::set<std::string> listed;
@@ -227,22 +262,27 @@ class Episode {
   double now_ = 0;
   uint64_t token_ = 0;
   uint64_t last_granted_ = 0;
+  uint64_t followed_ = 0;
+  std::map<std::string, std::string> followers_;  // worker -> Text
+  int changes_told_ = 0;
 };
 
 TEST(DevicePoolProperty, AgreesWithTheModel) {
   const char* only = std::getenv("HEDDLE_SEED");
   const uint64_t first = only != nullptr ? std::strtoull(only, nullptr, 10) : 1;
   const uint64_t last = only != nullptr ? first : 200;
-  int granted = 0;
+  int granted = 0, told = 0;
   for (uint64_t seed = first; seed <= last; ++seed) {
     SCOPED_TRACE("HEDDLE_SEED=" + std::to_string(seed));
     Episode run(seed);
     run.Steps(400);
     granted += run.granted();
+    told += run.changes_told();
     if (HasFailure()) return;
   }
   EXPECT_GT(granted, 20 * static_cast<int>(last - first + 1))
       << "the operations hardly ever get a lease";
+  EXPECT_GT(told, granted / 2) << "leases are granted without a change";
 }
 
 }  // namespace

@@ -282,5 +282,75 @@ TEST_F(DevicePoolTest, VersionGrowsWithVisibleChangesOnly) {
   EXPECT_GT(pool_.version(), before);
 }
 
+TEST_F(DevicePoolTest, ChangesAreThoseSinceAVersion) {
+  ASSERT_TRUE(pool_.Synchronize(Report("a"), At(0)).ok());
+  WorkerReport elsewhere = Report("b");
+  elsewhere.host = "elsewhere";
+  ASSERT_TRUE(pool_.Synchronize(elsewhere, At(0)).ok());
+  const PoolChanges first = pool_.ChangesSince(0, At(0));
+  EXPECT_TRUE(first.whole);
+  EXPECT_EQ(first.workers.size(), 2);
+  ASSERT_TRUE(pool_.Synchronize(Report("a"), At(5)).ok());
+  EXPECT_EQ(pool_.version(), first.version) << "a heartbeat changes nothing";
+  ASSERT_TRUE(Acquire(Order("cpu0", 30, "a"), 5).ok());
+  const PoolChanges leased = pool_.ChangesSince(first.version, At(5));
+  EXPECT_FALSE(leased.whole);
+  ASSERT_EQ(leased.workers.size(), 1);
+  EXPECT_EQ(leased.workers[0].report.worker, "a");
+  // Here `b` is silent for too long.
+  const PoolChanges gone = pool_.ChangesSince(leased.version, At(11));
+  EXPECT_TRUE(gone.workers.empty());
+  EXPECT_EQ(gone.gone, std::vector<std::string>{"b"});
+  ASSERT_TRUE(pool_.Synchronize(Report("a"), At(12)).ok());
+  ASSERT_TRUE(pool_.Synchronize(elsewhere, At(12)).ok());
+  const PoolChanges back = pool_.ChangesSince(leased.version, At(12));
+  EXPECT_TRUE(back.gone.empty()) << "it is there again";
+  EXPECT_EQ(back.workers.size(), 1);
+}
+
+TEST_F(DevicePoolTest, ALeaseChangesTheOtherWorkersOfItsHost) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  ASSERT_TRUE(pool_.Synchronize(Report("neighbour"), At(0)).ok());
+  const uint64_t before = pool_.version();
+  ASSERT_TRUE(Acquire(Order("cpu0"), 1).ok());
+  EXPECT_EQ(pool_.ChangesSince(before, At(1)).workers.size(), 2);
+}
+
+TEST(DevicePoolChanges, NamesOfWorkersThatWentAreKeptUpToALimit) {
+  DevicePool pool(PoolOptions{.max_workers = 2});
+  const auto comes_and_goes = [&pool](const std::string& name, double at) {
+    ASSERT_TRUE(pool.Synchronize(Report(name), At(at)).ok());
+    pool.Expire(At(at + 10));
+  };
+  ASSERT_TRUE(pool.Synchronize(Report("w"), At(0)).ok());
+  const uint64_t seen = pool.ChangesSince(0, At(0)).version;
+  comes_and_goes("a", 10);
+  comes_and_goes("b", 20);
+  EXPECT_TRUE(pool.ChangesSince(seen, At(30)).whole) << "w, a and b have gone";
+  comes_and_goes("c", 30);
+  const PoolChanges changes = pool.ChangesSince(seen, At(40));
+  EXPECT_TRUE(changes.whole);
+  EXPECT_TRUE(changes.workers.empty());
+}
+
+TEST_F(DevicePoolTest, AWorkerThatLeavesSaysSoAndIsNotLost) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  ASSERT_TRUE(pool_.Synchronize(Report("other"), At(0)).ok());
+  const uint64_t before = pool_.version();
+  WorkerReport leaving = Report();
+  leaving.draining = true;
+  leaving.leaving = absl::Milliseconds(29'500);
+  ASSERT_TRUE(pool_.Synchronize(leaving, At(1)).ok());
+  EXPECT_GT(pool_.version(), before);
+  EXPECT_EQ(View("cpu0", 1).state, SlotState::kDraining);
+  EXPECT_EQ(View("cpu0", 1).reason, "the worker leaves within 30s");
+  const uint64_t announced = pool_.version();
+  leaving.leaving = absl::Seconds(28);
+  ASSERT_TRUE(pool_.Synchronize(leaving, At(2)).ok());
+  EXPECT_EQ(pool_.version(), announced) << "only time has passed";
+  pool_.Expire(At(20));
+  EXPECT_EQ(pool_.TakeLost(), std::vector<std::string>{"other"});
+}
+
 }  // namespace
 }  // namespace heddle::tracker

@@ -91,12 +91,12 @@ class TrackerServiceTest : public ::testing::Test {
     server_->Shutdown();
   }
 
-  v1::SynchronizeResponse Sync() {
+  v1::SynchronizeResponse Sync(const std::string& worker = "w") {
     v1::SynchronizeRequest request;
-    request.set_worker("w");
+    request.set_worker(worker);
     request.set_boot_id("b");
     request.set_address("127.0.0.1:1");
-    request.set_host("h");
+    request.set_host("host of " + worker);
     v1::Slot* slot = request.add_slots();
     slot->set_name("profile1");
     slot->set_kind(v1::SLOT_DEVICE);
@@ -165,6 +165,83 @@ TEST_F(TrackerServiceTest, WatchTellsOfChanges) {
   context.TryCancel();
   EXPECT_FALSE(reader->Read(&list));
   reader->Finish();
+}
+
+TEST_F(TrackerServiceTest, LeasesAreRenewedTogether) {
+  Sync();
+  v1::Lease lease;
+  ASSERT_TRUE(Acquire(&lease).ok());
+  const auto renew = [&](int64_t duration_ms, v1::RenewAllResponse* response) {
+    v1::RenewAllRequest request;
+    request.add_lease_ids("of nobody");
+    request.add_lease_ids(lease.id());
+    request.set_duration_ms(duration_ms);
+    grpc::ClientContext context;
+    return stub_->RenewAll(&context, request, response);
+  };
+  v1::RenewAllResponse response;
+  ASSERT_TRUE(renew(60'000, &response).ok());
+  ASSERT_EQ(response.renewed_size(), 1);
+  EXPECT_EQ(response.renewed(0).id(), lease.id());
+  EXPECT_GT(response.renewed(0).duration_ms(), 50'000);
+  ASSERT_EQ(response.ended_size(), 1);
+  EXPECT_EQ(response.ended(0), "of nobody");
+  EXPECT_GT(Sync().grants(0).remaining_ms(), 50'000);
+  EXPECT_EQ(renew(1, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(TrackerServiceTest, AWatchOfChangesTellsOnlyThose) {
+  Sync("other");
+  Sync();
+  grpc::ClientContext context;
+  v1::ListWorkersRequest request;
+  request.set_changes(true);
+  auto reader = stub_->WatchWorkers(&context, request);
+  v1::ListWorkersResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  ASSERT_EQ(message.workers_size(), 2);
+  v1::Lease lease;
+  ASSERT_TRUE(Acquire(&lease).ok());
+  ASSERT_TRUE(reader->Read(&message));
+  ASSERT_EQ(message.workers_size(), 1);
+  EXPECT_EQ(message.workers(0).worker(), "w");
+  EXPECT_EQ(message.workers(0).slots(0).lease_id(), lease.id());
+  EXPECT_EQ(message.gone_size(), 0);
+  context.TryCancel();
+  EXPECT_FALSE(reader->Read(&message));
+  reader->Finish();
+}
+
+TEST_F(TrackerServiceTest, AWatchOfChangesNamesWhoWent) {
+  ServiceOptions options;
+  options.pool.worker_expiry = absl::Seconds(2);
+  TrackerServiceImpl service(options, FencingTokens::Open("").value());
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&service);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  stub_ = v1::TrackerService::NewStub(
+      grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  v1::ListWorkersRequest request;
+  request.set_changes(true);
+  auto reader = stub_->WatchWorkers(&context, request);
+  v1::ListWorkersResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  EXPECT_EQ(message.workers_size(), 0);
+  Sync();
+  ASSERT_TRUE(reader->Read(&message));
+  EXPECT_EQ(message.workers_size(), 1);
+  ASSERT_TRUE(reader->Read(&message));
+  EXPECT_EQ(message.workers_size(), 0);
+  ASSERT_EQ(message.gone_size(), 1);
+  EXPECT_EQ(message.gone(0), "w");
+  context.TryCancel();
+  EXPECT_FALSE(reader->Read(&message));
+  reader->Finish();
+  service.Stop();
+  server->Shutdown();
 }
 
 TEST_F(TrackerServiceTest, WhatItKnowsIsCounted) {

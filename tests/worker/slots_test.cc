@@ -23,6 +23,22 @@ TEST(Slots, CommandLineForms) {
   EXPECT_FALSE(ShareCore((*slots)[0], (*slots)[1]));
 }
 
+TEST(Slots, AutoTakesTheCoresThatThereAre) {
+  const auto names = [](std::vector<std::string> cpu, std::vector<std::string> device,
+                        std::vector<int> usable) {
+    std::vector<std::string> found;
+    for (const SlotConfig& slot : ParseSlots(cpu, device, usable).value())
+      found.push_back(slot.name);
+    return found;
+  };
+  EXPECT_THAT(names({"auto"}, {"auto"}, {2, 3, 5}), ElementsAre("cpu2", "cpu3", "profile5"));
+  EXPECT_THAT(names({"auto"}, {"auto"}, {4, 5}), ElementsAre("cpu4", "profile5"));
+  EXPECT_THAT(names({"auto"}, {"auto"}, {7}), ElementsAre("cpu7", "profile7"));
+  EXPECT_THAT(names({"auto"}, {}, {4, 5}), ElementsAre("cpu4", "cpu5"));
+  EXPECT_THAT(names({"4"}, {"auto"}, {4, 5}), ElementsAre("cpu4", "profile4", "profile5"));
+  EXPECT_FALSE(ParseSlots({"auto,1"}, {}, {0, 1}).ok());
+}
+
 TEST(Slots, TheSupervisorKeepsOffWhatMeasures) {
   const auto cores = [](std::vector<std::string> cpu, std::vector<std::string> device,
                         std::vector<int> usable) {

@@ -111,5 +111,43 @@ TEST_F(StageTableTest, ClosedTakesNothingMore) {
   EXPECT_TRUE(table_.WaitEmpty(absl::Milliseconds(10)));
 }
 
+TEST(StageTimes, TheMedianOfThoseThatTookLongerDecides) {
+  StageTimes times;
+  const auto can_end = [&times](double age, double left) {
+    return times.CanEnd(v1::STAGE_BUILD, absl::Seconds(age), absl::Seconds(left));
+  };
+  EXPECT_TRUE(can_end(0, 1)) << "nothing is known";
+  for (const int seconds : {10, 20, 30}) times.Note(v1::STAGE_BUILD, absl::Seconds(seconds));
+  EXPECT_TRUE(can_end(0, 20));
+  EXPECT_FALSE(can_end(0, 19));
+  EXPECT_TRUE(can_end(12, 18)) << "30 s, since it has already run for longer than 10 s";
+  EXPECT_FALSE(can_end(12, 17));
+  EXPECT_TRUE(can_end(31, 1)) << "none took so long";
+  EXPECT_TRUE(times.CanEnd(v1::STAGE_IMPORT, absl::ZeroDuration(), absl::Seconds(1)));
+  for (int i = 0; i < 64; ++i) times.Note(v1::STAGE_BUILD, absl::Seconds(1));
+  EXPECT_TRUE(can_end(0, 1)) << "older ones are forgotten";
+}
+
+TEST_F(StageTableTest, WhatWouldEndTooLateIsStopped) {
+  const auto of_kind = [](const std::string& slot, const std::string& lease, uint64_t token,
+                          v1::StageKind kind) {
+    v1::StageStart start = Start(slot, lease, token);
+    start.set_kind(kind);
+    return start;
+  };
+  Grant({Of("L5", "cpu0", 5), Of("L6", "profile1", 6)});
+  const v1::StageStart update = of_kind("cpu0", "L5", 5, v1::STAGE_UPDATE);
+  ASSERT_EQ(Enter(update, a_), absl::StatusCode::kOk);
+  absl::SleepFor(absl::Milliseconds(20));
+  table_.Leave("cpu0");  // an update takes 20 ms
+  ASSERT_EQ(Enter(update, a_), absl::StatusCode::kOk);
+  ASSERT_EQ(Enter(of_kind("profile1", "L6", 6, v1::STAGE_PROFILE), b_), absl::StatusCode::kOk);
+  table_.StopLate(absl::Minutes(10), MonotonicNow(), "late");
+  EXPECT_FALSE(a_.stopped());
+  table_.StopLate(absl::ZeroDuration(), MonotonicNow() - absl::Hours(1), "late");
+  EXPECT_EQ(a_.reason(), "late");
+  EXPECT_FALSE(b_.stopped()) << "nothing is known of profile stages";
+}
+
 }  // namespace
 }  // namespace heddle::worker

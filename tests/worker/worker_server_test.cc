@@ -462,6 +462,55 @@ TEST_F(WorkerServerTest, DrainingRefusesNewAndEndsOld) {
   draining.join();
 }
 
+// Nothing of a preempted stage counts: the call ends with ABORTED, and the candidate has no answer.
+TEST_F(WorkerServerTest, APreemptedWorkerSaysSoAndHandsBackWhatCannotEnd) {
+  const auto run = [&](const std::string& trace) {
+    const v1::Lease lease = tracker_->Acquire("w", "profile");
+    Call call(WorkerAddress(), Start(lease));
+    call.Send(1, trace);
+    EXPECT_TRUE(call.WaitForStart());
+    absl::SleepFor(absl::Milliseconds(50));
+    call.HalfClose();
+    while (call.Next()) continue;
+    tracker_->Release(lease);
+    return call.Finish();
+  };
+  EXPECT_TRUE(run("ok").ok());  // so the worker knows that a stage takes about 50 ms
+  const v1::Lease lease = tracker_->Acquire("w", "profile");
+  Call call(WorkerAddress(), Start(lease));
+  call.Send(1, "hang");
+  ASSERT_TRUE(call.WaitForStart());
+  const absl::Time begin = MonotonicNow();
+  std::thread draining([this] { worker_->Drain(absl::Milliseconds(20)); });
+  const auto last = call.Next();
+  ASSERT_TRUE(last.has_value() && last->has_finished()) << "no answer for the candidate";
+  EXPECT_EQ(last->finished().fault().kind(), v1::FAULT_INFRASTRUCTURE);
+  EXPECT_EQ(call.Finish().error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_LT(MonotonicNow() - begin, kLimit);
+  ASSERT_TRUE(Eventually([this] {
+    return tracker_->List().workers(0).slots(1).reason().find("the worker leaves within") == 0;
+  }));
+  draining.join();
+}
+
+// A batch system sends SIGTERM to all processes of a worker, those of its stages included.
+TEST_F(WorkerServerTest, AStageOutlivesTheSignalOfABatchSystem) {
+  const v1::Lease lease = tracker_->Acquire("w", "profile");
+  Call call(WorkerAddress(), Start(lease));
+  call.Send(1, "ok");
+  const auto event = call.Next();
+  ASSERT_TRUE(event.has_value() && event->has_profiled());
+  const pid_t child = static_cast<pid_t>(event->profiled().measurement().samples_ns(0));
+  ASSERT_EQ(kill(child, SIGTERM), 0);
+  absl::SleepFor(absl::Milliseconds(100));
+  call.Send(2, "ok");
+  const auto again = call.Next();
+  ASSERT_TRUE(again.has_value() && again->has_profiled());
+  EXPECT_EQ(static_cast<pid_t>(again->profiled().measurement().samples_ns(0)), child);
+  call.HalfClose();
+  while (call.Next()) continue;
+}
+
 TEST(WorkerProcess, AKilledWorkerTakesItsChildrenAlong) {
   Tracker tracker;
   const std::string program = std::string(HEDDLE_BIN_DIR) + "/heddle-fake-child";

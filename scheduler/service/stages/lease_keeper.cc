@@ -1,7 +1,7 @@
 #include "scheduler/service/stages/lease_keeper.h"
 
 #include <algorithm>
-#include <vector>
+#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -14,6 +14,7 @@ namespace {
 
 constexpr absl::Duration kLongestRetry = absl::Seconds(2);
 constexpr absl::Duration kLongestRpc = absl::Seconds(5);
+constexpr size_t kMostRenewed = 8192;  // in one call, by its rule
 constexpr absl::Duration kRememberReleased =
     absl::Seconds(10);  // the tracker's list is at most this old
 
@@ -143,9 +144,11 @@ void LeaseKeeper::ReleaseStrays() {
   for (const std::string& id : ids) Release(id);
 }
 
-bool LeaseKeeper::IsOurs(const std::string& lease_id) const {
+bool LeaseKeeper::IsOurs(const SlotId& slot, const v1::SlotStatus& status) const {
   absl::MutexLock lock(&mutex_);
-  return held_.count(lease_id) > 0 || released_.count(lease_id) > 0;
+  return held_.count(status.lease_id()) > 0 || released_.count(status.lease_id()) > 0 ||
+         // The list may come before the answer to Acquire.
+         (status.holder() == holder_ && acquiring_.count(slot) > 0);
 }
 
 LeaseKeeper::Counts LeaseKeeper::counts() const {
@@ -175,36 +178,46 @@ void LeaseKeeper::Loop() {
         if (held.renew_at <= now) due.push_back(id);
       }
     }
-    for (const std::string& id : due) Renew(id);
+    for (size_t begin = 0; begin < due.size(); begin += kMostRenewed) {
+      const size_t end = std::min(due.size(), begin + kMostRenewed);
+      Renew({due.begin() + static_cast<std::ptrdiff_t>(begin),
+             due.begin() + static_cast<std::ptrdiff_t>(end)});
+    }
     ReleaseAgain();
     ReleaseStrays();
   }
 }
 
-void LeaseKeeper::Renew(const std::string& lease_id) {
+void LeaseKeeper::Renew(const std::vector<std::string>& lease_ids) {
   grpc::ClientContext context;
   SetDeadline(&context, rpc_limit_);
-  v1::RenewRequest request;
-  request.set_lease_id(lease_id);
+  v1::RenewAllRequest request;
+  request.mutable_lease_ids()->Assign(lease_ids.begin(), lease_ids.end());
   request.set_duration_ms(absl::ToInt64Milliseconds(lease_));
-  v1::Lease lease;
+  v1::RenewAllResponse response;
   const absl::Time asked = MonotonicNow();
-  const grpc::Status status = tracker_->Renew(&context, request, &lease);
+  const grpc::Status status = tracker_->RenewAll(&context, request, &response);
+  std::set<std::string> renewed, ended;
+  if (status.ok() && CheckMessage(response).ok()) {
+    for (const v1::Lease& lease : response.renewed()) renewed.insert(lease.id());
+    ended.insert(response.ended().begin(), response.ended().end());
+  }
   absl::MutexLock lock(&mutex_);
-  auto it = held_.find(lease_id);
-  if (it == held_.end()) return;
-  if (status.ok()) {
-    it->second.renew_at = asked + renew_every_;
-    it->second.expires_at = asked + lease_;
-  } else if (status.error_code() == grpc::StatusCode::NOT_FOUND ||
-             status.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
-             it->second.expires_at <= MonotonicNow()) {
-    // Called under the lock, so that the holder still exists. It only asks for a cancellation.
-    ++counts_.lost;
-    if (it->second.lost) it->second.lost();
-    held_.erase(it);
-  } else {
-    it->second.renew_at = asked + retry_renew_;
+  const absl::Time now = MonotonicNow();
+  for (const std::string& id : lease_ids) {
+    const auto it = held_.find(id);
+    if (it == held_.end()) continue;
+    if (renewed.count(id) > 0) {
+      it->second.renew_at = asked + renew_every_;
+      it->second.expires_at = asked + lease_;
+    } else if (ended.count(id) > 0 || it->second.expires_at <= now) {
+      // Called under the lock, so that the holder still exists. It only asks for a cancellation.
+      ++counts_.lost;
+      if (it->second.lost) it->second.lost();
+      held_.erase(it);
+    } else {
+      it->second.renew_at = asked + retry_renew_;
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -32,9 +33,9 @@ class LeaseKeeper {
   absl::StatusOr<v1::Lease> Acquire(const SlotId& slot, const std::string& purpose,
                                     std::function<void()> lost);
   void Release(const std::string& lease_id);
-  // Whether this process holds the lease, or released it so recently that the tracker's list may
-  // not show the release yet.
-  bool IsOurs(const std::string& lease_id) const;
+  // Whether this process holds the slot that the tracker's list shows as held, is just being granted
+  // it, or released it so recently that the list may not show the release yet.
+  bool IsOurs(const SlotId& slot, const v1::SlotStatus& status) const;
   struct Counts {
     int64_t held = 0;     // now
     int64_t granted = 0;  // ever
@@ -56,7 +57,8 @@ class LeaseKeeper {
   bool SendRelease(const std::string& lease_id);
   void ReleaseAgain();
   void ReleaseStrays();
-  void Renew(const std::string& lease_id);
+  // In one call; at most as many as a message takes.
+  void Renew(const std::vector<std::string>& lease_ids);
 
   const std::shared_ptr<v1::TrackerService::StubInterface> tracker_;
   const std::string holder_;

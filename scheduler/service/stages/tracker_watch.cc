@@ -12,33 +12,58 @@ namespace {
 constexpr absl::Duration kFirstRetry = absl::Milliseconds(200);
 constexpr absl::Duration kLastRetry = absl::Seconds(5);
 
+std::vector<SlotInfo> SlotsOf(const v1::WorkerStatus& worker, const WatchedSlots::Ours& ours) {
+  std::vector<SlotInfo> slots;
+  for (const v1::SlotStatus& status : worker.slots()) {
+    SlotInfo slot;
+    slot.id = {worker.worker(), status.slot().name()};
+    slot.host = worker.host();
+    slot.device = status.slot().kind() == v1::SLOT_DEVICE;
+    slot.cores.assign(status.slot().cores().begin(), status.slot().cores().end());
+    slot.device_key = status.slot().device_key();
+    slot.target = status.slot().target();
+    slot.builds.assign(status.slot().builds().begin(), status.slot().builds().end());
+    slot.machine = status.slot().machine();
+    // SLOT_BLOCKED means that a slot with a shared core is held. The dispatcher works this out
+    // itself, since it knows which slots this process holds.
+    const bool held = status.state() == v1::SLOT_HELD && !ours(slot.id, status);
+    slot.foreign = held;
+    slot.usable =
+        !held && status.state() != v1::SLOT_DRAINING && status.state() != v1::SLOT_QUARANTINED;
+    if (!slot.usable) slot.why_not = status.reason();
+    slots.push_back(std::move(slot));
+  }
+  return slots;
+}
+
 }  // namespace
 
-SlotsChanged SlotsFrom(const v1::ListWorkersResponse& list,
-                       const std::function<bool(const std::string&)>& ours) {
-  SlotsChanged changed;
-  for (const v1::WorkerStatus& worker : list.workers()) {
-    for (const v1::SlotStatus& status : worker.slots()) {
-      SlotInfo slot;
-      slot.id = {worker.worker(), status.slot().name()};
-      slot.host = worker.host();
-      slot.device = status.slot().kind() == v1::SLOT_DEVICE;
-      slot.cores.assign(status.slot().cores().begin(), status.slot().cores().end());
-      slot.device_key = status.slot().device_key();
-      slot.target = status.slot().target();
-      slot.builds.assign(status.slot().builds().begin(), status.slot().builds().end());
-      slot.machine = status.slot().machine();
-      // SLOT_BLOCKED means that a slot with a shared core is held. The dispatcher works this out
-      // itself, since it knows which slots this process holds.
-      const bool held = status.state() == v1::SLOT_HELD && !ours(status.lease_id());
-      slot.foreign = held;
-      slot.usable =
-          !held && status.state() != v1::SLOT_DRAINING && status.state() != v1::SLOT_QUARANTINED;
-      if (!slot.usable) slot.why_not = status.reason();
-      changed.slots.push_back(std::move(slot));
-    }
+bool WatchedSlots::TakeList(const v1::ListWorkersResponse& list, const Ours& ours) {
+  WatchedSlots whole;
+  whole.TakeChanges(list, ours);
+  if (whole.workers_ == workers_) return false;
+  workers_ = std::move(whole.workers_);
+  return true;
+}
+
+bool WatchedSlots::TakeChanges(const v1::ListWorkersResponse& changes, const Ours& ours) {
+  bool changed = false;
+  for (const std::string& name : changes.gone()) changed |= workers_.erase(name) > 0;
+  for (const v1::WorkerStatus& worker : changes.workers()) {
+    std::vector<SlotInfo> slots = SlotsOf(worker, ours);
+    std::vector<SlotInfo>& known = workers_[worker.worker()];
+    if (slots == known) continue;
+    known = std::move(slots);
+    changed = true;
   }
   return changed;
+}
+
+std::vector<SlotInfo> WatchedSlots::List() const {
+  std::vector<SlotInfo> slots;
+  for (const auto& [name, of_worker] : workers_)
+    slots.insert(slots.end(), of_worker.begin(), of_worker.end());
+  return slots;
 }
 
 TrackerWatch::TrackerWatch(std::shared_ptr<v1::TrackerService::StubInterface> tracker,
@@ -60,7 +85,11 @@ TrackerWatch::~TrackerWatch() {
 }
 
 void TrackerWatch::Loop() {
-  SlotsChanged last;
+  WatchedSlots slots;
+  SlotsChanged last{{}, "the tracker has not answered yet"};
+  const WatchedSlots::Ours ours = [this](const SlotId& slot, const v1::SlotStatus& status) {
+    return leases_->IsOurs(slot, status);
+  };
   absl::Duration retry = kFirstRetry;
   bool first = true;
   while (true) {
@@ -70,8 +99,11 @@ void TrackerWatch::Loop() {
       if (stop_) return;
       context_ = &context;
     }
-    auto stream = tracker_->WatchWorkers(&context, v1::ListWorkersRequest());
+    v1::ListWorkersRequest request;
+    request.set_changes(true);
+    auto stream = tracker_->WatchWorkers(&context, request);
     v1::ListWorkersResponse list;
+    bool whole = true;  // the first message of a call
     absl::Status checked;
     while (stream->Read(&list)) {
       checked = CheckMessage(list);
@@ -82,9 +114,12 @@ void TrackerWatch::Loop() {
       // The scheduler knows no slot before the first list, so it has acquired nothing yet.
       if (first) leases_->ReleaseFormer(list);
       first = false;
-      last = SlotsFrom(list, [this](const std::string& lease) { return leases_->IsOurs(lease); });
-      changed_(last);
+      const bool changed = whole ? slots.TakeList(list, ours) : slots.TakeChanges(list, ours);
+      whole = false;
       retry = kFirstRetry;
+      if (!changed && last.problem.empty()) continue;
+      last = {slots.List(), ""};
+      changed_(last);
     }
     const grpc::Status status = stream->Finish();
     last.problem = checked.ok()

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -14,9 +16,22 @@
 
 namespace heddle::scheduler {
 
-// `ours` tells whether a lease belongs to this process.
-SlotsChanged SlotsFrom(const v1::ListWorkersResponse& list,
-                       const std::function<bool(const std::string&)>& ours);
+// The slots as the messages of a watch tell them. What this process does with its own leases changes
+// none of them, so a busy scheduler has nothing to do for most messages.
+class WatchedSlots {
+ public:
+  // Whether a slot that is held is held by this process.
+  using Ours = std::function<bool(const SlotId&, const v1::SlotStatus&)>;
+
+  // Takes the whole list, with which a watch begins, or the changes of a later message. Returns whether
+  // a slot is now other than before.
+  bool TakeList(const v1::ListWorkersResponse& list, const Ours& ours);
+  bool TakeChanges(const v1::ListWorkersResponse& changes, const Ours& ours);
+  std::vector<SlotInfo> List() const;
+
+ private:
+  std::map<std::string, std::vector<SlotInfo>> workers_;
+};
 
 class TrackerWatch {
  public:

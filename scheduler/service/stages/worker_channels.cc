@@ -1,5 +1,6 @@
 #include "scheduler/service/stages/worker_channels.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "base/clock.h"
@@ -37,11 +38,15 @@ void WorkerChannels::Keep(const std::string& address, const std::string& worker,
   DropOld(now);
   std::vector<Kept>& of_worker = kept_[{address, worker}];
   if (of_worker.size() < kMostOfWorker) of_worker.push_back({std::move(channel), now + kKeptFor});
+  next_drop_ = std::min(next_drop_, now + kKeptFor);
 }
 
 void WorkerChannels::DropOld(absl::Time now) {
+  if (now < next_drop_) return;
+  next_drop_ = absl::InfiniteFuture();
   for (auto of_worker = kept_.begin(); of_worker != kept_.end();) {
     std::erase_if(of_worker->second, [now](const Kept& kept) { return kept.until <= now; });
+    for (const Kept& kept : of_worker->second) next_drop_ = std::min(next_drop_, kept.until);
     of_worker = of_worker->second.empty() ? kept_.erase(of_worker) : std::next(of_worker);
   }
 }

@@ -39,6 +39,8 @@ class WorkerChannels {
   const Credentials* const credentials_;
   absl::Mutex mutex_;
   std::map<std::pair<std::string, std::string>, std::vector<Kept>> kept_ ABSL_GUARDED_BY(mutex_);
+  // None is too old before this time, so that no stage has to look at those of all workers.
+  absl::Time next_drop_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
 };
 
 }  // namespace heddle::scheduler

@@ -65,6 +65,11 @@ void FakeTracker::SetNextToken(uint64_t token) {
   token_ = token - 1;
 }
 
+void FakeTracker::Revoke(const std::string& slot) {
+  absl::MutexLock lock(&mutex_);
+  std::erase_if(leases_, [&slot](const auto& lease) { return lease.second.slot == slot; });
+}
+
 grpc::Status FakeTracker::Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
                                   v1::Lease* lease) {
   absl::MutexLock lock(&mutex_);
@@ -87,10 +92,18 @@ grpc::Status FakeTracker::Acquire(grpc::ServerContext*, const v1::AcquireRequest
   return grpc::Status::OK;
 }
 
-grpc::Status FakeTracker::Renew(grpc::ServerContext*, const v1::RenewRequest* request, v1::Lease*) {
+grpc::Status FakeTracker::RenewAll(grpc::ServerContext*, const v1::RenewAllRequest* request,
+                                   v1::RenewAllResponse* response) {
+  ++renewals;
   absl::MutexLock lock(&mutex_);
-  return leases_.count(request->lease_id()) ? grpc::Status::OK
-                                            : grpc::Status(grpc::StatusCode::NOT_FOUND, "gone");
+  for (const std::string& id : request->lease_ids()) {
+    if (leases_.count(id) > 0) {
+      response->add_renewed()->set_id(id);
+    } else {
+      response->add_ended(id);
+    }
+  }
+  return grpc::Status::OK;
 }
 
 grpc::Status FakeTracker::Release(grpc::ServerContext*, const v1::ReleaseRequest* request,
@@ -122,6 +135,7 @@ grpc::Status FakeTracker::ListWorkers(grpc::ServerContext*, const v1::ListWorker
 grpc::Status FakeTracker::WatchWorkers(grpc::ServerContext* context, const v1::ListWorkersRequest*,
                                        grpc::ServerWriter<v1::ListWorkersResponse>* writer) {
   int seen = -1;
+  std::set<std::string> told;  // workers that the caller knows
   while (!context->IsCancelled()) {
     v1::ListWorkersResponse list;
     bool changed = false;
@@ -130,6 +144,13 @@ grpc::Status FakeTracker::WatchWorkers(grpc::ServerContext* context, const v1::L
       changed = version_ != seen;
       seen = version_;
       list = workers_;
+    }
+    if (changed) {  // tells of all that are there as if each had changed
+      std::set<std::string> gone;
+      for (const v1::WorkerStatus& worker : list.workers()) gone.insert(worker.worker());
+      gone.swap(told);
+      for (const std::string& name : told) gone.erase(name);
+      for (const std::string& name : gone) list.add_gone(name);
     }
     if (changed && !writer->Write(list)) break;
     absl::SleepFor(absl::Milliseconds(5));

@@ -31,11 +31,14 @@ class FakeTracker final : public v1::TrackerService::Service {
   // So many calls to Acquire, or to Release, end without an answer: a granted lease stays granted,
   // a release is not heard.
   std::atomic<int> lose_grants{0}, lose_releases{0};
+  std::atomic<int> renewals{0};  // calls to RenewAll
+  // Ends the lease of the slot.
+  void Revoke(const std::string& slot);
 
   grpc::Status Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
                        v1::Lease* lease) override;
-  grpc::Status Renew(grpc::ServerContext*, const v1::RenewRequest* request,
-                     v1::Lease* lease) override;
+  grpc::Status RenewAll(grpc::ServerContext*, const v1::RenewAllRequest* request,
+                        v1::RenewAllResponse* response) override;
   grpc::Status Release(grpc::ServerContext*, const v1::ReleaseRequest* request,
                        v1::ReleaseResponse*) override;
   grpc::Status ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,

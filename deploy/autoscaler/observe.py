@@ -1,0 +1,74 @@
+"""What the scheduler and the tracker say: its metrics (HTTP on this machine), and `heddle devices --json`."""
+
+import json
+import re
+import subprocess
+import urllib.request
+
+LIMIT_S = 20
+MOST_BYTES = 16 << 20  # of the metrics
+
+_LINE = re.compile(r'^(\w+)\{([^}]*)\} ([0-9.eE+-]+)$')
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+class Unobserved(Exception):
+    """The scheduler or the tracker does not answer. The text says which."""
+
+
+def read_metrics(text):
+    """{name: [(labels, value)]} of the samples that have labels."""
+    samples = {}
+    for line in text.splitlines():
+        match = _LINE.match(line)
+        if match:
+            samples.setdefault(match[1], []).append((dict(_LABEL.findall(match[2])), float(match[3])))
+    return samples
+
+
+def fetch_metrics(url):
+    try:
+        with urllib.request.urlopen(url, timeout=LIMIT_S) as answer:
+            return read_metrics(answer.read(MOST_BYTES).decode())
+    except (OSError, ValueError) as error:
+        raise Unobserved(f"{url}: {error}; is heddle-scheduler running there with --http?") from error
+
+
+def fetch_workers(command):
+    """The workers that the tracker lists, as `heddle devices --json` prints them."""
+    command = [*command, "devices", "--json"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unobserved(f"{' '.join(command)}: {error}") from error
+    if done.returncode != 0:
+        words = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        raise Unobserved(f"{' '.join(command)}: {words[-1][:300]}")
+    try:
+        return json.loads(done.stdout)["workers"]
+    except (ValueError, KeyError) as error:
+        raise Unobserved(f"{' '.join(command)}: it does not print the list of workers") from error
+
+
+def waiting(samples, pools):
+    """(stages that wait for a slot of these pools, the longest wait in seconds)."""
+    depth = sum(value for labels, value in samples.get("heddle_queue_depth", ()) if labels.get("pool") in pools)
+    ages = [value for labels, value in samples.get("heddle_queue_oldest_seconds", ()) if labels.get("pool") in pools]
+    return int(depth), max(ages, default=0.0)
+
+
+def of_class(workers, name, pools):
+    """(number -> whether the worker is idle, slots of the class in use) of the workers CLASS-NUMBER. A slot is of the pool `cpu`, or of
+    its device key. A worker that drains is not idle: it leaves by itself."""
+    idle, busy = {}, 0
+    pattern = re.compile(re.escape(name) + r"-([0-9]{1,9})$")
+    for worker in workers:
+        match = pattern.match(worker["worker"])
+        if not match:
+            continue
+        states = [slot["state"] for slot in worker["slots"]]
+        idle[int(match[1])] = all(state in ("free", "quarantined") for state in states)
+        for slot in worker["slots"]:
+            pool = "cpu" if slot["slot"]["kind"] == "cpu" else slot["slot"]["device_key"]
+            busy += slot["state"] == "held" and pool in pools
+    return idle, busy

@@ -1,0 +1,63 @@
+"""Workers as jobs of Slurm. The instances of a class are the tasks of array jobs that have the name heddle-CLASS; the number of a worker
+is its array index. The batch script runs the worker by `exec`, so that Slurm's SIGTERM reaches it (deploy/slurm/worker.sbatch)."""
+
+import re
+import subprocess
+
+from .rules import LEAVING, PENDING, RUNNING
+
+LIMIT_S = 60
+_PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED"}
+
+
+class SourceError(Exception):
+    """The source of machines refuses or does not answer. The text is its last line."""
+
+
+def _run(*command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SourceError(f"{command[0]}: {error}") from error
+    if done.returncode != 0:
+        words = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        raise SourceError(f"{command[0]}: {words[-1][:300]}")
+    return done.stdout
+
+
+class Slurm:
+    def __init__(self, settings, classes):
+        """`classes`: name -> {"script": batch script, "sbatch": further arguments of sbatch}."""
+        self._classes = {}
+        for name, options in classes.items():
+            if "script" not in options:
+                raise ValueError(f"classes.{name}: `script`, the batch script of its workers, is missing")
+            self._classes[name] = (options["script"], list(options.get("sbatch", ())))
+        self._jobs = {}  # (class, number) -> JOB_INDEX, as of the last list()
+
+    def list(self, name):
+        """number -> PENDING, RUNNING or LEAVING."""
+        instances = {}
+        for line in _run("squeue", "--noheader", "--array", "--name", f"heddle-{name}", "--format", "%F %K %T").splitlines():
+            match = re.fullmatch(r"([0-9]+) ([0-9]+) ([A-Z_]+)", line.strip())
+            if not match:
+                continue
+            number = int(match[2])
+            state = PENDING if match[3] in _PENDING else RUNNING if match[3] == "RUNNING" else LEAVING
+            # Of two with one number, the older one is about to end.
+            if instances.get(number, LEAVING) == LEAVING:
+                instances[number] = state
+                self._jobs[name, number] = f"{match[1]}_{match[2]}"
+        return instances
+
+    def start(self, name, numbers):
+        script, options = self._classes[name]
+        array = ",".join(map(str, sorted(numbers)))
+        _run("sbatch", "--parsable", f"--job-name=heddle-{name}", f"--array={array}", *options, script)
+
+    def drain(self, name, number):
+        """The worker gets SIGTERM, and SIGKILL after Slurm's KillWait."""
+        job = self._jobs.get((name, number))
+        if job is None:
+            raise SourceError(f"squeue lists no task {number} of heddle-{name}")
+        _run("scancel", job)

@@ -1,0 +1,489 @@
+"""The autoscaler: its rules under random demand and faults, its two sources of machines against recorded answers, and its loop."""
+
+import contextlib
+import http.server
+import io
+import json
+import os
+import pathlib
+import random
+import stat
+import sys
+import tempfile
+import threading
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "deploy"))
+
+from autoscaler import kubernetes, loop, observe, rules, slurm  # noqa: E402
+
+SEEDS = range(1, 151)
+
+
+class World:
+    """Machines that come late or never, workers that register late or never, and work that uses some of them."""
+
+    def __init__(self, rng, limits, faults):
+        self.rng, self.limits, self.faults = rng, limits, faults
+        self.instances = {}  # number -> [state, time of its next change]
+        self.workers = {}  # number -> busy slots
+        self.demand = 0
+
+    def pass_time(self, now):
+        for number, instance in list(self.instances.items()):
+            state, change = instance
+            if now < change:
+                continue
+            if state == rules.PENDING:
+                if self.rng.random() < self.faults:
+                    del self.instances[number]  # the machine broke
+                else:
+                    self.instances[number] = [rules.RUNNING, now + self.rng.uniform(1, 20)]
+            elif state == rules.RUNNING and number not in self.workers:
+                never = self.rng.random() < self.faults
+                self.instances[number][1] = now + (1e9 if never else 0)
+                if not never:
+                    self.workers[number] = 0
+            elif state == rules.LEAVING:
+                del self.instances[number]
+        left = self.demand
+        for number in sorted(self.workers, key=lambda _: self.rng.random()):
+            self.workers[number] = min(left, self.limits.slots)
+            left -= self.workers[number]
+        self.waiting = left
+
+    def see(self):
+        return rules.Observation(
+            waiting=self.waiting,
+            oldest_s=self.limits.wait_s if self.waiting else 0,
+            busy=sum(self.workers.values()),
+            instances={number: state for number, (state, _) in self.instances.items()},
+            workers={number: busy == 0 for number, busy in self.workers.items()},
+        )
+
+    def start(self, number, now):
+        assert number not in self.instances, "the number is in use"
+        self.instances[number] = [rules.PENDING, now + self.rng.uniform(0, 60)]
+
+    def drain(self, number, now):
+        self.workers.pop(number, None)
+        self.instances[number] = [rules.LEAVING, now + self.rng.uniform(0, 30)]
+
+
+class RulesTest(unittest.TestCase):
+    def run_world(self, seed, demand_of, faults=0.1, rounds=400, refuses=0.0):
+        """Runs the rules on a world and checks what must always hold. Returns (world, times of starts, times of drains, memory)."""
+        rng = random.Random(seed)
+        limits = rules.Rules(max=rng.randint(1, 8), min=0, slots=rng.randint(1, 3), idle_s=60, register_s=90, backoff_s=20, most_backoff_s=300)
+        world, memory = World(rng, limits, faults), rules.Memory()
+        starts, drains, busy_at, came = [], [], {}, set()
+        now = 0.0
+        for step in range(rounds):
+            now += rng.uniform(5, 15)
+            world.demand = demand_of(rng, step, limits)
+            world.pass_time(now)
+            seen = world.see()
+            for number, idle in seen.workers.items():
+                came.add(number)
+                if not idle:
+                    busy_at[number] = now
+            failures = memory.failures
+            decision = rules.decide(limits, memory, seen, now)
+            self.assertFalse(set(decision.start) & set(decision.drain))
+            if failures and decision.start:
+                self.assertGreaterEqual(now, memory.not_before)
+            for number in decision.start:
+                self.assertLess(number, limits.max)
+                if rng.random() < refuses:
+                    rules.start_failed(limits, memory, now)
+                    rules.forget(memory, number)
+                    continue
+                starts.append(now)
+                world.start(number, now)
+                came.discard(number)
+                busy_at.pop(number, None)
+            self.assertLessEqual(len(world.instances), limits.max)
+            for number in decision.drain:
+                drains.append(now)
+                self.assertTrue(seen.workers.get(number, True), f"worker {number} was told to leave while it works")
+                if number in came:
+                    self.assertGreaterEqual(now - busy_at.get(number, 0), limits.idle_s, "it worked a moment ago")
+                world.drain(number, now)
+        return world, starts, drains, memory, limits
+
+    def test_random_demand_and_faults(self):
+        started = drained = 0
+        for seed in SEEDS:
+            with self.subTest(seed=seed):
+                level = [0]
+
+                def demand(rng, step, limits, level=level):
+                    if rng.random() < 0.05:
+                        level[0] = rng.choice([0, 0, 1, rng.randint(0, 30)])
+                    return level[0]
+
+                _, starts, drains, _, _ = self.run_world(seed, demand, refuses=0.1)
+                started, drained = started + len(starts), drained + len(drains)
+        self.assertGreater(started, 5 * len(SEEDS))
+        self.assertGreater(drained, 3 * len(SEEDS))
+
+    def test_steady_demand_gets_its_workers_and_keeps_them(self):
+        for seed in SEEDS:
+            with self.subTest(seed=seed):
+                world, starts, drains, _, limits = self.run_world(seed, lambda rng, step, limits: 2 * limits.slots, faults=0)
+                self.assertGreaterEqual(len(world.workers), min(limits.max, 2))
+                # Machines that come late make it ask again for none.
+                self.assertEqual(len(starts), min(limits.max, 2))
+                self.assertEqual(drains, [])
+
+    def test_without_work_all_leave(self):
+        for seed in SEEDS:
+            with self.subTest(seed=seed):
+                world, starts, drains, _, _ = self.run_world(seed, lambda rng, step, limits: 9 if step < 100 else 0, rounds=300)
+                self.assertGreater(len(starts), 0)
+                self.assertEqual(world.instances, {})
+
+    def test_starts_that_always_fail_are_rare(self):
+        for seed in SEEDS:
+            with self.subTest(seed=seed):
+                _, starts, _, memory, limits = self.run_world(seed, lambda rng, step, limits: 99, faults=1.0)
+                rounds = len(starts) / min(limits.max, limits.most_at_once)
+                self.assertLess(rounds, 4000 / 300 + 12, "about 4000 s with pauses of up to 300 s")
+                self.assertGreater(memory.failed_starts, 2)
+
+    def test_work_that_no_worker_can_take_keeps_few(self):
+        limits = rules.Rules(max=8, idle_s=60, wait_s=10)
+        memory = rules.Memory()
+        running = {number: rules.RUNNING for number in range(5)}
+        idle = dict.fromkeys(range(5), True)
+        now, left = 0, dict(running)
+        for _ in range(20):
+            now += 20
+            seen = rules.Observation(waiting=1, oldest_s=now, busy=0, instances=left, workers={n: True for n in left})
+            decision = rules.decide(limits, memory, seen, now)
+            self.assertEqual(decision.start, ())
+            for number in decision.drain:
+                del left[number]
+        self.assertEqual(len(left), 1, "one stage waits")
+        self.assertEqual(len(idle), 5)
+
+    def test_short_waits_start_nothing(self):
+        memory = rules.Memory()
+        seen = rules.Observation(waiting=50, oldest_s=9)
+        self.assertEqual(rules.decide(rules.Rules(max=8), memory, seen, 0).start, ())
+
+    def test_a_start_that_is_not_listed_yet_counts(self):
+        memory, limits = rules.Memory(), rules.Rules(max=8)
+        seen = rules.Observation(waiting=2, oldest_s=99)
+        self.assertEqual(rules.decide(limits, memory, seen, 0).start, (0, 1))
+        self.assertEqual(rules.decide(limits, memory, seen, 5).start, ())
+
+    def test_a_worker_that_comes_ends_the_back_off(self):
+        memory, limits = rules.Memory(), rules.Rules(max=8, backoff_s=30)
+        seen = rules.Observation(waiting=1, oldest_s=99)
+        for now, pause in ((0, 30), (100, 60)):
+            self.assertEqual(rules.decide(limits, memory, seen, now).start, (0,))
+            rules.start_failed(limits, memory, now)
+            rules.forget(memory, 0)
+            self.assertEqual(memory.not_before, now + pause)
+        self.assertEqual(rules.decide(limits, memory, seen, 200).start, (0,))
+        rules.decide(limits, memory, rules.Observation(waiting=9, oldest_s=99, busy=1, instances={0: rules.RUNNING}, workers={0: False}), 210)
+        rules.start_failed(limits, memory, 220)
+        self.assertEqual(memory.not_before, 250, "the first failure in a row")
+
+    def test_min_is_kept_without_work(self):
+        memory = rules.Memory()
+        limits = rules.Rules(max=8, min=2)
+        self.assertEqual(rules.decide(limits, memory, rules.Observation(), 0).start, (0, 1))
+        running = {0: rules.RUNNING, 1: rules.RUNNING}
+        for now in range(0, 5000, 50):
+            seen = rules.Observation(instances=running, workers={0: True, 1: True})
+            self.assertEqual(rules.decide(limits, memory, seen, now), rules.Decision())
+
+
+METRICS = """# HELP heddle_queue_depth x
+heddle_queue_depth{pool="cpu"} 3
+heddle_queue_depth{pool="any"} 1
+heddle_queue_depth{pool="zen"} 7
+heddle_queue_oldest_seconds{pool="cpu"} 12.5
+heddle_queue_oldest_seconds{pool="any"} 40
+heddle_jobs_submitted_total 4
+"""
+
+
+def worker(name, *slots):
+    return {
+        "worker": name,
+        "slots": [{"state": state, "slot": {"kind": "cpu" if pool == "cpu" else "device", "device_key": "" if pool == "cpu" else pool}} for pool, state in slots],
+    }
+
+
+class ObserveTest(unittest.TestCase):
+    def test_what_waits(self):
+        samples = observe.read_metrics(METRICS)
+        self.assertEqual(observe.waiting(samples, {"cpu", "any"}), (4, 40))
+        self.assertEqual(observe.waiting(samples, {"nothing"}), (0, 0))
+
+    def test_workers_of_a_class(self):
+        workers = [
+            worker("cpu-0", ("cpu", "free"), ("zen", "held")),
+            worker("cpu-12", ("cpu", "free"), ("zen", "quarantined")),
+            worker("cpu-3", ("cpu", "draining")),
+            worker("cpu-big-1", ("cpu", "held")),
+            worker("cpu-x", ("cpu", "held")),
+        ]
+        self.assertEqual(observe.of_class(workers, "cpu", {"cpu", "zen"}), ({0: False, 12: True, 3: False}, 1))
+        self.assertEqual(observe.of_class(workers, "cpu", {"cpu"})[1], 0)
+
+    def test_a_client_that_fails(self):
+        with self.assertRaisesRegex(observe.Unobserved, "status 1"):
+            observe.fetch_workers(["false"])
+        with self.assertRaisesRegex(observe.Unobserved, "does not print"):
+            observe.fetch_workers(["echo"])
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def program(self, name, script):
+        path = self.folder / name
+        path.write_text("#!/bin/sh\n" + script)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return path
+
+
+class SlurmTest(Folder):
+    """Programs that answer as Slurm 22.05 does."""
+
+    def setUp(self):
+        super().setUp()
+        path = os.environ["PATH"]
+        os.environ["PATH"] = f"{self.folder}:{path}"
+        self.addCleanup(os.environ.__setitem__, "PATH", path)
+        self.source = slurm.Slurm({}, {"cpu": {"script": "w.sbatch", "sbatch": ["--partition=p"]}})
+
+    def test_list_start_and_drain(self):
+        self.program("squeue", f'echo "$@" >{self.folder}/asked; printf "7 0 RUNNING\\n7 1 PENDING\\n6 1 COMPLETING\\n7 4 CONFIGURING\\nnonsense\\n"')
+        self.program("sbatch", f'echo "$@" >{self.folder}/started; echo 8')
+        self.program("scancel", f'echo "$@" >{self.folder}/ended')
+        self.assertEqual(self.source.list("cpu"), {0: rules.RUNNING, 1: rules.PENDING, 4: rules.PENDING})
+        self.assertIn("--name heddle-cpu", (self.folder / "asked").read_text())
+        self.source.start("cpu", (5, 3))
+        self.assertEqual((self.folder / "started").read_text(), "--parsable --job-name=heddle-cpu --array=3,5 --partition=p w.sbatch\n")
+        self.source.drain("cpu", 1)
+        self.assertEqual((self.folder / "ended").read_text(), "7_1\n")
+        with self.assertRaisesRegex(slurm.SourceError, "no task 9"):
+            self.source.drain("cpu", 9)
+
+    def test_refusals(self):
+        self.program("sbatch", 'echo "sbatch: error: invalid partition specified: p" >&2; exit 1')
+        with self.assertRaisesRegex(slurm.SourceError, "invalid partition"):
+            self.source.start("cpu", (0,))
+        with self.assertRaisesRegex(ValueError, "script"):
+            slurm.Slurm({}, {"cpu": {}})
+
+
+class Api(http.server.BaseHTTPRequestHandler):
+    """Answers of a Kubernetes API server to the calls of the autoscaler, in the form that version 1.31 gives them."""
+
+    calls = []
+    pods = {}
+    deny = False
+
+    def answer(self, status, body):
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def fail(self, status, reason, message):
+        self.answer(status, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": status})
+
+    def handle_call(self):
+        length = int(self.headers.get("Content-Length", 0))
+        body = json.loads(self.rfile.read(length)) if length else None
+        self.calls.append((self.command, self.path))
+        base = "/api/v1/namespaces/lab/"
+        if self.headers["Authorization"] != "Bearer a-token":
+            return self.fail(401, "Unauthorized", "Unauthorized")
+        if self.deny:
+            return self.fail(403, "Forbidden", "pods is forbidden: exceeded quota: compute")
+        if self.path == base + "podtemplates/heddle-worker-cpu":
+            return self.answer(200, {"kind": "PodTemplate", "template": TEMPLATE})
+        if self.command == "POST" and self.path == base + "pods":
+            name = body["metadata"]["name"]
+            if name in self.pods:
+                return self.fail(409, "AlreadyExists", f'pods "{name}" already exists')
+            self.pods[name] = body | {"status": {"phase": "Pending"}}
+            return self.answer(201, self.pods[name])
+        name = self.path.removeprefix(base + "pods/")
+        if self.command == "DELETE":
+            if name not in self.pods:
+                return self.fail(404, "NotFound", f'pods "{name}" not found')
+            self.pods[name]["metadata"]["deletionTimestamp"] = "2026-11-26T12:00:00Z"
+            return self.answer(200, self.pods[name])
+        if self.path.startswith(base + "pods?labelSelector=heddle-class%3Dcpu&limit=500"):
+            # Two pages.
+            items = list(self.pods.values())
+            half = len(items) // 2
+            if "continue=a%2Fb" in self.path:
+                return self.answer(200, {"kind": "PodList", "metadata": {}, "items": items[half:]})
+            return self.answer(200, {"kind": "PodList", "metadata": {"continue": "a/b"}, "items": items[:half]})
+        return self.fail(404, "NotFound", "the server could not find the requested resource")
+
+    do_GET = do_POST = do_DELETE = handle_call
+
+    def log_message(self, *_):
+        pass
+
+
+TEMPLATE = {"metadata": {"labels": {"app": "heddle-worker"}}, "spec": {"containers": [{"name": "worker", "args": ["--id", "INSTANCE"]}]}}
+
+
+def serve(handler):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    return server
+
+
+class KubernetesTest(Folder):
+    def setUp(self):
+        super().setUp()
+        (self.folder / "token").write_text("a-token\n")
+        (self.folder / "namespace").write_text("lab")
+        Api.calls, Api.pods, Api.deny = [], {}, False
+        server = serve(Api)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        self.api = f"http://127.0.0.1:{server.server_address[1]}"
+        self.source = kubernetes.Kubernetes({"api": self.api, "account": str(self.folder)}, {"cpu": {}})
+
+    def test_pods_come_run_and_go(self):
+        self.assertEqual(self.source.list("cpu"), {})
+        self.source.start("cpu", (0, 2))
+        pod = Api.pods["heddle-cpu-2"]
+        self.assertEqual((pod["kind"], pod["apiVersion"]), ("Pod", "v1"))
+        self.assertEqual(pod["spec"]["containers"][0]["args"], ["--id", "cpu-2"])
+        self.assertEqual(pod["metadata"]["labels"], {"app": "heddle-worker", "heddle-class": "cpu", "heddle-number": "2"})
+        self.assertEqual(self.source.list("cpu"), {0: rules.PENDING, 2: rules.PENDING})
+        Api.pods["heddle-cpu-0"]["status"]["phase"] = "Running"
+        self.assertEqual(self.source.list("cpu"), {0: rules.RUNNING, 2: rules.PENDING})
+        self.source.drain("cpu", 0)
+        self.assertEqual(self.source.list("cpu")[0], rules.LEAVING)
+        self.source.drain("cpu", 7)  # it is gone already, which is no error
+
+    def test_pods_that_ended_are_removed(self):
+        self.source.start("cpu", (0,))
+        Api.pods["heddle-cpu-0"]["status"]["phase"] = "Failed"
+        self.assertEqual(self.source.list("cpu"), {0: rules.LEAVING})
+        self.assertIn(("DELETE", "/api/v1/namespaces/lab/pods/heddle-cpu-0"), Api.calls)
+
+    def test_refusals(self):
+        Api.deny = True
+        with self.assertRaisesRegex(slurm.SourceError, "status 403 pods is forbidden: exceeded quota"):
+            self.source.list("cpu")
+        Api.deny = False
+        (self.folder / "token").write_text("another")
+        with self.assertRaisesRegex(slurm.SourceError, "status 401"):
+            self.source.start("cpu", (0,))
+        with self.assertRaisesRegex(slurm.SourceError, "status 404"):
+            (self.folder / "token").write_text("a-token")
+            self.source.start("gpu", (0,))
+
+    def test_the_loop_follows_the_work(self):
+        """From a job that waits to no pod: the program with its real parts, a scheduler's metrics and a tracker's list that are files."""
+        metrics, devices = self.folder / "metrics", self.folder / "devices"
+        metrics.write_text(METRICS)
+        devices.write_text('{"workers": []}')
+
+        class Page(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(metrics.read_bytes())
+
+            def log_message(self, *_):
+                pass
+
+        page = serve(Page)
+        self.addCleanup(page.server_close)
+        self.addCleanup(page.shutdown)
+        client = self.program("heddle", f"cat {devices}")
+        config = self.folder / "autoscaler.toml"
+        config.write_text(f"""
+metrics = "http://127.0.0.1:{page.server_address[1]}/metrics"
+heddle = ["{client}"]
+state = "{self.folder}/state.json"
+every_s = 1
+[source]
+kind = "kubernetes"
+api = "{self.api}"
+account = "{self.folder}"
+[classes.cpu]
+pools = ["cpu", "any"]
+slots = 2
+max = 5
+wait_s = 5
+idle_s = 60
+""")
+        said = []
+        settings = loop.read_config(config)
+        counts = loop.Counts(settings.state)
+        scaler = loop.Autoscaler(settings, counts, said.append)
+        scaler.round(1000)
+        self.assertEqual(sorted(Api.pods), ["heddle-cpu-0", "heddle-cpu-1"], "4 stages wait, a worker has 2 slots")
+        for pod in Api.pods.values():
+            pod["status"]["phase"] = "Running"
+        devices.write_text(json.dumps({"workers": [worker("cpu-0", ("cpu", "held")), worker("cpu-1", ("cpu", "free"))]}))
+        metrics.write_text("")
+        for now in range(1030, 1200, 30):
+            scaler.round(now)
+        self.assertIn("deletionTimestamp", Api.pods["heddle-cpu-1"]["metadata"])
+        self.assertNotIn("deletionTimestamp", Api.pods["heddle-cpu-0"]["metadata"], "it works")
+        devices.write_text('{"broken')
+        scaler.round(1230)
+        self.assertTrue(any("does not print the list" in line for line in said), said)
+        counted = json.loads((self.folder / "state.json").read_text())["classes"]["cpu"]
+        self.assertEqual((counted["starts"], counted["drains"]), (2, 1))
+        self.assertAlmostEqual(counted["node_seconds"], 2 * 200 + 0, delta=61)
+        self.assertIn('heddle_autoscaler_starts_total{class="cpu"} 2', loop.metrics_text(counts.classes))
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            self.assertEqual(loop.main([str(config), "--status"]), 0)
+        self.assertRegex(output.getvalue(), r"cpu +0 +1 .* 2 +0 +0\.1")
+        # What was counted outlives the program.
+        self.assertEqual(loop.Counts(settings.state).of("cpu")["starts"], 2)
+
+
+class ConfigTest(Folder):
+    def refused(self, text):
+        path = self.folder / "a.toml"
+        path.write_text(text)
+        with self.assertRaises(loop.ConfigError) as caught:
+            loop.read_config(path)
+        return str(caught.exception)
+
+    def test_examples(self):
+        root = pathlib.Path(loop.__file__).resolve().parents[1]
+        config = loop.read_config(root / "slurm" / "autoscaler.toml")
+        self.assertEqual(set(config.rules), {"cpu", "gpu"})
+
+    def test_refusals(self):
+        self.assertIn("source", self.refused("x = 1"))
+        self.assertIn("slurm, kubernetes", self.refused('[source]\nkind = "pbs"\n[classes.a]\nmax = 1'))
+        head = '[source]\nkind = "slurm"\n[classes.a]\nscript = "s"\n'
+        self.assertIn("max", self.refused(head + 'pools = ["cpu"]\n'))
+        self.assertIn("min <= max", self.refused(head + 'pools = ["cpu"]\nmax = 1\nmin = 2'))
+        self.assertIn("pools", self.refused(head + "max = 1"))
+        self.assertIn("at least 0", self.refused(head + 'pools = ["cpu"]\nmax = 1\nidle_s = "long"'))
+        self.assertIn("script", self.refused('[source]\nkind = "slurm"\n[classes.a]\npools = ["cpu"]\nmax = 1'))
+
+
+if __name__ == "__main__":
+    unittest.main()

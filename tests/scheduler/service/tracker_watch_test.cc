@@ -1,0 +1,146 @@
+// What the scheduler makes of the tracker's messages: the slots of a watch, and the renewal of leases.
+#include "scheduler/service/stages/tracker_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "proto/access/channel.h"
+#include "scheduler/service/stages/lease_keeper.h"
+#include "tests/scheduler/service/fake_cluster.h"
+
+namespace heddle::scheduler {
+namespace {
+
+constexpr absl::Duration kLimit = absl::Seconds(60);  // for machines that stand still
+
+template <typename Condition>
+bool Eventually(const Condition& condition) {
+  const absl::Time limit = MonotonicNow() + kLimit;
+  while (!condition()) {
+    if (MonotonicNow() > limit) return false;
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  return true;
+}
+
+std::shared_ptr<v1::TrackerService::StubInterface> StubOf(const FakeCluster& cluster) {
+  return v1::TrackerService::NewStub(
+      MakeChannel(cluster.tracker_address(), PeerName(Role::kTracker), Credentials{}));
+}
+
+// Random lists one after the other. Whoever takes the changes has the same slots as who takes each list.
+TEST(WatchedSlots, ChangesLeadToTheSameSlotsAsLists) {
+  const auto ours = [](const SlotId&, const v1::SlotStatus& status) {
+    return status.holder() == "me";
+  };
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 rng(seed);
+    WatchedSlots by_changes;
+    std::map<std::string, v1::WorkerStatus> workers;
+    by_changes.TakeList({}, ours);
+    for (int step = 0; step < 60; ++step) {
+      v1::ListWorkersResponse changes;
+      for (int i = 0; i < 3; ++i) {
+        const std::string name = absl::StrCat("w", rng() % 6);
+        if (rng() % 4 == 0) {
+          if (workers.erase(name) > 0) changes.add_gone(name);
+          continue;
+        }
+        v1::WorkerStatus& worker = workers[name];
+        worker.set_worker(name);
+        worker.set_host(absl::StrCat("h", rng() % 2));
+        worker.clear_slots();
+        for (uint64_t s = 0; s < rng() % 3; ++s) {
+          v1::SlotStatus& slot = *worker.add_slots();
+          slot.mutable_slot()->set_name(absl::StrCat("s", s));
+          slot.set_state(static_cast<v1::SlotState>(1 + rng() % 5));
+          slot.set_holder(rng() % 2 == 0 ? "me" : "other");
+          slot.set_reason(absl::StrCat("reason ", rng() % 2));
+        }
+      }
+      // A worker that went and came back is not gone.
+      v1::ListWorkersResponse list, merged;
+      for (const auto& [name, worker] : workers) *list.add_workers() = worker;
+      for (const std::string& name : changes.gone()) {
+        if (workers.count(name) == 0) merged.add_gone(name);
+      }
+      *merged.mutable_workers() = list.workers();
+      WatchedSlots by_list;
+      by_list.TakeList(list, ours);
+      const std::vector<SlotInfo> before = by_changes.List();
+      const bool changed = by_changes.TakeChanges(merged, ours);
+      EXPECT_EQ(by_changes.List(), by_list.List());
+      EXPECT_EQ(changed, before != by_changes.List());
+      EXPECT_FALSE(by_changes.TakeChanges(merged, ours)) << "the same again";
+    }
+  }
+}
+
+TEST(WatchedSlots, ALeaseOfThisProcessChangesNothing) {
+  v1::ListWorkersResponse list;
+  v1::WorkerStatus& worker = *list.add_workers();
+  worker.set_worker("w");
+  v1::SlotStatus& slot = *worker.add_slots();
+  slot.mutable_slot()->set_name("cpu0");
+  slot.set_state(v1::SLOT_FREE);
+  const auto ours = [](const SlotId&, const v1::SlotStatus& status) {
+    return status.lease_id() == "mine";
+  };
+  WatchedSlots slots;
+  EXPECT_TRUE(slots.TakeList(list, ours));
+  slot.set_state(v1::SLOT_HELD);
+  slot.set_lease_id("mine");
+  EXPECT_FALSE(slots.TakeChanges(list, ours));
+  EXPECT_TRUE(slots.List().at(0).usable);
+  slot.set_lease_id("of another");
+  EXPECT_TRUE(slots.TakeChanges(list, ours));
+  EXPECT_TRUE(slots.List().at(0).foreign);
+}
+
+TEST(LeaseKeeper, RenewsAllInOneCallAndTellsOfThoseThatEnded) {
+  FakeCluster cluster;
+  LeaseKeeper keeper(StubOf(cluster), "me", absl::Seconds(3));
+  std::atomic<int> lost_kept{0}, lost_revoked{0};
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(keeper.Acquire({"w1", absl::StrCat("kept", i)}, "test", [&] { ++lost_kept; }).ok());
+  }
+  ASSERT_TRUE(keeper.Acquire({"w1", "revoked"}, "test", [&] { ++lost_revoked; }).ok());
+  cluster.tracker.Revoke("revoked");
+  ASSERT_TRUE(Eventually([&] { return lost_revoked == 1; }));
+  EXPECT_LE(cluster.tracker.renewals, 2);  // one call for all, unless a second began meanwhile
+  // For longer than a lease lasts.
+  absl::SleepFor(absl::Seconds(4));
+  EXPECT_EQ(lost_kept, 0);
+  EXPECT_EQ(lost_revoked, 1);
+  EXPECT_EQ(keeper.counts().held, 5);
+  EXPECT_EQ(keeper.counts().lost, 1);
+  EXPECT_LE(cluster.tracker.renewals, 10) << "about one call a second";
+}
+
+TEST(LeaseKeeper, ASlotIsOursWhileItIsBeingGranted) {
+  FakeCluster cluster;
+  LeaseKeeper keeper(StubOf(cluster), "me", absl::Seconds(60));
+  v1::SlotStatus status;
+  status.set_holder("me");
+  status.set_lease_id("unknown");
+  EXPECT_FALSE(keeper.IsOurs({"w1", "cpu0"}, status));
+  const auto lease = keeper.Acquire({"w1", "cpu0"}, "test", nullptr);
+  ASSERT_TRUE(lease.ok());
+  status.set_lease_id(lease->id());
+  EXPECT_TRUE(keeper.IsOurs({"w1", "cpu0"}, status));
+  keeper.Release(lease->id());
+  EXPECT_TRUE(keeper.IsOurs({"w1", "cpu0"}, status)) << "the list may be older";
+}
+
+}  // namespace
+}  // namespace heddle::scheduler
