@@ -311,6 +311,8 @@ absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::strin
       totals.warm_orders += result->warm_orders;
       totals.transfer_orders += result->transfer_orders;
       totals.contests += result->contests;
+      totals.judged += result->judged;
+      totals.relieved += result->relieved;
       if (!violation.empty() && (totals.violation.empty() || seed < totals.seed)) {
         totals.violation = violation;
         totals.seed = seed;

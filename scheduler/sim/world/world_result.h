@@ -50,6 +50,9 @@ struct WorldResult {
   int64_t steps = 0, trials = 0, lost = 0, restarts = 0, infrastructure_faults = 0, done_jobs = 0;
   int64_t measurements = 0, disturbed = 0, stale_answers = 0;
   int64_t contests = 0;  // plan stages that ended one (machines/contest.h)
+  int64_t judged = 0;    // comparisons that chose between two plans
+  // Plans that go on after a contest and whose pool pays only a part of what the others have used.
+  int64_t relieved = 0;
   // Of durable worlds: orders, those of updates that learn known records, and those of searches that
   // begin with what other tasks learned.
   int64_t orders = 0, warm_orders = 0, transfer_orders = 0;
