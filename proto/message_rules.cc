@@ -53,15 +53,12 @@ v1::StageStart::SpecCase SpecOf(v1::StageKind kind) {
 // records of one workload to another.
 absl::Status CheckTasks(const std::string& what,
                         const google::protobuf::RepeatedPtrField<v1::TaskInfo>& tasks,
-                        const std::set<std::string>& known, bool may_repeat) {
-  std::set<std::string_view> keys, repeated;
+                        const std::set<std::string>& known) {
+  std::set<std::string_view> keys;
   for (int i = 0; i < tasks.size(); ++i) {
     const v1::TaskInfo& task = tasks[i];
     const std::string name = absl::StrCat(what, ".tasks[", i, "]");
     if (task.key().empty()) return Bad(absl::StrCat(name, " has no key"));
-    // A task of a second plan, which comes again with its weight in that one (PlanResult.tasks).
-    const bool again = may_repeat && task.workload().empty() && keys.contains(task.key());
-    if (again && repeated.insert(task.key()).second) continue;
     const bool hashed = !task.workload().empty() && task.key() == WorkloadKey(task.workload());
     if (!hashed && !(task.workload().empty() && known.count(task.key()) > 0))
       return Bad(absl::StrCat(name, ".key is ", task.key(), ", not that of the workload's text"));
@@ -203,12 +200,12 @@ absl::Status CheckEvent(const v1::StageStart& start, const v1::StageEvent& event
     case v1::StageEvent::kWanted:
       return CheckWanted(start, event.wanted());
     case v1::StageEvent::kImport:
-      return CheckTasks("import", event.import().tasks(), {}, false);
+      return CheckTasks("import", event.import().tasks(), {});
     case v1::StageEvent::kPlanned: {
       std::set<std::string> known;
       for (const v1::PlanSpec::KernelTime& time : start.plan().times())
         known.insert(time.workload_key());
-      return CheckTasks("planned", event.planned().tasks(), known, true);
+      return CheckTasks("planned", event.planned().tasks(), known);
     }
     case v1::StageEvent::kCandidates:
       return CheckCandidates(start, event.candidates());

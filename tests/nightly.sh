@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Fuzzers, sanitizers, packages on a clean Debian, and all pipelines of classical models: what takes too long for every change. Prints one
-# table for each part; fails if anything was found.
+# Fuzzers, sanitizers, packages on a clean Debian, all pipelines of classical models, and the rules made anew: what takes too long for every
+# change. Prints one table for each part; fails if anything was found.
 #
-# Usage: tests/nightly.sh [--seconds N] [--targets "NAME.."] [fuzz] [asan] [tsan] [packages] [pipelines]
+# Usage: tests/nightly.sh [--seconds N] [--targets "NAME.."] [fuzz] [asan] [tsan] [packages] [pipelines] [rules]
 #   --seconds   for each fuzz target; default 300
 #   --targets   fuzz targets, e.g. "ir_text onnx_model"; default: all
 #   the parts   default: all. asan and tsan run the tests that are listed below, in builds of their own. packages needs root: it installs
@@ -30,15 +30,15 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --seconds) seconds=$2; shift ;;
     --targets) read -r -a targets <<<"$2"; shift ;;
-    fuzz | asan | tsan | packages | pipelines) parts+=("$1") ;;
+    fuzz | asan | tsan | packages | pipelines | rules) parts+=("$1") ;;
     *)
-      echo "nightly.sh: '$1' is not understood; there are --seconds, --targets, fuzz, asan, tsan, packages and pipelines" >&2
+      echo "nightly.sh: '$1' is not understood; there are --seconds, --targets, fuzz, asan, tsan, packages, pipelines and rules" >&2
       exit 2
       ;;
   esac
   shift
 done
-if [ ${#parts[@]} -eq 0 ]; then parts=(fuzz asan tsan packages pipelines); fi
+if [ ${#parts[@]} -eq 0 ]; then parts=(fuzz asan tsan packages pipelines rules); fi
 status=0
 
 # configure_and_build PRESET TARGET..
@@ -116,6 +116,13 @@ run_pipelines() {
   build/bench/venv-classical/bin/python tests/onnx/standard_cases.py --only ai_onnx_ml build/standard-ml || status=1
 }
 
+# The shipped substitutions are what one thread and two threads make.
+run_rules() {
+  deploy/setup.sh --tests
+  configure_and_build release heddle-rules
+  tests/substitution/same_rules.sh build/release/bin/heddle-rules 3 compiler/substitution/rules.txt || status=1
+}
+
 for part in "${parts[@]}"; do
   echo "== $part"
   case "$part" in
@@ -124,6 +131,7 @@ for part in "${parts[@]}"; do
     tsan) run_tests tsan "${tsan_tests[@]}" ;;
     packages) run_packages ;;
     pipelines) run_pipelines ;;
+    rules) run_rules ;;
   esac
 done
 exit "$status"

@@ -68,7 +68,8 @@ class Chooser {
       HEDDLE_RETURN_IF_ERROR(AddCuts());
       HEDDLE_RETURN_IF_ERROR(AddImproved(search));
       HEDDLE_RETURN_IF_ERROR(AddSubstituted(search));
-      Settle();
+      if (search.tuned.has_value()) HEDDLE_RETURN_IF_ERROR(AddTuned(*search.tuned));
+      Settle(search);
     }
     return std::move(choice_);
   }
@@ -113,14 +114,15 @@ class Chooser {
     return made;
   }
 
-  // Adds a contender unless its plan is there already.
-  void Add(std::string name, Made made) {
-    for (const Contender& known : choice_.contenders) {
-      if (known.plan == made.plan) return;
+  // Adds a contender unless its plan is there already. Returns the place of the contender with that plan.
+  size_t Add(std::string name, Made made) {
+    for (size_t i = 0; i < choice_.contenders.size(); ++i) {
+      if (choice_.contenders[i].plan == made.plan) return i;
     }
     choice_.contenders.push_back(
         {std::move(name), made.plan, CostOf(made.fused), graph::ExtractTasks(made.fused)});
     made_.push_back(std::move(made));
+    return made_.size() - 1;
   }
 
   PlanCost CostOf(const graph::FusedGraph& fused) const {
@@ -471,11 +473,32 @@ class Chooser {
     return absl::OkStatus();
   }
 
+  absl::Status AddTuned(const plan::Plan& plan) {
+    substitution::SearchedGraph graph{simple_, plan.substitutions};
+    if (!plan.substitutions.empty()) {
+      const auto rules = substitution::Applicable(substitution::ShippedRules().rules);
+      std::set<std::string> checked;
+      absl::StatusOr<graph::Graph> made =
+          SubstitutedAndChecked(simple_, rules, plan.substitutions, &folded_, &checked);
+      if (!made.ok()) {
+        choice_.refused.emplace_back(made.status().message());
+        return absl::OkStatus();
+      }
+      graph.graph = *std::move(made);
+    }
+    options_.passes.forests.fixed = plan.forests;
+    HEDDLE_ASSIGN_OR_RETURN(Made made,
+                            Make(plan.layouts, plan.separate, std::nullopt, nullptr, &graph));
+    tuned_ = Add("the job's until now", std::move(made));
+    return absl::OkStatus();
+  }
+
   // Of the contenders that are surely faster than the first, the one expected to be the fastest.
-  void Settle() {
+  void Settle(const PlanSearch& search) {
     const PlanCost& first = choice_.contenders[0].cost;
     for (size_t i = 1; i < choice_.contenders.size(); ++i) {
       const PlanCost& cost = choice_.contenders[i].cost;
+      if (search.tuned.has_value() && cost.measured < cost.calls && i != tuned_) continue;
       if (cost.ns + SpreadNs(cost, first) >= first.ns * (1 - kWorthwhile)) continue;
       if (cost.ns < choice_.best().cost.ns) choice_.chosen = i;
     }
@@ -488,8 +511,9 @@ class Chooser {
   graph::FoldMemo folded_;
   graph::FuseMemo programs_;
   std::vector<std::pair<Layout, graph::FusedGraph>> uniform_;
-  std::vector<Made> made_;     // of the contenders
-  std::vector<Made> forests_;  // one for each form of forests
+  std::vector<Made> made_;       // of the contenders
+  std::vector<Made> forests_;    // one for each form of forests
+  std::optional<size_t> tuned_;  // the contender with PlanSearch::tuned
   PlanChoice choice_;
 };
 
@@ -503,26 +527,25 @@ double SpreadNs(const PlanCost& cost, const PlanCost& other) {
   return std::sqrt(variance);
 }
 
-const Contender* RivalOf(const PlanChoice& choice) {
+PlansToTune WhatToTune(const PlanChoice& choice) {
   // Tuning gains up to about so much more on the kernels of one plan than on those of another
   // (docs/benchmarks.md, graphs).
   constexpr double kNear = 1.1;
-  const Contender& best = choice.best();
-  if (!best.plan.forests.empty()) return nullptr;
-  std::set<std::string> chosen;
-  for (const graph::Task& task : best.tasks) chosen.insert(task.key);
-  const auto has_own = [&](const Contender& other) {
-    return std::any_of(other.tasks.begin(), other.tasks.end(),
-                       [&](const graph::Task& task) { return !chosen.contains(task.key); });
+  const Contender &best = choice.best(), &estimated = choice.contenders.front();
+  if (!best.plan.forests.empty()) return {&best};
+  const auto has_own = [](const Contender& one, const Contender& other) {
+    std::set<std::string> keys;
+    for (const graph::Task& task : other.tasks) keys.insert(task.key);
+    return std::any_of(one.tasks.begin(), one.tasks.end(),
+                       [&](const graph::Task& task) { return !keys.contains(task.key); });
   };
-  const Contender* rival = nullptr;
+  if (choice.chosen != 0) return {&best, has_own(estimated, best) ? &estimated : nullptr};
+  const Contender* near = nullptr;
   for (const Contender& other : choice.contenders) {
-    const bool may = choice.chosen == 0 ? other.cost.ns <= kNear * best.cost.ns
-                                        : &other == &choice.contenders.front();
-    if (!may || !has_own(other)) continue;
-    if (rival == nullptr || other.cost.ns < rival->cost.ns) rival = &other;
+    if (other.cost.ns > kNear * best.cost.ns || !has_own(other, best)) continue;
+    if (near == nullptr || other.cost.ns < near->cost.ns) near = &other;
   }
-  return rival;
+  return near == nullptr ? PlansToTune{&best} : PlansToTune{near, &best};
 }
 
 std::string TimedOutText(const PlanChoice& choice, const PlanSearch& search) {

@@ -14,11 +14,13 @@
 //             costliest on, as long as that gains and the number of evaluations allows.
 //   substituted  graphs that substitutions make of the model's, best first (substitution/search.h). Substitutions and
 //             layouts are chosen together (PlanSearch::Mode); then kernels are cut as in `cuts`.
+//   tuned     PlanSearch::tuned, because nothing else would find it again for certain.
 // Uniform, unfused and forests contenders are there to be measured: their kernels are what the others are judged by.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,11 +70,16 @@ struct PlanChoice {
   const Contender& best() const { return contenders[chosen]; }
 };
 
-// The contender to tune beside the chosen one, because what default schedules cost does not tell which is the faster one
-// after tuning. That is the estimated plan, by which the job's module is judged in the end, or, if that is the chosen
-// one, the cheapest other one. Null if no other plan comes near, or has kernels of its own. Forms of decision trees differ
-// by far more than tuning gains, so plans with trees have none. The result points into `choice`.
-const Contender* RivalOf(const PlanChoice& choice);
+// What to tune: a plan, and beside it the estimated one, because what default schedules cost does not tell which is the
+// faster one after tuning.
+struct PlansToTune {
+  const Contender* plan = nullptr;
+  const Contender* rival = nullptr;  // the estimated plan; null: `plan` is tuned alone
+};
+// The plan is the chosen one. If that is the estimated one, it is the cheapest other one with kernels of its own that comes
+// near, or else the estimated one alone. A plan that has all kernels of the estimated one has no rival. Forms of decision
+// trees differ by far more than tuning gains, so plans with trees have none either. The results point into `choice`.
+PlansToTune WhatToTune(const PlanChoice& choice);
 
 struct PlanSearch {
   enum class Mode {
@@ -84,6 +91,9 @@ struct PlanSearch {
   int evaluations = 200;  // of `improved`: how many layouts are tried
   int graphs =
       200;  // of `substituted`: how many graphs each search tries; 0: there is no such contender
+  // Times are of tuned kernels. Then only plans are chosen of which every kernel has a time, because a prediction from
+  // tuned kernels says nothing of one that nobody will tune; and this plan, for which they were tuned.
+  std::optional<plan::Plan> tuned = std::nullopt;
   int threads = 1;  // of the search for graphs; they do not change its result
   // For the search for graphs. A safety: what it cuts short depends on the machine.
   absl::Duration time_limit = absl::InfiniteDuration();

@@ -91,6 +91,10 @@ std::optional<Candidate> CandidateSpace::TakeDefault() {
   return Candidate{std::move(text), "default"};
 }
 
+bool CandidateSpace::IsDefault(uint64_t hash) const {
+  return hash == HashBytes(schedule::ToText(task_.default_trace));
+}
+
 std::optional<Point> CandidateSpace::DefaultPoint() const {
   Point point = space().Preferred();
   const absl::StatusOr<schedule::Trace> trace = space().Expand(point);

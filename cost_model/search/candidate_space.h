@@ -84,6 +84,8 @@ class CandidateSpace {
   // The point of the default schedule; nullopt if the preferred decisions of the space expand to
   // another trace.
   std::optional<schedule::Point> DefaultPoint() const;
+  // Whether the hash is that of the default schedule's text.
+  bool IsDefault(uint64_t hash) const;
 
   // Up to `n` random unvisited points, which become visited. If a bounded number of draws finds too
   // few, a small space is enumerated, so that its last points are found.

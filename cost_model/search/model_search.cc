@@ -256,7 +256,11 @@ absl::Status ModelSearch::Update(const std::vector<Result>& results) {
     absl::StatusOr<Evaluated> evaluated = candidates().EvaluateTrace(r.trace);
     if (!evaluated.ok()) continue;
     candidates().MarkVisited(evaluated->hash);
-    samples_.Add({evaluated->hash, pending_.Take(evaluated->hash), std::move(evaluated->features),
+    Point point = pending_.Take(evaluated->hash);
+    // A search that begins with results did not propose the default schedule itself. Chains may begin there all the same.
+    if (point.empty() && candidates().IsDefault(evaluated->hash))
+      point = candidates().DefaultPoint().value_or(Point());
+    samples_.Add({evaluated->hash, std::move(point), std::move(evaluated->features),
                   r.valid ? r.seconds : 0});
   }
   return Fit();

@@ -68,7 +68,7 @@ void Dispatcher::Proceed(const Subject& subject) {
     job.build_lane = placement_.slot_index().BuildLane(job.params);
     rounds_.GoOn(job);
     forecast_.SetSlots(job.lane, slots.Count(job.lane), slots.Displaced(job.lane));
-    int left = TrialBudget(job);
+    int left = TrialBudget(job, options_);
     for (const Task& task : job.tasks) left -= task.trials;
     forecast_.Refresh(job, job.lane, left, job.id == subject.job ? subject.task : std::nullopt);
     policy_->Changed(job);

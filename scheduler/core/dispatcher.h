@@ -69,6 +69,7 @@ class Dispatcher {
   // The same, as last computed for the job's deadline (deadlines.h). It costs no look at all jobs.
   absl::Time EstimatedEnd(JobId job) const { return deadlines_.EstimatedEnd(job); }
 
+  const Options& options() const { return options_; }
   const Job* FindJob(JobId id) const;
   const Jobs& jobs() const { return jobs_; }
   const LiveStages& live() const { return live_; }

@@ -134,10 +134,10 @@ struct Compared {
   // Their tasks take the next best schedule, and the records are retracted with this step.
   std::vector<BrokenRecord> broken{};
 };
-// Whether a compared job ends with the plan of its import, although another one was chosen: the module
-// by the chosen plan is not surely faster, or it is slower than with default schedules.
-inline bool ReturnsToEstimatedPlan(const v1::CompareResult& result) {
-  return result.has_other_gain() && (!IsFaster(result.other_gain()) || IsSlower(result.gain()));
+// Whether a compared job keeps a plan that is not that of its import: the module by this plan is surely faster than the
+// one by the other plan, and no slower than with default schedules.
+inline bool KeepsPlan(const v1::CompareResult& result) {
+  return result.has_other_gain() && IsFaster(result.other_gain()) && !IsSlower(result.gain());
 }
 struct StageFinished {
   AttemptId attempt;

@@ -31,6 +31,22 @@ bool Contending(const Job& job) {
                                         [](const Task& task) { return task.rival_weight > 0; });
 }
 
+bool Judging(const Job& job) {
+  return (Is<Compiling>(job.phase) || Is<Comparing>(job.phase)) && Contending(job);
+}
+
+bool HasEstimatedPlan(const Job& job) {
+  return std::all_of(job.tasks.begin(), job.tasks.end(),
+                     [](const Task& task) { return task.weight == task.estimated_weight; });
+}
+
+void TakeEstimatedPlan(Job* job) {
+  for (Task& task : job->tasks) {
+    task.weight = task.estimated_weight;
+    task.rival_weight = 0;
+  }
+}
+
 Task MakeTask(const v1::TaskInfo& info, const TaskProgress& progress) {
   Task task;
   static_cast<TaskProgress&>(task) = progress;

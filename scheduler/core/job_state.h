@@ -174,12 +174,12 @@ struct Importing {};
 // A job with params.plan whose import lists a survey first makes it: every task, those of other plans included, gets one
 // trial, the default schedule's. With a time limit, a survey ends at its share of it
 // (DispatcherOptions.survey_share), whatever was measured. Then a stage settles the plan, and the tasks
-// of that plan are tuned. If the stage names a second plan, the tasks of both are tuned first, and a further plan
-// stage chooses by their best times (machines/contest.h).
+// of that plan are tuned. If the stage names a second plan, the tasks of both are tuned first. Then a further plan
+// stage chooses by their best times, and modules by both may be compared (machines/contest.h).
 struct Tuning {};
 // A plan stage chooses among plans by the times of their kernels. After a survey, the job goes on
-// tuning, or makes a further survey of tasks that the stage added. After a contest, it goes on tuning.
-// After tuning, the stage chooses once more, by the best times, and the job compiles.
+// tuning, or makes a further survey of tasks that the stage added. After a contest, it goes on tuning, or compares
+// modules first (Judging). After tuning, the stage chooses once more, by the best times, and the job compiles.
 struct Planning {};
 struct Compiling {};
 // The module is compared with the one that has default schedules only. If tuned kernels turn out to
@@ -305,8 +305,15 @@ inline bool Surveying(const Job& job) { return !job.settled; }
 // the survey.
 inline int Uses(const Task& task) { return std::max(task.weight, task.rival_weight); }
 
-// Whether two plans of the job are tuned side by side (machines/contest.h).
+// Whether two plans of the job are tuned side by side, or judged thereafter (machines/contest.h).
 bool Contending(const Job& job);
+// Whether the job compiles and compares modules by two plans only to choose between these. It then goes on tuning.
+bool Judging(const Job& job);
+
+// Whether each task has as many uses as in the plan of the import.
+bool HasEstimatedPlan(const Job& job);
+// Gives the tasks the weights of that plan. Nothing contends with it.
+void TakeEstimatedPlan(Job* job);
 
 // The smaller of two times; 0 means unknown.
 inline double Faster(double a, double b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }

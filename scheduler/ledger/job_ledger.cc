@@ -269,8 +269,11 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
       if (compared != nullptr && !taken && before == v1::JOB_COMPARING) {
         taken = true;
         const Job& judged = *dispatcher.FindJob(job_changed->job);
-        KeepComparison(*compared, judged, &job.row.job);
-        RetractBroken(*compared, job_changed->job, judged.params.device_key, wall, &batch);
+        // A job that goes on tuning has only chosen its plan. Its last comparison is the one to report.
+        if (!Is<Tuning>(judged.phase)) {
+          KeepComparison(*compared, judged, &job.row.job);
+          RetractBroken(*compared, job_changed->job, judged.params.device_key, wall, &batch);
+        }
       }
       UpdateJobRow(dispatcher, job_changed->job, now, wall);
       batch.push_back(PutJob{job.row});
@@ -426,9 +429,6 @@ void JobLedger::KeepComparison(const Compared& compared, const Job& job, v1::Job
     module_digest = plain;
   }
   row->set_module_digest(module_digest);
-  if (!other || !ReturnsToEstimatedPlan(result)) return;
-  row->set_plan(row->estimated_plan());
-  row->clear_estimated_plan();
 }
 
 InsertRecord JobLedger::MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
@@ -496,6 +496,7 @@ void JobLedger::UpdateTaskRow(const Task& task, TaskRow* row) {
   static_cast<TaskProgress&>(*row) = task;
   row->known.untuned_ns = untuned_ns;  // ShareUntuned keeps it up to date, not the dispatcher
   row->info.set_weight(task.weight);
+  row->info.set_rival_weight(task.rival_weight);
   row->done = Is<Finished>(task.phase);
   row->warm_pending = task.unlearned.known || task.unlearned.others;
 }
@@ -522,7 +523,13 @@ void JobLedger::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time 
   if (!job.not_compared.empty()) row.mutable_comparison()->set_missing(job.not_compared);
   row.set_surveys(job.surveys);
   row.set_plan_settled(job.settled);
-  if (job.final()) {
+  // Whatever brought the tasks' weights back brings the plan back that has them.
+  if (!row.estimated_plan().empty() && HasEstimatedPlan(job)) {
+    row.set_plan(row.estimated_plan());
+    row.clear_estimated_plan();
+  }
+  if (Is<Tuning>(job.phase)) row.clear_module_digest();  // it was made to choose the plan
+  if (job.final() || Is<Tuning>(job.phase)) {
     row.clear_default_digest();
     row.clear_other_digest();
     row.clear_other_default_digest();
@@ -571,7 +578,8 @@ Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
   std::vector<std::vector<std::pair<CandidateId, bool>>> in_flight(stored.tasks.size());
   for (size_t i = 0; i < stored.tasks.size(); ++i) {
     const TaskRow& row = stored.tasks[i];
-    data.tasks.push_back({row, stored.states[i]});
+    TaskData& task = data.tasks.emplace_back(TaskData{row, stored.states[i]});
+    task.row.info.set_rival_weight(row.rival_weight);
     job.tasks.push_back(MakeTask(row.info, row));
     job.tasks.back().unlearned.known = row.warm_pending;
     for (const v1::CompareResult::Task& back : comparison.taken_back())

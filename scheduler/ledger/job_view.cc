@@ -66,7 +66,7 @@ v1::Job JobLedger::View(const Dispatcher& dispatcher, JobId id, absl::Time now) 
     remaining_tasks = true;
   }
   if (job.params.allocation == Allocation::kGradient && remaining_tasks) {
-    budget = std::max(trials, TrialBudget(job));
+    budget = std::max(trials, TrialBudget(job, dispatcher.options()));
     remaining = budget - trials;
   }
   view.set_trials(trials);

@@ -61,16 +61,26 @@ std::vector<TransferSamples> Join(std::vector<TransferSamples> recent,
   return recent;
 }
 
-// A new search learns from other tasks unless the job says otherwise (no_transfer).
+// Whether the search has done nothing yet but propose the default schedule for a survey, which it is about to learn.
+bool HasOnlySurveyed(const Job& job, const Task& task) {
+  return job.surveys > 0 && task.trials == 1 && task.open.empty() && task.known.total == 0;
+}
+
+// A new search learns from other tasks unless the job says otherwise (no_transfer). A survey begins the searches of all
+// tasks before any has learned, so the first update after it begins them anew: what it learns keeps the search from
+// proposing the default schedule again.
 void PlanSearch(const JobLedger& ledger, const JobLedger::JobData& job,
-                const JobLedger::TaskData& task, const JobParams& params, StageOrder* order,
-                v1::SearchSpec* search) {
+                const JobLedger::TaskData& task, const Job& state, const Task& tuned,
+                StageOrder* order, v1::SearchSpec* search) {
   const v1::JobSpec& spec = job.row.job.spec();
+  const JobParams& params = state.params;
   search->set_workload(task.row.info.workload());
   search->set_strategy(params.strategy);
   search->set_seed(spec.seed());
-  order->search_state = task.search_state;
-  if (spec.no_transfer() || !task.search_state.empty()) return;
+  const bool anew = order->start.kind() == v1::STAGE_UPDATE && !spec.no_transfer() &&
+                    HasOnlySurveyed(state, tuned);
+  if (!anew) order->search_state = task.search_state;
+  if (spec.no_transfer() || !order->search_state.empty()) return;
   TransferPlan& plan = order->transfer.emplace();
   plan.search = {task.row.info.key(), spec.target(), params.device_key};
   plan.label = task.row.info.label();
@@ -366,7 +376,8 @@ v1::StageInput MakeProfileInput(const JobLedger& ledger, JobId job, CandidateId 
 StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, const StartStage& start,
                      v1::ScheduleChoice choice) {
   const JobLedger::JobData& job = ledger.data(start.job);
-  const JobParams& params = dispatcher.FindJob(start.job)->params;
+  const Job& state = *dispatcher.FindJob(start.job);
+  const JobParams& params = state.params;
   const v1::JobSpec& spec = job.row.job.spec();
   StageOrder order;
   order.attempt = start.attempt;
@@ -396,7 +407,7 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, cons
       order.parts_digest = job.row.job.parts_digest();
       break;
     case v1::STAGE_PLAN:
-      FillPlan(job, *dispatcher.FindJob(start.job), out.mutable_plan());
+      FillPlan(job, state, out.mutable_plan());
       PlanExperience(job, params, &order);
       order.model_digest = job.row.job.model_digest();
       order.parts_digest = job.row.job.parts_digest();
@@ -412,7 +423,7 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, cons
       compare.set_default_module(job.row.job.default_digest());
       compare.set_threads(std::max(1, params.threads));
       order.modules = {compare.module(), compare.default_module()};
-      order.claimed = ClaimedKernels(job, *dispatcher.FindJob(start.job));
+      order.claimed = ClaimedKernels(job, state);
       if (job.row.job.other_digest().empty()) break;
       compare.set_other_module(job.row.job.other_digest());
       compare.set_other_default(job.row.job.other_default_digest());
@@ -421,11 +432,13 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, cons
       break;
     }
     case v1::STAGE_PROPOSE:
-      PlanSearch(ledger, job, *task, params, &order, out.mutable_propose()->mutable_search());
+      PlanSearch(ledger, job, *task, state, state.tasks[static_cast<size_t>(start.task->value)],
+                 &order, out.mutable_propose()->mutable_search());
       out.mutable_propose()->set_count(start.count);
       break;
     case v1::STAGE_UPDATE:
-      PlanSearch(ledger, job, *task, params, &order, out.mutable_update()->mutable_search());
+      PlanSearch(ledger, job, *task, state, state.tasks[static_cast<size_t>(start.task->value)],
+                 &order, out.mutable_update()->mutable_search());
       PlanUpdate(dispatcher, job, start, &order);
       break;
     case v1::STAGE_BUILD:

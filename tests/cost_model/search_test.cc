@@ -361,7 +361,12 @@ TEST(CandidateSpace, KnowsThePointOfTheDefaultSchedule) {
   Task task = MatmulTask({});
   task.default_trace = *task.space->Expand(task.space->Preferred());
   const schedule::Point preferred = task.space->Preferred();
-  EXPECT_EQ(CandidateSpace(std::move(task), 1).DefaultPoint(), preferred);
+  CandidateSpace space(std::move(task), 1);
+  EXPECT_EQ(space.DefaultPoint(), preferred);
+  const std::optional<Candidate> first = space.TakeDefault();
+  ASSERT_TRUE(first.has_value());
+  EXPECT_TRUE(space.IsDefault(HashBytes(first->trace)));
+  EXPECT_FALSE(space.IsDefault(HashBytes(first->trace + " ")));
 }
 
 }  // namespace

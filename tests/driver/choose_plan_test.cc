@@ -95,26 +95,72 @@ Contender With(double ns, const std::vector<std::string>& keys) {
   return contender;
 }
 
-// What is tuned beside the chosen plan: the estimated one, or the best of those that come near.
-TEST(ChoosePlan, TheRivalIsTheEstimatedPlanOrTheNextBest) {
+// Beside the estimated plan, the chosen one is tuned, or the best of those that come near.
+TEST(ChoosePlan, TheEstimatedPlanIsTunedBesideTheBestOther) {
   PlanChoice choice;
+  const auto tuned = [&] {
+    const PlansToTune tune = WhatToTune(choice);
+    const auto place = [&](const Contender* one) {
+      return one == nullptr ? -1 : static_cast<int>(one - choice.contenders.data());
+    };
+    return std::pair(place(tune.plan), place(tune.rival));
+  };
   choice.contenders = {With(150, {"a", "b"}), With(100, {"a", "c"}), With(101, {"a", "d"})};
   choice.chosen = 1;
-  EXPECT_EQ(RivalOf(choice), &choice.contenders[0]) << "the module is judged by the estimated plan";
+  EXPECT_EQ(tuned(), std::pair(1, 0)) << "the module is judged by the estimated plan";
   choice.contenders = {With(100, {"a", "b"}), With(101, {"b", "a"}), With(109, {"d"}),
                        With(105, {"a", "c"}), With(111, {"e"})};
   choice.chosen = 0;
-  EXPECT_EQ(RivalOf(choice), &choice.contenders[3]) << "one before has no kernel of its own";
+  EXPECT_EQ(tuned(), std::pair(3, 0)) << "one before has no kernel of its own";
   choice.contenders = {With(100, {"a"}), With(111, {"b"})};
-  EXPECT_EQ(RivalOf(choice), nullptr) << "it costs more than tuning makes up for";
+  EXPECT_EQ(tuned(), std::pair(0, -1)) << "it costs more than tuning makes up for";
   choice.contenders = {With(150, {"a"}), With(100, {"a", "c"})};
   choice.chosen = 1;
-  EXPECT_EQ(RivalOf(choice), nullptr) << "all its kernels are tuned anyway";
+  EXPECT_EQ(tuned(), std::pair(1, -1)) << "all kernels of the estimated plan are tuned anyway";
   choice.contenders = {With(100, {"a"}), With(100, {"b"})};
   choice.chosen = 0;
-  EXPECT_NE(RivalOf(choice), nullptr);
+  EXPECT_EQ(tuned(), std::pair(1, 0));
   choice.contenders[0].plan.forests["trees"] = {};
-  EXPECT_EQ(RivalOf(choice), nullptr) << "forms of trees differ by more";
+  EXPECT_EQ(tuned(), std::pair(0, -1)) << "forms of trees differ by more";
+}
+
+// After tuning, a plan counts only with kernels that were measured. The plan that was tuned is there in any case.
+TEST(ChoosePlan, AfterTuningPredictionsDecideNothing) {
+  const std::string onnx = *zoo::MakeZooModel("squeezenet", 0);
+  const auto survey = ChoosePlan(onnx, {}, X86(), {});
+  ASSERT_TRUE(survey.ok());
+  // All but one kernel of a uniform plan are known, and all of them are fast.
+  const auto other =
+      std::find_if(survey->contenders.begin() + 1, survey->contenders.end(), [](const auto& one) {
+        return one.name == "channels_first everywhere" || one.name == "channels_last everywhere";
+      });
+  ASSERT_NE(other, survey->contenders.end());
+  std::set<std::string> estimated;
+  for (const graph::Task& task : survey->contenders[0].tasks) estimated.insert(task.key);
+  std::map<std::string, double> measured;
+  for (const std::string& key : estimated) measured[key] = 1e6;
+  const graph::Task* unknown = nullptr;
+  for (const graph::Task& task : other->tasks) {
+    if (estimated.contains(task.key)) continue;
+    measured[task.key] = 1e4;
+    unknown = &task;
+  }
+  ASSERT_NE(unknown, nullptr);
+  measured.erase(unknown->key);
+  PlanSearch search{.evaluations = 0, .graphs = 0};
+  const auto before = ChoosePlan(onnx, {}, X86(), measured, search);
+  ASSERT_TRUE(before.ok());
+  EXPECT_LT(before->best().cost.measured, before->best().cost.calls) << "it is surely faster";
+  search.tuned = survey->contenders[0].plan;
+  const auto after = ChoosePlan(onnx, {}, X86(), measured, search);
+  ASSERT_TRUE(after.ok());
+  EXPECT_EQ(after->best().cost.measured, after->best().cost.calls);
+  // The tuned plan may have a kernel of which every trial failed. And nothing else makes this one.
+  search.tuned = before->best().plan;
+  search.tuned->separate.insert("no such value");
+  const auto kept = ChoosePlan(onnx, {}, X86(), measured, search);
+  ASSERT_TRUE(kept.ok());
+  EXPECT_NE(Find(*kept, "the job's until now"), nullptr);
 }
 
 // Whatever layout is the fastest everywhere is taken everywhere.

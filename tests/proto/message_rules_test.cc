@@ -118,6 +118,9 @@ TEST(MessageRules, OnlyAPlanNamesTasksThatAreKnownWithoutTheirWorkload) {
   v1::StageEvent import;
   *import.mutable_import()->mutable_tasks() = *tasks;
   EXPECT_FALSE(CheckEvent(Start(v1::STAGE_IMPORT), import).ok());
+  // A task of two plans comes once, with a weight for each.
+  *tasks->Add() = v1::TaskInfo(tasks->at(0));
+  EXPECT_THAT(Refusal(start, event), HasSubstr("like that of a task before it"));
 }
 
 TEST(MessageRules, AnAnswerIsASuccessOrATypedFailure) {

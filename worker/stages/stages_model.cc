@@ -110,20 +110,23 @@ constexpr size_t kMaxPlanned = 8192;
 
 bool HasTrees(const plan::Plan& plan) { return !plan.forests.empty(); }
 
-// Names the tasks of a second plan. If they do not fit, the job does without.
-void AddRival(const Contender& rival, const std::map<std::string, double>& times,
-              std::set<std::string> seen, v1::PlanResult* result) {
-  v1::PlanResult with = *result;
-  for (const graph::Task& task : rival.tasks) {
-    if (seen.insert(task.key).second)
-      AddTask(task, 0, !times.contains(task.key), with.mutable_tasks());
+// Names the tasks of the plan, and behind them those that only the rival has. False: they do not fit.
+bool SetTasks(const PlansToTune& tuned, const std::map<std::string, double>& times,
+              v1::PlanResult* result) {
+  result->set_plan(plan::ToText(tuned.plan->plan));
+  result->clear_tasks();
+  std::map<std::string, int> places;
+  const auto add = [&](const graph::Task& task, int weight) {
+    const auto [place, added] = places.try_emplace(task.key, result->tasks_size());
+    if (added) AddTask(task, weight, !times.contains(task.key), result->mutable_tasks());
+    return result->mutable_tasks(place->second);
+  };
+  for (const graph::Task& task : tuned.plan->tasks) add(task, task.weight);
+  if (tuned.rival != nullptr) {
+    for (const graph::Task& task : tuned.rival->tasks) add(task, 0)->set_rival_weight(task.weight);
   }
-  for (const graph::Task& task : rival.tasks)
-    AddTask(task, task.weight, false, with.mutable_tasks());
-  if (static_cast<size_t>(with.tasks_size()) > kMaxPlanned ||
-      with.ByteSizeLong() > kMaxFrameBytes / 2)
-    return;
-  *result = std::move(with);
+  return static_cast<size_t>(result->tasks_size()) <= kMaxPlanned &&
+         result->ByteSizeLong() <= kMaxFrameBytes / 2;
 }
 
 // The tasks of plans without which the given plan cannot be judged.
@@ -246,6 +249,9 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
   search.mode =
       spec.mode() == "sequential" ? PlanSearch::Mode::kSequential : PlanSearch::Mode::kJoint;
   search.time_limit = kPlanSearchLimit;
+  if (spec.last() && !spec.plan().empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(search.tuned, plan::ParsePlan(spec.plan()));
+  }
   search.threads = static_cast<int>(std::max<size_t>(1, UsableCores().size()));  // the slot's
   search.progress = [&](int graph, double) { Report(io, graph, 2 * search.graphs, "graphs"); };
   HEDDLE_ASSIGN_OR_RETURN(const PlanChoice choice,
@@ -256,14 +262,14 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
   if (const std::string warning = TimedOutText(choice, search); !warning.empty()) io.Warn(warning);
   v1::StageEvent event;
   v1::PlanResult& result = *event.mutable_planned();
-  result.set_plan(plan::ToText(choice.best().plan));
   *result.mutable_report() = ReportOf(choice, spec.last());
   AddExperience(choice.learned, &result);
+  const PlansToTune tuned = spec.last() ? PlansToTune{&choice.best()} : WhatToTune(choice);
+  // Without its rival, nobody would know whether the plan is the faster one once tuned.
+  if (!SetTasks(tuned, times, &result) && tuned.rival != nullptr)
+    (void)SetTasks({tuned.rival}, times, &result);
   std::set<std::string> seen;
-  for (const graph::Task& task : choice.best().tasks) {
-    seen.insert(task.key);
-    AddTask(task, task.weight, !times.contains(task.key), result.mutable_tasks());
-  }
+  for (const v1::TaskInfo& task : result.tasks()) seen.insert(task.key());
   // What the chosen plan and those that may yet beat it have and nobody has measured.
   const PlanCost& best = choice.best().cost;
   const size_t most = seen.size() + std::max<size_t>(16, times.size() / kFurtherShare);
@@ -279,8 +285,6 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
         AddTask(task, 0, true, result.mutable_tasks());
     }
   }
-  if (const Contender* rival = spec.last() ? nullptr : RivalOf(choice))
-    AddRival(*rival, times, std::move(seen), &result);
   if (event.ByteSizeLong() > kMaxFrameBytes)
     return absl::InvalidArgumentError("the plan's tasks are too large for one message");
   io.Write(event);

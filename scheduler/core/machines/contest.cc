@@ -37,10 +37,14 @@ bool MayContend(const Job& job, const DispatcherOptions& options) {
   return total > 0 && owed <= options.contest_share * total;
 }
 
+double ExpectedUses(const Job& job, const Task& task) {
+  return Contending(job) ? (task.weight + task.rival_weight) / 2.0 : task.weight;
+}
+
 bool ContestOver(const Job& job, const DispatcherOptions& options, absl::Duration tuned) {
   if (!Contending(job)) return false;
   const int total = PoolTotal(job);
-  return total - PoolLeft(job) >= options.contest_share * total ||
+  return PoolUsed(job) >= options.contest_share * total ||
          (job.params.time_limit != absl::InfiniteDuration() &&
           tuned >= job.params.time_limit * options.contest_share) ||
          IsClear(job, options);

@@ -18,6 +18,9 @@ struct DispatcherOptions {
   // about a tenth open: 16 trials a task gain 4 % in the mean (docs/benchmarks.md), and up to 30 %.
   double contest_clear = 1.1;
   double contest_share = 0.5;
+  // The plan that a contest chose pays at most this share of its pool for trials of tasks that it does not have
+  // (trial_budget.h).
+  double losers_share = 0.5;
   int hopeless_after = 16;  // a task ends after this many trials if nothing valid is known
   absl::Duration compare_wait = absl::Minutes(10);  // for a device; then the job ends without
   absl::Duration retry_backoff = absl::Milliseconds(500);  // doubles with each fault in a row

@@ -59,7 +59,7 @@ void Rounds::Settle(Job& job, TaskIndex index) {
   if (Over(job, task)) return Drain(job, index);
   // No round will use what it would learn, or nobody knows yet whether one will.
   if (Surveying(job) ||
-      (!granted && IsGradient(job) && (PoolLeft(job) <= 0 || WaitsForPlan(job)))) {
+      (!granted && IsGradient(job) && (PoolLeft(job, *options_) <= 0 || WaitsForPlan(job)))) {
     DropRounds(&task, *before);
     if (task.rounds.empty()) Requeue(job, index);
     return;
@@ -103,7 +103,7 @@ void Rounds::Requeue(Job& job, TaskIndex index) {
 // ---- beginnings of rounds ----
 
 void Rounds::GoOn(Job& job) {
-  if (Is<Comparing>(job.phase)) return CheckComparing(job);
+  if (Is<Comparing>(job.phase)) CheckComparing(job);
   if (!Is<Tuning>(job.phase)) return;
   EndTuningIfDone(job);
   BeginRounds(job);
@@ -164,7 +164,7 @@ void Rounds::FinishIdle(Job& job) {
     const bool wants = Is<WantsPropose>(task.phase) || Is<WantsUpdate>(task.phase);
     if (wants && NothingLeft(job, task)) idle.push_back(index);
   }
-  if (IsGradient(job) && job.in_flight.empty() && PoolLeft(job) <= 0 && !Contending(job))
+  if (IsGradient(job) && job.in_flight.empty() && PoolLeft(job, *options_) <= 0 && !Contending(job))
     idle.assign(job.queue.begin(), job.queue.end());
   for (TaskIndex index : idle) Drain(job, index);
 }
@@ -208,7 +208,7 @@ std::optional<TaskIndex> Rounds::NextTask(const Job& job, bool ahead) const {
 
 std::optional<TaskIndex> Rounds::NextByGain(const Job& job, bool ahead) const {
   const std::vector<bool> followed = Followed(job);
-  const int floor = TrialFloor(job), left = PoolLeft(job);
+  const int floor = TrialFloor(job), left = PoolLeft(job, *options_);
   std::vector<ChoiceTask> choices;
   choices.reserve(job.tasks.size());
   int given = 0;
@@ -217,7 +217,7 @@ std::optional<TaskIndex> Rounds::NextByGain(const Job& job, bool ahead) const {
     const TaskIndex index{static_cast<int>(i)};
     const int counted = task.known.total + task.trials;
     const bool may = MayBegin(job, index, ahead) && GrantFor(job, index, floor, left, followed) > 0;
-    choices.push_back({may, static_cast<double>(Uses(task)), task.flops, counted, task.curve,
+    choices.push_back({may, ExpectedUses(job, task), task.flops, counted, task.curve,
                        task.trials > 0 ? task.device_ns / task.trials : 0});
     given += task.budget;
   }
@@ -230,7 +230,7 @@ std::optional<TaskIndex> Rounds::NextByGain(const Job& job, bool ahead) const {
 void Rounds::BeginRound(Job& job, TaskIndex index) {
   Task& task = job.tasks[index.value];
   if (IsGradient(job))
-    task.budget += GrantFor(job, index, TrialFloor(job), PoolLeft(job), Followed(job));
+    task.budget += GrantFor(job, index, TrialFloor(job), PoolLeft(job, *options_), Followed(job));
   if (InFlight(task)) {
     task.phase = WantsPropose{};
     return;
@@ -320,7 +320,7 @@ void Rounds::EndTuningIfDone(Job& job) {
     return EndJob(job, Failed{std::move(fault)});
   }
   if (job.stop.empty() && plateaus > 0 && !chooses_again &&
-      (!IsGradient(job) || PoolLeft(job) > 0)) {
+      (!IsGradient(job) || PoolLeft(job, *options_) > 0)) {
     job.stop = absl::StrCat("plateau: ", plateaus, " of ", job.tasks.size(),
                             " tasks gained no 1 % in ", job.params.plateau, " trials");
   }
@@ -345,13 +345,13 @@ bool Rounds::SurveysFurther(const Job& job, bool asked) const {
          job.surveys + 1 < options_->max_surveys;
 }
 
-void Rounds::EndPlanning(Job& job, size_t first, bool goes_on, bool survey_more) {
+void Rounds::EndPlanning(Job& job, size_t first, After after, bool survey_more) {
   const bool surveyed = Surveying(job);
-  const bool tune = goes_on && job.stop.empty();
+  const bool tune = after != After::kCompile && job.stop.empty();
   job.settled = !SurveysFurther(job, survey_more);
   job.surveys += surveyed;
   job.stage_failures = 0;
-  if (tune) {
+  if (tune && after != After::kJudge) {
     job.phase = Tuning{};
   } else {
     job.phase = Compiling{};
@@ -368,6 +368,11 @@ void Rounds::EndPlanning(Job& job, size_t first, bool goes_on, bool survey_more)
     effects_->Emit(TaskChanged{job.id, index});
   }
   sharing_->Join(job, first);
+  RetireUnused(job);
+  effects_->Emit(JobChanged{job.id});
+}
+
+void Rounds::RetireUnused(Job& job) {
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     Task& task = job.tasks[i];
     task.budget = Allowance(job, task);
@@ -376,6 +381,17 @@ void Rounds::EndPlanning(Job& job, size_t first, bool goes_on, bool survey_more)
     std::erase(job.queue, TaskIndex{static_cast<int>(i)});
     sharing_->Leave(job, TaskIndex{static_cast<int>(i)});
   }
+}
+
+void Rounds::EndJudging(Job& job, bool stays) {
+  if (!stays) TakeEstimatedPlan(&job);
+  for (Task& task : job.tasks) task.rival_weight = 0;
+  job.phase = Tuning{};
+  job.stage_failures = 0;
+  job.compare_before = absl::InfiniteFuture();
+  RetireUnused(job);
+  for (size_t i = 0; i < job.tasks.size(); ++i)
+    effects_->Emit(TaskChanged{job.id, TaskIndex{static_cast<int>(i)}});
   effects_->Emit(JobChanged{job.id});
 }
 
@@ -383,8 +399,10 @@ void Rounds::EndCompiling(Job& job) {
   const bool tuned = std::any_of(job.tasks.begin(), job.tasks.end(),
                                  [](const Task& task) { return task.best_ns > 0; });
   // What was compared before is compared again, also if no record is left after one did not hold.
-  if (!job.params.compare || (!tuned && job.compared == 0)) return EndJob(job, Done{});
+  if (!Judging(job) && (!job.params.compare || (!tuned && job.compared == 0)))
+    return EndJob(job, Done{});
   if (slots_->Count(job.lane) == 0) {
+    if (Judging(job)) return EndJudging(job, false);
     job.not_compared = "there is no device for it now";
     return EndJob(job, Done{});
   }
@@ -401,6 +419,7 @@ void Rounds::CheckComparing(Job& job) {
     job.compare_before = now + options_->compare_wait;
     effects_->WakeAt(job.id, job.compare_before);
   } else if (now >= job.compare_before) {
+    if (Judging(job)) return EndJudging(job, false);
     job.not_compared = absl::StrCat("no device was free for it within ",
                                     absl::FormatDuration(options_->compare_wait));
     EndJob(job, Done{});
@@ -450,7 +469,8 @@ void Rounds::Restore(Job& job) {
   // since slots are not; then all of them update.
   const int depth =
       job.params.pipeline_depth > 0 ? job.params.pipeline_depth : std::numeric_limits<int>::max();
-  const bool spent = Surveying(job) || WaitsForPlan(job) || (IsGradient(job) && PoolLeft(job) <= 0);
+  const bool spent = Surveying(job) || !Is<Tuning>(job.phase) || WaitsForPlan(job) ||
+                     (IsGradient(job) && PoolLeft(job, *options_) <= 0);
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     Task& task = job.tasks[i];
     const TaskIndex index{static_cast<int>(i)};

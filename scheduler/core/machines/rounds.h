@@ -58,12 +58,18 @@ class Rounds {
   bool SurveySpent(const Job& job) const;
   // Whether a further survey follows a plan stage that asks for one, or does not.
   bool SurveysFurther(const Job& job, bool asked) const;
-  // The plan stage has ended, and tasks from `first` on are new. `goes_on`: it ended a survey or a contest. Then
-  // the tasks of the settled plan are tuned and the others end, or a contest or a further survey follows.
-  // Otherwise, and after a stop, the job compiles.
-  void EndPlanning(Job& job, size_t first, bool goes_on, bool survey_more);
+  // What follows a plan stage, unless the job was stopped: then it compiles.
+  enum class After {
+    kTune,  // the tasks of the settled plan are tuned and the others end, or a contest or a further survey follows
+    kJudge,    // modules by the plan and by the estimated one are compared
+    kCompile,  // the job is tuned
+  };
+  // The plan stage has ended, and tasks from `first` on are new.
+  void EndPlanning(Job& job, size_t first, After after, bool survey_more);
+  // The comparison after a contest has ended. The job is tuned by its plan if that stays, or else by the estimated one.
+  void EndJudging(Job& job, bool stays);
   // The module is compiled. The job compares it with the default one if that was asked for and there
-  // is a device; otherwise the job is done.
+  // is a device; otherwise the job is done, or keeps the estimated plan (Judging).
   void EndCompiling(Job& job);
   // Ends the job in a final phase and cancels its running stages.
   void EndJob(Job& job, JobPhase phase);
@@ -92,8 +98,10 @@ class Rounds {
   void CheckStops(Job& job);
   void StopTuning(Job& job, std::string reason);
   void EndTuningIfDone(Job& job);
-  // Ends a job that has waited for a device for too long to compare its module.
+  // Ends the comparison of a job that has waited for a device for too long to make it.
   void CheckComparing(Job& job);
+  // Ends tasks that the plan does not need, unless it is still to be chosen.
+  void RetireUnused(Job& job);
 
   const DispatcherOptions* const options_;
   const SlotIndex* const slots_;

@@ -48,7 +48,7 @@ void Sharing::ForPartners(const Job& job, TaskIndex index, F f) {
 }
 
 void Sharing::Enter(const Job& job, size_t first) {
-  if (!Is<Tuning>(job.phase) && !Is<Planning>(job.phase)) return;
+  if (!Is<Tuning>(job.phase) && !Is<Planning>(job.phase) && !Judging(job)) return;
   for (size_t i = first; i < job.tasks.size(); ++i) {
     const std::string workload = WorkloadOf(job, job.tasks[i]);
     if (workload.empty() || Is<Finished>(job.tasks[i].phase)) continue;

@@ -53,7 +53,7 @@ class Sharing {
 
  private:
   using Member = std::pair<JobId, TaskIndex>;
-  // Unfinished tasks of one workload and target, of jobs in phase Tuning or Planning.
+  // Unfinished tasks of one workload and target, of jobs in phase Tuning or Planning, or Judging.
   struct Workload {
     std::set<Member> tasks;
     Member latest;  // the last one to begin a round, so most likely the one in flight

@@ -22,7 +22,8 @@ bool StageEnds::IsConfirmed(Job& job, const LiveStage& stage, const FaultInfo& f
 
 void StageEnds::Take(Job& job, const LiveStage& stage, const StageFinished& event) {
   // A job does not fail because its plan could not be improved or its module could not be compared.
-  const bool may_fail = stage.kind == v1::STAGE_PLAN || stage.kind == v1::STAGE_COMPARE;
+  const bool may_fail = stage.kind == v1::STAGE_PLAN || stage.kind == v1::STAGE_COMPARE ||
+                        (stage.kind == v1::STAGE_COMPILE && Judging(job));
   const bool accused = event.fault.kind == v1::FAULT_USER && !may_fail;
   if (event.fault.kind != v1::FAULT_NONE) {
     job.last_fault =
@@ -89,12 +90,15 @@ void StageEnds::EndPlan(Job& job, const StageFinished& event) {
   const size_t first = job.tasks.size();
   const bool failed = event.fault.kind != v1::FAULT_NONE || planned == nullptr;
   if (failed && event.fault.kind != v1::FAULT_USER && TryAgain(event, &job)) return;
-  const bool goes_on = Surveying(job) || Contending(job);
+  const bool contended = Contending(job);
+  Rounds::After after =
+      Surveying(job) || contended ? Rounds::After::kTune : Rounds::After::kCompile;
   for (Task& task : job.tasks) task.rival_weight = 0;
-  if (failed) return rounds_->EndPlanning(job, first, goes_on, false);  // with the plan that it has
+  if (failed) {  // with the plan that it has, unless that was still to prove itself
+    if (after == Rounds::After::kTune) TakeEstimatedPlan(&job);
+    return rounds_->EndPlanning(job, first, after, false);
+  }
   const bool surveys = rounds_->SurveysFurther(job, planned->plan.survey());
-  std::map<std::string, int> mentions;  // the first of each task
-  std::vector<int> rivals;              // further ones
   std::map<std::string, size_t> places;
   for (size_t i = 0; i < first; ++i) {
     places[job.tasks[i].key] = i;
@@ -102,10 +106,6 @@ void StageEnds::EndPlan(Job& job, const StageFinished& event) {
   }
   for (int i = 0; i < planned->plan.tasks_size(); ++i) {
     const v1::TaskInfo& info = planned->plan.tasks(i);
-    if (!mentions.try_emplace(info.key(), i).second) {
-      rivals.push_back(i);
-      continue;
-    }
     // Nobody will measure it, and no module has it.
     if (info.weight() <= 0 && !surveys && !places.contains(info.key())) continue;
     const auto [place, added] = places.try_emplace(info.key(), job.tasks.size());
@@ -115,27 +115,28 @@ void StageEnds::EndPlan(Job& job, const StageFinished& event) {
       job.tasks[place->second].weight = std::max(0, info.weight());
     }
   }
-  const bool may_contend = Surveying(job) && !surveys && job.stop.empty() &&
-                           job.params.allocation == Allocation::kGradient;
-  if (may_contend) AddRivals(job, *planned, mentions, rivals, std::move(places));
-  rounds_->EndPlanning(job, first, goes_on, planned->plan.survey());
+  if (Surveying(job) && !surveys && job.stop.empty()) {
+    Contend(job, *planned, std::move(places), first);
+  } else if (contended && job.stop.empty() && job.params.compare && !HasEstimatedPlan(job)) {
+    for (Task& task : job.tasks) task.rival_weight = task.estimated_weight;
+    if (Contending(job)) after = Rounds::After::kJudge;
+  }
+  rounds_->EndPlanning(job, first, after, planned->plan.survey());
 }
 
-void StageEnds::AddRivals(Job& job, const Planned& planned,
-                          const std::map<std::string, int>& mentions,
-                          const std::vector<int>& rivals, std::map<std::string, size_t> places) {
-  const auto without = static_cast<std::ptrdiff_t>(job.tasks.size());
-  for (const int rival : rivals) {
-    const v1::TaskInfo& info = planned.plan.tasks(rival);
-    const int first = mentions.at(info.key());
+void StageEnds::Contend(Job& job, const Planned& planned, std::map<std::string, size_t> places,
+                        size_t first) {
+  for (int i = 0; i < planned.plan.tasks_size(); ++i) {
+    const v1::TaskInfo& info = planned.plan.tasks(i);
+    if (info.rival_weight() <= 0) continue;
     const auto [place, added] = places.try_emplace(info.key(), job.tasks.size());
-    if (added)
-      job.tasks.push_back(MakeTask(planned.plan.tasks(first), {.known = planned.KnownOf(first)}));
-    job.tasks[place->second].rival_weight = std::max(0, info.weight());
+    if (added) job.tasks.push_back(MakeTask(info, {.known = planned.KnownOf(i)}));
+    job.tasks[place->second].rival_weight = info.rival_weight();
   }
-  if (MayContend(job, *options_)) return;
-  job.tasks.erase(job.tasks.begin() + without, job.tasks.end());
-  for (Task& task : job.tasks) task.rival_weight = 0;
+  if (!Contending(job)) return;
+  if (job.params.allocation == Allocation::kGradient && MayContend(job, *options_)) return;
+  job.tasks.erase(job.tasks.begin() + static_cast<std::ptrdiff_t>(first), job.tasks.end());
+  TakeEstimatedPlan(&job);
 }
 
 void StageEnds::EndPropose(Job& job, TaskIndex index, const StageFinished& event) {
@@ -223,6 +224,7 @@ void StageEnds::EndUpdate(Job& job, const LiveStage& stage, const StageFinished&
 
 void StageEnds::EndCompile(Job& job, const StageFinished& event) {
   if (event.fault.kind != v1::FAULT_NONE) {
+    if (Judging(job) && event.fault.kind == v1::FAULT_USER) return rounds_->EndJudging(job, false);
     (void)TryAgain(event, &job);
     return;
   }
@@ -244,11 +246,13 @@ void StageEnds::EndCompare(Job& job, const StageFinished& event) {
   const Compared* compared = std::get_if<Compared>(&event.result);
   if (event.fault.kind != v1::FAULT_NONE || compared == nullptr) {
     if (TryAgain(event, &job)) return;
+    if (Judging(job)) return rounds_->EndJudging(job, false);
     job.not_compared =
         absl::StrCat("it failed ", options_->max_attempts, " times: ", event.fault.message);
     return rounds_->EndJob(job, Done{});
   }
   job.stage_failures = 0;
+  if (Judging(job)) return rounds_->EndJudging(job, KeepsPlan(compared->result));
   const bool first = job.compared++ == 0;
   bool again = false;
   std::set<std::string> broken;  // tasks
@@ -269,7 +273,7 @@ void StageEnds::EndCompare(Job& job, const StageFinished& event) {
         again = task.keep_default = true;
     }
   }
-  if (!again && ReturnsToEstimatedPlan(compared->result)) {
+  if (!again && compared->result.has_other_gain() && !KeepsPlan(compared->result)) {
     for (size_t i = 0; i < job.tasks.size(); ++i) {
       Task& task = job.tasks[i];
       if (task.weight == task.estimated_weight) continue;

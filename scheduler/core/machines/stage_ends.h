@@ -41,10 +41,10 @@ class StageEnds {
   bool IsConfirmed(Job& job, const LiveStage& stage, const FaultInfo& fault);
   void EndImport(Job& job, const StageFinished& event);
   void EndPlan(Job& job, const StageFinished& event);
-  // Begins a contest with the plan whose tasks the stage mentions a second time, unless the job has too few trials
-  // for both (contest.h). `mentions`: the first of each task; `rivals`: the further ones; `places`: of the job's tasks.
-  void AddRivals(Job& job, const Planned& planned, const std::map<std::string, int>& mentions,
-                 const std::vector<int>& rivals, std::map<std::string, size_t> places);
+  // Begins a contest if the stage names a rival. If there can be none (contest.h), the estimated plan stays. `places`: of
+  // the job's tasks; those from `first` on are new.
+  void Contend(Job& job, const Planned& planned, std::map<std::string, size_t> places,
+               size_t first);
   void EndPropose(Job& job, TaskIndex task, const StageFinished& event);
   void EndMeasuring(Job& job, const LiveStage& stage, const StageFinished& event);
   void EndUpdate(Job& job, const LiveStage& stage, const StageFinished& event);

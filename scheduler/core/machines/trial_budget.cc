@@ -1,6 +1,7 @@
 #include "scheduler/core/machines/trial_budget.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace heddle::scheduler {
 namespace {
@@ -26,6 +27,19 @@ int Share(const Job& job, const Task& task) {
 // Of the task's budget, what the pool does not pay: the survey's trial of a task that the plan has not.
 int OutsidePool(const Task& task) { return task.weight > 0 ? 0 : std::min(task.budget, 1); }
 
+// Trials of tasks that the plan has not, the survey's aside.
+int OthersUsed(const Job& job) {
+  int used = 0;
+  for (const Task& task : job.tasks) used += task.weight > 0 ? 0 : task.budget - OutsidePool(task);
+  return used;
+}
+
+// Of these, what the pool pays.
+int PaidForOthers(const Job& job, const DispatcherOptions& options) {
+  const double most = std::ceil(options.losers_share * BudgetOf(job).total);
+  return static_cast<int>(std::min<double>(OthersUsed(job), most));
+}
+
 }  // namespace
 
 bool Surveyed(const Job& job, const Task& task) {
@@ -40,9 +54,9 @@ int TrialBudget(const JobParams& params, absl::Span<const int> known) {
   return sum;
 }
 
-int TrialBudget(const Job& job) {
+int TrialBudget(const Job& job, const DispatcherOptions& options) {
   const bool gradient = job.params.allocation == Allocation::kGradient;
-  int sum = gradient ? BudgetOf(job).total : 0;
+  int sum = gradient ? BudgetOf(job).total + OthersUsed(job) - PaidForOthers(job, options) : 0;
   for (const Task& task : job.tasks) {
     if (gradient) {
       sum += OutsidePool(task);
@@ -72,10 +86,14 @@ bool NothingLeft(const Job& job, const Task& task) {
 
 int PoolTotal(const Job& job) { return BudgetOf(job).total; }
 
-int PoolLeft(const Job& job) {
-  int left = PoolTotal(job);
-  for (const Task& task : job.tasks) left -= task.budget - OutsidePool(task);
-  return left;
+int PoolUsed(const Job& job) {
+  int used = 0;
+  for (const Task& task : job.tasks) used += task.budget - OutsidePool(task);
+  return used;
+}
+
+int PoolLeft(const Job& job, const DispatcherOptions& options) {
+  return PoolTotal(job) - PoolUsed(job) + OthersUsed(job) - PaidForOthers(job, options);
 }
 
 int TrialFloor(const Job& job) { return BudgetOf(job).floor; }

@@ -18,8 +18,15 @@ bool Wants(const Task& task) {
          std::holds_alternative<Proposing>(task.phase);
 }
 
+bool Contends(const Job& job) {
+  return std::any_of(job.tasks.begin(), job.tasks.end(),
+                     [](const Task& task) { return task.rival_weight > 0; });
+}
+
+// A job that still contends when it compiles goes on tuning afterwards.
 bool Tunes(const Job& job) {
-  return std::holds_alternative<Tuning>(job.phase) || std::holds_alternative<Planning>(job.phase);
+  return std::holds_alternative<Tuning>(job.phase) || std::holds_alternative<Planning>(job.phase) ||
+         (Contends(job) && !job.final());
 }
 
 // Until its plan is settled, a job measures each task once, whatever its allocation.
@@ -50,17 +57,18 @@ int Pool(const Job& job) {
   return std::max(left, owed);
 }
 
-// Of the trials of a task that the plan has not, the first one was the survey's.
+// Trials of the pool. Of those of a task that the plan has not, the first one was the survey's, and the pool pays half
+// of itself for the others at most: a plan that wins a contest has the other half for its own tasks.
 int Granted(const Job& job) {
-  int sum = 0;
-  for (const Task& task : job.tasks)
-    sum += task.weight > 0 ? task.budget : std::max(0, task.budget - 1);
-  return sum;
-}
-
-bool Contends(const Job& job) {
-  return std::any_of(job.tasks.begin(), job.tasks.end(),
-                     [](const Task& task) { return task.rival_weight > 0; });
+  int own = 0, others = 0;
+  for (const Task& task : job.tasks) {
+    if (task.weight > 0) {
+      own += task.budget;
+    } else {
+      others += std::max(0, task.budget - 1);
+    }
+  }
+  return own + std::min(others, (Pool(job) + 1) / 2);
 }
 
 }  // namespace

@@ -321,6 +321,8 @@ absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::strin
       totals.contests += result->contests;
       totals.fail_overs += result->fail_overs;
       totals.late_writes += result->late_writes;
+      totals.judged += result->judged;
+      totals.relieved += result->relieved;
       if (!violation.empty() && (totals.violation.empty() || seed < totals.seed)) {
         totals.violation = violation;
         totals.seed = seed;

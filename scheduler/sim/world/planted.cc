@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -26,6 +25,7 @@ constexpr std::pair<Planted, const char*> kPlanted[] = {
     {Planted::kOverrun, "overrun"},
     {Planted::kBelieve, "believe"},
     {Planted::kLateWrite, "late-write"},
+    {Planted::kChargeLosers, "charge-losers"},
     {Planted::kLearnEarly, "learn-early"},
     {Planted::kLearnTwice, "learn-twice"},
     {Planted::kForgetArtifact, "forget-artifact"},
@@ -60,15 +60,6 @@ class Starving : public Policy {
   static constexpr int64_t kLast = -1;
   std::unique_ptr<Policy> inner_;
 };
-
-// Tasks of a rival, which come a second time behind the others, go as well.
-void ForgetLastTask(v1::PlanResult* plan) {
-  std::set<std::string> seen;
-  int first = 0;  // mentions
-  while (first < plan->tasks_size() && seen.insert(plan->tasks(first).key()).second) ++first;
-  if (first < 2) return;  // a plan has at least one
-  plan->mutable_tasks()->DeleteSubrange(first - 1, plan->tasks_size() - first + 1);
-}
 
 }  // namespace
 
@@ -141,7 +132,7 @@ void Plant::Mutate(Event* event) {
     end->result = {};
   auto* planned = end == nullptr ? nullptr : std::get_if<Planned>(&end->result);
   if (planted_ == Planted::kForgetPlanned && planned != nullptr && planned->plan.tasks_size() > 1)
-    ForgetLastTask(&planned->plan);
+    planned->plan.mutable_tasks()->RemoveLast();
   auto* compiled = end == nullptr ? nullptr : std::get_if<Compiled>(&end->result);
   if (planted_ == Planted::kForgetDefault && compiled != nullptr) compiled->default_digest.clear();
 }

@@ -22,14 +22,15 @@ enum class Planted {
   kRecordTwice,
   kWrongSlot,
   kStartTwice,
-  kForgetLease,  // the dispatcher believes that a slot is free while its stage still holds it
-  kSkipFencing,  // an answer under an old lease counts as one of the present lease
-  kStarve,       // one job's work is passed over
-  kSkipUpdate,   // an update counts as done, and nothing was learned
-  kForgetFind,   // records of a device that came later are ignored
-  kOverrun,      // tasks lose their keys, so jobs that share one each spend its whole budget
-  kBelieve,      // a user fault fails its job at once, although nobody has confirmed it
-  kLateWrite,    // the store takes writes of a scheduler that no longer leads
+  kForgetLease,   // the dispatcher believes that a slot is free while its stage still holds it
+  kSkipFencing,   // an answer under an old lease counts as one of the present lease
+  kStarve,        // one job's work is passed over
+  kSkipUpdate,    // an update counts as done, and nothing was learned
+  kForgetFind,    // records of a device that came later are ignored
+  kOverrun,       // tasks lose their keys, so jobs that share one each spend its whole budget
+  kBelieve,       // a user fault fails its job at once, although nobody has confirmed it
+  kChargeLosers,  // the plan that won a contest pays for all trials of those that lost
+  kLateWrite,     // the store takes writes of a scheduler that no longer leads
   // In orders.
   kLearnEarly,      // an update learns results of rounds that it does not mark as learned
   kLearnTwice,      // an update learns a result that an earlier one has learned

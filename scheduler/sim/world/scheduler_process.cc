@@ -31,7 +31,9 @@ SchedulerProcess::SchedulerProcess(std::string policy, AttemptId first_attempt,
 void SchedulerProcess::Boot(const std::function<void(const StoredJob&)>& loaded) {
   std::unique_ptr<Policy> policy = *MakePolicy(policy_);
   if (plant_->Is(Planted::kStarve)) policy = Starve(std::move(policy));
-  dispatcher_ = std::make_unique<Dispatcher>(std::move(policy));
+  DispatcherOptions options;
+  if (plant_->Is(Planted::kChargeLosers)) options.losers_share = 1;
+  dispatcher_ = std::make_unique<Dispatcher>(std::move(policy), options);
   ledger_ = JobLedger();
   wake_ = absl::InfinitePast();
   if (store_ != nullptr) {

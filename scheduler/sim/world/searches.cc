@@ -56,7 +56,7 @@ v1::TaskInfo Searches::InfoOf(JobId id, size_t index) const {
 
 // The text of a plan says which weights it gives, so that nobody can lose them unseen. A late task has a
 // weight if one after it has, so that late tasks come to the job in their order. Random plans that may be followed
-// by tuning have a rival now and then, whose tasks come a second time.
+// by tuning have a rival now and then.
 Planned Searches::Plan(JobId id, const StageWork& work) const {
   const SimJob& job = JobOf(id);
   Planned out;
@@ -87,12 +87,8 @@ Planned Searches::Plan(JobId id, const StageWork& work) const {
   std::vector<std::string> weights;
   for (const v1::TaskInfo& info : out.plan.tasks()) weights.push_back(absl::StrCat(info.weight()));
   out.plan.set_plan(absl::StrJoin(weights, " "));
-  for (size_t i = 0; i < rivals.size(); ++i) {
-    if (rivals[i] == 0) continue;
-    v1::TaskInfo& again = *out.plan.add_tasks();
-    again.set_key(out.plan.tasks(static_cast<int>(i)).key());
-    again.set_weight(rivals[i]);
-  }
+  for (size_t i = 0; i < rivals.size(); ++i)
+    out.plan.mutable_tasks(static_cast<int>(i))->set_rival_weight(rivals[i]);
   out.plan.set_survey(job.random_plan && Mix({told, scenario_.seed, 4}) % 2 == 0);
   return out;
 }
@@ -116,6 +112,8 @@ Proposed Searches::Propose(JobId job, TaskIndex task, const StageWork& work) {
 Updated Searches::Learn(const StageWork& work) const {
   if (!durable_) return {};
   SearchState state = work.search;
+  // A search that begins with results has no default schedule to propose.
+  if (!work.results.empty()) state.next = std::max(state.next, 1);
   for (const v1::SearchResult& result : work.results) {
     ++state.learned;
     state.hash = Mix({state.hash, HashText(result.trace(), 0), result.valid(),

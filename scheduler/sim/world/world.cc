@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "scheduler/core/machines/trial_budget.h"
 #include "scheduler/sim/chance.h"
 #include "scheduler/sim/decision_text.h"
 #include "scheduler/sim/world/agenda.h"
@@ -32,6 +34,14 @@ constexpr absl::Duration kLimitChecked = absl::Hours(48);
 constexpr int64_t kMaxSteps = 200'000'000;
 constexpr int64_t kMaxStepsChecked = 400'000;
 
+// Whether the job goes on with a plan after a contest in which other tasks have used more than half of its pool.
+bool IsRelieved(const Job& job) {
+  int others = 0;
+  for (const Task& task : job.tasks) others += task.weight > 0 ? 0 : std::max(0, task.budget - 1);
+  return std::holds_alternative<Tuning>(job.phase) && !Contending(job) &&
+         2 * others > PoolTotal(job) + 1;
+}
+
 // Wires the parts, submits the jobs and gathers the result.
 class World {
  public:
@@ -44,6 +54,7 @@ class World {
   void Restart();
   void FailOver(absl::Duration gap, absl::Duration stopped);
   void Tell(int process, Event event);
+  std::optional<JobId> CountContest(const Dispatcher& dispatcher, const Event& event);
   void Note(int process, const Event& event, const Change& change);
   void Perform(int process, const Order& order);
   void Start(int process, const StartStage& start);
@@ -214,13 +225,9 @@ void World::Tell(int index, Event event) {
   plant_.Mutate(&event);
   process.AddKnownRecords(&event);
   if (options_.checks) promises_.BeforeStep(process.dispatcher());
-  if (const auto* end = std::get_if<StageFinished>(&event);
-      end != nullptr && std::holds_alternative<Planned>(end->result)) {
-    const auto stage = process.dispatcher().live().find(end->attempt);
-    if (stage != process.dispatcher().live().end())
-      result_.contests += Contending(*process.dispatcher().FindJob(stage->second.job));
-  }
+  const std::optional<JobId> contender = CountContest(process.dispatcher(), event);
   Decisions decisions = process.Step(event);
+  if (contender) result_.relieved += IsRelieved(*process.dispatcher().FindJob(*contender));
   if (options_.checks) promises_.AfterStep(process.dispatcher(), decisions.changes, event);
   result_.fingerprint = HashText(ToText(decisions), result_.fingerprint);
   plant_.Mutate(
@@ -240,6 +247,22 @@ void World::Tell(int index, Event event) {
   for (const Change& change : decisions.changes) {
     if (const auto* find = std::get_if<FindRecords>(&change)) AnswerFind(index, *find);
   }
+}
+
+// The job of which the event may end a contest.
+std::optional<JobId> World::CountContest(const Dispatcher& dispatcher, const Event& event) {
+  const auto* end = std::get_if<StageFinished>(&event);
+  const auto stage =
+      end == nullptr ? dispatcher.live().end() : dispatcher.live().find(end->attempt);
+  if (stage == dispatcher.live().end()) return std::nullopt;
+  const Job& job = *dispatcher.FindJob(stage->second.job);
+  if (!Contending(job) || job.final()) return std::nullopt;
+  const bool planned = std::holds_alternative<Planned>(end->result);
+  const bool compared = std::holds_alternative<Compared>(end->result);
+  result_.contests += planned;
+  result_.judged += compared;
+  if (!planned && !compared) return std::nullopt;
+  return job.id;
 }
 
 void World::Note(int index, const Event& event, const Change& change) {

@@ -51,6 +51,9 @@ struct WorldResult {
   int64_t measurements = 0, disturbed = 0, stale_answers = 0;
   int64_t fail_overs = 0, late_writes = 0;  // take-overs; writes of whom they replaced that were refused
   int64_t contests = 0;  // plan stages that ended one (machines/contest.h)
+  int64_t judged = 0;    // comparisons that chose between two plans
+  // Plans that go on after a contest and whose pool pays only a part of what the others have used.
+  int64_t relieved = 0;
   // Of durable worlds: orders, those of updates that learn known records, and those of searches that
   // begin with what other tasks learned.
   int64_t orders = 0, warm_orders = 0, transfer_orders = 0;

@@ -84,12 +84,27 @@ TEST_F(MachinesTest, AUniformTaskMayMeasureWhatIsNotKnown) {
 TEST_F(MachinesTest, AGrantLeavesOthersTheirFloor) {
   Job& job = Add(1, {"a", "b", "c"});
   const std::vector<bool> nobody(3);
-  EXPECT_EQ(TrialBudget(job), 24);
-  EXPECT_EQ(PoolLeft(job), 24);
-  EXPECT_EQ(GrantFor(job, TaskIndex{0}, TrialFloor(job), PoolLeft(job), nobody), 4);
+  EXPECT_EQ(TrialBudget(job, {}), 24);
+  EXPECT_EQ(PoolLeft(job, {}), 24);
+  EXPECT_EQ(GrantFor(job, TaskIndex{0}, TrialFloor(job), PoolLeft(job, {}), nobody), 4);
   job.tasks[0].budget = 16;
-  EXPECT_EQ(GrantFor(job, TaskIndex{0}, TrialFloor(job), PoolLeft(job), nobody), 0);
-  EXPECT_EQ(GrantFor(job, TaskIndex{1}, TrialFloor(job), PoolLeft(job), nobody), 4);
+  EXPECT_EQ(GrantFor(job, TaskIndex{0}, TrialFloor(job), PoolLeft(job, {}), nobody), 0);
+  EXPECT_EQ(GrantFor(job, TaskIndex{1}, TrialFloor(job), PoolLeft(job, {}), nobody), 4);
+}
+
+// A plan of few tasks that wins a contest of two large ones still has half of its pool.
+TEST_F(MachinesTest, ThePoolPaysForOthersOnlyInPart) {
+  Job& job = Add(1, {"a", "b", "c"});
+  job.tasks[1].weight = job.tasks[2].weight = 0;
+  job.tasks[0].budget = 1;
+  job.tasks[1].budget = 3;
+  EXPECT_EQ(PoolLeft(job, {}), 8 - 1 - 2) << "the first trial of another task was the survey's";
+  EXPECT_EQ(TrialBudget(job, {}), 8 + 1);
+  job.tasks[1].budget = job.tasks[2].budget = 9;
+  EXPECT_EQ(PoolUsed(job), 1 + 8 + 8);
+  EXPECT_EQ(PoolLeft(job, {}), 8 - 1 - 4);
+  EXPECT_EQ(TrialBudget(job, {}), 8 + 2 + 12) << "what was measured was measured";
+  EXPECT_EQ(PoolLeft(job, {.losers_share = 0.25}), 8 - 1 - 2);
 }
 
 // ---- sharing ----

@@ -1,4 +1,6 @@
 // A job with params.plan surveys its tasks, has its plan chosen, and tunes the tasks of that plan.
+#include <map>
+
 #include "scheduler/core/machines/trial_budget.h"
 #include "tests/scheduler/core/dispatcher_fixture.h"
 
@@ -27,24 +29,28 @@ class PlanningTest : public RoundsTest {
     }
     return planned;
   }
-  // An answer with a chosen plan and a rival. It lists the tasks of the chosen plan first. A task that only
-  // the rival has comes among these with weight 0. Then the rival's tasks follow with their weights there.
-  static Planned PlanOfTwo(std::vector<std::pair<std::string, int>> weights,
-                           const std::vector<std::pair<std::string, int>>& rivals) {
+  // An answer with a plan and a rival. A task that only the rival has comes with weight 0.
+  static Planned PlanOfTwo(const std::vector<std::pair<std::string, int>>& weights,
+                           const std::map<std::string, int>& rivals) {
+    Planned planned = PlanOf(weights);
+    std::map<std::string, v1::TaskInfo*> tasks;
+    for (v1::TaskInfo& info : *planned.plan.mutable_tasks()) tasks[info.key()] = &info;
     for (const auto& [key, weight] : rivals) {
-      const auto same = [&](const auto& one) { return one.first == key; };
-      if (std::none_of(weights.begin(), weights.end(), same)) weights.emplace_back(key, 0);
+      v1::TaskInfo*& info = tasks[key];
+      if (info == nullptr) info = planned.plan.add_tasks();
+      info->set_key(key);
+      info->set_rival_weight(weight);
     }
-    weights.insert(weights.end(), rivals.begin(), rivals.end());
-    return PlanOf(weights);
+    return planned;
   }
   // A gradient job, in rounds of 4 trials, that has made its survey.
   void SurveyTwoPlans(const std::vector<FoundTask>& tasks, int trials = 16,
-                      absl::Duration limit = absl::InfiniteDuration()) {
+                      absl::Duration limit = absl::InfiniteDuration(), bool compare = false) {
     TwoCores();
     JobParams params = Plans(Allocation::kGradient);
     params.trials_per_task = trials;
     params.time_limit = limit;
+    params.compare = compare;
     Start(1, params, tasks);
     Survey();
     ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
@@ -123,7 +129,7 @@ TEST_F(PlanningTest, AGradientJobSharesThePoolOfThePlansTasksOnly) {
   Start(1, Plans(Allocation::kGradient), {{"a", 1}, {"b", 0}, {"c", 0}});
   EXPECT_EQ(Survey(), 3);
   End(v1::STAGE_PLAN, PlanOf({{"a", 1}, {"b", 1}}));
-  EXPECT_EQ(TrialBudget(job()), 2 * 8 + 1);
+  EXPECT_EQ(TrialBudget(job(), {}), 2 * 8 + 1);
   Survey();
   const std::vector<int> trials = Trials();
   EXPECT_EQ(trials[0] + trials[1], 16);
@@ -139,7 +145,7 @@ TEST_F(PlanningTest, TwoPlansThatTakeAlikeAreBothTunedForHalfOfTheTrials) {
   EXPECT_FALSE(Surveying(job()));
   EXPECT_EQ(job().tasks[2].rival_weight, 1);
   EXPECT_THAT(Ended(), ElementsAre(false, false, false, false)) << "the next choice may need \"d\"";
-  EXPECT_EQ(TrialBudget(job()), 2 * 16 + 2) << "\"c\" and \"d\" were surveyed beside the pool";
+  EXPECT_EQ(TrialBudget(job(), {}), 2 * 16 + 2) << "\"c\" and \"d\" were surveyed beside the pool";
   Survey();
   ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
   std::vector<int> trials = Trials();
@@ -194,8 +200,9 @@ TEST_F(PlanningTest, AContestTakesHalfOfTheTime) {
   EXPECT_THAT(Ended(), ElementsAre(true, false));
 }
 
-// With few trials a plan would win because it got them, and uniform jobs give each task the same.
-TEST_F(PlanningTest, WithoutTrialsForBothThereIsNoContest) {
+// With few trials a plan would win because it got them, and uniform jobs give each task the same. So the plan stays by
+// which the module is judged in the end.
+TEST_F(PlanningTest, WithoutTrialsForBothTheEstimatedPlanStays) {
   for (const Allocation allocation : {Allocation::kGradient, Allocation::kUniform}) {
     const int64_t id = ++last_;
     TwoCores();
@@ -204,9 +211,11 @@ TEST_F(PlanningTest, WithoutTrialsForBothThereIsNoContest) {
     params.trials_per_task = allocation == Allocation::kGradient ? 4 : 400;
     Start(id, params, {{"a", 1}, {"b", 0}});
     while (Is<Tuning>(job(id).phase)) RoundAt(1000);
-    End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}}, {{"b", 1}, {"c", 1}}));
+    End(v1::STAGE_PLAN, PlanOfTwo({{"b", 1}, {"d", 1}}, {{"a", 1}, {"c", 1}}));
     EXPECT_FALSE(Contending(job(id)));
-    ASSERT_EQ(job(id).tasks.size(), 2u) << "nobody would measure \"c\"";
+    EXPECT_TRUE(HasEstimatedPlan(job(id)));
+    ASSERT_EQ(job(id).tasks.size(), 2u) << "nobody would measure \"c\" and \"d\"";
+    EXPECT_FALSE(Is<Finished>(job(id).tasks[0].phase));
     EXPECT_TRUE(Is<Finished>(job(id).tasks[1].phase));
     Step(CancelRequested{JobId{id}, ""});
     while (!dispatcher_.live().empty())
@@ -228,6 +237,109 @@ TEST_F(PlanningTest, AThirdPlanMayWinTheContest) {
   EXPECT_GE(job().tasks[4].trials, 4);
   End(v1::STAGE_PLAN, PlanOf({{"c", 1}}));
   EXPECT_THAT(Ended(), ElementsAre(true, true, false, true, true));
+  // The others have used as many trials as its pool has. It pays for half of them.
+  Survey();
+  EXPECT_EQ(job().tasks[2].trials, 8);
+}
+
+struct Judgement {
+  double low,
+      gain;  // of the module over the other one, the least; over that with default schedules
+  bool stays;
+};
+class JudgingTest : public PlanningTest, public ::testing::WithParamInterface<Judgement> {};
+
+// What tuned kernels take decides which module is worth a comparison. What the modules take decides which plan stays.
+TEST_P(JudgingTest, ModulesDecideAContestBeforeTheRestIsTuned) {
+  const auto& [low, gain, stays] = GetParam();
+  SurveyTwoPlans({{"a", 1}, {"b", 1}, {"c", 0}}, 16, absl::InfiniteDuration(), true);
+  End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}, {"c", 1}}, {{"a", 1}, {"b", 1}}));
+  Survey();
+  const std::vector<int> contest = Trials();
+  End(v1::STAGE_PLAN, PlanOf({{"a", 1}, {"c", 1}}));
+  EXPECT_TRUE(Compiling());
+  EXPECT_TRUE(Judging(job()));
+  EXPECT_THAT(Ended(), ElementsAre(false, false, false));
+  End(v1::STAGE_COMPILE, Compiled{"tuned", "default", "other", "other default"});
+  ASSERT_TRUE(Is<Comparing>(job().phase));
+  EXPECT_EQ(Trials(), contest) << "both have had the same chance";
+  Compared compared;
+  compared.result.mutable_other_gain()->set_low(low);
+  compared.result.mutable_gain()->set_ratio(gain);
+  End(v1::STAGE_COMPARE, compared);
+  EXPECT_TRUE(Is<Tuning>(job().phase));
+  EXPECT_FALSE(Contending(job()));
+  EXPECT_THAT(Ended(), ElementsAre(false, stays, !stays));
+  EXPECT_EQ(job().compared, 0) << "what the job reports is its last module";
+  Survey();
+  EXPECT_GT(job().tasks[stays ? 2 : 1].trials, contest[stays ? 2 : 1]);
+  EXPECT_EQ(job().tasks[stays ? 1 : 2].trials, contest[stays ? 1 : 2]);
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN)) << "once more, with the best times";
+}
+INSTANTIATE_TEST_SUITE_P(All, JudgingTest,
+                         ::testing::Values(Judgement{1.01, 2.0, true}, Judgement{0.99, 2.0, false},
+                                           Judgement{1.01, 0.9, false}));
+
+// Whatever keeps the modules from being compared, the job goes on, with the plan that needs no proof.
+class UnjudgedTest : public PlanningTest, public ::testing::WithParamInterface<std::string> {};
+TEST_P(UnjudgedTest, WithoutAComparisonTheEstimatedPlanIsTuned) {
+  const std::string& why = GetParam();
+  SurveyTwoPlans({{"a", 1}, {"b", 0}}, 16, absl::InfiniteDuration(), true);
+  End(v1::STAGE_PLAN, PlanOfTwo({{"b", 1}}, {{"a", 1}}));
+  Survey();
+  End(v1::STAGE_PLAN, PlanOf({{"b", 1}}));
+  ASSERT_TRUE(Judging(job()));
+  if (why == "no module") {
+    Step(StageFinished{Live(v1::STAGE_COMPILE).attempt, {v1::FAULT_USER, why}, true, {}});
+  } else {
+    if (why == "no device") Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""});
+    End(v1::STAGE_COMPILE, Compiled{"tuned", "default", "other", "other default"});
+  }
+  for (int i = 0; i < 3 && why == "no comparison"; ++i) {
+    Step(StageFinished{Live(v1::STAGE_COMPARE).attempt, {v1::FAULT_INFRASTRUCTURE, why}, true, {}});
+    Wait(absl::Seconds(30));
+  }
+  if (why == "no device in time") {
+    const AttemptId compare = Live(v1::STAGE_COMPARE).attempt;
+    Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""});
+    Step(StageFinished{compare, {v1::FAULT_INFRASTRUCTURE, why}, true, {}, true});
+    ASSERT_TRUE(Is<Comparing>(job().phase));
+    Wait(absl::Minutes(11));
+  }
+  EXPECT_TRUE(Is<Tuning>(job().phase));
+  EXPECT_TRUE(HasEstimatedPlan(job()));
+  EXPECT_THAT(Ended(), ElementsAre(false, true));
+  EXPECT_EQ(job().not_compared, "");
+}
+INSTANTIATE_TEST_SUITE_P(All, UnjudgedTest,
+                         ::testing::Values("no module", "no comparison", "no device",
+                                           "no device in time"));
+
+TEST_F(PlanningTest, ARestoredJobStillJudges) {
+  SurveyTwoPlans({{"a", 1}, {"b", 0}}, 16, absl::InfiniteDuration(), true);
+  End(v1::STAGE_PLAN, PlanOfTwo({{"b", 1}}, {{"a", 1}}));
+  Survey();
+  End(v1::STAGE_PLAN, PlanOf({{"b", 1}}));
+  ASSERT_TRUE(Judging(job()));
+  Job stored = job();
+  stored.id = JobId{7};
+  stored.params.force = true;
+  stored.live.reset();
+  stored.queue.clear();
+  for (Task& task : stored.tasks)
+    task.phase = WantsUpdate{};  // as a restart finds unlearned results
+  Dispatcher restarted(*MakePolicy("round_robin"));
+  restarted.Restore(std::move(stored));
+  restarted.Step(SlotsChanged{dispatcher_.slots(), ""}, now_);
+  const Job& found = *restarted.FindJob(JobId{7});
+  EXPECT_TRUE(Judging(found));
+  EXPECT_TRUE(found.in_flight.empty()) << "nothing is tuned meanwhile";
+  ASSERT_EQ(restarted.live().size(), 1u);
+  const auto& [id, stage] = *restarted.live().begin();
+  EXPECT_EQ(stage.kind, v1::STAGE_COMPILE);
+  restarted.Step(StageFinished{id, {v1::FAULT_USER, "no"}, true, {}}, now_);
+  EXPECT_TRUE(Is<Tuning>(found.phase));
+  EXPECT_EQ(found.tasks[0].weight, 1);
 }
 
 // Ends of a contest that the plan stage does not decide: it fails, or the job is stopped.

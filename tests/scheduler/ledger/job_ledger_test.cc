@@ -324,6 +324,50 @@ TEST_F(TransferSamplesTest, IsToldBeforeTheStoreHasIt) {
       << "what it learned itself comes first";
 }
 
+// A survey begins all searches before any of them has learned. So they begin anew, with the surveyed trial.
+TEST_F(TransferSamplesTest, IsToldToASurveyedTaskOnceItIsTuned) {
+  state_ = "state";
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("p2", {2})}, ""});
+  JobSubmitted submitted{JobId{1}, {}};
+  v1::JobSpec& spec = *submitted.description.mutable_spec();
+  spec.set_target(kTarget);
+  spec.set_trials_per_task(64);
+  spec.set_plan_search("joint");
+  submitted.params = *JobLedger::ParamsFrom(spec, now_, now_);
+  Feed(submitted);
+  Finish(v1::STAGE_IMPORT, ImportOf({{"a"}}, "key"));
+  Round();
+  TaskRow row;
+  row.job = 1;
+  row.index = 9;
+  row.info.set_key("c");
+  ASSERT_TRUE(store_
+                  ->Apply({{PutJob{ledger_.data(JobId{1}).row}, PutTask{row},
+                            PutLearned{1, 9, {}, {"c", kTarget, "key"}, Of("of c", 1), 1}}})
+                  .ok());
+  Planned planned;
+  planned.plan.set_plan("chosen");
+  v1::TaskInfo& task = *planned.plan.add_tasks();
+  task.set_key("a");
+  task.set_weight(1);
+  Finish(v1::STAGE_PLAN, planned);
+  const auto update = [&] {
+    StageOrder order = MakeOrder(dispatcher_, ledger_, First(v1::STAGE_UPDATE), v1::SCHEDULE_BEST);
+    CompleteOrder(FetchInputs(store_.get(), order.reads), &order);
+    return order;
+  };
+  const StageOrder first = update();
+  EXPECT_EQ(first.search_state, "");
+  EXPECT_EQ(first.start.update().results_size(), 1) << "it is not to propose that one again";
+  ASSERT_EQ(first.start.update().search().others_size(), 1);
+  EXPECT_EQ(first.start.update().search().others(0).samples(), "of c");
+  Learn("of a");
+  Round();
+  const StageOrder second = update();
+  EXPECT_EQ(second.search_state, "state");
+  EXPECT_EQ(second.start.update().search().others_size(), 0);
+}
+
 // Who goes on with a state has what it needs.
 TEST_F(TransferSamplesTest, IsToldToThoseWhoBegin) {
   state_ = "state";

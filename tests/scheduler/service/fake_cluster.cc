@@ -361,10 +361,9 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
       }
       if (behaviour_->rival && !start.plan().last()) {
         for (int i = 1; i < behaviour_->tasks; ++i) *result.add_tasks() = TaskOf(i, 0);
-        for (int i = 0; i < behaviour_->tasks; ++i) {
-          v1::TaskInfo& again = *result.add_tasks();
-          again.set_key(TaskOf(i, 1).key());
-          again.set_weight(1);
+        for (v1::TaskInfo& task : *result.mutable_tasks()) {
+          for (int i = 0; i < behaviour_->tasks; ++i)
+            if (task.key() == TaskOf(i, 1).key()) task.set_rival_weight(1);
         }
       }
       v1::PlanReport::Contender& contender = *result.mutable_report()->add_contenders();

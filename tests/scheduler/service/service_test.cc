@@ -137,6 +137,8 @@ TEST_F(ServiceTest, TwoPlansAreTunedSideBySide) {
   const v1::Job done = WaitFinal(job);
   EXPECT_EQ(done.state(), v1::JOB_DONE) << done.ShortDebugString();
   EXPECT_GE(cluster_.worker.plans, 3) << "after survey, contest and tuning";
+  EXPECT_GE(cluster_.worker.comparisons, 2) << "one decided the contest, the last one is reported";
+  EXPECT_EQ(done.comparison().made(), 1);
   ASSERT_EQ(done.tasks_size(), 4);
   EXPECT_EQ(done.tasks(1).info().weight(), 0);
   EXPECT_GE(done.tasks(1).trials(), 3) << "the second plan's own task had its floor";

@@ -21,15 +21,18 @@ TEST(SimulationTest, PromisesHoldUnderFaults) {
                                   << " --policy " << policy;
     std::printf(
         "%s: %lld seeds: %lld events, %lld trials, %lld restarts, %lld fail-overs, %lld late "
-        "writes refused, %lld infrastructure faults, %lld lost trials, %lld stale answers, %lld jobs done, %lld orders, %lld of them with known "
-        "records, %lld with transfer, %lld contests of plans\n",
+        "writes refused, %lld infrastructure faults, %lld lost trials, %lld stale answers, %lld "
+        "jobs done, %lld orders, %lld of them with known records, %lld with transfer, %lld "
+        "contests "
+        "of plans, %lld judged by modules, %lld won by a plan with a smaller pool\n",
         policy.c_str(), static_cast<long long>(all->seeds), static_cast<long long>(all->steps),
         static_cast<long long>(all->trials), static_cast<long long>(all->restarts),
         static_cast<long long>(all->fail_overs), static_cast<long long>(all->late_writes),
         static_cast<long long>(all->faults), static_cast<long long>(all->lost),
         static_cast<long long>(all->stale), static_cast<long long>(all->done_jobs),
         static_cast<long long>(all->orders), static_cast<long long>(all->warm_orders),
-        static_cast<long long>(all->transfer_orders), static_cast<long long>(all->contests));
+        static_cast<long long>(all->transfer_orders), static_cast<long long>(all->contests),
+        static_cast<long long>(all->judged), static_cast<long long>(all->relieved));
     // A simulation in which nothing happens proves nothing.
     const auto seeds = static_cast<int64_t>(count);
     EXPECT_GT(all->trials, seeds * 20);
@@ -43,6 +46,8 @@ TEST(SimulationTest, PromisesHoldUnderFaults) {
     EXPECT_GT(all->warm_orders, seeds / 10);
     EXPECT_GT(all->transfer_orders, seeds / 2);
     EXPECT_GT(all->contests, seeds / 20);
+    EXPECT_GT(all->judged, seeds / 60);
+    EXPECT_GT(all->relieved, seeds / 60);
   }
 }
 
