@@ -41,6 +41,7 @@
 #include "scheduler/service/telemetry/audit_log.h"
 #include "scheduler/service/telemetry/call_metrics.h"
 #include "scheduler/service/telemetry/metrics.h"
+#include "scheduler/service/telemetry/span_exporter.h"
 #include "scheduler/store/sqlite_record_store.h"
 
 namespace heddle::scheduler {
@@ -143,8 +144,13 @@ absl::Status RunServer(const ServerOptions& options) {
       std::filesystem::remove(options.port_file, ignored);
   };
   forget_port();
+  std::unique_ptr<SpanExporter> spans;
+  if (!options.otlp.empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(spans, SpanExporter::Start({.collector = options.otlp}));
+  }
   std::unique_ptr<EmbeddedCluster> cluster;
   SchedulerLoop::Options loop_options;
+  loop_options.spans = spans.get();
   loop_options.tracker_address = options.tracker_address;
   loop_options.credentials = credentials;
   loop_options.holder = HolderName(options.data_directory);
@@ -220,7 +226,8 @@ absl::Status RunServer(const ServerOptions& options) {
                      .blobs = blobs.get(),
                      .leases = [&loop] { return loop->leases(); },
                      .lost_audit_lines = [&audit] { return audit->lost(); },
-                     .store_problem = [&loop] { return loop->writer()->problem(); }},
+                     .store_problem = [&loop] { return loop->writer()->problem(); },
+                     .spans = spans.get()},
                     loop->metrics());
   std::atomic<bool> draining = false;
   const HealthPages health{.metrics = loop->metrics(),
