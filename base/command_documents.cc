@@ -426,11 +426,21 @@ std::string ShellCompletion(const CLI::App& program, std::string_view shell) {
 
 int EndOfParse(const CLI::App& program, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return program.exit(error);
-  const std::string name = CommandsOf(program).front().words.front();
+  std::string name = CommandsOf(program).front().words.front();
+  name = name.substr(name.rfind('/') + 1);  // npos + 1 is 0
   std::string told = error.what();
   std::replace(told.begin(), told.end(), '\n', ' ');
   std::fprintf(stderr, "%s: %s (see `%s --help`)\n", name.c_str(), told.c_str(), name.c_str());
   return 2;
+}
+
+std::optional<int> ParseCommandLine(CLI::App* program, int argc, char** argv) {
+  try {
+    program->parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return EndOfParse(*program, error);
+  }
+  return std::nullopt;
 }
 
 void AddManPageFlag(CLI::App* program) {

@@ -2,6 +2,7 @@
 // for shells. So these cannot differ from what the program does.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,9 +26,12 @@ const std::vector<std::string>& CompletionShells();
 // no values, the shell completes file names. `shell` must be one of CompletionShells.
 std::string ShellCompletion(const CLI::App& program, std::string_view shell);
 
-// What a daemon's main returns when its command line is not run: 0 after --help and the like, which this
+// What main returns when the command line is not run: 0 after --help and the like, which this
 // prints; 2 after a mistake, which it tells in one line with the way out.
 int EndOfParse(const CLI::App& program, const CLI::ParseError& error);
+
+// Parses the command line of a program. nullopt: the program is to run. Else main returns this: EndOfParse.
+std::optional<int> ParseCommandLine(CLI::App* program, int argc, char** argv);
 
 // Adds the hidden flag --man-page, which prints the man page and ends the program.
 void AddManPageFlag(CLI::App* program);

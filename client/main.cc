@@ -326,10 +326,28 @@ int main(int argc, char** argv) {
   explain_app->add_option("job", job_id, "Job id")->required();
   explain_app->add_option("task", explained_task, "Number, label or key of a task (heddle show)");
   explain_app->add_option("--plot", explain_plot, "SVG file of all trials to write");
+  bool assembly = false;
+  int assembly_lines = 200;
+  CLI::Option* assembly_flag =
+      explain_app
+          ->add_flag("--assembly", assembly,
+                     "List the machine code of the task's kernel in the job's module instead")
+          ->excludes("--plot");
+  explain_app->add_option("--lines", assembly_lines, "With --assembly: lines to show; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(assembly_flag)
+      ->capture_default_str();
   explain_app->callback([&] {
-    code = explained_task.empty()
-               ? client::ExplainPlan(global, job_id)
-               : client::ExplainTask(global, job_id, explained_task, explain_plot);
+    if (assembly && explained_task.empty()) {
+      code = client::Fail(client::kUsage,
+                          "--assembly is of one task; name it after the job (heddle show)");
+    } else if (assembly) {
+      code = client::ExplainAssembly(global, job_id, explained_task, assembly_lines);
+    } else {
+      code = explained_task.empty()
+                 ? client::ExplainPlan(global, job_id)
+                 : client::ExplainTask(global, job_id, explained_task, explain_plot);
+    }
   });
 
   std::string report_output;
@@ -337,7 +355,9 @@ int main(int argc, char** argv) {
       "report", "Write a job's tasks, charts and schedules into one HTML file that can be mailed");
   report_app->add_option("job", job_id, "Job id")->required();
   report_app->add_option("-o,--output", report_output, "HTML file to write")->required();
-  report_app->callback([&] { code = client::ReportJob(global, job_id, report_output); });
+  report_app->add_flag("--assembly", assembly,
+                       "Also the machine code of the kernels in the job's module");
+  report_app->callback([&] { code = client::ReportJob(global, job_id, report_output, assembly); });
 
   CLI::App* watch_app = command("watch", "Watch a job live; Ctrl-C detaches");
   watch_app->add_option("job", job_id, "Job id")->required();
@@ -366,6 +386,14 @@ int main(int argc, char** argv) {
   action("cancel", "Cancel a job; its records stay", client::JobAction::kCancel);
   action("pause", "Pause a job after its running stages", client::JobAction::kPause);
   action("resume", "Resume a paused job", client::JobAction::kResume);
+  int priority = 0;
+  CLI::App* priority_app =
+      command("priority", "Change the order among the jobs of one user; running stages go on");
+  priority_app->add_option("job", job_id, "Job id")->required();
+  priority_app->add_option("priority", priority, "-10 to 10; larger ones go first")
+      ->check(CLI::Range(-10, 10))
+      ->required();
+  priority_app->callback([&] { code = client::PrioritizeJob(global, job_id, priority); });
 
   std::string output, schedules = "best";
   CLI::App* fetch_app = command("fetch", "Fetch a job's module");

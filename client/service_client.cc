@@ -467,6 +467,17 @@ absl::StatusOr<v1::Job> ServiceClient::ResumeJob(const std::string& job) const {
   if (!status.ok()) return Told(status);
   return response;
 }
+absl::StatusOr<v1::Job> ServiceClient::PrioritizeJob(const std::string& job, int priority) const {
+  grpc::ClientContext context;
+  LimitTime(context, kUnaryLimit);
+  v1::PrioritizeJobRequest request;
+  request.set_job(job);
+  request.set_priority(priority);
+  v1::Job response;
+  const grpc::Status status = stubs_->jobs->PrioritizeJob(&context, request, &response);
+  if (!status.ok()) return Told(status);
+  return response;
+}
 
 absl::StatusOr<v1::Timeline> ServiceClient::GetTimeline(const std::string& job) const {
   v1::GetJobRequest request;

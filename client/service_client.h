@@ -97,6 +97,8 @@ class ServiceClient {
   absl::StatusOr<v1::Job> CancelJob(const std::string& job, const std::string& reason) const;
   absl::StatusOr<v1::Job> PauseJob(const std::string& job) const;
   absl::StatusOr<v1::Job> ResumeJob(const std::string& job) const;
+  // -10 to 10; among jobs of one user, larger ones go first.
+  absl::StatusOr<v1::Job> PrioritizeJob(const std::string& job, int priority) const;
   absl::StatusOr<v1::Timeline> GetTimeline(const std::string& job) const;
   absl::StatusOr<v1::TaskExplanation> ExplainTask(const std::string& job,
                                                   const std::string& task) const;

@@ -10,6 +10,7 @@ find_package(nlohmann_json REQUIRED CONFIG)
 find_package(SQLite3 REQUIRED)
 find_package(GTest REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(CURL REQUIRED)  # spans for a collector of OpenTelemetry
 find_package(OpenSSL REQUIRED)  # SHA-256 digests of uploads
 find_library(Z3_LIBRARY z3 REQUIRED)  # the SMT solver of heddle-rules
 pkg_check_modules(GRPCPP REQUIRED IMPORTED_TARGET grpc++)

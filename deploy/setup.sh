@@ -10,7 +10,7 @@ packages=(
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libabsl-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libssl-dev libxxhash-dev
   llvm-19-dev liblld-19-dev libzstd-dev zlib1g-dev
-  libxgboost-dev libsqlite3-dev libpq-dev libz3-dev libmicrohttpd-dev prometheus-cpp-dev
+  libxgboost-dev libsqlite3-dev libpq-dev libz3-dev libmicrohttpd-dev prometheus-cpp-dev libcurl4-openssl-dev
   libgtest-dev libgmock-dev libonnx-testdata sqlite3 openssl python3
   python3-dev python3-venv python3-numpy pybind11-dev  # the Python package; without them it is left out
 )

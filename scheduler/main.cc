@@ -43,6 +43,9 @@ int main(int argc, char** argv) {
   app.add_option("--http", options.http,
                  "HOST:PORT of this machine to serve the page, metrics and health at, such as "
                  "127.0.0.1:8080; port 0 picks a free one (default: none of them)");
+  app.add_option("--otlp", options.otlp,
+                 "Address of an OpenTelemetry collector that takes OTLP over HTTP, such as "
+                 "http://127.0.0.1:4318: each job is sent as a trace (default: none)");
   app.add_option("--data", options.data_directory,
                  "directory of database (but see --store), models and modules")
       ->capture_default_str();
@@ -91,11 +94,7 @@ int main(int argc, char** argv) {
   copy_app->add_option("to", copy_to, place)->required();
   app.set_version_flag("--version", "heddle-scheduler " HEDDLE_VERSION);
   heddle::AddManPageFlag(&app);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return heddle::EndOfParse(app, error);
-  }
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   options.what_if = heddle::scheduler::SimulateQueue;
   umask(077);                                      // models and modules are this user's alone
   heddle::RaiseOpenFiles(heddle::kFilesOfDaemon);  // each running stage has a connection

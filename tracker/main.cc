@@ -69,11 +69,7 @@ int main(int argc, char** argv) {
       "--http", http,
       "HOST:PORT of this machine to serve /metrics, /healthz and /readyz at (default: nowhere)");
   heddle::AddLogFlags(&app, &log);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return heddle::EndOfParse(app, error);
-  }
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   if (const absl::Status logs = heddle::StartLog("heddle-tracker", log); !logs.ok()) {
     std::fprintf(stderr, "heddle-tracker: %s\n", std::string(logs.message()).c_str());
     return 2;

@@ -11,9 +11,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "views/figures.h"
 #include "views/format.h"
+#include "views/inputs.h"
 #include "views/pages.h"
 
 namespace heddle::views {
@@ -21,19 +23,15 @@ namespace {
 
 constexpr size_t kMostOptionChars = 200;  // of a value in the table
 
-Html FieldOf(const std::string& id, const std::string& label, const std::string& value,
-             const std::string& list = "") {
-  return Element("div", Element("label", Text(label), {{"for", id}}) +
-                            Html{absl::StrCat("<input id=\"", id, "\" name=\"", id, "\" value=\"",
-                                              Escape(value), "\" size=\"24\" maxlength=\"256\"",
-                                              list.empty() ? "" : " list=\"", list,
-                                              list.empty() ? "" : "\"", "/>")});
+Html FieldOf(const std::string& name, const std::string& label, const std::string& value,
+             const Attributes& more = {}) {
+  Attributes attributes = {{"value", value}, {"size", "24"}, {"maxlength", "256"}};
+  attributes.insert(attributes.end(), more.begin(), more.end());
+  return Field(name, label, attributes);
 }
 
 Html Form(const Html& fields, const char* label) {
-  return Element(
-      "form", fields + Element("button", Text("compare"), {{"type", "submit"}}),
-      {{"class", "row"}, {"method", "get"}, {"action", "/compare"}, {"aria-label", label}});
+  return GetForm("/compare", fields + SendButton("compare"), {{"aria-label", label}});
 }
 
 Html ChooseJobs(const std::string& a, const std::string& b) {
@@ -42,13 +40,11 @@ Html ChooseJobs(const std::string& a, const std::string& b) {
 
 Html ChooseDevices(const std::string& a, const std::string& b,
                    const std::vector<std::string>& devices) {
-  Html list;
-  for (const std::string& device : devices)
-    list.markup += absl::StrCat("<option value=\"", Escape(device), "\"/>");
-  Html form = Form(FieldOf("device_a", "Device key", a, "devices") +
-                       FieldOf("device_b", "with device key", b, "devices"),
-                   "Compare two devices");
-  return form + Element("datalist", list, {{"id", "devices"}});
+  const Attributes list = {{"list", "devices"}};
+  return Form(FieldOf("device_a", "Device key", a, list) +
+                  FieldOf("device_b", "with device key", b, list),
+              "Compare two devices") +
+         Proposals("devices", devices);
 }
 
 Html TaskLink(const ComparedTask& task) {
@@ -238,12 +234,23 @@ Html CompareDevicesPage(const DeviceComparison& comparison) {
                         ? task.a.target
                         : absl::StrCat(task.a.target, " and ", task.b.target))});
   }
+  for (const std::string& key : comparison.unknown) {
+    page += Warning(absl::StrCat(
+        "No machine that measures now has the device key \"", key, "\"",
+        comparison.devices.empty()
+            ? "."
+            : absl::StrCat("; there are: ", absl::StrJoin(comparison.devices, ", "), ".")));
+  }
   page += table.ToHtml("there is no task of which both have valid records") +
           PartLine(comparison.part, comparison.tasks.size(), "tasks");
+  if (comparison.looked_at > 0) {
+    page += Warning(fmt::format("Only the first {} tasks, by key, were looked at; there are more.",
+                                comparison.looked_at));
+  }
   page += Element(
       "p", Link(CompareDevicesAddress(comparison.b, comparison.a), Text("the other way round")));
   page += Element("h2", Text("Others"));
-  return page + ChooseDevices(comparison.a, comparison.b, {});
+  return page + ChooseDevices(comparison.a, comparison.b, comparison.devices);
 }
 
 Html ChooseComparisonPage(const CompareChoice& choice) {

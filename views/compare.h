@@ -60,6 +60,10 @@ struct DeviceComparison {
   Part part;
   int64_t b_faster = 0, a_faster = 0;  // of all tasks
   double mean_ratio = 0;               // geometric, of all tasks; 0: there is none
+  std::vector<std::string> devices;    // keys that can be chosen
+  std::vector<std::string>
+      unknown;            // of a and b: those that explain why there is nothing to compare
+  int64_t looked_at = 0;  // tasks, where there are more than were looked at; 0: all were
 };
 Html CompareDevicesPage(const DeviceComparison& comparison);
 

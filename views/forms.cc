@@ -2,53 +2,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/people_slots.h"
+#include "views/inputs.h"
 #include "views/pages.h"
+#include "views/parts.h"
 
 namespace heddle::views {
 namespace {
-
-// <input id="..">. The name of the field is its id.
-Html Input(const Attributes& attributes) {
-  Html input{"<input"};
-  for (const auto& [name, value] : attributes)
-    absl::StrAppend(&input.markup, " ", name, "=\"", Escape(value), "\"");
-  input.markup += "/>";
-  return input;
-}
-
-// A field with its label above it.
-Html Field(const std::string& name, const std::string& label, Attributes attributes) {
-  attributes.emplace_back("id", name);
-  attributes.emplace_back("name", name);
-  return Element("div", Element("label", Text(label), {{"for", name}}) + Input(attributes));
-}
-
-Html NumberField(const std::string& name, const std::string& label, int value, int least,
-                 int most) {
-  return Field(name, label,
-               {{"type", "number"},
-                {"value", absl::StrCat(value)},
-                {"min", absl::StrCat(least)},
-                {"max", absl::StrCat(most)},
-                {"required", "required"}});
-}
-
-Html Hidden(const std::string& name, const std::string& value) {
-  return Input({{"type", "hidden"}, {"name", name}, {"value", value}});
-}
-
-// The button that does it, and the way back.
-Html Buttons(const std::string& what, const std::string& back) {
-  return Element("button", Text(what), {{"type", "submit"}}) +
-         Element("a", Text("go back"), {{"class", "button"}, {"href", back}});
-}
-
-Html PostForm(const std::string& address, const Html& content, Attributes attributes = {}) {
-  attributes.emplace_back("class", "row");
-  attributes.emplace_back("method", "post");
-  attributes.emplace_back("action", address);
-  return Element("form", content, attributes);
-}
 
 std::string MachineAddress(const std::string& action, const std::string& machine) {
   return absl::StrCat("/machines/", action, "?machine=", EncodeUrl(machine));
@@ -58,38 +17,52 @@ std::string MachineAddress(const std::string& action, const std::string& machine
 
 Html SubmitPage(const SubmitForm& form) {
   Html page = Element("h1", Text("Submit a model"));
+  if (!form.problem.empty()) {
+    page += Element("p", Text(absl::StrCat("Not submitted: ", form.problem)),
+                    {{"class", "bad"}, {"role", "alert"}});
+    page += Element("p", Text("What was entered is kept, but for the file: choose it once more."));
+  }
   page += Element(
       "p", Text("An ONNX file with its weights in it. For all options, and for weights in files of "
                 "their own, use `heddle submit`."));
-  Html options;
-  for (const std::string& target : form.targets)
-    options += Element("option", Text(target), {{"value", target}});
+  const std::string proposed = form.targets.empty() ? "" : form.targets.front();
   Html fields = Hidden("key", form.key);
   fields += Field("target", "Target",
                   {{"size", "40"},
                    {"maxlength", "1024"},
                    {"list", "targets"},
-                   {"value", form.targets.empty() ? "" : form.targets.front()},
+                   {"value", form.target.empty() ? proposed : form.target},
                    {"required", "required"}});
-  fields += Element("datalist", options, {{"id", "targets"}});
-  fields += NumberField("trials", "Trials per task", 64, 1, 100'000);
-  fields += NumberField("priority", "Priority among your jobs", 0, -10, 10);
+  fields += Proposals("targets", form.targets);
+  fields += NumberField("trials", "Trials per task", form.trials, 1, 100'000);
+  fields += NumberField("priority", "Priority among your jobs", form.priority, -10, 10);
   // The last, so that all else is known when it begins.
   fields += Field("model", "Model", {{"type", "file"}, {"required", "required"}});
   fields += Buttons("submit", "/");
   page += PostForm("/submit", fields, {{"enctype", "multipart/form-data"}});
   if (form.targets.empty()) {
-    page += Element("p",
-                    Text("No machine measures now, so no target is proposed: write one such as "
-                         "\"llvm -mcpu=znver5\"."),
-                    {{"class", "warn"}});
+    page += Warning(
+        "No machine measures now, so no target is proposed: write one such as \"llvm "
+        "-mcpu=znver5\".");
   }
   return page;
 }
 
-Html SubmitLink() {
-  return Element("p",
-                 Element("a", Text("submit a model"), {{"class", "button"}, {"href", "/submit"}}));
+Html SubmitLink() { return Element("p", ButtonLink("/submit", "submit a model")); }
+
+Html ConfirmPage(const v1::Job& job, const std::string& action) {
+  const std::string what = absl::StrCat(action, " job ", job.id());
+  Html page = Element("h1", Text(absl::StrCat("Really ", what, "?")));
+  page += Facts({{"name", Text(job.spec().name())},
+                 {"state", StateAndReason(job)},
+                 {"trials", TrialsOf(job)}});
+  if (action == "cancel")
+    page += Element("p", Text("Its measurements stay; the job cannot be taken up again."));
+  page += PostForm(
+      absl::StrCat(JobAddress(job.id()), "/", action),
+      Field("reason", "Reason, for others to see", {{"maxlength", "500"}, {"size", "40"}}) +
+          Buttons(what, JobAddress(job.id())));
+  return page;
 }
 
 Html PriorityPage(const v1::Job& job) {
@@ -99,9 +72,10 @@ Html PriorityPage(const v1::Job& job) {
   page +=
       Element("p", Text("From -10 to 10. Among the jobs of one user, those with a larger number "
                         "go first. Stages that run are not stopped."));
-  page += PostForm(absl::StrCat(JobAddress(job.id()), "/priority"),
-                   NumberField("priority", "New priority", job.spec().priority(), -10, 10) +
-                       Buttons("set priority", JobAddress(job.id())));
+  page += PostForm(
+      absl::StrCat(JobAddress(job.id()), "/priority"),
+      NumberField("priority", "New priority", absl::StrCat(job.spec().priority()), -10, 10) +
+          Buttons("set priority", JobAddress(job.id())));
   return page;
 }
 
@@ -115,7 +89,7 @@ Html MachinePage(const v1::WorkerStatus& machine, const std::string& action) {
   if (action == "drain") {
     page += Element("p", Text("No stage begins there until the time is over or the machine is "
                               "resumed. Stages that run are finished."));
-    fields += NumberField("minutes", "Minutes", 30, 1, 60);
+    fields += NumberField("minutes", "Minutes", "30", 1, 60);
   } else {
     page += Element("p", Text("All slots that people hold are given back, and take jobs again."));
   }
@@ -129,10 +103,8 @@ Html MachineActions(const v1::ListWorkersResponse& machines) {
   for (const v1::WorkerStatus& machine : machines.workers()) {
     Html links;
     for (const char* action : {"drain", "resume"}) {
-      links += Element("a", Text(action),
-                       {{"class", "button"},
-                        {"aria-label", absl::StrCat(action, " ", machine.worker())},
-                        {"href", MachineAddress(action, machine.worker())}});
+      links += ButtonLink(MachineAddress(action, machine.worker()), action,
+                          {{"aria-label", absl::StrCat(action, " ", machine.worker())}});
       links += Text(" ");
     }
     table.Add({Text(machine.worker()), Text(absl::StrCat(machine.slots_size())),

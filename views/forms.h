@@ -14,11 +14,16 @@ namespace heddle::views {
 struct SubmitForm {
   std::vector<std::string> targets;  // of the machines that there are; the first is proposed
   std::string key;                   // the same for all sends of this form
+  // What stands in the fields; an empty target is the proposed one.
+  std::string target, trials = "64", priority = "0";
+  std::string problem;  // why what was sent is refused; empty: nothing was
 };
 Html SubmitPage(const SubmitForm& form);
 // Leads there.
 Html SubmitLink();
 
+// Asks whether the action is meant. `job` as it is now.
+Html ConfirmPage(const v1::Job& job, const std::string& action);
 Html PriorityPage(const v1::Job& job);
 
 // Asks whether the machine is to be taken out of use ("drain"), or given back ("resume").

@@ -17,6 +17,7 @@
 #include "views/figures.h"
 #include "views/format.h"
 #include "views/forms.h"
+#include "views/inputs.h"
 #include "views/parts.h"
 #include "views/task_charts.h"
 
@@ -32,13 +33,6 @@ constexpr size_t kMostOtherDevices = 5;  // that a task's records lead to compar
 
 std::string Eta(const v1::Job& job) {
   return job.eta_ms() > 0 ? HumanDuration(absl::Milliseconds(job.eta_ms())) : "";
-}
-
-Html TrialsOf(const v1::Job& job) {
-  const std::string words = fmt::format("{} of {}", job.trials(), job.trials_budget());
-  return Class("nowrap",
-               Progress(job.trials(), job.trials_budget(), absl::StrCat(words, " trials")) +
-                   Text(" ") + Text(words));
 }
 
 Html JobTable(const Jobs& jobs, const std::string& caption, const std::string& none) {
@@ -187,11 +181,8 @@ Html TaskTableOf(const JobDetails& details) {
     html += Element("p", Text(fmt::format("showing {} of {} tasks; `heddle show {}` lists all",
                                           kMostTasks, shown, job.id())));
   }
-  if (others > 0) {
-    html += Element(
-        "p", Text(fmt::format("{} more of other plans, measured to choose the plan", others)),
-        {{"class", "faint"}});
-  }
+  if (others > 0)
+    html += Faint(fmt::format("{} more of other plans, measured to choose the plan", others));
   return html;
 }
 
@@ -241,9 +232,7 @@ std::string DeviceSeconds(const JobDetails& details) {
 Html Actions(const JobDetails& details) {
   Html buttons;
   for (const std::string& action : details.actions) {
-    buttons += Element(
-        "a", Text(action),
-        {{"class", "button"}, {"href", absl::StrCat(JobAddress(details.job.id()), "/", action)}});
+    buttons += ButtonLink(absl::StrCat(JobAddress(details.job.id()), "/", action), action);
   }
   return buttons.markup.empty() ? buttons : Element("div", buttons, {{"class", "actions"}});
 }
@@ -343,9 +332,7 @@ Html OverviewPage(const Overview& overview) {
   page += Element("p", Link("/jobs", Text("all jobs")) + Text(", ") +
                            Link("/whatif", Text("what one more slot or another policy would do")));
   if (!overview.policy.empty()) {
-    page += Element(
-        "p", Text(absl::StrCat("The policy \"", overview.policy, "\" decides whose turn it is.")),
-        {{"class", "faint"}});
+    page += Faint(absl::StrCat("The policy \"", overview.policy, "\" decides whose turn it is."));
   }
   return page;
 }
@@ -404,27 +391,6 @@ Html JobPage(const JobDetails& details) {
   page += Live("stages", StageChart("Stages of the job by slot", details.spans, begin, end,
                                     details.now_unix_ns) +
                              HeldTable(details));
-  return page;
-}
-
-Html ConfirmPage(const v1::Job& job, const std::string& action) {
-  const std::string what = absl::StrCat(action, " job ", job.id());
-  Html page = Element("h1", Text(absl::StrCat("Really ", what, "?")));
-  page += Facts({{"name", Text(job.spec().name())},
-                 {"state", StateAndReason(job)},
-                 {"trials", TrialsOf(job)}});
-  if (action == "cancel")
-    page += Element("p", Text("Its measurements stay; the job cannot be taken up again."));
-  Html form =
-      Element("div",
-              Element("label", Text("Reason, for others to see"), {{"for", "reason"}}) +
-                  Html{"<input id=\"reason\" name=\"reason\" maxlength=\"500\" size=\"40\"/>"}) +
-      Element("button", Text(what), {{"type", "submit"}}) +
-      Element("a", Text("go back"), {{"class", "button"}, {"href", JobAddress(job.id())}});
-  page += Element("form", form,
-                  {{"class", "row"},
-                   {"method", "post"},
-                   {"action", absl::StrCat(JobAddress(job.id()), "/", action)}});
   return page;
 }
 
@@ -514,13 +480,11 @@ Html TaskPage(const TaskDetails& details) {
                                      unit, {}, over_time, SvgUse::kPage)}),
         {{"class", "charts"}});
     if (details.all_trials > static_cast<int64_t>(details.trials.size())) {
-      charts += Element(
-          "p",
-          Text(fmt::format("showing {} of {}{} trials: those that were the fastest so "
-                           "far, {} of them at most, and others evenly spread",
-                           details.trials.size(), details.older_left_out ? "the newest " : "",
-                           details.all_trials, kMostFastest)),
-          {{"class", "faint"}});
+      charts +=
+          Faint(fmt::format("showing {} of {}{} trials: those that were the fastest so "
+                            "far, {} of them at most, and others evenly spread",
+                            details.trials.size(), details.older_left_out ? "the newest " : "",
+                            details.all_trials, kMostFastest));
     }
   }
   const char* heading = details.links ? "h2" : "h3";
@@ -531,6 +495,7 @@ Html TaskPage(const TaskDetails& details) {
   page += Element(heading, Text("Against the limits of the machine"));
   page += live("roofline", RooflinePart(details));
   page += live("schedules", Traces(details));
+  page += KernelPart(details);
   page += LoopsPart(details);
   return page;
 }
@@ -593,14 +558,11 @@ Html MachinesPage(const Machines& machines) {
 
 Html RecordsPage(const RecordsView& view) {
   Html page = Element("h1", Text("Records"));
-  Html field =
-      Element("label", Text("Part of a label, or the beginning of a key"), {{"for", "search"}});
-  field += Html{
-      absl::StrCat("<input id=\"search\" name=\"search\" size=\"40\" maxlength=\"200\" value=\"",
-                   Escape(view.search), "\"/>")};
-  page += Element(
-      "form", Element("div", field) + Element("button", Text("search"), {{"type", "submit"}}),
-      {{"class", "row"}, {"method", "get"}, {"action", "/records"}, {"role", "search"}});
+  page += GetForm("/records",
+                  Field("search", "Part of a label, or the beginning of a key",
+                        {{"size", "40"}, {"maxlength", "200"}, {"value", view.search}}) +
+                      SendButton("search"),
+                  {{"role", "search"}});
   if (view.key.empty()) {
     HtmlTable table(view.search.empty()
                         ? "Tasks that have records"

@@ -63,9 +63,6 @@ struct JobDetails {
 };
 Html JobPage(const JobDetails& details);
 
-// Asks whether the action is meant. `job` as it is now.
-Html ConfirmPage(const v1::Job& job, const std::string& action);
-
 // A trial of a task, without its text.
 struct Trial {
   int64_t number = 0;  // from 1, in the order in which they were stored
@@ -89,7 +86,11 @@ struct TaskDetails {
   // The latest kMostPredicted trials at most, the oldest first; those without a prediction are left out.
   std::vector<PredictedTrial> predicted;
   std::string workload;  // the task as loops, before any schedule; empty: not known
-  Limits limits;         // of the slot that measured the best trial
+  // Lines of the machine code of the task's kernel in the job's module, and with which schedule it was
+  // built. Without lines, why there are none; both empty: they were not asked for.
+  std::vector<std::string> kernel;
+  std::string kernel_schedule, kernel_missing;
+  Limits limits;  // of the slot that measured the best trial
   bool links = true;
 };
 Html TaskPage(const TaskDetails& details);

@@ -68,4 +68,13 @@ Html PartLine(const Part& part, size_t shown, const char* what) {
 
 Html Warning(const std::string& text) { return Element("p", Text(text), {{"class", "warn"}}); }
 
+Html Faint(const std::string& text) { return Element("p", Text(text), {{"class", "faint"}}); }
+
+Html TrialsOf(const v1::Job& job) {
+  const std::string words = fmt::format("{} of {}", job.trials(), job.trials_budget());
+  return Class("nowrap",
+               Progress(job.trials(), job.trials_budget(), absl::StrCat(words, " trials")) +
+                   Text(" ") + Text(words));
+}
+
 }  // namespace heddle::views

@@ -34,5 +34,9 @@ Html JobLink(const std::string& job, bool links = true);
 // "showing 100 of 345 jobs", with a link to the others; empty if these are all.
 Html PartLine(const Part& part, size_t shown, const char* what);
 Html Warning(const std::string& text);
+// A remark that matters less than what stands around it.
+Html Faint(const std::string& text);
+// "12 of 64", with a bar.
+Html TrialsOf(const v1::Job& job);
 
 }  // namespace heddle::views

@@ -21,8 +21,7 @@ namespace {
 constexpr size_t kMostBatches = 20;        // rows of the table
 constexpr size_t kMostRoofTrials = 200;    // points under the roof
 constexpr size_t kMostLoopBytes = 20'000;  // of the workload's text
-
-Html Faint(const std::string& text) { return Element("p", Text(text), {{"class", "faint"}}); }
+constexpr size_t kMostKernelLines = 500;   // of a kernel's machine code
 
 // "predicted by a model of 32 measurements, j1"
 std::string ModelOf(const BatchAccuracy& batch) {
@@ -131,6 +130,32 @@ Html RooflinePart(const TaskDetails& details) {
              "GB/s "
              "from main memory. Inputs and outputs are {}, each counted once.",
              limits.gflops, limits.gbps, FormatBytes(bytes)));
+}
+
+Html KernelPart(const TaskDetails& details) {
+  const Html heading = Element(details.links ? "h2" : "h3", Text("Machine code"));
+  if (details.links) {
+    if (details.best_ns <= 0) return {};
+    return heading +
+           Element("p", Element("code", Text(fmt::format("heddle explain {} {} --assembly",
+                                                         details.job.id(), details.task + 1))) +
+                            Text(" lists the instructions of the kernel as they stand in the "
+                                 "job's module. This page does not: the scheduler opens no code."));
+  }
+  if (!details.kernel_missing.empty()) return heading + Faint(details.kernel_missing);
+  if (details.kernel.empty()) return {};
+  const size_t all = details.kernel.size(), shown = std::min(all, kMostKernelLines);
+  std::string lines;
+  for (size_t i = 0; i < shown; ++i) lines += details.kernel[i] + "\n";
+  Html html = Element("summary", Text(fmt::format("The kernel in the module, by its {} schedule",
+                                                  details.kernel_schedule)));
+  html += Element("pre", Text(lines), {{"tabindex", "0"}});
+  if (shown < all) {
+    html += Faint(
+        fmt::format("showing {} of {} lines; `heddle explain {} {} --assembly --lines 0` lists all",
+                    shown, all, details.job.id(), details.task + 1));
+  }
+  return heading + Element("details", html);
 }
 
 Html LoopsPart(const TaskDetails& details) {

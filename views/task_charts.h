@@ -12,6 +12,9 @@ Html PredictionPart(const TaskDetails& details);
 // The roofline with the trials. Where a limit of the machine or the task's bytes are not known, a line
 // that says so.
 Html RooflinePart(const TaskDetails& details);
+// The machine code of the kernel, behind a heading that opens it, and cut where it is long. The page has no
+// code to show, since the scheduler opens none: there, the command that lists it.
+Html KernelPart(const TaskDetails& details);
 // The loops that schedules begin from, behind a heading that opens them; empty if they are not known.
 Html LoopsPart(const TaskDetails& details);
 

@@ -24,8 +24,6 @@ std::string WithChange(double seconds, double now) {
                      Duration(std::abs(change)));
 }
 
-Html Faint(const std::string& text) { return Element("p", Text(text), {{"class", "faint"}}); }
-
 Html Answer(const WhatIf& what_if) {
   if (!what_if.missing.empty()) return Warning(what_if.missing);
   std::vector<ChartBar> all, mean;

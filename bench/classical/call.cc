@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/command_documents.h"
 #include "base/status_macros.h"
 #include "compiler/measure/in_turns.h"
 #include "compiler/runtime/executor.h"
@@ -115,7 +116,7 @@ int main(int argc, char** argv) {
       "What a call of libheddle.so takes beyond the kernels of a module of decision trees.");
   app.add_option("module", module, "module file")->required();
   app.add_option("--threads", threads, "threads of a kernel")->check(CLI::Range(1, 256));
-  CLI11_PARSE(app, argc, argv);
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   const absl::Status status = heddle::bench::Run(module, threads);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-bench-call: %s\n", std::string(status.message()).c_str());

@@ -21,6 +21,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/command_documents.h"
 #include "compiler/runtime/thread_pool.h"
 #include "worker/confine/mechanisms.h"
 #include "worker/slots.h"
@@ -184,7 +185,7 @@ int main(int argc, char** argv) {
       "A program with --stage-child whose start is measured; default: this one, with kernels");
   app.add_option("--confine", confined_by, "As that of heddle-worker")->capture_default_str();
   app.add_option("--rounds", rounds)->check(CLI::Range(2, 100'000))->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   const auto wanted = heddle::worker::confine::ParseConfinement(confined_by);
   if (!wanted.ok()) {
     std::fprintf(stderr, "%s\n", std::string(wanted.status().message()).c_str());

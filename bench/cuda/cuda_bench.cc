@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/command_documents.h"
 #include "base/status_macros.h"
 #include "base/workload_key.h"
 #include "bench/common/fork_map.h"
@@ -379,7 +380,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--conformance-only", options.conformance_only,
                "measure nothing; --only: the operators and models whose schedules are checked");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   const absl::Status status = heddle::bench::Main(options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-gpu-bench: %s\n", std::string(status.message()).c_str());

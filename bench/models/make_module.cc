@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/command_documents.h"
 #include "base/status_macros.h"
 #include "client/commands/model_options.h"
 #include "client/modules/model_file.h"
@@ -161,7 +162,7 @@ int main(int argc, char** argv) {
   app.add_flag("!--no-fusion", flags.fusion, "one kernel for each operator");
   app.add_flag("!--no-memory-plan", flags.memory_plan, "every value has memory of its own");
   app.add_flag("--measured-plan", flags.measured_plan, "choose the plan by the records");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   const absl::Status status = heddle::bench::Make(flags);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-bench-module: %s\n", std::string(status.message()).c_str());

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "base/command_documents.h"
 #include "base/status_macros.h"
 #include "bench/common/line_server.h"
 #include "bench/common/operator_table.h"
@@ -180,7 +181,7 @@ int main(int argc, char** argv) {
   app.add_flag("--free-layout", flags.free_layout,
                "convolutions in the layout that is cheapest for each");
   app.add_flag("--errors", flags.errors, "print failed points with their traces");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   if (flags.names.empty()) flags.names = heddle::bench::OperatorNames();
   const absl::Status status = heddle::bench::RunAll(flags);
   if (status.ok()) return 0;

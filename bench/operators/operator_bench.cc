@@ -14,6 +14,7 @@
 #include <numeric>
 #include <thread>
 
+#include "base/command_documents.h"
 #include "base/status_macros.h"
 #include "base/workload_key.h"
 #include "bench/common/line_server.h"
@@ -163,7 +164,7 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   bool winograd = true;
   app.add_flag("!--no-winograd", winograd, "direct convolutions only");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   const absl::Status status = heddle::bench::Serve(cpus, winograd);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-operator-bench: %s\n", std::string(status.message()).c_str());

@@ -1,18 +1,23 @@
 // heddle-bench-overload: measures a scheduler under overload, by callers that stand still and by ten
-// times the usual calls.
+// times the usual calls; with --pages N, by N open pages that follow its changes.
 //
 // Starts a real heddle-scheduler. Its tracker and its worker are in this process and only pretend. Users
 // are in a third process. It runs many small jobs twice for the same time: with the usual calls of
 // users, and with stalled peers and ten times the calls. Prints, for each, how long a slot waits between
 // two stages (the scheduler's decision and its lease), trials a second, how many calls succeeded, what
-// each of the three processes takes of the CPU, and the scheduler's peak memory.
+// each of the three processes takes of the CPU, and the scheduler's peak memory. With --pages it measures
+// in turns, without the pages and with them, and prints the ratios of the medians.
 //
 // All three share the machine's cores. The CPU time tells what slows the scheduler down: its own work
 // for the calls, or the users' processes, which would be elsewhere in a lab.
 #include <fcntl.h>
 #include <grpcpp/grpcpp.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,14 +28,17 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/command_documents.h"
 #include "proto/jobs.grpc.pb.h"
 #include "tests/scheduler/service/fake_cluster.h"
 
@@ -47,14 +55,20 @@ struct Flags {
   int calls = 20;  // a second, of users, in the usual case
   int factor = 10;
   int jobs = 20;
+  int pages = 0;  // open pages; 0: stalled peers and more calls instead
+  int turns = 3;  // with pages: measurements of each kind
   bool json = false;
   int port = 0;  // not 0: this process is the users of the scheduler at this port
+  int http = 0;  // port of its page
 };
 
 // What the users' process tells.
 struct Calls {
   int64_t made = 0, succeeded = 0;
   double p99_ms = 0;
+  // Of open pages.
+  int ended_pages = 0;
+  double page_mb_per_second = 0;
 };
 
 // CPU seconds that were taken in the time of a measurement.
@@ -96,14 +110,96 @@ std::shared_ptr<grpc::Channel> Connect(int port) {
                                    grpc::InsecureChannelCredentials(), arguments);
 }
 
-// The users. Some call and wait for each answer. The others, the stalled peers, open a call and then do nothing.
+// Browsers that show a page each: read its events and throw them away.
+class OpenPages {
+ public:
+  // False: not all could be opened.
+  bool Open(int http, int count) {
+    rlimit files = {};
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = std::min<rlim_t>(files.rlim_max, static_cast<rlim_t>(count) + 256);
+    setrlimit(RLIMIT_NOFILE, &files);
+    ready_ = epoll_create1(EPOLL_CLOEXEC);
+    for (int i = 0; i < count; ++i) {
+      const int reader = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      sockaddr_in address = {};
+      address.sin_family = AF_INET;
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      address.sin_port = htons(static_cast<uint16_t>(http));
+      // Most look at what changes all the time.
+      const std::string page = i % 10 < 4   ? "/"
+                               : i % 10 < 7 ? "/jobs"
+                               : i % 10 < 8 ? "/machines"
+                                            : absl::StrCat("/jobs/j", 1 + i % 20);
+      const std::string request =
+          absl::StrCat("GET /events?page=", page, " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+      epoll_event event = {.events = EPOLLIN, .data = {.fd = reader}};
+      if (reader < 0 || connect(reader, reinterpret_cast<sockaddr*>(&address), sizeof(address)) ||
+          send(reader, request.data(), request.size(), MSG_NOSIGNAL) < 0 ||
+          epoll_ctl(ready_, EPOLL_CTL_ADD, reader, &event) != 0)
+        return false;
+      sockets_.push_back(reader);
+    }
+    thread_ = std::thread([this] { Read(); });
+    return true;
+  }
+  ~OpenPages() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+    for (const int reader : sockets_) close(reader);
+    if (ready_ >= 0) close(ready_);
+  }
+  // Pages that got an answer, pages whose stream has ended, and bytes, until now.
+  int answered() const { return answered_; }
+  int ended() const { return ended_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  void Read() {
+    std::set<int> seen;
+    std::vector<char> buffer(1 << 18);
+    epoll_event events[64];
+    while (!stop_) {
+      const int count = epoll_wait(ready_, events, 64, /*timeout=*/100);
+      for (int i = 0; i < count; ++i) {
+        const int reader = events[i].data.fd;
+        const ssize_t part = recv(reader, buffer.data(), buffer.size(), 0);
+        if (part <= 0) {
+          epoll_ctl(ready_, EPOLL_CTL_DEL, reader, nullptr);
+          ++ended_;
+          continue;
+        }
+        bytes_ += part;
+        if (seen.insert(reader).second) ++answered_;
+      }
+    }
+  }
+
+  int ready_ = -1;
+  std::vector<int> sockets_;
+  std::thread thread_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int> answered_{0}, ended_{0};
+  std::atomic<int64_t> bytes_{0};
+};
+
+// The users. Some call and wait for each answer, some look at pages. The others, the stalled peers, open a
+// call and then do nothing.
 class Users {
  public:
-  explicit Users(const Flags& flags) : port_(flags.port) {}
+  explicit Users(const Flags& flags) : port_(flags.port), http_(flags.http) {}
 
-  // Prints a line when all stalled peers have called, then calls for the time of the flags, and prints
-  // what came of it. False: nobody listens to the lines any more.
-  bool Run(int stalled, int calls_per_second, int seconds) {
+  // Prints a line when all stalled peers have called and all pages are open, then calls for the time of
+  // the flags, and prints what came of it. False: nobody listens to the lines any more, or not all pages
+  // could be opened.
+  bool Run(int stalled, int pages, int calls_per_second, int seconds) {
+    OpenPages open;
+    if (pages > 0 && !open.Open(http_, pages)) return false;
+    for (int i = 0; open.answered() < pages; ++i) {
+      if (i == 3000) return false;
+      absl::SleepFor(absl::Milliseconds(10));
+    }
+    const int64_t before = open.bytes();
     std::vector<std::thread> threads;
     if (stalled > 0) threads.emplace_back([this, stalled] { Stall(stalled); });
     while (opened_ < stalled) absl::SleepFor(absl::Milliseconds(10));
@@ -133,8 +229,9 @@ class Users {
     for (std::thread& thread : threads) thread.join();
     std::vector<int64_t> all;
     for (const auto& one : times) all.insert(all.end(), one.begin(), one.end());
-    std::printf("%lld %lld %g\n", static_cast<long long>(made.load()),
-                static_cast<long long>(succeeded.load()), Quantile(all, 0.99) * 1e-6);
+    std::printf("%lld %lld %g %d %g\n", static_cast<long long>(made.load()),
+                static_cast<long long>(succeeded.load()), Quantile(all, 0.99) * 1e-6, open.ended(),
+                static_cast<double>(open.bytes() - before) / 1e6 / (seconds + 1));
     return std::fflush(stdout) == 0;
   }
 
@@ -228,7 +325,7 @@ class Users {
     }
   }
 
-  const int port_;
+  const int port_, http_;
   std::atomic<int> opened_{0};  // stalled peers
   std::atomic<bool> stop_{false};
 };
@@ -248,6 +345,7 @@ class Bench {
  public:
   explicit Bench(const Flags& flags) : flags_(flags) { cluster_.behaviour.candidate_ms = 1; }
   ~Bench() {
+    if (told_ != nullptr) std::fclose(told_);
     if (pid_ == 0) return;
     kill(pid_, SIGTERM);
     waitpid(pid_, nullptr, 0);
@@ -266,8 +364,19 @@ class Bench {
                                         flags_.data,
                                         "--port-file",
                                         port_file};
-    pid_ = Spawn(command, nullptr);
+    if (flags_.pages > 0) command.insert(command.end(), {"--http", "127.0.0.1:0"});
+    int lines[2];
+    if (pipe2(lines, O_CLOEXEC) != 0) return false;
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, lines[1], STDOUT_FILENO);
+    pid_ = Spawn(command, &files);
+    posix_spawn_file_actions_destroy(&files);
+    close(lines[1]);
+    told_ = fdopen(lines[0], "r");
     if (pid_ == 0) return false;
+    if (flags_.pages > 0 && std::fscanf(told_, "page at http://127.0.0.1:%d/", &http_) != 1)
+      return false;
     for (int i = 0; i < 600 && port_ == 0; ++i) {
       std::ifstream(port_file) >> port_;
       if (port_ == 0) absl::SleepFor(absl::Milliseconds(50));
@@ -276,11 +385,11 @@ class Bench {
   }
 
   // Nullopt: the users could not be started, or ended early.
-  std::optional<Figures> Measure(int stalled, int calls_per_second) {
+  std::optional<Figures> Measure(int stalled, int pages, int calls_per_second) {
     stop_ = false;
     std::thread submitter([this] { KeepJobs(); });
     absl::SleepFor(absl::Seconds(2));  // until all slots are busy
-    const std::optional<Figures> figures = MeasureBusy(stalled, calls_per_second);
+    const std::optional<Figures> figures = MeasureBusy(stalled, pages, calls_per_second);
     stop_ = true;
     submitter.join();
     return figures;
@@ -297,12 +406,16 @@ class Bench {
   bool Alive() const { return waitpid(pid_, nullptr, WNOHANG) == 0; }
 
  private:
-  std::optional<Figures> MeasureBusy(int stalled, int calls_per_second) {
+  std::optional<Figures> MeasureBusy(int stalled, int pages, int calls_per_second) {
     std::vector<std::string> command = {"/proc/self/exe",
                                         "--users",
                                         absl::StrCat(port_),
+                                        "--page-port",
+                                        absl::StrCat(http_),
                                         "--stalled",
                                         absl::StrCat(stalled),
+                                        "--pages",
+                                        absl::StrCat(pages),
                                         "--calls",
                                         absl::StrCat(calls_per_second),
                                         "--seconds",
@@ -321,9 +434,10 @@ class Bench {
     if (users != 0 && std::fscanf(told, "%15s", word) == 1) {
       figures = MeasureFor(users);
       long long made = 0, succeeded = 0;
-      double p99_ms = 0;
-      if (std::fscanf(told, "%lld %lld %lf", &made, &succeeded, &p99_ms) == 3) {
-        figures->calls = {made, succeeded, p99_ms};
+      double p99_ms = 0, mb = 0;
+      int ended = 0;
+      if (std::fscanf(told, "%lld %lld %lf %d %lf", &made, &succeeded, &p99_ms, &ended, &mb) == 5) {
+        figures->calls = {made, succeeded, p99_ms, ended, mb};
       } else {
         figures.reset();
       }
@@ -392,7 +506,8 @@ class Bench {
   const Flags flags_;
   FakeCluster cluster_;
   pid_t pid_ = 0;
-  int port_ = 0;
+  int port_ = 0, http_ = 0;
+  std::FILE* told_ = nullptr;  // what the scheduler prints
   int number_ = 1;
   std::atomic<bool> stop_{false};
 };
@@ -408,8 +523,8 @@ double CallMicroseconds(const Figures& calm, const Figures& storm) {
 int Main(const Flags& flags) {
   Bench bench(flags);
   if (!bench.Start()) return 1;
-  const std::optional<Figures> calm = bench.Measure(0, flags.calls);
-  const std::optional<Figures> storm = bench.Measure(flags.stalled, flags.calls * flags.factor);
+  const std::optional<Figures> calm = bench.Measure(0, 0, flags.calls);
+  const std::optional<Figures> storm = bench.Measure(flags.stalled, 0, flags.calls * flags.factor);
   const bool alive = bench.Alive();
   const double mib = bench.PeakMib();
   if (!calm || !storm || calm->trials == 0) {
@@ -454,6 +569,66 @@ int Main(const Flags& flags) {
   return alive ? 0 : 1;
 }
 
+// Turns without open pages and with them.
+int MainPages(const Flags& flags) {
+  Bench bench(flags);
+  if (!bench.Start()) return 1;
+  std::vector<Figures> closed, open;
+  for (int turn = 0; turn < 2 * flags.turns; ++turn) {
+    const bool with = turn % 4 == 1 || turn % 4 == 2;  // without, with, with, without
+    const std::optional<Figures> figures = bench.Measure(0, with ? flags.pages : 0, flags.calls);
+    if (!figures || figures->trials == 0) {
+      std::fprintf(stderr, "heddle-bench-overload: %s\n",
+                   bench.Alive() ? "nothing was measured" : "the scheduler has ended");
+      return 1;
+    }
+    (with ? open : closed).push_back(*figures);
+  }
+  const auto median = [](const std::vector<Figures>& turns, const auto& of) {
+    std::vector<double> values;
+    for (const Figures& figures : turns) values.push_back(of(figures));
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+  };
+  struct Row {
+    const char* name;
+    std::function<double(const Figures&)> of;
+  };
+  const Row rows[] = {
+      {"trials_per_second", [](const Figures& f) { return f.TrialsPerSecond(); }},
+      {"gap_p50_ms", [](const Figures& f) { return f.gap_p50_ms; }},
+      {"gap_p99_ms", [](const Figures& f) { return f.gap_p99_ms; }},
+      {"scheduler_cpu", [](const Figures& f) { return f.cpu.scheduler / f.seconds; }},
+      {"users_cpu", [](const Figures& f) { return f.cpu.users / f.seconds; }},
+      {"worker_cpu", [](const Figures& f) { return f.cpu.worker / f.seconds; }},
+      {"page_mb_per_second", [](const Figures& f) { return f.calls.page_mb_per_second; }},
+      {"ended_pages", [](const Figures& f) { return static_cast<double>(f.calls.ended_pages); }}};
+  nlohmann::json all;
+  for (const Row& row : rows) {
+    const double without = median(closed, row.of), with = median(open, row.of);
+    all[row.name] = {{"closed", without}, {"open", with}};
+    if (without != 0) all[row.name]["ratio"] = with / without;
+  }
+  all["pages"] = flags.pages;
+  all["peak_mib"] = bench.PeakMib();
+  if (flags.json) {
+    std::printf("%s\n", all.dump().c_str());
+    return 0;
+  }
+  std::printf("%-22s%12s%12s%10s\n", "", "no page", absl::StrCat(flags.pages, " pages").c_str(),
+              "ratio");
+  for (const Row& row : rows) {
+    const nlohmann::json& line = all[row.name];
+    std::printf("%-22s%12.3f%12.3f", row.name, line["closed"].get<double>(),
+                line["open"].get<double>());
+    if (line.contains("ratio")) std::printf("%10.3f", line["ratio"].get<double>());
+    std::printf("\n");
+  }
+  std::printf("medians of %d turns each; CPU in cores; peak memory %.0f MiB\n", flags.turns,
+              bench.PeakMib());
+  return 0;
+}
+
 }  // namespace
 }  // namespace heddle::scheduler
 
@@ -477,14 +652,21 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--data", flags.data, "directory for the scheduler's data, removed at the end");
+  app.add_option("--pages", flags.pages, "open pages, instead of stalled peers and more calls")
+      ->check(CLI::Range(0, 1400));
+  app.add_option("--turns", flags.turns, "with --pages: measurements of each kind")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
   app.add_flag("--json", flags.json, "print JSON");
   app.add_option("--users", flags.port, "be the users of the scheduler at this port")->group("");
-  CLI11_PARSE(app, argc, argv);
+  app.add_option("--page-port", flags.http, "port of its page")->group("");
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   if (flags.port != 0) {
     heddle::scheduler::Users users(flags);
-    return users.Run(flags.stalled, flags.calls, flags.seconds) ? 0 : 1;
+    return users.Run(flags.stalled, flags.pages, flags.calls, flags.seconds) ? 0 : 1;
   }
-  const int code = heddle::scheduler::Main(flags);
+  const int code =
+      flags.pages > 0 ? heddle::scheduler::MainPages(flags) : heddle::scheduler::Main(flags);
   std::filesystem::remove_all(flags.data);
   return code;
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/command_documents.h"
 #include "base/splitmix.h"
 #include "base/status_macros.h"
 #include "bench/common/fork_map.h"
@@ -267,7 +268,7 @@ int main(int argc, char** argv) {
   app.add_flag("--invent", flags.invent, "with --search: make up the times of kernels");
   app.add_option("--graphs", flags.graphs, "with --search: graphs that each search tries");
   app.add_option("--search-threads", flags.search_threads, "with --search: its threads");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   const auto result = heddle::bench::Run(flags);
   if (result.ok()) {
     std::printf("%s\n", result->dump().c_str());

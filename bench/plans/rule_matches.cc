@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/command_documents.h"
 #include "base/status_macros.h"
 #include "client/modules/model_file.h"
 #include "compiler/codegen/backend.h"
@@ -71,7 +72,7 @@ int Main(int argc, char** argv) {
   size_t most = 1000;
   app.add_option("models", models, "ONNX files")->required();
   app.add_option("--most", most, "Rules listed for each model");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   for (const std::string& model : models) {
     const absl::Status status = List(model, most);
     if (status.ok()) continue;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/command_documents.h"
 #include "scheduler/core/dispatcher.h"
 
 namespace heddle::scheduler {
@@ -264,11 +265,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--seed", flags.seed)->capture_default_str();
   app.add_flag("--json", flags.json, "one JSON object");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   heddle::scheduler::Bench bench(flags);
   bench.Go();
   return bench.Print();

@@ -22,6 +22,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/command_documents.h"
 #include "base/status_macros.h"
 #include "bench/common/fork_map.h"
 #include "bench/common/line_server.h"
@@ -355,7 +356,7 @@ int main(int argc, char** argv) {
   living->add_option("--cpus", live.cpus, "cores of a kernel")->required()->delimiter(',');
   living->add_option("--seeds", live.seeds)->check(CLI::Range(1, 1000));
   living->add_option("--trials", live.trials)->check(CLI::Range(1, 100000));
-  CLI11_PARSE(app, argc, argv);
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   absl::Status status;
   if (collecting->parsed()) status = RunCollect(collect);
   if (comparing->parsed()) status = RunCompare(compare);

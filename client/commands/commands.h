@@ -70,13 +70,19 @@ int ExplainPlan(const GlobalOptions& global, const std::string& job);
 // or empty.
 int ExplainTask(const GlobalOptions& global, const std::string& job, const std::string& task,
                 const std::string& plot);
+// Lists the machine code of the task's kernel (assembly_command.cc): `lines` of it, or all if 0.
+int ExplainAssembly(const GlobalOptions& global, const std::string& job, const std::string& task,
+                    int lines);
 // Writes what the page shows of a job into one HTML file that needs nothing else (report_command.cc).
-int ReportJob(const GlobalOptions& global, const std::string& job, const std::string& output);
+// With `assembly`, also the machine code of its kernels.
+int ReportJob(const GlobalOptions& global, const std::string& job, const std::string& output,
+              bool assembly);
 int WatchJob(const GlobalOptions& global, const std::string& job);
 int WaitForJob(const GlobalOptions& global, const std::string& job, const std::string& what,
                absl::Duration timeout);
 enum class JobAction { kCancel, kPause, kResume };
 int ActOnJob(const GlobalOptions& global, JobAction action, const std::string& job);
+int PrioritizeJob(const GlobalOptions& global, const std::string& job, int priority);
 int FetchModule(const GlobalOptions& global, const std::string& job, const std::string& output,
                 const std::string& schedules);
 int ListDevices(const GlobalOptions& global);

@@ -252,6 +252,18 @@ int ActOnJob(const GlobalOptions& global, JobAction action, const std::string& i
   return kDone;
 }
 
+int PrioritizeJob(const GlobalOptions& global, const std::string& id, int priority) {
+  const ServiceClient client(global.server);
+  const absl::StatusOr<v1::Job> job = client.PrioritizeJob(id, priority);
+  if (!job.ok()) return Fail(job.status());
+  if (global.output.json) {
+    PrintJson(JobJson(*job));
+  } else {
+    fmt::print(stderr, "{} has priority {} now\n", id, job->spec().priority());
+  }
+  return kDone;
+}
+
 absl::StatusOr<int64_t> FetchModuleFile(const ServiceClient& client, const std::string& job,
                                         v1::ScheduleChoice choice, const std::string& path) {
   std::optional<OutputFile> file;  // opened when the module arrives

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "base/output_file.h"
 #include "base/status_macros.h"
 #include "client/commands/commands.h"
+#include "client/modules/kernel_code.h"
 #include "client/views/explain.h"
 #include "views/html.h"
 #include "views/pages.h"
@@ -82,7 +84,8 @@ absl::StatusOr<views::TaskDetails> TaskOf(const ServiceClient& client, const v1:
 
 }  // namespace
 
-int ReportJob(const GlobalOptions& global, const std::string& id, const std::string& output) {
+int ReportJob(const GlobalOptions& global, const std::string& id, const std::string& output,
+              bool assembly) {
   const ServiceClient client(global.server);
   absl::StatusOr<v1::Job> job = client.GetJob(id);
   if (!job.ok()) return Fail(job.status());
@@ -92,14 +95,28 @@ int ReportJob(const GlobalOptions& global, const std::string& id, const std::str
   details.job = *job;
   details.links = false;
   details.now_unix_ns = absl::GetCurrentTimeNanos();
+  std::optional<JobCode> code;
+  if (assembly) {
+    absl::StatusOr<JobCode> fetched = JobCode::Fetch(client, id);
+    if (!fetched.ok()) return Fail(fetched.status());
+    code = *std::move(fetched);
+  }
   for (v1::StageSpan& span : *timeline->mutable_spans()) details.spans.push_back(std::move(span));
   views::Html content = views::JobPage(details);
   int shown = 0;
   for (int i = 0; i < job->tasks_size(); ++i) {
     if (job->tasks(i).info().weight() == 0 || ++shown > kMostTasks) continue;
-    const absl::StatusOr<views::TaskDetails> task = TaskOf(client, *job, i);
+    absl::StatusOr<views::TaskDetails> task = TaskOf(client, *job, i);
     if (Interrupted()) return kInterrupted;
     if (!task.ok()) return Fail(task.status());
+    if (code) {
+      absl::StatusOr<KernelListing> listing = code->Of(job->tasks(i).info().key());
+      task->kernel_missing = std::string(listing.status().message());
+      if (listing.ok()) {
+        task->kernel_schedule = listing->schedule;
+        task->kernel = std::move(listing->lines);
+      }
+    }
     content += views::TaskPage(*task);
   }
   if (shown > kMostTasks) {

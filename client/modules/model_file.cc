@@ -14,6 +14,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "base/mapped_file.h"
+#include "base/model_beginning.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "client/views/terminal.h"
@@ -105,6 +106,8 @@ class Opener {
       model_.onnx = *bytes;
       return std::move(model_);
     }
+    if (const absl::Status begin = CheckModelBeginning(*bytes); !begin.ok())
+      return Invalid(fmt::format("'{}': {}", path_, std::string(begin.message())));
     absl::StatusOr<std::string> onnx =
         onnx::DetachParts(*bytes, [this](const onnx::TensorPlace& place) { return Place(place); });
     if (!onnx.ok()) {
@@ -204,13 +207,7 @@ absl::StatusOr<std::string> ResolveLocation(const std::string& folder,
 
 absl::StatusOr<ModelFile> OpenModel(const std::string& path,
                                     const std::function<void(int64_t)>& progress) {
-  absl::StatusOr<ModelFile> model = Opener(path, progress).Run();
-  if (model.ok() || !HoldsModule(path)) return model;
-  return Invalid(
-      fmt::format("'{}' is a module, which is tuned already: heddle run {} runs it; to tune again, "
-                  "give the ONNX "
-                  "file that it was made from",
-                  path, path));
+  return Opener(path, progress).Run();
 }
 
 bool HoldsModule(const std::string& path) {

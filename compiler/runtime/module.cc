@@ -7,10 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/alignment.h"
 #include "base/mapped_file.h"
+#include "base/model_beginning.h"
 #include "base/status_macros.h"
 #include "base/trailer.h"
 #include "compiler/runtime/manifest_json.h"
 #include "compiler/runtime/module_check.h"
+#include "compiler/runtime/module_head.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -246,10 +248,7 @@ absl::Status WriteModule(const Manifest& manifest, std::string_view code,
   return absl::OkStatus();
 }
 
-bool IsModule(std::string_view bytes) {
-  const std::string_view family = kMagic.substr(0, 6);
-  return bytes.substr(0, family.size()) == family;
-}
+bool IsModule(std::string_view bytes) { return BeginsLikeModule(bytes); }
 
 std::string SerializeModule(const Module& module) {
   std::string out;
@@ -262,6 +261,27 @@ std::string SerializeModule(const Module& module) {
 
 absl::StatusOr<Module> ParseModule(std::string_view bytes) {
   return Parse(bytes, SharedBytes::Copy);
+}
+
+absl::StatusOr<Module> ParseModuleHead(std::string_view bytes) {
+  const absl::Status more = absl::OutOfRangeError("the code of the module goes on");
+  if (bytes.size() < kHeaderBytes) return more;
+  if (IsModule(bytes) && ReadU64(bytes.substr(8)) > bytes.size() - kHeaderBytes) return more;
+  HEDDLE_ASSIGN_OR_RETURN(const std::string_view text, ManifestOf(bytes));
+  Module module;
+  std::vector<Section> sections;
+  HEDDLE_RETURN_IF_ERROR(ParseManifest(text, &module.manifest, &sections));
+  const size_t start = AlignUp(kHeaderBytes + text.size());
+  for (const Section& section : sections) {
+    const bool possible = section.offset >= 0 && section.offset <= INT64_MAX / 4 &&
+                          section.size >= 0 && section.size <= INT64_MAX / 4;
+    if (section.name == "code" && possible &&
+        start + static_cast<uint64_t>(section.offset + section.size) > bytes.size())
+      return more;
+  }
+  size_t end = start;
+  HEDDLE_ASSIGN_OR_RETURN(module.code, ReadSection(sections, "code", bytes, start, &end));
+  return module;
 }
 
 absl::StatusOr<Module> ReadModuleFile(const std::string& path) {

@@ -29,8 +29,6 @@ constexpr AccessRow kTable[] = {
     {"heddle.v1.JobService/PauseJob",                     kUsers,   kOperators,  kAudited},
     {"heddle.v1.JobService/ResumeJob",                    kUsers,   kOperators,  kAudited},
     {"heddle.v1.JobService/PrioritizeJob",                kUsers,   kOperators,  kAudited},
-    // What only the page offers.
-    {"page/SetPriority",                                  kUsers,   kOperators,  kAudited},
     // A module holds the model's weights.
     {"heddle.v1.JobService/FetchModule",                  kUsers,   kOperators,  kAudited},
     {"heddle.v1.JobService/GetTimeline",                  kUsers,   kReaders},

@@ -347,6 +347,11 @@ class Job:
         self._last = json.loads(self._client._native.resume(self.id))
         return self
 
+    def prioritize(self, priority: int) -> Job:
+        """Changes the order among the jobs of one user: -10 to 10, and larger ones go first. Running stages go on."""
+        self._last = json.loads(self._client._native.prioritize(self.id, priority))
+        return self
+
     def fetch(self, path: str | os.PathLike[str], schedules: Schedules = "best") -> str:
         """Writes the job's module to a file, which changes all at once, and returns its path.
 

@@ -123,6 +123,11 @@ class Client {
   py::str Resume(const std::string& job) const {
     return CallForJob([job](const client::ServiceClient& client) { return client.ResumeJob(job); });
   }
+  py::str Prioritize(const std::string& job, int priority) const {
+    return CallForJob([job, priority](const client::ServiceClient& client) {
+      return client.PrioritizeJob(job, priority);
+    });
+  }
 
   // Calls `on_job` with every new state of the job, and with None about ten times a second without one.
   // True: the job has ended. False: `on_job` returned false.
@@ -351,6 +356,7 @@ PYBIND11_MODULE(_service, m) {
       .def("cancel", &Client::Cancel, py::arg("job"), py::arg("reason"))
       .def("pause", &Client::Pause, py::arg("job"))
       .def("resume", &Client::Resume, py::arg("job"))
+      .def("prioritize", &Client::Prioritize, py::arg("job"), py::arg("priority"))
       .def("watch", &Client::Watch, py::arg("job"), py::arg("on_job"))
       .def("fetch", &Client::Fetch, py::arg("job"), py::arg("schedules"), py::arg("path"))
       .def("records", &Client::Records, py::arg("job"), py::arg("limit"))

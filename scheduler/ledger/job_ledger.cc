@@ -590,7 +590,7 @@ Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
   for (const StoredCandidate& row : stored.candidates) {
     const CandidateId id{row.id};
     job.next_candidate = std::max(job.next_candidate, row.id + 1);
-    data.candidates[id] = row;
+    if (!job.final()) data.candidates[id] = row;
     Task& task = job.tasks[static_cast<size_t>(row.task)];
     if (!row.outcome || !task.open.empty())
       in_flight[static_cast<size_t>(row.task)].emplace_back(id, !row.outcome);
@@ -624,7 +624,6 @@ Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
     }
   }
   data.tuning_since = now;
-  if (job.final()) data.candidates.clear();
   return job;
 }
 

@@ -1,5 +1,6 @@
 #include "scheduler/page/comparisons.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <memory>
@@ -17,10 +18,9 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr size_t kMaxKey = 256;             // bytes of a device key
-constexpr size_t kMostNewest = 100;         // jobs that are searched for those of one model
-constexpr size_t kMostOfSameModel = 10;     // of these
-constexpr int64_t kMostWorkloads = 10'000;  // that are looked at to compare two devices
+constexpr size_t kMaxKey = 256;          // bytes of a device key
+constexpr size_t kMostNewest = 100;      // jobs that are searched for those of one model
+constexpr size_t kMostOfSameModel = 10;  // of these
 
 constexpr std::string_view kListJobs = "heddle.v1.JobService/ListJobs";
 constexpr std::string_view kGetJob = "heddle.v1.JobService/GetJob";
@@ -52,18 +52,41 @@ absl::StatusOr<views::Page> CompareJobs(PageSource* source, const Identity& call
   return PageOf(absl::StrCat(a, " and ", b), views::CompareJobsPage(comparison));
 }
 
+// Device keys of the machines that report now.
+std::vector<std::string> DevicesNow(PageSource* source, const Identity& caller) {
+  if (!CheckMethod(caller, kListDevices).ok()) return {};
+  const absl::StatusOr<v1::ListWorkersResponse> machines = source->ListWorkers();
+  if (!machines.ok()) return {};
+  std::set<std::string> keys;
+  for (const v1::WorkerStatus& worker : machines->workers()) {
+    for (const v1::SlotStatus& slot : worker.slots()) {
+      if (!slot.slot().device_key().empty()) keys.insert(slot.slot().device_key());
+    }
+  }
+  return {keys.begin(), keys.end()};
+}
+
 absl::StatusOr<views::Page> CompareDevices(PageSource* source, const Identity& caller,
                                            const std::string& a, const std::string& b,
                                            const std::string& after) {
   HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, kQueryRecords));
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<DevicePair> pairs,
-                          source->CompareDevices(caller, a, b, kMostWorkloads));
+  HEDDLE_ASSIGN_OR_RETURN(const std::shared_ptr<const PageSource::DeviceTable> found,
+                          source->CompareDevices(caller, a, b));
   views::DeviceComparison comparison;
   comparison.a = a;
   comparison.b = b;
+  comparison.looked_at = found->looked_at;
+  comparison.devices = DevicesNow(source, caller);
+  if (found->pairs.empty()) {
+    const std::vector<std::string>& known = comparison.devices;
+    for (const std::string& key : std::set<std::string>{a, b}) {
+      if (std::find(known.begin(), known.end(), key) == known.end())
+        comparison.unknown.push_back(key);
+    }
+  }
   std::vector<views::ComparedTask> tasks;
   double sum = 0;  // of logarithms
-  for (const DevicePair& pair : pairs) {
+  for (const DevicePair& pair : found->pairs) {
     views::ComparedTask& task = tasks.emplace_back();
     task.key = pair.name.key;
     task.label = pair.name.label;
@@ -80,20 +103,6 @@ absl::StatusOr<views::Page> CompareDevices(PageSource* source, const Identity& c
   comparison.tasks =
       views::RowsAfter(tasks, after, views::CompareDevicesAddress(a, b), &comparison.part);
   return PageOf("Devices compared", views::CompareDevicesPage(comparison));
-}
-
-// Device keys of the machines that report now.
-std::vector<std::string> DevicesNow(PageSource* source, const Identity& caller) {
-  if (!CheckMethod(caller, kListDevices).ok()) return {};
-  const absl::StatusOr<v1::ListWorkersResponse> machines = source->ListWorkers();
-  if (!machines.ok()) return {};
-  std::set<std::string> keys;
-  for (const v1::WorkerStatus& worker : machines->workers()) {
-    for (const v1::SlotStatus& slot : worker.slots()) {
-      if (!slot.slot().device_key().empty()) keys.insert(slot.slot().device_key());
-    }
-  }
-  return {keys.begin(), keys.end()};
 }
 
 }  // namespace

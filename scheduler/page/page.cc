@@ -16,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/model_beginning.h"
 #include "base/one_line.h"
 #include "base/status_macros.h"
 #include "base/target.h"
@@ -48,6 +49,7 @@ constexpr absl::Duration kLongestUpload = absl::Minutes(30);  // of a model
 constexpr size_t kMaxFields = 16, kMaxFieldBytes = 2000;      // of the form of a model
 constexpr size_t kMaxJobName = 200;
 constexpr char kModelField[] = "model";
+constexpr char kSubmitTitle[] = "Submit a model";
 
 constexpr std::string_view kListJobs = "heddle.v1.JobService/ListJobs";
 constexpr std::string_view kGetJob = "heddle.v1.JobService/GetJob";
@@ -57,34 +59,24 @@ constexpr std::string_view kQueryRecords = "heddle.v1.RecordService/QueryRecords
 constexpr std::string_view kSubmit = "heddle.v1.JobService/Submit";
 constexpr std::string_view kAcquire = "heddle.v1.TrackerService/Acquire";
 
-struct ActionRow {
-  const char* name;  // in addresses
-  PageSource::Action action;
-  std::string_view method;
-};
-constexpr ActionRow kActions[] = {
-    {"pause", PageSource::Action::kPause, "heddle.v1.JobService/PauseJob"},
-    {"resume", PageSource::Action::kResume, "heddle.v1.JobService/ResumeJob"},
-    {"priority", PageSource::Action::kSetPriority, "page/SetPriority"},
-    {"cancel", PageSource::Action::kCancel, "heddle.v1.JobService/CancelJob"},
-};
-const ActionRow* FindAction(const std::string& name) {
-  for (const ActionRow& row : kActions) {
+// Null: there is no such action.
+const JobActionRow* FindAction(const std::string& name) {
+  for (const JobActionRow& row : kJobActions) {
     if (name == row.name) return &row;
   }
   return nullptr;
 }
 
 // Whether the action does something to a job in that state.
-bool Applies(PageSource::Action action, v1::JobState state) {
+bool Applies(JobAction action, v1::JobState state) {
   if (IsFinal(state)) return false;
   switch (action) {
-    case PageSource::Action::kPause:
+    case JobAction::kPause:
       return state != v1::JOB_PAUSED;
-    case PageSource::Action::kResume:
+    case JobAction::kResume:
       return state == v1::JOB_PAUSED;
-    case PageSource::Action::kSetPriority:
-    case PageSource::Action::kCancel:
+    case JobAction::kPrioritize:
+    case JobAction::kCancel:
       return true;
   }
   return false;
@@ -356,7 +348,7 @@ absl::StatusOr<views::Page> Page::Job(const Identity& caller, const std::string&
   views::JobDetails details;
   details.job = *found;
   for (v1::StageSpan& span : *timeline.mutable_spans()) details.spans.push_back(std::move(span));
-  for (const ActionRow& row : kActions) {
+  for (const JobActionRow& row : kJobActions) {
     if (Applies(row.action, found->state()) && MayUse(caller, row.method, found->spec().user()))
       details.actions.push_back(row.name);
   }
@@ -374,21 +366,27 @@ absl::StatusOr<views::Page> Page::Confirm(const Identity& caller, const std::str
   return views::Page{.title = absl::StrCat(action, " ", job),
                      .path = {},
                      .caller = {},
-                     .content = FindAction(action)->action == PageSource::Action::kSetPriority
+                     .content = FindAction(action)->action == JobAction::kPrioritize
                                     ? views::PriorityPage(*found)
                                     : views::ConfirmPage(*found, action)};
 }
 
 absl::StatusOr<views::Page> Page::Submit(const Identity& caller) const {
   HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, kSubmit));
+  return views::Page{.title = kSubmitTitle,
+                     .path = {},
+                     .caller = {},
+                     .content = views::SubmitPage(FormFor(caller))};
+}
+
+views::SubmitForm Page::FormFor(const Identity& caller) const {
   views::SubmitForm form;
   if (CheckMethod(caller, kListDevices).ok()) {
     const absl::StatusOr<v1::ListWorkersResponse> machines = source_->ListWorkers();
     if (machines.ok()) form.targets = TargetsOf(*machines);
   }
   form.key = RandomKey();
-  return views::Page{
-      .title = "Submit a model", .path = {}, .caller = {}, .content = views::SubmitPage(form)};
+  return form;
 }
 
 absl::StatusOr<views::Page> Page::ConfirmMachine(const Identity& caller, const std::string& action,
@@ -569,13 +567,12 @@ HttpResponse Page::Post(const Identity& caller, const HttpRequest& request) {
 absl::StatusOr<std::string> Page::Perform(const Identity& caller, const std::string& path,
                                           const Query& fields) {
   const std::vector<std::string> parts = absl::StrSplit(path, '/');
-  const ActionRow* action =
+  const JobActionRow* action =
       parts.size() == 4 && parts[1] == "jobs" ? FindAction(parts[3]) : nullptr;
   if (action != nullptr) {
-    PageSource::Order order{action->action,
-                            OneLine(ValueOf(fields, "reason").substr(0, kMaxReason)),
+    PageSource::Order order{*action, OneLine(ValueOf(fields, "reason").substr(0, kMaxReason)),
                             /*priority=*/0};
-    if (action->action == PageSource::Action::kSetPriority) {
+    if (action->action == JobAction::kPrioritize) {
       HEDDLE_ASSIGN_OR_RETURN(order.priority, NumberIn(fields, "priority", "priority"));
     }
     HEDDLE_RETURN_IF_ERROR(source_->Act(caller, parts[2], order));
@@ -598,12 +595,12 @@ absl::StatusOr<std::string> Page::Perform(const Identity& caller, const std::str
 
 // Takes the form of /submit. Its fields come before the file, so the job is looked at before the file is
 // taken.
-class Page::SubmitForm final : public FormUpload {
+class Page::ModelUpload final : public FormUpload {
  public:
   // One of kMaxUploads is counted in `page->uploads_`.
-  SubmitForm(Page* page, Identity caller)
+  ModelUpload(Page* page, Identity caller)
       : page_(page), caller_(std::move(caller)), give_up_(MonotonicNow() + kLongestUpload) {}
-  ~SubmitForm() override { Leave(); }
+  ~ModelUpload() override { Leave(); }
 
   absl::Status Take(const std::string& field, const std::string& file,
                     std::string_view piece) override {
@@ -614,7 +611,8 @@ class Page::SubmitForm final : public FormUpload {
   HttpResponse Finish(const absl::Status& taken) override {
     const absl::StatusOr<std::string> job = FinishWith(taken);
     Leave();
-    return job.ok() ? GoTo(views::JobAddress(*job)) : page_->Refuse(caller_, job.status());
+    return job.ok() ? GoTo(views::JobAddress(*job))
+                    : page_->RefuseForm(caller_, fields_, job.status());
   }
 
  private:
@@ -627,6 +625,10 @@ class Page::SubmitForm final : public FormUpload {
     if (field == kModelField) {
       if (piece.empty()) return absl::OkStatus();  // no file was chosen, or it is empty
       if (submission_ == nullptr) {
+        if (const absl::Status model = CheckModelBeginning(piece); !model.ok()) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("\"", OneLine(file.substr(0, kMaxJobName)), "\": ", model.message()));
+        }
         HEDDLE_ASSIGN_OR_RETURN(const v1::JobSpec spec, SpecFor(file));
         HEDDLE_ASSIGN_OR_RETURN(
             submission_, page_->source_->BeginSubmit(caller_, spec, ValueOf(fields_, "key")));
@@ -694,7 +696,7 @@ std::variant<std::unique_ptr<FormUpload>, HttpResponse> Page::BeginUpload(
     return Refuse(caller, absl::ResourceExhaustedError(
                               "two models are being taken; try again when one of them is there"));
   }
-  return std::make_unique<SubmitForm>(this, caller);
+  return std::make_unique<ModelUpload>(this, caller);
 }
 
 HttpResponse Page::Events(const Identity& caller, const HttpRequest& request) {
@@ -733,11 +735,30 @@ HttpResponse Page::Refuse(const Identity& caller, const absl::Status& status) co
                       : code == 403 ? "Not allowed"
                       : code < 500  ? "That does not work"
                                     : "Not now";
-  views::Page page{.title = title,
-                   .path = "-",
-                   .caller = CallerText(caller),
-                   .content = views::ErrorPage(title, std::string(status.message()))};
-  HttpResponse response{.status = code, .body = views::Document(page)};
+  return Refusal(status, {.title = title,
+                          .path = "-",
+                          .caller = CallerText(caller),
+                          .content = views::ErrorPage(title, std::string(status.message()))});
+}
+
+HttpResponse Page::RefuseForm(const Identity& caller, const Query& entered,
+                              const absl::Status& status) const {
+  views::SubmitForm form = FormFor(caller);
+  form.problem = std::string(status.message());
+  for (const auto& [name, field] : {std::pair{"key", &form.key},
+                                    {"target", &form.target},
+                                    {"trials", &form.trials},
+                                    {"priority", &form.priority}}) {
+    if (const auto found = entered.find(name); found != entered.end()) *field = found->second;
+  }
+  return Refusal(status, {.title = kSubmitTitle,
+                          .path = "/submit",
+                          .caller = CallerText(caller),
+                          .content = views::SubmitPage(form)});
+}
+
+HttpResponse Page::Refusal(const absl::Status& status, views::Page page) const {
+  HttpResponse response{.status = HttpStatus(status), .body = views::Document(page)};
   response.headers.emplace_back("Cache-Control", "no-store");
   return Guarded(std::move(response));
 }

@@ -32,6 +32,7 @@
 #include "scheduler/page/live_parts.h"
 #include "scheduler/page/source.h"
 #include "views/accuracy.h"
+#include "views/forms.h"
 #include "views/html.h"
 
 namespace heddle::scheduler {
@@ -61,7 +62,7 @@ class Page {
 
  private:
   using Query = std::map<std::string, std::string>;
-  class SubmitForm;
+  class ModelUpload;
 
   absl::StatusOr<Identity> Identify(const HttpRequest& request) const;
   // The caller, or the answer to somebody who is nobody.
@@ -81,6 +82,8 @@ class Page {
   absl::StatusOr<views::Page> Confirm(const Identity& caller, const std::string& job,
                                       const std::string& action) const;
   absl::StatusOr<views::Page> Submit(const Identity& caller) const;
+  // The form of /submit for the caller, as one who has entered nothing finds it.
+  views::SubmitForm FormFor(const Identity& caller) const;
   absl::StatusOr<views::Page> ConfirmMachine(const Identity& caller, const std::string& action,
                                              const Query& query) const;
   absl::StatusOr<views::Page> Machines(const Identity& caller) const;
@@ -91,6 +94,10 @@ class Page {
                                       const Query& fields);
   HttpResponse Events(const Identity& caller, const HttpRequest& request);
   HttpResponse Refuse(const Identity& caller, const absl::Status& status) const;
+  // The form again, with what the caller has entered, and why that is refused.
+  HttpResponse RefuseForm(const Identity& caller, const Query& entered,
+                          const absl::Status& status) const;
+  HttpResponse Refusal(const absl::Status& status, views::Page page) const;
 
   const PageOptions options_;
   PageSource* const source_;

@@ -40,6 +40,20 @@ struct WhatIfQuestion {
 using WhatIfSimulator = std::function<absl::StatusOr<views::WhatIf>(
     const WhatIfQuestion&, const std::function<bool()>& go_on)>;
 
+// What people do to a job on the page.
+enum class JobAction { kCancel, kPause, kResume, kPrioritize };
+struct JobActionRow {
+  JobAction action;
+  const char* name;         // in addresses and on buttons
+  std::string_view method;  // whose row of the access table says who may
+};
+inline constexpr JobActionRow kJobActions[] = {
+    {JobAction::kPause, "pause", "heddle.v1.JobService/PauseJob"},
+    {JobAction::kResume, "resume", "heddle.v1.JobService/ResumeJob"},
+    {JobAction::kPrioritize, "priority", "heddle.v1.JobService/PrioritizeJob"},
+    {JobAction::kCancel, "cancel", "heddle.v1.JobService/CancelJob"},
+};
+
 // Thread-safe. Every method is called for a caller whom the access table allows the call.
 class PageSource {
  public:
@@ -48,11 +62,10 @@ class PageSource {
     JobList jobs;  // the newest first
     bool more = false;
   };
-  enum class Action { kCancel, kPause, kResume, kSetPriority };
   struct Order {
-    Action action = Action::kCancel;
+    JobActionRow what;
     std::string reason{};  // of kCancel and kPause, for others to see
-    int priority = 0;      // of kSetPriority: JobSpec.priority
+    int priority = 0;      // of kPrioritize: JobSpec.priority
   };
   // A model that comes in with a form. Destroyed without Finish, nothing is submitted.
   class Submission {
@@ -95,10 +108,14 @@ class PageSource {
   virtual absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
                                                                   const std::string& after,
                                                                   int64_t limit) = 0;
-  virtual absl::StatusOr<std::vector<DevicePair>> CompareDevices(const Identity& caller,
-                                                                 const std::string& device_a,
-                                                                 const std::string& device_b,
-                                                                 int64_t limit) = 0;
+  // What two devices have of the same tasks. Kept for half a minute, so that the pages of a long comparison
+  // are read from one answer.
+  struct DeviceTable {
+    std::vector<DevicePair> pairs;  // by key
+    int64_t looked_at = 0;          // tasks, where there are more than were looked at; 0: all were
+  };
+  virtual absl::StatusOr<std::shared_ptr<const DeviceTable>> CompareDevices(
+      const Identity& caller, const std::string& device_a, const std::string& device_b) = 0;
   // The latest simulation of the queue, without rows of jobs that the caller may not see. The call does
   // not wait: it asks for a newer one where that is due. Null: the first is not ready yet. Unimplemented:
   // this scheduler cannot simulate.

@@ -59,6 +59,7 @@ absl::StatusOr<std::unique_ptr<SchedulerLoop>> SchedulerLoop::Load(Options optio
 
 void SchedulerLoop::Begin() {
   log_.Begin(dispatcher_);
+  traces_.Begin(dispatcher_);
   metrics_.Begin(dispatcher_);
   thread_ = std::thread([this] { Run(); });
   watch_ = std::make_unique<TrackerWatch>(tracker_, options_.tracker_address, leases_.get(),
@@ -233,6 +234,7 @@ void SchedulerLoop::Handle(Input input) {
   NoteChanges(input.event, subject, decisions);
   for (const Order& order : decisions.orders) Perform(order);
   log_.Observe(input.event, decisions, dispatcher_, now);
+  traces_.Observe(input.event, decisions, dispatcher_, ledger_);
   metrics_.Observe(input.event, decisions, dispatcher_, MonotonicNow() - now, now);
   if (const auto* slots = std::get_if<SlotsChanged>(&input.event)) {
     absl::MutexLock lock(&mutex_);
@@ -387,13 +389,16 @@ void SchedulerLoop::EndSpan(const StageFinished& end, Batch* batch) {
   if (it == spans_.end()) return;
   StageRow row = std::move(it->second);
   spans_.erase(it);
-  log_.StageEnded(row, end, metrics_.StageEnded(row, end, MonotonicNow()));
+  const std::string result = metrics_.StageEnded(row, end, MonotonicNow());
+  log_.StageEnded(row, end, result);
   if (row.lease_id.empty()) return;  // the stage never ran
   row.span.set_end_unix_ns(absl::GetCurrentTimeNanos());
   if (end.fault.kind != v1::FAULT_NONE) {
     row.span.mutable_fault()->set_kind(end.fault.kind);
     row.span.mutable_fault()->set_message(end.fault.message);
   }
+  if (const JobId job{ParseJobName(row.span.job())}; ledger_.Has(job))
+    traces_.StageEnded(row, ledger_.data(job).row.job, result);
   batch->push_back(PutStage{std::move(row)});
 }
 
@@ -601,14 +606,17 @@ absl::StatusOr<std::string> SchedulerLoop::Submit(const v1::JobSpec& spec,
   return JobName(id.value);
 }
 
-absl::Status SchedulerLoop::SetPriority(const std::string& job, int priority) {
-  HEDDLE_ASSIGN_OR_RETURN(const JobSnapshots::Snapshot now, snapshots_.Get(job));
+absl::StatusOr<std::shared_ptr<const v1::Job>> SchedulerLoop::SetPriority(const std::string& job,
+                                                                          int priority) {
+  HEDDLE_ASSIGN_OR_RETURN(JobSnapshots::Snapshot now, snapshots_.Get(job));
   HEDDLE_RETURN_IF_ERROR(CheckUnfinished(*now.job));
   v1::JobSpec spec = now.job->spec();
   spec.set_priority(priority);
   HEDDLE_RETURN_IF_ERROR(JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now()).status());
-  return CallAndWait({PriorityRequested{JobId{ParseJobName(job)}, priority}},
-                     absl::StrCat("job ", job, " may forget this at a restart"));
+  HEDDLE_RETURN_IF_ERROR(CallAndWait({PriorityRequested{JobId{ParseJobName(job)}, priority}},
+                                     absl::StrCat("job ", job, " may forget this at a restart")));
+  HEDDLE_ASSIGN_OR_RETURN(now, snapshots_.Get(job));
+  return now.job;
 }
 
 absl::StatusOr<std::shared_ptr<const v1::Job>> SchedulerLoop::Act(Action action,

@@ -33,6 +33,7 @@
 #include "scheduler/service/stages/tracker_watch.h"
 #include "scheduler/service/stages/worker_channels.h"
 #include "scheduler/service/telemetry/job_log.h"
+#include "scheduler/service/telemetry/job_traces.h"
 #include "scheduler/service/telemetry/metrics.h"
 #include "scheduler/store/record_store.h"
 #include "scheduler/store/store_writer.h"
@@ -57,6 +58,7 @@ class SchedulerLoop {
     // Whether this scheduler still leads; asked before each turn, since the process may have been stopped for
     // long. Null: there is no other.
     std::function<bool()> leads{};
+    SpanExporter* spans = nullptr;           // of jobs and stages; outlives the loop; null: none
   };
   // Loads the unfinished jobs; finished ones stay in the store until they are asked for. The store
   // must be open and must not be written by anybody else. Queries work at once; nothing else happens
@@ -81,7 +83,7 @@ class SchedulerLoop {
                                                      const std::string& reason);
   // Changes the order among the jobs of one tenant (JobSpec.priority); stages that run go on.
   // InvalidArgument: out of range. NotFound. FailedPrecondition: the job is over.
-  absl::Status SetPriority(const std::string& job, int priority);
+  absl::StatusOr<std::shared_ptr<const v1::Job>> SetPriority(const std::string& job, int priority);
 
   // Returns the digest of a module with the chosen schedules, and compiles it if needed. `gone`
   // tells whether the caller has left.
@@ -166,6 +168,7 @@ class SchedulerLoop {
   Dispatcher dispatcher_;
   JobLedger ledger_;
   JobLog log_;
+  JobTraces traces_{options_.spans, options_.holder};
   std::map<AttemptId, StageRow> spans_;
   std::map<JobId, int> running_;  // running stages
   absl::Time find_after_ = absl::InfinitePast();

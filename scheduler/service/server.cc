@@ -45,6 +45,7 @@
 #include "scheduler/service/telemetry/audit_log.h"
 #include "scheduler/service/telemetry/call_metrics.h"
 #include "scheduler/service/telemetry/metrics.h"
+#include "scheduler/service/telemetry/span_exporter.h"
 #include "scheduler/store/open_store.h"
 
 namespace heddle::scheduler {
@@ -233,8 +234,13 @@ absl::Status RunServer(const ServerOptions& options) {
                           AuditLog::Open(options.data_directory + "/audit"));
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<BlobStore> blobs,
                           BlobStore::Open(options.data_directory + "/blobs"));
+  std::unique_ptr<SpanExporter> spans;
+  if (!options.otlp.empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(spans, SpanExporter::Start({.collector = options.otlp}));
+  }
   std::unique_ptr<EmbeddedCluster> cluster;
   SchedulerLoop::Options loop_options;
+  loop_options.spans = spans.get();
   loop_options.tracker_address = options.tracker_address;
   loop_options.credentials = credentials;
   loop_options.holder = HolderName(identity);
@@ -311,7 +317,8 @@ absl::Status RunServer(const ServerOptions& options) {
                      .blobs = blobs.get(),
                      .leases = [&loop] { return loop->leases(); },
                      .lost_audit_lines = [&audit] { return audit->lost(); },
-                     .store_problem = [&loop] { return loop->writer()->problem(); }},
+                     .store_problem = [&loop] { return loop->writer()->problem(); },
+                     .spans = spans.get()},
                     loop->metrics());
   std::atomic<bool> draining = false;
   const HealthPages health{.metrics = loop->metrics(),

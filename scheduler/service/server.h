@@ -29,6 +29,7 @@ struct ServerOptions {
   bool require_confinement = false;  // embedded: refuse a host that cannot confine stages
   LogOptions log;                    // of the daemons that `embedded` starts
   std::string http;  // HOST:PORT of this machine for the page, /metrics and health; empty: none
+  std::string otlp;  // http://HOST:PORT of a collector of OpenTelemetry; empty: none
   std::string policy = kDefaultPolicy;  // a name for MakePolicy
   long long max_model_mib = 16384;
   int lease_s = 60;           // how long a slot stays held when the scheduler is gone

@@ -315,6 +315,18 @@ grpc::Status JobServiceImpl::ResumeJob(grpc::ServerContext* context,
     return owner;
   return Act(SchedulerLoop::Action::kResume, *request, response);
 }
+grpc::Status JobServiceImpl::PrioritizeJob(grpc::ServerContext* context,
+                                           const v1::PrioritizeJobRequest* request,
+                                           v1::Job* response) {
+  if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
+  if (grpc::Status owner = CheckOwner(*context, "PrioritizeJob", request->job()); !owner.ok())
+    return owner;
+  absl::StatusOr<std::shared_ptr<const v1::Job>> job =
+      loop_->SetPriority(request->job(), request->priority());
+  if (!job.ok()) return ToGrpc(job.status());
+  *response = **job;
+  return grpc::Status::OK;
+}
 
 grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
                                          const v1::FetchModuleRequest* request,

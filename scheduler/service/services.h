@@ -55,6 +55,8 @@ class JobServiceImpl final : public v1::JobService::Service {
                         v1::Job* response) override;
   grpc::Status ResumeJob(grpc::ServerContext* context, const v1::JobActionRequest* request,
                          v1::Job* response) override;
+  grpc::Status PrioritizeJob(grpc::ServerContext* context, const v1::PrioritizeJobRequest* request,
+                             v1::Job* response) override;
   grpc::Status FetchModule(grpc::ServerContext* context, const v1::FetchModuleRequest* request,
                            grpc::ServerWriter<v1::Chunk>* writer) override;
   grpc::Status GetTimeline(grpc::ServerContext* context, const v1::GetJobRequest* request,

@@ -1,7 +1,6 @@
 // heddle-sim: parses flags and calls a command.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
 
 #include "base/command_documents.h"
 #include "scheduler/sim/commands.h"
@@ -63,9 +62,7 @@ int main(int argc, char** argv) {
           "--policy uncoordinated: promises nothing that --fuzz could check; take one of the "
           "scheduler's policies");
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    std::cerr << "heddle-sim: " << error.what() << " (see `heddle-sim --help`)\n";
-    return 2;
+    return heddle::EndOfParse(app, error);
   }
   flags.has_seed = seed->count() > 0;
   if (flags.thesis) return heddle::sim::RunThesis(flags);

@@ -105,6 +105,13 @@ TEST_F(HostileClientTest, EveryCallOfJobs) {
   action("CancelJob", &v1::JobService::Stub::CancelJob);
   action("PauseJob", &v1::JobService::Stub::PauseJob);
   action("ResumeJob", &v1::JobService::Stub::ResumeJob);
+  v1::PrioritizeJobRequest prioritize;
+  prioritize.set_job(job);
+  prioritize.set_priority(3);
+  Attack<v1::PrioritizeJobRequest>("PrioritizeJob", prioritize, [&](Context* c, const auto& r) {
+    v1::Job answer;
+    return stub.PrioritizeJob(c, r, &answer);
+  });
   v1::FetchModuleRequest fetch;
   fetch.set_job(job);
   Attack<v1::FetchModuleRequest>("FetchModule", fetch, [&](Context* c, const auto& r) {

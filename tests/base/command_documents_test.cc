@@ -141,5 +141,24 @@ TEST(EndOfParse, AMistakeIsOneLineWithTheWayOut) {
   EXPECT_NE(error.find("`heddle-example --help`"), std::string::npos) << error;
 }
 
+TEST(ParseCommandLine, TellsWhetherTheProgramIsToRun) {
+  const auto parse = [](std::vector<std::string> words) {
+    CLI::App app("An example whose name is in its path.");
+    app.add_flag("--known");
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    return ParseCommandLine(&app, static_cast<int>(argv.size()), argv.data());
+  };
+  EXPECT_EQ(parse({"bin/example", "--known"}), std::nullopt);
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(parse({"bin/example", "--help"}), 0);
+  EXPECT_NE(testing::internal::GetCapturedStdout().find("--known"), std::string::npos);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(parse({"bin/example", "--unheard-of"}), 2);
+  const std::string error = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(error.starts_with("example: ")) << error;
+  EXPECT_NE(error.find("(see `example --help`)\n"), std::string::npos) << error;
+}
+
 }  // namespace
 }  // namespace heddle

@@ -6,6 +6,7 @@ Usage: cli_test.py BIN_DIR [unittest arguments]
 import json
 import os
 import pathlib
+import re
 import resource
 import signal
 import subprocess
@@ -248,6 +249,30 @@ class WholeRoad(unittest.TestCase):
         self.assertEqual(told["best_ns"], sorted(told["best_ns"], reverse=True))
         self.assertIn("it has 1 ", self.h("explain", self.job, "nothing", check=4).stderr)
 
+    def test_the_machine_code_of_a_kernel_is_listed(self):
+        done = self.h("explain", self.job, 1, "--assembly", check=0)
+        self.assertIn(f"as it stands in the module of {self.job}", done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertTrue(lines[0].startswith("kernel_") and lines[0].endswith(":"), lines[0])
+        self.assertTrue(all(re.match(r" *[0-9a-f]+: \S|kernel_\S*:$", line) for line in lines), lines)
+        told = json.loads(self.h("explain", self.job, 1, "--assembly", "--lines", 3, "--json", check=0).stdout)
+        self.assertEqual((len(told["assembly"]), told["assembly"]), (3, lines[:3]))
+        self.assertIn(told["schedule"], ("tuned", "default"))
+        cut = self.h("explain", self.job, 1, "--assembly", "--lines", 5, check=0)
+        self.assertEqual(cut.stdout.splitlines(), lines[:5])
+        self.assertIn(f"showing 5 of {told['lines']} lines", cut.stderr)
+        whole = self.h("explain", self.job, 1, "--assembly", "--lines", 0, check=0)
+        self.assertEqual(len(whole.stdout.splitlines()), told["lines"])
+        self.assertNotIn("showing", whole.stderr)
+        self.h("explain", self.job, "--assembly", check=2)
+        self.h("explain", self.job, 1, "--lines", 5, check=2)
+        self.h("explain", self.job, 99, "--assembly", check=4)
+        report = self.path / "report.html"
+        self.h("report", self.job, "-o", report, "--assembly", check=0)
+        self.assertIn("kernel_0", report.read_text())
+        self.h("report", self.job, "-o", report, check=0)
+        self.assertNotIn("kernel_0", report.read_text())
+
     def test_a_search_begins_with_what_others_learned(self):
         """Those of the first job, which had another target on this device."""
         def predicted(*flags):
@@ -386,8 +411,15 @@ class WholeRoad(unittest.TestCase):
         self.h("wait", job, "--timeout", 0.5, check=6)
         self.h("pause", job, check=0)
         self.h("resume", job, check=0)
+        self.assertIn("priority -3", self.h("priority", job, -3, check=0).stderr)
+        told = json.loads(self.h("priority", job, 10, "--json", check=0).stdout)
+        self.assertEqual(told["spec"]["priority"], 10)
+        for usage in (("priority", job, 11), ("priority", job, "high"), ("priority", job)):
+            self.h(*usage, check=2)
+        self.h("priority", "j999", 1, check=4)
         self.h("cancel", job, check=0)
         self.h("wait", job, check=7)
+        self.assertIn("is over already", self.h("priority", job, 1, check=2).stderr)
 
     def test_a_deadline_out_of_reach_is_told_at_once(self):
         done = self.h("submit", self.path / "mlp.onnx", "--trials", 100000, "--force", "--deadline", "10m", check=0)

@@ -233,6 +233,7 @@ class OneService(unittest.TestCase):
             ("show", ("show", self.job)),
             ("explain JOB", ("explain", self.job)),
             ("explain JOB TASK", ("explain", self.job, 1)),
+            ("explain JOB TASK --assembly", ("explain", self.job, 1, "--assembly")),
             ("devices", ("devices",)),
             ("records", ("records",)),
             ("submit --dry-run", ("submit", self.path / "mlp.onnx", "--dry-run")),

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/command_documents.h"
 #include "client/zoo/zoo.h"
 #include "tests/fingerprint/fingerprint.h"
 
@@ -29,7 +30,7 @@ int main(int argc, char** argv) {
   app.add_option("--seeds", seeds, "Random worlds for each policy");
   app.add_option("--dump", dump, "Folder for the texts behind the digests");
   app.add_option("--words", words, "Dump only facts whose name contains this");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   compiler.machine_code = !no_code;
   std::erase(compiler.models, "");  // --models "": none
   if (!dump.empty()) std::filesystem::create_directories(dump);

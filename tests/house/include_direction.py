@@ -72,6 +72,7 @@ PUBLIC = [
     "compiler/measure/compare.h",
     "compiler/measure/in_turns.h",
     "compiler/codegen/backend.h",
+    "compiler/codegen/disassemble.h",
     "compiler/machine/measured_machine.h",
     "compiler/machine/target_info.h",
     "compiler/measure/measure_machine.h",
@@ -80,6 +81,7 @@ PUBLIC = [
     "compiler/runtime/executor.h",
     "compiler/runtime/machine_limits.h",
     "compiler/runtime/module.h",
+    "compiler/runtime/module_head.h",
     "compiler/runtime/timing.h",
 ]
 # Headers that stay behind a few .cc files: (pattern, folders that may include it).
@@ -91,6 +93,7 @@ HEAVY = [
     (r"libpq", ["scheduler/store/postgres"]),
     (r"microhttpd\.h", ["base"]),
     (r"prometheus/", ["base/daemon"]),
+    (r"curl/", ["scheduler/service/telemetry"]),
     (r"z3\+\+\.h", ["compiler/substitution/prover"]),
     (r"grpcpp/|.*\.grpc\.pb\.h", ["proto", "tracker", "scheduler/service", "worker", "client"]),
     (r"toml\+\+/", ["client/config"]),

@@ -108,7 +108,7 @@ class ActionsTest(unittest.TestCase):
         self.assertEqual(self.send(), f"/jobs/{job}")
         self.assertIn("cancelled", self.text())
         told = {line["method"]: line for line in self.audit() if line.get("job") == job}
-        self.assertEqual(told["page/SetPriority"]["detail"], "priority 5")
+        self.assertEqual(told["heddle.v1.JobService/PrioritizeJob"]["detail"], "priority 5")
         self.assertEqual(told["heddle.v1.JobService/CancelJob"]["role"], "local")
 
     def test_a_machine_is_drained_and_resumed(self):

@@ -152,6 +152,8 @@ class ClientTest(unittest.TestCase):
             self.assertTrue(any(task.best_ns for task in job.tasks()))
             self.assertEqual(job.pause().state, "paused")
             self.assertNotEqual(job.resume().state, "paused")
+            self.assertIs(job.prioritize(-3), job)
+            self.refused(heddle.UsageError, "", job.prioritize, 11)
             self.assertIn(job.id, [other.id for other in self.client.jobs()])
             self.assertEqual(self.client.job(job.id).info()["spec"]["trials_per_task"], 100000)
         self.refused(heddle.Cancelled, job.id, job.wait, timeout=LIMIT_S)

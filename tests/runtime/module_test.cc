@@ -9,6 +9,7 @@
 
 #include "base/trailer.h"
 #include "compiler/runtime/module_check.h"
+#include "compiler/runtime/module_head.h"
 #include "tests/runtime/test_module.h"
 
 namespace heddle::runtime {
@@ -84,6 +85,29 @@ TEST(ModuleTest, EveryTruncationIsAnError) {
   EXPECT_THAT(std::string(parsed.status().message()),
               HasSubstr("truncated: " + std::to_string(bytes.size()) + " bytes expected, " +
                         std::to_string(bytes.size() - 1) + " found"));
+}
+
+TEST(ModuleTest, TheHeadOfAModuleIsReadWithoutItsParameters) {
+  const Module module = MakeTestModule();
+  const std::string bytes = SerializeModule(module);
+  const size_t end = bytes.find(module.code) + module.code.size();
+  ASSERT_LT(end, bytes.size());
+  for (size_t size = 0; size < end; size += size < 4096 ? 1 : 61) {
+    const auto head = ParseModuleHead(std::string_view(bytes).substr(0, size));
+    ASSERT_TRUE(absl::IsOutOfRange(head.status())) << size << ": " << head.status();
+  }
+  for (const size_t size : {end, bytes.size()}) {
+    const auto head = ParseModuleHead(std::string_view(bytes).substr(0, size));
+    ASSERT_TRUE(head.ok()) << head.status();
+    EXPECT_EQ(head->code, module.code);
+    EXPECT_EQ(head->manifest.kernels[1].task, "fedcba9876543210");
+    EXPECT_TRUE(head->params->empty());
+  }
+  std::string damaged = bytes;
+  damaged[end - 1] = static_cast<char>(~damaged[end - 1]);
+  EXPECT_TRUE(absl::IsDataLoss(ParseModuleHead(damaged).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      ParseModuleHead("these bytes are of some other file, and there are enough").status()));
 }
 
 TEST(ModuleTest, EveryFlippedByteIsAnErrorOrChangesNothing) {

@@ -143,5 +143,24 @@ TEST(CompareDevices, TheLargestGainComesFirst) {
   EXPECT_EQ(Malformed(CompareDevicesPage({}).markup), "");
 }
 
+TEST(CompareDevices, WhatIsUnknownOrCutIsSaid) {
+  DeviceComparison comparison;
+  comparison.a = "here";
+  comparison.b = kHostile;
+  comparison.devices = {"here", "there"};
+  comparison.unknown = {kHostile};
+  comparison.looked_at = 10'000;
+  const std::string page = CompareDevicesPage(comparison).markup;
+  EXPECT_EQ(Malformed(page), "");
+  EXPECT_THAT(page,
+              AllOf(HasSubstr("No machine that measures now has the device key"),
+                    HasSubstr("there are: here, there."), HasSubstr("Only the first 10000 tasks"),
+                    HasSubstr("<option value=\"there\">"), Not(HasSubstr("<script"))));
+  comparison.unknown.clear();
+  comparison.looked_at = 0;
+  EXPECT_THAT(CompareDevicesPage(comparison).markup,
+              AllOf(Not(HasSubstr("No machine")), Not(HasSubstr("Only the first"))));
+}
+
 }  // namespace
 }  // namespace heddle::views

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/views/well_formed.h"
+#include "views/forms.h"
 
 namespace heddle::views {
 namespace {
@@ -171,12 +172,38 @@ TEST(Pages, CountsTellWhoRunsAndWhoWaits) {
   EXPECT_EQ(counts.running, 1);
 }
 
+TEST(Pages, FormsTakeAnyName) {
+  v1::ListWorkersResponse machines;
+  v1::WorkerStatus* machine = machines.add_workers();
+  machine->set_worker(kHostile);
+  machine->add_slots()->set_holder("person:ann@host");
+  machine->add_slots()->set_holder("scheduler");
+  SubmitForm form;
+  form.targets = {kHostile};
+  form.key = kHostile;
+  for (const Html& page :
+       {MachineActions(machines), MachinePage(*machine, "drain"), MachinePage(*machine, "resume"),
+        SubmitPage(form), SubmitPage({}), PriorityPage(MakeJob(1, v1::JOB_TUNING, ""))}) {
+    EXPECT_EQ(Malformed("<div>" + page.markup + "</div>"), "");
+    EXPECT_THAT(page.markup, Not(HasSubstr("<script")));
+  }
+  EXPECT_THAT(MachineActions(machines).markup,
+              HasSubstr("<td class=\"number\">2</td><td class=\"number\">1</td>"))
+      << "what a scheduler holds is no person's";
+  EXPECT_EQ(MachineActions({}).markup, "");
+}
+
 TEST(Pages, SayWhatIsLeftOut) {
   const std::string jobs = JobsPage(Many(3), {.all = 10, .next = "/jobs?before=j1"}).markup;
   EXPECT_THAT(jobs, HasSubstr("showing 3 of 10 jobs"));
   EXPECT_THAT(jobs, HasSubstr("href=\"/jobs?before=j1\""));
   const std::string task = TaskPage(Details(100)).markup;
   EXPECT_THAT(task, HasSubstr("showing 100 of 100000 trials"));
+  TaskDetails newest = Details(100);
+  newest.older_left_out = true;
+  const std::string report = TaskPage(newest).markup;
+  EXPECT_THAT(report, HasSubstr("showing 100 of the newest 100000 trials"));
+  EXPECT_THAT(report, HasSubstr("at least 100000 by all jobs"));
   JobDetails many;
   for (int i = 0; i < 600; ++i) {
     many.job.add_tasks()->mutable_info()->set_weight(1);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/command_documents.h"
 #include "base/status_macros.h"
 #include "base/target.h"
 #include "client/commands/model_options.h"
@@ -107,7 +108,7 @@ int main(int argc, char** argv) {
   app.add_flag("--graph", flags.print_graph, "Print the optimised graph");
   app.add_option("--details", flags.details,
                  "Print program and schedule of the kernels whose label has this in it");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   const absl::Status status = heddle::Run(flags);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;

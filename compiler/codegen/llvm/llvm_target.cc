@@ -60,6 +60,7 @@ void InitializeLlvm() {
     llvm::InitializeAllTargets();
     llvm::InitializeAllTargetMCs();
     llvm::InitializeAllAsmPrinters();
+    llvm::InitializeAllDisassemblers();
   });
 }
 

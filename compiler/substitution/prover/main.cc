@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/command_documents.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "compiler/substitution/algebra.h"
@@ -227,7 +228,7 @@ int Main(int argc, char** argv) {
   prove->add_option("--seed", seed, "Of the sample");
   prove->add_option("--effort", effort, "Bound on the solver's work for one proof");
   prove->add_option("--threads", options.threads, "Threads")->check(CLI::Range(1, 256));
-  CLI11_PARSE(app, argc, argv);
+  if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
 
   const absl::Status status = generate->parsed()
                                   ? RunGenerate(options, output, unproved, effort, memory_gib)

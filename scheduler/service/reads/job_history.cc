@@ -1,5 +1,6 @@
 #include "scheduler/service/reads/job_history.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,9 +13,8 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr absl::Duration kKept = absl::Seconds(30);
-constexpr size_t kManyCandidates = 5000;  // to read them takes some ten milliseconds
-constexpr size_t kMostKept = 64;
+constexpr size_t kManyCandidates = 1000;  // to read them takes some milliseconds
+constexpr size_t kMostKept = 256;         // jobs without their trials: some 100 kB each at most
 
 // The job as a scheduler shows it that has just loaded it. No policy and no slot affects a finished
 // job.
@@ -37,13 +37,14 @@ JobSelection Only(JobId id, JobSelection::Which which) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const v1::Job>> JobHistory::Get(JobId id) const {
-  const absl::Time now = MonotonicNow();
   int64_t forgotten = 0;
   {
     absl::MutexLock lock(&mutex_);
     forgotten = forgotten_;
-    std::erase_if(kept_, [&](const auto& read) { return now - read.second.time > kKept; });
-    if (const auto kept = kept_.find(id); kept != kept_.end()) return kept->second.job;
+    if (const auto kept = kept_.find(id); kept != kept_.end()) {
+      kept->second.asked = ++asked_;
+      return kept->second.job;
+    }
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<StoredJob> found,
                           store_->LoadJobs(Only(id, JobSelection::kFinished)));
@@ -53,7 +54,14 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> JobHistory::Get(JobId id) const {
   if (found.front().candidates.size() >= kManyCandidates) {
     absl::MutexLock lock(&mutex_);
     // What was read before a Forget may be outdated.
-    if (kept_.size() < kMostKept && forgotten == forgotten_) kept_[id] = {now, job};
+    if (forgotten == forgotten_) {
+      if (kept_.size() == kMostKept) {
+        kept_.erase(std::min_element(kept_.begin(), kept_.end(), [](const auto& a, const auto& b) {
+          return a.second.asked < b.second.asked;
+        }));
+      }
+      kept_[id] = {++asked_, job};
+    }
   }
   return job;
 }

@@ -1,6 +1,6 @@
 // Finished jobs of earlier processes. They stay in the store until somebody asks for them, so that
-// a start takes no longer the more of them there are. A job that took long to read, because it has many
-// trials, is kept for half a minute: open pages ask again and again. Thread-safe.
+// a start takes no longer the more of them there are. A job that takes long to read, because it has many
+// trials, is kept: open pages ask again and again. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "proto/jobs.pb.h"
 #include "scheduler/core/ids.h"
 #include "scheduler/store/record_store.h"
@@ -34,14 +33,15 @@ class JobHistory {
 
  private:
   struct Read {
-    absl::Time time;
+    int64_t asked = 0;  // of all that were, the larger the later
     std::shared_ptr<const v1::Job> job;
   };
 
   RecordStore* const store_;
   mutable absl::Mutex mutex_;
   mutable std::map<JobId, Read> kept_ ABSL_GUARDED_BY(mutex_);
-  int64_t forgotten_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Forget
+  mutable int64_t asked_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Get
+  int64_t forgotten_ ABSL_GUARDED_BY(mutex_) = 0;      // calls of Forget
 };
 
 }  // namespace heddle::scheduler

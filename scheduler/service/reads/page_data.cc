@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "proto/access/access_table.h"
 #include "proto/check_message.h"
@@ -20,25 +21,14 @@ constexpr int64_t kStagesAsked = 2000;
 constexpr size_t kJobsAsked = 100;
 constexpr int64_t kRecordsAsked = 64;
 constexpr std::string_view kGetJob = "heddle.v1.JobService/GetJob";
-
+constexpr int64_t kMostWorkloads = 10'000;  // that are looked at to compare two devices
+constexpr absl::Duration kComparedKept = absl::Seconds(30);
+constexpr size_t kMostCompared = 4;  // pairs of devices that are kept
+constexpr int kReadAhead = 100;      // jobs
 constexpr std::string_view kSubmit = "heddle.v1.JobService/Submit";
 // Draining a machine is holding its slots.
 constexpr std::string_view kAcquire = "heddle.v1.TrackerService/Acquire";
 constexpr std::string_view kRelease = "heddle.v1.TrackerService/Release";
-
-std::string_view MethodOf(PageSource::Action action) {
-  switch (action) {
-    case PageSource::Action::kPause:
-      return "heddle.v1.JobService/PauseJob";
-    case PageSource::Action::kResume:
-      return "heddle.v1.JobService/ResumeJob";
-    case PageSource::Action::kSetPriority:
-      return "page/SetPriority";
-    case PageSource::Action::kCancel:
-      break;
-  }
-  return "heddle.v1.JobService/CancelJob";
-}
 
 // A person's name, for others to see.
 std::string NameOf(const Identity& caller) {
@@ -47,14 +37,14 @@ std::string NameOf(const Identity& caller) {
 
 absl::Status Perform(SchedulerLoop* loop, const std::string& job, const PageSource::Order& order) {
   using Action = SchedulerLoop::Action;
-  switch (order.action) {
-    case PageSource::Action::kPause:
+  switch (order.what.action) {
+    case JobAction::kPause:
       return loop->Act(Action::kPause, job, order.reason).status();
-    case PageSource::Action::kResume:
+    case JobAction::kResume:
       return loop->Act(Action::kResume, job, order.reason).status();
-    case PageSource::Action::kSetPriority:
-      return loop->SetPriority(job, order.priority);
-    case PageSource::Action::kCancel:
+    case JobAction::kPrioritize:
+      return loop->SetPriority(job, order.priority).status();
+    case JobAction::kCancel:
       break;
   }
   return loop->Act(Action::kCancel, job, order.reason).status();
@@ -68,6 +58,21 @@ PageData::PageData(SchedulerLoop* loop, RecordStore* store, const Actions& actio
   if (simulator != nullptr) {
     what_if_ = std::make_unique<WhatIfKeeper>([this] { return Question(); }, std::move(simulator));
   }
+  read_ahead_ = std::thread([this] {
+    // One by one, so that this can end between two.
+    JobSnapshots::ListOptions next{
+        .finished_too = true, .max_jobs = 1, .shown = [](const std::string&) { return true; }};
+    for (int i = 0; i < kReadAhead && !stop_; ++i) {
+      const absl::StatusOr<JobSnapshots::Page> page = loop_->jobs().List(next);
+      if (!page.ok() || page->jobs.empty()) return;
+      next.before = JobId{ParseJobName(page->jobs.front()->id())};
+    }
+  });
+}
+
+PageData::~PageData() {
+  stop_ = true;
+  read_ahead_.join();
 }
 
 CallerReads PageData::ReadsOf(const Identity& caller) const {
@@ -132,12 +137,27 @@ absl::StatusOr<std::vector<WorkloadName>> PageData::FindWorkloads(const std::str
   return store_->FindWorkloads(text, after, limit);
 }
 
-absl::StatusOr<std::vector<DevicePair>> PageData::CompareDevices(const Identity& caller,
-                                                                 const std::string& device_a,
-                                                                 const std::string& device_b,
-                                                                 int64_t limit) {
+absl::StatusOr<std::shared_ptr<const PageSource::DeviceTable>> PageData::CompareDevices(
+    const Identity& caller, const std::string& device_a, const std::string& device_b) {
   HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, kQueryRecords));  // measurements are shared
-  return store_->CompareDevices(device_a, device_b, limit);
+  absl::MutexLock lock(&compare_mutex_);
+  const absl::Time now = MonotonicNow();
+  std::erase_if(compared_,
+                [&](const ComparedDevices& kept) { return now - kept.time > kComparedKept; });
+  for (const ComparedDevices& kept : compared_) {
+    if (kept.a == device_a && kept.b == device_b) return kept.table;
+  }
+  auto table = std::make_shared<DeviceTable>();
+  HEDDLE_ASSIGN_OR_RETURN(table->pairs, store_->CompareDevices(device_a, device_b, kMostWorkloads));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<WorkloadName> tasks,
+                          store_->FindWorkloads("", "", kMostWorkloads + 1));
+  if (static_cast<int64_t>(tasks.size()) > kMostWorkloads) table->looked_at = kMostWorkloads;
+  // Nothing takes no time to find, and may soon be something.
+  if (!table->pairs.empty()) {
+    if (compared_.size() == kMostCompared) compared_.pop_front();
+    compared_.push_back({device_a, device_b, now, table});
+  }
+  return std::shared_ptr<const DeviceTable>(std::move(table));
 }
 
 absl::StatusOr<WhatIfQuestion> PageData::Question() {
@@ -186,13 +206,13 @@ absl::Status PageData::Tell(const Identity& caller, std::string_view method, con
 }
 
 absl::Status PageData::Act(const Identity& caller, const std::string& job, const Order& order) {
-  const std::string_view method = MethodOf(order.action);
+  const std::string_view method = order.what.method;
   HEDDLE_RETURN_IF_ERROR(Allow(caller, method));
   absl::Status status = ReadsOf(caller).CheckJob(method, job);
   if (status.ok()) status = Perform(loop_, job, order);
   return Tell(
       caller, method, job, status,
-      order.action == Action::kSetPriority ? absl::StrCat("priority ", order.priority) : "");
+      order.what.action == JobAction::kPrioritize ? absl::StrCat("priority ", order.priority) : "");
 }
 
 // Tells the audit log of its end, however it ends.

@@ -1,14 +1,20 @@
 // What the page shows, by the same functions that answer gRPC calls.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "base/blob_store.h"
 #include "scheduler/page/source.h"
 #include "scheduler/service/job_intake.h"
@@ -29,9 +35,11 @@ class PageData final : public PageSource {
     MachineDrains* drains = nullptr;
     AuditLog* audit = nullptr;  // may be null
   };
-  // All outlive this. Without a simulator, WhatIf is Unimplemented.
+  // All outlive this. Without a simulator, WhatIf is Unimplemented. The newest finished jobs are read ahead:
+  // one of many trials takes longer than a page should.
   PageData(SchedulerLoop* loop, RecordStore* store, const Actions& actions,
            WhatIfSimulator simulator = nullptr);
+  ~PageData() override;
 
   int64_t changes() override { return loop_->jobs().changes(); }
   std::string policy() override { return loop_->policy(); }
@@ -54,10 +62,8 @@ class PageData final : public PageSource {
   absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
                                                           const std::string& after,
                                                           int64_t limit) override;
-  absl::StatusOr<std::vector<DevicePair>> CompareDevices(const Identity& caller,
-                                                         const std::string& device_a,
-                                                         const std::string& device_b,
-                                                         int64_t limit) override;
+  absl::StatusOr<std::shared_ptr<const DeviceTable>> CompareDevices(
+      const Identity& caller, const std::string& device_a, const std::string& device_b) override;
   absl::StatusOr<std::shared_ptr<const views::WhatIf>> WhatIf(const Identity& caller) override;
   absl::StatusOr<v1::ListWorkersResponse> ListWorkers() override;
   absl::Status Act(const Identity& caller, const std::string& job, const Order& order) override;
@@ -80,10 +86,21 @@ class PageData final : public PageSource {
 
   absl::StatusOr<WhatIfQuestion> Question();
 
+  struct ComparedDevices {
+    std::string a, b;
+    absl::Time time;
+    std::shared_ptr<const DeviceTable> table;
+  };
+
   SchedulerLoop* const loop_;
   RecordStore* const store_;
   const Actions actions_;
   std::unique_ptr<WhatIfKeeper> what_if_;  // null: there is no simulator
+  // Held while devices are compared: who asks for the same waits for the one answer.
+  absl::Mutex compare_mutex_;
+  std::deque<ComparedDevices> compared_ ABSL_GUARDED_BY(compare_mutex_);  // the latest last
+  std::atomic<bool> stop_ = false;
+  std::thread read_ahead_;
 };
 
 }  // namespace heddle::scheduler

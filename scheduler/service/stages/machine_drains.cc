@@ -43,9 +43,24 @@ absl::Status MachineDrains::Begin(const std::string& worker, const std::string& 
     return absl::ResourceExhaustedError(
         absl::StrCat(drains_.size(), " machines are being drained; wait until one is"));
   }
-  HEDDLE_ASSIGN_OR_RETURN(const bool in_use, Pass(worker, drain));
-  if (in_use) drains_.insert_or_assign(worker, drain);
+  std::vector<std::string> leases;
+  const absl::StatusOr<bool> in_use = Pass(worker, drain, &leases);
+  if (!in_use.ok()) {
+    // Whoever is told that it failed does not expect held slots.
+    for (const std::string& lease : leases) (void)Release(lease);
+    return in_use.status();
+  }
+  if (*in_use) drains_.insert_or_assign(worker, drain);
   return absl::OkStatus();
+}
+
+absl::Status MachineDrains::Release(const std::string& lease) {
+  grpc::ClientContext context;
+  SetDeadline(&context, kCallLimit);
+  v1::ReleaseRequest request;
+  request.set_lease_id(lease);
+  v1::ReleaseResponse response;
+  return FromGrpc(tracker_->Release(&context, request, &response));
 }
 
 absl::Status MachineDrains::End(const std::string& worker) {
@@ -59,12 +74,7 @@ absl::Status MachineDrains::End(const std::string& worker) {
   }
   absl::Status first;
   for (const v1::SlotStatus& slot : held) {
-    grpc::ClientContext context;
-    SetDeadline(&context, kCallLimit);
-    v1::ReleaseRequest request;
-    request.set_lease_id(slot.lease_id());
-    v1::ReleaseResponse response;
-    const absl::Status released = FromGrpc(tracker_->Release(&context, request, &response));
+    const absl::Status released = Release(slot.lease_id());
     if (!released.ok() && first.ok()) {
       first = absl::Status(released.code(), absl::StrCat(slot.slot().name(), " of ", worker,
                                                          " stays held: ", released.message()));
@@ -92,7 +102,8 @@ absl::StatusOr<v1::WorkerStatus> MachineDrains::Find(const std::string& worker) 
       names.empty() ? std::string("is none") : absl::StrCat("are ", absl::StrJoin(names, ", "))));
 }
 
-absl::StatusOr<bool> MachineDrains::Pass(const std::string& worker, const Drain& drain) {
+absl::StatusOr<bool> MachineDrains::Pass(const std::string& worker, const Drain& drain,
+                                         std::vector<std::string>* leases) {
   HEDDLE_ASSIGN_OR_RETURN(const v1::WorkerStatus status, Find(worker));
   bool in_use = false;
   for (const std::string& slot : SlotsToDrain(status, /*slot=*/"")) {
@@ -111,6 +122,8 @@ absl::StatusOr<bool> MachineDrains::Pass(const std::string& worker, const Drain&
       in_use = true;
     } else if (!asked.ok()) {
       return asked;
+    } else {
+      leases->push_back(lease.id());
     }
   }
   return in_use;
@@ -130,7 +143,8 @@ void MachineDrains::Run() {
     }
     passed = drain->first;
     // The tracker may be silent for a while; a machine that has left needs no more.
-    const absl::StatusOr<bool> in_use = Pass(drain->first, drain->second);
+    std::vector<std::string> leases;
+    const absl::StatusOr<bool> in_use = Pass(drain->first, drain->second, &leases);
     const bool over = (in_use.ok() && !*in_use) || absl::IsNotFound(in_use.status()) ||
                       MonotonicNow() >= drain->second.give_up;
     if (over) drains_.erase(drain);

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -28,7 +29,7 @@ class MachineDrains {
   MachineDrains(v1::TrackerService::StubInterface* tracker, Options options);
   ~MachineDrains();
 
-  // Holds what is free at once, and the rest as it becomes free. `who` is the person's name, for others
+  // Holds what is free at once, and the rest as it becomes free; after an error, nothing more than before. `who` is the person's name, for others
   // to see. All leases end after `duration`, 1 s to 1 hour.
   // NotFound lists the workers. ResourceExhausted: too many drains are under way. Unavailable: the
   // tracker does not answer. FailedPrecondition or PermissionDenied: as the tracker says.
@@ -45,8 +46,11 @@ class MachineDrains {
     absl::Time give_up;  // when no more slots are waited for
   };
   absl::StatusOr<v1::WorkerStatus> Find(const std::string& worker);
-  // Acquires what can be had. True: slots are still in use.
-  absl::StatusOr<bool> Pass(const std::string& worker, const Drain& drain);
+  // Acquires what can be had, and adds the leases to `leases`, also before an error. True: slots are still
+  // in use.
+  absl::StatusOr<bool> Pass(const std::string& worker, const Drain& drain,
+                            std::vector<std::string>* leases);
+  absl::Status Release(const std::string& lease);
   void Run();
 
   v1::TrackerService::StubInterface* const tracker_;

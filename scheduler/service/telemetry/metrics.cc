@@ -327,6 +327,16 @@ void AddServiceMetrics(ServiceSources sources, Metrics* metrics) {
   const Gauge writable = metrics->AddGauge(
       "heddle_store_writable",
       "1 while the database takes writes, else 0 (the disk is full, or it is away).");
+  Counter sent, dropped, unwanted;  // count nothing without a collector
+  if (sources.spans != nullptr) {
+    const auto spans = [&](const char* result) {
+      return metrics->AddCounter(
+          "heddle_otlp_spans_total",
+          "Spans for the collector of OpenTelemetry, by what became of them.",
+          {{"result", result}});
+    };
+    sent = spans("sent"), dropped = spans("dropped"), unwanted = spans("refused");
+  }
   // `refresh` runs on one thread at a time.
   const auto measured = std::make_shared<absl::Time>(absl::InfinitePast());
   metrics->BeforeText([=, sources = std::move(sources)] {
@@ -337,6 +347,12 @@ void AddServiceMetrics(ServiceSources sources, Metrics* metrics) {
     lost.RaiseTo(static_cast<double>(leases.lost));
     audit.RaiseTo(static_cast<double>(sources.lost_audit_lines()));
     writable.Set(sources.store_problem().ok() ? 1 : 0);
+    if (sources.spans != nullptr) {
+      const SpanExporter::Counts spans = sources.spans->counts();
+      sent.RaiseTo(static_cast<double>(spans.sent));
+      dropped.RaiseTo(static_cast<double>(spans.dropped));
+      unwanted.RaiseTo(static_cast<double>(spans.refused));
+    }
     free_bytes.Set(static_cast<double>(sources.blobs->FreeBytes()));
     const absl::Time now = MonotonicNow();
     if (now < *measured + kMeasureBlobs) return;

@@ -18,6 +18,7 @@
 #include "scheduler/core/dispatcher.h"
 #include "scheduler/service/call_limits.h"
 #include "scheduler/service/stages/lease_keeper.h"
+#include "scheduler/service/telemetry/span_exporter.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {
@@ -88,6 +89,7 @@ struct ServiceSources {
   std::function<LeaseKeeper::Counts()> leases;
   std::function<int64_t()> lost_audit_lines;  // ever
   std::function<absl::Status()> store_problem;
+  const SpanExporter* spans = nullptr;  // not owned; null: none are sent
 };
 void AddServiceMetrics(ServiceSources sources, Metrics* metrics);
 

@@ -22,6 +22,13 @@ using ::testing::HasSubstr;
 
 constexpr absl::Duration kLimit = absl::Seconds(20);
 
+// Waits until it holds, or for kLimit; the checks that follow then fail.
+template <typename Condition>
+void Await(const Condition& holds) {
+  const absl::Time limit = absl::Now() + kLimit;
+  while (!holds() && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(1));
+}
+
 class MachineDrainsTest : public ::testing::Test {
  protected:
   MachineDrainsTest() : tracker_({}, tracker::FencingTokens::Open("").value()) {
@@ -38,7 +45,7 @@ class MachineDrainsTest : public ::testing::Test {
         absl::SleepFor(absl::Milliseconds(200));
       }
     });
-    while (Machine().slots().empty()) absl::SleepFor(absl::Milliseconds(1));
+    Await([this] { return !Machine().slots().empty(); });
     drains_ = std::make_unique<MachineDrains>(
         stub_.get(),
         MachineDrains::Options{.poll = absl::Milliseconds(100), .patience = kLimit, .most = 1});
@@ -131,16 +138,15 @@ TEST_F(MachineDrainsTest, ABusySchedulerLetsGo) {
       Release(lease);
     }
   });
-  while (stages < 2) absl::SleepFor(absl::Milliseconds(1));
+  Await([&] { return stages >= 2; });
   EXPECT_EQ(drains_->Begin("w1", "boss", absl::Minutes(5)), absl::OkStatus());
-  const absl::Time limit = absl::Now() + kLimit;
-  while (HeldByPeople() < 2 && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(10));
+  Await([this] { return HeldByPeople() == 2; });
   EXPECT_EQ(HeldByPeople(), 2u);
   const int before = stages;
   absl::SleepFor(absl::Milliseconds(200));
   EXPECT_EQ(stages, before) << "nothing runs there";
   EXPECT_EQ(drains_->End("w1"), absl::OkStatus());
-  while (stages == before && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(10));
+  Await([&] { return stages != before; });
   EXPECT_GT(stages, before) << "and then it goes on";
   over = true;
   scheduler.join();
@@ -156,6 +162,49 @@ TEST_F(MachineDrainsTest, ADrainThatWaitsCanBeEnded) {
   Release(stage);
   absl::SleepFor(absl::Milliseconds(300));
   EXPECT_EQ(HeldByPeople(), 0u) << "nobody waits for it any more";
+}
+
+// A tracker that gives away one slot and then refuses the other one.
+class HalfTracker final : public v1::TrackerService::Service {
+ public:
+  explicit HalfTracker(v1::TrackerService::Stub* whole) : whole_(whole) {}
+  grpc::Status ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest* request,
+                           v1::ListWorkersResponse* response) override {
+    grpc::ClientContext context;
+    return whole_->ListWorkers(&context, *request, response);
+  }
+  grpc::Status Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
+                       v1::Lease* response) override {
+    if (++acquired > 1) return {grpc::StatusCode::PERMISSION_DENIED, "one is enough"};
+    grpc::ClientContext context;
+    return whole_->Acquire(&context, *request, response);
+  }
+  grpc::Status Release(grpc::ServerContext*, const v1::ReleaseRequest* request,
+                       v1::ReleaseResponse* response) override {
+    grpc::ClientContext context;
+    return whole_->Release(&context, *request, response);
+  }
+
+  std::atomic<int> acquired{0};
+
+ private:
+  v1::TrackerService::Stub* const whole_;
+};
+
+TEST_F(MachineDrainsTest, ADrainThatFailsHalfWayHoldsNothing) {
+  HalfTracker half(stub_.get());
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&half);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const auto stub = v1::TrackerService::NewStub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+  MachineDrains drains(stub.get(), {});
+  const absl::Status begun = drains.Begin("w1", "boss", absl::Minutes(5));
+  EXPECT_TRUE(absl::IsPermissionDenied(begun)) << begun;
+  EXPECT_EQ(half.acquired, 2) << "one slot was held by then";
+  EXPECT_EQ(HeldByPeople(), 0u);
 }
 
 TEST_F(MachineDrainsTest, ASilentTrackerIsSaid) {

@@ -25,10 +25,14 @@
 namespace heddle::scheduler {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
+
+// The first bytes of an ONNX file; the cluster only pretends to read it.
+const std::string kModel = "\x08\x08m";
 
 class PageTest : public ServiceTest {
  protected:
@@ -230,7 +234,7 @@ TEST_F(PageTest, AModelIsSubmittedByAForm) {
   EXPECT_THAT(form, HasSubstr("enctype=\"multipart/form-data\""));
   EXPECT_THAT(form, HasSubstr("value=\"llvm -mcpu=x\"")) << "the target of the machine there is";
   EXPECT_THAT(See("/"), HasSubstr("href=\"/submit\""));
-  const std::string model(300'000, 'm');
+  const std::string model = kModel + std::string(300'000, 'm');
   const HttpResponse done = Submit({{"key", "k1"}, {"priority", "3"}}, model);
   ASSERT_EQ(done.status, 303) << done.body;
   const std::string job = JobOf(done);
@@ -254,16 +258,19 @@ TEST_F(PageTest, FormsOfModelsAreChecked) {
     EXPECT_EQ(views::Malformed(response.body), "");
   };
   refused(Submit({}, ""), 400, "choose a file");
-  refused(Submit({{"trials", "many"}}, "m"), 400, "trials per task");
-  refused(Submit({{"trials", "0"}}, "m"), 400, "trials_per_task");
-  refused(Submit({{"priority", "11"}}, "m"), 400, "priority");
-  refused(Submit({{"target", "x86"}}, "m"), 400, "x86");
-  refused(Submit({{"target", "llvm"}}, "m"), 400, "native");
-  refused(Submit({{"more", std::string(3000, 'x')}}, "m"), 400, "too long");
-  refused(Submit({}, std::string(3 << 20, 'm')), 503, "over this service");
-  refused(Submit({}, "m", "", "/submit", "http://evil.example"), 403, "form of this page");
-  refused(Submit({}, "m", "", "/submit", ""), 403, "form of this page");
-  refused(Submit({}, "m", "", "/jobs"), 404, "no form");
+  refused(Submit({{"trials", "many"}}, kModel), 400, "trials per task");
+  refused(Submit({{"trials", "0"}}, kModel), 400, "trials_per_task");
+  refused(Submit({{"priority", "11"}}, kModel), 400, "priority");
+  refused(Submit({{"target", "x86"}}, kModel), 400, "x86");
+  refused(Submit({{"target", "llvm"}}, kModel), 400, "native");
+  refused(Submit({{"more", std::string(3000, 'x')}}, kModel), 400, "too long");
+  refused(Submit({}, kModel + std::string(3 << 20, 'm')), 503, "over this service");
+  refused(Submit({}, kModel, "", "/submit", "http://evil.example"), 403, "form of this page");
+  refused(Submit({}, kModel, "", "/submit", ""), 403, "form of this page");
+  refused(Submit({}, kModel, "", "/jobs"), 404, "no form");
+  // What is no model is not even taken.
+  refused(Submit({}, "HEDDLE02 and so on"), 400, "it is a module");
+  refused(Submit({}, "Dear diary,\ntoday I tuned nothing."), 400, "it is a text file");
   EXPECT_TRUE(blobs_->List().empty()) << "nothing is left";
   EXPECT_TRUE(loop_->jobs().Unfinished().empty());
   // Two at a time; one that breaks off makes room.
@@ -271,14 +278,28 @@ TEST_F(PageTest, FormsOfModelsAreChecked) {
   request.headers["origin"] = "http://127.0.0.1:8080";
   std::vector<std::variant<std::unique_ptr<FormUpload>, HttpResponse>> open;
   for (int i = 0; i < 2; ++i) open.push_back(page_->BeginUpload(request));
-  refused(Submit({}, "m"), 503, "two models are being taken");
+  refused(Submit({}, kModel), 503, "two models are being taken");
   ASSERT_TRUE(std::get<0>(open[0])->Take("target", "", "llvm -mcpu=x").ok());
   ASSERT_TRUE(std::get<0>(open[0])->Take("trials", "", "6").ok());
   ASSERT_TRUE(std::get<0>(open[0])->Take("priority", "", "0").ok());
-  ASSERT_TRUE(std::get<0>(open[0])->Take("model", "m.onnx", "half of it").ok());
+  ASSERT_TRUE(std::get<0>(open[0])->Take("model", "m.onnx", kModel + "half of it").ok());
   open.clear();
   EXPECT_THAT(AuditLines(), HasSubstr("the form ended early"));
-  EXPECT_EQ(Submit({}, "m").status, 303);
+  EXPECT_EQ(Submit({}, kModel).status, 303);
+}
+
+TEST_F(PageTest, ARefusedFormKeepsWhatWasEntered) {
+  const HttpResponse refused = Submit(
+      {{"key", "k7"}, {"target", "llvm -mcpu=y"}, {"trials", "77"}, {"priority", "11"}}, kModel);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(views::Malformed(refused.body), "");
+  EXPECT_THAT(refused.body, HasSubstr("role=\"alert\""));
+  for (const char* entered : {"k7", "llvm -mcpu=y", "77", "11"})
+    EXPECT_THAT(refused.body, HasSubstr(absl::StrCat("value=\"", entered, "\"")));
+  // What was not sent yet is as in a new form.
+  const HttpResponse early = Submit({{"target", "x86"}}, kModel);
+  EXPECT_THAT(early.body, HasSubstr("value=\"x86\""));
+  EXPECT_THAT(See("/submit"), Not(HasSubstr("role=\"alert\"")));
 }
 
 TEST_F(PageTest, APriorityIsChanged) {
@@ -303,10 +324,10 @@ TEST_F(PageTest, APriorityIsChanged) {
   Start();
   EXPECT_EQ(Get(job).spec().priority(), -4);
   drains_ = std::make_unique<MachineDrains>(loop_->tracker(), MachineDrains::Options());
-  EXPECT_EQ(loop_->SetPriority(job, 2), absl::OkStatus());
+  EXPECT_EQ(loop_->SetPriority(job, 2).status(), absl::OkStatus());
   EXPECT_TRUE(loop_->Act(SchedulerLoop::Action::kCancel, job, "").ok());
   EXPECT_EQ(WaitFinal(job).spec().priority(), 2);
-  EXPECT_TRUE(absl::IsFailedPrecondition(loop_->SetPriority(job, 3)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(loop_->SetPriority(job, 3).status()));
 }
 
 TEST_F(PageTest, AMachineIsDrainedAndResumed) {
@@ -371,9 +392,10 @@ class SlowSource final : public PageSource {
                                                           int64_t) override {
     return std::vector<WorkloadName>();
   }
-  absl::StatusOr<std::vector<DevicePair>> CompareDevices(const Identity&, const std::string&,
-                                                         const std::string&, int64_t) override {
-    return std::vector<DevicePair>();
+  absl::StatusOr<std::shared_ptr<const DeviceTable>> CompareDevices(const Identity&,
+                                                                    const std::string&,
+                                                                    const std::string&) override {
+    return std::make_shared<const DeviceTable>();
   }
   absl::StatusOr<std::shared_ptr<const views::WhatIf>> WhatIf(const Identity&) override {
     return absl::UnimplementedError("");
@@ -530,10 +552,10 @@ TEST_F(PageTest, PeopleSeeWhatTheyMaySee) {
     See("/machines/drain?machine=w", 403, nobody);
   }
   EXPECT_THAT(See("/machines", 200, boss), HasSubstr("/machines/drain"));
-  EXPECT_EQ(Submit({}, "m", eve).status, 403);
+  EXPECT_EQ(Submit({}, kModel, eve).status, 403);
   See("/submit", 403, eve);
   EXPECT_THAT(See("/", 200, eve), Not(HasSubstr("/submit")));
-  const HttpResponse hers = Submit({}, "m", ann);
+  const HttpResponse hers = Submit({}, kModel, ann);
   EXPECT_EQ(hers.status, 303) << hers.body;
   EXPECT_EQ(loop_->jobs().Get(JobOf(hers))->job->spec().user(), "anns");
   See("/jobs/" + JobOf(hers), 404, bob);
@@ -541,7 +563,8 @@ TEST_F(PageTest, PeopleSeeWhatTheyMaySee) {
   std::ifstream refusals(directory_ + "/audit/refused.jsonl");
   const std::string told((std::istreambuf_iterator<char>(refusals)),
                          std::istreambuf_iterator<char>());
-  for (const char* method : {"page/SetPriority", "TrackerService/Acquire", "JobService/Submit"})
+  for (const char* method :
+       {"JobService/PrioritizeJob", "TrackerService/Acquire", "JobService/Submit"})
     EXPECT_THAT(told, HasSubstr(method));
   EXPECT_EQ(Post("/jobs/" + running + "/cancel", "", origin, boss).status, 303);
   EXPECT_EQ(WaitFinal(running).state(), v1::JOB_CANCELLED);
@@ -589,7 +612,9 @@ TEST_F(PageTest, ComparedDevicesHaveTheNumbersOfTheApi) {
   const std::string here = best.front().device_key();
   EXPECT_THAT(See("/compare"), HasSubstr(here)) << "it can be chosen";
   EXPECT_THAT(See("/compare?device_a=" + here + "&device_b=elsewhere"),
-              HasSubstr("there is no task of which both have valid records"));
+              AllOf(HasSubstr("there is no task of which both have valid records"),
+                    HasSubstr("has the device key &quot;elsewhere&quot;; there are: "),
+                    Not(HasSubstr("has the device key &quot;" + here))));
   // The same tasks, twice as fast on another device.
   for (const v1::Record& record : best) {
     InsertRecord insert;

@@ -463,6 +463,30 @@ TEST_F(ServiceTest, PauseResumeCancel) {
   EXPECT_THAT(late.error_message(), HasSubstr("(cancelled)"));
 }
 
+TEST_F(ServiceTest, APriorityIsSetWithinItsLimitsUntilTheJobEnds) {
+  cluster_.behaviour.candidate_ms = 20;
+  const std::string job = MustSubmit(Spec(1000));
+  const auto prioritize = [&](int priority, v1::Job* now) {
+    grpc::ClientContext context;
+    v1::PrioritizeJobRequest request;
+    request.set_job(job);
+    request.set_priority(priority);
+    return jobs_->PrioritizeJob(&context, request, now);
+  };
+  v1::Job now;
+  ASSERT_TRUE(prioritize(-10, &now).ok());
+  EXPECT_EQ(now.spec().priority(), -10);
+  ASSERT_TRUE(prioritize(7, &now).ok());
+  EXPECT_EQ(now.spec().priority(), 7);
+  for (const int outside : {-11, 11})
+    EXPECT_EQ(prioritize(outside, &now).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  Stop();
+  Start();
+  EXPECT_EQ(Get(job).spec().priority(), 7) << "a restart does not forget it";
+  ASSERT_TRUE(Act(&v1::JobService::Stub::CancelJob, job, &now).ok());
+  EXPECT_EQ(prioritize(1, &now).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+}
+
 TEST_F(ServiceTest, AfterARestartJobsGoOnAndNothingIsLostOrTwice) {
   cluster_.behaviour.candidate_ms = 10;
   const std::string first = MustSubmit(Spec(30)), second = MustSubmit(Spec(30));

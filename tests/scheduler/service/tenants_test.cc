@@ -161,7 +161,7 @@ TEST_F(TenantsTest, AJobIsThereOnlyForThoseWhoMaySeeIt) {
       }
     }
   }
-  EXPECT_EQ(methods, 8) << "methods of JobService that name a job";
+  EXPECT_EQ(methods, 9) << "methods of JobService that name a job";
 }
 
 TEST_F(TenantsTest, BobMayNotEndWhatAnnBegan) {
@@ -170,7 +170,7 @@ TEST_F(TenantsTest, BobMayNotEndWhatAnnBegan) {
   const std::string job = MustSubmit(Spec(1000));
   v1::JobActionRequest request;
   request.set_job(job);
-  for (const char* action : {"CancelJob", "PauseJob", "ResumeJob"}) {
+  for (const char* action : {"CancelJob", "PauseJob", "ResumeJob", "PrioritizeJob"}) {
     const std::string method = absl::StrCat("heddle.v1.JobService/", action);
     EXPECT_EQ(Call(As("bob"), method, request.SerializeAsString()).status.error_code(),
               grpc::StatusCode::NOT_FOUND);
