@@ -146,6 +146,7 @@ MiniCluster::MiniCluster(Options options)
     : options_(std::move(options)), links_(options_.links ? std::make_unique<Links>() : nullptr) {
   std::string pattern = std::filesystem::temp_directory_path() / "heddle_cluster_XXXXXX";
   folder_ = mkdtemp(pattern.data());
+  if (!options_.tracker_address.empty()) tracker_address_ = options_.tracker_address;
 }
 
 MiniCluster::~MiniCluster() {
@@ -216,7 +217,7 @@ void MiniCluster::StartWorker() {
 void MiniCluster::StartScheduler() {
   std::filesystem::remove(File("scheduler.port"));
   std::vector<std::string> command = {
-      HEDDLE_BIN_DIR "/heddle-scheduler",
+      options_.scheduler.empty() ? HEDDLE_BIN_DIR "/heddle-scheduler" : options_.scheduler,
       "--listen",
       scheduler_address_,
       "--data",

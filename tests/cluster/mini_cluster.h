@@ -52,10 +52,12 @@ struct Links {
 class MiniCluster {
  public:
   struct Options {
-    int lease_s = 0;                       // of the scheduler; 0: its default
-    int expiry_s = 0;                      // of workers at the tracker; 0: its default
-    bool links = false;                    // every connection goes through a proxy
-    std::vector<std::string> environment;  // of all three
+    int lease_s = 0;                         // of the scheduler; 0: its default
+    int expiry_s = 0;                        // of workers at the tracker; 0: its default
+    bool links = false;                      // every connection goes through a proxy
+    std::string tracker_address{};           // of a tracker that the test has itself
+    std::string scheduler{};                 // another program for it
+    std::vector<std::string> environment{};  // of all three
   };
   MiniCluster() : MiniCluster(Options()) {}
   explicit MiniCluster(Options options);
