@@ -421,9 +421,10 @@ TEST_F(PolicyTest, TheDriversFileIsReadWhereItLies) {
 // Every process that runs a stage gets these, whoever starts it: temporary files go to the stage's own
 // folder, and the driver keeps no code of one job for others.
 TEST_F(PolicyTest, EveryStageGetsTheSameVariables) {
-  EXPECT_THAT(StageVariables(""), ElementsAre("TMPDIR=tmp", "CUDA_CACHE_DISABLE=1"));
-  EXPECT_THAT(StageVariables("/code/job"),
-              ElementsAre("TMPDIR=tmp", "CUDA_CACHE_DISABLE=1", "HEDDLE_CODE_CACHE=/code/job"));
+  EXPECT_THAT(StageVariables(""), ::testing::ElementsAre("TMPDIR=tmp", "CUDA_CACHE_DISABLE=1"));
+  EXPECT_THAT(
+      StageVariables("/code/job"),
+      ::testing::ElementsAre("TMPDIR=tmp", "CUDA_CACHE_DISABLE=1", "HEDDLE_CODE_CACHE=/code/job"));
 }
 
 TEST_F(PolicyTest, LimitsGrowWithTheModel) {
