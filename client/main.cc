@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/command_documents.h"
+#include "base/job_limits.h"
 #include "base/near_names.h"
 #include "base/status_macros.h"
 #include "base/strategies.h"
@@ -57,17 +58,17 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
   app->add_option("--name", o.name, "Name for people (default: the file's name)");
   app->add_option("--trials", o.trials,
                   "Candidates measured per task, on average (see --allocation)")
-      ->check(CLI::Range(1, 100000))
+      ->check(CLI::Range(1, heddle::kMaxTrialsPerTask))
       ->capture_default_str();
   app->add_option("--batch", o.batch, "Candidates per round")
-      ->check(CLI::Range(1, 1024))
+      ->check(CLI::Range(1, heddle::kMaxBatch))
       ->capture_default_str();
   app->add_option(
          "--depth", o.depth,
          "Most rounds of the job in flight, those of different tasks first; a second round of one "
          "task is proposed by a model that lags behind (0: one more than devices, at least 2, and "
          "never two of a task; 1: strict order of stages)")
-      ->check(CLI::Range(0, 64));
+      ->check(CLI::Range(0, heddle::kMaxPipelineDepth));
   app->add_option("--strategy", o.strategy, heddle::StrategyList())->capture_default_str();
   app->add_option("--seed", o.seed, "Seed of the search")
       ->check(CLI::NonNegativeNumber)
@@ -92,7 +93,7 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
       ->check(NotEmpty);
   app->add_option("--plateau", o.job.plateau,
                   "End a task after this many trials without a gain over 1 % (0: never)")
-      ->check(CLI::Range(0, 100000));
+      ->check(CLI::Range(0, heddle::kMaxTrialsPerTask));
   app->add_option("--target-latency", o.job.target_latency,
                   "End tuning when the weighted best times of all tasks add up to this, e.g. 5ms")
       ->check(NotEmpty);
@@ -100,10 +101,10 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
                   "When the module should be ready, e.g. 2h, 18:30 or '2030-01-31 18:30'")
       ->check(NotEmpty);
   app->add_option("--priority", o.job.priority, "Order among your own jobs, larger first")
-      ->check(CLI::Range(-10, 10));
+      ->check(CLI::Range(heddle::kMinPriority, heddle::kMaxPriority));
   app->add_option("--max-devices", o.job.max_devices,
                   "Most device slots held at a time (0: all that are free)")
-      ->check(CLI::Range(0, 1048576));
+      ->check(CLI::Range(0, heddle::kMaxJobDevices));
   app->add_option("--plan", o.plan,
                   "How graph, layouts and fusion are chosen: joint: by measured kernels, graph "
                   "substitutions together with layouts; sequential: one after the other; off: by "

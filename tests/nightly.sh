@@ -1,12 +1,21 @@
 #!/usr/bin/env bash
-# Fuzzers, sanitizers, packages on a clean Debian, all pipelines of classical models, and the rules made anew: what takes too long for every
-# change. Prints one table for each part; fails if anything was found.
+# Fuzzers, sanitizers, packages on a clean Debian, all pipelines of classical models, the rules made anew, and thousands of faults and
+# attacks: what takes too long for every change. Prints one table for each part; fails if anything was found.
 #
-# Usage: tests/nightly.sh [--seconds N] [--targets "NAME.."] [fuzz] [asan] [tsan] [packages] [pipelines] [rules]
+# Usage: tests/nightly.sh [--seconds N] [--targets "NAME.."] [--runs N] [PART ..]
 #   --seconds   for each fuzz target; default 300
 #   --targets   fuzz targets, e.g. "ir_text onnx_model"; default: all
+#   --runs      faults or attacks of each part that counts them; the default is the number beside its name
 #   the parts   default: all. asan and tsan run the tests that are listed below, in builds of their own. packages needs root: it installs
 #               the Debian packages of the release build into a new root and tunes a model there.
+#                 fuzz, asan, tsan, packages, pipelines, rules
+#                 mutations   10,000  hostile messages of every kind, to scheduler, tracker and worker
+#                 kills       10,000  kill -9 of the scheduler, and as many of a process that writes the database; a hundredth in collections
+#                 stops        1,000  SIGSTOPs of daemons beyond their leases
+#                 nemesis        200  runs with every kind of fault, each about 20 s
+#                 fills          100  fills of the scheduler's disk, a small tmpfs; needs root
+#                 cuts         1,000  power cuts of the database, and an I/O error at each of its calls; the number is fixed
+#                 escapes             all attempts to get out of a stage, as root and as another user
 #
 # What a fuzzer finds lies in build/fuzz/found/NAME/crashes. To see it: build/fuzz/tests/fuzz/fuzz_NAME FILE. Once it is mended, the file
 # goes to tests/fuzz/corpus/NAME/found-WHAT, so that every build tests it.
@@ -25,20 +34,24 @@ tsan_tests=(base_test runtime_test scheduler_store_test scheduler_service_test d
 
 seconds=300
 targets=()
+runs=
 parts=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --seconds) seconds=$2; shift ;;
     --targets) read -r -a targets <<<"$2"; shift ;;
-    fuzz | asan | tsan | packages | pipelines | rules) parts+=("$1") ;;
+    --runs) runs=$2; shift ;;
+    fuzz | asan | tsan | packages | pipelines | rules | mutations | kills | stops | nemesis | fills | cuts | escapes) parts+=("$1") ;;
     *)
-      echo "nightly.sh: '$1' is not understood; there are --seconds, --targets, fuzz, asan, tsan, packages, pipelines and rules" >&2
+      echo "nightly.sh: '$1' is not understood; its first lines list the options and parts" >&2
       exit 2
       ;;
   esac
   shift
 done
-if [ ${#parts[@]} -eq 0 ]; then parts=(fuzz asan tsan packages pipelines rules); fi
+if [ ${#parts[@]} -eq 0 ]; then
+  parts=(fuzz asan tsan packages pipelines rules mutations kills stops nemesis fills cuts escapes)
+fi
 status=0
 
 # configure_and_build PRESET TARGET..
@@ -123,6 +136,39 @@ run_rules() {
   tests/substitution/same_rules.sh build/release/bin/heddle-rules 3 compiler/substitution/rules.txt || status=1
 }
 
+# run_faults TEST GTEST_FILTER [NAME=VALUE ..]: tests of the release build, with the number of their faults in a variable. What they printed
+# goes to build/nightly.
+run_faults() {
+  local began=$SECONDS program result=passed
+  configure_and_build release "$1"
+  program=$(find build/release/tests -type f -name "$1" -perm -u+x)
+  mkdir -p build/nightly
+  env HEDDLE_MACHINE=table "${@:3}" "$program" --gtest_filter="$2" >"build/nightly/$1.log" 2>&1 || { result=FAILED && status=1; }
+  printf '%-24s %-30s %6d s  %s\n' "$1" "${*:3}" $((SECONDS - began)) "$result"
+  grep -hE '^[0-9]+ (kills|stops|power cuts|calls failed)|^seed [0-9]+:' "build/nightly/$1.log" | tail -n 3 || true
+}
+
+run_mutations() {
+  local test
+  for test in hostile_scheduler_test hostile_tracker_test worker_server_test proto_test; do
+    run_faults "$test" '*' "HEDDLE_MUTATIONS=${runs:-10000}"
+  done
+}
+
+run_kills() {
+  local count=${runs:-10000}
+  run_faults scheduler_faults_test '*Kills*:PlantedBugs.*' "HEDDLE_SCHEDULER_KILLS=$count"
+  run_faults scheduler_store_test 'StoreCrashTest.*' "HEDDLE_STORE_KILLS=$count"
+  run_faults gc_kill_test '*' "HEDDLE_GC_KILLS=$(((count + 99) / 100))"
+}
+
+# Status 77: there is no other user here.
+run_escapes() {
+  run_faults escape_test '*'
+  tests/worker/as_user.sh "$(find build/release/tests -type f -name escape_test)" >build/nightly/escape_test_as_user.log 2>&1 ||
+    [ $? -eq 77 ] || { echo "escape_test FAILED as another user" && status=1; }
+}
+
 for part in "${parts[@]}"; do
   echo "== $part"
   case "$part" in
@@ -132,6 +178,13 @@ for part in "${parts[@]}"; do
     packages) run_packages ;;
     pipelines) run_pipelines ;;
     rules) run_rules ;;
+    mutations) run_mutations ;;
+    kills) run_kills ;;
+    stops) run_faults nemesis_test '*StopsBeyond*' "HEDDLE_NEMESIS_STOPS=${runs:-1000}" ;;
+    nemesis) run_faults nemesis_test '*NothingTold*:HistoryTest.*' "HEDDLE_NEMESIS_RUNS=${runs:-200}" ;;
+    fills) run_faults scheduler_faults_test '*FullDisk*' "HEDDLE_DISK_FILLS=${runs:-100}" ;;
+    cuts) run_faults store_faults_test '*' HEDDLE_STORE_FAULTS=all ;;
+    escapes) run_escapes ;;
   esac
 done
 exit "$status"

@@ -1,6 +1,7 @@
 #include "views/forms.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/job_limits.h"
 #include "proto/people_slots.h"
 #include "views/inputs.h"
 #include "views/pages.h"
@@ -34,8 +35,9 @@ Html SubmitPage(const SubmitForm& form) {
                    {"value", form.target.empty() ? proposed : form.target},
                    {"required", "required"}});
   fields += Proposals("targets", form.targets);
-  fields += NumberField("trials", "Trials per task", form.trials, 1, 100'000);
-  fields += NumberField("priority", "Priority among your jobs", form.priority, -10, 10);
+  fields += NumberField("trials", "Trials per task", form.trials, 1, kMaxTrialsPerTask);
+  fields += NumberField("priority", "Priority among your jobs", form.priority, kMinPriority,
+                        kMaxPriority);
   // The last, so that all else is known when it begins.
   fields += Field("model", "Model", {{"type", "file"}, {"required", "required"}});
   fields += Buttons("submit", "/");
@@ -69,13 +71,13 @@ Html PriorityPage(const v1::Job& job) {
   Html page = Element("h1", Text(absl::StrCat("Priority of job ", job.id())));
   page += Facts({{"name", Text(job.spec().name())},
                  {"priority now", Text(absl::StrCat(job.spec().priority()))}});
-  page +=
-      Element("p", Text("From -10 to 10. Among the jobs of one user, those with a larger number "
-                        "go first. Stages that run are not stopped."));
-  page += PostForm(
-      absl::StrCat(JobAddress(job.id()), "/priority"),
-      NumberField("priority", "New priority", absl::StrCat(job.spec().priority()), -10, 10) +
-          Buttons("set priority", JobAddress(job.id())));
+  page += Element("p", Text(absl::StrCat("From ", kMinPriority, " to ", kMaxPriority,
+                                         ". Among the jobs of one user, those with a larger number "
+                                         "go first. Stages that run are not stopped.")));
+  page += PostForm(absl::StrCat(JobAddress(job.id()), "/priority"),
+                   NumberField("priority", "New priority", absl::StrCat(job.spec().priority()),
+                               kMinPriority, kMaxPriority) +
+                       Buttons("set priority", JobAddress(job.id())));
   return page;
 }
 

@@ -159,17 +159,6 @@ void StageRunner::CheckModules() {
   }
 }
 
-std::vector<std::string> StageRunner::ChildEnvironment() const {
-  std::vector<std::string> environment = {
-      // Relative to its own folder, to which its user may not be able to walk from the root.
-      absl::StrCat("TMPDIR=", confine::kPrivateFolder),
-      // The driver's own cache would keep code of one job for others.
-      "CUDA_CACHE_DISABLE=1"};
-  if (!code_folder_.empty())
-    environment.push_back(absl::StrCat("HEDDLE_CODE_CACHE=", code_folder_));
-  return environment;
-}
-
 void StageRunner::StartChild() {
   absl::StatusOr<std::unique_ptr<confine::StageFolder>> folder =
       confine::StageFolder::Make(StagesIn(options_), options_.confinement);
@@ -193,7 +182,7 @@ void StageRunner::StartChild() {
        .memory_limit_bytes = options_.gpu.empty() ? memory_limit_bytes_ + mapped_bytes : 0,
        .confinement = options_.confinement,
        .folder = folder_->path(),
-       .environment = ChildEnvironment()});
+       .environment = confine::StageVariables(code_folder_)});
   if (!child.ok()) return Over(v1::FAULT_INFRASTRUCTURE, std::string(child.status().message()));
   child_ = *std::move(child);
   decoder_ = FrameDecoder();

@@ -67,7 +67,6 @@ class StageRunner {
   void FetchBlobs();
   void CheckModules();
   void StartChild();
-  std::vector<std::string> ChildEnvironment() const;
   // What the child does beyond its limits, but for time: one line; empty if nothing.
   std::string Excess();
   // The limits that hold from the beginning, and those of the child.

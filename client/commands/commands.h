@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/job_limits.h"
 #include "client/commands/job_options.h"
 #include "client/commands/model_flags.h"
 #include "client/modules/model_file.h"
@@ -31,7 +32,7 @@ struct SubmitOptions {
   std::string device_key;
   std::string name;
   int trials = 64;  // per task
-  int batch = 16;
+  int batch = kDefaultBatch;
   int depth = 0;
   std::string strategy = "annealing";
   uint64_t seed = 0;

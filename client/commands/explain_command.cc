@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/job_limits.h"
 #include "base/output_file.h"
 #include "base/status_macros.h"
 #include "base/workload_bytes.h"
@@ -17,7 +18,6 @@
 namespace heddle::client {
 namespace {
 
-constexpr int64_t kMostTrials = 100'000;
 constexpr int kCurveRows = 8;
 constexpr size_t kShownFeatures = 8;
 
@@ -60,7 +60,7 @@ absl::StatusOr<Explained> Collect(const ServiceClient& client, const std::string
   query.set_workload_key(e.task.task().info().key());
   query.set_target(e.task.target());
   query.set_device_key(e.task.device_key());
-  query.set_limit(kMostTrials);
+  query.set_limit(kMaxTrialsPerTask);
   const absl::Status status = client.QueryRecords(query, [&](const v1::Record& record) {
     if (record.measurement().outcome() != v1::OUTCOME_LOST) e.trials.push_back(record);
     return !Interrupted();

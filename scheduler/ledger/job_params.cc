@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/job_limits.h"
 #include "base/status_macros.h"
 #include "base/strategies.h"
 #include "base/target.h"
@@ -10,12 +11,7 @@
 namespace heddle::scheduler {
 namespace {
 
-// A proposal of so many candidates still fits into one gRPC message.
-constexpr int kMaxBatch = 1024;
-constexpr int kMaxTrials = 100'000;
-constexpr int kMaxPipelineDepth = 64;
 constexpr int64_t kLatest = std::numeric_limits<int64_t>::max();
-constexpr int kDefaultBatch = 16;
 // With fewer trials of a task, a survey is too large a part of them.
 constexpr int kPlanTrials = 32;
 
@@ -41,17 +37,17 @@ absl::StatusOr<JobParams> JobLedger::ParamsFrom(const v1::JobSpec& spec, absl::T
     return absl::InvalidArgumentError(
         absl::StrCat("strategy is \"", strategy, "\"; it must be ", StrategyList()));
   }
-  HEDDLE_RETURN_IF_ERROR(range("trials_per_task", spec.trials_per_task(), 1, kMaxTrials));
+  HEDDLE_RETURN_IF_ERROR(range("trials_per_task", spec.trials_per_task(), 1, kMaxTrialsPerTask));
   HEDDLE_RETURN_IF_ERROR(range("batch", spec.batch(), 0, kMaxBatch));
   HEDDLE_RETURN_IF_ERROR(range("pipeline_depth", spec.pipeline_depth(), 0, kMaxPipelineDepth));
-  HEDDLE_RETURN_IF_ERROR(range("repeats", spec.repeats(), 0, 1000));
-  HEDDLE_RETURN_IF_ERROR(range("min_repeat_us", spec.min_repeat_us(), 0, 10'000'000));
-  HEDDLE_RETURN_IF_ERROR(range("priority", spec.priority(), -10, 10));
+  HEDDLE_RETURN_IF_ERROR(range("repeats", spec.repeats(), 0, kMaxRepeats));
+  HEDDLE_RETURN_IF_ERROR(range("min_repeat_us", spec.min_repeat_us(), 0, kMaxMinRepeatUs));
+  HEDDLE_RETURN_IF_ERROR(range("priority", spec.priority(), kMinPriority, kMaxPriority));
   HEDDLE_RETURN_IF_ERROR(range("deadline_unix_ns", spec.deadline_unix_ns(), 0, kLatest));
   HEDDLE_RETURN_IF_ERROR(range("time_limit_ms", spec.time_limit_ms(), 0, kLatest));
-  HEDDLE_RETURN_IF_ERROR(range("plateau_trials", spec.plateau_trials(), 0, kMaxTrials));
+  HEDDLE_RETURN_IF_ERROR(range("plateau_trials", spec.plateau_trials(), 0, kMaxTrialsPerTask));
   HEDDLE_RETURN_IF_ERROR(range("target_latency_ns", spec.target_latency_ns(), 0, kLatest));
-  HEDDLE_RETURN_IF_ERROR(range("max_devices", spec.max_devices(), 0, 1 << 20));
+  HEDDLE_RETURN_IF_ERROR(range("max_devices", spec.max_devices(), 0, kMaxJobDevices));
   const std::string& allocation = spec.allocation();
   if (!allocation.empty() && allocation != "gradient" && allocation != "uniform") {
     return absl::InvalidArgumentError(

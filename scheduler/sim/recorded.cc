@@ -6,14 +6,13 @@
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
+#include "base/job_limits.h"
 #include "base/target.h"
 #include "scheduler/core/policy.h"
 #include "scheduler/sim/json_reader.h"
 
 namespace heddle::sim {
 namespace {
-
-constexpr int kDefaultBatch = 16;  // default of the service; a trace leaves defaults out
 
 int KindOf(const std::string& word) {
   for (int kind = 1; kind < kStageKinds; ++kind) {
@@ -143,7 +142,7 @@ SimJob MakeJob(const Json& json, int64_t origin, double gap) {
   job.arrival = static_cast<double>(json.at("created_unix_ns").get<int64_t>() - origin) / 1e9;
   job.user = spec.value("user", "");
   job.priority = spec.value("priority", 0);
-  job.batch = spec.value("batch", kDefaultBatch);
+  job.batch = spec.value("batch", kDefaultBatch);  // a trace leaves defaults out
   job.pipeline_depth = spec.value("pipeline_depth", 0);
   job.max_devices = spec.value("max_devices", 0);
   job.device_key = spec.value("device_key", "");

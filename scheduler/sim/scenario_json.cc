@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "base/job_limits.h"
 #include "base/status_macros.h"
 #include "scheduler/sim/json_reader.h"
 #include "scheduler/sim/scenario.h"
@@ -148,18 +149,18 @@ void ReadJob(const Reader& read, const Json& json, const std::string& path, cons
   read.Text(json, path, "name", &job.name);
   read.Number(json, path, "arrival", 0, kMaxSeconds, &job.arrival);
   read.Text(json, path, "user", &job.user);
-  read.Integer(json, path, "priority", -10, 10, &job.priority);
+  read.Integer(json, path, "priority", kMinPriority, kMaxPriority, &job.priority);
   read.Number(json, path, "deadline", 0, kMaxSeconds, &job.deadline);
   read.Number(json, path, "time_limit", 0, kMaxSeconds, &job.time_limit);
-  read.Integer(json, path, "plateau", 0, 100'000, &job.plateau);
+  read.Integer(json, path, "plateau", 0, kMaxTrialsPerTask, &job.plateau);
   read.Text(json, path, "allocation", &allocation);
   if (allocation != "gradient" && allocation != "uniform")
     read.Wrong(path + ".allocation", "must be \"gradient\" or \"uniform\"");
   job.gradient = allocation == "gradient";
-  read.Integer(json, path, "trials", 1, 100'000, &job.trials);
-  read.Integer(json, path, "batch", 1, 1024, &job.batch);
-  read.Integer(json, path, "pipeline_depth", 0, 64, &job.pipeline_depth);
-  read.Integer(json, path, "max_devices", 0, 1 << 20, &job.max_devices);
+  read.Integer(json, path, "trials", 1, kMaxTrialsPerTask, &job.trials);
+  read.Integer(json, path, "batch", 1, kMaxBatch, &job.batch);
+  read.Integer(json, path, "pipeline_depth", 0, kMaxPipelineDepth, &job.pipeline_depth);
+  read.Integer(json, path, "max_devices", 0, kMaxJobDevices, &job.max_devices);
   read.Integer(json, path, "threads", 0, 4096, &job.threads);
   read.Text(json, path, "target", &job.target);
   read.Text(json, path, "device_key", &job.device_key);

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/job_limits.h"
 #include "base/target.h"
 #include "proto/job_states.h"
 #include "scheduler/core/duration_model.h"
@@ -19,8 +20,7 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr int kDefaultBatch = 16;  // of the service
-constexpr double kLate = 1;        // seconds left of a deadline or a time limit that is over
+constexpr double kLate = 1;  // seconds left of a deadline or a time limit that is over
 
 bool OfCandidates(v1::StageKind kind) {
   return kind == v1::STAGE_BUILD || kind == v1::STAGE_PROFILE;

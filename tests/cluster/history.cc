@@ -1,6 +1,7 @@
 #include "tests/cluster/history.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "proto/job_states.h"
@@ -61,13 +62,14 @@ void History::SawRecords(const std::string& job, const std::vector<v1::Record>& 
     if (!traces.insert(absl::StrCat(record.workload_key(), " ", record.trace())).second)
       Violated(absl::StrCat("job ", job, " measured a schedule twice"));
   }
-  for (const auto& [key, essence] : records_) {
-    if (key.first != job) continue;
-    const auto found = now.find(key.second);
+  for (auto told = records_.lower_bound({job, std::numeric_limits<int64_t>::min()});
+       told != records_.end() && told->first.first == job; ++told) {
+    const int64_t candidate = told->first.second;
+    const auto found = now.find(candidate);
     if (found == now.end()) {
-      Violated(absl::StrCat("the record of candidate ", key.second, " of ", job, " is lost"));
-    } else if (found->second != essence) {
-      Violated(absl::StrCat("the record of candidate ", key.second, " of ", job, " changed"));
+      Violated(absl::StrCat("the record of candidate ", candidate, " of ", job, " is lost"));
+    } else if (found->second != told->second) {
+      Violated(absl::StrCat("the record of candidate ", candidate, " of ", job, " changed"));
     }
   }
   for (const auto& [candidate, essence] : now) records_[{job, candidate}] = essence;
@@ -79,6 +81,15 @@ void History::Granted(const std::string& slot, uint64_t token) {
         absl::StrCat("slot ", slot, " was granted with token ", token, " after token ", token_));
   }
   token_ = std::max(token_, token);
+}
+
+void History::Stored(const std::string& slot, uint64_t token) {
+  uint64_t& latest = stored_[slot];
+  if (token < latest) {
+    Violated(absl::StrCat("a stale record of slot ", slot, " was stored: its token is ", token,
+                          ", and one before it had ", latest));
+  }
+  latest = std::max(latest, token);
 }
 
 void History::Ended(const v1::Job& job, const std::vector<v1::Record>& records) {

@@ -24,6 +24,9 @@ class History {
   void SawRecords(const std::string& job, const std::vector<v1::Record>& records);
   // The tracker granted a slot with this token. Calls are in the order of the grants.
   void Granted(const std::string& slot, uint64_t token);
+  // A record of the slot was stored, whose measurement was made under this token. Calls are in the order
+  // in which the records were stored.
+  void Stored(const std::string& slot, uint64_t token);
   // The job and its records when all is over.
   void Ended(const v1::Job& job, const std::vector<v1::Record>& records);
 
@@ -37,6 +40,7 @@ class History {
   std::map<std::string, v1::Job> jobs_;                             // as last seen
   std::map<std::pair<std::string, int64_t>, std::string> records_;  // by job and candidate
   uint64_t token_ = 0;
+  std::map<std::string, uint64_t> stored_;  // the latest token, by slot
   std::vector<std::string> violations_;
 };
 

@@ -150,6 +150,7 @@ MiniCluster::MiniCluster(Options options)
     : options_(std::move(options)), links_(options_.links ? std::make_unique<Links>() : nullptr) {
   std::string pattern = std::filesystem::temp_directory_path() / "heddle_cluster_XXXXXX";
   folder_ = mkdtemp(pattern.data());
+  if (!options_.tracker_address.empty()) tracker_address_ = options_.tracker_address;
 }
 
 MiniCluster::~MiniCluster() {
@@ -229,7 +230,7 @@ void MiniCluster::StartSchedulerAs(const std::string& name, Process* process,
                                    std::string* address) {
   std::filesystem::remove(File(name + ".port"));
   std::vector<std::string> command = {
-      HEDDLE_BIN_DIR "/heddle-scheduler",
+      options_.scheduler.empty() ? HEDDLE_BIN_DIR "/heddle-scheduler" : options_.scheduler,
       "--listen",
       *address,
       "--data",

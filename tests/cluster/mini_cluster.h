@@ -54,12 +54,14 @@ struct Links {
 class MiniCluster {
  public:
   struct Options {
-    int lease_s = 0;                       // of the scheduler; 0: its default
-    int expiry_s = 0;                      // of workers at the tracker; 0: its default
-    bool links = false;                    // every connection goes through a proxy
-    bool standby = false;                  // there are two schedulers, on the same data
-    std::string store;                     // --store of the scheduler; empty: none
-    std::vector<std::string> environment;  // of all three
+    int lease_s = 0;                         // of the scheduler; 0: its default
+    int expiry_s = 0;                        // of workers at the tracker; 0: its default
+    bool links = false;                      // every connection goes through a proxy
+    std::string tracker_address{};           // of a tracker that the test has itself
+    std::string scheduler{};                 // another program for it
+    bool standby = false;                    // there are two schedulers, on the same data
+    std::string store{};                     // --store of the scheduler; empty: none
+    std::vector<std::string> environment{};  // of all three
   };
   MiniCluster() : MiniCluster(Options()) {}
   explicit MiniCluster(Options options);

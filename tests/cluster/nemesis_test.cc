@@ -9,9 +9,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -75,13 +79,10 @@ class NemesisRun {
                   .environment = shift_.Environment()}),
         model_(zoo::MakeZooModel("mlp", 1).value()) {}
 
+  // Everything that may go wrong, for a while.
   void Go() {
-    cluster_.StartTracker();
-    cluster_.StartWorker();
-    cluster_.StartScheduler();
-    client_ = std::make_unique<ServiceClient>(cluster_.scheduler_address());
-    const absl::Status serving = client_->WaitUntilServing(absl::Seconds(60));
-    ASSERT_TRUE(serving.ok()) << serving << cluster_.Logs();
+    Start();
+    if (::testing::Test::HasFatalFailure()) return;
     Submit();
     Submit();
     const absl::Time end = absl::Now() + kTrouble;
@@ -89,6 +90,48 @@ class NemesisRun {
       Trouble();
       Observe();
     }
+    Finish();
+  }
+
+  // So many stops of one process after the other, each longer than leases last. A stranger takes the
+  // slots that become free meanwhile.
+  void Stops(int count) {
+    Start();
+    for (int i = 0; i < count && !::testing::Test::HasFailure(); ++i) {
+      for (int tries = 0; tries < 4 && Unfinished() < 2; ++tries) Submit();
+      const size_t which = random_() % 3;
+      Say(absl::StrCat("stop the ", kNames[which], " beyond the lease"));
+      Processes()[which]->Stop();
+      absl::SleepFor(absl::Seconds(kLeaseSeconds));
+      Pause(0.1, 0.6);
+      if (which != 0) Steal();  // a stopped tracker grants nothing
+      Processes()[which]->Continue();
+      Pause(0, 1);
+      CheckProcesses("after a stop");
+      Observe();
+    }
+    Finish();
+    std::printf("%d stops, %zu jobs, %zu violations\n", count, jobs_.size(),
+                history_.violations().size());
+  }
+
+ private:
+  static constexpr const char* kNames[] = {"tracker", "worker", "scheduler"};
+  std::array<Process*, 3> Processes() {
+    return {&cluster_.tracker, &cluster_.worker, &cluster_.scheduler};
+  }
+
+  void Start() {
+    cluster_.StartTracker();
+    cluster_.StartWorker();
+    cluster_.StartScheduler();
+    client_ = std::make_unique<ServiceClient>(cluster_.scheduler_address());
+    const absl::Status serving = client_->WaitUntilServing(absl::Seconds(60));
+    ASSERT_TRUE(serving.ok()) << serving << cluster_.Logs();
+  }
+
+  // Ends all faults and waits for all jobs.
+  void Finish() {
     Heal();
     const absl::Time limit = absl::Now() + kRecovery;
     for (const std::string& job : jobs_) {
@@ -114,7 +157,17 @@ class NemesisRun {
                                                   << cluster_.Logs();
   }
 
- private:
+  // Jobs that were not seen to end.
+  size_t Unfinished() {
+    std::erase_if(open_, [&](const std::string& job) {
+      const auto now = client_->GetJob(job);
+      if (!now.ok()) return false;
+      history_.Saw(*now);
+      return IsFinal(now->state());
+    });
+    return open_.size();
+  }
+
   void Submit() {
     v1::JobSpec spec;
     spec.set_plan_search("off");
@@ -132,6 +185,7 @@ class NemesisRun {
     if (!job.ok()) return;  // not told: it may be there or not
     history_.Submitted(*job);
     jobs_.push_back(*job);
+    open_.push_back(*job);
   }
 
   absl::StatusOr<std::vector<v1::Record>> Records(const std::string& job) {
@@ -150,7 +204,9 @@ class NemesisRun {
   // Only while clients can reach the scheduler, since a call to one that does not answer takes long.
   void Observe() {
     if (client_cut_ || scheduler_stopped_) return;
-    for (const std::string& job : jobs_) {
+    std::vector<std::string> looked_at = open_;
+    if (!jobs_.empty()) looked_at.push_back(jobs_[random_() % jobs_.size()]);
+    for (const std::string& job : looked_at) {
       const auto now = client_->GetJob(job);
       if (now.ok()) history_.Saw(*now);
       if (absl::IsNotFound(now.status())) history_.Missing(job);
@@ -164,23 +220,19 @@ class NemesisRun {
     absl::SleepFor(absl::Seconds(std::uniform_real_distribution<double>(low_s, high_s)(random_)));
   }
   void CheckProcesses(const std::string& when) {
-    for (const auto& [name, process] :
-         {std::pair("tracker", &cluster_.tracker), std::pair("worker", &cluster_.worker),
-          std::pair("scheduler", &cluster_.scheduler)}) {
-      EXPECT_TRUE(process->Running()) << name << " ended by itself " << when << "\n"
-                                      << absl::StrJoin(story_, "\n") << cluster_.Logs();
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(Processes()[i]->Running()) << kNames[i] << " ended by itself " << when << "\n"
+                                             << absl::StrJoin(story_, "\n") << cluster_.Logs();
     }
   }
 
   void Trouble() {
     CheckProcesses("in mid-run");
-    Process* const processes[] = {&cluster_.tracker, &cluster_.worker, &cluster_.scheduler};
-    const char* const names[] = {"tracker", "worker", "scheduler"};
     const size_t which = random_() % 3;
     switch (random_() % 6) {
       case 0:
-        Say(absl::StrCat("kill the ", names[which]));
-        processes[which]->Kill();
+        Say(absl::StrCat("kill the ", kNames[which]));
+        Processes()[which]->Kill();
         Pause(0, 1);
         if (which == 0) cluster_.StartTracker();
         if (which == 1) cluster_.StartWorker();
@@ -188,12 +240,12 @@ class NemesisRun {
         break;
       case 1: {
         // Half of the times beyond the lease.
-        Say(absl::StrCat("stop the ", names[which]));
-        processes[which]->Stop();
+        Say(absl::StrCat("stop the ", kNames[which]));
+        Processes()[which]->Stop();
         scheduler_stopped_ = which == 2;
         Pause(0.2, 2.0 * kLeaseSeconds);
         if (random_() % 2) Steal();
-        processes[which]->Continue();
+        Processes()[which]->Continue();
         scheduler_stopped_ = false;
         break;
       }
@@ -268,7 +320,8 @@ class NemesisRun {
   MiniCluster cluster_;
   const std::string model_;
   std::unique_ptr<ServiceClient> client_;
-  std::vector<std::string> jobs_;
+  std::vector<std::string> jobs_;  // all that were told
+  std::vector<std::string> open_;  // that were not seen to end
   History history_;
   bool client_cut_ = false;
   bool scheduler_stopped_ = false;
@@ -285,6 +338,12 @@ TEST(Nemesis, NothingToldIsLostOrDoubledOrTakenBack) {
     std::cerr << "seed " << first + i << ": "
               << absl::FormatDuration(absl::Trunc(absl::Now() - begin, absl::Seconds(1))) << "\n";
   }
+}
+
+// A process that comes back after its leases ended must not go on as if it still had them.
+TEST(Nemesis, StopsBeyondTheLeaseLeaveNothingStale) {
+  NemesisRun(static_cast<unsigned>(FromEnvironment("HEDDLE_NEMESIS_SEED", 1)))
+      .Stops(FromEnvironment("HEDDLE_NEMESIS_STOPS", 4));
 }
 
 // The checker itself: each kind of lie is found.
@@ -315,6 +374,12 @@ TEST(HistoryTest, EveryKindOfLieIsFound) {
   EXPECT_EQ(told([](History* history) { history->Missing("j1"); }), 1u);
   EXPECT_EQ(told([](History* history) { history->Submitted("j1"); }), 1u);
   EXPECT_EQ(told([](History* history) { history->Granted("s", 7); }), 1u);
+  EXPECT_EQ(told([](History* history) {
+              history->Stored("s", 8);
+              history->Stored("another", 7);
+              history->Stored("s", 7);
+            }),
+            1u);
   EXPECT_GE(told([&](History* history) {
               v1::Job other = job;
               other.set_trials(1);

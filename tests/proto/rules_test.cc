@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "base/job_limits.h"
 #include "proto/check_message.h"
 #include "proto/jobs.pb.h"
 #include "proto/rules.pb.h"
@@ -98,6 +100,25 @@ TEST(Rules, AGapIsFound) {
   FieldDescriptorProto itself = Field(FieldDescriptorProto::TYPE_MESSAGE);
   itself.set_type_name(".Made");
   EXPECT_THAT(GapsOf(itself), HasSubstr("contains itself"));
+}
+
+// "LEAST..MOST" as the rule of the field says.
+std::string RangeOf(const Descriptor* type, const std::string& field) {
+  const auto* found = type->FindFieldByName(field);
+  if (found == nullptr) return absl::StrCat(type->name(), " has no field ", field);
+  const v1::Rule& rule = found->options().GetExtension(v1::rule);
+  return absl::StrCat(rule.least(), "..", rule.most());
+}
+
+// A proto file cannot include base/limits.h, so the numbers stand in both.
+TEST(Rules, LimitsOfJobsAreThoseThatClientsKnow) {
+  const std::string priority = absl::StrCat(kMinPriority, "..", kMaxPriority);
+  EXPECT_EQ(RangeOf(v1::JobSpec::descriptor(), "priority"), priority);
+  EXPECT_EQ(RangeOf(v1::PrioritizeJobRequest::descriptor(), "priority"), priority);
+  EXPECT_EQ(RangeOf(v1::ProposeSpec::descriptor(), "count"), absl::StrCat("0..", kMaxBatch));
+  EXPECT_EQ(RangeOf(v1::ProfileSpec::descriptor(), "repeats"), absl::StrCat("0..", kMaxRepeats));
+  EXPECT_EQ(RangeOf(v1::ProfileSpec::descriptor(), "min_repeat_us"),
+            absl::StrCat("0..", static_cast<double>(kMaxMinRepeatUs)));
 }
 
 }  // namespace

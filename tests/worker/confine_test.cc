@@ -418,6 +418,15 @@ TEST_F(PolicyTest, TheDriversFileIsReadWhereItLies) {
   EXPECT_THAT(Paths(v1::STAGE_PROFILE), Not(Allows(real + "/files", Access::kRead)));
 }
 
+// Every process that runs a stage gets these, whoever starts it: temporary files go to the stage's own
+// folder, and the driver keeps no code of one job for others.
+TEST_F(PolicyTest, EveryStageGetsTheSameVariables) {
+  EXPECT_THAT(StageVariables(""), ::testing::ElementsAre("TMPDIR=tmp", "CUDA_CACHE_DISABLE=1"));
+  EXPECT_THAT(
+      StageVariables("/code/job"),
+      ::testing::ElementsAre("TMPDIR=tmp", "CUDA_CACHE_DISABLE=1", "HEDDLE_CODE_CACHE=/code/job"));
+}
+
 TEST_F(PolicyTest, LimitsGrowWithTheModel) {
   v1::StageStart start;
   EXPECT_EQ(MaxFileBytes(start), int64_t{1} << 30);

@@ -160,4 +160,14 @@ const std::vector<std::string>& PassedVariables() {
   return *names;
 }
 
+std::vector<std::string> StageVariables(const std::string& code_folder) {
+  std::vector<std::string> variables = {
+      // Relative to its own folder, to which its user may not be able to walk from the root.
+      absl::StrCat("TMPDIR=", kPrivateFolder),
+      // The driver's own cache would keep code of one job for others.
+      "CUDA_CACHE_DISABLE=1"};
+  if (!code_folder.empty()) variables.push_back(absl::StrCat("HEDDLE_CODE_CACHE=", code_folder));
+  return variables;
+}
+
 }  // namespace heddle::worker::confine

@@ -44,7 +44,11 @@ int64_t MaxFileBytes(const v1::StageStart& start);
 int MaxOpenFiles(bool gpu);
 int MaxThreads(int cores);
 
-// The variables of the worker's environment that its stages get, besides those of stage_runner.cc.
+// The variables of the worker's environment that its stages get, by name.
 const std::vector<std::string>& PassedVariables();
+
+// The variables that the worker sets for every stage, "NAME=value". `code_folder` holds the compiled
+// code of the stage's job; empty: the stage keeps none.
+std::vector<std::string> StageVariables(const std::string& code_folder);
 
 }  // namespace heddle::worker::confine

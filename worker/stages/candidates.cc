@@ -4,12 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/job_limits.h"
 #include "worker/slots.h"
 
 namespace heddle::worker {
 namespace {
-
-constexpr int kMaxRepeats = 1000;
 
 void ToProto(const runtime::GpuLaunch& launch, v1::Kernel::Launch* proto) {
   proto->set_symbol(launch.symbol);

@@ -132,7 +132,7 @@ absl::StatusOr<std::string> TryGpu(const Gpu& gpu, const GpuTrialOptions& option
   child.command = options.stage_command;
   child.confinement = options.confinement;
   child.folder = folder->path();
-  child.environment = {absl::StrCat("TMPDIR=", confine::kPrivateFolder), "CUDA_CACHE_DISABLE=1"};
+  child.environment = confine::StageVariables(/*code_folder=*/"");
   HEDDLE_ASSIGN_OR_RETURN(const std::string events,
                           TextOfChild(child, input, kTryLimit, kMostBytes));
   return AnswerOf(events);

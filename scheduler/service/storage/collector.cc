@@ -133,7 +133,10 @@ absl::StatusOr<v1::CollectProgress::Total> Collector::Collect(
   HEDDLE_RETURN_IF_ERROR(RemoveOldRecords(old, dry_run, go_on, &total));
   for (const FinishedJob& job : chosen) {
     if (!go_on()) return Stopped();
-    HEDDLE_ASSIGN_OR_RETURN(const std::set<std::string> used, UsedBlobs({job.blobs}, *blobs_));
+    JobBlobs of = job.blobs;
+    // Parts are told together with their list, so a list that was told is not read again.
+    if (told.contains(of.parts_digest)) of.parts_digest.clear();
+    HEDDLE_ASSIGN_OR_RETURN(const std::set<std::string> used, UsedBlobs({of}, *blobs_));
     v1::CollectProgress::Job line;
     line.set_id(JobName(job.id));
     line.set_name(job.name);

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "base/job_limits.h"
 #include "scheduler/ledger/stage_order.h"
 #include "scheduler/ledger/why_waiting.h"
 #include "scheduler/store/memory_record_store.h"
@@ -620,6 +622,50 @@ TEST(JobParamsTest, SmallJobsArePlannedOnlyIfTheyAskForIt) {
   EXPECT_TRUE(plans(2000, 2, "joint"));
   EXPECT_FALSE(plans(2000, 0, "off"));
   EXPECT_FALSE(plans(2000, 0, "", "cuda -arch=sm_90"));
+}
+
+// What base/limits.h promises to clients is what the intake of jobs takes, and no more.
+TEST(JobParamsTest, TheIntakeKeepsTheLimitsThatClientsKnow) {
+  using Set = std::function<void(v1::JobSpec*, int64_t)>;
+  const auto taken = [](const Set& set, int64_t value) {
+    v1::JobSpec spec;
+    spec.set_target("llvm -mcpu=x");
+    spec.set_trials_per_task(1);
+    set(&spec, value);
+    return JobLedger::ParamsFrom(spec, absl::Now(), absl::Now()).ok();
+  };
+  const auto number = [](int64_t value) { return static_cast<int>(value); };
+  const struct {
+    const char* what;
+    Set set;
+    int64_t least, most;
+  } fields[] = {
+      {"trials", [&](auto* spec, int64_t v) { spec->set_trials_per_task(number(v)); }, 1,
+       kMaxTrialsPerTask},
+      {"plateau", [&](auto* spec, int64_t v) { spec->set_plateau_trials(number(v)); }, 0,
+       kMaxTrialsPerTask},
+      {"batch", [&](auto* spec, int64_t v) { spec->set_batch(number(v)); }, 0, kMaxBatch},
+      {"depth", [&](auto* spec, int64_t v) { spec->set_pipeline_depth(number(v)); }, 0,
+       kMaxPipelineDepth},
+      {"priority", [&](auto* spec, int64_t v) { spec->set_priority(number(v)); }, kMinPriority,
+       kMaxPriority},
+      {"devices", [&](auto* spec, int64_t v) { spec->set_max_devices(number(v)); }, 0,
+       kMaxJobDevices},
+      {"repeats", [&](auto* spec, int64_t v) { spec->set_repeats(number(v)); }, 0, kMaxRepeats},
+      {"repeat time", [&](auto* spec, int64_t v) { spec->set_min_repeat_us(v); }, 0,
+       kMaxMinRepeatUs},
+  };
+  for (const auto& field : fields) {
+    EXPECT_TRUE(taken(field.set, field.least)) << field.what;
+    EXPECT_TRUE(taken(field.set, field.most)) << field.what;
+    EXPECT_FALSE(taken(field.set, field.least - 1)) << field.what;
+    EXPECT_FALSE(taken(field.set, field.most + 1)) << field.what;
+  }
+  v1::JobSpec spec;
+  spec.set_target("llvm -mcpu=x");
+  spec.set_trials_per_task(1);
+  EXPECT_EQ(JobLedger::ParamsFrom(spec, absl::Now(), absl::Now())->batch, kDefaultBatch);
+  EXPECT_EQ(JobParams().batch, kDefaultBatch);
 }
 
 }  // namespace

@@ -222,7 +222,8 @@ grpc::Status FakeWorker::Build(Stream* stream) {
   return grpc::Status::OK;
 }
 
-grpc::Status FakeWorker::Profile(grpc::ServerContext* context, Stream* stream) {
+grpc::Status FakeWorker::Profile(grpc::ServerContext* context, const v1::StageStart& start,
+                                 Stream* stream) {
   v1::StageInput input;
   int64_t done = 0;
   while (stream->Read(&input) && !context->IsCancelled()) {
@@ -236,6 +237,7 @@ grpc::Status FakeWorker::Profile(grpc::ServerContext* context, Stream* stream) {
     }
     absl::SleepFor(absl::Milliseconds(behaviour_->candidate_ms.load()));
     v1::Measurement& measured = *profiled.mutable_profiled()->mutable_measurement();
+    measured.mutable_evidence()->set_toolchain(absl::StrCat("token ", start.fencing_token()));
     profiled.mutable_profiled()->set_candidate(item.candidate().id());
     const bool good = !behaviour_->candidates_fail &&
                       item.artifact().kernels(0).symbol() == item.candidate().trace();
@@ -296,7 +298,7 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
     }
   } leave{this, context, start.slot()};
   if (start.kind() == v1::STAGE_BUILD) return Build(stream);
-  if (start.kind() == v1::STAGE_PROFILE) return Profile(context, stream);
+  if (start.kind() == v1::STAGE_PROFILE) return Profile(context, start, stream);
   v1::StageEvent event;
   if (!start.blobs().empty()) {
     absl::MutexLock lock(&mutex_);

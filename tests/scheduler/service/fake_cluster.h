@@ -72,6 +72,7 @@ struct FakeBehaviour {
   std::atomic<int> refuse_stages{0};  // so many stages are not taken
 };
 
+// The toolchain of a measurement names the fencing token of its lease: "token 101".
 class FakeWorker final : public v1::WorkerService::Service {
  public:
   explicit FakeWorker(FakeBehaviour* behaviour) : behaviour_(behaviour) {}
@@ -102,7 +103,7 @@ class FakeWorker final : public v1::WorkerService::Service {
  private:
   using Stream = grpc::ServerReaderWriter<v1::StageEvent, v1::StageInput>;
   grpc::Status Build(Stream* stream);
-  grpc::Status Profile(grpc::ServerContext* context, Stream* stream);
+  grpc::Status Profile(grpc::ServerContext* context, const v1::StageStart& start, Stream* stream);
   void Write(Stream* stream, v1::StageEvent event);
   void SendBlob(Stream* stream, const std::string& name, const std::string& bytes);
   void Finish(Stream* stream, v1::FaultKind kind = v1::FAULT_NONE, const std::string& message = "");

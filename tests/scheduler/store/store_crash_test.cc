@@ -1,13 +1,18 @@
 // Kills a writing process and opens its database again: what it had acknowledged must be there, and
 // every batch as a whole. (kill -9 does not test the disk's own cache; synchronous=FULL is what
 // SQLite offers against power cuts.)
+//
+// HEDDLE_STORE_KILLS sets the number of kills.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <random>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -17,6 +22,12 @@ namespace heddle::scheduler {
 namespace {
 
 constexpr int kPerBatch = 3;
+constexpr int kKillsOfADatabase = 50;  // each is read as a whole, so it must not grow for ever
+
+int Kills() {
+  const char* asked = std::getenv("HEDDLE_STORE_KILLS");
+  return asked == nullptr ? 12 : std::atoi(asked);
+}
 
 Batch MakeBatch(int64_t number) {
   Batch batch;
@@ -42,25 +53,34 @@ Batch MakeBatch(int64_t number) {
   }
 }
 
+// A database with a job that has no candidates.
+void Begin(const std::string& path) {
+  auto store = OpenSqliteRecordStore(path);
+  ASSERT_TRUE(store.ok()) << store.status();
+  JobRow job;
+  job.id = 1;
+  job.job.set_state(v1::JOB_TUNING);
+  TaskRow task;
+  task.job = 1;
+  task.info.set_key("0000000000000000");
+  ASSERT_TRUE((*store)->Apply({Batch{PutJob{job}, PutTask{task}}})->front().ok());
+}
+
 TEST(StoreCrashTest, NothingAcknowledgedIsLostAndNothingIsHalf) {
   const std::string directory = absl::StrCat(::testing::TempDir(), "/crash", getpid());
   std::filesystem::remove_all(directory);
   std::filesystem::create_directories(directory);
-  const std::string path = directory + "/crash.db";
-  {
-    auto store = OpenSqliteRecordStore(path);
-    ASSERT_TRUE(store.ok());
-    JobRow job;
-    job.id = 1;
-    job.job.set_state(v1::JOB_TUNING);
-    TaskRow task;
-    task.job = 1;
-    task.info.set_key("0000000000000000");
-    ASSERT_TRUE((*store)->Apply({Batch{PutJob{job}, PutTask{task}}})->front().ok());
-  }
   std::mt19937 random(1);
+  std::string path;
   int64_t next = 0;
-  for (int round = 0; round < 12; ++round) {
+  const int kills = Kills();
+  for (int round = 0; round < kills; ++round) {
+    if (round % kKillsOfADatabase == 0) {
+      path = absl::StrCat(directory, "/crash", round, ".db");
+      next = 0;
+      Begin(path);
+      if (HasFatalFailure()) return;
+    }
     int pipe_ends[2];
     ASSERT_EQ(pipe(pipe_ends), 0);
     const pid_t writer = fork();
@@ -90,6 +110,7 @@ TEST(StoreCrashTest, NothingAcknowledgedIsLostAndNothingIsHalf) {
     EXPECT_EQ(rows % kPerBatch, 0) << "half a batch";
     next = rows / kPerBatch;
   }
+  std::printf("%d kills\n", kills);
   std::filesystem::remove_all(directory);
 }
 

@@ -1,0 +1,269 @@
+// Collecting many finished jobs at once: no step of it grows with their number. Looked at are the longest
+// transaction, the memory, and whether the last jobs take as long as the first.
+//
+// HEDDLE_COLLECT_JOBS sets the number of jobs, such as 10000.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "base/workload_key.h"
+#include "scheduler/service/storage/collector.h"
+#include "tests/scheduler/service/gated_store.h"
+#include "tests/scheduler/service/service_fixture.h"
+
+namespace heddle::scheduler {
+namespace {
+
+constexpr int kWorkloads = 20;  // that the jobs share
+constexpr int kTasks = 2;       // of a job
+constexpr int kTrials = 8;      // of a job
+constexpr int kStages = 4;      // of a job
+constexpr int64_t kJobsAtATime = 200;
+constexpr size_t kMostRows = 1000;  // that one transaction of a collection changes
+constexpr absl::Duration kLongest = absl::Seconds(2);  // some milliseconds, on a busy machine
+constexpr int64_t kMostBytes = int64_t{64} << 20;      // of memory, above what was taken before
+
+int64_t Jobs() {
+  const char* asked = std::getenv("HEDDLE_COLLECT_JOBS");
+  return asked == nullptr ? 800 : std::atoll(asked);
+}
+
+// A line of /proc/self/status, in bytes; -1: it cannot be read.
+int64_t StatusBytes(const std::string& name) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(name + ":", 0) == 0) return std::atoll(line.c_str() + name.size() + 1) << 10;
+  }
+  return -1;
+}
+
+// Keeps how much the transactions of collections change, and how long they take.
+class MeasuredStore : public GatedStore {
+ public:
+  using GatedStore::GatedStore;
+
+  absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) override {
+    size_t rows = 0;
+    for (const Batch& batch : batches) {
+      for (const StoreChange& change : batch) {
+        const auto* collected = std::get_if<CollectRows>(&change);
+        const auto* removed = std::get_if<RemoveRecords>(&change);
+        if (collected != nullptr)
+          rows +=
+              collected->candidates.size() + collected->records.size() + collected->attempts.size();
+        if (removed != nullptr) rows += static_cast<size_t>(removed->limit);
+      }
+    }
+    const absl::Time began = MonotonicNow();
+    auto applied = GatedStore::Apply(batches);
+    absl::MutexLock lock(&mutex_);
+    most_rows_ = std::max(most_rows_, rows);
+    longest_ = std::max(longest_, MonotonicNow() - began);
+    ++transactions_;
+    return applied;
+  }
+  void Forget() {
+    absl::MutexLock lock(&mutex_);
+    most_rows_ = 0;
+    longest_ = absl::ZeroDuration();
+    transactions_ = 0;
+  }
+  size_t most_rows() {
+    absl::MutexLock lock(&mutex_);
+    return most_rows_;
+  }
+  absl::Duration longest() {
+    absl::MutexLock lock(&mutex_);
+    return longest_;
+  }
+  int64_t transactions() {
+    absl::MutexLock lock(&mutex_);
+    return transactions_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  size_t most_rows_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Duration longest_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
+  int64_t transactions_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+class CollectManyTest : public ServiceTest {
+ protected:
+  std::unique_ptr<RecordStore> Wrap(std::unique_ptr<RecordStore> store) override {
+    auto measured = std::make_unique<MeasuredStore>(std::move(store));
+    measured_ = measured.get();
+    return measured;
+  }
+
+  void MakeJobs(int64_t jobs) {
+    Batch batch;
+    for (int64_t id = 1; id <= jobs; ++id) {
+      AddJob(id, &batch);
+      if (id % kJobsAtATime != 0 && id != jobs) continue;
+      const auto applied = store_->Apply({std::exchange(batch, {})});
+      ASSERT_TRUE(applied.ok()) << applied.status();
+      ASSERT_TRUE(applied->front().ok()) << applied->front();
+    }
+  }
+
+  MeasuredStore* measured_ = nullptr;
+
+ private:
+  static void AddJob(int64_t id, Batch* batch) {
+    JobRow row;
+    row.id = id;
+    row.device_key = "key";
+    v1::Job& job = row.job;
+    job.set_id(JobName(id));
+    job.mutable_spec()->set_name("model");
+    job.mutable_spec()->set_target("llvm -mcpu=x");
+    job.mutable_spec()->set_trials_per_task(kTrials / kTasks);
+    job.set_state(v1::JOB_DONE);
+    job.set_model_digest(std::string(64, 'a'));
+    job.set_module_digest(std::string(64, 'b'));
+    job.set_created_unix_ns(1000 + id);
+    job.set_finished_unix_ns(2000 + id);
+    batch->push_back(PutJob{row});
+    const auto workload = [id](int task) {
+      return absl::StrCat("workload ", (id + task) % kWorkloads);
+    };
+    for (int i = 0; i < kTasks; ++i) {
+      TaskRow task;
+      task.job = id;
+      task.index = i;
+      task.info.set_workload(workload(i));
+      task.info.set_key(WorkloadKey(workload(i)));
+      task.info.set_weight(1);
+      task.budget = kTrials / kTasks;
+      task.done = true;
+      batch->push_back(PutTask{task});
+      batch->push_back(PutSearchState{id, i, std::string(2000, 's')});
+    }
+    for (int n = 1; n <= kTrials; ++n) {
+      const int task = n % kTasks;
+      CandidateRow candidate;
+      candidate.job = id;
+      candidate.id = n;
+      candidate.task = task;
+      candidate.trace = absl::StrCat("trace ", id, " ", n);
+      candidate.origin = n <= kTasks ? "default" : "random";
+      batch->push_back(InsertCandidate{candidate});
+      InsertRecord record;
+      v1::Record& made = record.record;
+      made.set_schema_version(1);
+      made.set_workload(workload(task));
+      made.set_workload_key(WorkloadKey(workload(task)));
+      made.set_target("llvm -mcpu=x");
+      made.set_device_key("key");
+      made.set_trace(candidate.trace);
+      made.set_created_unix_ns(3000 + 100 * id + n);
+      made.set_job(JobName(id));
+      made.set_candidate(n);
+      made.set_attempt(1);
+      made.mutable_measurement()->set_outcome(v1::OUTCOME_OK);
+      made.mutable_measurement()->mutable_evidence()->set_worker("w1");
+      const double ns = 1000 + static_cast<double>((n * 7919 + id * 104729) % 5000);
+      for (const double sample : {ns - 1, ns, ns + 1})
+        made.mutable_measurement()->add_samples_ns(sample);
+      made.set_median_ns(ns);
+      batch->push_back(record);
+    }
+    for (int n = 0; n < kStages; ++n) {
+      StageRow stage;
+      stage.span.set_attempt_id(kStages * id + n);
+      stage.span.set_job(JobName(id));
+      stage.span.set_kind(v1::STAGE_PROFILE);
+      stage.span.set_worker("w1");
+      stage.span.set_slot("profile1");
+      stage.span.set_start_unix_ns(2000 + id);
+      stage.span.set_end_unix_ns(2001 + id);
+      batch->push_back(PutStage{stage});
+    }
+  }
+};
+
+TEST_F(CollectManyTest, NoStepGrowsWithTheNumberOfJobs) {
+  const int64_t jobs = Jobs();
+  MakeJobs(jobs);
+  if (HasFatalFailure()) return;
+  measured_->Forget();
+  std::ofstream("/proc/self/clear_refs") << "5";  // begins the peak of memory anew
+  const int64_t before = StatusBytes("VmRSS");
+
+  std::vector<absl::Time> told = {MonotonicNow()};
+  const auto total = collector_->Collect(
+      {absl::ZeroDuration(), 0}, /*dry_run=*/false, absl::Now(),
+      [&](const v1::CollectProgress::Job&) {
+        told.push_back(MonotonicNow());
+        return true;
+      },
+      [] { return true; });
+  ASSERT_TRUE(total.ok()) << total.status();
+  const int64_t grown = StatusBytes("VmHWM") - before;
+  const auto quarter = static_cast<size_t>(jobs / 4);
+  const absl::Duration first = told[quarter] - told[0];
+  const absl::Duration last = told.back() - told[told.size() - 1 - quarter];
+  std::printf(
+      "%lld jobs in %s: %lld transactions, the longest %s with at most %zu rows; memory grew by "
+      "%lld MiB; "
+      "the first quarter took %s, the last %s\n",
+      static_cast<long long>(jobs), absl::FormatDuration(told.back() - told[0]).c_str(),
+      static_cast<long long>(measured_->transactions()),
+      absl::FormatDuration(measured_->longest()).c_str(), measured_->most_rows(),
+      static_cast<long long>(grown >> 20), absl::FormatDuration(first).c_str(),
+      absl::FormatDuration(last).c_str());
+
+  EXPECT_EQ(total->jobs(), jobs);
+  // All but the latest stage of all, and the raw data of the fastest record of each workload.
+  EXPECT_EQ(total->rows(), jobs * (2 * kTrials + kStages) - kWorkloads - 1);
+  EXPECT_LE(measured_->most_rows(), kMostRows);
+  EXPECT_LT(measured_->longest(), kLongest);
+  EXPECT_LT(grown, kMostBytes);
+  EXPECT_LT(last, 3 * first + absl::Seconds(1)) << "later jobs take longer";
+  const auto left = store_->Collectable();
+  ASSERT_TRUE(left.ok()) << left.status();
+  EXPECT_THAT(*left, ::testing::IsEmpty());
+}
+
+// Old records of many jobs, the next collection's work, go in steps as small.
+TEST_F(CollectManyTest, OldRecordsGoInSmallSteps) {
+  const int64_t jobs = std::min<int64_t>(Jobs(), 2000);
+  MakeJobs(jobs);
+  if (HasFatalFailure()) return;
+  RetractRecords retract;
+  for (int64_t id = 1; id <= jobs * kTrials; id += 3) retract.ids.push_back(id);
+  retract.retraction.set_reason("its clock was broken");
+  retract.retraction.set_by("ann");
+  retract.retraction.set_unix_ns(5000);
+  ASSERT_TRUE(store_->Apply({Batch{retract}})->front().ok());
+  for (int64_t id = 1; id <= jobs; ++id)
+    ASSERT_TRUE(store_->Apply({Batch{CollectJob{id, 6000}}})->front().ok());
+  measured_->Forget();
+  const auto total = collector_->Collect(
+      {absl::ZeroDuration(), 0}, /*dry_run=*/false, absl::Now(),
+      [](const v1::CollectProgress::Job&) { return true; }, [] { return true; });
+  ASSERT_TRUE(total.ok()) << total.status();
+  const auto retracted = static_cast<int64_t>(retract.ids.size());
+  EXPECT_GE(total->records(), retracted - 1) << "the latest record of all stays";
+  EXPECT_LE(measured_->most_rows(), kMostRows);
+  EXPECT_LT(measured_->longest(), kLongest);
+}
+
+}  // namespace
+}  // namespace heddle::scheduler
