@@ -2,7 +2,8 @@
 choose the form of a forest costs.
 
 A row is a model, a number of rows in a call, and a number of threads. Every contender predicts the same table in turns, and its scores
-are compared with those of the model's own library before timing.
+are compared with those of the model's own library before timing. Each measured row has a file; with --resume, a run takes those and
+measures what is missing (kept_rows.py).
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from bench.classical import forests, make
+from bench.classical import forests, kept_rows, make
 from bench.common import report, turns
 from bench.common.side import Side, SideError
 from bench.common.tool import run_tool
@@ -31,6 +32,8 @@ GENERAL, COMPILED = "general", "compiled"
 RULE_DEPTH, RULE_ROWS, RULE_SMALL, RULE_LARGE = 3, 1, "select", "walk"
 FAMILIES = {"dense": "trees", "sparse": "trees", "linear": "linear models and SVMs", "pipeline": "pipelines"}
 LIBRARIES = {"dense": "XGBoost", "sparse": "LightGBM", "linear": "scikit-learn", "pipeline": "scikit-learn"}
+# What --isa asks for, as the CPU that our code is made for. "native" is this one.
+CPUS = {"native": "native", "avx2": "x86-64-v3"}
 CALL_GOAL_US = 1  # of a call with one row, beyond its kernels
 REGRET_GOAL = 0.1  # of the form by measured kernels, at most
 # Name, rows in a call, threads. Together they have every kind of model, of peer, number of rows and number of threads, those first that say
@@ -70,10 +73,11 @@ PEERS = {
 }
 
 
-def goal_of(kind, rows):
+def goal_of(kind, rows, isa="native"):
     """What the ratio to the best of a kind of peers shall be at least, for trees; None: there is no goal."""
     if rows == 10000:
-        return {GENERAL: 5.0 if "avx512f" in report.cpu_flags() else 2.0, COMPILED: 1.0}[kind]
+        wide = isa == "native" and "avx512f" in report.cpu_flags()
+        return {GENERAL: 5.0 if wide else 2.0, COMPILED: 1.0}[kind]
     return {GENERAL: 5.0, COMPILED: 1.0}[kind] if rows == 1 else None
 
 
@@ -167,11 +171,11 @@ class Classical:
 
     def tool(self, name, rows):
         argv = [os.path.join(self.args.programs, name), self.path(self.about["file"])]
-        return argv + ["--threads", str(self.threads), "--shape", f"{forests.ROWS}={rows}"]
+        return argv + ["--threads", str(self.threads), "--mcpu", CPUS[self.args.isa], "--shape", f"{forests.ROWS}={rows}"]
 
     def make_module(self, rows, *flags):
         """What heddle-bench-module tells, and the path of the module."""
-        stem = "-".join([self.spec.name, str(rows), str(self.threads), *(flag.strip("-") for flag in flags)])
+        stem = "-".join([self.spec.name, str(rows), str(self.threads), self.args.isa, *(flag.strip("-") for flag in flags)])
         module = self.path(f"{stem}.heddle")
         argv = self.tool("heddle-bench-module", rows) + ["-o", module, *flags]
         argv += ["--records", self.args.records] if self.args.records else []
@@ -251,6 +255,7 @@ class Classical:
         measured = turns.measure(contenders, self.args.rounds, self.cpus, settle=True)
         about = {label: told for label, (_, told) in opened.items()}
         row = make_row(self.spec, rows, self.threads, self.about, list(ours), choice, about, measured)
+        row["isa"] = self.args.isa
         return {**row, "conversions": {form: {key: made[key] for key in ("convert_s", "peak_rss_mib")} for form, made in modules.items()}}
 
 
@@ -387,7 +392,7 @@ def summarize(rows):
         for kind in (GENERAL, COMPILED):
             best = [(row, row["best"][kind]) for row in group if row["best"][kind]]
             if best:
-                goal = goal_of(kind, key[1]) if about["family"] == "trees" else None
+                goal = goal_of(kind, key[1], best[0][0].get("isa", "native")) if about["family"] == "trees" else None
                 ratios = [(row["peers"][label]["ratio"], row["model"]) for row, label in best]
                 told["means"].append(mean_of(ratios, {**about, "peers": f"best {kind}"}, goal))
             less = [(less_the_call(row, label, calls), row["model"]) for row, label in best] if key[1] == 1 else []
@@ -467,11 +472,22 @@ def run(args, result):
     for label, peer in PEERS.items():
         if missing_packages(peer):
             result.add_note(f"{label} is not measured: Python does not have {', '.join(missing_packages(peer))}")
+    if args.isa != "native":
+        result.add_note(f"--isa {args.isa}: our code is made for {CPUS[args.isa]}; peers use what the CPU has, since they cannot be told otherwise")
+    kept = kept_rows.KeptRows(
+        os.path.join(args.root, "build", "bench", "classical", "rows"),
+        kept_rows.circumstances(args, sorted({module for peer in PEERS.values() for module in peer.modules})),
+    )
     print(HEAD, flush=True)
-    left = measure_all(args, result, todo)
+    missing = take_kept(kept, result, todo) if args.resume else todo
+    if args.resume:
+        print(f"  --resume: {len(todo) - len(missing)} of {len(todo)} rows were measured before", file=sys.stderr, flush=True)
+    left = measure_all(args, result, missing, kept)
     if left:
         names = "; ".join(row_name(*row) for row in left)
-        result.add_note(f"{len(left)} of {len(todo)} rows were not begun within {counted(args.minutes, 'minute')}: {names}")
+        result.add_note(
+            f"{len(left)} of {len(todo)} rows are missing, which were not begun within {counted(args.minutes, 'minute')}; --resume measures them: {names}"
+        )
     print(LEGEND)
     result.summary = summarize([row for row in result.rows if not row["disturbed"]])
     result.save()
@@ -480,8 +496,21 @@ def run(args, result):
     result.print_versions()
 
 
-def measure_all(args, result, todo):
-    """Adds the rows until the time is over. Returns those that it has not begun."""
+def take_kept(kept, result, todo):
+    """Adds the rows that were measured before. Returns the others."""
+    missing = []
+    for spec, rows, threads in todo:
+        row = kept.take(spec.name, rows, threads, make.made_by(spec))
+        if row is None:
+            missing.append((spec, rows, threads))
+            continue
+        result.add_rows([row])
+        print_row(row)
+    return missing
+
+
+def measure_all(args, result, todo, kept=None):
+    """Adds the rows until the time is over, and puts those that nothing disturbed into `kept`. Returns those that it has not begun."""
     start = time.monotonic()
     end = start + args.minutes * 60 if args.minutes else float("inf")
     given_up, bench = set(), None
@@ -507,6 +536,8 @@ def measure_all(args, result, todo):
                 continue
             result.add_rows([row])
             print_row(row)
+            if kept is not None and not row["disturbed"]:
+                kept.put(row, bench.about["made_by"])
     finally:
         if bench is not None:
             bench.close()

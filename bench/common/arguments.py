@@ -35,6 +35,8 @@ def parse():
     parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
     parser.add_argument("--only", metavar="ROW,..", type=lambda text: text.split(","), help="measure only these rows; classical: NAME, or NAME@100 for 100 rows in a call")
     parser.add_argument("--quick", action="store_true", help=f"classical: 12 rows of all kinds instead of all rows, with fewer rounds and --minutes {QUICK_MINUTES}")
+    parser.add_argument("--resume", action="store_true", help="classical: take the rows that earlier runs have measured with the same programs, and measure the others")
+    parser.add_argument("--isa", choices=("native", "avx2"), default="native", help="classical: make our code for any CPU with AVX2 instead of this one; peers cannot be told")
     parser.add_argument("--threads", type=threads_list, metavar="1,2", help="default: 1,2; graphs and gains: 1")
     parser.add_argument("--trials", type=bounded(0, 100000), help="tune with this many trials a task; 0: use default schedules, graphs: the modules of the last run; without it: use the kept records, graphs: only --minutes ends a job, gains: 16")
     parser.add_argument("--minutes", type=bounded(1, 10000), metavar="M", help="models: tune each model for at most this long; graphs: tuning time of every job; gains: of a job, at most; classical: begin no row after this long")
@@ -72,6 +74,8 @@ def parse():
         args.minutes = QUICK_MINUTES
     if args.quick and (args.benchmark != "classical" or args.only):
         parser.error("--quick is for classical, without --only")
+    if (args.resume or args.isa != "native") and args.benchmark != "classical":
+        parser.error("--resume and --isa are for classical")
     if args.benchmark == "gains" and args.trials == 0:
         parser.error("gains measures what tuning gains, so --trials is at least 1")
     if args.ablation and not args.ablate:

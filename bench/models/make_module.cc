@@ -31,7 +31,7 @@ namespace {
 using nlohmann::json;
 
 struct Flags {
-  std::string model, output, records;
+  std::string model, output, records, mcpu = "native";
   client::ModelFlags import;
   std::string forest_form;  // empty: estimated
   int threads = 1;
@@ -92,6 +92,7 @@ double PeakRssMib() {
 absl::Status Make(const Flags& flags) {
   Target target;
   target.threads = flags.threads;
+  target.cpu = flags.mcpu;
   HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
   const absl::Time begin = MonotonicNow();
   HEDDLE_ASSIGN_OR_RETURN(const client::ModelFile model, client::OpenModel(flags.model));
@@ -155,6 +156,7 @@ int main(int argc, char** argv) {
   app.add_option("-o,--output", flags.output, "module to write")->required();
   app.add_option("--records", flags.records, "JSON lines; without: default schedules");
   app.add_option("--threads", flags.threads, "threads of a kernel")->check(CLI::Range(1, 256));
+  app.add_option("--mcpu", flags.mcpu, "CPU that code is made for; default: this one");
   app.add_option("--shape", flags.import.shapes,
                  "shape of an input, or extent of a dimension: rows=1")
       ->allow_extra_args(false);

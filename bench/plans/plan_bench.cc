@@ -32,7 +32,7 @@ constexpr absl::Duration kKernelLimit = absl::Seconds(60);
 constexpr int kMostChoices = 4;
 
 struct Flags {
-  std::string model, folder, times, machine;
+  std::string model, folder, times, machine, mcpu = "native";
   client::ModelFlags import;
   int threads = 1;
   std::vector<int> cpus = {0};
@@ -236,6 +236,7 @@ class PlanBench {
 absl::StatusOr<json> Run(const Flags& flags) {
   Target target;
   target.threads = flags.threads;
+  target.cpu = flags.mcpu;
   HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
   HEDDLE_ASSIGN_OR_RETURN(client::ModelFile model, client::OpenModel(flags.model));
   return PlanBench(flags, std::move(model), std::move(target)).Run();
@@ -260,6 +261,7 @@ int main(int argc, char** argv) {
   app.add_option("--machine", flags.machine,
                  "what `heddle-worker --measure-machine` printed; default: the table");
   app.add_option("--threads", flags.threads, "threads of a kernel")->check(CLI::Range(1, 256));
+  app.add_option("--mcpu", flags.mcpu, "CPU that code is made for; default: this one");
   app.add_option("--cpus", flags.cpus, "cores to pin to")->delimiter(',');
   app.add_flag("--search", flags.search,
                "compile nothing: report what the search for graphs reaches without substitutions, "

@@ -79,14 +79,24 @@ struct FileInputs {
 
 bool IsNpz(const std::string& path) { return path.ends_with(".npz"); }
 
+// How an array of NumPy gets an element type.
+std::string CastTo(const std::string& dtype) {
+  if (dtype == "bf16") return "NumPy has no such type, so leave the input out: it is random then";
+  const char* const kind = dtype[0] == 'f' ? "float" : dtype[0] == 'u' ? "uint" : "int";
+  const std::string name = dtype == "bool" ? dtype : kind + dtype.substr(1);
+  return fmt::format("save it with x.astype('{}')", name);
+}
+
 absl::StatusOr<FileInputs> TakeArray(NpyArray array, const std::string& path,
                                      const TensorSpec& spec, bool any_rows) {
   std::vector<int64_t> shape = array.shape;
   if (any_rows && !shape.empty() && shape[0] > 0) shape[0] = spec.shape[0];
   if (array.dtype != spec.dtype || shape != spec.shape) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: {}{} where input '{}' is {}{}{}", path, array.dtype, ShapeText(array.shape), spec.name,
-        spec.dtype, ShapeText(spec.shape), any_rows ? ", or as many rows as you like" : ""));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {}{} where input '{}' is {}{}{}; {}", path, array.dtype,
+                    ShapeText(array.shape), spec.name, spec.dtype, ShapeText(spec.shape),
+                    any_rows ? ", or as many rows as you like" : "",
+                    shape != spec.shape ? "give an array of that shape" : CastTo(spec.dtype)));
   }
   return FileInputs{any_rows ? array.shape[0] : 0, {std::move(array.bytes)}};
 }

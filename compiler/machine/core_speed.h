@@ -50,12 +50,10 @@ struct CoreSpeed {
   double l1_fill_bytes_per_cycle = 32;
   double l2_fill_bytes_per_cycle = 8;
 
-  // Less work than this is done before other threads have woken up. It is counted in multiply-adds
-  // of a reduction, in elements of an elementwise stage, in tiles of a Winograd transform. The
-  // rules read it to decide whether to prefer a parallel loop.
-  int64_t wake_multiply_adds = 32 << 10;
-  int64_t wake_elements = 16 << 10;
-  int64_t wake_tiles = 8;
+  // Cycles in a nanosecond, and nanoseconds that beginning and ending a parallel loop takes if the threads are awake
+  // (0.5 us on a virtual EPYC with two cores). Read to decide whether work is worth several threads (worth_threads.h).
+  double clock_ghz = 2.7;
+  double wake_ns = 500;
 };
 
 // How fast one core runs whole operators. The costs by which a plan is chosen (compiler/plan) read

@@ -174,17 +174,8 @@ void PutMeasured(const MeasuredMachine& machine, TargetInfo* info) {
   graph.l2_read_bytes_per_ns = machine.l2_gbps;
   graph.l3_read_bytes_per_ns = machine.l3_gbps;
   graph.memory_read_bytes_per_ns = machine.memory_gbps;
-  if (machine.cores == 1) return;
-  // What one core multiplies and adds while the others wake up; the rest in proportion.
-  const CoreSpeed typical;
-  core.wake_multiply_adds = static_cast<int64_t>(machine.wake_ns * machine.gflops / 2);
-  const auto scaled = [&](int64_t count) {
-    const double ratio = static_cast<double>(core.wake_multiply_adds) /
-                         static_cast<double>(typical.wake_multiply_adds);
-    return std::max<int64_t>(1, std::llround(static_cast<double>(count) * ratio));
-  };
-  core.wake_elements = scaled(typical.wake_elements);
-  core.wake_tiles = scaled(typical.wake_tiles);
+  core.clock_ghz = clock;
+  if (machine.cores > 1) core.wake_ns = machine.wake_ns;
 }
 
 }  // namespace heddle::machine

@@ -161,7 +161,8 @@ class Detacher {
 
   absl::Status Malformed() const {
     return absl::InvalidArgumentError(
-        absl::StrCat("not an ONNX model, or a truncated one (", model_.size(), " bytes)"));
+        absl::StrCat("not an ONNX model, or a truncated one (", model_.size(),
+                     " bytes); ONNX, JSON and UBJSON of XGBoost, and text of LightGBM are read"));
   }
 
  private:

@@ -176,7 +176,7 @@ std::vector<double> ReuseModel::CostsNs(const FusedGraph& fused,
       const auto bytes = static_cast<double>(call.constants[i].bytes);
       const int64_t distance =
           constants.Since(before[i]) + std::min(others_bytes, others.Since(before[i]));
-      const double rate = roofline_.RateAt(static_cast<double>(distance));
+      const double rate = roofline_.RateAt(call.work, static_cast<double>(distance));
       if (rate > cold_rate) constants_ns -= bytes / cold_rate - bytes / rate;
     }
     costs[time - calls] = Warm(call.work, constants_ns, cold_ns[time - calls]);
@@ -193,7 +193,7 @@ double ReuseModel::LeastNs(const FusedGraph& fused, const Group& group, double c
   for (size_t i = 0; i < group.inputs.size(); ++i) {
     if (!fused.graph.constants.contains(group.inputs[i])) continue;
     const auto bytes = static_cast<double>(touched[i]);
-    const double rate = touched[i] < kLeastBytes ? cold_rate : roofline_.RateAt(bytes);
+    const double rate = touched[i] < kLeastBytes ? cold_rate : roofline_.RateAt(work, bytes);
     constants_ns += bytes / std::max(cold_rate, rate);
   }
   return Warm(work, constants_ns, cold_ns);

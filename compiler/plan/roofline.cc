@@ -5,6 +5,7 @@
 
 #include "compiler/graph/core/operator.h"
 #include "compiler/machine/cold_timing.h"
+#include "compiler/machine/worth_threads.h"
 
 namespace heddle::plan {
 namespace {
@@ -54,29 +55,35 @@ KernelWork WorkOf(const graph::FusedGraph& fused, const graph::Group& group,
   return work;
 }
 
-Roofline::Roofline(const machine::TargetInfo& target) {
-  const machine::GraphSpeed& core = target.graph_speed;
-  const double threads = std::max(1, target.target.threads);
-  l2_bytes_ = static_cast<double>(core.l2_bytes);
-  l3_bytes_ = static_cast<double>(core.l3_bytes);
-  l2_rate_ = core.l2_read_bytes_per_ns * threads;
-  l3_rate_ = core.l3_read_bytes_per_ns * threads;
-  memory_rate_ = core.memory_read_bytes_per_ns * threads;
-  flops_per_ns_ = core.peak_gflops * threads;
+Roofline::Roofline(const machine::TargetInfo& target) : target_(target) {
+  l2_bytes_ = static_cast<double>(target_.graph_speed.l2_bytes);
+  l3_bytes_ = static_cast<double>(target_.graph_speed.l3_bytes);
 }
 
-double Roofline::RateAt(double distance) const {
-  return distance <= l2_bytes_ ? l2_rate_ : distance <= l3_bytes_ ? l3_rate_ : memory_rate_;
+double Roofline::ThreadsOf(const KernelWork& work) const {
+  const machine::GraphSpeed& core = target_.graph_speed;
+  const double rate =
+      work.activation_bytes <= l2_bytes_ ? core.l2_read_bytes_per_ns : core.l3_read_bytes_per_ns;
+  const double alone_ns = std::max(work.flops / core.peak_gflops, work.activation_bytes / rate);
+  return machine::WorthThreads(alone_ns, target_) ? target_.target.threads : 1;
+}
+
+double Roofline::RateAt(const KernelWork& work, double distance) const {
+  const machine::GraphSpeed& core = target_.graph_speed;
+  const double rate = distance <= l2_bytes_   ? core.l2_read_bytes_per_ns
+                      : distance <= l3_bytes_ ? core.l3_read_bytes_per_ns
+                                              : core.memory_read_bytes_per_ns;
+  return rate * ThreadsOf(work);
 }
 
 double Roofline::ColdRate(const KernelWork& work) const {
-  return RateAt(static_cast<double>(machine::kFlushBytes) + work.constant_bytes +
-                work.activation_bytes);
+  return RateAt(work, static_cast<double>(machine::kFlushBytes) + work.constant_bytes +
+                          work.activation_bytes);
 }
 
 double Roofline::Ns(const KernelWork& work, double constants_ns) const {
-  return std::max(work.flops / flops_per_ns_,
-                  constants_ns + work.activation_bytes / RateAt(work.activation_bytes));
+  return std::max(work.flops / (target_.graph_speed.peak_gflops * ThreadsOf(work)),
+                  constants_ns + work.activation_bytes / RateAt(work, work.activation_bytes));
 }
 
 }  // namespace heddle::plan

@@ -26,13 +26,13 @@ KernelWork WorkOf(const graph::FusedGraph& fused, const graph::Group& group,
 
 class Roofline {
  public:
-  // The figures of target.graph_speed. They are those of one core; several threads are taken to be as many times as
-  // fast.
+  // The figures of target.graph_speed, which are those of one core. Several threads are as many times as fast, at kernels that
+  // are worth them (machine/worth_threads.h): a default schedule leaves the others on one thread.
   explicit Roofline(const machine::TargetInfo& target);
 
-  // Bytes read in a nanosecond if `distance` bytes were touched since they were used last, they themselves included: the
+  // Bytes that the kernel reads in a nanosecond if `distance` bytes were touched since they were used last, they themselves included: the
   // reuse distance (Mattson, Gecsei, Slutz and Traiger 1970). They come from the smallest cache that holds so much.
-  double RateAt(double distance) const;
+  double RateAt(const KernelWork& work, double distance) const;
   // The same when a kernel is timed alone, with cold constants (machine/cold_timing.h).
   double ColdRate(const KernelWork& work) const;
   // The longer of arithmetic at the peak and of moving all operands. Constants take `constants_ns`. Activations are
@@ -46,9 +46,10 @@ class Roofline {
   double CacheBytes() const { return l2_bytes_ > l3_bytes_ ? l2_bytes_ : l3_bytes_; }
 
  private:
+  double ThreadsOf(const KernelWork& work) const;
+
+  machine::TargetInfo target_;
   double l2_bytes_, l3_bytes_;
-  double l2_rate_, l3_rate_, memory_rate_;
-  double flops_per_ns_;
 };
 
 }  // namespace heddle::plan

@@ -24,6 +24,10 @@ namespace {
 constexpr int kMaxThreads = 256;  // the most that a target may have
 constexpr size_t kLargeParams = size_t{1} << 30;
 constexpr int64_t kMostBytes = int64_t{1} << 47;  // of an address space
+// Copies of so many bytes are shared by all threads, in pieces. One thread takes 10 us or more for them, many times what waking
+// the others costs.
+constexpr size_t kSharedCopyBytes = size_t{256} << 10;
+constexpr size_t kCopyPieceBytes = size_t{4} << 10;
 
 absl::StatusOr<AlignedBuffer> Allocate(int64_t bytes, int colour, const std::string& what) {
   AlignedBuffer buffer = AlignedBuffer::Allocate(bytes, colour);
@@ -66,6 +70,27 @@ class CpuBackend final : public ExecutorBackend {
     const auto i = static_cast<size_t>(index);
     for (size_t use : output_uses_[i]) pointers_[use] = data == nullptr ? outputs_[i].data() : data;
     return true;
+  }
+
+  // A thread copies the rows that it will compute, since loops over them are shared out in the same way. If one thread copied all,
+  // the others would fetch their rows from its cache, and it would fetch the places of these rows back for the next ones.
+  void CopyRows(void* to, const void* from, size_t bytes) override {
+    if (bytes < kSharedCopyBytes) return ExecutorBackend::CopyRows(to, from, bytes);
+    struct Copied {
+      char* to;
+      const char* from;
+      size_t bytes;
+    } copied{static_cast<char*>(to), static_cast<const char*>(from), bytes};
+    const heddle_host* const host = pool_->host();
+    host->parallel_for(
+        host, static_cast<int64_t>((bytes + kCopyPieceBytes - 1) / kCopyPieceBytes),
+        [](void* closure, int64_t begin, int64_t end, int32_t /*worker*/) {
+          const Copied& all = *static_cast<const Copied*>(closure);
+          const size_t first = static_cast<size_t>(begin) * kCopyPieceBytes,
+                       last = std::min(static_cast<size_t>(end) * kCopyPieceBytes, all.bytes);
+          std::memcpy(all.to + first, all.from + first, last - first);
+        },
+        &copied);
   }
 
   absl::Status Run(size_t block) override {
@@ -402,15 +427,15 @@ absl::Status Executor::RunRows(int64_t rows, const void* const* inputs, void* co
     const auto begin = static_cast<size_t>(done), count = static_cast<size_t>(piece.rows);
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const size_t row = inputs_[i].row_bytes;
-      std::memcpy(InputData(static_cast<int>(i)), static_cast<const char*>(inputs[i]) + begin * row,
-                  count * row);
+      backend_->CopyRows(InputData(static_cast<int>(i)),
+                         static_cast<const char*>(inputs[i]) + begin * row, count * row);
     }
     HEDDLE_RETURN_IF_ERROR(Run(piece.block));
     for (size_t i = 0; i < outputs_.size(); ++i) {
       if (outputs[i] == nullptr) continue;
       const size_t row = outputs_[i].row_bytes;
-      std::memcpy(static_cast<char*>(outputs[i]) + begin * row, OutputData(static_cast<int>(i)),
-                  count * row);
+      backend_->CopyRows(static_cast<char*>(outputs[i]) + begin * row,
+                         OutputData(static_cast<int>(i)), count * row);
     }
     done += piece.rows;
   }

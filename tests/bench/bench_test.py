@@ -26,7 +26,7 @@ ROW, OTHER_ROW = "4x32x16", "8x16x32"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT))
 from bench.classical import benchmark as classical
-from bench.classical import forests, make, scikit
+from bench.classical import forests, kept_rows, make, scikit
 from bench.classical.rotate import At, Each, Rotation
 from bench.common import arguments, crown, ranks, records, report, service, turns
 from bench.common.side import Side, SideError
@@ -579,21 +579,21 @@ class ClassicalTest(unittest.TestCase):
         # Only what is asked for, and on these threads.
         self.assertEqual(classical.in_order([(self.DENSE, 7), (self.DENSE, 1)], [2]), [(self.DENSE, 7, 2), (self.DENSE, 1, 2)])
 
-    def measure_rows(self, minutes, seconds_each, todo):
+    def measure_rows(self, minutes, seconds_each, todo, kept=None, disturbed=()):
         """What measure_all leaves of rows that take so long, with the rows of the report and its failures."""
         now = [0.0]
         opened = []
 
         class Made:
             def __init__(made, args, result, spec, threads, given_up, left_s):
-                made.spec, made.threads = spec, threads
+                made.spec, made.threads, made.about = spec, threads, {"made_by": spec.name}
                 opened.append((spec, threads, left_s()))
 
             def measure(made, rows):
                 now[0] += seconds_each
                 if rows == 13:
                     raise SideError("no")
-                return self.row(made.spec, rows, {"select": 5.0, "XGBoost": 10.0})
+                return {**self.row(made.spec, rows, {"select": 5.0, "XGBoost": 10.0}), "disturbed": rows in disturbed}
 
             def close(made):
                 pass
@@ -608,7 +608,7 @@ class ClassicalTest(unittest.TestCase):
             setattr(classical, name, value)
         args, result = type("Args", (), {"minutes": minutes}), report.Report("classical")
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as told:
-            left = classical.measure_all(args, result, todo)
+            left = classical.measure_all(args, result, todo, kept)
         return left, result, opened, told.getvalue()
 
     def test_no_row_begins_after_the_last_minute(self):
@@ -623,6 +623,48 @@ class ClassicalTest(unittest.TestCase):
         self.assertIn("row 3 of 4, after 2.0 min: dense-500x8@100, 2 threads", told)
         left, result, _, _ = self.measure_rows(None, 1e6, todo)
         self.assertEqual((left, len(result.rows)), ([], 3))
+
+    def test_a_run_goes_on_where_one_stopped(self):
+        same = {"programs": "a", "isa": "native", "rounds": 11}
+        made_by = make.made_by
+        self.addCleanup(setattr, make, "made_by", made_by)
+        make.made_by = lambda spec: {"spec": spec.name, "shape": (1, 2)}  # the libraries need not be there
+        todo = [(self.DENSE, rows, 1) for rows in classical.ROWS]
+        with tempfile.TemporaryDirectory() as folder:
+            rows = os.path.join(folder, "rows")
+            kept = kept_rows.KeptRows(rows, same)
+            measured = self.row(self.DENSE, 100, {"select": 5.0, "XGBoost": 40.0})
+            kept.put(measured, make.made_by(self.DENSE))
+
+            def missing(kept):
+                result = report.Report("classical")
+                with contextlib.redirect_stdout(io.StringIO()):
+                    left = classical.take_kept(kept, result, todo)
+                return [rows for _, rows, _ in left], result.rows
+
+            left, taken = missing(kept_rows.KeptRows(rows, same))
+            self.assertEqual(left, [1, 10000])
+            self.assertEqual({**taken[0], "measured_at": 0}, {**measured, "measured_at": 0})
+            # Other programs, another target, or a model that is made otherwise.
+            for key, value in (("programs", "b"), ("isa", "avx2"), ("rounds", 5)):
+                self.assertEqual(missing(kept_rows.KeptRows(rows, {**same, key: value})), ([1, 100, 10000], []))
+            make.made_by = lambda spec: {"spec": spec.name, "shape": (1, 3)}
+            self.assertEqual(missing(kept), ([1, 100, 10000], []))
+            # A damaged file is no row.
+            pathlib.Path(kept.path("dense-500x8", 100, 1)).write_text('{"of')
+            self.assertEqual(missing(kept), ([1, 100, 10000], []))
+
+    def test_rows_that_others_disturbed_are_not_kept(self):
+        put = []
+        kept = type("Kept", (), {"put": lambda self, row, made_by: put.append(row["rows"])})()
+        self.measure_rows(None, 60, [(self.DENSE, 1, 1), (self.DENSE, 100, 1)], kept, disturbed=(100,))
+        self.assertEqual(put, [1])
+
+    def test_code_for_avx2_has_the_goals_of_avx2(self):
+        self.addCleanup(setattr, report, "cpu_flags", report.cpu_flags)
+        report.cpu_flags = lambda: {"avx512f"}
+        self.assertEqual(classical.goal_of(classical.GENERAL, 10000, "avx2"), 2)
+        self.assertEqual(classical.CPUS.keys(), {"native", "avx2"})
 
     def test_a_model_is_made_again_if_its_code_or_a_library_changes(self):
         written = []

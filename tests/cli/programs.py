@@ -23,13 +23,13 @@ def heddle(*args, server=None, cwd=None, check=None, env=None):
     return done
 
 
-def write_npy(path, shape, value=0.5):
+def write_npy(path, shape, value=0.5, descr="<f4"):
     count = 1
     for extent in shape:
         count *= extent
-    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (%s,), }" % ", ".join(map(str, shape))
+    header = "{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }" % (descr, ", ".join(map(str, shape)))
     header = header.ljust(117) + "\n"
-    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack("<f", value) * count)
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack({"<f4": "<f", "<f8": "<d"}[descr], value) * count)
 
 
 class Service:

@@ -193,6 +193,31 @@ TEST_F(ModelFileTest, MissingAndShortFiles) {
   EXPECT_TRUE(absl::IsNotFound(OpenModel(folder_ + "/nothing.onnx").status()));
 }
 
+// What people try first is named, with the way to a file that is read.
+TEST_F(ModelFileTest, OtherFormatsAreNamed) {
+  using namespace std::string_literals;
+  const std::pair<std::string, const char*> cases[] = {
+      {"\x80\x04\x95\x10\0\0\0"s, "a Python pickle (pickle, joblib); save a model of XGBoost"},
+      {"\x78\x9c\x6b"s, "as joblib writes it"},
+      {"CBM1\x10"s, "a model of CatBoost; save it with save_model(.., format='onnx')"},
+      {"binf\0\0"s, "an old XGBoost; save the model with save_model('model.json')"},
+      {"booster[0]:\n0:[f2<2.45] yes=1"s, "a dump of XGBoost's trees"},
+      {"[\n  { \"nodeid\": 0, \"depth\": 0"s, "a dump of XGBoost's trees"},
+      {"{\"name\":\"tree\",\"version\":\"v4\""s, "save the model as text"},
+      {"PK\x03\x04\0\0"s, "torch.onnx.export"},
+      {"\x89HDF\r\n"s, "tf2onnx"},
+      {"<?xml version=\"1.0\"?><PMML>"s, "such as PMML"},
+      {"\x1f\x8b\x08\0"s, "unpack it with gunzip"},
+  };
+  for (const auto& [bytes, why] : cases) {
+    Write("model/model.any", bytes);
+    const auto model = OpenModel(folder_ + "/model/model.any");
+    ASSERT_FALSE(model.ok()) << why;
+    EXPECT_THAT(std::string(model.status().message()),
+                AllOf(HasSubstr("model.any' is a"), HasSubstr(why)));
+  }
+}
+
 TEST_F(ModelFileTest, DamagedModelsAreRefused) {
   onnx::ModelProto m = Model();
   m.mutable_graph()->mutable_initializer(0)->set_raw_data(weights_.substr(0, 4 * kElements));

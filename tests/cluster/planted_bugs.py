@@ -10,7 +10,7 @@ import sys
 BUGS = {
     # Results count whatever their fencing token.
     ("without-fence", "scheduler/store/sql_writer.cc"): [
-        ("if (token < seen) return StaleFence(change.fence, seen);", "if (token < seen) return absl::OkStatus();"),
+        ("  return StaleFence(change.fence, seen);", "  return absl::OkStatus();"),
     ],
     ("without-fence", "scheduler/service/scheduler_loop.cc"): [
         ("if (lease.fencing_token() < seen) {", "if (lease.fencing_token() == 0) {"),

@@ -99,7 +99,7 @@ TEST(Machine, NumbersOfTheReferenceMachineAgree) {
   const TargetInfo info;
   const CoreSpeed& core = info.core;
   const GraphSpeed& graph = info.graph_speed;
-  const double f32_lanes = static_cast<double>(graph.vector_bytes) / 4, ghz = 2.7;
+  const double f32_lanes = static_cast<double>(graph.vector_bytes) / 4, ghz = core.clock_ghz;
   EXPECT_NEAR(graph.peak_gflops, 2 * core.operations_per_cycle * f32_lanes * ghz, 5);
   EXPECT_NEAR(core.l3_bytes_per_cycle * ghz, graph.bytes_per_ns, 4);
   EXPECT_LT(info.graph_core.near_bytes, graph.l2_bytes);

@@ -193,10 +193,13 @@ TEST(Reuse, WhatBoundsAKernelBoundsWhatItSaves) {
   const double least = (kWeights + 512) / 100;
   const std::vector<double> costs = ReuseModel(Small()).CostsNs(fused, {1, least, 2 * least});
   EXPECT_THAT(costs, ElementsAre(1, DoubleNear(least, 1e-9), DoubleNear(least, 1e-9)));
-  // Several threads read as many times as fast, and save less.
+  // Several threads read as many times as fast, and save less. A kernel that is not worth waking them saves what one thread does.
   machine::TargetInfo four = Small();
   four.target.threads = 4;
+  four.core.wake_ns = 0;
   EXPECT_THAT(Costs(fused, four), ::testing::Each(DoubleNear(kCold - (kCold - kFromL2) / 4, 1e-6)));
+  four.core.wake_ns = 1000;
+  EXPECT_THAT(Costs(fused, four), ::testing::Each(DoubleNear(kFromL2, 1e-6)));
   // A third-level cache that a timed kernel finds its weights in.
   machine::TargetInfo large = Small();
   large.graph_speed.l3_bytes = int64_t{1} << 30;
@@ -206,6 +209,20 @@ TEST(Reuse, WhatBoundsAKernelBoundsWhatItSaves) {
   machine::TargetInfo grid = Small();
   grid.execution = machine::Execution::kGrid;
   EXPECT_THAT(Costs(fused, grid), ::testing::Each(kCold));
+}
+
+// A short kernel takes 2.4 us alone, 1.5 us of which it reads a table of 16 KiB from memory. If two threads were thought to read that,
+// it would cost 1.7 us in a model, and a form of the same forest that has no table and takes 1 us would be chosen wrongly.
+TEST(Reuse, ThreadsThatStayAsleepReadNothing) {
+  for (const int threads : {1, 2, 8}) {
+    Chain chain;
+    chain.Multiply(chain.Weights());
+    machine::TargetInfo target = Small();
+    target.target.threads = threads;
+    const double with_table = ReuseModel(target).CostsNs(chain.Make(), {2'400})[0];
+    EXPECT_NEAR(with_table, 2'400 - kWeights * (1.0 / 10 - 1.0 / 100), 1e-6) << threads;
+    EXPECT_LT(with_table, 1'000) << threads;
+  }
 }
 
 // The costs as reuse.h defines them, from a list of everything that two inferences touch.

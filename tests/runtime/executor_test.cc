@@ -74,6 +74,19 @@ TEST(ExecutorTest, RowsAreCutIntoBlocks) {
   for (int64_t rows = 1; rows < 20; ++rows) EXPECT_THAT(SizesOf(*executor, rows), Each(3));
 }
 
+// Inputs and outputs of a large block are copied by several threads. The rows of the last piece of a copy are odd ones.
+TEST(ExecutorTest, ThreadsShareLargeCopies) {
+  for (const int threads : {1, 2, 3}) {
+    Executor::Options options;
+    options.threads = threads;
+    const auto executor = Executor::Create(MakeRowsModule({65536, 8, 1}), options).value();
+    for (const int64_t rows : {65536, 65535, 40001, 2 * 65536 + 3}) {
+      const std::vector<float> sizes = SizesOf(*executor, rows);
+      EXPECT_EQ(sizes[0], 65536);
+    }
+  }
+}
+
 TEST(ExecutorTest, RecordsSayWhichBlocksAreFaster) {
   const auto executor = [](double of_8, double of_3, double of_1) {
     Module module = MakeRowsModule();

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "compiler/schedule/rules/rules.h"
 #include "compiler/schedule/rules/shared_steps.h"
+#include "compiler/schedule/rules/stage_work.h"
 
 namespace heddle::schedule {
 
@@ -36,9 +37,8 @@ class LaneRule : public Rule {
           knobs.Add(absl::StrCat("rows at once of ", last.loop), Divisors(last.extent, kMaxRows),
                     LargestDivisorUpTo(last.extent, kPreferredRows));
       if (target.target.threads > 1) {
-        const int64_t work = ElementsOf(stage.view.spatial) * ElementsOf(stage.view.reduce);
         parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1},
-                                   work >= target.core.wake_multiply_adds);
+                                   machine::WorthThreads(WorkOf(stage, target), target));
       }
     }
     for (const std::string& producer : stage.producers) {

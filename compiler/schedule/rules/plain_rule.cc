@@ -5,6 +5,7 @@
 #include "base/status_macros.h"
 #include "compiler/schedule/rules/rules.h"
 #include "compiler/schedule/rules/shared_steps.h"
+#include "compiler/schedule/rules/stage_work.h"
 
 namespace heddle::schedule {
 
@@ -140,18 +141,13 @@ absl::Status ApplyShape(const Shape& shape, const PlainChoice& choice, Recorder&
   return shape.linear ? ApplyLinear(shape, choice, out) : ApplyNested(shape, choice, out);
 }
 
-bool WorthThreads(const Shape& shape, const machine::TargetInfo& target) {
-  return target.target.threads > 1 && shape.elements >= target.core.wake_elements;
-}
-
 class PlainRule : public Rule {
  public:
-  PlainRule(Shape shape, const machine::TargetInfo& target, Knobs& knobs)
+  PlainRule(Shape shape, bool worth_threads, const machine::TargetInfo& target, Knobs& knobs)
       : shape_(std::move(shape)) {
     vectors_ = knobs.Add(absl::StrCat("vectors per step of ", shape_.view.block), {1, 2, 4}, 1);
-    bool worth = WorthThreads(shape_, target);
     if (target.target.threads > 1) {
-      parallel_ = knobs.Add(absl::StrCat("parallel ", shape_.view.block), {0, 1}, worth);
+      parallel_ = knobs.Add(absl::StrCat("parallel ", shape_.view.block), {0, 1}, worth_threads);
     }
   }
 
@@ -176,14 +172,15 @@ bool MatchesPlain(const StageSite& site) {
 }
 
 std::unique_ptr<Rule> MakePlain(const StageSite& site, Knobs& knobs) {
+  const bool worth = machine::WorthThreads(WorkOf(site.stage, site.target), site.target);
   return std::make_unique<PlainRule>(ShapeOf(site.stage.view, *site.stage.block, site.target),
-                                     site.target, knobs);
+                                     worth, site.target, knobs);
 }
 
 absl::Status ApplyPlain(const StageView& view, const ir::Block& block,
                         const machine::TargetInfo& target, Recorder& out) {
   Shape shape = ShapeOf(view, block, target);
-  return ApplyShape(shape, {1, WorthThreads(shape, target)}, out);
+  return ApplyShape(shape, {1, machine::WorthThreads(WorkOf({&block}, target), target)}, out);
 }
 
 }  // namespace heddle::schedule

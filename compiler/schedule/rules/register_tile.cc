@@ -74,8 +74,6 @@ TileModel::TileModel(const Stage& stage, int vector_axis, const machine::TargetI
              kSmallImage * scalar_operand_bytes() > vector_operand_bytes() &&
              scalar_operand_bytes() > static_cast<double>(target.l2_bytes) / 4;
   for (const Axis& axis : stage.view.reduce) reduce_steps_ *= axis.extent;
-  work_ = reduce_steps_;
-  for (const Axis& axis : spatial_) work_ *= axis.extent;
 }
 
 int64_t TileModel::Accumulators(const RegisterTile& tile) const {

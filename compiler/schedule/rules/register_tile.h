@@ -26,7 +26,6 @@ class TileModel {
   TileModel(const Stage& stage, int vector_axis, const machine::TargetInfo& target);
 
   int64_t full_lanes() const { return full_lanes_; }      // elements of a whole vector register
-  int64_t work() const { return work_; }                  // multiply-adds
   int64_t reduce_steps() const { return reduce_steps_; }  // for one element
   // Whether no load is a scalar for many vector lanes. Memory bandwidth then bounds the reduction.
   bool streaming() const { return streaming_; }
@@ -116,7 +115,6 @@ class TileModel {
   machine::TargetInfo target_;
   int64_t full_lanes_ = 1, result_element_bytes_ = 1;
   std::vector<LoadShape> loads_;
-  int64_t work_ = 1;
   int64_t reduce_steps_ = 1;
   bool streaming_ = true;
   bool guarded_ = false;

@@ -98,6 +98,7 @@ void FindWalk(const ir::Program& program, const std::vector<Path>& blocks,
           LookupsBy(*reader, buffer) == 0 || ConsumersOf(blocks, block).size() != 1)
         continue;
       walk.push_back(block.name);
+      stage.computed.push_back(&block);
       if (reader == stage.block) stage.walk_dtype = buffer->dtype;
       reader = &block;
       found = true;
@@ -117,6 +118,7 @@ std::vector<Stage> ReductionsOf(const ir::Program& program, const Owners& owners
   for (const Path& path : blocks) {
     Stage stage;
     stage.block = &path.block();
+    stage.computed = {stage.block};
     if (!stage.block->reducer || owners.count(stage.block->name) || ReadsItself(*stage.block))
       continue;
     if (!ViewStage(path, &stage.view)) continue;
@@ -133,6 +135,7 @@ std::vector<Stage> ReductionsOf(const ir::Program& program, const Owners& owners
       if (!epilogues.count(consumer.name) && !owners.count(consumer.name) &&
           IsEpilogue(program, stage, consumer)) {
         stage.epilogue = consumer.name;
+        stage.computed.push_back(&consumer);
         epilogues.insert(consumer.name);
       }
     }
@@ -149,6 +152,7 @@ std::vector<Stage> ReductionsOf(const ir::Program& program, const Owners& owners
       if (stage.block != &consumers[0].block()) continue;
       if (std::count(stage.walk.begin(), stage.walk.end(), block.name) != 0) continue;
       stage.producers.push_back(block.name);
+      stage.computed.push_back(&block);
       stage.reads_half |= ReadsHalf(block);
     }
   }
@@ -162,6 +166,7 @@ std::vector<Stage> StagesLeft(const ir::Program& program, const Owners& owners) 
   for (const Path& path : blocks) {
     Stage stage;
     stage.block = &path.block();
+    stage.computed = {stage.block};
     if (owners.count(stage.block->name) || ReadsItself(*stage.block) ||
         !ViewStage(path, &stage.view) || stage.view.spatial.empty())
       continue;

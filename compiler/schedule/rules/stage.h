@@ -27,9 +27,11 @@ struct Stage {
   std::vector<std::string> walk;
   ir::DType walk_dtype = ir::DType::kI32;  // of the places, if there is a walk
   std::vector<std::string> constants;      // buffers it reads that are known when a module is made
-  bool reads_half = false;                 // a producer reads 16-bit floats
-  bool alone = false;                      // offered without epilogue and producers
-  bool constant = false;                   // computed when a module is made: may be slow
+  // All of these: its block, its producers, its walk and its epilogue. Alive as long as `block`.
+  std::vector<const ir::Block*> computed;
+  bool reads_half = false;  // a producer reads 16-bit floats
+  bool alone = false;       // offered without epilogue and producers
+  bool constant = false;    // computed when a module is made: may be slow
   // The spatial axis along which vectors fit best, an index into view.spatial; -1 if none
   // does. This axis and lane_axis are -1 in stages offered alone.
   int vector_axis = -1;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/visit.h"
+#include "compiler/schedule/rules/stage_work.h"
 
 namespace heddle::schedule {
 
@@ -285,8 +286,9 @@ void TileDecisions::DeclareOthers(const RegisterTile& preferred, Knobs& knobs) {
                            model_.reduce_steps() <= kSmallWindow ? 16 : 4);
   if (target_.target.threads > 1) {
     const int64_t above = model_.guarded() ? kAboveRows : kAllLoops;
-    parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {kSerial, kAllLoops, kAboveRows},
-                               model_.work() >= target_.core.wake_multiply_adds ? above : kSerial);
+    parallel_knob_ =
+        knobs.Add(absl::StrCat("parallel ", name), {kSerial, kAllLoops, kAboveRows},
+                  machine::WorthThreads(WorkOf(stage_, target_), target_) ? above : kSerial);
   }
   for (const std::string& producer : stage_.producers) {
     // A producer of vectors is cheap to compute where it is used; scalars serve many vector lanes

@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "compiler/schedule/rules/rules.h"
 #include "compiler/schedule/rules/shared_steps.h"
+#include "compiler/schedule/rules/stage_work.h"
 
 namespace heddle::schedule {
 
@@ -68,9 +69,8 @@ class WalkRule : public Rule {
         knobs.Add(absl::StrCat("tiles in a block of ", Record().loop),
                   {std::begin(kBlocks), std::end(kBlocks)}, records >= 64 && !asks_all ? 16 : 1);
     if (target.target.threads > 1) {
-      const int64_t work = ElementsOf(spatial()) * trees * static_cast<int64_t>(stage.walk.size());
       parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1},
-                                 work >= target.core.wake_multiply_adds);
+                                 machine::WorthThreads(WorkOf(stage, target), target));
     }
   }
 

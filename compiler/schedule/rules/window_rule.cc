@@ -17,6 +17,7 @@
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/rules/rules.h"
 #include "compiler/schedule/rules/shared_steps.h"
+#include "compiler/schedule/rules/stage_work.h"
 
 namespace heddle::schedule {
 
@@ -233,9 +234,8 @@ void WindowRule::Declare(Knobs& knobs) {
   DeclareLanes(knobs);
   DeclarePatch(knobs);
   if (target_.target.threads > 1) {
-    const int64_t work = steps_ * ElementsOf(stage_.view.spatial);
     parallel_knob_ = knobs.Add(absl::StrCat("parallel ", stage_.view.block), {0, 1},
-                               work >= target_.core.wake_multiply_adds);
+                               machine::WorthThreads(WorkOf(stage_, target_), target_));
   }
   for (const std::string& producer : stage_.producers) {
     producer_knobs_.push_back(

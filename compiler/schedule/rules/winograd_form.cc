@@ -10,6 +10,7 @@
 #include "compiler/schedule/rules/form_choice.h"
 #include "compiler/schedule/rules/forms.h"
 #include "compiler/schedule/rules/shared_steps.h"
+#include "compiler/schedule/rules/stage_work.h"
 
 namespace heddle::schedule {
 
@@ -81,10 +82,11 @@ class WinogradForm : public FormRule {
     output_lanes_ = knobs.Add(absl::StrCat("lanes of ", output_.block), Widths(outputs, lanes),
                               PowerOfTwoDivisor(outputs, lanes));
     if (target.target.threads > 1) {
-      const std::vector<Loop>& of = data_.loops;
-      const int64_t tiles = of[2].extent * of[3].extent * of[4].extent;
-      parallel_ = knobs.Add(absl::StrCat("parallel transforms of ", block_), {0, 1},
-                            tiles >= target.core.wake_tiles);
+      HEDDLE_ASSIGN_OR_RETURN(const Path rows, FindBlock(program.body, data_rows_));
+      HEDDLE_ASSIGN_OR_RETURN(const Path data, FindBlock(program.body, data_.name));
+      parallel_ =
+          knobs.Add(absl::StrCat("parallel transforms of ", block_), {0, 1},
+                    machine::WorthThreads(WorkOf({&rows.block(), &data.block()}, target), target));
     }
     return absl::OkStatus();
   }

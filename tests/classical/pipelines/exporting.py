@@ -1,13 +1,8 @@
 """Models and pipelines as ONNX files, as skl2onnx writes them with onnxmltools' converters for XGBoost and LightGBM."""
 
-import pathlib
-import sys
-
 import numpy as np
 
 from made import OPSETS, Made
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "onnx"))
 
 
 def register_converters():
@@ -65,7 +60,7 @@ def by_model(model, new, inputs=None, options=None, csv=False, scores=None):
     options = dict(options or {})
     if is_classifier(last):
         if type(last).__name__ != "LinearSVC":  # whose converter has no such option, and no map
-            options["zipmap"] = False
+            options.setdefault("zipmap", False)
         labels = model.predict(new)
         if labels.dtype.kind in "OSU":
             classes = [str(name) for name in last.classes_]

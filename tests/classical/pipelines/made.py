@@ -27,6 +27,9 @@ class Case:
     name: str
     make: typing.Callable[[], Made]
     refused: str = ""  # what the message has to say, if the model is one that we refuse
+    # The words that refuse a module for other numbers of rows, where it cannot be seen that rows do not depend on each other, or where
+    # they do. The module is then made for as many rows as are predicted. No other refusal is followed by a second try.
+    whole: str = ""
     # Why the ONNX file does not say what the library computes. ONNX Runtime then has to make of the file what we make of it.
     exporter: str = ""
     tolerance: float = 1e-5  # of a score, relative above 1
