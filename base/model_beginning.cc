@@ -1,10 +1,10 @@
 #include "base/model_beginning.h"
-#include "absl/strings/str_cat.h"
 
 #include <algorithm>
 
-namespace heddle {
+#include "absl/strings/str_cat.h"
 
+namespace heddle {
 namespace {
 
 // Files of models that are not read, by their first bytes, and the way to one that is.
