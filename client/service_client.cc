@@ -122,8 +122,8 @@ struct ServiceClient::Schedulers {
   // Where a search for the scheduler that leads stands. The first try is at the one that led last.
   struct Search {
     absl::Time give_up = absl::Now() + kFailOverPatience;
-    size_t tried = 0;    // in this round
-    bool met = false;    // some scheduler of the service has answered
+    size_t tried = 0;  // in this round
+    bool met = false;  // some scheduler of the service has answered
   };
 
   explicit Schedulers(const ServerAccess& server) {
@@ -468,13 +468,14 @@ absl::StatusOr<v1::Job> ServiceClient::ResumeJob(const std::string& job) const {
   return response;
 }
 absl::StatusOr<v1::Job> ServiceClient::PrioritizeJob(const std::string& job, int priority) const {
-  grpc::ClientContext context;
-  LimitTime(context, kUnaryLimit);
   v1::PrioritizeJobRequest request;
   request.set_job(job);
   request.set_priority(priority);
   v1::Job response;
-  const grpc::Status status = stubs_->jobs->PrioritizeJob(&context, request, &response);
+  const grpc::Status status =
+      OfLeader(kUnaryLimitMs, [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
+        return stubs.jobs->PrioritizeJob(&context, request, &response);
+      });
   if (!status.ok()) return Told(status);
   return response;
 }

@@ -27,9 +27,10 @@ int main(int argc, char** argv) {
   app.add_option("--listen", options.listen,
                  "HOST:PORT to serve, port 0 picks a free one, or unix:PATH (default: "
                  "unix:DATA/sockets/scheduler, for this user alone)");
-  app.add_flag("--standby", options.standby,
-               "while another scheduler leads on the same data, wait until it is gone, and take over "
-               "then (default: do not start)")
+  app.add_flag(
+         "--standby", options.standby,
+         "while another scheduler leads on the same data, wait until it is gone, and take over "
+         "then (default: do not start)")
       ->needs("--listen");
   app.add_option("--advertise", options.advertise,
                  "HOST:PORT at which clients reach this scheduler, told by one that stands by "

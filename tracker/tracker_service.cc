@@ -62,7 +62,8 @@ v1::SlotState ToProto(SlotState state) {
 // whose certificates have the same name up to the first dot, "lab" and "lab.b".
 std::string OwnerOf(const grpc::ServerContext& context) {
   Identity caller = CallerOf(context, nullptr);
-  if (caller.role == Role::kScheduler) caller.name.resize(std::min(caller.name.size(), caller.name.find('.')));
+  if (caller.role == Role::kScheduler)
+    caller.name.resize(std::min(caller.name.size(), caller.name.find('.')));
   return ToText(caller);
 }
 

@@ -106,8 +106,7 @@ bool Leadership::Renew() {
 
 void Leadership::RenewLoop() {
   absl::Duration pause = options_.times.renew_every;
-  const auto wanted = [this]()
-                          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || untold_; };
+  const auto wanted = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || untold_; };
   while (true) {
     {
       absl::MutexLock lock(&mutex_);
@@ -130,12 +129,12 @@ void Leadership::WatchLoop() {
       if (MonotonicNow() < until_) continue;
       problem = problem_;
     }
-    Lose(absl::StrCat(
-        "the leadership was not renewed for ",
-        absl::FormatDuration(options_.times.lease - options_.times.margin),
-        problem.empty() ? " (this process was stopped, or the database does not answer)"
-                        : absl::StrCat(" (", problem, ")"),
-        ", so another scheduler may lead from now on"));
+    Lose(absl::StrCat("the leadership was not renewed for ",
+                      absl::FormatDuration(options_.times.lease - options_.times.margin),
+                      problem.empty()
+                          ? " (this process was stopped, or the database does not answer)"
+                          : absl::StrCat(" (", problem, ")"),
+                      ", so another scheduler may lead from now on"));
     return;
   }
 }

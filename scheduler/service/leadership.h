@@ -66,7 +66,7 @@ class Leadership {
   mutable absl::Mutex mutex_;
   std::string address_ ABSL_GUARDED_BY(mutex_);
   bool untold_ ABSL_GUARDED_BY(mutex_) = false;  // the store does not know the address yet
-  absl::Time until_ ABSL_GUARDED_BY(mutex_);  // by this process' clock
+  absl::Time until_ ABSL_GUARDED_BY(mutex_);     // by this process' clock
   std::string problem_ ABSL_GUARDED_BY(mutex_);  // of the latest renewal; empty: none
   bool lost_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

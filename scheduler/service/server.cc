@@ -107,9 +107,9 @@ absl::StatusOr<std::unique_ptr<Leadership>> AskToLead(RecordStore* store, const 
 }
 
 absl::Status AnotherLeads(const Leader& leader) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "another heddle-scheduler leads on the same database, at ", leader.address,
-      "; stop it, or start this one with --standby and a --listen of its own"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("another heddle-scheduler leads on the same database, at ", leader.address,
+                   "; stop it, or start this one with --standby and a --listen of its own"));
 }
 
 absl::Status WritePort(const std::string& file, int port) {
@@ -152,10 +152,10 @@ absl::Status RunServer(const ServerOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> directory,
                           DirectoryLock::Open("--data ", options.data_directory));
   if (!directory->Take() && !options.standby) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--data ", options.data_directory,
-        ": another heddle-scheduler uses it; stop it, give another directory, or start this one with "
-        "--standby and a --listen of its own"));
+    return absl::InvalidArgumentError(absl::StrCat("--data ", options.data_directory,
+                                                   ": another heddle-scheduler uses it; stop it, "
+                                                   "give another directory, or start this one with "
+                                                   "--standby and a --listen of its own"));
   }
   HEDDLE_ASSIGN_OR_RETURN(const Credentials credentials,
                           LoadDaemonCredentials(options.tls_directory, Role::kScheduler));

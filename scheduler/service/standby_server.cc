@@ -57,8 +57,10 @@ absl::StatusOr<std::unique_ptr<StandbyServer>> StandbyServer::Start(const std::s
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   HEDDLE_ASSIGN_OR_RETURN(
-      self->door_, AddListener({.address = listen, .credentials = credentials, .tokens = tokens, .refused = nullptr},
-                               &builder, &self->port_));
+      self->door_,
+      AddListener(
+          {.address = listen, .credentials = credentials, .tokens = tokens, .refused = nullptr},
+          &builder, &self->port_));
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   AllowPings(&builder, LeaderPings());
   grpc::ResourceQuota quota("heddle-scheduler standby");
@@ -84,8 +86,7 @@ absl::StatusOr<std::unique_ptr<StandbyServer>> StandbyServer::Start(const std::s
                                        HttpResponse response;
                                        response.status = 503;
                                        response.content_type = "text/plain; charset=utf-8";
-                                       response.body =
-                                           absl::StrCat(self->answer().message(), "\n");
+                                       response.body = absl::StrCat(self->answer().message(), "\n");
                                        return response;
                                      }));
   return standby;
@@ -107,8 +108,9 @@ void StandbyServer::SetLeader(const std::string& address) {
 absl::Status StandbyServer::answer() const {
   absl::MutexLock lock(&mutex_);
   return absl::UnavailableError(
-      leader_.empty() ? "this scheduler stands by and none leads now; try again in some seconds"
-                      : absl::StrCat("this scheduler stands by; the one that leads is at ", leader_));
+      leader_.empty()
+          ? "this scheduler stands by and none leads now; try again in some seconds"
+          : absl::StrCat("this scheduler stands by; the one that leads is at ", leader_));
 }
 
 }  // namespace heddle::scheduler

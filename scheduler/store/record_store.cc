@@ -100,8 +100,8 @@ std::optional<Fence> FenceOf(const InsertRecord& change) {
 absl::Status NotLeading(const Leader& leader, int64_t epoch) {
   return absl::AbortedError(absl::StrCat(
       "another scheduler leads since (",
-      leader.address.empty() ? "it has ended again" : absl::StrCat("at ", leader.address), ", epoch ",
-      leader.epoch, "; this one had ", epoch, "), so this one may write nothing more"));
+      leader.address.empty() ? "it has ended again" : absl::StrCat("at ", leader.address),
+      ", epoch ", leader.epoch, "; this one had ", epoch, "), so this one may write nothing more"));
 }
 
 absl::Status StaleFence(const Fence& fence, uint64_t seen) {

@@ -36,9 +36,10 @@ namespace {
 using client::ServiceClient;
 using ::testing::IsEmpty;
 
-constexpr int kLeaseSeconds = 4;                           // of slots
-constexpr absl::Duration kTakeOver = absl::Seconds(15);    // at most, as docs/operating.md promises
-constexpr absl::Duration kRecovery = absl::Seconds(150);   // of the last jobs; they need a fraction of it
+constexpr int kLeaseSeconds = 4;                         // of slots
+constexpr absl::Duration kTakeOver = absl::Seconds(15);  // at most, as docs/operating.md promises
+constexpr absl::Duration kRecovery =
+    absl::Seconds(150);  // of the last jobs; they need a fraction of it
 constexpr size_t kLiveJobs = 2;
 constexpr int kTrialsPerTask = 6;
 
@@ -178,8 +179,7 @@ class FailOverRun {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
     v1::ListJobsResponse response;
-    return v1::JobService::NewStub(
-               grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))
+    return v1::JobService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))
         ->ListJobs(&context, {}, &response)
         .ok();
   }
@@ -222,7 +222,7 @@ class FailOverRun {
       for (const v1::StageSpan& span : timeline->spans()) {
         EXPECT_GT(span.end_unix_ns(), 0) << "a stage without an end";
         spans[absl::StrCat(span.worker(), "/", span.slot())].emplace_back(span.start_unix_ns(),
-                                                                         span.end_unix_ns());
+                                                                          span.end_unix_ns());
       }
     }
     for (auto& [slot, times] : spans) {
@@ -239,12 +239,13 @@ class FailOverRun {
     const auto text = [](absl::Duration time) {
       return absl::FormatDuration(absl::Trunc(time, absl::Milliseconds(10)));
     };
-    std::cerr << absl::StrCat(
-        gaps_.size(), " fail-overs (", counts_[kKill], " kills, ", counts_[kStop], " stops, ",
-        counts_[kEnd], " ends; ", held_up_, " waited for a process stopped within a write), gap p50 ",
-        text(Percentile(gaps_, 0.5)), ", p99 ", text(Percentile(gaps_, 0.99)), ", longest ",
-        text(Percentile(gaps_, 1)), "; ", jobs_.size(), " jobs, ", stages_, " stages, ",
-        history_.violations().size(), " violations\n");
+    std::cerr << absl::StrCat(gaps_.size(), " fail-overs (", counts_[kKill], " kills, ",
+                              counts_[kStop], " stops, ", counts_[kEnd], " ends; ", held_up_,
+                              " waited for a process stopped within a write), gap p50 ",
+                              text(Percentile(gaps_, 0.5)), ", p99 ", text(Percentile(gaps_, 0.99)),
+                              ", longest ", text(Percentile(gaps_, 1)), "; ", jobs_.size(),
+                              " jobs, ", stages_, " stages, ", history_.violations().size(),
+                              " violations\n");
   }
 
   std::mt19937 random_;

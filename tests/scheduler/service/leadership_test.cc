@@ -38,9 +38,7 @@ class LeadershipTest : public ::testing::Test {
     return taken.ok() ? *std::move(taken) : nullptr;
   }
   Leader Now() { return *store_.LeaderOf(kDefaultPool); }
-  absl::Status Write() {
-    return store_.Apply({Batch{PutMachine{"key", "machine"}}}).status();
-  }
+  absl::Status Write() { return store_.Apply({Batch{PutMachine{"key", "machine"}}}).status(); }
 
   GatedStore store_{MakeMemoryRecordStore()};
   Leader leader_;
@@ -76,8 +74,7 @@ TEST_F(LeadershipTest, TellsWhereTheLeaderIsOnceItKnows) {
   const auto first = Take("a", &leader_);
   first->SetAddress("a:7777");
   const absl::Time limit = MonotonicNow() + kLimit;
-  while (Now().address != "a:7777" && MonotonicNow() < limit)
-    absl::SleepFor(absl::Milliseconds(5));
+  while (Now().address != "a:7777" && MonotonicNow() < limit) absl::SleepFor(absl::Milliseconds(5));
   EXPECT_EQ(Now().address, "a:7777");
 }
 

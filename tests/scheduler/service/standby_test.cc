@@ -41,7 +41,7 @@ class Running {
  public:
   explicit Running(ServerOptions options)
       : options_(std::move(options)), thread_([this] { status_ = RunServer(options_); }) {}
-  ~Running() { End(); }
+  ~Running() { (void)End(); }
   // Its status, once it has ended.
   absl::Status End() {
     if (thread_.joinable()) {
@@ -110,8 +110,7 @@ class StandbyTest : public ::testing::Test {
 
 TEST_F(StandbyTest, WhoStandsByRefusesAndTellsWhoLeads) {
   StartBoth();
-  const auto channel =
-      MakeChannel(second_address_, PeerName(Role::kScheduler), Credentials());
+  const auto channel = MakeChannel(second_address_, PeerName(Role::kScheduler), Credentials());
   const auto stub = v1::JobService::NewStub(channel);
   // It asks who leads twice a second.
   std::string told;
@@ -126,8 +125,10 @@ TEST_F(StandbyTest, WhoStandsByRefusesAndTellsWhoLeads) {
     const auto leader = metadata.find(kLeaderMetadata);
     ASSERT_NE(leader, metadata.end());
     told.assign(leader->second.data(), leader->second.size());
-    if (told == first_address_)
-      EXPECT_THAT(status.error_message(), HasSubstr(absl::StrCat("the one that leads is at ", told)));
+    if (told == first_address_) {
+      EXPECT_THAT(status.error_message(),
+                  HasSubstr(absl::StrCat("the one that leads is at ", told)));
+    }
     absl::SleepFor(absl::Milliseconds(20));
   }
   EXPECT_EQ(told, first_address_);
@@ -154,9 +155,8 @@ TEST_F(StandbyTest, ClientsFollowWhoLeadsAndNothingIsLostWhenItEnds) {
   EXPECT_TRUE(told.GetJob(*job).ok());
 
   std::optional<absl::Status> watched;
-  std::thread watch([&] {
-    watched = both.WatchJob(*job, kLimit, [](const v1::Job*) { return true; });
-  });
+  std::thread watch(
+      [&] { watched = both.WatchJob(*job, kLimit, [](const v1::Job*) { return true; }); });
   const absl::Time begun = absl::Now();
   EXPECT_TRUE(first_->End().ok());
   const absl::StatusOr<v1::Job> after = both.GetJob(*job);
@@ -201,9 +201,10 @@ std::string Get(int port, const std::string& path) {
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (connect(file, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return "";
-  const std::string request = absl::StrCat(
-      "GET ", path, " HTTP/1.1\r\nHost: 127.0.0.1:", port, "\r\nConnection: close\r\n\r\n");
-  if (write(file, request.data(), request.size()) != static_cast<ssize_t>(request.size())) return "";
+  const std::string request = absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: 127.0.0.1:", port,
+                                           "\r\nConnection: close\r\n\r\n");
+  if (write(file, request.data(), request.size()) != static_cast<ssize_t>(request.size()))
+    return "";
   std::string answer(64 << 10, '\0');
   size_t size = 0;
   while (size < answer.size()) {
@@ -237,7 +238,8 @@ TEST_F(StandbyTest, ThePageOfWhoStandsBySaysSo) {
   second_ = std::make_unique<Running>(options);
   (void)second_->Address();
   for (const char* path : {"/readyz", "/", "/jobs/j1"})
-    EXPECT_THAT(Get(port, path), AllOf(HasSubstr("503"), HasSubstr("this scheduler stands by"))) << path;
+    EXPECT_THAT(Get(port, path), AllOf(HasSubstr("503"), HasSubstr("this scheduler stands by")))
+        << path;
   EXPECT_THAT(Get(port, "/healthz"), HasSubstr("200"));
   EXPECT_THAT(Get(port, "/metrics"), HasSubstr("heddle_build_info"));
   EXPECT_TRUE(first_->End().ok());
