@@ -50,15 +50,16 @@ class SchedulerLoop {
  public:
   struct Options {
     std::string tracker_address;
-    Credentials credentials;           // of the scheduler, for the tracker and the workers
-    std::string holder = "scheduler";  // name at the tracker: unique, and the same after a restart or take-over
+    Credentials credentials;  // of the scheduler, for the tracker and the workers
+    std::string holder =
+        "scheduler";  // name at the tracker: unique, and the same after a restart or take-over
     absl::Duration lease = absl::Seconds(60);  // of a slot, unless it is renewed
     std::string policy = kDefaultPolicy;
     std::function<void(std::string)> fatal;  // called with a message when the process must end
     // Whether this scheduler still leads; asked before each turn, since the process may have been stopped for
     // long. Null: there is no other.
     std::function<bool()> leads{};
-    SpanExporter* spans = nullptr;           // of jobs and stages; outlives the loop; null: none
+    SpanExporter* spans = nullptr;  // of jobs and stages; outlives the loop; null: none
   };
   // Loads the unfinished jobs; finished ones stay in the store until they are asked for. The store
   // must be open and must not be written by anybody else. Queries work at once; nothing else happens

@@ -160,7 +160,8 @@ TEST_F(ChainTest, ASchedulerOfTheSameServiceRenewsAndReleasesALease) {
   v1::ReleaseRequest release;
   release.set_lease_id(lease.id());
   const auto call = [&](const char* method, const std::string& request) {
-    return Call(ToTracker(other), absl::StrCat("heddle.v1.TrackerService/", method), request).status;
+    return Call(ToTracker(other), absl::StrCat("heddle.v1.TrackerService/", method), request)
+        .status;
   };
   EXPECT_TRUE(call("Renew", renew.SerializeAsString()).ok());
   EXPECT_TRUE(call("Release", release.SerializeAsString()).ok());

@@ -293,7 +293,8 @@ absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::strin
     for (;;) {
       const uint64_t seed = next++;
       if (stop || seed >= first + count) break;
-      const absl::StatusOr<WorldResult> result = FuzzSeed(seed, policy, faults, planted, faults && seed % 2 == 1);
+      const absl::StatusOr<WorldResult> result =
+          FuzzSeed(seed, policy, faults, planted, faults && seed % 2 == 1);
       std::string violation = result.ok() ? result->violation : "";
       if (result.ok() && violation.empty() && seed % 4 == 0) {
         for (const auto check : {CheckResume, CheckPipelinedResume}) {

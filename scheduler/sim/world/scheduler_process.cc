@@ -76,8 +76,8 @@ bool SchedulerProcess::WriteLate(const Unwritten& late) {
   const auto results = store_->Apply(late.batches);
   const bool refused = absl::IsAborted(results.status());
   if (refused == (late.epoch == epoch_))
-    violation_(absl::StrCat("a write of epoch ", late.epoch, refused ? " was refused" : " was taken",
-                            " in epoch ", epoch_));
+    violation_(absl::StrCat("a write of epoch ", late.epoch,
+                            refused ? " was refused" : " was taken", " in epoch ", epoch_));
   return refused;
 }
 

@@ -94,7 +94,7 @@ class World {
   Promises promises_;
   Chaos chaos_;
   std::vector<SchedulerProcess> processes_;
-  bool leaderless_ = false;     // between a fail-over's two ends
+  bool leaderless_ = false;                // between a fail-over's two ends
   std::vector<Event> waiting_for_leader_;  // what users and the tracker tell meanwhile
   WaitMeter waiting_;
   std::set<JobId> ended_;
@@ -156,7 +156,9 @@ Chaos::Hooks World::ChaosHooks() {
   hooks.report_slots = [this] { ReportSlots(); };
   if (store_ != nullptr) hooks.restart = [this] { Restart(); };
   if (store_ != nullptr) {
-    hooks.fail_over = [this](absl::Duration gap, absl::Duration stopped) { FailOver(gap, stopped); };
+    hooks.fail_over = [this](absl::Duration gap, absl::Duration stopped) {
+      FailOver(gap, stopped);
+    };
   }
   return hooks;
 }

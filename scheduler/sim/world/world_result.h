@@ -49,9 +49,10 @@ struct WorldResult {
   WaitSeconds waiting;
   int64_t steps = 0, trials = 0, lost = 0, restarts = 0, infrastructure_faults = 0, done_jobs = 0;
   int64_t measurements = 0, disturbed = 0, stale_answers = 0;
-  int64_t fail_overs = 0, late_writes = 0;  // take-overs; writes of whom they replaced that were refused
-  int64_t contests = 0;  // plan stages that ended one (machines/contest.h)
-  int64_t judged = 0;    // comparisons that chose between two plans
+  int64_t fail_overs = 0,
+          late_writes = 0;  // take-overs; writes of whom they replaced that were refused
+  int64_t contests = 0;     // plan stages that ended one (machines/contest.h)
+  int64_t judged = 0;       // comparisons that chose between two plans
   // Plans that go on after a contest and whose pool pays only a part of what the others have used.
   int64_t relieved = 0;
   // Of durable worlds: orders, those of updates that learn known records, and those of searches that
