@@ -264,7 +264,9 @@ grpc::Status ServiceClient::OfLeader(int64_t limit_ms, const OneCall& call) cons
     if (limit_ms > 0) LimitTime(context, limit_ms);
     bool begun = false;
     const grpc::Status status = call(stubs, context, &begun);
-    if (status.error_code() != grpc::StatusCode::UNAVAILABLE) {
+    // A scheduler that begins to lead ends the calls that it got while it stood by as cancelled.
+    if (status.error_code() != grpc::StatusCode::UNAVAILABLE &&
+        status.error_code() != grpc::StatusCode::CANCELLED) {
       if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) schedulers_->Reached();
       return status;
     }
@@ -319,7 +321,7 @@ absl::Status ServiceClient::SendParts(const std::vector<FilePart>& parts,
   if (progress) progress(upload);
   if (upload.parts == 0) return absl::OkStatus();
   absl::Status sent;
-  const auto send = [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
+  const auto send = [&](const Stubs& stubs, grpc::ClientContext& context, bool* begun) {
     v1::BlobList stored;
     auto writer = stubs.jobs->UploadBlobs(&context, &stored);
     sent = absl::OkStatus();
@@ -338,6 +340,7 @@ absl::Status ServiceClient::SendParts(const std::vector<FilePart>& parts,
     if (sent.ok() || absl::IsCancelled(sent)) {  // a refusal ends the stream; Finish says why
       writer->WritesDone();
     } else {
+      *begun = true;
       context.TryCancel();
     }
     return writer->Finish();
@@ -702,6 +705,7 @@ absl::StatusOr<v1::ImportRecordsResponse> ServiceClient::ImportRecords(
         const absl::StatusOr<bool> more = next(&record);
         if (!more.ok()) {
           given = more.status();
+          *begun = true;
           context.TryCancel();
           return writer->Finish();
         }
@@ -930,6 +934,7 @@ absl::Status ServiceClient::CheckStore(
     if (!go_on) context.TryCancel();
     const grpc::Status ended = reader->Finish();
     silent = watch.End();
+    *begun |= silent;
     return ended;
   };
   const grpc::Status status = OfLeader(0, check);
@@ -962,6 +967,7 @@ absl::StatusOr<v1::CollectProgress::Total> ServiceClient::Collect(
     if (!go_on) context.TryCancel();
     const grpc::Status ended = reader->Finish();
     silent = watch.End();
+    *begun |= silent;
     return ended;
   };
   const grpc::Status status = OfLeader(0, collect);

@@ -167,7 +167,7 @@ class ServiceClient {
 
   struct Stubs;
   struct Schedulers;
-  // A call of one scheduler. It sets `*begun` when it must not be made again.
+  // A call of one scheduler. It sets `*begun` when it must not be made again, also when it cancels itself.
   using OneCall =
       std::function<grpc::Status(const Stubs& stubs, grpc::ClientContext& context, bool* begun)>;
   // Makes the call of the scheduler that leads, as said above. `limit_ms` is of each try; 0: none.
