@@ -2,7 +2,7 @@
 #include "scheduler/store/leader.h"
 
 #include "absl/time/clock.h"
-#include "tests/scheduler/store/record_store_fixture.h"
+#include "tests/scheduler/store/all_stores.h"
 
 namespace heddle::scheduler {
 namespace {
