@@ -55,7 +55,8 @@ using ::testing::Not;
 
 constexpr size_t kOpenJobs = 3;  // that the observer keeps going
 constexpr absl::Duration kRecovery =
-    absl::Seconds(120);                            // of the last jobs; they need a second or two
+    absl::Seconds(120);  // of the last jobs; they need a second or two
+constexpr int kLeaseSeconds = 1;
 constexpr int kLogRounds = 100;                    // whose logs are kept
 constexpr uint64_t kTokensOfATracker = 1'000'000;  // more than one grants here
 constexpr char kDiskSize[] = "size=128m";  // the scheduler keeps 64 MiB of it free for its database
@@ -243,8 +244,11 @@ class SchedulerFaults {
  public:
   explicit SchedulerFaults(const std::string& scheduler = "")
       : random_(static_cast<unsigned>(FromEnvironment("HEDDLE_FAULTS_SEED", 1))),
-        cluster_({.tracker_address = fake_.tracker_address(), .scheduler = scheduler}) {
+        cluster_({.lease_s = kLeaseSeconds,
+                  .tracker_address = fake_.tracker_address(),
+                  .scheduler = scheduler}) {
     fake_.behaviour.candidate_ms = 1;
+    fake_.tracker.real_leases = true;  // those of killed schedulers must end
   }
 
   // Errno of what keeps the test from having a disk of its own; 0: it has one.
