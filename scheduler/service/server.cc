@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -94,13 +95,22 @@ std::string ProcessName(const std::string& home) {
   return absl::StrCat(home, getpid(), "-", absl::Hex(random(), absl::kZeroPad8));
 }
 
-// Asks once for the leadership; null: another leads. `locked`: this process has the lock of its data directory,
-// so the scheduler that had it before has ended.
+// Whether the process of that name, whose home is this process' own, has ended for sure. One with the process id
+// of this one has: it had another name.
+bool HasEnded(const std::string& name, const std::string& home) {
+  if (!name.starts_with(home)) return false;
+  const pid_t process = std::atoi(name.c_str() + home.size());
+  return process > 0 && (process == getpid() || (kill(process, 0) != 0 && errno == ESRCH));
+}
+
+// Asks once for the leadership; null: another leads. `locked`: this process has the lock of its data directory.
+// That alone does not tell that the scheduler which leads has ended: it may have taken over from one that was
+// stopped and had the lock until now.
 absl::StatusOr<std::unique_ptr<Leadership>> AskToLead(RecordStore* store, const std::string& home,
                                                       bool locked, Leadership::Options options,
                                                       Leader* leader) {
   HEDDLE_ASSIGN_OR_RETURN(*leader, store->LeaderOf(options.claim.pool));
-  options.claim.leader_has_ended = locked && leader->scheduler.starts_with(home);
+  options.claim.leader_has_ended = locked && HasEnded(leader->scheduler, home);
   // No write while another leads: see ConnectReader in scheduler/store/sqlite_session.h.
   if (leader->remaining > absl::ZeroDuration() && !options.claim.leader_has_ended) return nullptr;
   return Leadership::Take(store, std::move(options), leader);
