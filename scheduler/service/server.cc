@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <random>
 #include <utility>
@@ -95,12 +96,22 @@ std::string ProcessName(const std::string& home) {
   return absl::StrCat(home, getpid(), "-", absl::Hex(random(), absl::kZeroPad8));
 }
 
+// Whether there is a process with this id that can still do something.
+bool Runs(pid_t process) {
+  if (kill(process, 0) != 0) return errno != ESRCH;
+  std::ifstream file(absl::StrCat("/proc/", process, "/stat"));
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');  // the state follows: Z if it only waits for its parent
+  return name_end == std::string::npos || line.compare(name_end, 3, ") Z") != 0;
+}
+
 // Whether the process of that name, whose home is this process' own, has ended for sure. One with the process id
 // of this one has: it had another name.
 bool HasEnded(const std::string& name, const std::string& home) {
   if (!name.starts_with(home)) return false;
   const pid_t process = std::atoi(name.c_str() + home.size());
-  return process > 0 && (process == getpid() || (kill(process, 0) != 0 && errno == ESRCH));
+  return process > 0 && (process == getpid() || !Runs(process));
 }
 
 // Asks once for the leadership; null: another leads. `locked`: this process has the lock of its data directory.
