@@ -376,6 +376,7 @@ absl::Status RunServer(const ServerOptions& options) {
       audit->Refused(Identity{}, absl::StrCat("page ", path.substr(0, kMaxRefusedPath)), why);
     };
     page = std::make_unique<Page>(page_options, &page_data);
+    page_data.ReadAhead();
     // Programs that watch the daemon need no token for what tells nothing of jobs.
     const auto handle = [&page, health](const HttpRequest& request) {
       std::optional<HttpResponse> answer = AnswerHealth(health, request);
