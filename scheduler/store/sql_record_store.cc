@@ -24,8 +24,8 @@ constexpr char kCheckEpoch[] = "UPDATE leaders SET epoch=epoch WHERE pool=? AND 
 
 absl::StatusOr<LeaderRow> ReadLeader(SqlSession* session, const std::string& pool) {
   LeaderRow row;
-  Statement query(session,
-                  "SELECT scheduler, address, epoch, renewed_ns, lease_ns FROM leaders WHERE pool=?");
+  Statement query(
+      session, "SELECT scheduler, address, epoch, renewed_ns, lease_ns FROM leaders WHERE pool=?");
   if (query.Bind(pool).Step()) {
     row = {query.Text(0), query.Text(1), query.Int(2), absl::FromUnixNanos(query.Int(3)),
            absl::Nanoseconds(query.Int(4))};
@@ -93,7 +93,8 @@ class SqlRecordStore : public RecordStore {
     absl::MutexLock lock(&write_mutex_);
     HEDDLE_RETURN_IF_ERROR(ResolveDoubt());
     return InTransaction([&]() -> absl::Status {
-      Statement end(write_.get(), "UPDATE leaders SET lease_ns=0, address='' WHERE pool=? AND epoch=?");
+      Statement end(write_.get(),
+                    "UPDATE leaders SET lease_ns=0, address='' WHERE pool=? AND epoch=?");
       return end.Bind(pool, epoch).Run();
     });
   }
@@ -299,20 +300,21 @@ class SqlRecordStore : public RecordStore {
       const int64_t renewed = absl::ToUnixNanos(row.renewed);
       const int64_t lease = absl::ToInt64Nanoseconds(row.lease);
       if (before.epoch == 0) {
-        Statement insert(write_.get(),
-                         "INSERT INTO leaders(pool, scheduler, address, epoch, renewed_ns, lease_ns) "
-                         "VALUES(?, ?, ?, ?, ?, ?)");
+        Statement insert(
+            write_.get(),
+            "INSERT INTO leaders(pool, scheduler, address, epoch, renewed_ns, lease_ns) "
+            "VALUES(?, ?, ?, ?, ?, ?)");
         return insert.Bind(claim.pool, row.scheduler, row.address, row.epoch, renewed, lease).Run();
       }
-      Statement update(write_.get(),
-                       "UPDATE leaders SET scheduler=?, address=?, epoch=?, renewed_ns=?, lease_ns=? "
-                       "WHERE pool=? AND epoch=? AND renewed_ns=?");
-      HEDDLE_ASSIGN_OR_RETURN(
-          const bool changed,
-          update
-              .Bind(row.scheduler, row.address, row.epoch, renewed, lease, claim.pool, before.epoch,
-                    absl::ToUnixNanos(before.renewed))
-              .RunIfItChanges());
+      Statement update(
+          write_.get(),
+          "UPDATE leaders SET scheduler=?, address=?, epoch=?, renewed_ns=?, lease_ns=? "
+          "WHERE pool=? AND epoch=? AND renewed_ns=?");
+      HEDDLE_ASSIGN_OR_RETURN(const bool changed,
+                              update
+                                  .Bind(row.scheduler, row.address, row.epoch, renewed, lease,
+                                        claim.pool, before.epoch, absl::ToUnixNanos(before.renewed))
+                                  .RunIfItChanges());
       return changed ? absl::OkStatus()
                      : absl::UnavailableError("another scheduler claims the leadership just now");
     }));
