@@ -609,12 +609,15 @@ absl::Status ServiceClient::WatchJob(const std::string& job, absl::Duration pati
     JobStream stream(*stubs.jobs, job);
     v1::Job update;
     JobStream::Event event;
+    bool delivered = false;
     while ((event = stream.Next(&update)) != JobStream::Event::kEnded) {
-      if (event == JobStream::Event::kJob) last_contact = absl::Now();
+      delivered |= event == JobStream::Event::kJob;
       if (!on_job(event == JobStream::Event::kJob ? &update : nullptr))
         return absl::CancelledError("detached");
       if (event == JobStream::Event::kJob && IsFinal(update.state())) return absl::OkStatus();
     }
+    // A job may be quiet for long; its stream was a contact until it ended.
+    if (delivered) last_contact = absl::Now();
     const grpc::Status status = stream.status();
     const bool may_come_back = status.ok() ||
                                status.error_code() == grpc::StatusCode::UNAVAILABLE ||

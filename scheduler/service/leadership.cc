@@ -95,7 +95,11 @@ bool Leadership::Renew() {
   {
     absl::MutexLock lock(&mutex_);
     if (lost_) return false;
-    if (stays) until_ = asked + options_.times.lease - options_.times.margin;
+    // The answer of a store that takes no writes may have taken long, and held for all of that time.
+    if (stays) {
+      until_ =
+          (leader.ok() ? asked : MonotonicNow()) + options_.times.lease - options_.times.margin;
+    }
     if (!problem.empty() && problem_.empty())
       spdlog::warn("the leadership could not be renewed: {}", problem);
     problem_ = problem;
@@ -126,15 +130,15 @@ void Leadership::WatchLoop() {
     {
       absl::MutexLock lock(&mutex_);
       if (mutex_.AwaitWithTimeout(absl::Condition(&stop_), kLook) || lost_) return;
-      if (MonotonicNow() < until_) continue;
+      if (MonotonicNow() < until_ + options_.times.give_up) continue;
       problem = problem_;
     }
-    Lose(absl::StrCat("the leadership was not renewed for ",
-                      absl::FormatDuration(options_.times.lease - options_.times.margin),
-                      problem.empty()
-                          ? " (this process was stopped, or the database does not answer)"
-                          : absl::StrCat(" (", problem, ")"),
-                      ", so another scheduler may lead from now on"));
+    Lose(absl::StrCat(
+        "the leadership was not renewed for ",
+        absl::FormatDuration(options_.times.lease - options_.times.margin + options_.times.give_up),
+        problem.empty() ? " (this process was stopped, or the database does not answer)"
+                        : absl::StrCat(" (", problem, ")"),
+        ", so another scheduler may lead from now on"));
     return;
   }
 }

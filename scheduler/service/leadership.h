@@ -1,12 +1,16 @@
-// Keeps this process the leader (scheduler/store/leader.h) for as long as it can, and ends the process
-// before another may lead.
+// Keeps this process the leader (scheduler/store/leader.h) for as long as it can. It decides nothing while another may
+// lead, and ends as soon as another does.
 //
 // The lease is 8 s and is renewed every 2 s, so three renewals in a row may fail or be late. A renewal costs
 // one small write. By this process' own monotonic clock, counted from before a renewal was sent, the
-// leadership is over 7 s later: one second before the store gives it to another. So nobody decides at the same
+// leadership is held until 7 s later: one second before the store gives it to another. So nobody decides at the same
 // time as long as the clocks of this host and of the store run alike within one part in eight; real ones
 // differ by less than one in a thousand. A process that is stopped notices nothing of this; for it, the store
-// checks the epoch with every write.
+// checks the epoch with every write. If nobody has taken over, as where no other scheduler stands by, the next renewal
+// gives the leadership back in the same epoch; without one for a minute, the process ends.
+//
+// A store that takes no writes at all (ResourceExhausted) gives the leadership to nobody. Whoever has it keeps it meanwhile,
+// so that those who read get answers.
 //
 // Another scheduler asks twice a second, so it leads at most 8.5 s after the last renewal of a leader that
 // died or was cut off, and then loads the unfinished jobs: within 15 s in all.
@@ -28,7 +32,9 @@ namespace heddle::scheduler {
 struct LeadershipTimes {
   absl::Duration lease = absl::Seconds(8);
   absl::Duration renew_every = absl::Seconds(2);
-  absl::Duration margin = absl::Seconds(1);  // before the end of the lease, the leader stops
+  absl::Duration margin =
+      absl::Seconds(1);  // before the end of the lease, the leader decides nothing more
+  absl::Duration give_up = absl::Seconds(60);  // without a renewal after that, the process ends
 };
 
 class Leadership {
@@ -47,7 +53,7 @@ class Leadership {
   // Lets go of the leadership: another may lead at once. Call it after the last write.
   ~Leadership();
 
-  // Whether this process still leads, by its own clock.
+  // Whether this process leads for certain, by its own clock. False: it must not decide, but may lead again.
   bool Holds() const;
   // Where clients reach this process, once it is known; tells the store soon.
   void SetAddress(const std::string& address);

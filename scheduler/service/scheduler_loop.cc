@@ -189,8 +189,10 @@ void SchedulerLoop::Run() {
       if (store_problem_) inputs.push_front({StoreBlocked{*store_problem_}});
       store_problem_.reset();
     }
-    if (options_.leads && !options_.leads())
-      return options_.fatal("another scheduler may lead by now, since this one was held up");
+    while (options_.leads && !options_.leads()) {
+      absl::MutexLock lock(&mutex_);
+      if (mutex_.AwaitWithTimeout(absl::Condition(&stop_), kLook)) return;
+    }
     for (const auto& [attempt, lease] : leased) OnLeased(attempt, lease);
     if (inputs.empty()) inputs.push_back({Tick{}});
     for (Input& input : inputs) Handle(std::move(input));

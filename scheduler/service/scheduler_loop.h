@@ -56,8 +56,8 @@ class SchedulerLoop {
     absl::Duration lease = absl::Seconds(60);  // of a slot, unless it is renewed
     std::string policy = kDefaultPolicy;
     std::function<void(std::string)> fatal;  // called with a message when the process must end
-    // Whether this scheduler still leads; asked before each turn, since the process may have been stopped for
-    // long. Null: there is no other.
+    // Whether this scheduler leads for certain (Leadership::Holds); asked before each turn, which waits for it. Null: there is
+    // no other.
     std::function<bool()> leads{};
     SpanExporter* spans = nullptr;  // of jobs and stages; outlives the loop; null: none
   };

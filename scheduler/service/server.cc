@@ -172,7 +172,8 @@ absl::Status RunServer(const ServerOptions& options) {
 
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> directory,
                           DirectoryLock::Open("--data ", options.data_directory));
-  if (!directory->Take() && !options.standby) {
+  const bool in_use = !directory->Take();
+  if (in_use && !options.standby) {
     return absl::InvalidArgumentError(absl::StrCat("--data ", options.data_directory,
                                                    ": another heddle-scheduler uses it; stop it, "
                                                    "give another directory, or start this one with "
@@ -190,7 +191,7 @@ absl::Status RunServer(const ServerOptions& options) {
                      ": is no postgresql://USER@HOST/DATABASE; without it, the database is ",
                      DatabaseOf(options.data_directory)));
   }
-  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<RecordStore> store, OpenRecordStore(database));
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<RecordStore> store, OpenRecordStore(database, in_use));
   HEDDLE_ASSIGN_OR_RETURN(const std::string identity, store->Identity());
 
   // The port file of an earlier run must not be mistaken for that of this one.

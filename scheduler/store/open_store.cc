@@ -15,8 +15,10 @@ std::string ShownAddress(const std::string& address) {
   return IsPostgres(address) ? ShownPostgresUrl(address) : address;
 }
 
-absl::StatusOr<std::unique_ptr<RecordStore>> OpenRecordStore(const std::string& address) {
-  return IsPostgres(address) ? OpenPostgresRecordStore(address) : OpenSqliteRecordStore(address);
+absl::StatusOr<std::unique_ptr<RecordStore>> OpenRecordStore(const std::string& address,
+                                                             bool in_use) {
+  return IsPostgres(address) ? OpenPostgresRecordStore(address)
+                             : OpenSqliteRecordStore(address, in_use);
 }
 
 }  // namespace heddle::scheduler

@@ -16,6 +16,8 @@ bool IsPostgres(const std::string& address);
 std::string ShownAddress(const std::string& address);
 
 // Opens the store; see sqlite_record_store.h and postgres/postgres_record_store.h for the errors.
-absl::StatusOr<std::unique_ptr<RecordStore>> OpenRecordStore(const std::string& address);
+// `in_use`: perhaps another scheduler uses the store, so that its tables must stay as they are.
+absl::StatusOr<std::unique_ptr<RecordStore>> OpenRecordStore(const std::string& address,
+                                                             bool in_use = false);
 
 }  // namespace heddle::scheduler

@@ -82,9 +82,10 @@ class SqlRecordStore : public RecordStore {
 
   absl::StatusOr<Leader> Lead(const LeaderClaim& claim) override {
     absl::MutexLock lock(&write_mutex_);
-    HEDDLE_RETURN_IF_ERROR(ResolveDoubt());
-    absl::StatusOr<Leader> leader = TryLead(claim);
-    // All schedulers use the same file: while it is locked, none of them writes.
+    const absl::Status resolved = ResolveDoubt();
+    absl::StatusOr<Leader> leader = resolved.ok() ? TryLead(claim) : resolved;
+    // While SQLite's file is locked, no scheduler writes. A PostgreSQL that cannot be reached belongs to this process until
+    // it has ended (PostgresOwner).
     if (absl::IsUnavailable(leader.status()) && !write_->Lost())
       return absl::ResourceExhaustedError(leader.status().message());
     return leader;

@@ -23,7 +23,7 @@ absl::StatusOr<int64_t> SizeOf(SqlSession* session) {
   return bytes;
 }
 
-absl::StatusOr<std::unique_ptr<RecordStore>> Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<RecordStore>> Open(const std::string& path, bool in_use) {
   errno = 0;  // see SqliteStatus
   HEDDLE_ASSIGN_OR_RETURN(Connection write,
                           Connect(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<RecordStore>> Open(const std::string& path) {
     HEDDLE_RETURN_IF_ERROR(check.status());
     if (verdict != "ok") return absl::DataLossError(verdict);
   }
-  HEDDLE_RETURN_IF_ERROR(Migrate(db));
+  HEDDLE_RETURN_IF_ERROR(Migrate(db, kSchemaVersion, in_use));
   HEDDLE_ASSIGN_OR_RETURN(Connection read, ConnectReader(path));
   HEDDLE_ASSIGN_OR_RETURN(Connection users, ConnectReader(path));
   return MakeSqlRecordStore(std::make_unique<SqliteSession>(std::move(write)),
@@ -70,8 +70,9 @@ std::string WayOut(absl::StatusCode code) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RecordStore>> OpenSqliteRecordStore(const std::string& path) {
-  absl::StatusOr<std::unique_ptr<RecordStore>> store = Open(path);
+absl::StatusOr<std::unique_ptr<RecordStore>> OpenSqliteRecordStore(const std::string& path,
+                                                                   bool in_use) {
+  absl::StatusOr<std::unique_ptr<RecordStore>> store = Open(path, in_use);
   if (store.ok()) return store;
   const absl::Status& status = store.status();
   return absl::Status(status.code(), absl::StrCat("database ", path, ": ", status.message(),

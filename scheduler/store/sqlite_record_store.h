@@ -11,7 +11,8 @@ namespace heddle::scheduler {
 
 // Errors are one line that names the file and a remedy: Unavailable (another program holds it),
 // DataLoss (corrupt or no database), ResourceExhausted (disk full), FailedPrecondition (made by a
-// newer version), Internal.
-absl::StatusOr<std::unique_ptr<RecordStore>> OpenSqliteRecordStore(const std::string& path);
+// newer version, or of an older one and `in_use` by a scheduler that leads), Internal.
+absl::StatusOr<std::unique_ptr<RecordStore>> OpenSqliteRecordStore(const std::string& path,
+                                                                   bool in_use = false);
 
 }  // namespace heddle::scheduler

@@ -164,13 +164,18 @@ absl::StatusOr<int64_t> VersionOf(sqlite3* db) {
 
 }  // namespace
 
-absl::Status Migrate(sqlite3* db, int version) {
+absl::Status Migrate(sqlite3* db, int version, bool in_use) {
   HEDDLE_RETURN_IF_ERROR(
       SqliteStatus(db, sqlite3_create_function(db, "worker_of", 1, SQLITE_UTF8, nullptr, WorkerOf,
                                                nullptr, nullptr)));
   // The leader may be writing now. If there is nothing to migrate, nothing is written.
   HEDDLE_ASSIGN_OR_RETURN(int64_t found, VersionOf(db));
   if (found == version) return absl::OkStatus();
+  if (in_use) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the database is of version ", found, ", this program makes version ", version,
+                     " of it, and another scheduler uses it: end that one first"));
+  }
   HEDDLE_RETURN_IF_ERROR(Execute(db, "BEGIN IMMEDIATE"));
   if (const absl::StatusOr<int64_t> now = VersionOf(db); now.ok()) found = *now;
   absl::Status status;

@@ -11,7 +11,8 @@ namespace heddle::scheduler {
 inline constexpr int kSchemaVersion = 12;
 
 // Runs the missing migrations up to that version, in one transaction. FailedPrecondition if the
-// database has a newer version, or a negative one: a copy into it did not end (copy_store.h).
-absl::Status Migrate(sqlite3* db, int version = kSchemaVersion);
+// database has a newer version, or a negative one: a copy into it did not end (copy_store.h); or if it needs a
+// migration and `in_use`, since only who leads may write.
+absl::Status Migrate(sqlite3* db, int version = kSchemaVersion, bool in_use = false);
 
 }  // namespace heddle::scheduler

@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {
@@ -28,10 +29,11 @@ class GatedStore : public RecordStore {
     absl::MutexLock lock(&mutex_);
     problem_ = problem;
   }
-  // The same of Lead.
-  void SetLeadProblem(const absl::Status& problem) {
+  // The same of Lead, which answers after `delay`.
+  void SetLeadProblem(const absl::Status& problem, absl::Duration delay = absl::ZeroDuration()) {
     absl::MutexLock lock(&mutex_);
     lead_problem_ = problem;
+    lead_delay_ = delay;
   }
 
   absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) override {
@@ -42,10 +44,15 @@ class GatedStore : public RecordStore {
     return store_->Apply(batches);
   }
   absl::StatusOr<Leader> Lead(const LeaderClaim& claim) override {
+    absl::Status problem;
+    absl::Duration delay;
     {
       absl::MutexLock lock(&mutex_);
-      if (!lead_problem_.ok()) return lead_problem_;
+      problem = lead_problem_;
+      delay = lead_delay_;
     }
+    absl::SleepFor(delay);
+    if (!problem.ok()) return problem;
     return store_->Lead(claim);
   }
   absl::Status EndLead(const std::string& pool, int64_t epoch) override {
@@ -142,6 +149,7 @@ class GatedStore : public RecordStore {
   bool open_ ABSL_GUARDED_BY(mutex_) = true;
   absl::Status problem_ ABSL_GUARDED_BY(mutex_);
   absl::Status lead_problem_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration lead_delay_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace heddle::scheduler
