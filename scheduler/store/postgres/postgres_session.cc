@@ -602,10 +602,9 @@ absl::Status PostgresSession::Settle() {
   if (Connected()) {
     const Result sync(PQgetResult(connection_));
     if (PQresultStatus(sync.get()) != PGRES_PIPELINE_SYNC || PQexitPipelineMode(connection_) != 1) {
-      if (first.ok()) {
-        first = Connected() ? absl::InternalError("the pipeline did not end as it should")
-                            : LostConnection(connection_);
-      }
+      // A server that is told to end says so in the place of any result. Nothing is committed yet, so the caller may
+      // try again.
+      if (first.ok()) first = LostConnection(connection_);
       Disconnect();
     }
   } else if (first.ok()) {
