@@ -32,6 +32,7 @@ namespace {
 constexpr auto kUnaryLimit = std::chrono::seconds(30);
 // A compile on demand may run for minutes before the first byte of the module arrives.
 constexpr auto kTransferLimit = std::chrono::minutes(20);
+constexpr auto kRecordsLimit = std::chrono::hours(12);  // tens of millions of records take an hour
 // Bytes that a transfer is sure to make in a second; large ones get more time.
 constexpr int64_t kSlowestBytesPerSecond = 2'000'000;
 
@@ -521,7 +522,7 @@ absl::StatusOr<std::string> ServiceClient::FetchModule(const std::string& job,
 absl::Status ServiceClient::QueryRecords(
     const v1::RecordQuery& query, const std::function<bool(const v1::Record&)>& on_record) const {
   grpc::ClientContext context;
-  LimitTime(context, kTransferLimit);
+  LimitTime(context, kRecordsLimit);
   auto reader = stubs_->records->QueryRecords(&context, query);
   v1::Record record;
   while (reader->Read(&record)) {
@@ -537,7 +538,7 @@ absl::Status ServiceClient::QueryRecords(
 absl::StatusOr<v1::ImportRecordsResponse> ServiceClient::ImportRecords(
     const std::function<absl::StatusOr<bool>(v1::Record*)>& next) const {
   grpc::ClientContext context;
-  LimitTime(context, kTransferLimit);
+  LimitTime(context, kRecordsLimit);
   v1::ImportRecordsResponse response;
   auto writer = stubs_->records->ImportRecords(&context, &response);
   v1::Record record;

@@ -2,6 +2,7 @@
 // connection.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -37,9 +38,16 @@ absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(sqlite3* db);
 absl::StatusOr<int64_t> ReadLastAttempt(sqlite3* db);
 absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(sqlite3* db);
 absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job, int64_t limit);
+// What a page of records may cost besides its number of records.
+struct PageCost {
+  size_t bytes = std::numeric_limits<size_t>::max();
+  // Records that it looks at, where no index leads to those that match; it may have none then, and
+  // RecordPage.last tells where the next page goes on.
+  int64_t rows = std::numeric_limits<int64_t>::max();
+};
 absl::StatusOr<RecordPage> ReadRecords(sqlite3* db, const v1::RecordQuery& query,
                                        const std::optional<RecordPlace>& after, int64_t limit,
-                                       size_t max_bytes);
+                                       const PageCost& most);
 absl::StatusOr<TrialSample> ReadTrialSample(sqlite3* db, const WorkloadId& id, int64_t most);
 absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(sqlite3* db, int64_t since_unix_ns,
                                                             int64_t limit);

@@ -20,6 +20,9 @@ namespace {
 
 constexpr size_t kJobsAtATime = 200;               // of reads of all jobs
 constexpr size_t kMaxPageBytes = size_t{8} << 20;  // of records, so that large ones fill no memory
+constexpr int64_t kMaxPageRows = 10'000;  // that a page looks at, so that nobody waits for long
+// Of a transaction, for statistics that an older program did not keep, or that a retraction made wrong.
+constexpr absl::Duration kCountLimit = absl::Milliseconds(20);
 
 class SqliteRecordStore : public RecordStore {
  public:
@@ -48,7 +51,9 @@ class SqliteRecordStore : public RecordStore {
       }
       results.push_back(std::move(status));
     }
-    if (absl::Status status = Execute(db, "COMMIT"); !status.ok()) {
+    absl::Status status = writer_.CountGroups(kCountLimit);
+    if (status.ok()) status = Execute(db, "COMMIT");
+    if (!status.ok()) {
       if (sqlite3_get_autocommit(db) == 0) (void)Execute(db, "ROLLBACK");
       return status;
     }
@@ -134,15 +139,15 @@ class SqliteRecordStore : public RecordStore {
   }
   absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) override {
     absl::MutexLock lock(&read_mutex_);
-    HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ReadRecords(read_db_.get(), query, std::nullopt,
-                                                         QueryLimit(query), SIZE_MAX));
+    HEDDLE_ASSIGN_OR_RETURN(
+        RecordPage page, ReadRecords(read_db_.get(), query, std::nullopt, QueryLimit(query), {}));
     return std::move(page.records);
   }
   absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,
                                        const std::optional<RecordPlace>& after,
                                        int64_t limit) override {
     absl::MutexLock lock(&users_mutex_);
-    return ReadRecords(users_db_.get(), query, after, limit, kMaxPageBytes);
+    return ReadRecords(users_db_.get(), query, after, limit, {kMaxPageBytes, kMaxPageRows});
   }
   absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) override {
     absl::MutexLock lock(&users_mutex_);

@@ -1,8 +1,10 @@
 #include "scheduler/store/sqlite_writer.h"
 
+#include <array>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "proto/job_states.h"
 #include "scheduler/store/sqlite_read.h"
@@ -213,21 +215,69 @@ absl::Status SqliteWriter::operator()(const InsertRecord& change) {
   const double median =
       Median(std::vector<double>(measured.samples_ns().begin(), measured.samples_ns().end()));
   const auto own = [&](int64_t id) { return change.imported ? std::nullopt : std::optional(id); };
+  HEDDLE_RETURN_IF_ERROR(
+      Prepared("INSERT INTO records(workload,target,device,trace,outcome,median_ns,created_ns,job,"
+               "candidate,attempt,provenance,measurement,digest,worker,imported_by) "
+               "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
+          .Bind(workload, target, device, record.trace(), measured.outcome(), median,
+                record.created_unix_ns(), own(ParseJobName(record.job())), own(record.candidate()),
+                own(record.attempt()), change.imported ? record.job() : "", Blob{blob},
+                Blob{digest}, change.imported ? "" : measured.evidence().worker(),
+                change.imported ? record.imported_by() : "")
+          .Run());
+  const bool valid = measured.outcome() == v1::OUTCOME_OK;
+  bool is_default = false;
+  if (valid && !change.imported) {
+    Statement& origin = Prepared("SELECT origin FROM candidates WHERE job=? AND id=?")
+                            .Bind(ParseJobName(record.job()), record.candidate());
+    is_default = origin.Step() && origin.Text(0) == "default";
+    HEDDLE_RETURN_IF_ERROR(origin.Run());
+  }
   return Prepared(
-             "INSERT INTO records(workload,target,device,trace,outcome,median_ns,created_ns,job,"
-             "candidate,attempt,provenance,measurement,digest,worker,imported_by) "
-             "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
-      .Bind(workload, target, device, record.trace(), measured.outcome(), median,
-            record.created_unix_ns(), own(ParseJobName(record.job())), own(record.candidate()),
-            own(record.attempt()), change.imported ? record.job() : "", Blob{blob}, Blob{digest},
-            change.imported ? "" : measured.evidence().worker(),
-            change.imported ? record.imported_by() : "")
+             "INSERT INTO record_groups AS g VALUES(?,?,?,1,1,?,?,?,?) "
+             "ON CONFLICT(workload,target,device) DO UPDATE SET "
+             "records=g.records+1,known=g.known+excluded.known,valid=g.valid+excluded.valid,"
+             "best_ns=CASE WHEN excluded.best_ns>0 AND (g.best_ns=0 OR excluded.best_ns<g.best_ns) "
+             "THEN excluded.best_ns ELSE g.best_ns END,"
+             "untuned_ns=CASE WHEN excluded.untuned_ns>0 AND (g.untuned_ns=0 OR "
+             "excluded.untuned_ns<g.untuned_ns) THEN excluded.untuned_ns ELSE g.untuned_ns END "
+             "WHERE g.counted=1")
+      .Bind(workload, target, device, measured.outcome() != v1::OUTCOME_LOST, valid,
+            valid ? median : 0.0, is_default ? median : 0.0)
       .Run();
+}
+
+absl::Status SqliteWriter::CountGroups(absl::Duration limit) {
+  const absl::Time end = MonotonicNow() + limit;
+  do {
+    Statement& next = Prepared(
+                          "SELECT workload,target,device FROM record_groups WHERE counted=0 "
+                          "ORDER BY workload,target,device LIMIT ?")
+                          .Bind(1);
+    std::optional<std::array<int64_t, 3>> group;
+    if (next.Step()) group = {next.Int(0), next.Int(1), next.Int(2)};
+    HEDDLE_RETURN_IF_ERROR(next.Run());
+    if (!group) return absl::OkStatus();
+    HEDDLE_RETURN_IF_ERROR(
+        Prepared(  // as ReadKnown counts
+            "UPDATE record_groups SET (records,known,valid,best_ns,untuned_ns,counted)=("
+            "SELECT count(*),coalesce(sum(r.outcome<>7),0),coalesce(sum(r.outcome=1),0),"
+            "coalesce(min(CASE WHEN r.outcome=1 AND r.median_ns>0 THEN r.median_ns END),0),"
+            "coalesce(min(CASE WHEN r.outcome=1 AND r.median_ns>0 AND c.origin='default' "
+            "THEN r.median_ns END),0),1 "
+            "FROM records r LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate "
+            "WHERE r.workload=?1 AND r.target=?2 AND r.device=?3 AND r.retracted_ns=0) "
+            "WHERE workload=?1 AND target=?2 AND device=?3")
+            .Bind((*group)[0], (*group)[1], (*group)[2])
+            .Run());
+  } while (MonotonicNow() < end);
+  return absl::OkStatus();
 }
 
 absl::Status SqliteWriter::operator()(const RetractRecords& change) {
   const v1::Retraction& why = change.retraction;
   for (const int64_t id : change.ids) {
+    HEDDLE_RETURN_IF_ERROR(LeaveGroup(id));
     HEDDLE_RETURN_IF_ERROR(
         Prepared("UPDATE records SET retracted_ns=?, retracted_by=?, retraction=? "
                  "WHERE id=? AND retracted_ns=0")
@@ -287,6 +337,7 @@ absl::Status SqliteWriter::operator()(const RemoveRecords& change) {
   HEDDLE_ASSIGN_OR_RETURN(const OldRecords old,
                           ReadOldRecords(db_, change.rule, change.after, change.limit));
   for (const int64_t id : old.ids) {
+    HEDDLE_RETURN_IF_ERROR(LeaveGroup(id));
     for (const char* step :
          {"INSERT OR IGNORE INTO retracted_digests "
           "SELECT digest FROM records WHERE id=? AND retracted_ns<>0",
@@ -311,6 +362,20 @@ absl::Status SqliteWriter::operator()(const CollectJob& change) {
   if (row->job.collected_unix_ns() != 0) return absl::OkStatus();
   MarkCollected(change.unix_ns, &row->job);
   return (*this)(PutJob{*std::move(row)});
+}
+
+absl::Status SqliteWriter::LeaveGroup(int64_t record) {
+  return Prepared(
+             "UPDATE record_groups SET records=record_groups.records-1,"
+             "known=record_groups.known-CASE WHEN r.outcome<>7 THEN 1 ELSE 0 END,"
+             "valid=record_groups.valid-CASE WHEN r.outcome=1 THEN 1 ELSE 0 END,"
+             "counted=CASE WHEN r.outcome=1 AND (r.median_ns<=record_groups.best_ns OR "
+             "r.median_ns=record_groups.untuned_ns) THEN 0 ELSE record_groups.counted END "
+             "FROM records r WHERE r.id=? AND r.retracted_ns=0 AND "
+             "record_groups.workload=r.workload AND record_groups.target=r.target AND "
+             "record_groups.device=r.device")
+      .Bind(record)
+      .Run();
 }
 
 Statement& SqliteWriter::Prepared(const char* sql) {

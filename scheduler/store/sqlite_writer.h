@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
 #include "scheduler/store/record_store.h"
 #include "scheduler/store/sqlite_util.h"
 
@@ -33,7 +34,14 @@ class SqliteWriter {
   absl::Status operator()(const RemoveRecords& change);
   absl::Status operator()(const CollectJob& change);
 
+  // Counts groups of records (record_groups) whose statistics are unknown, for about this long; one group at
+  // least, if there is one.
+  absl::Status CountGroups(absl::Duration limit);
+
  private:
+  // Takes a record that was not retracted out of its group's statistics, before it goes or is retracted. The
+  // group is counted anew if the record was the fastest.
+  absl::Status LeaveGroup(int64_t record);
   // Statements are prepared once per connection.
   Statement& Prepared(const char* sql);
   absl::StatusOr<int64_t> Select(const char* sql, const std::string& key);
