@@ -19,13 +19,16 @@ namespace {
 constexpr int kMostRepeats = 10;                   // of a read
 constexpr size_t kJobsAtATime = 200;               // of reads of all jobs
 constexpr size_t kMaxPageBytes = size_t{8} << 20;  // of records, so that large ones fill no memory
+constexpr int64_t kMaxPageRows = 10'000;  // that a page looks at, so that nobody waits for long
+// Of a transaction, for statistics that an older program did not keep, or that a retraction made wrong.
+constexpr absl::Duration kCountLimit = absl::Milliseconds(20);
 
 constexpr char kCheckEpoch[] = "UPDATE leaders SET epoch=epoch WHERE pool=? AND epoch=?";
 
 absl::StatusOr<LeaderRow> ReadLeader(SqlSession* session, const std::string& pool) {
   LeaderRow row;
-  Statement query(session,
-                  "SELECT scheduler, address, epoch, renewed_ns, lease_ns FROM leaders WHERE pool=?");
+  Statement query(
+      session, "SELECT scheduler, address, epoch, renewed_ns, lease_ns FROM leaders WHERE pool=?");
   if (query.Bind(pool).Step()) {
     row = {query.Text(0), query.Text(1), query.Int(2), absl::FromUnixNanos(query.Int(3)),
            absl::Nanoseconds(query.Int(4))};
@@ -93,7 +96,8 @@ class SqlRecordStore : public RecordStore {
     absl::MutexLock lock(&write_mutex_);
     HEDDLE_RETURN_IF_ERROR(ResolveDoubt());
     return InTransaction([&]() -> absl::Status {
-      Statement end(write_.get(), "UPDATE leaders SET lease_ns=0, address='' WHERE pool=? AND epoch=?");
+      Statement end(write_.get(),
+                    "UPDATE leaders SET lease_ns=0, address='' WHERE pool=? AND epoch=?");
       return end.Bind(pool, epoch).Run();
     });
   }
@@ -188,7 +192,7 @@ class SqlRecordStore : public RecordStore {
   absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) override {
     HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ForScheduler([&](SqlSession* session) {
                               return ReadRecords(session, query, std::nullopt, QueryLimit(query),
-                                                 SIZE_MAX);
+                                                 {});
                             }));
     return std::move(page.records);
   }
@@ -196,7 +200,7 @@ class SqlRecordStore : public RecordStore {
                                        const std::optional<RecordPlace>& after,
                                        int64_t limit) override {
     return ForUsers([&](SqlSession* session) {
-      return ReadRecords(session, query, after, limit, kMaxPageBytes);
+      return ReadRecords(session, query, after, limit, {kMaxPageBytes, kMaxPageRows});
     });
   }
   absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) override {
@@ -299,20 +303,21 @@ class SqlRecordStore : public RecordStore {
       const int64_t renewed = absl::ToUnixNanos(row.renewed);
       const int64_t lease = absl::ToInt64Nanoseconds(row.lease);
       if (before.epoch == 0) {
-        Statement insert(write_.get(),
-                         "INSERT INTO leaders(pool, scheduler, address, epoch, renewed_ns, lease_ns) "
-                         "VALUES(?, ?, ?, ?, ?, ?)");
+        Statement insert(
+            write_.get(),
+            "INSERT INTO leaders(pool, scheduler, address, epoch, renewed_ns, lease_ns) "
+            "VALUES(?, ?, ?, ?, ?, ?)");
         return insert.Bind(claim.pool, row.scheduler, row.address, row.epoch, renewed, lease).Run();
       }
-      Statement update(write_.get(),
-                       "UPDATE leaders SET scheduler=?, address=?, epoch=?, renewed_ns=?, lease_ns=? "
-                       "WHERE pool=? AND epoch=? AND renewed_ns=?");
-      HEDDLE_ASSIGN_OR_RETURN(
-          const bool changed,
-          update
-              .Bind(row.scheduler, row.address, row.epoch, renewed, lease, claim.pool, before.epoch,
-                    absl::ToUnixNanos(before.renewed))
-              .RunIfItChanges());
+      Statement update(
+          write_.get(),
+          "UPDATE leaders SET scheduler=?, address=?, epoch=?, renewed_ns=?, lease_ns=? "
+          "WHERE pool=? AND epoch=? AND renewed_ns=?");
+      HEDDLE_ASSIGN_OR_RETURN(const bool changed,
+                              update
+                                  .Bind(row.scheduler, row.address, row.epoch, renewed, lease,
+                                        claim.pool, before.epoch, absl::ToUnixNanos(before.renewed))
+                                  .RunIfItChanges());
       return changed ? absl::OkStatus()
                      : absl::UnavailableError("another scheduler claims the leadership just now");
     }));
@@ -339,6 +344,7 @@ class SqlRecordStore : public RecordStore {
       for (const Batch& batch : batches) {
         for (const StoreChange& change : batch) HEDDLE_RETURN_IF_ERROR(std::visit(writer_, change));
       }
+      HEDDLE_RETURN_IF_ERROR(writer_.CountGroups(kCountLimit));
       return write_->Settle();
     }();
     if (!status.ok()) {
@@ -366,6 +372,10 @@ class SqlRecordStore : public RecordStore {
         return status.ok() ? absl::InternalError("the transaction ended by itself") : status;
       }
       results.push_back(std::move(status));
+    }
+    if (absl::Status counted = writer_.CountGroups(kCountLimit); !counted.ok()) {
+      Rollback();
+      return counted;
     }
     HEDDLE_RETURN_IF_ERROR(Commit(results));
     return results;
