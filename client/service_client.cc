@@ -210,6 +210,11 @@ struct ServiceClient::Schedulers {
     std::lock_guard lock(mutex);
     reached = true;
   }
+  // Whether no other is known.
+  bool OnlyOne() const {
+    std::lock_guard lock(mutex);
+    return all.size() == 1;
+  }
 
   // Its index; the number of all if it is not known. With the mutex.
   size_t Find(const std::string& address) const {
@@ -284,7 +289,7 @@ absl::Status ServiceClient::WaitUntilServing(absl::Duration timeout) const {
     v1::ListJobsResponse response;
     const grpc::Status status =
         OfLeader(limit_ms, [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
-          context.set_wait_for_ready(timeout > absl::Seconds(1) && !schedulers_->several);
+          context.set_wait_for_ready(timeout > absl::Seconds(1) && schedulers_->OnlyOne());
           return stubs.jobs->ListJobs(&context, {}, &response);
         });
     if (status.ok()) return absl::OkStatus();

@@ -48,10 +48,9 @@ runtime::Numerics NumericsOf(const ir::Program& naive, const schedule::Trace& tr
     return std::any_of(trace.steps.begin(), trace.steps.end(),
                        [&](const schedule::Step& step) { return step.primitive == primitive; });
   };
-  const bool tf32 = has(schedule::Primitive::kTf32);
   return {.winograd = has(schedule::Primitive::kWinograd),
-          .tf32 = tf32,
-          .sum_terms = tf32 || has(schedule::Primitive::kTensorize) ? LongestSum(naive) : 1};
+          .tf32 = has(schedule::Primitive::kTf32),
+          .sum_terms = LongestSum(naive)};
 }
 
 absl::Status CheckAllowed(const runtime::Numerics& numerics, const Target& target) {

@@ -22,9 +22,9 @@ struct Tolerance {
 // an infinite weight there gives no NaN.
 inline constexpr Tolerance kDirectTolerance = {1e-4, 1e-4};
 
-// The same for sums of so many terms on tensor cores, which cut sums of products of f16 and bf16 off
-// instead of rounding them, so that errors add up: the worst of 16 million elements of a product with
-// 4096 terms was off by 1.4e-4 on an H200, which is 2.1e-6 sqrt(K). Five times that is allowed.
+// The same for the longest sum of a kernel. Tensor cores cut the sums of products of f16 and bf16 off
+// instead of rounding them, so their errors add up: the worst of 16 million elements of a product
+// with 4096 terms was off by 1.4e-4 on an H200, which is 2.1e-6 sqrt(K). Five times that is allowed.
 inline Tolerance DirectTolerance(int64_t sum_terms) {
   return {kDirectTolerance.relative,
           std::max(kDirectTolerance.absolute, 1e-5 * std::sqrt(static_cast<double>(sum_terms)))};
@@ -70,7 +70,7 @@ inline Tolerance Tf32Tolerance(int64_t sum_terms) {
 struct Numerics {
   bool winograd = false;  // Winograd's form of a convolution
   bool tf32 = false;      // products of f32 rounded to tf32
-  int64_t sum_terms = 1;  // terms of the longest sum in tf32 or on tensor cores; 1: there is none
+  int64_t sum_terms = 1;  // number of terms in the kernel's longest sum
 
   // How far results may be from the exact ones, for inputs in [-1, 1]. For the outputs of a model,
   // only the relative part counts, relative to the largest magnitude of an output.

@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <random>
 #include <utility>
@@ -94,13 +96,32 @@ std::string ProcessName(const std::string& home) {
   return absl::StrCat(home, getpid(), "-", absl::Hex(random(), absl::kZeroPad8));
 }
 
-// Asks once for the leadership; null: another leads. `locked`: this process has the lock of its data directory,
-// so the scheduler that had it before has ended.
+// Whether there is a process with this id that can still do something.
+bool Runs(pid_t process) {
+  if (kill(process, 0) != 0) return errno != ESRCH;
+  std::ifstream file(absl::StrCat("/proc/", process, "/stat"));
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');  // the state follows: Z if it only waits for its parent
+  return name_end == std::string::npos || line.compare(name_end, 3, ") Z") != 0;
+}
+
+// Whether the process of that name, whose home is this process' own, has ended for sure. One with the process id
+// of this one has: it had another name.
+bool HasEnded(const std::string& name, const std::string& home) {
+  if (!name.starts_with(home)) return false;
+  const pid_t process = std::atoi(name.c_str() + home.size());
+  return process > 0 && (process == getpid() || !Runs(process));
+}
+
+// Asks once for the leadership; null: another leads. `locked`: this process has the lock of its data directory.
+// That alone does not tell that the scheduler which leads has ended: it may have taken over from one that was
+// stopped and had the lock until now.
 absl::StatusOr<std::unique_ptr<Leadership>> AskToLead(RecordStore* store, const std::string& home,
                                                       bool locked, Leadership::Options options,
                                                       Leader* leader) {
   HEDDLE_ASSIGN_OR_RETURN(*leader, store->LeaderOf(options.claim.pool));
-  options.claim.leader_has_ended = locked && leader->scheduler.starts_with(home);
+  options.claim.leader_has_ended = locked && HasEnded(leader->scheduler, home);
   // No write while another leads: see ConnectReader in scheduler/store/sqlite_session.h.
   if (leader->remaining > absl::ZeroDuration() && !options.claim.leader_has_ended) return nullptr;
   return Leadership::Take(store, std::move(options), leader);
@@ -355,6 +376,7 @@ absl::Status RunServer(const ServerOptions& options) {
       audit->Refused(Identity{}, absl::StrCat("page ", path.substr(0, kMaxRefusedPath)), why);
     };
     page = std::make_unique<Page>(page_options, &page_data);
+    page_data.ReadAhead();
     // Programs that watch the daemon need no token for what tells nothing of jobs.
     const auto handle = [&page, health](const HttpRequest& request) {
       std::optional<HttpResponse> answer = AnswerHealth(health, request);

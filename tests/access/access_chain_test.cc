@@ -154,17 +154,21 @@ TEST_F(ChainTest, NobodyOfTheLabButASchedulerRunsCode) {
 TEST_F(ChainTest, ASchedulerOfTheSameServiceRenewsAndReleasesALease) {
   const v1::Lease lease = LeaseOfTheScheduler();
   const Credentials other = Lab::Get().Of("scheduler.b");
-  v1::RenewRequest renew;
-  renew.set_lease_id(lease.id());
+  v1::RenewAllRequest renew;
+  renew.add_lease_ids(lease.id());
   renew.set_duration_ms(120'000);
+  const Answer renewed =
+      Call(ToTracker(other), "heddle.v1.TrackerService/RenewAll", renew.SerializeAsString());
+  ASSERT_TRUE(renewed.status.ok()) << renewed.status.error_message();
+  v1::RenewAllResponse response;
+  ASSERT_FALSE(renewed.messages.empty());
+  ASSERT_TRUE(response.ParseFromString(renewed.messages[0]));
+  EXPECT_EQ(response.renewed_size(), 1);
   v1::ReleaseRequest release;
   release.set_lease_id(lease.id());
-  const auto call = [&](const char* method, const std::string& request) {
-    return Call(ToTracker(other), absl::StrCat("heddle.v1.TrackerService/", method), request)
-        .status;
-  };
-  EXPECT_TRUE(call("Renew", renew.SerializeAsString()).ok());
-  EXPECT_TRUE(call("Release", release.SerializeAsString()).ok());
+  EXPECT_TRUE(
+      Call(ToTracker(other), "heddle.v1.TrackerService/Release", release.SerializeAsString())
+          .status.ok());
   EXPECT_EQ(Workers().workers(0).slots(0).state(), v1::SLOT_FREE);
 }
 

@@ -122,6 +122,9 @@ class FailOverRun {
 
   void FailOver() {
     Process& leader = first_leads_ ? cluster_.scheduler : cluster_.second;
+    EXPECT_TRUE(leader.Running() &&
+                Leads(first_leads_ ? cluster_.scheduler_address() : cluster_.second_address()))
+        << "a scheduler lost the leadership without need";
     const Kind kind = std::array{kKill, kStop, kEnd}[random_() % 3];
     ++counts_[kind];
     story_.push_back(absl::StrCat(std::array{"kill ", "stop ", "end "}[kind],

@@ -55,7 +55,9 @@ using ::testing::Not;
 
 constexpr size_t kOpenJobs = 3;  // that the observer keeps going
 constexpr absl::Duration kRecovery =
-    absl::Seconds(120);                            // of the last jobs; they need a second or two
+    absl::Seconds(120);  // of the last jobs; they need a second or two
+constexpr absl::Duration kNoticeLimit = absl::Seconds(3);  // until a full disk is met
+constexpr int kLeaseSeconds = 1;
 constexpr int kLogRounds = 100;                    // whose logs are kept
 constexpr uint64_t kTokensOfATracker = 1'000'000;  // more than one grants here
 constexpr char kDiskSize[] = "size=128m";  // the scheduler keeps 64 MiB of it free for its database
@@ -93,7 +95,6 @@ class Observer {
     for (const std::string& job : open_) violations.push_back(absl::StrCat(job, " never ended"));
     return violations;
   }
-  bool told_of_a_full_disk() const { return told_of_a_full_disk_; }
   int jobs() const { return jobs_; }
   int64_t trials() const { return trials_; }
 
@@ -144,8 +145,6 @@ class Observer {
       return true;
     }
     if (!now.ok()) return false;
-    if (now->reason().find("disk of the database is full") != std::string::npos)
-      told_of_a_full_disk_ = true;
     const bool final = IsFinal(now->state());
     absl::StatusOr<std::vector<v1::Record>> records = absl::UnavailableError("not asked");
     if (final || ++looks_ % 4 == 0) records = Records(job);
@@ -199,7 +198,7 @@ class Observer {
   int looks_ = 0;
   std::atomic<int> jobs_{0};
   std::atomic<int64_t> trials_{0};  // of ended jobs
-  std::atomic<bool> draining_{false}, ended_{false}, told_of_a_full_disk_{false};
+  std::atomic<bool> draining_{false}, ended_{false};
   std::thread thread_;
 };
 
@@ -243,8 +242,11 @@ class SchedulerFaults {
  public:
   explicit SchedulerFaults(const std::string& scheduler = "")
       : random_(static_cast<unsigned>(FromEnvironment("HEDDLE_FAULTS_SEED", 1))),
-        cluster_({.tracker_address = fake_.tracker_address(), .scheduler = scheduler}) {
+        cluster_({.lease_s = kLeaseSeconds,
+                  .tracker_address = fake_.tracker_address(),
+                  .scheduler = scheduler}) {
     fake_.behaviour.candidate_ms = 1;
+    fake_.tracker.real_leases = true;  // those of killed schedulers must end
   }
 
   // Errno of what keeps the test from having a disk of its own; 0: it has one.
@@ -285,7 +287,7 @@ class SchedulerFaults {
   }
   std::string Data() const { return cluster_.File("data"); }
   std::string Logs() const { return cluster_.Logs(); }
-  bool told_of_a_full_disk() const { return observer_->told_of_a_full_disk(); }
+  bool told_of_a_full_disk() const { return told_of_a_full_disk_; }
 
  private:
   void Start() {
@@ -323,10 +325,23 @@ class SchedulerFaults {
   bool FillDisk() {
     disk_->Fill();
     ++fills_;
+    const absl::Time limit = absl::Now() + kNoticeLimit;
     absl::SleepFor(absl::Milliseconds(20 + random_() % 100));
+    // At least once, the disk stays full until a write has met it.
+    while (!told_of_a_full_disk_ && absl::Now() < limit) AskForAFullDisk();
     if (random_() % 2 == 0) return true;
     disk_->MakeRoom();
     return false;
+  }
+
+  void AskForAFullDisk() {
+    const auto jobs = ServiceClient(cluster_.scheduler_address()).ListJobs(/*all=*/false);
+    if (!jobs.ok()) return;
+    for (const v1::Job& job : *jobs) {
+      if (job.reason().find("disk of the database is full") != std::string::npos)
+        told_of_a_full_disk_ = true;
+    }
+    absl::SleepFor(absl::Milliseconds(20));
   }
 
   std::mt19937 random_;
@@ -335,7 +350,7 @@ class SchedulerFaults {
   std::optional<SmallDisk> disk_;  // goes before the folder in which it is
   std::optional<Observer> observer_;
   uint64_t tokens_ = kTokensOfATracker;
-  bool tokens_are_old_ = false;
+  bool tokens_are_old_ = false, told_of_a_full_disk_ = false;
   int kills_ = 0, fills_ = 0;
 };
 

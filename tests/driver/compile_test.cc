@@ -481,7 +481,7 @@ TEST(BuildCandidateTest, PrepackIsAKernelOfItsOwn) {
       BuildCandidate(workload, ScheduleChoice::kTrace, *best.begin()->second.trace, Native());
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   ASSERT_EQ(artifact->kernels.size(), 2u);
-  EXPECT_EQ(artifact->numerics, (runtime::Numerics{.winograd = true}));
+  EXPECT_EQ(artifact->numerics, (runtime::Numerics{.winograd = true, .sum_terms = 32 * 9}));
   Target exact = Native();
   exact.winograd = false;
   EXPECT_EQ(

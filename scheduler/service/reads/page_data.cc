@@ -58,6 +58,9 @@ PageData::PageData(SchedulerLoop* loop, RecordStore* store, const Actions& actio
   if (simulator != nullptr) {
     what_if_ = std::make_unique<WhatIfKeeper>([this] { return Question(); }, std::move(simulator));
   }
+}
+
+void PageData::ReadAhead() {
   read_ahead_ = std::thread([this] {
     // One by one, so that this can end between two.
     JobSnapshots::ListOptions next{
@@ -72,7 +75,7 @@ PageData::PageData(SchedulerLoop* loop, RecordStore* store, const Actions& actio
 
 PageData::~PageData() {
   stop_ = true;
-  read_ahead_.join();
+  if (read_ahead_.joinable()) read_ahead_.join();
 }
 
 CallerReads PageData::ReadsOf(const Identity& caller) const {

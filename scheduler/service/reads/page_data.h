@@ -35,11 +35,13 @@ class PageData final : public PageSource {
     MachineDrains* drains = nullptr;
     AuditLog* audit = nullptr;  // may be null
   };
-  // All outlive this. Without a simulator, WhatIf is Unimplemented. The newest finished jobs are read ahead:
-  // one of many trials takes longer than a page should.
+  // All outlive this. Without a simulator, WhatIf is Unimplemented.
   PageData(SchedulerLoop* loop, RecordStore* store, const Actions& actions,
            WhatIfSimulator simulator = nullptr);
   ~PageData() override;
+  // Begins to read the newest finished jobs, so that they are there when somebody looks: one of many trials
+  // takes longer than a page should. Call it once.
+  void ReadAhead();
 
   int64_t changes() override { return loop_->jobs().changes(); }
   std::string policy() override { return loop_->policy(); }

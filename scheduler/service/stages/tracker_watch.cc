@@ -41,14 +41,19 @@ std::vector<SlotInfo> SlotsOf(const v1::WorkerStatus& worker, const WatchedSlots
 bool WatchedSlots::TakeList(const v1::ListWorkersResponse& list, const Ours& ours) {
   WatchedSlots whole;
   whole.TakeChanges(list, ours);
-  if (whole.workers_ == workers_) return false;
+  const bool changed = whole.List() != List();
   workers_ = std::move(whole.workers_);
-  return true;
+  return changed;
 }
 
 bool WatchedSlots::TakeChanges(const v1::ListWorkersResponse& changes, const Ours& ours) {
   bool changed = false;
-  for (const std::string& name : changes.gone()) changed |= workers_.erase(name) > 0;
+  for (const std::string& name : changes.gone()) {
+    const auto known = workers_.find(name);
+    if (known == workers_.end()) continue;
+    changed |= !known->second.empty();
+    workers_.erase(known);
+  }
   for (const v1::WorkerStatus& worker : changes.workers()) {
     std::vector<SlotInfo> slots = SlotsOf(worker, ours);
     std::vector<SlotInfo>& known = workers_[worker.worker()];

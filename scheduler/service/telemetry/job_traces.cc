@@ -26,6 +26,7 @@ std::string TraceIdOf(const std::string& service, const v1::Job& job) {
 }
 
 void JobTraces::Begin(const Dispatcher& dispatcher) {
+  if (exporter_ == nullptr) return;
   for (const auto& [id, job] : dispatcher.jobs()) {
     if (!job.final()) unfinished_.insert(id);
   }

@@ -101,6 +101,7 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
       seen.known = task.known.total;
       seen.trials = task.trials;
       seen.budget = task.budget;
+      seen.unproposed = task.budget - task.trials - static_cast<int>(task.open.size());
       seen.granted = !Uniform(job) && Wants(task);
       seen.measuring = std::holds_alternative<Measuring>(task.phase) ||
                        std::holds_alternative<Proposing>(task.phase);
@@ -177,6 +178,20 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
       return absl::StrCat(Name(job, static_cast<size_t>(key.second.value)), "knows ", known,
                           " records, there are ", seen.known);
   }
+  // A search that proposes less than it was asked for gives the rest back, and another task may get it at once.
+  std::map<JobId, int> given_back;
+  std::set<Key> proposed;
+  for (const Change& change : changes) {
+    const auto* add = std::get_if<AddCandidates>(&change);
+    const auto own = add == nullptr ? before_.end() : before_.find({add->job, add->task});
+    if (own == before_.end()) continue;
+    proposed.insert(own->first);
+    given_back[add->job] += std::max(0, own->second.unproposed - add->count);
+  }
+  for (const auto& [key, seen] : before_) {
+    const Task& task = dispatcher.FindJob(key.first)->tasks[static_cast<size_t>(key.second.value)];
+    if (!proposed.contains(key)) given_back[key.first] += std::max(0, seen.budget - task.budget);
+  }
   for (const auto& [id, job] : dispatcher.jobs()) {
     const bool tuned = job.settled && !Contends(job) && std::holds_alternative<Planning>(job.phase);
     if (tuned && !tuned_.contains(id)) tuned_[id] = EndOfTuning(job);
@@ -199,7 +214,7 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
     if (before != granted_.end() && granted > before->second && granted > Pool(job))
       return absl::StrCat("j", id.value, " was granted ", granted, " trials of ", Pool(job));
     if (before != granted_.end() && granted > before->second && contended_.count(id) > 0 &&
-        Contends(job))
+        Contends(job) && 2 * (before->second - given_back[id]) >= Pool(job))
       return absl::StrCat("j", id.value, " was granted ", granted, " trials of ", Pool(job),
                           " while two plans contend for half of them");
   }

@@ -34,6 +34,7 @@ class BudgetCheck {
     std::string what;  // workload and target; empty: no other job shares the task
     std::string device_key;
     int known = 0, trials = 0, budget = 0;
+    int unproposed = 0;      // granted trials that are not proposed yet
     bool granted = false;    // has trials that the gradient granted and that are not proposed yet
     bool measuring = false;  // proposes, or a round is in flight
   };

@@ -656,7 +656,8 @@ absl::Status PostgresSession::Undo() {
 }
 
 absl::StatusOr<int64_t> PostgresSession::ClockNs() {
-  Statement query(this, "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000000 AS BIGINT)");
+  Statement query(this,
+                  "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000000 AS BIGINT)");
   const int64_t now = query.Step() ? query.Int(0) : 0;
   HEDDLE_RETURN_IF_ERROR(query.status());
   return now;

@@ -74,8 +74,10 @@ def write_inputs(model, folder):
         path = folder / "rows.csv"
         with open(path, "w", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(model.inputs)
-            for row in zip(*(array[:, 0] for array in model.inputs.values())):
+            # The columns of an input that has several have no names, and so they have no header.
+            if all(array.shape[1] == 1 for array in model.inputs.values()):
+                writer.writerow(model.inputs)
+            for row in np.concatenate([array.astype(object) for array in model.inputs.values()], 1):
                 writer.writerow(cell if isinstance(cell, str) else repr(float(cell)) for cell in row)
         return ["--input", path]
     words = []

@@ -70,9 +70,29 @@ void FakeTracker::Revoke(const std::string& slot) {
   std::erase_if(leases_, [&slot](const auto& lease) { return lease.second.slot == slot; });
 }
 
+void FakeTracker::DropExpired() {
+  if (!real_leases) return;
+  if (std::erase_if(leases_, [](const auto& lease) { return lease.second.expires < absl::Now(); }))
+    ++version_;
+}
+
+v1::ListWorkersResponse FakeTracker::WithLeases() const {
+  v1::ListWorkersResponse list = workers_;
+  for (const auto& [id, held] : leases_) {
+    for (v1::SlotStatus& slot : *list.mutable_workers(0)->mutable_slots()) {
+      if (slot.slot().name() != held.slot) continue;
+      slot.set_state(v1::SLOT_HELD);
+      slot.set_holder(held.holder);
+      slot.set_lease_id(id);
+    }
+  }
+  return list;
+}
+
 grpc::Status FakeTracker::Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
                                   v1::Lease* lease) {
   absl::MutexLock lock(&mutex_);
+  DropExpired();
   for (const auto& [id, held] : leases_) {
     if (held.slot == request->slot()) return {grpc::StatusCode::RESOURCE_EXHAUSTED, "held"};
   }
@@ -84,7 +104,9 @@ grpc::Status FakeTracker::Acquire(grpc::ServerContext*, const v1::AcquireRequest
   lease->set_slot(request->slot());
   lease->set_duration_ms(request->duration_ms());
   lease->set_address(workers_.workers(0).address());
-  leases_[lease->id()] = {request->slot(), request->holder()};
+  const absl::Duration duration = absl::Milliseconds(request->duration_ms());
+  leases_[lease->id()] = {request->slot(), request->holder(), duration, absl::Now() + duration};
+  version_ += real_leases;
   if (lose_grants > 0) {
     --lose_grants;
     return {grpc::StatusCode::UNAVAILABLE, "the answer was lost"};
@@ -96,8 +118,10 @@ grpc::Status FakeTracker::RenewAll(grpc::ServerContext*, const v1::RenewAllReque
                                    v1::RenewAllResponse* response) {
   ++renewals;
   absl::MutexLock lock(&mutex_);
+  DropExpired();
   for (const std::string& id : request->lease_ids()) {
-    if (leases_.count(id) > 0) {
+    if (const auto lease = leases_.find(id); lease != leases_.end()) {
+      lease->second.expires = absl::Now() + lease->second.duration;
       response->add_renewed()->set_id(id);
     } else {
       response->add_ended(id);
@@ -114,21 +138,15 @@ grpc::Status FakeTracker::Release(grpc::ServerContext*, const v1::ReleaseRequest
     return {grpc::StatusCode::UNAVAILABLE, "the request was lost"};
   }
   leases_.erase(request->lease_id());
+  version_ += real_leases;
   return grpc::Status::OK;
 }
 
 grpc::Status FakeTracker::ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
                                       v1::ListWorkersResponse* response) {
   absl::MutexLock lock(&mutex_);
-  *response = workers_;
-  for (const auto& [id, held] : leases_) {
-    for (v1::SlotStatus& slot : *response->mutable_workers(0)->mutable_slots()) {
-      if (slot.slot().name() != held.slot) continue;
-      slot.set_state(v1::SLOT_HELD);
-      slot.set_holder(held.holder);
-      slot.set_lease_id(id);
-    }
-  }
+  DropExpired();
+  *response = WithLeases();
   return grpc::Status::OK;
 }
 
@@ -141,9 +159,10 @@ grpc::Status FakeTracker::WatchWorkers(grpc::ServerContext* context, const v1::L
     bool changed = false;
     {
       absl::MutexLock lock(&mutex_);
+      DropExpired();
       changed = version_ != seen;
       seen = version_;
-      list = workers_;
+      list = real_leases ? WithLeases() : workers_;
     }
     if (changed) {  // tells of all that are there as if each had changed
       std::set<std::string> gone;

@@ -31,6 +31,9 @@ class FakeTracker final : public v1::TrackerService::Service {
   // So many calls to Acquire, or to Release, end without an answer: a granted lease stays granted,
   // a release is not heard.
   std::atomic<int> lose_grants{0}, lose_releases{0};
+  // As with a real tracker, leases that are not renewed end after their time, and watchers are told of
+  // leases. Otherwise they never end, and are in lists only that are asked for.
+  std::atomic<bool> real_leases{false};
   std::atomic<int> renewals{0};  // calls to RenewAll
   // Ends the lease of the slot.
   void Revoke(const std::string& slot);
@@ -51,7 +54,11 @@ class FakeTracker final : public v1::TrackerService::Service {
   v1::ListWorkersResponse workers_ ABSL_GUARDED_BY(mutex_);
   struct Grant {
     std::string slot, holder;
+    absl::Duration duration;
+    absl::Time expires;
   };
+  void DropExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  v1::ListWorkersResponse WithLeases() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::map<std::string, Grant> leases_ ABSL_GUARDED_BY(mutex_);  // by id
   uint64_t token_ ABSL_GUARDED_BY(mutex_) = 100;
   int grants_ ABSL_GUARDED_BY(mutex_) = 0;
