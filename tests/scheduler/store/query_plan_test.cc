@@ -385,8 +385,10 @@ TEST_P(SqlStoreTest, APageEndsThoughNothingMatches) {
     record.record.set_imported_by(i == 3 ? "ann" : "bob");
     record.record.set_created_unix_ns(i / 7);  // many have the same time
     batch.push_back(record);
+    if (i % 500 != 0) continue;
+    ASSERT_TRUE(Apply(std::move(batch)).ok());
+    batch.clear();
   }
-  ASSERT_TRUE(store.Apply({batch})->front().ok());
   v1::RecordQuery query;
   query.set_imported_by("ann");
   std::optional<RecordPlace> place;
