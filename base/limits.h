@@ -6,7 +6,8 @@
 
 namespace heddle {
 
-// Most records that one QueryRecords call returns, since the answer is held in memory.
+// Most records of one answer that is held in memory. A QueryRecords call reads in pages, and gives more if its limit says
+// so.
 inline constexpr int64_t kMaxQueryLimit = 1'000'000;
 
 // Size of what was measured of a device, as text. It comes with every heartbeat of a worker.

@@ -1,10 +1,10 @@
 #include "client/record_file.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iostream>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -23,7 +23,7 @@ namespace {
 
 // Longest line in bytes. The text of a workload takes about ten kilobytes.
 constexpr size_t kMaxLineBytes = 4 << 20;
-// Most records of a file, which is also the most that the service returns.
+// Most records of a file that is held in memory.
 constexpr size_t kMaxRecords = 1'000'000;
 // A new service's workers register within a second or two.
 constexpr int kDeviceAttempts = 30;
@@ -67,37 +67,83 @@ absl::Status CheckReplays(const graph::Task& task, const std::string& trace) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<v1::Record>> ReadRecordFile(const std::string& path,
-                                                       std::vector<std::string>* warnings) {
-  std::ifstream file;
-  if (path != "-") {
-    file.open(path);
-    if (!file) return absl::NotFoundError(fmt::format("cannot read '{}'", path));
+absl::StatusOr<std::unique_ptr<RecordFileReader>> RecordFileReader::Open(const std::string& path) {
+  FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "re");
+  if (file == nullptr) return absl::NotFoundError(fmt::format("cannot read '{}'", path));
+  struct stat found = {};
+  if (fstat(fileno(file), &found) == 0 && S_ISREG(found.st_mode))
+    return std::unique_ptr<RecordFileReader>(new RecordFileReader(path, file));
+  FILE* const copy = std::tmpfile();
+  bool copied = copy != nullptr;
+  std::vector<char> block(size_t{1} << 16);
+  while (copied) {
+    const size_t got = std::fread(block.data(), 1, block.size(), file);
+    if (got == 0) break;
+    copied = std::fwrite(block.data(), 1, got, copy) == got;
   }
-  std::istream& in = path == "-" ? std::cin : file;
-  std::vector<v1::Record> records;
-  int64_t number = 0;
-  int64_t other_schema = 0;
-  for (std::string line; std::getline(in, line);) {
-    ++number;
+  copied = copied && std::ferror(file) == 0 && std::fseek(copy, 0, SEEK_SET) == 0;
+  if (file != stdin) std::fclose(file);
+  if (copied) return std::unique_ptr<RecordFileReader>(new RecordFileReader(path, copy));
+  if (copy != nullptr) std::fclose(copy);
+  return absl::ResourceExhaustedError(fmt::format(
+      "'{}' cannot be copied to a temporary file; write it to a file and import that", path));
+}
+
+RecordFileReader::~RecordFileReader() {
+  std::free(line_);
+  if (file_ != stdin) std::fclose(file_);
+}
+
+absl::Status RecordFileReader::Rewind() {
+  number_ = 0;
+  if (std::fseek(file_, 0, SEEK_SET) == 0) return absl::OkStatus();
+  return absl::InternalError(fmt::format("'{}' cannot be read again", path_));
+}
+
+absl::StatusOr<bool> RecordFileReader::Next(v1::Record* record, int64_t* other_schema) {
+  while (true) {
+    const ssize_t got = getline(&line_, &room_, file_);
+    if (got < 0) {
+      if (std::ferror(file_) == 0) return false;
+      return absl::NotFoundError(fmt::format("cannot read '{}' to its end", path_));
+    }
+    ++number_;
+    std::string line(line_, static_cast<size_t>(got));
+    if (line.ends_with('\n')) line.pop_back();
     if (line.empty()) continue;
     const auto bad = [&](const std::string& why) {
-      return absl::InvalidArgumentError(fmt::format("{}:{}: {}", path, number, why));
+      return absl::InvalidArgumentError(fmt::format("{}:{}: {}", path_, number_, why));
     };
     if (line.size() > kMaxLineBytes) return bad("the line is too long for a record");
-    if (records.size() == kMaxRecords)
-      return bad(fmt::format("more than {} records; split the file", kMaxRecords));
     const int64_t schema = SchemaOf(line);
     if (schema != 0 && schema != kRecordSchemaVersion) {
-      if (warnings == nullptr) {
+      if (other_schema == nullptr) {
         return bad(fmt::format("schema_version is {}, this program knows {}; remove the line",
                                schema, kRecordSchemaVersion));
       }
-      ++other_schema;
+      ++*other_schema;
       continue;
     }
-    if (const absl::Status s = FromJsonLine(line, &records.emplace_back()); !s.ok())
+    record->Clear();
+    if (const absl::Status s = FromJsonLine(line, record); !s.ok())
       return bad(std::string(s.message()));
+    return true;
+  }
+}
+
+absl::StatusOr<std::vector<v1::Record>> ReadRecordFile(const std::string& path,
+                                                       std::vector<std::string>* warnings) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto file, RecordFileReader::Open(path));
+  std::vector<v1::Record> records;
+  int64_t other_schema = 0;
+  for (v1::Record record;; records.push_back(std::move(record))) {
+    HEDDLE_ASSIGN_OR_RETURN(const bool more,
+                            file->Next(&record, warnings == nullptr ? nullptr : &other_schema));
+    if (!more) break;
+    if (records.size() == kMaxRecords) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: more than {} records; split the file", path, kMaxRecords));
+    }
   }
   if (other_schema > 0) {
     warnings->push_back(Plural(

@@ -3,7 +3,11 @@
 // found so far, one file for each device key.
 #pragma once
 
+#include <cstdint>
+#include <cstdio>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,7 +20,33 @@ namespace heddle::client {
 
 inline constexpr int kRecordSchemaVersion = 1;
 
-// The records of a file ("-": standard input), in order. NotFound: cannot be read. InvalidArgument
+// Reads the records of a file one by one, so that a file of any length takes no more memory. Errors are those of
+// ReadRecordFile.
+class RecordFileReader {
+ public:
+  // "-" is standard input. What cannot be read twice, such as a pipe, is copied to a temporary file first.
+  static absl::StatusOr<std::unique_ptr<RecordFileReader>> Open(const std::string& path);
+  ~RecordFileReader();
+  RecordFileReader(const RecordFileReader&) = delete;
+  RecordFileReader& operator=(const RecordFileReader&) = delete;
+
+  // False: the file has ended. Lines of another schema are an error, or, with `other_schema`, are skipped
+  // and counted there.
+  absl::StatusOr<bool> Next(v1::Record* record, int64_t* other_schema = nullptr);
+  // Begins again with the first record.
+  absl::Status Rewind();
+
+ private:
+  RecordFileReader(std::string path, FILE* file) : path_(std::move(path)), file_(file) {}
+
+  const std::string path_;
+  FILE* const file_;
+  char* line_ = nullptr;  // of getline(3)
+  size_t room_ = 0;       // bytes of line_
+  int64_t number_ = 0;    // of the line
+};
+
+// The records of a file ("-": standard input), in order, at most a million. NotFound: cannot be read. InvalidArgument
 // "FILE:LINE: .." for a line that is not a record. A line of another schema is an error too, or,
 // with `warnings`, is skipped and counted there.
 absl::StatusOr<std::vector<v1::Record>> ReadRecordFile(

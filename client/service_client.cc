@@ -35,6 +35,7 @@ namespace {
 constexpr int64_t kUnaryLimitMs = 30'000;
 // A compile on demand may run for minutes before the first byte of the module arrives.
 constexpr int64_t kTransferLimitMs = 20 * 60'000;
+constexpr int64_t kRecordsLimitMs = 12 * 3'600'000;  // tens of millions of records take an hour
 // Bytes that a transfer is sure to make in a second; large ones get more time.
 constexpr int64_t kSlowestBytesPerSecond = 2'000'000;
 
@@ -697,7 +698,7 @@ absl::Status ServiceClient::QueryRecords(
     }
     return reader->Finish();
   };
-  return Told(OfLeader(kTransferLimitMs, read));
+  return Told(OfLeader(kRecordsLimitMs, read));
 }
 
 absl::StatusOr<v1::ImportRecordsResponse> ServiceClient::ImportRecords(
@@ -728,7 +729,7 @@ absl::StatusOr<v1::ImportRecordsResponse> ServiceClient::ImportRecords(
     writer->WritesDone();
     return writer->Finish();
   };
-  const grpc::Status status = OfLeader(kTransferLimitMs, send);
+  const grpc::Status status = OfLeader(kRecordsLimitMs, send);
   if (!given.ok()) return given;
   if (!status.ok()) return Told(status);
   return response;

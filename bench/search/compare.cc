@@ -1,14 +1,23 @@
 #include "bench/search/compare.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <numeric>
+#include <random>
 #include <set>
+#include <string>
 #include <unordered_set>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "cost_model/features/features.h"
@@ -20,6 +29,7 @@ namespace {
 
 constexpr double kDiffers = 1.03;
 constexpr size_t kTop = 64;
+constexpr size_t kFirst = 16;
 constexpr double kGood = 0.95;
 constexpr int kPlainBatch = 50;  // without a model the size does not matter
 
@@ -110,7 +120,15 @@ RankQuality QualityOf(const ReplayProblem& problem, const std::vector<size_t>& r
     tried += rows[i] == 0 ? 0 : 1;
     if (rows[i] != 0 && speed(i) >= kGood * best) break;
   }
-  return {all > 0 ? right / all : 1, found / static_cast<double>(top), tried};
+  double chosen = 0;
+  size_t taken = 0;
+  for (const size_t i : by_thought) {
+    if (rows[i] == 0) continue;
+    if (++taken > kFirst) break;
+    chosen = std::max(chosen, speed(i));
+  }
+  return {all > 0 ? right / all : 1, found / static_cast<double>(top), tried,
+          best > 0 ? std::max(0.0, 1 - chosen / best) : 0};
 }
 
 absl::StatusOr<RankQuality> EvaluateModel(const ReplayProblem& problem,
@@ -263,6 +281,119 @@ absl::StatusOr<SearchTime> TimeSearch(const std::string& workload,
   time.propose_s = propose[kBatches / 2];
   time.update_s = update[kBatches / 2];
   return time;
+}
+
+namespace {
+
+// A field of this process's status in MiB.
+double MemoryMib(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(field)) return std::atof(line.c_str() + field.size() + 1) / 1024;
+  }
+  return 0;
+}
+
+// The tables as groups, one a block.
+class TableSource final : public cost_model::SampleSource {
+ public:
+  TableSource(std::vector<const ReplayProblem*> tables, const FitOptions& options,
+              const ReplayHeader& target, const std::vector<size_t>& columns)
+      : tables_(std::move(tables)), options_(options), target_(target), columns_(columns) {}
+
+  absl::Status Rewind() override {
+    next_ = 0;
+    return absl::OkStatus();
+  }
+  absl::Status Next(std::vector<cost_model::Sample>* block) override {
+    block->clear();
+    const size_t copies = static_cast<size_t>(options_.copies);
+    if (next_ == tables_.size() * copies) return absl::OkStatus();
+    const ReplayProblem& table = *tables_[next_ / copies];
+    AddSamples(table, Shuffled(table, options_.seed),
+               options_.each == 0 ? table.table().rows.size() : options_.each,
+               static_cast<int>(next_), cost_model::kScoreLevels, columns_, /*relative=*/true,
+               *block);
+    for (cost_model::Sample& sample : *block)
+      sample.weight = WeightOf(table.table().header, target_);
+    ++next_;
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<const ReplayProblem*> tables_;
+  const FitOptions options_;
+  const ReplayHeader& target_;
+  const std::vector<size_t>& columns_;
+  size_t next_ = 0;
+};
+
+// The model, with the number of samples in `fitted`.
+absl::StatusOr<std::unique_ptr<cost_model::Model>> FitTo(
+    const std::vector<const ReplayProblem*>& tables, const ReplayHeader& target,
+    const FitOptions& options, const std::vector<size_t>& columns, Fitted* fitted) {
+  const size_t window = options.window > 0 ? options.window : tables.size();
+  std::unique_ptr<cost_model::Model> model;
+  for (size_t begin = 0; begin < tables.size(); begin += window) {
+    const size_t end = std::min(tables.size(), begin + window);
+    TableSource source({tables.begin() + static_cast<std::ptrdiff_t>(begin),
+                        tables.begin() + static_cast<std::ptrdiff_t>(end)},
+                       options, target, columns);
+    std::vector<cost_model::Sample> block, all;
+    do {
+      HEDDLE_RETURN_IF_ERROR(source.Next(&block));
+      fitted->samples += static_cast<int64_t>(block.size());
+      if (!options.streamed && options.window == 0)
+        std::move(block.begin(), block.end(), std::back_inserter(all));
+    } while (!block.empty());
+    if (!options.streamed && options.window == 0) {
+      model = cost_model::MakeModel(options.model, options.seed);
+      HEDDLE_RETURN_IF_ERROR(model->Fit(all));
+      return model;
+    }
+    const std::string folder =
+        std::filesystem::temp_directory_path() / absl::StrCat("heddle-search-bench-", getpid());
+    std::filesystem::create_directories(folder);
+    absl::StatusOr<std::unique_ptr<cost_model::Model>> made =
+        cost_model::FitToSource(options.model, options.seed, &source, folder, model.get());
+    std::filesystem::remove_all(folder);
+    HEDDLE_ASSIGN_OR_RETURN(model, std::move(made));
+  }
+  return model;
+}
+
+}  // namespace
+
+absl::StatusOr<Fitted> FitAndRank(const std::vector<std::unique_ptr<ReplayProblem>>& sources,
+                                  const ReplayProblem& problem, const FitOptions& options) {
+  const ReplayHeader& target = problem.table().header;
+  std::vector<const ReplayProblem*> tables;
+  for (const auto& source : sources) {
+    if (source->table().header.workload != target.workload) tables.push_back(source.get());
+  }
+  std::mt19937_64 rng(options.seed);
+  for (size_t i = tables.size(); i > 1; --i) std::swap(tables[i - 1], tables[rng() % i]);
+  if (options.tasks > 0 && tables.size() > options.tasks) tables.resize(options.tasks);
+  if (tables.empty()) return absl::InvalidArgumentError("one table alone has no others");
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<size_t> columns,
+                          cost_model::ColumnsWithout(cost_model::Methods()[0].without));
+  Fitted fitted;
+  fitted.tasks = static_cast<int>(tables.size());
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak from now on
+  const double before = MemoryMib("VmRSS");
+  const absl::Time begin = absl::Now();
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<cost_model::Model> model,
+                          FitTo(tables, target, options, columns, &fitted));
+  fitted.seconds = SecondsSince(begin);
+  fitted.peak_mib = MemoryMib("VmHWM") - before;
+  const std::vector<size_t> rows = Shuffled(problem, options.seed);
+  std::vector<std::vector<float>> features;
+  for (const size_t i : rows) features.push_back(SeenOf(problem, i, columns, /*relative=*/true));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<cost_model::Estimate> found, model->Predict(features));
+  std::vector<float> scores;
+  for (const cost_model::Estimate& e : found) scores.push_back(e.score);
+  fitted.quality = QualityOf(problem, rows, scores);
+  return fitted;
 }
 
 absl::StatusOr<RankQuality> RankWithin(const ReplayProblem& problem, const RankOptions& options) {

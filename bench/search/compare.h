@@ -65,6 +65,8 @@ struct RankQuality {
   double pairs = 0;   // share of pairs in order, among those that differ by over 3 %
   double recall = 0;  // share of the 64 best that it ranks among its 64 best
   double first = 0;   // candidates in its order until one has 95 % of the best speed
+  double regret =
+      0;  // 1 - the best speed of the first 16 in its order, as a share of the best speed
 };
 
 struct RankOptions {
@@ -76,6 +78,27 @@ struct RankOptions {
   int records = 256;                      // records to learn from
   uint64_t seed = 0;
 };
+
+// What a transfer model is fitted to: records of other workloads than the one that it ranks.
+struct FitOptions {
+  cost_model::ModelSpec model = {};
+  size_t tasks = 0;  // tables, in an order that depends on the seed; 0: all
+  size_t each = 0;   // records of each; 0: all
+  size_t window =
+      0;  // not 0: fitted to so many tables at a time, adding trees to those that there are
+  bool streamed = false;  // from blocks, with the features on disk; windows always are
+  int copies = 1;         // of each record: shows what more of them cost, and teaches nothing
+  uint64_t seed = 0;
+};
+struct Fitted {
+  RankQuality quality;
+  int64_t samples = 0;
+  int tasks = 0;
+  double seconds = 0;   // of the fit
+  double peak_mib = 0;  // of the process while it fits, beyond what it had before
+};
+absl::StatusOr<Fitted> FitAndRank(const std::vector<std::unique_ptr<ReplayProblem>>& sources,
+                                  const ReplayProblem& problem, const FitOptions& options);
 
 // Fitted to some records of the table and evaluated on the others.
 absl::StatusOr<RankQuality> RankWithin(const ReplayProblem& problem, const RankOptions& options);

@@ -5,6 +5,9 @@
 //            out, "untuned": the default's, "propose_s", "update_s"}
 //   rank     how well models rank unseen candidates, a line of JSON each: {"operator",
 //            "model", "records", "across": fitted to other operators, "pairs", "recall", "first"}
+//   fit      how well a transfer model ranks the tables of other workloads, by how much it is fitted to, a line
+//            of JSON each: {"operator", "model", "tasks", "samples", "pairs", "recall", "first", "regret",
+//            "fit_s", "fit_mib"}
 //   live     runs methods on this machine, a line each: {"operator", "method", "seed", "best_ns",
 //            "untuned_ns", "propose_s", "build_s", "measure_s", "update_s"}
 //   time     what the search itself costs on one core, a line each: {"operator", "method",
@@ -311,6 +314,62 @@ absl::Status RunRank(const CompareFlags& flags) {
       });
 }
 
+absl::Status RunFit(const CompareFlags& flags, int copies) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto problems, ReadTables(flags.tables));
+  HEDDLE_ASSIGN_OR_RETURN(const auto others, ReadTables(flags.sources));
+  const auto& sources = flags.sources.empty() ? problems : others;
+  const cost_model::Method& ours = cost_model::Methods()[0];
+  constexpr size_t kEach = cost_model::kMaxTransferSamples, kWindow = 8;
+  std::vector<std::pair<std::string, FitOptions>> variants;
+  const auto add = [&](const std::string& name, FitOptions options) -> cost_model::ModelSpec& {
+    options.model = ours.others;
+    variants.emplace_back(name, options);
+    return variants.back().second.model;
+  };
+  add("4 tasks", {.tasks = 4, .each = kEach});
+  add("8 tasks", {.tasks = 8, .each = kEach});
+  add("16 tasks", {.tasks = 16, .each = kEach});
+  add("as the service", {.tasks = 32, .each = kEach});
+  add("32 of each", {.each = kEach / 4});
+  add("512 of each", {.each = 4 * kEach});
+  add("all", {});
+  add("all, streamed", {.streamed = true});
+  add("all, streamed, 300 rounds", {.streamed = true}).rounds = 300;
+  cost_model::ModelSpec* deep = &add("all, streamed, 300 rounds, depth 6", {.streamed = true});
+  deep->rounds = 300;
+  deep->depth = 6;
+  deep = &add("as the service, 300 rounds, depth 6", {.tasks = 32, .each = kEach});
+  deep->rounds = 300;
+  deep->depth = 6;
+  add("continued, 8 tasks at a time", {.each = kEach, .window = kWindow}).rounds = 25;
+  add("continued, 8 tasks at a time, all", {.window = kWindow}).rounds = 25;
+  if (copies > 1) {
+    variants.clear();
+    add("all, many times", {.copies = copies});
+    add("all, many times, streamed", {.streamed = true, .copies = copies});
+  }
+  const int each = static_cast<int>(problems.size()) * flags.seeds;
+  return PrintLines(
+      static_cast<int>(variants.size()) * each, [&](int i) -> absl::StatusOr<std::string> {
+        auto [name, options] = variants[static_cast<size_t>(i / each)];
+        options.seed = static_cast<uint64_t>(i % flags.seeds);
+        const ReplayProblem& problem = *problems[static_cast<size_t>(i % each / flags.seeds)];
+        HEDDLE_ASSIGN_OR_RETURN(const Fitted fitted, FitAndRank(sources, problem, options));
+        return json{{"operator", problem.table().header.name},
+                    {"model", name},
+                    {"seed", options.seed},
+                    {"tasks", fitted.tasks},
+                    {"samples", fitted.samples},
+                    {"pairs", fitted.quality.pairs},
+                    {"recall", fitted.quality.recall},
+                    {"first", fitted.quality.first},
+                    {"regret", fitted.quality.regret},
+                    {"fit_s", fitted.seconds},
+                    {"fit_mib", fitted.peak_mib}}
+            .dump();
+      });
+}
+
 }  // namespace
 }  // namespace heddle::bench
 
@@ -332,7 +391,11 @@ int main(int argc, char** argv) {
   CompareFlags compare;
   CLI::App* comparing = app.add_subcommand("compare", "run methods on replay tables");
   CLI::App* ranking = app.add_subcommand("rank", "evaluate models on replay tables");
-  for (CLI::App* command : {comparing, ranking}) {
+  CLI::App* fitting = app.add_subcommand("fit", "evaluate transfer models on replay tables");
+  int copies = 1;
+  fitting->add_option("--copies", copies, "of each record, to see what more of them cost")
+      ->check(CLI::Range(1, 10000));
+  for (CLI::App* command : {comparing, ranking, fitting}) {
     command->add_option("tables", compare.tables, "files")->required();
     command->add_option("--seeds", compare.seeds)->check(CLI::Range(1, 1000));
     command->add_option("--sources", compare.sources, "tables to learn from")->delimiter(',');
@@ -362,6 +425,7 @@ int main(int argc, char** argv) {
   if (comparing->parsed()) status = RunCompare(compare);
   if (timing->parsed()) status = RunTime(time);
   if (ranking->parsed()) status = RunRank(compare);
+  if (fitting->parsed()) status = RunFit(compare, copies);
   if (living->parsed()) status = RunLives(live);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-search-bench: %s\n", std::string(status.message()).c_str());

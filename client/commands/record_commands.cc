@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <memory>
 
 #include "base/limits.h"
 #include "base/output_file.h"
@@ -77,11 +78,12 @@ absl::Status FindTask(const ServiceClient& client, v1::RecordQuery* query) {
   const std::string wanted = query->workload_key();
   if (wanted.empty() || IsKey(wanted)) return absl::OkStatus();
   std::map<std::string, std::string> labels;  // of the tasks that match, by key
-  // The best records name most tasks and are few; a task of failures has none.
+  // The best records name most tasks and are few; a task of failures has none, and is found among the newest
+  // million.
   for (const bool best_only : {true, false}) {
     v1::RecordQuery all = *query;
     all.clear_workload_key();
-    all.set_limit(kAllRecords);
+    all.set_limit(best_only ? kAllRecords : kMaxQueryLimit);
     all.set_best_only(best_only && !query->retracted());
     const absl::Status status = client.QueryRecords(all, [&](const v1::Record& record) {
       const bool begins = wanted.size() >= 4 && record.workload_key().starts_with(wanted);
@@ -169,34 +171,28 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
   if (written.ok()) written = file->Commit();
   if (!written.ok()) return Fail(written);
   fmt::print(stderr, "{} records exported\n", count);
-  if (count >= kMaxQueryLimit && full.limit() > count) {
-    fmt::print(
-        stderr,
-        "warning: an export has at most {} records, the newest; where there are more, export "
-        "them in parts by --task, --target, --device or --job\n",
-        kMaxQueryLimit);
-  }
   return kDone;
 }
 
 int ImportRecords(const GlobalOptions& global, const std::string& input) {
+  absl::StatusOr<std::unique_ptr<RecordFileReader>> file = RecordFileReader::Open(input);
+  if (!file.ok()) return Fail(file.status());
   // The whole file is checked before the first record is sent, so that a typo in line 1000 imports
   // nothing instead of 999 records.
-  absl::StatusOr<std::vector<v1::Record>> records = ReadRecordFile(input);
-  if (!records.ok()) {
+  v1::Record checked;
+  absl::StatusOr<bool> more = true;
+  while (more.ok() && *more && !Interrupted()) more = (*file)->Next(&checked);
+  const absl::Status again = more.ok() ? (*file)->Rewind() : more.status();
+  if (!again.ok()) {
     return Fail(absl::Status(
-        records.status().code(),
-        fmt::format("{}; nothing was imported", std::string(records.status().message()))));
+        again.code(), fmt::format("{}; nothing was imported", std::string(again.message()))));
   }
-  size_t next = 0;
   const absl::StatusOr<v1::ImportRecordsResponse> response =
       ServiceClient(global.server).ImportRecords([&](v1::Record* record) -> absl::StatusOr<bool> {
         if (Interrupted())
           return absl::CancelledError(
               "interrupted; import the file again: known records are skipped");
-        if (next == records->size()) return false;
-        *record = std::move((*records)[next++]);
-        return true;
+        return (*file)->Next(record);
       });
   if (!response.ok()) {
     Fail(response.status());

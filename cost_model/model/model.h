@@ -78,4 +78,25 @@ std::unique_ptr<Model> MakeModel(const ModelSpec& spec, uint64_t seed);
 absl::StatusOr<std::unique_ptr<Model>> ParseModel(std::string_view bytes, const ModelSpec& spec,
                                                   uint64_t seed);
 
+// Samples that need not fit into memory, in blocks. They are read more than once, and every pass gives the
+// same.
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  // Begins again with the first block.
+  virtual absl::Status Rewind() = 0;
+  // Replaces `block` by the next samples, which are of whole groups: no group is in two blocks. Empty: there
+  // are no more.
+  virtual absl::Status Next(std::vector<Sample>* block) = 0;
+};
+
+// A ranking model of trees (objective kRank, one member), fitted to all samples of a source. If `before` is
+// given, a model of the same spec, its trees stay and as many are added. XGBoost keeps the features in files in
+// `folder` while it works, some 9 bytes for each; memory holds a few blocks, and about 50 bytes a sample. The
+// model differs a little from one that Fit makes, because the bins of features are found block by block.
+// InvalidArgument for another spec, or if there are no samples.
+absl::StatusOr<std::unique_ptr<Model>> FitToSource(const ModelSpec& spec, uint64_t seed,
+                                                   SampleSource* source, const std::string& folder,
+                                                   const Model* before = nullptr);
+
 }  // namespace heddle::cost_model

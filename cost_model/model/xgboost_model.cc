@@ -80,6 +80,8 @@ class XgboostModel final : public Model {
   std::vector<double> Importance() const override;
   std::string Serialize() const override;
   absl::Status Load(std::string_view bytes);
+  // Adds trees to those that there are.
+  absl::Status Boost(DMatrixHandle matrix, size_t columns);
 
  private:
   absl::StatusOr<Booster> NewBooster(DMatrixHandle matrix) const;
@@ -147,15 +149,28 @@ absl::Status XgboostModel::Fit(std::span<const Sample> samples) {
   HEDDLE_RETURN_IF_ERROR(FromXgboost(
       XGDMatrixSetFloatInfo(matrix.get(), "base_margin", margins.data(), margins.size()),
       "priors"));
-  HEDDLE_ASSIGN_OR_RETURN(Booster booster, NewBooster(matrix.get()));
-  for (int round = 0; round < spec_.rounds; ++round) {
+  booster_.reset();
+  return Boost(matrix.get(), columns);
+}
+
+absl::Status XgboostModel::Boost(DMatrixHandle matrix, size_t columns) {
+  int first = 0;
+  if (booster_ == nullptr) {
+    HEDDLE_ASSIGN_OR_RETURN(booster_, NewBooster(matrix));
+  } else {
     HEDDLE_RETURN_IF_ERROR(
-        FromXgboost(XGBoosterUpdateOneIter(booster.get(), round, matrix.get()), "boosting"));
+        FromXgboost(XGBoosterBoostedRounds(booster_.get(), &first), "counting rounds"));
+  }
+  columns_ = columns;
+  for (int round = first; round < first + spec_.rounds; ++round) {
+    const absl::Status boosted =
+        FromXgboost(XGBoosterUpdateOneIter(booster_.get(), round, matrix), "boosting");
+    if (boosted.ok()) continue;
+    booster_.reset();
+    return boosted;
   }
   // A loaded booster predicts like the trained one, but differs inside. So every model goes through
   // the serialised form, and a restored search continues exactly like one that was never saved.
-  booster_ = std::move(booster);
-  columns_ = columns;
   return Load(Serialize());
 }
 
@@ -250,6 +265,111 @@ absl::Status XgboostModel::Load(std::string_view bytes) {
   return absl::OkStatus();
 }
 
+// Feeds XGBoost with the blocks of a source.
+class SourceReader {
+ public:
+  explicit SourceReader(SampleSource* source) : source_(source) {}
+
+  // The samples, with their features in files in `folder`. It reads them before it returns.
+  absl::StatusOr<Matrix> Read(const std::string& folder);
+  size_t columns() const { return columns_; }
+
+ private:
+  // XGBoost's callbacks. After an error there are no more blocks.
+  static void OnReset(DataIterHandle self) { static_cast<SourceReader*>(self)->Rewind(); }
+  static int OnNext(DataIterHandle self) {
+    return static_cast<SourceReader*>(self)->Next() ? 1 : 0;
+  }
+  void Rewind() {
+    if (status_.ok()) status_ = source_->Rewind();
+    first_pass_ = first_pass_ && labels_.empty();
+  }
+  bool Next();
+  absl::Status NextBlock();
+  // Of each sample and group, in the first pass.
+  void Note();
+
+  SampleSource* const source_;
+  absl::Status status_;
+  bool first_pass_ = true;
+  size_t columns_ = 0;
+  std::vector<Sample> block_;
+  std::vector<float> values_;  // features of the block
+  Matrix proxy_;               // through which XGBoost takes a block
+  std::vector<float> labels_, margins_, weights_;
+  std::vector<uint32_t> sizes_;  // of groups
+};
+
+absl::StatusOr<Matrix> SourceReader::Read(const std::string& folder) {
+  DMatrixHandle handle = nullptr;
+  HEDDLE_RETURN_IF_ERROR(FromXgboost(XGProxyDMatrixCreate(&handle), "making a matrix"));
+  proxy_.reset(handle);
+  HEDDLE_RETURN_IF_ERROR(source_->Rewind());
+  const std::string config =
+      R"({"missing":NaN,"nthread":1,"cache_prefix":")" + folder + R"(/samples"})";
+  const absl::Status made = FromXgboost(
+      XGDMatrixCreateFromCallback(this, proxy_.get(), OnReset, OnNext, config.c_str(), &handle),
+      "reading samples");
+  Matrix matrix(made.ok() ? handle : nullptr);
+  HEDDLE_RETURN_IF_ERROR(status_);  // of the source, which tells more
+  if (labels_.empty()) return absl::InvalidArgumentError("no samples to fit");
+  HEDDLE_RETURN_IF_ERROR(made);
+  HEDDLE_RETURN_IF_ERROR(FromXgboost(
+      XGDMatrixSetFloatInfo(matrix.get(), "label", labels_.data(), labels_.size()), "labels"));
+  HEDDLE_RETURN_IF_ERROR(FromXgboost(
+      XGDMatrixSetUIntInfo(matrix.get(), "group", sizes_.data(), sizes_.size()), "groups"));
+  HEDDLE_RETURN_IF_ERROR(FromXgboost(
+      XGDMatrixSetFloatInfo(matrix.get(), "weight", weights_.data(), weights_.size()), "weights"));
+  HEDDLE_RETURN_IF_ERROR(FromXgboost(
+      XGDMatrixSetFloatInfo(matrix.get(), "base_margin", margins_.data(), margins_.size()),
+      "priors"));
+  return matrix;
+}
+
+bool SourceReader::Next() {
+  if (status_.ok()) status_ = NextBlock();
+  return status_.ok() && !block_.empty();
+}
+
+absl::Status SourceReader::NextBlock() {
+  HEDDLE_RETURN_IF_ERROR(source_->Next(&block_));
+  if (block_.empty()) {
+    first_pass_ = false;
+    return absl::OkStatus();
+  }
+  // XGBoost takes the samples of a group one after another.
+  std::stable_sort(block_.begin(), block_.end(),
+                   [](const Sample& a, const Sample& b) { return a.group < b.group; });
+  if (columns_ == 0) columns_ = block_[0].features.size();
+  values_.clear();
+  for (const Sample& s : block_) {
+    if (s.features.size() != columns_ || columns_ == 0) {
+      return absl::InvalidArgumentError("samples have " + std::to_string(columns_) + " and " +
+                                        std::to_string(s.features.size()) + " features");
+    }
+    values_.insert(values_.end(), s.features.begin(), s.features.end());
+  }
+  if (first_pass_) Note();
+  const std::string array = "{\"data\":[" +
+                            std::to_string(reinterpret_cast<uintptr_t>(values_.data())) +
+                            ",true],\"shape\":[" + std::to_string(block_.size()) + "," +
+                            std::to_string(columns_) + "],\"typestr\":\"<f4\",\"version\":3}";
+  return FromXgboost(XGProxyDMatrixSetDataDense(proxy_.get(), array.c_str()), "taking a block");
+}
+
+void SourceReader::Note() {
+  for (size_t i = 0; i < block_.size(); ++i) {
+    const Sample& s = block_[i];
+    labels_.push_back(s.score);
+    margins_.push_back(kBase + s.prior);
+    if (i == 0 || s.group != block_[i - 1].group) {
+      sizes_.push_back(0);
+      weights_.push_back(s.weight);
+    }
+    ++sizes_.back();
+  }
+}
+
 // Several models, each fitted to samples drawn with replacement.
 class Ensemble final : public Model {
  public:
@@ -325,6 +445,19 @@ std::unique_ptr<Model> MakeModel(const ModelSpec& spec, uint64_t seed) {
   if (spec.kind == ModelKind::kAttention) return MakeAttentionModel(spec, seed);
   if (spec.members > 1) return std::make_unique<Ensemble>(spec, seed);
   return std::make_unique<XgboostModel>(spec, seed);
+}
+
+absl::StatusOr<std::unique_ptr<Model>> FitToSource(const ModelSpec& spec, uint64_t seed,
+                                                   SampleSource* source, const std::string& folder,
+                                                   const Model* before) {
+  if (spec.kind != ModelKind::kTrees || spec.objective != Objective::kRank || spec.members != 1)
+    return absl::InvalidArgumentError("only a ranking model of trees is fitted to a source");
+  SourceReader reader(source);
+  HEDDLE_ASSIGN_OR_RETURN(const Matrix matrix, reader.Read(folder));
+  auto model = std::make_unique<XgboostModel>(spec, seed);
+  if (before != nullptr) HEDDLE_RETURN_IF_ERROR(model->Load(before->Serialize()));
+  HEDDLE_RETURN_IF_ERROR(model->Boost(matrix.get(), reader.columns()));
+  return model;
 }
 
 absl::StatusOr<std::unique_ptr<Model>> ParseModel(std::string_view bytes, const ModelSpec& spec,

@@ -688,25 +688,27 @@ absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::Sc
 
 absl::StatusOr<int64_t> SchedulerLoop::Retract(v1::RecordQuery query,
                                                const v1::Retraction& retraction) {
-  query.set_limit(kRetractGroup);
   query.clear_best_only();
   query.clear_with_workload();
   query.clear_retracted();
-  for (int64_t count = 0;;) {
-    HEDDLE_ASSIGN_OR_RETURN(const std::vector<v1::Record> records, store_->Query(query));
+  int64_t count = 0;
+  std::optional<RecordPlace> place;
+  do {
+    HEDDLE_ASSIGN_OR_RETURN(const RecordPage page, store_->QueryPage(query, place, kRetractGroup));
     RecordsRetracted event{{}, retraction};
-    for (const v1::Record& record : records) {
+    for (const v1::Record& record : page.records) {
       event.records.push_back({record.id(), JobId{ParseJobName(record.job())},
                                CandidateId{record.candidate()}, record.workload_key(),
                                record.target(), record.device_key()});
     }
-    if (!records.empty()) {
+    if (!page.records.empty()) {
       HEDDLE_RETURN_IF_ERROR(
           CallAndWait({std::move(event), {}, {}}, "retract again, what is retracted stays so"));
     }
-    count += static_cast<int64_t>(records.size());
-    if (static_cast<int64_t>(records.size()) < kRetractGroup) return count;
-  }
+    count += static_cast<int64_t>(page.records.size());
+    place = page.last;
+  } while (place);
+  return count;
 }
 
 absl::Status SchedulerLoop::MarkCollected(JobId job) {

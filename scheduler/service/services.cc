@@ -393,7 +393,8 @@ grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
     writer->SendInitialMetadata();
     return true;
   });
-  int64_t left = QueryLimit(*request);
+  // Pages take no more memory however many there are.
+  int64_t left = request->limit() > 0 ? request->limit() : QueryLimit(*request);
   int64_t page_records = kFirstPageRecords;
   for (std::optional<RecordPlace> place; left > 0;) {
     absl::StatusOr<RecordPage> page =
@@ -410,6 +411,7 @@ grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
     left -= static_cast<int64_t>(page->records.size());
     place = page->last;
     if (!place) break;
+    if (context->IsCancelled()) return grpc::Status::CANCELLED;  // pages may be empty
   }
   return grpc::Status::OK;
 }

@@ -160,7 +160,18 @@ const std::vector<Table>& Tables() {
         {"layout", kText},
         {"window", kText},
         {"log_factor", kReal},
-        {"version", kInt}}}};
+        {"version", kInt}}},
+      {"record_groups",
+       3,
+       {{"workload", kInt},
+        {"target", kInt},
+        {"device", kInt},
+        {"counted", kInt},
+        {"records", kInt},
+        {"known", kInt},
+        {"valid", kInt},
+        {"best_ns", kReal},
+        {"untuned_ns", kReal}}}};
   return *tables;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -354,7 +355,10 @@ class Superseded {
         oldest_kept_(db,
                      "SELECT created_ns, id FROM records WHERE workload=? AND target=? AND "
                      "device=? AND retracted_ns=0 ORDER BY created_ns DESC, id DESC "
-                     "LIMIT 1 OFFSET ?") {}
+                     "LIMIT 1 OFFSET ?"),
+        few_(db,
+             "SELECT 1 FROM record_groups WHERE workload=? AND target=? AND device=? "
+             "AND counted=1 AND records<=?") {}
 
   struct Record {
     int64_t id, workload, target, device, created_ns;
@@ -397,6 +401,10 @@ class Superseded {
     Group group;
     group.live = live_->contains(of.workload);
     if (group.live) return group;
+    few_.Bind(of.workload, of.target, of.device, std::max<int64_t>(1, rule_.newest));
+    const bool few = few_.Step();
+    HEDDLE_RETURN_IF_ERROR(few_.status());
+    if (few) return group;
     best_.Bind(of.workload, of.target, of.device);
     if (best_.Step()) group.best = best_.Int(0);
     HEDDLE_RETURN_IF_ERROR(best_.status());
@@ -412,7 +420,7 @@ class Superseded {
 
   SqlSession* const db_;
   const OldRecordRule rule_;
-  Statement best_, best_here_, oldest_kept_;
+  Statement best_, best_here_, oldest_kept_, few_;
   std::optional<std::set<int64_t>> live_;  // workloads
   std::map<std::array<int64_t, 3>, Group> groups_;
 };
@@ -495,20 +503,55 @@ absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(SqlSession* db, int64_t 
   return spans;
 }
 
+namespace {
+
+// Whether the query asks for something of records to which no index leads, so that it has to look at
+// all of them, the newest first.
+bool LooksAtAll(const v1::RecordQuery& query) {
+  if (!query.workload_key().empty() || !query.job().empty() || query.id() != 0 || query.best_only())
+    return false;
+  return !query.target().empty() || !query.device_key().empty() || !query.worker().empty() ||
+         !query.imported_by().empty() || query.valid_only();
+}
+
+// The place of the record that comes `rows` after this one in the order of queries; nullopt: there are
+// not so many. Only the index is read.
+absl::StatusOr<std::optional<RecordPlace>> PlaceAfter(SqlSession* db,
+                                                      const std::optional<RecordPlace>& after,
+                                                      int64_t rows) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  const RecordPlace from = after.value_or(RecordPlace{kMax, kMax});
+  Statement row(db,
+                "SELECT created_ns, id FROM records WHERE (created_ns, id)<(?1, ?2) "
+                "ORDER BY created_ns DESC, id DESC LIMIT 1 OFFSET ?3");
+  row.Bind(from.created_unix_ns, from.id, rows - 1);
+  std::optional<RecordPlace> found;
+  if (row.Step()) found = RecordPlace{row.Int(0), row.Int(1)};
+  HEDDLE_RETURN_IF_ERROR(row.status());
+  return found;
+}
+
+}  // namespace
+
 absl::StatusOr<RecordPage> ReadRecords(SqlSession* db, const v1::RecordQuery& query,
                                        const std::optional<RecordPlace>& after, int64_t limit,
-                                       size_t max_bytes) {
+                                       const PageCost& most) {
   // Only the fields that are given become conditions, so that the database can choose an index by them.
   // best_only keeps, of the records that match, the fastest valid one per workload, target and device
   // key; of equally fast ones, the first that was stored. One index lookup per group finds it, so
   // records are not compared with each other.
   const auto given = [](bool is_given, const char* condition) { return is_given ? condition : ""; };
-  const std::string of_workload = absl::StrCat(
-      "1=1",
-      given(!query.workload_key().empty(),
-            " AND r.workload=(SELECT id FROM workloads WHERE key=?1)"),
-      given(!query.target().empty(), " AND r.target=(SELECT id FROM targets WHERE text=?2)"),
-      given(!query.device_key().empty(), " AND r.device=(SELECT id FROM devices WHERE key=?3)"));
+  const auto of_key = [&](const std::string& table) {
+    const auto is = [&](bool is_given, const char* condition) {
+      return is_given ? absl::StrCat(" AND ", table, condition) : "";
+    };
+    return absl::StrCat(
+        "1=1",
+        is(!query.workload_key().empty(), ".workload=(SELECT id FROM workloads WHERE key=?1)"),
+        is(!query.target().empty(), ".target=(SELECT id FROM targets WHERE text=?2)"),
+        is(!query.device_key().empty(), ".device=(SELECT id FROM devices WHERE key=?3)"));
+  };
+  const std::string of_workload = of_key("r");
   const std::string of_origin =
       absl::StrCat(given(!query.job().empty(), " AND r.job=?4"),
                    given(!query.worker().empty(), " AND r.worker=?7"),
@@ -516,14 +559,23 @@ absl::StatusOr<RecordPage> ReadRecords(SqlSession* db, const v1::RecordQuery& qu
                    given(query.id() != 0, " AND r.id=?9"));
   const std::string of_record = absl::StrCat(
       of_origin, given(!query.retracted() || query.best_only(), " AND r.retracted_ns=0"));
-  // Groups are found by an index alone where nothing is asked of their records. One whose records are
-  // all retracted has no best.
+  // All groups are listed where nothing is asked of their records. One whose records are all retracted, or
+  // gone, has no best.
+  const std::string groups =
+      of_origin.empty()
+          ? absl::StrCat("SELECT k.workload, k.target, k.device FROM record_groups k WHERE ",
+                         of_key("k"))
+          : absl::StrCat("SELECT DISTINCT r.workload, r.target, r.device FROM records r WHERE ",
+                         of_workload, of_origin);
   const std::string best = absl::StrCat(
-      "(SELECT DISTINCT r.workload, r.target, r.device FROM records r WHERE ", of_workload,
-      of_origin,
+      "(", groups,
       ") g CROSS JOIN records r ON r.id=(SELECT r.id FROM records r WHERE r.workload=g.workload "
       "AND r.target=g.target AND r.device=g.device AND r.outcome=1",
       of_record, " ORDER BY r.median_ns, r.id LIMIT 1)");
+  std::optional<RecordPlace> end;  // of the page, however few records match
+  if (LooksAtAll(query) && most.rows < std::numeric_limits<int64_t>::max()) {
+    HEDDLE_ASSIGN_OR_RETURN(end, PlaceAfter(db, after, most.rows));
+  }
   const std::string sql = absl::StrCat(
       "SELECT w.key, w.text, w.label, w.flops, t.text, d.key, r.trace, r.median_ns, r.created_ns, "
       "r.job, r.candidate, r.attempt, r.provenance, r.measurement, c.origin, c.predicted, "
@@ -534,15 +586,16 @@ absl::StatusOr<RecordPage> ReadRecords(SqlSession* db, const v1::RecordQuery& qu
       "LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate WHERE ",
       of_workload, of_record, query.valid_only() ? " AND r.outcome=1" : "",
       after ? " AND (r.created_ns, r.id) < (?5, ?6)" : "",
-      " ORDER BY r.created_ns DESC, r.id DESC LIMIT ?10");
+      end ? " AND (r.created_ns, r.id) >= (?10, ?11)" : "",
+      " ORDER BY r.created_ns DESC, r.id DESC LIMIT ?12");
   Statement rows(db, sql, Reading::kRowByRow);
-  const RecordPlace place = after.value_or(RecordPlace());
+  const RecordPlace place = after.value_or(RecordPlace()), least = end.value_or(RecordPlace());
   rows.Bind(query.workload_key(), query.target(), query.device_key(), ParseJobName(query.job()),
             place.created_unix_ns, place.id, query.worker(), query.imported_by(), query.id(),
-            limit);
+            least.created_unix_ns, least.id, limit);
   RecordPage page;
   size_t bytes = 0;
-  while (bytes < max_bytes && rows.Step()) {
+  while (bytes < most.bytes && rows.Step()) {
     v1::Record record;
     record.set_schema_version(1);
     record.set_workload_key(rows.Text(0));
@@ -577,7 +630,7 @@ absl::StatusOr<RecordPage> ReadRecords(SqlSession* db, const v1::RecordQuery& qu
     page.records.push_back(std::move(record));
   }
   HEDDLE_RETURN_IF_ERROR(rows.status());
-  if (static_cast<int64_t>(page.records.size()) < limit && bytes < max_bytes) page.last.reset();
+  if (static_cast<int64_t>(page.records.size()) < limit && bytes < most.bytes) page.last = end;
   return page;
 }
 
@@ -712,7 +765,20 @@ absl::StatusOr<std::vector<DevicePair>> ReadDevicePairs(SqlSession* db, const st
 }
 
 absl::StatusOr<KnownRecords> ReadKnown(SqlSession* db, const WorkloadId& id) {
-  // A lost trial says nothing about its candidate, so it does not count as known.
+  {
+    Statement row(db,
+                  "SELECT known, valid, best_ns, untuned_ns FROM record_groups "
+                  "WHERE workload=(SELECT id FROM workloads WHERE key=?1) "
+                  "AND target=(SELECT id FROM targets WHERE text=?2) "
+                  "AND device=(SELECT id FROM devices WHERE key=?3) AND counted=1");
+    row.Bind(id.key, id.target, id.device_key);
+    if (row.Step())
+      return KnownRecords{static_cast<int>(row.Int(0)), static_cast<int>(row.Int(1)), row.Real(2),
+                          row.Real(3)};
+    HEDDLE_RETURN_IF_ERROR(row.status());
+  }
+  // There is no record, or the group is not counted yet. A lost trial says nothing about its candidate, so it
+  // does not count as known.
   constexpr char kSql[] = R"sql(
 SELECT count(*), count(CASE WHEN r.outcome=1 THEN 1 END), coalesce(min(CASE WHEN r.outcome=1 THEN r.median_ns END),0),
        coalesce(min(CASE WHEN r.outcome=1 AND c.origin='default' THEN r.median_ns END),0)
@@ -742,7 +808,7 @@ absl::StatusOr<std::optional<v1::Record>> ReadBestMeasured(SqlSession* db, const
   if (row.Step()) query.set_id(row.Int(0));
   HEDDLE_RETURN_IF_ERROR(row.status());
   if (query.id() == 0) return std::optional<v1::Record>();
-  HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ReadRecords(db, query, std::nullopt, 1, SIZE_MAX));
+  HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ReadRecords(db, query, std::nullopt, 1, {}));
   if (page.records.empty()) return std::optional<v1::Record>();  // retracted between the two reads
   return std::optional<v1::Record>(std::move(page.records.front()));
 }
@@ -843,10 +909,14 @@ absl::StatusOr<Experience> ReadExperience(SqlSession* db, const std::string& tar
 }
 
 absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(SqlSession* db, const std::string& target) {
+  // Of a group that is not counted yet, retracted records count too.
   Statement rows(db,
-                 "SELECT d.key FROM records r JOIN devices d ON d.id=r.device WHERE "
-                 "r.target=(SELECT id FROM targets "
-                 "WHERE text=?) AND r.retracted_ns=0 GROUP BY d.id ORDER BY count(*) DESC, d.key");
+                 "SELECT key FROM (SELECT d.key AS key, sum(CASE WHEN g.counted=1 THEN g.records "
+                 "ELSE (SELECT count(*) FROM records r WHERE r.workload=g.workload "
+                 "AND r.target=g.target AND r.device=g.device) END) AS n "
+                 "FROM record_groups g JOIN devices d ON d.id=g.device "
+                 "WHERE g.target=(SELECT id FROM targets WHERE text=?) GROUP BY d.key) counts "
+                 "WHERE n>0 ORDER BY n DESC, key");
   rows.Bind(target);
   std::vector<std::string> keys;
   while (rows.Step()) keys.push_back(rows.Text(0));

@@ -2,6 +2,9 @@
 // statements, each sees what was committed before it.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -36,9 +39,16 @@ absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(SqlSession* db);
 absl::StatusOr<int64_t> ReadLastAttempt(SqlSession* db);
 absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(SqlSession* db);
 absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(SqlSession* db, int64_t job, int64_t limit);
+// What a page of records may cost besides its number of records.
+struct PageCost {
+  size_t bytes = std::numeric_limits<size_t>::max();
+  // Records that it looks at, where no index leads to those that match; it may have none then, and
+  // RecordPage.last tells where the next page goes on.
+  int64_t rows = std::numeric_limits<int64_t>::max();
+};
 absl::StatusOr<RecordPage> ReadRecords(SqlSession* db, const v1::RecordQuery& query,
                                        const std::optional<RecordPlace>& after, int64_t limit,
-                                       size_t max_bytes);
+                                       const PageCost& most);
 absl::StatusOr<TrialSample> ReadTrialSample(SqlSession* db, const WorkloadId& id, int64_t most);
 absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(SqlSession* db, int64_t since_unix_ns,
                                                             int64_t limit);

@@ -19,6 +19,9 @@ namespace {
 constexpr int kMostRepeats = 10;                   // of a read
 constexpr size_t kJobsAtATime = 200;               // of reads of all jobs
 constexpr size_t kMaxPageBytes = size_t{8} << 20;  // of records, so that large ones fill no memory
+constexpr int64_t kMaxPageRows = 10'000;  // that a page looks at, so that nobody waits for long
+// Of a transaction, for statistics that an older program did not keep, or that a retraction made wrong.
+constexpr absl::Duration kCountLimit = absl::Milliseconds(20);
 
 constexpr char kCheckEpoch[] = "UPDATE leaders SET epoch=epoch WHERE pool=? AND epoch=?";
 
@@ -190,7 +193,7 @@ class SqlRecordStore : public RecordStore {
   absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) override {
     HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ForScheduler([&](SqlSession* session) {
                               return ReadRecords(session, query, std::nullopt, QueryLimit(query),
-                                                 SIZE_MAX);
+                                                 {});
                             }));
     return std::move(page.records);
   }
@@ -198,7 +201,7 @@ class SqlRecordStore : public RecordStore {
                                        const std::optional<RecordPlace>& after,
                                        int64_t limit) override {
     return ForUsers([&](SqlSession* session) {
-      return ReadRecords(session, query, after, limit, kMaxPageBytes);
+      return ReadRecords(session, query, after, limit, {kMaxPageBytes, kMaxPageRows});
     });
   }
   absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) override {
@@ -342,6 +345,7 @@ class SqlRecordStore : public RecordStore {
       for (const Batch& batch : batches) {
         for (const StoreChange& change : batch) HEDDLE_RETURN_IF_ERROR(std::visit(writer_, change));
       }
+      HEDDLE_RETURN_IF_ERROR(writer_.CountGroups(kCountLimit));
       return write_->Settle();
     }();
     if (!status.ok()) {
@@ -369,6 +373,10 @@ class SqlRecordStore : public RecordStore {
         return status.ok() ? absl::InternalError("the transaction ended by itself") : status;
       }
       results.push_back(std::move(status));
+    }
+    if (absl::Status counted = writer_.CountGroups(kCountLimit); !counted.ok()) {
+      Rollback();
+      return counted;
     }
     HEDDLE_RETURN_IF_ERROR(Commit(results));
     return results;

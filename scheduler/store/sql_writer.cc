@@ -1,8 +1,10 @@
 #include "scheduler/store/sql_writer.h"
 
+#include <array>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "proto/job_states.h"
 #include "scheduler/store/sql_read.h"
@@ -235,12 +237,57 @@ absl::Status SqlWriter::operator()(const InsertRecord& change) {
                 change.imported ? record.imported_by() : "", change.imported)
           .RunIfItChanges());
   if (!inserted) return absl::AlreadyExistsError("the record is there already, or was retracted");
+  const bool valid = measured.outcome() == v1::OUTCOME_OK;
+  return Prepared(  // ?6 becomes untuned_ns, too, if the candidate ?8 of job ?7 is a default schedule
+             "INSERT INTO record_groups AS g VALUES(?1,?2,?3,1,1,?4,?5,?6,"
+             "CASE WHEN EXISTS(SELECT 1 FROM candidates WHERE job=?7 AND id=?8 AND "
+             "origin='default') THEN CAST(?6 AS DOUBLE PRECISION) ELSE 0 END) "
+             "ON CONFLICT(workload,target,device) DO UPDATE SET "
+             "records=g.records+1,known=g.known+excluded.known,valid=g.valid+excluded.valid,"
+             "best_ns=CASE WHEN excluded.best_ns>0 AND (g.best_ns=0 OR excluded.best_ns<g.best_ns) "
+             "THEN excluded.best_ns ELSE g.best_ns END,"
+             "untuned_ns=CASE WHEN excluded.untuned_ns>0 AND (g.untuned_ns=0 OR "
+             "excluded.untuned_ns<g.untuned_ns) THEN excluded.untuned_ns ELSE g.untuned_ns END "
+             "WHERE g.counted=1")
+      .Bind(workload, target, device, measured.outcome() != v1::OUTCOME_LOST, valid,
+            valid ? median : 0.0, own(ParseJobName(record.job())), own(record.candidate()))
+      .Run();
+}
+
+absl::Status SqlWriter::CountGroups(absl::Duration limit) {
+  const absl::Time end = MonotonicNow() + limit;
+  while (may_be_uncounted_) {
+    Statement& next = Prepared(
+                          "SELECT workload,target,device FROM record_groups WHERE counted=0 "
+                          "ORDER BY workload,target,device LIMIT ?")
+                          .Bind(1);
+    std::optional<std::array<int64_t, 3>> group;
+    if (next.Step()) group = {next.Int(0), next.Int(1), next.Int(2)};
+    HEDDLE_RETURN_IF_ERROR(next.Run());
+    may_be_uncounted_ = group.has_value();
+    if (!group) break;
+    HEDDLE_RETURN_IF_ERROR(
+        Prepared(  // as ReadKnown counts
+            "UPDATE record_groups SET (records,known,valid,best_ns,untuned_ns,counted)=("
+            "SELECT count(*),count(CASE WHEN r.outcome<>7 THEN 1 END),"
+            "count(CASE WHEN r.outcome=1 THEN 1 END),"
+            "coalesce(min(CASE WHEN r.outcome=1 AND r.median_ns>0 THEN r.median_ns END),0),"
+            "coalesce(min(CASE WHEN r.outcome=1 AND r.median_ns>0 AND c.origin='default' "
+            "THEN r.median_ns END),0),1 "
+            "FROM records r LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate "
+            "WHERE r.workload=?1 AND r.target=?2 AND r.device=?3 AND r.retracted_ns=0) "
+            "WHERE workload=?1 AND target=?2 AND device=?3")
+            .Bind((*group)[0], (*group)[1], (*group)[2])
+            .Run());
+    if (MonotonicNow() >= end) break;
+  }
   return absl::OkStatus();
 }
 
 absl::Status SqlWriter::operator()(const RetractRecords& change) {
   const v1::Retraction& why = change.retraction;
   for (const int64_t id : change.ids) {
+    HEDDLE_RETURN_IF_ERROR(LeaveGroup(id));
     HEDDLE_RETURN_IF_ERROR(
         Prepared("UPDATE records SET retracted_ns=?, retracted_by=?, retraction=? "
                  "WHERE id=? AND retracted_ns=0")
@@ -306,6 +353,7 @@ absl::Status SqlWriter::operator()(const RemoveRecords& change) {
   HEDDLE_ASSIGN_OR_RETURN(const OldRecords old,
                           ReadOldRecords(session_, change.rule, change.after, change.limit));
   for (const int64_t id : old.ids) {
+    HEDDLE_RETURN_IF_ERROR(LeaveGroup(id));
     for (const char* step :
          {"INSERT INTO retracted_digests SELECT digest FROM records WHERE id=? AND retracted_ns<>0 "
           "ON CONFLICT DO NOTHING",
@@ -330,6 +378,21 @@ absl::Status SqlWriter::operator()(const CollectJob& change) {
   if (row->job.collected_unix_ns() != 0) return absl::OkStatus();
   MarkCollected(change.unix_ns, &row->job);
   return (*this)(PutJob{*std::move(row)});
+}
+
+absl::Status SqlWriter::LeaveGroup(int64_t record) {
+  may_be_uncounted_ = true;
+  return Prepared(
+             "UPDATE record_groups SET records=record_groups.records-1,"
+             "known=record_groups.known-CASE WHEN r.outcome<>7 THEN 1 ELSE 0 END,"
+             "valid=record_groups.valid-CASE WHEN r.outcome=1 THEN 1 ELSE 0 END,"
+             "counted=CASE WHEN r.outcome=1 AND (r.median_ns<=record_groups.best_ns OR "
+             "r.median_ns=record_groups.untuned_ns) THEN 0 ELSE record_groups.counted END "
+             "FROM records r WHERE r.id=? AND r.retracted_ns=0 AND "
+             "record_groups.workload=r.workload AND record_groups.target=r.target AND "
+             "record_groups.device=r.device")
+      .Bind(record)
+      .Run();
 }
 
 Statement& SqlWriter::Prepared(const char* sql) {
@@ -398,6 +461,7 @@ void SqlWriter::Forget() {
   targets_.clear();
   devices_.clear();
   fences_.clear();
+  may_be_uncounted_ = true;
 }
 
 }  // namespace heddle::scheduler

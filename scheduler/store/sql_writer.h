@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "absl/time/time.h"
 #include "scheduler/store/record_store.h"
 #include "scheduler/store/sql_session.h"
 
@@ -41,7 +42,14 @@ class SqlWriter {
   absl::Status operator()(const RemoveRecords& change);
   absl::Status operator()(const CollectJob& change);
 
+  // Counts groups of records (record_groups) whose statistics are unknown, for about this long; one group at
+  // least, if there is one. Once it has found none, it does not look again before a change may have made one.
+  absl::Status CountGroups(absl::Duration limit);
+
  private:
+  // Takes a record that was not retracted out of its group's statistics, before it goes or is retracted. The
+  // group is counted anew if the record was the fastest.
+  absl::Status LeaveGroup(int64_t record);
   // Statements are prepared once per connection.
   Statement& Prepared(const char* sql);
   absl::StatusOr<int64_t> Select(const char* sql, const std::string& key);
@@ -62,6 +70,7 @@ class SqlWriter {
   Ids workloads_;  // those whose text is stored
   Ids targets_, devices_;
   std::map<SlotId, uint64_t> fences_;
+  bool may_be_uncounted_ = true;  // some group
 };
 
 }  // namespace heddle::scheduler

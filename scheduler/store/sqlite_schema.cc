@@ -142,6 +142,28 @@ CREATE TABLE leaders(
   lease_ns INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE store(identity TEXT NOT NULL);
 INSERT INTO store VALUES(lower(hex(randomblob(16))));
+)sql",
+    // Statistics of the records of each workload, target and device key, so that nobody counts records to read them. Each step of
+    // the recursion finds the next group by one search of the index. The groups of an old database are counted later, some
+    // with each transaction (SqlWriter::CountGroups), so that a start does not wait for millions of records.
+    R"sql(
+CREATE TABLE record_groups(
+  workload INTEGER NOT NULL REFERENCES workloads(id), target INTEGER NOT NULL REFERENCES targets(id),
+  device INTEGER NOT NULL REFERENCES devices(id),
+  counted INTEGER NOT NULL,                             -- 0: the columns that follow mean nothing
+  records INTEGER NOT NULL,                             -- that were not retracted; the others are of these
+  known INTEGER NOT NULL, valid INTEGER NOT NULL,       -- that were not lost; that have a valid measurement
+  best_ns REAL NOT NULL, untuned_ns REAL NOT NULL,      -- the fastest, of all and of default schedules; 0: none
+  PRIMARY KEY(workload, target, device)) WITHOUT ROWID;
+CREATE INDEX record_groups_uncounted ON record_groups(workload, target, device) WHERE counted=0;
+INSERT INTO record_groups
+WITH RECURSIVE found(workload, target, device) AS (
+  SELECT * FROM (SELECT workload, target, device FROM records ORDER BY workload, target, device LIMIT 1)
+  UNION ALL
+  SELECT r.workload, r.target, r.device FROM found f CROSS JOIN records r ON r.id=
+    (SELECT n.id FROM records n WHERE (n.workload, n.target, n.device)>(f.workload, f.target, f.device)
+     ORDER BY n.workload, n.target, n.device LIMIT 1))
+SELECT workload, target, device, 0, 0, 0, 0, 0, 0 FROM found;
 )sql"};
 
 // The SQL function worker_of: the worker that a stored measurement names.

@@ -11,7 +11,7 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr int kFirstVersion = 12;
+constexpr int kFirstVersion = 13;
 
 // Migration N makes version kFirstVersion + N. They are never changed once released; new ones are added at
 // the end. STRING stands for a text that is compared byte by byte, as SQLite does. What the columns mean,
@@ -88,6 +88,12 @@ CREATE TABLE kernel_factors(
   "window" STRING NOT NULL, log_factor DOUBLE PRECISION NOT NULL, version BIGINT NOT NULL,
   PRIMARY KEY(workload, target, device));
 CREATE INDEX kernel_factors_latest ON kernel_factors(device, made_ns);
+CREATE TABLE record_groups(
+  workload BIGINT NOT NULL REFERENCES workloads(id), target BIGINT NOT NULL REFERENCES targets(id),
+  device BIGINT NOT NULL REFERENCES devices(id), counted BIGINT NOT NULL, records BIGINT NOT NULL,
+  known BIGINT NOT NULL, valid BIGINT NOT NULL, best_ns DOUBLE PRECISION NOT NULL,
+  untuned_ns DOUBLE PRECISION NOT NULL, PRIMARY KEY(workload, target, device));
+CREATE INDEX record_groups_uncounted ON record_groups(workload, target, device) WHERE counted=0;
 
 CREATE TABLE leaders(
   pool STRING PRIMARY KEY, scheduler STRING NOT NULL, address STRING NOT NULL, epoch BIGINT NOT NULL,

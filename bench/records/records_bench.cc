@@ -1,0 +1,532 @@
+// heddle-bench-records: what a store of millions of records costs.
+//
+// Fills a database with made-up records, unless it is there already, and measures: the start of a store, with
+// the migration of an old database first; the best record of a workload, in the store and through a real
+// heddle-scheduler; pages, exports and imports, with the memory that they take; inserts; the removal of old
+// records. All records are imported ones, in runs of 64 of one workload, target and device key, as searches
+// make them; a workload on a device key has 500 on average.
+//
+// Two ways to fill it. `--fill store` inserts through the store, in transactions of 512 batches, as the
+// scheduler does. `--fill sql` writes the same rows without its checks, and makes the indexes at the end; that is
+// for the sizes of which the first takes hours. The time of a fill by SQL says nothing about inserts.
+#include <grpcpp/grpcpp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/status_macros.h"
+#include "proto/jobs.grpc.pb.h"
+#include "scheduler/store/sqlite_record_store.h"
+#include "scheduler/store/sqlite_session.h"
+#include "tests/scheduler/service/fake_cluster.h"
+
+extern char** environ;
+
+namespace heddle::scheduler {
+namespace {
+
+struct Flags {
+  std::string programs;
+  std::string data;
+  std::string fill = "store";
+  int64_t records = 1'000'000;
+  int trace_bytes = 900;  // those of bench/records/*.jsonl have 944 on average
+  int64_t exported = 1'000'000;
+  int seconds = 5;  // of inserts
+  bool keep = false;
+};
+
+constexpr int64_t kRun = 64;         // records of one group that follow each other
+constexpr int64_t kGroupSize = 500;  // records of a workload, target and device key, on average
+constexpr int64_t kDevices = 5;
+constexpr size_t kGroup = 512;  // batches of a transaction (StoreWriter)
+constexpr int64_t kFirstNs = 1'700'000'000'000'000'000;
+
+// Mixes the bits of a number (SplitMix64).
+uint64_t Mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// Record i of a database of `all` records.
+class Maker {
+ public:
+  Maker(int64_t all, int trace_bytes)
+      : workloads_(std::max<int64_t>(1, all / kGroupSize / kDevices)), trace_bytes_(trace_bytes) {}
+
+  int64_t workloads() const { return workloads_; }
+  static std::string Key(int64_t workload) {
+    return absl::StrFormat("%016x", Mix(static_cast<uint64_t>(workload)));
+  }
+  static std::string Target(int64_t device) {
+    return device == 0 ? "cuda -arch=sm_90" : absl::StrCat("llvm -mcpu=cpu", device);
+  }
+  static std::string Device(int64_t device) { return absl::StrCat("device-", device); }
+  // The group of record i.
+  WorkloadId IdOf(int64_t i) const {
+    const uint64_t random = Mix(static_cast<uint64_t>(i / kRun) + (uint64_t{1} << 40));
+    const auto device = static_cast<int64_t>((random >> 40) % kDevices);
+    return {Key(static_cast<int64_t>(random % static_cast<uint64_t>(workloads_))), Target(device),
+            Device(device)};
+  }
+  v1::Record operator()(int64_t i) const {
+    const uint64_t random = Mix(static_cast<uint64_t>(i));
+    const WorkloadId id = IdOf(i);
+    v1::Record record;
+    record.set_schema_version(1);
+    record.set_workload_key(id.key);
+    record.set_label("conv2d 1x56x56x64");
+    record.set_flops(1e8);
+    record.set_target(id.target);
+    record.set_device_key(id.device_key);
+    std::string& trace = *record.mutable_trace();
+    absl::StrAppend(&trace, "cache_write conv local ", i, "\n");
+    for (uint64_t step = 0; static_cast<int>(trace.size()) < trace_bytes_; ++step) {
+      absl::StrAppend(&trace, "split conv.i", step, " ", Mix(random + step) % 64, " ",
+                      Mix(random - step) % 16, "\n");
+    }
+    trace.resize(std::min(trace.size(), static_cast<size_t>(trace_bytes_)));
+    record.set_created_unix_ns(kFirstNs + i * 1'000'000);
+    record.set_imported_by("bench");
+    record.set_job("j1");
+    v1::Measurement& measured = *record.mutable_measurement();
+    const bool valid = random % 10 != 0;
+    measured.set_outcome(valid ? v1::OUTCOME_OK : v1::OUTCOME_RUN_CRASH);
+    if (valid) {
+      measured.add_samples_ns(1e4 + static_cast<double>(random >> 40));
+      record.set_median_ns(measured.samples_ns(0));
+    } else {
+      measured.set_message("signal 11");
+    }
+    measured.set_build_ns(30'000'000);
+    measured.set_profile_ns(40'000'000);
+    measured.mutable_evidence()->set_worker("worker-7");
+    measured.mutable_evidence()->set_toolchain("heddle 0.1.0, LLVM 19.1.7");
+    return record;
+  }
+
+ private:
+  const int64_t workloads_;
+  const int trace_bytes_;
+};
+
+double Since(absl::Time begin) { return absl::ToDoubleSeconds(absl::Now() - begin); }
+
+// A field of /proc/PID/status in MiB.
+double MemoryMib(pid_t pid, const std::string& field) {
+  std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(field)) return std::atof(line.c_str() + field.size() + 1) / 1024;
+  }
+  return 0;
+}
+// From now on VmHWM is the largest size since this moment.
+void ForgetPeak(pid_t pid) { std::ofstream(absl::StrCat("/proc/", pid, "/clear_refs")) << "5"; }
+
+struct Times {
+  std::vector<double> seconds;
+  double At(double q) {
+    if (seconds.empty()) return 0;
+    std::sort(seconds.begin(), seconds.end());
+    return seconds[static_cast<size_t>(q * static_cast<double>(seconds.size() - 1))];
+  }
+  std::string Text() {
+    return absl::StrFormat("p50 %.3f ms, p99 %.3f ms, longest %.3f ms of %d", 1e3 * At(0.5),
+                           1e3 * At(0.99), 1e3 * At(1), seconds.size());
+  }
+};
+
+void Tell(const std::string& what, const std::string& value) {
+  std::printf("%-34s%s\n", what.c_str(), value.c_str());
+  std::fflush(stdout);
+}
+
+std::string Database(const Flags& flags) { return flags.data + "/heddle.db"; }
+
+absl::Status FillThroughStore(const Flags& flags, const Maker& make) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto store, OpenSqliteRecordStore(Database(flags)));
+  for (int64_t i = 0; i < flags.records;) {
+    std::vector<Batch> group;
+    for (; i < flags.records && group.size() < kGroup; ++i)
+      group.push_back({InsertRecord{make(i), 0, true}});
+    HEDDLE_RETURN_IF_ERROR(store->Apply(group).status());
+  }
+  return absl::OkStatus();
+}
+
+// Leaves a database of the version before statistics were kept.
+absl::Status FillBySql(const Flags& flags, const Maker& make) {
+  HEDDLE_RETURN_IF_ERROR(OpenSqliteRecordStore(Database(flags)).status());
+  HEDDLE_ASSIGN_OR_RETURN(const Connection connection,
+                          Connect(Database(flags), SQLITE_OPEN_READWRITE));
+  sqlite3* const db = connection.get();
+  HEDDLE_RETURN_IF_ERROR(Execute(db,
+                                 "PRAGMA journal_mode=DELETE; PRAGMA journal_mode=OFF; "
+                                 "PRAGMA synchronous=OFF; PRAGMA cache_size=-500000"));
+  SqliteSession session(db);
+  std::vector<std::pair<std::string, std::string>> indexes;
+  {
+    Statement rows(&session,
+                   "SELECT name, sql FROM sqlite_schema WHERE type='index' AND tbl_name='records' "
+                   "AND sql IS NOT NULL");
+    while (rows.Step()) indexes.emplace_back(rows.Text(0), rows.Text(1));
+    HEDDLE_RETURN_IF_ERROR(rows.status());
+  }
+  for (const auto& [name, sql] : indexes)
+    HEDDLE_RETURN_IF_ERROR(Execute(db, absl::StrCat("DROP INDEX ", name).c_str()));
+  HEDDLE_RETURN_IF_ERROR(Execute(db, "BEGIN"));
+  {
+    Statement workload(&session, "INSERT INTO workloads(key,text,label,flops) VALUES(?,'',?,?)");
+    for (int64_t i = 0; i < make.workloads(); ++i) {
+      HEDDLE_RETURN_IF_ERROR(workload.Bind(Maker::Key(i), "conv2d 1x56x56x64", 1e8).Run());
+    }
+    Statement target(&session, "INSERT OR IGNORE INTO targets(text) VALUES(?)");
+    Statement device(&session, "INSERT OR IGNORE INTO devices(key) VALUES(?)");
+    for (int64_t i = 0; i < kDevices; ++i) {
+      HEDDLE_RETURN_IF_ERROR(target.Bind(Maker::Target(i)).Run());
+      HEDDLE_RETURN_IF_ERROR(device.Bind(Maker::Device(i)).Run());
+    }
+    Statement row(&session,
+                  "INSERT INTO records(workload,target,device,trace,outcome,median_ns,created_ns,"
+                  "provenance,measurement,digest,imported_by) VALUES("
+                  "(SELECT id FROM workloads WHERE key=?),(SELECT id FROM targets WHERE text=?),"
+                  "(SELECT id FROM devices WHERE key=?),?,?,?,?,?,?,?,?)");
+    for (int64_t i = 0; i < flags.records; ++i) {
+      const v1::Record record = make(i);
+      const std::string measured = record.measurement().SerializeAsString();
+      HEDDLE_RETURN_IF_ERROR(
+          row.Bind(record.workload_key(), record.target(), record.device_key(), record.trace(),
+                   record.measurement().outcome(), record.median_ns(), record.created_unix_ns(),
+                   record.job(), Blob{measured}, Blob{RecordDigest(record)}, record.imported_by())
+              .Run());
+    }
+  }
+  HEDDLE_RETURN_IF_ERROR(Execute(db, "COMMIT"));
+  for (const auto& [name, sql] : indexes) HEDDLE_RETURN_IF_ERROR(Execute(db, sql.c_str()));
+  return Execute(db, "DROP TABLE record_groups; PRAGMA user_version=12");
+}
+
+v1::RecordQuery BestOf(const WorkloadId& id) {
+  v1::RecordQuery query;
+  query.set_workload_key(id.key);
+  query.set_target(id.target);
+  query.set_device_key(id.device_key);
+  query.set_best_only(true);
+  query.set_valid_only(true);
+  return query;
+}
+
+// Runs `work` that often with the number of the run.
+absl::StatusOr<Times> Repeat(int64_t times, const std::function<absl::Status(int64_t)>& work) {
+  Times measured;
+  for (int64_t i = 0; i < times; ++i) {
+    const absl::Time begin = absl::Now();
+    HEDDLE_RETURN_IF_ERROR(work(i));
+    measured.seconds.push_back(Since(begin));
+  }
+  return measured;
+}
+
+int64_t AnyRecord(const Flags& flags, int64_t i) {
+  return static_cast<int64_t>(Mix(static_cast<uint64_t>(i) + 77) %
+                              static_cast<uint64_t>(flags.records));
+}
+
+absl::Status MeasureReads(const Flags& flags, const Maker& make, RecordStore* store) {
+  constexpr int64_t kLookups = 20'000;
+  HEDDLE_ASSIGN_OR_RETURN(Times best, Repeat(kLookups, [&](int64_t i) {
+                            return store->Query(BestOf(make.IdOf(AnyRecord(flags, i)))).status();
+                          }));
+  Tell("best record, in the store", best.Text());
+  HEDDLE_ASSIGN_OR_RETURN(Times known, Repeat(kLookups, [&](int64_t i) {
+                            return store->Known(make.IdOf(AnyRecord(flags, i))).status();
+                          }));
+  Tell("what is known of a workload", known.Text());
+  HEDDLE_ASSIGN_OR_RETURN(Times devices, Repeat(20, [&](int64_t) {
+                            return store->DeviceKeys(Maker::Target(1)).status();
+                          }));
+  Tell("device keys of a target", devices.Text());
+  HEDDLE_ASSIGN_OR_RETURN(Times newest, Repeat(200, [&](int64_t) {
+                            return store->QueryPage({}, std::nullopt, 100).status();
+                          }));
+  Tell("newest 100 records", newest.Text());
+  v1::RecordQuery nobody;
+  nobody.set_worker("nobody");
+  std::optional<RecordPlace> place;
+  HEDDLE_ASSIGN_OR_RETURN(Times pages, Repeat(100, [&](int64_t) -> absl::Status {
+                            HEDDLE_ASSIGN_OR_RETURN(const RecordPage page,
+                                                    store->QueryPage(nobody, place, 100));
+                            place = page.last;
+                            return absl::OkStatus();
+                          }));
+  Tell("a page of which nothing matches", pages.Text());
+  ForgetPeak(getpid());
+  const double before = MemoryMib(getpid(), "VmHWM");
+  const absl::Time begin = absl::Now();
+  int64_t read = 0;
+  place.reset();
+  do {
+    HEDDLE_ASSIGN_OR_RETURN(const RecordPage page, store->QueryPage({}, place, 2000));
+    read += static_cast<int64_t>(page.records.size());
+    place = page.last;
+  } while (place && read < flags.exported);
+  Tell("all records in pages, in the store",
+       absl::StrFormat("%d records, %.0f a second, peak memory %.0f MiB after %.0f MiB", read,
+                       static_cast<double>(read) / Since(begin), MemoryMib(getpid(), "VmHWM"),
+                       before));
+  return absl::OkStatus();
+}
+
+absl::Status MeasureWrites(const Flags& flags, const Maker& make, RecordStore* store) {
+  int64_t inserted = 0;
+  Times transactions;
+  const absl::Time begin = absl::Now();
+  double making = 0;
+  while (Since(begin) < flags.seconds) {
+    const absl::Time made = absl::Now();
+    std::vector<Batch> group;
+    for (size_t k = 0; k < kGroup; ++k, ++inserted)
+      group.push_back({InsertRecord{make(flags.records + inserted), 0, true}});
+    making += Since(made);
+    const absl::Time applied = absl::Now();
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<absl::Status> results, store->Apply(group));
+    transactions.seconds.push_back(Since(applied));
+    for (const absl::Status& result : results) {
+      // Those that an earlier measurement inserted are there.
+      if (!result.ok() && !absl::IsAlreadyExists(result)) return result;
+    }
+  }
+  Tell("inserts, 512 a transaction",
+       absl::StrFormat("%.0f a second; a transaction: %s",
+                       static_cast<double>(inserted) / (Since(begin) - making),
+                       transactions.Text()));
+  // As a collection does it (collector.cc). The newest hundred of each group stay.
+  const OldRecordRule rule{std::numeric_limits<int64_t>::max(), 100};
+  Times looks, removals;
+  int64_t removed = 0;
+  std::optional<int64_t> after = 0;
+  for (int step = 0; step < 400 && after; ++step) {
+    absl::Time step_begin = absl::Now();
+    HEDDLE_ASSIGN_OR_RETURN(const OldRecords page, store->FindOldRecords(rule, *after, 250));
+    looks.seconds.push_back(Since(step_begin));
+    if (!page.ids.empty()) {
+      step_begin = absl::Now();
+      HEDDLE_RETURN_IF_ERROR(store->Apply({Batch{RemoveRecords{rule, *after, 250}}}).status());
+      removals.seconds.push_back(Since(step_begin));
+      removed += static_cast<int64_t>(page.ids.size());
+    }
+    after = page.last;
+  }
+  Tell("old records, a look", looks.Text());
+  Tell("old records, a removal", absl::StrFormat("%s; %d records", removals.Text(), removed));
+  return absl::OkStatus();
+}
+
+// A real scheduler on the database, whose tracker and worker are in this process and have nothing to do.
+class Service {
+ public:
+  explicit Service(const Flags& flags) : flags_(flags) {}
+  ~Service() {
+    if (pid_ == 0) return;
+    kill(pid_, SIGTERM);
+    waitpid(pid_, nullptr, 0);
+  }
+
+  absl::Status Start() {
+    const std::string port_file = flags_.data + "/port";
+    std::filesystem::remove(port_file);
+    std::vector<std::string> command = {flags_.programs + "/heddle-scheduler",
+                                        "--listen",
+                                        "127.0.0.1:0",
+                                        "--tracker",
+                                        cluster_.tracker_address(),
+                                        "--data",
+                                        flags_.data,
+                                        "--port-file",
+                                        port_file};
+    std::vector<char*> arguments;
+    for (std::string& word : command) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    const absl::Time begin = absl::Now();
+    if (posix_spawn(&pid_, arguments[0], nullptr, nullptr, arguments.data(), environ) != 0) {
+      pid_ = 0;
+      return absl::NotFoundError(absl::StrCat(command[0], " does not start; build it"));
+    }
+    for (int i = 0; i < 60'000 && port_ == 0; ++i) {
+      std::ifstream(port_file) >> port_;
+      if (port_ == 0) absl::SleepFor(absl::Milliseconds(10));
+    }
+    if (port_ == 0) return absl::UnavailableError("the scheduler does not serve");
+    Tell("start of a scheduler", absl::StrFormat("%.2f s", Since(begin)));
+    stub_ = v1::RecordService::NewStub(
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port_), grpc::InsecureChannelCredentials()));
+    return absl::OkStatus();
+  }
+
+  absl::Status Measure(const Maker& make) {
+    HEDDLE_ASSIGN_OR_RETURN(Times best, Repeat(5000, [&](int64_t i) {
+                              int64_t found = 0;
+                              return Query(BestOf(make.IdOf(AnyRecord(flags_, i))),
+                                           [&](const v1::Record&) { ++found; });
+                            }));
+    Tell("best record, through gRPC", best.Text());
+    ForgetPeak(pid_);
+    const double before = MemoryMib(pid_, "VmHWM");
+    v1::RecordQuery all;
+    all.set_limit(flags_.exported);
+    all.set_with_workload(true);
+    int64_t read = 0;
+    absl::Time begin = absl::Now();
+    HEDDLE_RETURN_IF_ERROR(Query(all, [&](const v1::Record&) { ++read; }));
+    Tell("export",
+         absl::StrFormat("%d records, %.0f a second; the scheduler's peak %.0f MiB after %.0f MiB",
+                         read, static_cast<double>(read) / Since(begin), MemoryMib(pid_, "VmHWM"),
+                         before));
+    ForgetPeak(pid_);
+    grpc::ClientContext context;
+    v1::ImportRecordsResponse response;
+    const auto writer = stub_->ImportRecords(&context, &response);
+    // Half of them are there.
+    const int64_t sent = flags_.exported / 5;
+    begin = absl::Now();
+    for (int64_t i = 0; i < sent; ++i) {
+      const int64_t number = i % 2 == 0 ? AnyRecord(flags_, i) : 2 * flags_.records + i;
+      if (!writer->Write(make(number))) break;
+    }
+    writer->WritesDone();
+    const grpc::Status status = writer->Finish();
+    if (!status.ok()) return absl::InternalError(status.error_message());
+    Tell("import",
+         absl::StrFormat("%d new, %d known, %d refused; %.0f a second; the scheduler's "
+                         "peak %.0f MiB",
+                         response.imported(), response.skipped(), response.rejected(),
+                         static_cast<double>(sent) / Since(begin), MemoryMib(pid_, "VmHWM")));
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Query(const v1::RecordQuery& query,
+                     const std::function<void(const v1::Record&)>& on_record) {
+    grpc::ClientContext context;
+    const auto reader = stub_->QueryRecords(&context, query);
+    v1::Record record;
+    while (reader->Read(&record)) on_record(record);
+    const grpc::Status status = reader->Finish();
+    return status.ok() ? absl::OkStatus() : absl::InternalError(status.error_message());
+  }
+
+  const Flags flags_;
+  FakeCluster cluster_;
+  pid_t pid_ = 0;
+  int port_ = 0;
+  std::unique_ptr<v1::RecordService::Stub> stub_;
+};
+
+absl::StatusOr<int64_t> Uncounted(const Flags& flags) {
+  HEDDLE_ASSIGN_OR_RETURN(Connection db, ConnectReader(Database(flags)));
+  SqliteSession session(std::move(db));
+  Statement row(&session, "SELECT count(*) FROM record_groups WHERE counted=0");
+  const int64_t count = row.Step() ? row.Int(0) : 0;
+  HEDDLE_RETURN_IF_ERROR(row.status());
+  return count;
+}
+
+absl::Status Run(const Flags& flags) {
+  const Maker make(flags.records, flags.trace_bytes);
+  if (!std::filesystem::exists(Database(flags))) {
+    std::filesystem::create_directories(flags.data);
+    const absl::Time begin = absl::Now();
+    HEDDLE_RETURN_IF_ERROR(flags.fill == "sql" ? FillBySql(flags, make)
+                                               : FillThroughStore(flags, make));
+    Tell("filled by " + flags.fill,
+         absl::StrFormat("%d records in %.0f s, %.0f a second", flags.records, Since(begin),
+                         static_cast<double>(flags.records) / Since(begin)));
+  }
+  const auto bytes = std::filesystem::file_size(Database(flags));
+  Tell("size", absl::StrFormat("%.2f GB, %.0f bytes a record with %d of its trace",
+                               1e-9 * static_cast<double>(bytes),
+                               static_cast<double>(bytes) / static_cast<double>(flags.records),
+                               flags.trace_bytes));
+  for (const char* which : {"first", "second"}) {
+    const absl::Time begin = absl::Now();
+    HEDDLE_RETURN_IF_ERROR(OpenSqliteRecordStore(Database(flags)).status());
+    Tell(absl::StrCat(which, " opening"), absl::StrFormat("%.3f s", Since(begin)));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(int64_t uncounted, Uncounted(flags));
+  {
+    HEDDLE_ASSIGN_OR_RETURN(const auto store, OpenSqliteRecordStore(Database(flags)));
+    if (uncounted > 0) {
+      Times steps;
+      const int64_t groups = uncounted;
+      while (uncounted > 0) {
+        for (int i = 0; i < 100; ++i) {
+          const absl::Time begin = absl::Now();
+          HEDDLE_RETURN_IF_ERROR(store->Apply({Batch{}}).status());
+          steps.seconds.push_back(Since(begin));
+        }
+        HEDDLE_ASSIGN_OR_RETURN(uncounted, Uncounted(flags));
+      }
+      Tell("statistics of an old database",
+           absl::StrFormat("%d groups; a step: %s", groups, steps.Text()));
+    }
+    HEDDLE_RETURN_IF_ERROR(MeasureReads(flags, make, store.get()));
+    HEDDLE_RETURN_IF_ERROR(MeasureWrites(flags, make, store.get()));
+  }
+  Service service(flags);
+  HEDDLE_RETURN_IF_ERROR(service.Start());
+  return service.Measure(make);
+}
+
+}  // namespace
+}  // namespace heddle::scheduler
+
+int main(int argc, char** argv) {
+  heddle::scheduler::Flags flags;
+  flags.programs = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  flags.data =
+      (std::filesystem::temp_directory_path() / absl::StrCat("heddle-records-", getpid())).string();
+  CLI::App app("heddle-bench-records: what a store of millions of records costs");
+  app.add_option("--records", flags.records)->check(CLI::Range(1000, 1'000'000'000));
+  app.add_option("--fill", flags.fill, "how a new database is filled")
+      ->check(CLI::IsMember({"store", "sql"}))
+      ->capture_default_str();
+  app.add_option("--trace-bytes", flags.trace_bytes, "of a record")
+      ->check(CLI::Range(30, 100'000))
+      ->capture_default_str();
+  app.add_option("--export", flags.exported, "records that are exported; a fifth is imported")
+      ->check(CLI::Range(1000, 1'000'000'000))
+      ->capture_default_str();
+  app.add_option("--seconds", flags.seconds, "of inserts")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
+  app.add_option("--data", flags.data, "folder of the database; one that is there is measured")
+      ->capture_default_str();
+  app.add_flag("--keep", flags.keep, "keep a folder that is made");
+  CLI11_PARSE(app, argc, argv);
+  const bool fresh = !std::filesystem::exists(flags.data);
+  const absl::Status status = heddle::scheduler::Run(flags);
+  if (fresh && !flags.keep) std::filesystem::remove_all(flags.data);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "heddle-bench-records: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
