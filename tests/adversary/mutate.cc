@@ -40,6 +40,9 @@ void CollectPlaces(Message* message, std::vector<Place>* places) {
   }
 }
 
+// More than any server takes.
+constexpr size_t kMostCopiedBytes = size_t{32} << 20;
+
 template <typename T, size_t N>
 const T& Pick(const T (&choices)[N], uint64_t number) {
   return choices[number % N];
@@ -186,7 +189,12 @@ void Mutator::ChangeList(Message* message, const FieldDescriptor& field) {
   if (what == 0) return reflect.ClearField(message, &field);
   if (what == 1 && size > 0) return reflect.RemoveLast(message, &field);
   // An item that is changed, or like the first one, once or often.
-  const int count = what == 2 ? Pick(kCounts, Below(60)) : 1;
+  int count = what == 2 ? Pick(kCounts, Below(60)) : 1;
+  // Copies of a large item would fill the memory of the test before anybody gets the message.
+  if (size > 0 && field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    const size_t bytes = reflect.GetRepeatedMessage(*message, &field, 0).ByteSizeLong() + 1;
+    count = static_cast<int>(std::min(static_cast<size_t>(count), 1 + kMostCopiedBytes / bytes));
+  }
   for (int i = 0; i < count; ++i) {
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_STRING:
