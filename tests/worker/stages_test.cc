@@ -23,7 +23,10 @@
 namespace heddle::worker {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::Le;
 
 std::string NativeTarget() { return ToText(codegen::ResolveTarget(Target{}).value()); }
 
@@ -149,6 +152,7 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
 
   v1::StageStart update = Base(v1::STAGE_UPDATE);
   *update.mutable_update()->mutable_search() = propose.propose().search();
+  bool first = true;
   for (const v1::StageEvent& event : profiling.events) {
     if (!event.has_profiled()) continue;
     const v1::Measurement& measurement = event.profiled().measurement();
@@ -158,7 +162,12 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
       continue;
     }
     ASSERT_EQ(measurement.outcome(), v1::OUTCOME_OK) << measurement.message();
-    EXPECT_EQ(measurement.samples_ns_size(), 3);
+    // One that is surely slower than a candidate before it gets fewer than the 3 samples.
+    EXPECT_THAT(measurement.samples_ns_size(), AllOf(Ge(1), Le(3)));
+    if (first) {
+      EXPECT_EQ(measurement.samples_ns_size(), 3);
+    }
+    first = false;
     EXPECT_GT(measurement.profile_ns(), 0);
     EXPECT_LT(measurement.evidence().max_error(), 1e-3);
     EXPECT_GT(measurement.evidence().peak_gflops(), 0);
