@@ -152,7 +152,7 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
 
   v1::StageStart update = Base(v1::STAGE_UPDATE);
   *update.mutable_update()->mutable_search() = propose.propose().search();
-  bool first = true;
+  bool no_rival = true;
   for (const v1::StageEvent& event : profiling.events) {
     if (!event.has_profiled()) continue;
     const v1::Measurement& measurement = event.profiled().measurement();
@@ -164,10 +164,10 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
     ASSERT_EQ(measurement.outcome(), v1::OUTCOME_OK) << measurement.message();
     // One that is surely slower than a candidate before it gets fewer than the 3 samples.
     EXPECT_THAT(measurement.samples_ns_size(), AllOf(Ge(1), Le(3)));
-    if (first) {
+    if (no_rival) {
       EXPECT_EQ(measurement.samples_ns_size(), 3);
     }
-    first = false;
+    no_rival = false;
     EXPECT_GT(measurement.profile_ns(), 0);
     EXPECT_LT(measurement.evidence().max_error(), 1e-3);
     EXPECT_GT(measurement.evidence().peak_gflops(), 0);
