@@ -29,10 +29,10 @@ class Kubernetes:
         self._tls = ssl.create_default_context(cafile=authority) if self._api.startswith("https:") else None
 
     def list(self, name):
-        """number -> PENDING, RUNNING or LEAVING. Removes pods that have ended."""
+        """number -> PENDING, RUNNING or LEAVING. Removes pods that have ended. Pods of others, which have no number, do not count."""
         instances, more = {}, ""
         while True:
-            page = self._call("GET", f"pods?labelSelector=heddle-class%3D{name}&limit={MOST_PODS}{more}")
+            page = self._call("GET", f"pods?labelSelector=heddle-class%3D{name},heddle-number&limit={MOST_PODS}{more}")
             for pod in page.get("items", ()):
                 metadata = pod["metadata"]
                 number = int(metadata["labels"]["heddle-number"])

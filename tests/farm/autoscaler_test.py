@@ -327,7 +327,7 @@ class Api(http.server.BaseHTTPRequestHandler):
                 return self.fail(404, "NotFound", f'pods "{name}" not found')
             self.pods[name]["metadata"]["deletionTimestamp"] = "2026-11-26T12:00:00Z"
             return self.answer(200, self.pods[name])
-        if self.path.startswith(base + "pods?labelSelector=heddle-class%3Dcpu&limit=500"):
+        if self.path.startswith(base + "pods?labelSelector=heddle-class%3Dcpu,heddle-number&limit=500"):
             # Two pages.
             items = list(self.pods.values())
             half = len(items) // 2
