@@ -85,6 +85,13 @@ def plant_trials(database, job, count):
                        " VALUES(?,?,?,?,?,?,?,?,?,1,'',?,?,'w1')",
                        ((workload, target, device, trace % ((i,) * 6), 1 if median(i) else 5, median(i), BEGIN_NS + i * 10**8, job, i + 1, measurement(median(i)),
                          i.to_bytes(32, "big")) for i in range(count)))
+    plant_groups(database)
+
+
+def plant_groups(database):
+    """What the scheduler counts of records as it stores them."""
+    database.execute("INSERT INTO record_groups SELECT workload,target,device,1,count(*),count(*),sum(outcome=1),"
+                     "coalesce(min(CASE WHEN outcome=1 THEN median_ns END),0),0 FROM records GROUP BY workload,target,device")
 
 
 def plant_devices(database, count):
@@ -99,6 +106,7 @@ def plant_devices(database, count):
             cursor.execute("INSERT INTO records(workload,target,device,trace,outcome,median_ns,created_ns,provenance,measurement,digest,imported_by)"
                            " VALUES(?,?,?,'a trace',1,?,?,'',?,?,'ann')",
                            (workload, target, device, ns, BEGIN_NS, measurement(ns), (i * 2 + n).to_bytes(32, "little")))
+    plant_groups(database)
 
 
 class Scheduler:
