@@ -17,9 +17,9 @@ namespace heddle {
 // program's work goes on, so that the manager restarts a program that hangs.
 int ServeUntilSignal(const sigset_t& signals, const std::function<bool()>& live);
 
-// For a program that waits until it is its turn: says that the program is ready, asks `turn` every
-// `poll_ms` milliseconds, on this thread, and returns 0 once it is true; or the number of one of `signals`,
-// after it has said that the program ends. The manager's watchdog hears "well" with every question.
+// Waits until `turn` returns true, and then returns 0. It calls `turn` on this thread, every `poll_ms` milliseconds, and
+// feeds the manager's watchdog each time. Before it waits, it tells the manager that the program is ready. If one of `signals`
+// comes first, it tells the manager that the program ends, and returns the signal's number.
 int StandByForTurn(const sigset_t& signals, int poll_ms, const std::function<bool()>& turn);
 
 // Sends lines of `NAME=VALUE` to the manager. False if there is none, or if it cannot be reached.

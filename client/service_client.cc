@@ -177,8 +177,8 @@ struct ServiceClient::Schedulers {
     return *all[current];
   }
 
-  // After a call of the scheduler `failed` ended with UNAVAILABLE: moves on to another, and waits a little
-  // once all were tried. False: the search is over, so that error is the answer.
+  // A call to the scheduler `failed` has ended with UNAVAILABLE. Chooses another scheduler for the next try, and waits a
+  // little if all of them were tried. Returns false when the time for tries is over; then the caller gets that error.
   bool MoveOn(const Stubs& failed, const grpc::ClientContext& context, Search* search) {
     const auto& metadata = context.GetServerTrailingMetadata();
     const auto told = metadata.find(kLeaderMetadata);

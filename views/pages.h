@@ -86,8 +86,8 @@ struct TaskDetails {
   // The latest kMostPredicted trials at most, the oldest first; those without a prediction are left out.
   std::vector<PredictedTrial> predicted;
   std::string workload;  // the task as loops, before any schedule; empty: not known
-  // Lines of the machine code of the task's kernel in the job's module, and with which schedule it was
-  // built. Without lines, why there are none; both empty: they were not asked for.
+  // The task's kernel in the job's module, as lines of assembly, and the schedule that it was built with. If there are no
+  // lines, `kernel_missing` says why; if that is empty too, nobody asked for them.
   std::vector<std::string> kernel;
   std::string kernel_schedule, kernel_missing;
   Limits limits;  // of the slot that measured the best trial

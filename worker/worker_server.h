@@ -52,9 +52,9 @@ class WorkerServer {
   // Stops all running stages.
   ~WorkerServer();
 
-  // Ends the worker's work within `notice`, after which its machine may be gone. Refuses new stages and
-  // tells the tracker and the health service. Stages that will hardly end in time are handed back at
-  // once, the others when little of the time is left. None of this counts against a candidate.
+  // Ends the worker's work within `notice`, after which its machine may be gone. The worker refuses new stages and
+  // tells the tracker and the health service. It hands stages that will hardly end in time back at once. It lets the other
+  // stages run, and hands back what still runs three seconds before the end. No candidate is blamed for that.
   void Drain(absl::Duration notice);
 
   // Not OK: the worker has not called the tracker for much longer than ever happens.

@@ -105,7 +105,7 @@ class Reader {
     return reader;
   }
 
-  // Adds the lines of a function. `names`: of all functions, by address.
+  // Appends the assembly of one function to `lines`. `names` maps the address of each function to its name, for calls.
   void List(const Function& function, const std::map<uint64_t, std::string>& names,
             std::vector<std::string>* lines) const {
     lines->push_back(absl::StrCat(function.name, ":"));

@@ -50,8 +50,9 @@ struct CoreSpeed {
   double l1_fill_bytes_per_cycle = 32;
   double l2_fill_bytes_per_cycle = 8;
 
-  // Cycles in a nanosecond, and nanoseconds that beginning and ending a parallel loop takes if the threads are awake
-  // (0.5 us on a virtual EPYC with two cores). Read to decide whether work is worth several threads (worth_threads.h).
+  // Clock rate, in cycles per nanosecond. And what it costs to begin and end a parallel loop whose threads are awake, in
+  // nanoseconds; the default was measured on a virtual EPYC with two cores. WorthThreads (worth_threads.h) compares both
+  // with the work of a loop.
   double clock_ghz = 2.7;
   double wake_ns = 500;
 };

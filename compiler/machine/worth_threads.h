@@ -30,7 +30,8 @@ struct CoreWork {
 // In nanoseconds.
 double NsAlone(const CoreWork& work, const TargetInfo& target);
 
-// Whether all threads of the target take less time than one, for work that takes one `alone_ns`. False if the target has one.
+// Whether work that takes one thread `alone_ns` is done sooner by all threads of the target. False if the target has one
+// thread.
 bool WorthThreads(double alone_ns, const TargetInfo& target);
 inline bool WorthThreads(const CoreWork& work, const TargetInfo& target) {
   return WorthThreads(NsAlone(work, target), target);

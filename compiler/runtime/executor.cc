@@ -24,8 +24,8 @@ namespace {
 constexpr int kMaxThreads = 256;  // the most that a target may have
 constexpr size_t kLargeParams = size_t{1} << 30;
 constexpr int64_t kMostBytes = int64_t{1} << 47;  // of an address space
-// Copies of so many bytes are shared by all threads, in pieces. One thread takes 10 us or more for them, many times what waking
-// the others costs.
+// A copy of at least kSharedCopyBytes is cut into pieces that all threads copy. One thread would take 10 us or more for it,
+// which is many times what it costs to wake the others.
 constexpr size_t kSharedCopyBytes = size_t{256} << 10;
 constexpr size_t kCopyPieceBytes = size_t{4} << 10;
 

@@ -12,11 +12,11 @@ namespace heddle::scheduler {
 // is the path of an SQLite file.
 bool IsPostgres(const std::string& address);
 
-// The address as it may be shown: without a user's name and password.
+// The address for messages and logs, without user name and password.
 std::string ShownAddress(const std::string& address);
 
 // Opens the store; see sqlite_record_store.h and postgres/postgres_record_store.h for the errors.
-// `in_use`: perhaps another scheduler uses the store, so that its tables must stay as they are.
+// `in_use`: another scheduler may be using the store. Then its tables are not migrated to a newer version.
 absl::StatusOr<std::unique_ptr<RecordStore>> OpenRecordStore(const std::string& address,
                                                              bool in_use = false);
 

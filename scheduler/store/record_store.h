@@ -342,7 +342,8 @@ class RecordStore {
   virtual absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) = 0;
 
   // ---- who leads (leader.h) ----
-  // Takes or renews the leadership, durably, and returns who leads now: the caller, if that has its name.
+  // Claims the leadership: the caller takes it if it is free, or renews it if it has it. Returns who leads afterwards; that is
+  // the caller if Leader::scheduler is its name. The claim is durable on return.
   // ResourceExhausted: the store takes no writes from anybody now (the disk is full, or another
   // program has locked it), so nobody else can take the leadership either. Other errors: nothing
   // is known.

@@ -162,7 +162,7 @@ const std::vector<std::string>& PassedVariables() {
 
 std::vector<std::string> StageVariables(const std::string& code_folder) {
   std::vector<std::string> variables = {
-      // Relative to its own folder, to which its user may not be able to walk from the root.
+      // A relative path: the stage starts in its own folder, and its user may have no right to enter the folders above it.
       absl::StrCat("TMPDIR=", kPrivateFolder),
       // The driver's own cache would keep code of one job for others.
       "CUDA_CACHE_DISABLE=1"};

@@ -249,7 +249,8 @@ struct Judgement {
 };
 class JudgingTest : public PlanningTest, public ::testing::WithParamInterface<Judgement> {};
 
-// What tuned kernels take decides which module is worth a comparison. What the modules take decides which plan stays.
+// The times of tuned kernels decide which of the two plans is compared as a whole module. The times of the modules decide which
+// plan stays.
 TEST_P(JudgingTest, ModulesDecideAContestBeforeTheRestIsTuned) {
   const auto& [low, gain, stays] = GetParam();
   SurveyTwoPlans({{"a", 1}, {"b", 1}, {"c", 0}}, 16, absl::InfiniteDuration(), true);
