@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -28,6 +27,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "bench/common/usage.h"
 #include "proto/grpc_util.h"
 #include "tests/hollow/farm.h"
 
@@ -55,13 +55,6 @@ struct Figures {
   double scheduler_cores = 0, tracker_cores = 0, workers_cores = 0;  // cores in use
   double scheduler_mib = 0, tracker_mib = 0, workers_mib = 0;        // resident, at the end
 };
-
-double Quantile(std::vector<int64_t> values, double q) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return static_cast<double>(
-      values[static_cast<size_t>(q * static_cast<double>(values.size() - 1))]);
-}
 
 // The lines that heddle-hollow-worker writes.
 class Reports {
@@ -202,8 +195,8 @@ absl::StatusOr<Figures> Measure(const Flags& flags) {
   figures.missed_beats = grown("missed_beats");
   figures.queued_trials =
       int64_t{flags.jobs} * flags.tasks * flags.trials - after.value("trials", int64_t{0});
-  figures.gap_p50_ms = Quantile(gaps, 0.5) * 1e-3;
-  figures.gap_p99_ms = Quantile(gaps, 0.99) * 1e-3;
+  figures.gap_p50_ms = bench::Quantile(gaps, 0.5) * 1e-3;
+  figures.gap_p99_ms = bench::Quantile(gaps, 0.99) * 1e-3;
   figures.device_busy = (after.value("device_seconds", 0.0) - before.value("device_seconds", 0.0)) /
                         (figures.seconds * flags.workers * flags.device_slots);
   figures.scheduler_cores = (cpu_after.scheduler - cpu_before.scheduler) / figures.seconds;

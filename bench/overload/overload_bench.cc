@@ -19,7 +19,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -39,6 +38,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/command_documents.h"
+#include "bench/common/usage.h"
 #include "proto/jobs.grpc.pb.h"
 #include "tests/scheduler/service/fake_cluster.h"
 
@@ -87,21 +87,6 @@ struct Figures {
 
   double TrialsPerSecond() const { return static_cast<double>(trials) / seconds; }
 };
-
-// CPU time of a process since it began, in seconds; 0: the process has ended.
-double CpuSeconds(pid_t pid) {
-  clockid_t clock = 0;
-  timespec time = {};
-  if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-double Quantile(std::vector<int64_t> values, double q) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return static_cast<double>(
-      values[static_cast<size_t>(q * static_cast<double>(values.size() - 1))]);
-}
 
 std::shared_ptr<grpc::Channel> Connect(int port) {
   grpc::ChannelArguments arguments;
@@ -230,8 +215,8 @@ class Users {
     std::vector<int64_t> all;
     for (const auto& one : times) all.insert(all.end(), one.begin(), one.end());
     std::printf("%lld %lld %g %d %g\n", static_cast<long long>(made.load()),
-                static_cast<long long>(succeeded.load()), Quantile(all, 0.99) * 1e-6, open.ended(),
-                static_cast<double>(open.bytes() - before) / 1e6 / (seconds + 1));
+                static_cast<long long>(succeeded.load()), bench::Quantile(all, 0.99) * 1e-6,
+                open.ended(), static_cast<double>(open.bytes() - before) / 1e6 / (seconds + 1));
     return std::fflush(stdout) == 0;
   }
 
@@ -396,13 +381,7 @@ class Bench {
   }
 
   // Of the scheduler until now.
-  double PeakMib() const {
-    std::ifstream status(absl::StrCat("/proc/", pid_, "/status"));
-    for (std::string line; std::getline(status, line);) {
-      if (line.starts_with("VmHWM:")) return std::atof(line.c_str() + 6) / 1024;
-    }
-    return 0;
-  }
+  double PeakMib() const { return bench::MemoryMib(pid_, "VmHWM"); }
   bool Alive() const { return waitpid(pid_, nullptr, WNOHANG) == 0; }
 
  private:
@@ -449,7 +428,9 @@ class Bench {
 
   // While the users call.
   Figures MeasureFor(pid_t users) {
-    const auto cpu = [&] { return Cpu{CpuSeconds(pid_), CpuSeconds(users), CpuSeconds(getpid())}; };
+    const auto cpu = [&] {
+      return Cpu{bench::CpuSeconds(pid_), bench::CpuSeconds(users), bench::CpuSeconds(getpid())};
+    };
     (void)cluster_.worker.TakeGaps();
     const int64_t trials = cluster_.worker.trials;
     const absl::Time begin = absl::Now();
@@ -460,8 +441,8 @@ class Bench {
     figures.seconds = absl::ToDoubleSeconds(absl::Now() - begin);
     figures.trials = cluster_.worker.trials - trials;
     const std::vector<int64_t> gaps = cluster_.worker.TakeGaps();
-    figures.gap_p50_ms = Quantile(gaps, 0.5) * 1e-6;
-    figures.gap_p99_ms = Quantile(gaps, 0.99) * 1e-6;
+    figures.gap_p50_ms = bench::Quantile(gaps, 0.5) * 1e-6;
+    figures.gap_p99_ms = bench::Quantile(gaps, 0.99) * 1e-6;
     figures.cpu = {after.scheduler - before.scheduler, after.users - before.users,
                    after.worker - before.worker};
     return figures;

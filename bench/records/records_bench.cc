@@ -32,8 +32,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/splitmix.h"
 #include "base/status_macros.h"
+#include "bench/common/usage.h"
 #include "proto/jobs.grpc.pb.h"
+#include "scheduler/store/open_store.h"
 #include "scheduler/store/sqlite_record_store.h"
 #include "scheduler/store/sqlite_session.h"
 #include "tests/scheduler/service/fake_cluster.h"
@@ -46,6 +49,7 @@ namespace {
 struct Flags {
   std::string programs;
   std::string data;
+  std::string store;  // empty: a file in `data`
   std::string fill = "store";
   int64_t records = 1'000'000;
   int trace_bytes = 900;  // those of bench/records/*.jsonl have 944 on average
@@ -60,14 +64,6 @@ constexpr int64_t kDevices = 5;
 constexpr size_t kGroup = 512;  // batches of a transaction (StoreWriter)
 constexpr int64_t kFirstNs = 1'700'000'000'000'000'000;
 
-// Mixes the bits of a number (SplitMix64).
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
 // Record i of a database of `all` records.
 class Maker {
  public:
@@ -76,7 +72,7 @@ class Maker {
 
   int64_t workloads() const { return workloads_; }
   static std::string Key(int64_t workload) {
-    return absl::StrFormat("%016x", Mix(static_cast<uint64_t>(workload)));
+    return absl::StrFormat("%016x", SplitMix64(static_cast<uint64_t>(workload)));
   }
   static std::string Target(int64_t device) {
     return device == 0 ? "cuda -arch=sm_90" : absl::StrCat("llvm -mcpu=cpu", device);
@@ -84,13 +80,13 @@ class Maker {
   static std::string Device(int64_t device) { return absl::StrCat("device-", device); }
   // The group of record i.
   WorkloadId IdOf(int64_t i) const {
-    const uint64_t random = Mix(static_cast<uint64_t>(i / kRun) + (uint64_t{1} << 40));
+    const uint64_t random = SplitMix64(static_cast<uint64_t>(i / kRun) + (uint64_t{1} << 40));
     const auto device = static_cast<int64_t>((random >> 40) % kDevices);
     return {Key(static_cast<int64_t>(random % static_cast<uint64_t>(workloads_))), Target(device),
             Device(device)};
   }
   v1::Record operator()(int64_t i) const {
-    const uint64_t random = Mix(static_cast<uint64_t>(i));
+    const uint64_t random = SplitMix64(static_cast<uint64_t>(i));
     const WorkloadId id = IdOf(i);
     v1::Record record;
     record.set_schema_version(1);
@@ -102,8 +98,8 @@ class Maker {
     std::string& trace = *record.mutable_trace();
     absl::StrAppend(&trace, "cache_write conv local ", i, "\n");
     for (uint64_t step = 0; static_cast<int>(trace.size()) < trace_bytes_; ++step) {
-      absl::StrAppend(&trace, "split conv.i", step, " ", Mix(random + step) % 64, " ",
-                      Mix(random - step) % 16, "\n");
+      absl::StrAppend(&trace, "split conv.i", step, " ", SplitMix64(random + step) % 64, " ",
+                      SplitMix64(random - step) % 16, "\n");
     }
     trace.resize(std::min(trace.size(), static_cast<size_t>(trace_bytes_)));
     record.set_created_unix_ns(kFirstNs + i * 1'000'000);
@@ -132,25 +128,10 @@ class Maker {
 
 double Since(absl::Time begin) { return absl::ToDoubleSeconds(absl::Now() - begin); }
 
-// A field of /proc/PID/status in MiB.
-double MemoryMib(pid_t pid, const std::string& field) {
-  std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(field)) return std::atof(line.c_str() + field.size() + 1) / 1024;
-  }
-  return 0;
-}
-// From now on VmHWM is the largest size since this moment.
-void ForgetPeak(pid_t pid) { std::ofstream(absl::StrCat("/proc/", pid, "/clear_refs")) << "5"; }
-
 struct Times {
   std::vector<double> seconds;
-  double At(double q) {
-    if (seconds.empty()) return 0;
-    std::sort(seconds.begin(), seconds.end());
-    return seconds[static_cast<size_t>(q * static_cast<double>(seconds.size() - 1))];
-  }
-  std::string Text() {
+  double At(double q) const { return bench::Quantile(seconds, q); }
+  std::string Text() const {
     return absl::StrFormat("p50 %.3f ms, p99 %.3f ms, longest %.3f ms of %d", 1e3 * At(0.5),
                            1e3 * At(0.99), 1e3 * At(1), seconds.size());
   }
@@ -163,8 +144,7 @@ void Tell(const std::string& what, const std::string& value) {
 
 std::string Database(const Flags& flags) { return flags.data + "/heddle.db"; }
 
-absl::Status FillThroughStore(const Flags& flags, const Maker& make) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto store, OpenSqliteRecordStore(Database(flags)));
+absl::Status FillThroughStore(const Flags& flags, const Maker& make, RecordStore* store) {
   for (int64_t i = 0; i < flags.records;) {
     std::vector<Batch> group;
     for (; i < flags.records && group.size() < kGroup; ++i)
@@ -248,7 +228,7 @@ absl::StatusOr<Times> Repeat(int64_t times, const std::function<absl::Status(int
 }
 
 int64_t AnyRecord(const Flags& flags, int64_t i) {
-  return static_cast<int64_t>(Mix(static_cast<uint64_t>(i) + 77) %
+  return static_cast<int64_t>(SplitMix64(static_cast<uint64_t>(i) + 77) %
                               static_cast<uint64_t>(flags.records));
 }
 
@@ -280,8 +260,8 @@ absl::Status MeasureReads(const Flags& flags, const Maker& make, RecordStore* st
                             return absl::OkStatus();
                           }));
   Tell("a page of which nothing matches", pages.Text());
-  ForgetPeak(getpid());
-  const double before = MemoryMib(getpid(), "VmHWM");
+  bench::ForgetPeak(getpid());
+  const double before = bench::MemoryMib(getpid(), "VmHWM");
   const absl::Time begin = absl::Now();
   int64_t read = 0;
   place.reset();
@@ -292,8 +272,8 @@ absl::Status MeasureReads(const Flags& flags, const Maker& make, RecordStore* st
   } while (place && read < flags.exported);
   Tell("all records in pages, in the store",
        absl::StrFormat("%d records, %.0f a second, peak memory %.0f MiB after %.0f MiB", read,
-                       static_cast<double>(read) / Since(begin), MemoryMib(getpid(), "VmHWM"),
-                       before));
+                       static_cast<double>(read) / Since(begin),
+                       bench::MemoryMib(getpid(), "VmHWM"), before));
   return absl::OkStatus();
 }
 
@@ -390,8 +370,8 @@ class Service {
                                            [&](const v1::Record&) { ++found; });
                             }));
     Tell("best record, through gRPC", best.Text());
-    ForgetPeak(pid_);
-    const double before = MemoryMib(pid_, "VmHWM");
+    bench::ForgetPeak(pid_);
+    const double before = bench::MemoryMib(pid_, "VmHWM");
     v1::RecordQuery all;
     all.set_limit(flags_.exported);
     all.set_with_workload(true);
@@ -400,9 +380,9 @@ class Service {
     HEDDLE_RETURN_IF_ERROR(Query(all, [&](const v1::Record&) { ++read; }));
     Tell("export",
          absl::StrFormat("%d records, %.0f a second; the scheduler's peak %.0f MiB after %.0f MiB",
-                         read, static_cast<double>(read) / Since(begin), MemoryMib(pid_, "VmHWM"),
-                         before));
-    ForgetPeak(pid_);
+                         read, static_cast<double>(read) / Since(begin),
+                         bench::MemoryMib(pid_, "VmHWM"), before));
+    bench::ForgetPeak(pid_);
     grpc::ClientContext context;
     v1::ImportRecordsResponse response;
     const auto writer = stub_->ImportRecords(&context, &response);
@@ -416,11 +396,11 @@ class Service {
     writer->WritesDone();
     const grpc::Status status = writer->Finish();
     if (!status.ok()) return absl::InternalError(status.error_message());
-    Tell("import",
-         absl::StrFormat("%d new, %d known, %d refused; %.0f a second; the scheduler's "
-                         "peak %.0f MiB",
-                         response.imported(), response.skipped(), response.rejected(),
-                         static_cast<double>(sent) / Since(begin), MemoryMib(pid_, "VmHWM")));
+    Tell("import", absl::StrFormat("%d new, %d known, %d refused; %.0f a second; the scheduler's "
+                                   "peak %.0f MiB",
+                                   response.imported(), response.skipped(), response.rejected(),
+                                   static_cast<double>(sent) / Since(begin),
+                                   bench::MemoryMib(pid_, "VmHWM")));
     return absl::OkStatus();
   }
 
@@ -451,13 +431,35 @@ absl::StatusOr<int64_t> Uncounted(const Flags& flags) {
   return count;
 }
 
+// What does not depend on a file of SQLite's, of the store at flags.store.
+absl::Status MeasureStore(const Flags& flags, const Maker& make) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto store, OpenRecordStore(flags.store));
+  v1::RecordQuery one;
+  one.set_limit(1);
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<v1::Record> found, store->Query(one));
+  if (found.empty()) {
+    const absl::Time begin = absl::Now();
+    HEDDLE_RETURN_IF_ERROR(FillThroughStore(flags, make, store.get()));
+    Tell("filled by store",
+         absl::StrFormat("%d records in %.0f s, %.0f a second", flags.records, Since(begin),
+                         static_cast<double>(flags.records) / Since(begin)));
+  }
+  HEDDLE_RETURN_IF_ERROR(MeasureReads(flags, make, store.get()));
+  return MeasureWrites(flags, make, store.get());
+}
+
 absl::Status Run(const Flags& flags) {
   const Maker make(flags.records, flags.trace_bytes);
+  if (!flags.store.empty()) return MeasureStore(flags, make);
   if (!std::filesystem::exists(Database(flags))) {
     std::filesystem::create_directories(flags.data);
     const absl::Time begin = absl::Now();
-    HEDDLE_RETURN_IF_ERROR(flags.fill == "sql" ? FillBySql(flags, make)
-                                               : FillThroughStore(flags, make));
+    if (flags.fill == "sql") {
+      HEDDLE_RETURN_IF_ERROR(FillBySql(flags, make));
+    } else {
+      HEDDLE_ASSIGN_OR_RETURN(const auto store, OpenSqliteRecordStore(Database(flags)));
+      HEDDLE_RETURN_IF_ERROR(FillThroughStore(flags, make, store.get()));
+    }
     Tell("filled by " + flags.fill,
          absl::StrFormat("%d records in %.0f s, %.0f a second", flags.records, Since(begin),
                          static_cast<double>(flags.records) / Since(begin)));
@@ -521,6 +523,12 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--data", flags.data, "folder of the database; one that is there is measured")
       ->capture_default_str();
+  app.add_option(
+         "--store", flags.store,
+         "postgresql://USER@HOST/DATABASE: measure that database instead, without a scheduler; one "
+         "without records is filled")
+      ->excludes("--data")
+      ->excludes("--fill");
   app.add_flag("--keep", flags.keep, "keep a folder that is made");
   CLI11_PARSE(app, argc, argv);
   const bool fresh = !std::filesystem::exists(flags.data);

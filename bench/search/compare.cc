@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <iterator>
 #include <numeric>
@@ -20,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "bench/common/usage.h"
 #include "cost_model/features/features.h"
 #include "cost_model/features/roofline.h"
 #include "cost_model/search/strategies.h"
@@ -285,15 +285,6 @@ absl::StatusOr<SearchTime> TimeSearch(const std::string& workload,
 
 namespace {
 
-// A field of this process's status in MiB.
-double MemoryMib(const std::string& field) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(field)) return std::atof(line.c_str() + field.size() + 1) / 1024;
-  }
-  return 0;
-}
-
 // The tables as groups, one a block.
 class TableSource final : public cost_model::SampleSource {
  public:
@@ -379,13 +370,13 @@ absl::StatusOr<Fitted> FitAndRank(const std::vector<std::unique_ptr<ReplayProble
                           cost_model::ColumnsWithout(cost_model::Methods()[0].without));
   Fitted fitted;
   fitted.tasks = static_cast<int>(tables.size());
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak from now on
-  const double before = MemoryMib("VmRSS");
+  ForgetPeak(getpid());
+  const double before = MemoryMib(getpid(), "VmRSS");
   const absl::Time begin = absl::Now();
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<cost_model::Model> model,
                           FitTo(tables, target, options, columns, &fitted));
   fitted.seconds = SecondsSince(begin);
-  fitted.peak_mib = MemoryMib("VmHWM") - before;
+  fitted.peak_mib = MemoryMib(getpid(), "VmHWM") - before;
   const std::vector<size_t> rows = Shuffled(problem, options.seed);
   std::vector<std::vector<float>> features;
   for (const size_t i : rows) features.push_back(SeenOf(problem, i, columns, /*relative=*/true));

@@ -201,7 +201,7 @@ Row ReadRow(const DriverStatement& from, const Table& table, size_t count) {
         row[i] = from.Int(column);
         break;
       case Kind::kReal:
-        row[i] = from.Real(column);
+        row[i] = from.Real(column) + 0.0;  // SQLite gives a stored -0 as 0, PostgreSQL as -0
         break;
       case Kind::kText:
         row[i] = ValidText(from.Text(column));

@@ -355,8 +355,8 @@ class RecordStore {
   // From now on, Apply of this object works only while this epoch is the stored one, which each call
   // checks in its own transaction. Without this call, Apply checks nothing.
   virtual void SetEpoch(const std::string& pool, int64_t epoch) = 0;
-  // A random name, 32 hexadecimal digits, that the store got when it was made. It is the same for all
-  // schedulers that use the store, and in copies of it.
+  // A random name, 32 hexadecimal digits, that the store got when it was made. All schedulers that use the store read the
+  // same one, and a backup of the store keeps it. `heddle store copy` does not copy it.
   virtual absl::StatusOr<std::string> Identity() = 0;
 
   // A read sees everything that was applied before it. Reads are safe from any thread, also while

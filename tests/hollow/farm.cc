@@ -4,10 +4,8 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -16,6 +14,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "bench/common/usage.h"
 #include "proto/grpc_util.h"
 
 extern char** environ;
@@ -65,24 +64,9 @@ bool Process::Alive() const {
          info.si_pid == 0;
 }
 
-double Process::CpuSeconds() const {
-  clockid_t clock = 0;
-  timespec time = {};
-  if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-double Process::StatusMib(const char* field) const {
-  std::ifstream status(absl::StrCat("/proc/", pid_, "/status"));
-  const std::string begin = absl::StrCat(field, ":");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(begin)) return std::atof(line.c_str() + begin.size()) / 1024;
-  }
-  return 0;
-}
-
-double Process::ResidentMib() const { return StatusMib("VmRSS"); }
-double Process::PeakMib() const { return StatusMib("VmHWM"); }
+double Process::CpuSeconds() const { return bench::CpuSeconds(pid_); }
+double Process::ResidentMib() const { return bench::MemoryMib(pid_, "VmRSS"); }
+double Process::PeakMib() const { return bench::MemoryMib(pid_, "VmHWM"); }
 
 absl::StatusOr<std::unique_ptr<Farm>> Farm::Start(const std::string& programs,
                                                   const std::string& data) {

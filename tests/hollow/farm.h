@@ -27,7 +27,6 @@ class Process {
 
  private:
   explicit Process(pid_t pid) : pid_(pid) {}
-  double StatusMib(const char* field) const;
   const pid_t pid_;
 };
 

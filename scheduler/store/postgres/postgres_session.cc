@@ -246,6 +246,7 @@ class PostgresStatement final : public DriverStatement {
   }
 
   absl::StatusOr<bool> RunIfItChanges() override {
+    HEDDLE_RETURN_IF_ERROR(status_);
     if (CanQueue()) {
       status_ = Enqueue(/*must_change=*/true);
       HEDDLE_RETURN_IF_ERROR(status_);

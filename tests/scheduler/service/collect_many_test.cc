@@ -4,12 +4,12 @@
 // HEDDLE_COLLECT_JOBS sets the number of jobs, such as 10000.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,6 +22,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/workload_key.h"
+#include "bench/common/usage.h"
 #include "scheduler/service/storage/collector.h"
 #include "tests/scheduler/service/gated_store.h"
 #include "tests/scheduler/service/service_fixture.h"
@@ -36,20 +37,11 @@ constexpr int kStages = 4;      // of a job
 constexpr int64_t kJobsAtATime = 200;
 constexpr size_t kMostRows = 1000;  // that one transaction of a collection changes
 constexpr absl::Duration kLongest = absl::Seconds(2);  // some milliseconds, on a busy machine
-constexpr int64_t kMostBytes = int64_t{64} << 20;      // of memory, above what was taken before
+constexpr double kMostMib = 64;                        // of memory, above what was taken before
 
 int64_t Jobs() {
   const char* asked = std::getenv("HEDDLE_COLLECT_JOBS");
   return asked == nullptr ? 800 : std::atoll(asked);
-}
-
-// A line of /proc/self/status, in bytes; -1: it cannot be read.
-int64_t StatusBytes(const std::string& name) {
-  std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind(name + ":", 0) == 0) return std::atoll(line.c_str() + name.size() + 1) << 10;
-  }
-  return -1;
 }
 
 // Keeps how much the transactions of collections change, and how long they take.
@@ -203,8 +195,8 @@ TEST_F(CollectManyTest, NoStepGrowsWithTheNumberOfJobs) {
   MakeJobs(jobs);
   if (HasFatalFailure()) return;
   measured_->Forget();
-  std::ofstream("/proc/self/clear_refs") << "5";  // begins the peak of memory anew
-  const int64_t before = StatusBytes("VmRSS");
+  bench::ForgetPeak(getpid());
+  const double before = bench::MemoryMib(getpid(), "VmRSS");
 
   std::vector<absl::Time> told = {MonotonicNow()};
   const auto total = collector_->Collect(
@@ -215,26 +207,24 @@ TEST_F(CollectManyTest, NoStepGrowsWithTheNumberOfJobs) {
       },
       [] { return true; });
   ASSERT_TRUE(total.ok()) << total.status();
-  const int64_t grown = StatusBytes("VmHWM") - before;
+  const double grown_mib = bench::MemoryMib(getpid(), "VmHWM") - before;
   const auto quarter = static_cast<size_t>(jobs / 4);
   const absl::Duration first = told[quarter] - told[0];
   const absl::Duration last = told.back() - told[told.size() - 1 - quarter];
   std::printf(
       "%lld jobs in %s: %lld transactions, the longest %s with at most %zu rows; memory grew by "
-      "%lld MiB; "
-      "the first quarter took %s, the last %s\n",
+      "%.0f MiB; the first quarter took %s, the last %s\n",
       static_cast<long long>(jobs), absl::FormatDuration(told.back() - told[0]).c_str(),
       static_cast<long long>(measured_->transactions()),
-      absl::FormatDuration(measured_->longest()).c_str(), measured_->most_rows(),
-      static_cast<long long>(grown >> 20), absl::FormatDuration(first).c_str(),
-      absl::FormatDuration(last).c_str());
+      absl::FormatDuration(measured_->longest()).c_str(), measured_->most_rows(), grown_mib,
+      absl::FormatDuration(first).c_str(), absl::FormatDuration(last).c_str());
 
   EXPECT_EQ(total->jobs(), jobs);
   // All but the latest stage of all, and the raw data of the fastest record of each workload.
   EXPECT_EQ(total->rows(), jobs * (2 * kTrials + kStages) - kWorkloads - 1);
   EXPECT_LE(measured_->most_rows(), kMostRows);
   EXPECT_LT(measured_->longest(), kLongest);
-  EXPECT_LT(grown, kMostBytes);
+  EXPECT_LT(grown_mib, kMostMib);
   EXPECT_LT(last, 3 * first + absl::Seconds(1)) << "later jobs take longer";
   const auto left = store_->Collectable();
   ASSERT_TRUE(left.ok()) << left.status();
