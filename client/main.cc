@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <system_error>
@@ -29,6 +30,8 @@ namespace {
 
 // A script whose variable is not set passes "". Taking that for "none" would surprise its author.
 std::string NotEmpty(const std::string& text) { return text.empty() ? "is empty" : ""; }
+
+CLI::Range SeedRange() { return CLI::Range(uint64_t{0}, std::numeric_limits<uint64_t>::max()); }
 
 // `when` says with what the flags mean something.
 void AddImportFlags(CLI::App* app, heddle::client::ModelFlags& flags,
@@ -71,7 +74,7 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
       ->check(CLI::Range(0, heddle::kMaxPipelineDepth));
   app->add_option("--strategy", o.strategy, heddle::StrategyList())->capture_default_str();
   app->add_option("--seed", o.seed, "Seed of the search")
-      ->check(CLI::NonNegativeNumber)
+      ->check(SeedRange())
       ->capture_default_str();
   AddImportFlags(app, o.import);
   app->add_option("--disable-pass", o.import.disabled_passes,
@@ -335,7 +338,7 @@ int main(int argc, char** argv) {
                      "List the machine code of the task's kernel in the job's module instead")
           ->excludes("--plot");
   explain_app->add_option("--lines", assembly_lines, "With --assembly: lines to show; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 1'000'000))
       ->needs(assembly_flag)
       ->capture_default_str();
   explain_app->callback([&] {
@@ -424,7 +427,7 @@ int main(int argc, char** argv) {
                     "Print what each row gives, or with --duration the latencies, as CSV");
   run_app->add_option("--threads", run.threads, "Threads (0: as tuned)")->check(CLI::Range(0, 256));
   run_app->add_option("--seed", run.seed, "Seed of random inputs")
-      ->check(CLI::NonNegativeNumber)
+      ->check(SeedRange())
       ->capture_default_str();
   run_app
       ->add_option("--rows", run.rows,
@@ -584,7 +587,7 @@ int main(int argc, char** argv) {
   zoo_app->add_option("name", zoo_name, "Model; omit to list them");
   zoo_app->add_option("-o,--output", output, "ONNX file to write");
   zoo_app->add_option("--seed", zoo_seed, "Seed of the weights")
-      ->check(CLI::NonNegativeNumber)
+      ->check(SeedRange())
       ->capture_default_str();
   zoo_app->callback([&] { code = client::WriteZooModel(global, zoo_name, output, zoo_seed); });
 

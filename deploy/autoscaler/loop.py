@@ -41,7 +41,9 @@ def read_config(path):
             text = tomllib.load(file)
         source = dict(text["source"])
         classes = dict(text["classes"])
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}; deploy/slurm/autoscaler.toml and deploy/kubernetes show what it holds") from error
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {error}") from error
     except KeyError as error:
         raise ConfigError(f"{path}: the table {error} is missing") from error

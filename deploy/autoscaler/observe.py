@@ -2,8 +2,9 @@
 
 import json
 import re
-import subprocess
 import urllib.request
+
+from .commands import CommandError, output_of
 
 LIMIT_S = 20
 MOST_BYTES = 16 << 20  # of the metrics
@@ -38,14 +39,9 @@ def fetch_workers(command):
     """The workers that the tracker lists, as `heddle devices --json` prints them."""
     command = [*command, "devices", "--json"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unobserved(f"{' '.join(command)}: {error}") from error
-    if done.returncode != 0:
-        words = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
-        raise Unobserved(f"{' '.join(command)}: {words[-1][:300]}")
-    try:
-        return json.loads(done.stdout)["workers"]
+        return json.loads(output_of(command, LIMIT_S))["workers"]
+    except CommandError as error:
+        raise Unobserved(str(error)) from error
     except (ValueError, KeyError) as error:
         raise Unobserved(f"{' '.join(command)}: it does not print the list of workers") from error
 

@@ -2,8 +2,8 @@
 is its array index. The batch script runs the worker by `exec`, so that Slurm's SIGTERM reaches it (deploy/slurm/worker.sbatch)."""
 
 import re
-import subprocess
 
+from .commands import CommandError, output_of
 from .rules import LEAVING, PENDING, RUNNING
 
 LIMIT_S = 60
@@ -16,13 +16,9 @@ class SourceError(Exception):
 
 def _run(*command):
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SourceError(f"{command[0]}: {error}") from error
-    if done.returncode != 0:
-        words = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
-        raise SourceError(f"{command[0]}: {words[-1][:300]}")
-    return done.stdout
+        return output_of(command, LIMIT_S)
+    except CommandError as error:
+        raise SourceError(str(error)) from error
 
 
 class Slurm:
