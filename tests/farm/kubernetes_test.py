@@ -86,16 +86,25 @@ def pod_problems(name, spec, maps, bin_folder):
 
 
 def budget_problems(all_documents):
-    labels = [d["spec"]["template"]["metadata"]["labels"] for d in all_documents if d["kind"] in ("StatefulSet", "DaemonSet")]
-    labels += [d["template"]["metadata"]["labels"] for d in all_documents if d["kind"] == "PodTemplate"]
+    def labels(*kinds):
+        templates = [d["spec"]["template"] if "spec" in d else d["template"] for d in all_documents if d["kind"] in kinds]
+        return [template["metadata"]["labels"] for template in templates]
+
     for document in all_documents:
         if document["kind"] != "PodDisruptionBudget":
             continue
-        selector = document["spec"]["selector"]
+        name, selector = document["metadata"]["name"], document["spec"]["selector"]
         wanted = set(selector.get("matchLabels", {}).items())
         wanted_values = {(e["key"], value) for e in selector.get("matchExpressions", ()) for value in e["values"]}
-        if not any(wanted <= set(one.items()) and (not wanted_values or wanted_values & set(one.items())) for one in labels):
-            yield f"PodDisruptionBudget {document['metadata']['name']}: it is for no pod"
+
+        def chosen(of):
+            return any(wanted <= set(one.items()) and (not wanted_values or wanted_values & set(one.items())) for one in of)
+
+        if chosen(labels("DaemonSet", "PodTemplate")):
+            # Kubernetes counts what may be missing only of controllers with a scale, and refuses every eviction of other pods.
+            yield f"PodDisruptionBudget {name}: it is for pods that no controller with a scale owns"
+        elif not chosen(labels("StatefulSet")):
+            yield f"PodDisruptionBudget {name}: it is for no pod"
 
 
 def autoscaler_problems(source, all_documents):
@@ -146,6 +155,7 @@ def planted(all_documents):
     yield change("PodTemplate", "nobody makes the secret", lambda d: d["template"]["spec"]["volumes"][0]["secret"].update(secretName="x"))
     yield change("Role", "needs", lambda d: d["rules"][0].update(verbs=["*"]))
     yield change("PodDisruptionBudget", "for no pod", lambda d: d["spec"].update(selector={"matchLabels": {"app": "other"}}))
+    yield change("PodDisruptionBudget", "with a scale", lambda d: d["spec"].update(selector={"matchLabels": {"app": "heddle-worker"}}))
 
 
 def main():
@@ -160,7 +170,7 @@ def main():
             print(f"a planted problem is not found: {words}")
             missed += 1
     print(f"{len(found)} documents by the schema of Kubernetes {VERSION}, {len(problems)} problems")
-    return 1 if problems or missed or len(found) < 13 else 0
+    return 1 if problems or missed or len(found) < 12 else 0
 
 
 if __name__ == "__main__":
