@@ -19,7 +19,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "base/output_file.h"
+#include "base/files/output_file.h"
 #include "base/status_macros.h"
 #include "proto/access/local_socket.h"
 

@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "base/command_documents.h"
-#include "base/job_limits.h"
 #include "base/near_names.h"
 #include "base/status_macros.h"
-#include "base/strategies.h"
+#include "base/vocabulary/job_limits.h"
+#include "base/vocabulary/strategies.h"
 #include "client/commands/commands.h"
 #include "client/commands/device_commands.h"
 #include "client/commands/doctor_command.h"

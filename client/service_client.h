@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/blob_store.h"
+#include "base/files/blob_store.h"
 #include "proto/jobs.pb.h"
 #include "proto/store.pb.h"
 

@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "base/status_macros.h"
-#include "base/strategies.h"
+#include "base/vocabulary/strategies.h"
 #include "cost_model/features/features.h"
 #include "cost_model/search/methods.h"
 #include "cost_model/search/strategies.h"

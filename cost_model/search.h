@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/strategies.h"
+#include "base/vocabulary/strategies.h"
 #include "compiler/ir/ir.h"
 #include "compiler/machine/target_info.h"
 #include "compiler/schedule/space.h"
@@ -92,7 +92,7 @@ struct RelatedSamples {
 };
 
 struct SearchOptions {
-  std::string strategy{kStrategies[0]};  // one of base/strategies.h
+  std::string strategy{kStrategies[0]};  // one of base/vocabulary/strategies.h
   uint64_t seed = 0;                     // the same seed, results and calls give the same proposals
   // The transfer samples of each other task. Damaged entries and those of another version are
   // skipped. The model that is fitted to them becomes part of the search state.

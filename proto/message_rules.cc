@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 #include "proto/check_message.h"
 
 namespace heddle {

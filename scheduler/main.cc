@@ -10,7 +10,7 @@
 
 #include "base/command_documents.h"
 #include "base/daemon/log.h"
-#include "base/open_files.h"
+#include "base/files/open_files.h"
 #include "proto/access/local_socket.h"
 #include "proto/protobuf_log.h"
 #include "scheduler/core/policy.h"

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "base/limits.h"
 #include "base/status_macros.h"
+#include "base/vocabulary/limits.h"
 #include "proto/people_slots.h"
 
 namespace heddle::tracker {

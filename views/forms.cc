@@ -1,7 +1,7 @@
 #include "views/forms.h"
 
 #include "absl/strings/str_cat.h"
-#include "base/job_limits.h"
+#include "base/vocabulary/job_limits.h"
 #include "proto/people_slots.h"
 #include "views/inputs.h"
 #include "views/pages.h"

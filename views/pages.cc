@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "base/choose_trials.h"
+#include "base/vocabulary/choose_trials.h"
 #include "proto/job_states.h"
 #include "views/align.h"
 #include "views/charts.h"

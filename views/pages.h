@@ -80,7 +80,8 @@ struct TaskDetails {
   std::string device_key;
   int64_t all_trials = 0;       // of its workload on the target and device key
   bool older_left_out = false;  // all_trials counts the newest only; there may be more
-  std::vector<Trial> trials;    // by number: as ChooseTrials (base/choose_trials.h) takes them
+  std::vector<Trial>
+      trials;  // by number: as ChooseTrials (base/vocabulary/choose_trials.h) takes them
   std::string best_trace, default_trace;  // empty: not known
   double best_ns = 0, default_ns = 0;     // of these
   // The latest kMostPredicted trials at most, the oldest first; those without a prediction are left out.

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/workload_bytes.h"
+#include "base/vocabulary/workload_bytes.h"
 #include "views/accuracy.h"
 #include "views/charts.h"
 #include "views/format.h"

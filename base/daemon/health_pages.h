@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/daemon/http_server.h"
 #include "base/daemon/metrics.h"
-#include "base/http_server.h"
 
 namespace heddle {
 

@@ -23,10 +23,10 @@
 #include "absl/strings/str_split.h"
 #include "base/command_documents.h"
 #include "compiler/runtime/thread_pool.h"
+#include "worker/child/stage_child.h"
 #include "worker/confine/mechanisms.h"
 #include "worker/slots.h"
-#include "worker/stage_child.h"
-#include "worker/stage_runner.h"
+#include "worker/supervisor/stage_runner.h"
 
 namespace heddle::bench {
 namespace {

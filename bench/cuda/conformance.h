@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "bench/common/workloads.h"
 #include "compiler/ir/ir.h"
 #include "compiler/machine/target_info.h"

@@ -14,7 +14,7 @@
 #include "absl/time/clock.h"
 #include "base/command_documents.h"
 #include "base/status_macros.h"
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 #include "bench/common/fork_map.h"
 #include "bench/common/line_server.h"
 #include "bench/common/operator_tuner.h"

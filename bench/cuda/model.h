@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "compiler/driver/compile.h"
 
 namespace heddle::bench {

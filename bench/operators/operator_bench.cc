@@ -16,7 +16,7 @@
 
 #include "base/command_documents.h"
 #include "base/status_macros.h"
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 #include "bench/common/line_server.h"
 #include "bench/common/operator_tuner.h"
 #include "bench/common/workloads.h"

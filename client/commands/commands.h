@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/job_limits.h"
+#include "base/vocabulary/job_limits.h"
 #include "client/commands/job_options.h"
 #include "client/commands/model_flags.h"
 #include "client/modules/model_file.h"

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/job_limits.h"
-#include "base/output_file.h"
+#include "base/files/output_file.h"
 #include "base/status_macros.h"
-#include "base/workload_bytes.h"
+#include "base/vocabulary/job_limits.h"
+#include "base/vocabulary/workload_bytes.h"
 #include "client/commands/commands.h"
 #include "client/modules/profile.h"
 #include "client/views/explain.h"

@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/output_file.h"
+#include "base/files/output_file.h"
 #include "client/commands/commands.h"
 #include "client/modules/module_signature.h"
 #include "client/modules/table_input.h"

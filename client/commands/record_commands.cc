@@ -3,8 +3,8 @@
 #include <map>
 #include <memory>
 
-#include "base/limits.h"
-#include "base/output_file.h"
+#include "base/files/output_file.h"
+#include "base/vocabulary/limits.h"
 #include "client/commands/commands.h"
 #include "client/modules/table_input.h"
 #include "client/record_file.h"
@@ -67,7 +67,7 @@ std::vector<std::string> EvidenceCells(const v1::Record& record) {
           evidence.disturbance().empty() ? "no" : evidence.disturbance()};
 }
 
-// Keys of workloads are 16 hexadecimal digits (base/workload_key.h).
+// Keys of workloads are 16 hexadecimal digits (base/vocabulary/workload_key.h).
 bool IsKey(const std::string& text) {
   return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }

@@ -8,9 +8,9 @@
 
 #include "absl/time/clock.h"
 #include "absl/types/span.h"
-#include "base/choose_trials.h"
-#include "base/output_file.h"
+#include "base/files/output_file.h"
 #include "base/status_macros.h"
+#include "base/vocabulary/choose_trials.h"
 #include "client/commands/commands.h"
 #include "client/modules/kernel_code.h"
 #include "client/views/explain.h"

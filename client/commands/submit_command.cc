@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/status_macros.h"
-#include "base/strategies.h"
+#include "base/vocabulary/strategies.h"
 #include "client/commands/commands.h"
 #include "client/commands/job_options.h"
 #include "client/commands/model_options.h"

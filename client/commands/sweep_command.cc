@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "absl/strings/str_split.h"
-#include "base/output_file.h"
+#include "base/files/output_file.h"
 #include "base/status_macros.h"
 #include "client/embedded_service.h"
 #include "client/modules/csv.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/output_file.h"
+#include "base/files/output_file.h"
 #include "client/commands/commands.h"
 #include "client/views/json.h"
 #include "client/views/trace_events.h"

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "client/service_client.h"
 
 namespace heddle::client {

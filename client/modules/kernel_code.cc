@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "compiler/codegen/disassemble.h"
 #include "compiler/runtime/module_head.h"
 

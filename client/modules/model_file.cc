@@ -13,8 +13,8 @@
 #include <tuple>
 
 #include "absl/cleanup/cleanup.h"
-#include "base/mapped_file.h"
-#include "base/model_beginning.h"
+#include "base/files/mapped_file.h"
+#include "base/files/model_beginning.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "client/views/terminal.h"

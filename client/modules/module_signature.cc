@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "absl/time/clock.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
+#include "base/files/trailer.h"
 #include "base/status_macros.h"
-#include "base/trailer.h"
 
 namespace heddle::client {
 namespace {

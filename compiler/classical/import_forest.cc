@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/row_blocks.h"
 #include "base/status_macros.h"
+#include "base/vocabulary/row_blocks.h"
 #include "compiler/classical/emit_forest.h"
 #include "compiler/classical/sample_values.h"
 #include "compiler/graph/core/graph_builder.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/graph/passes/passes.h"

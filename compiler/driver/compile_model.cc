@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/driver/import_model.h"

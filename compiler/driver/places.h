@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/shared_bytes.h"
+#include "base/files/shared_bytes.h"
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/graph/fusion/memory_plan.h"
 #include "compiler/runtime/module.h"

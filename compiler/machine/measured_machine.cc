@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "base/limits.h"
+#include "base/vocabulary/limits.h"
 
 namespace heddle::machine {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "compiler/machine/code_speed.h"
 #include "compiler/machine/core_speed.h"
 

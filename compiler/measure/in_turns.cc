@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "base/row_blocks.h"
 #include "base/status_macros.h"
+#include "base/vocabulary/row_blocks.h"
 #include "compiler/ir/arithmetic.h"
 
 namespace heddle {

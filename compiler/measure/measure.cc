@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 #include "compiler/ir/workload.h"
 #include "compiler/measure/data.h"
 #include "compiler/measure/loaded_kernel.h"

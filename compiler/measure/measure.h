@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/machine/cold_timing.h"
 #include "compiler/runtime/timing.h"

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "compiler/machine/measured_machine.h"
 
 namespace heddle {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "base/shared_bytes.h"
+#include "base/files/shared_bytes.h"
 #include "compiler/onnx/import.h"
 #include "compiler/onnx/model.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/shared_bytes.h"
+#include "base/files/shared_bytes.h"
 #include "compiler/graph/core/graph.h"
 #include "compiler/graph/passes/constant_budget.h"
 #include "compiler/onnx/parts.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/leading_part.h"
 #include "base/status_macros.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/cpu_features.h"
 #include "compiler/runtime/device_kind.h"

@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/alignment.h"
-#include "base/mapped_file.h"
-#include "base/model_beginning.h"
+#include "base/files/mapped_file.h"
+#include "base/files/model_beginning.h"
+#include "base/files/trailer.h"
 #include "base/status_macros.h"
-#include "base/trailer.h"
 #include "compiler/runtime/manifest_json.h"
 #include "compiler/runtime/module_check.h"
 #include "compiler/runtime/module_head.h"

@@ -9,7 +9,7 @@
 //                 source), calls, arena size, sections with offset, size and XXH3
 //   sections      "code" (an ELF shared object; for GPUs a cubin), "params" and "packed", the
 //                 parameters in their packed form (packed_params.h), each at a 64-byte aligned offset
-//   trailer       if the module is signed: by whom (base/trailer.h). Reading a module does not look at it
+//   trailer       if the module is signed: by whom (base/files/trailer.h). Reading a module does not look at it
 //
 // This folder includes nothing of ours but headers of base/. Running a module needs libc, libm, threads and
 // Abseil's status library, and the driver's library for a GPU module.
@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/shared_bytes.h"
+#include "base/files/shared_bytes.h"
 #include "compiler/runtime/gpu_launch.h"
 #include "compiler/runtime/numerics.h"
 #include "compiler/runtime/packed_params.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "base/row_blocks.h"
 #include "base/status_macros.h"
-#include "base/target.h"
+#include "base/vocabulary/row_blocks.h"
+#include "base/vocabulary/target.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/cuda/kernel.h"
 #include "compiler/runtime/device_kind.h"

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/shared_bytes.h"
+#include "base/files/shared_bytes.h"
 
 namespace heddle::runtime {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "compiler/ir/ir.h"
 #include "compiler/machine/target_info.h"
 #include "compiler/schedule/replayer.h"

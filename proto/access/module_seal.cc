@@ -1,9 +1,9 @@
 #include "proto/access/module_seal.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/files/trailer.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
-#include "base/trailer.h"
 #include "proto/access/seal.h"
 #include "proto/common.pb.h"
 

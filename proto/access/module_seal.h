@@ -1,5 +1,5 @@
 // Signatures of modules. A worker of a lab signs each module that it compiles, for one attempt of one job,
-// and the signature travels in the module's file (base/trailer.h): through the scheduler to the worker
+// and the signature travels in the module's file (base/files/trailer.h): through the scheduler to the worker
 // that times the module, and to whoever fetches and runs it.
 #pragma once
 

@@ -34,7 +34,7 @@ struct SlotInfo {
   std::vector<int> cores;
   std::string device_key;
   std::string target;  // of a device slot, without -threads
-  // Of a CPU slot: the kinds of targets that its host has compilers for (KindOf of base/target.h).
+  // Of a CPU slot: the kinds of targets that its host has compilers for (KindOf of base/vocabulary/target.h).
   std::vector<std::string> builds{};
   bool usable = true;    // false: it drains, is in quarantine, or somebody else has leased it
   bool foreign = false;  // somebody else has leased it, so its cores are taken as well

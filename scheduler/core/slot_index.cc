@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 
 namespace heddle::scheduler {
 

@@ -2,7 +2,7 @@
 // ends. Slots of the same shape (kind, target, device key, number of cores, compilers) form a
 // class. A lane is all work with the same slot needs; several classes may serve it. Lane 0 is the
 // CPU lane: work that any CPU slot can do. That includes builds for CPUs, since every worker has
-// the compiler for them (kHostKind of base/target.h). Builds for each other kind of target are a
+// the compiler for them (kHostKind of base/vocabulary/target.h). Builds for each other kind of target are a
 // lane of their own, which the CPU slots serve that list the kind.
 #pragma once
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "base/limits.h"
+#include "base/vocabulary/limits.h"
 #include "scheduler/ledger/why_waiting.h"
 
 namespace heddle::scheduler {

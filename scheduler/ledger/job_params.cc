@@ -2,10 +2,10 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "base/job_limits.h"
 #include "base/status_macros.h"
-#include "base/strategies.h"
-#include "base/target.h"
+#include "base/vocabulary/job_limits.h"
+#include "base/vocabulary/strategies.h"
+#include "base/vocabulary/target.h"
 #include "scheduler/ledger/job_ledger.h"
 
 namespace heddle::scheduler {

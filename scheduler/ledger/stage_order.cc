@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/default_schedule.h"
+#include "base/vocabulary/default_schedule.h"
 #include "scheduler/ledger/known_records.h"
 #include "scheduler/ledger/why_waiting.h"
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 
 namespace heddle::scheduler {
 namespace {

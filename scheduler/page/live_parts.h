@@ -15,7 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "base/http_server.h"
+#include "base/daemon/http_server.h"
 
 namespace heddle::scheduler {
 

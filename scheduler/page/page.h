@@ -25,7 +25,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/http_server.h"
+#include "base/daemon/http_server.h"
 #include "proto/access/identity.h"
 #include "proto/access/revoked.h"
 #include "proto/access/tokens.h"

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "base/blob_store.h"
+#include "base/files/blob_store.h"
 #include "proto/access/identity.h"
 #include "proto/jobs.pb.h"
 #include "scheduler/service/scheduler_loop.h"

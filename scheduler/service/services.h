@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "base/blob_store.h"
+#include "base/files/blob_store.h"
 #include "proto/access/tokens.h"
 #include "proto/jobs.grpc.pb.h"
 #include "scheduler/service/call_limits.h"

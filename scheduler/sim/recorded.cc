@@ -6,8 +6,8 @@
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
-#include "base/job_limits.h"
-#include "base/target.h"
+#include "base/vocabulary/job_limits.h"
+#include "base/vocabulary/target.h"
 #include "scheduler/core/policy.h"
 #include "scheduler/sim/json_reader.h"
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "scheduler/core/slot_index.h"
 #include "scheduler/sim/chance.h"
 

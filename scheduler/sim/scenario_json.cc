@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "base/job_limits.h"
 #include "base/status_macros.h"
+#include "base/vocabulary/job_limits.h"
 #include "scheduler/sim/json_reader.h"
 #include "scheduler/sim/scenario.h"
 

@@ -12,10 +12,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "base/choose_trials.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
-#include "base/target.h"
+#include "base/vocabulary/choose_trials.h"
+#include "base/vocabulary/target.h"
 #include "proto/job_states.h"
 #include "scheduler/store/memory_tables.h"
 

@@ -8,7 +8,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "base/sha256.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 
 namespace heddle::scheduler {
 

@@ -18,7 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "base/limits.h"
+#include "base/vocabulary/limits.h"
 #include "proto/jobs.pb.h"
 #include "proto/message_rules.h"
 #include "proto/worker.pb.h"
@@ -406,7 +406,7 @@ class RecordStore {
                                                const std::optional<RecordPlace>& after,
                                                int64_t limit) = 0;
   // Of the records of a workload on a target and device key: those that were the fastest so far when
-  // they were stored, and about `most` others, evenly spread (base/choose_trials.h). Lost and retracted ones are left out; of
+  // they were stored, and about `most` others, evenly spread (base/vocabulary/choose_trials.h). Lost and retracted ones are left out; of
   // the latter, some may still be counted. For users. A hundred thousand trials take some ten
   // milliseconds.
   virtual absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) = 0;

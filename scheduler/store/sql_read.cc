@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/choose_trials.h"
 #include "base/status_macros.h"
-#include "base/target.h"
+#include "base/vocabulary/choose_trials.h"
+#include "base/vocabulary/target.h"
 #include "proto/job_states.h"
 
 namespace heddle::scheduler {

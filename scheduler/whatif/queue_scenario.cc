@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "base/job_limits.h"
-#include "base/target.h"
+#include "base/vocabulary/job_limits.h"
+#include "base/vocabulary/target.h"
 #include "proto/job_states.h"
 #include "scheduler/core/duration_model.h"
 #include "scheduler/core/slot_index.h"

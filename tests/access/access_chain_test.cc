@@ -11,7 +11,7 @@
 #include "tests/access/lab.h"
 #include "tracker/tracker_service.h"
 #include "worker/slots.h"
-#include "worker/worker_server.h"
+#include "worker/supervisor/worker_server.h"
 
 namespace heddle {
 namespace {

@@ -14,11 +14,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/files/trailer.h"
 #include "base/sha256.h"
-#include "base/trailer.h"
 #include "proto/access/module_seal.h"
 #include "tests/access/lab.h"
-#include "worker/sealed_caller.h"
+#include "worker/supervisor/sealed_caller.h"
 
 namespace heddle::worker {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/sha256.h"
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 #include "tests/adversary/attack.h"
 #include "tests/adversary/store_checks.h"
 #include "tests/scheduler/service/service_fixture.h"

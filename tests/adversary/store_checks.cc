@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
-#include "base/limits.h"
+#include "base/vocabulary/limits.h"
 #include "proto/message_rules.h"
 #include "scheduler/store/sqlite_record_store.h"
 #include "tests/adversary/mutate.h"

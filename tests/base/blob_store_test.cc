@@ -1,4 +1,4 @@
-#include "base/blob_store.h"
+#include "base/files/blob_store.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "base/choose_trials.h"
+#include "base/vocabulary/choose_trials.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

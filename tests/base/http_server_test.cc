@@ -1,4 +1,4 @@
-#include "base/http_server.h"
+#include "base/daemon/http_server.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "base/model_beginning.h"
+#include "base/files/model_beginning.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

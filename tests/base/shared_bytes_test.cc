@@ -1,4 +1,4 @@
-#include "base/shared_bytes.h"
+#include "base/files/shared_bytes.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 
 namespace heddle {
 namespace {

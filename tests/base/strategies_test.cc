@@ -1,4 +1,4 @@
-#include "base/strategies.h"
+#include "base/vocabulary/strategies.h"
 
 #include <gtest/gtest.h>
 

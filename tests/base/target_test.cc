@@ -1,4 +1,4 @@
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/trailer.h"
+#include "base/files/trailer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/workload_bytes.h"
+#include "base/vocabulary/workload_bytes.h"
 
 #include <gtest/gtest.h>
 

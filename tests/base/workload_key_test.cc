@@ -1,4 +1,4 @@
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 
 #include <gtest/gtest.h>
 

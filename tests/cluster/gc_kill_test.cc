@@ -22,9 +22,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/blob_store.h"
-#include "base/limits.h"
-#include "base/workload_key.h"
+#include "base/files/blob_store.h"
+#include "base/vocabulary/limits.h"
+#include "base/vocabulary/workload_key.h"
 #include "client/service_client.h"
 #include "scheduler/store/sqlite_record_store.h"
 #include "tests/adversary/store_checks.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "compiler/codegen/llvm/llvm_backend.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/ir.h"

@@ -10,7 +10,7 @@
 
 namespace heddle::fuzz {
 
-// A new search, always of the same seed. `strategy` is one of base/strategies.h.
+// A new search, always of the same seed. `strategy` is one of base/vocabulary/strategies.h.
 std::unique_ptr<cost_model::Search> MakeFuzzSearch(const std::string& strategy);
 
 // Two transfer samples.

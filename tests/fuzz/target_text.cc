@@ -1,5 +1,5 @@
-// The text of targets (base/target.h): in every job, record and slot.
-#include "base/target.h"
+// The text of targets (base/vocabulary/target.h): in every job, record and slot.
+#include "base/vocabulary/target.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace heddle::fuzz {

@@ -1,6 +1,6 @@
 // Fusion: legality on random graphs, fused results against unfused ones, canonical workloads.
 #include "compiler/graph/fusion/fuse.h"
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

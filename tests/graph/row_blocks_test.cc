@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/row_blocks.h"
+#include "base/vocabulary/row_blocks.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/fusion/row_blocks.h"

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
-#include "base/open_files.h"
+#include "base/files/open_files.h"
 #include "base/splitmix.h"
 #include "proto/access/channel.h"
 #include "proto/grpc_util.h"

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/sha256.h"
 #include "base/splitmix.h"
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 
 namespace heddle::hollow {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/ir/visit.h"

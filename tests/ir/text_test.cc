@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "base/workload_bytes.h"
+#include "base/vocabulary/workload_bytes.h"
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/ir/visit.h"
 #include "tests/ir/random_ir.h"

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 
 namespace heddle {
 namespace {

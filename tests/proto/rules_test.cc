@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/job_limits.h"
+#include "base/vocabulary/job_limits.h"
 #include "proto/check_message.h"
 #include "proto/jobs.pb.h"
 #include "proto/rules.pb.h"
@@ -110,7 +110,7 @@ std::string RangeOf(const Descriptor* type, const std::string& field) {
   return absl::StrCat(rule.least(), "..", rule.most());
 }
 
-// A proto file cannot include base/limits.h, so the numbers stand in both.
+// A proto file cannot include base/vocabulary/limits.h, so the numbers stand in both.
 TEST(Rules, LimitsOfJobsAreThoseThatClientsKnow) {
   const std::string priority = absl::StrCat(kMinPriority, "..", kMaxPriority);
   EXPECT_EQ(RangeOf(v1::JobSpec::descriptor(), "priority"), priority);

@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-#include "base/trailer.h"
+#include "base/files/trailer.h"
 #include "compiler/runtime/module_check.h"
 #include "compiler/runtime/module_head.h"
 #include "tests/runtime/test_module.h"

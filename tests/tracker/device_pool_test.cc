@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/limits.h"
+#include "base/vocabulary/limits.h"
 
 namespace heddle::tracker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/blob_cache.h"
+#include "worker/supervisor/blob_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/blob_store.h"
+#include "base/files/blob_store.h"
 #include "base/sha256.h"
 #include "worker/confine/confine.h"
 #include "worker/confine/landlock.h"

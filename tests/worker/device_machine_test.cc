@@ -1,5 +1,5 @@
 // Measured once, kept, measured again when asked or when the file is for something else.
-#include "worker/device_machine.h"
+#include "worker/supervisor/device_machine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -34,8 +34,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/child/stage_child.h"
 #include "worker/slots.h"
-#include "worker/stage_child.h"
 
 namespace heddle::worker {
 namespace {

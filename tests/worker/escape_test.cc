@@ -30,14 +30,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "base/blob_store.h"
 #include "base/clock.h"
+#include "base/files/blob_store.h"
 #include "base/sha256.h"
 #include "worker/confine/landlock.h"
 #include "worker/confine/mechanisms.h"
 #include "worker/confine/stage_folder.h"
 #include "worker/slots.h"
-#include "worker/stage_runner.h"
+#include "worker/supervisor/stage_runner.h"
 
 namespace heddle::worker {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "worker/child/stage_child.h"
 #include "worker/slots.h"
-#include "worker/stage_child.h"
-#include "worker/worker_server.h"
+#include "worker/supervisor/worker_server.h"
 
 namespace heddle::worker {
 namespace {

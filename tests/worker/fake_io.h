@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/stage_child.h"
+#include "worker/child/stage_child.h"
 #include "worker/stages/chunks.h"
 
 namespace heddle::worker {

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "tests/codegen/cuda/host_code.h"
-#include "worker/stage_child.h"
+#include "worker/child/stage_child.h"
 
 namespace heddle::worker {
 namespace {

@@ -1,5 +1,5 @@
 // The guard's decisions on readings made up here, and one real disturbance.
-#include "worker/guard.h"
+#include "worker/child/guard.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@
 
 #include "absl/time/clock.h"
 #include "base/clock.h"
-#include "worker/slot_guard.h"
 #include "worker/slots.h"
+#include "worker/supervisor/slot_guard.h"
 
 namespace heddle::worker {
 namespace {

@@ -1,5 +1,5 @@
 // The supervisor against real child processes that do the worst they can.
-#include "worker/stage_runner.h"
+#include "worker/supervisor/stage_runner.h"
 
 #include <dirent.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "worker/stage_table.h"
+#include "worker/supervisor/stage_table.h"
 
 #include <gtest/gtest.h>
 

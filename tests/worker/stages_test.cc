@@ -9,9 +9,9 @@
 #include <set>
 
 #include "absl/strings/str_replace.h"
-#include "base/blob_store.h"
-#include "base/default_schedule.h"
-#include "base/target.h"
+#include "base/files/blob_store.h"
+#include "base/vocabulary/default_schedule.h"
+#include "base/vocabulary/target.h"
 #include "client/zoo/zoo.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/plan/plan.h"

@@ -1,6 +1,6 @@
 // A whole worker with its tracker over real gRPC on loopback; only what the children compute is
 // made up.
-#include "worker/worker_server.h"
+#include "worker/supervisor/worker_server.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/command_documents.h"
 #include "base/status_macros.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "client/commands/model_options.h"
 #include "client/modules/model_file.h"
 #include "compiler/codegen/backend.h"

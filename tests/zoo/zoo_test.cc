@@ -1,6 +1,6 @@
 // The zoo: the same bytes everywhere, and the published numbers of operations and parameters.
 #include "client/zoo/zoo.h"
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

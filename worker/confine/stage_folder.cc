@@ -16,7 +16,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "base/blob_store.h"
+#include "base/files/blob_store.h"
 #include "base/sha256.h"
 #include "worker/confine/policy.h"
 

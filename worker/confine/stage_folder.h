@@ -32,7 +32,7 @@ class StageFolder {
 
   const std::string& path() const { return path_; }
 
-  // Shows these blobs of the store in `store` (base/blob_store.h) to the stage, and no others. Its user
+  // Shows these blobs of the store in `store` (base/files/blob_store.h) to the stage, and no others. Its user
   // may read them afterwards.
   absl::Status ShowBlobs(const std::string& store,
                          const google::protobuf::RepeatedPtrField<v1::BlobRef>& blobs) const;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/job_limits.h"
+#include "base/vocabulary/job_limits.h"
 #include "worker/slots.h"
 
 namespace heddle::worker {

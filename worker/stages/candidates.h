@@ -9,7 +9,7 @@
 #include "compiler/codegen/backend.h"
 #include "compiler/measure/measure.h"
 #include "proto/worker.pb.h"
-#include "worker/stage_child.h"
+#include "worker/child/stage_child.h"
 
 namespace heddle::worker {
 

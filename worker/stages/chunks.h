@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/sha256.h"
-#include "worker/stage_child.h"
+#include "worker/child/stage_child.h"
 
 namespace heddle::worker {
 

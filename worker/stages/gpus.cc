@@ -13,13 +13,13 @@
 #include "absl/strings/str_split.h"
 #include "base/one_line.h"
 #include "base/status_macros.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "compiler/driver/compile.h"
-#include "worker/child_text.h"
+#include "worker/child/stage_child.h"
 #include "worker/confine/policy.h"
 #include "worker/confine/stage_folder.h"
 #include "worker/frame.h"
-#include "worker/stage_child.h"
+#include "worker/process/child_text.h"
 #include "worker/stages/candidates.h"
 
 namespace heddle::worker {

@@ -5,7 +5,7 @@
 
 #include "compiler/machine/measured_machine.h"
 #include "proto/worker.pb.h"
-#include "worker/stage_child.h"
+#include "worker/child/stage_child.h"
 
 namespace heddle::worker {
 

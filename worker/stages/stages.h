@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "proto/worker.pb.h"
-#include "worker/stage_child.h"
+#include "worker/child/stage_child.h"
 
 namespace heddle::worker {
 

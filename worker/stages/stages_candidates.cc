@@ -12,7 +12,7 @@
 #include "compiler/driver/compile.h"
 #include "compiler/measure/measure.h"
 #include "compiler/runtime/machine_limits.h"
-#include "worker/guard.h"
+#include "worker/child/guard.h"
 #include "worker/slots.h"
 #include "worker/stages/candidates.h"
 #include "worker/stages/evidence.h"

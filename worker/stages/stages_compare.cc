@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/blob_store.h"
+#include "base/files/blob_store.h"
 #include "base/status_macros.h"
 #include "compiler/measure/in_turns.h"
 #include "compiler/runtime/device_kind.h"

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/blob_store.h"
-#include "base/default_schedule.h"
-#include "base/mapped_file.h"
+#include "base/files/blob_store.h"
+#include "base/files/mapped_file.h"
 #include "base/one_line.h"
 #include "base/status_macros.h"
+#include "base/vocabulary/default_schedule.h"
 #include "compiler/driver/choose_plan.h"
 #include "compiler/driver/compile.h"
 #include "compiler/graph/core/graph.h"

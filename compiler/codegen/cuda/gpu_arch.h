@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "compiler/machine/target_info.h"
 
 namespace heddle::codegen {

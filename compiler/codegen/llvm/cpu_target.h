@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "compiler/machine/target_info.h"
 
 namespace heddle::codegen {

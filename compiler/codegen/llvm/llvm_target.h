@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "compiler/codegen/llvm/table_lookup.h"
 #include "llvm/Target/TargetMachine.h"
 

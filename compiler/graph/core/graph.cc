@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/row_blocks.h"
 #include "base/status_macros.h"
+#include "base/vocabulary/row_blocks.h"
 #include "compiler/graph/core/operator.h"
 
 namespace heddle::graph {

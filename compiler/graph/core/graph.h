@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/shared_bytes.h"
+#include "base/files/shared_bytes.h"
 #include "compiler/graph/core/attributes.h"
 #include "compiler/graph/core/op_kind.h"
 #include "compiler/ir/ir.h"
@@ -82,7 +82,7 @@ struct Tables {
   bool independent_rows = false;
   std::vector<TensorNames> inputs = {}, outputs = {};  // empty, or one for each input or output
   // Empty, or the graph holds the model once for each of these numbers of rows, largest first (row_blocks.h), at most kMostRowBlocks
-  // (base/row_blocks.h). Inputs and outputs are those of the first block of rows, then those of the next one, and so on.
+  // (base/vocabulary/row_blocks.h). Inputs and outputs are those of the first block of rows, then those of the next one, and so on.
   std::vector<int64_t> blocks = {};
   bool operator==(const Tables&) const = default;
 };

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/fusion/row_blocks.h"
 #include "compiler/graph/ops/op_util.h"

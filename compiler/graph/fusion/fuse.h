@@ -11,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "base/shared_bytes.h"
+#include "base/files/shared_bytes.h"
 #include "compiler/graph/core/graph.h"
 #include "compiler/tensor/expression.h"
 

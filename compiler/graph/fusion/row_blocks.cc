@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "base/row_blocks.h"
+#include "base/vocabulary/row_blocks.h"
 
 namespace heddle::graph {
 

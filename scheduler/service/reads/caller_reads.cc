@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "base/strategies.h"
+#include "base/vocabulary/strategies.h"
 #include "proto/access/access_table.h"
 #include "proto/grpc_util.h"
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "base/status_macros.h"
 #include "proto/access/channel.h"
 #include "proto/access/module_seal.h"

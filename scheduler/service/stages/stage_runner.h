@@ -18,7 +18,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "base/blob_store.h"
+#include "base/files/blob_store.h"
 #include "proto/access/credentials.h"
 #include "proto/worker.grpc.pb.h"
 #include "scheduler/ledger/stage_order.h"

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
-#include "base/blob_store.h"
+#include "base/files/blob_store.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/storage/keep_rule.h"
 #include "scheduler/store/record_store.h"

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/blob_store.h"
+#include "base/files/blob_store.h"
 #include "proto/store.pb.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/storage/keep_rule.h"

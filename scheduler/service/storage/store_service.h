@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "base/blob_store.h"
+#include "base/files/blob_store.h"
 #include "proto/store.grpc.pb.h"
 #include "scheduler/service/call_limits.h"
 #include "scheduler/service/storage/collector.h"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "base/blob_store.h"
+#include "base/files/blob_store.h"
 #include "proto/common.pb.h"
 
 namespace heddle::scheduler {

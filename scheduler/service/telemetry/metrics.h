@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "base/blob_store.h"
 #include "base/daemon/metrics.h"
+#include "base/files/blob_store.h"
 #include "proto/access/identity.h"
 #include "scheduler/core/dispatcher.h"
 #include "scheduler/service/call_limits.h"

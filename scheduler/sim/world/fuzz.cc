@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "scheduler/sim/chance.h"
 
 namespace heddle::sim {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "base/default_schedule.h"
+#include "base/vocabulary/default_schedule.h"
 #include "scheduler/sim/world/stage_work.h"
 
 namespace heddle::sim {

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "base/default_schedule.h"
-#include "base/workload_key.h"
+#include "base/vocabulary/default_schedule.h"
+#include "base/vocabulary/workload_key.h"
 #include "scheduler/sim/decision_text.h"
 
 namespace heddle::sim {

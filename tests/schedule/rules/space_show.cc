@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/status_macros.h"
-#include "base/target.h"
+#include "base/vocabulary/target.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/ir/text.h"
 #include "compiler/schedule/space.h"

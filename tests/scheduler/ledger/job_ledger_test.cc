@@ -9,7 +9,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "base/job_limits.h"
+#include "base/vocabulary/job_limits.h"
 #include "scheduler/ledger/stage_order.h"
 #include "scheduler/ledger/why_waiting.h"
 #include "scheduler/store/memory_record_store.h"
@@ -624,7 +624,7 @@ TEST(JobParamsTest, SmallJobsArePlannedOnlyIfTheyAskForIt) {
   EXPECT_FALSE(plans(2000, 0, "", "cuda -arch=sm_90"));
 }
 
-// What base/limits.h promises to clients is what the intake of jobs takes, and no more.
+// What base/vocabulary/limits.h promises to clients is what the intake of jobs takes, and no more.
 TEST(JobParamsTest, TheIntakeKeepsTheLimitsThatClientsKnow) {
   using Set = std::function<void(v1::JobSpec*, int64_t)>;
   const auto taken = [](const Set& set, int64_t value) {

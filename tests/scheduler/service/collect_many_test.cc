@@ -21,7 +21,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 #include "bench/common/usage.h"
 #include "scheduler/service/storage/collector.h"
 #include "tests/scheduler/service/gated_store.h"

@@ -11,7 +11,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "base/sha256.h"
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 #include "client/service_client.h"
 #include "scheduler/service/storage/blob_sweeper.h"
 #include "tests/scheduler/service/gated_store.h"

@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/blob_store.h"
-#include "base/default_schedule.h"
+#include "base/files/blob_store.h"
 #include "base/sha256.h"
-#include "base/workload_key.h"
+#include "base/vocabulary/default_schedule.h"
+#include "base/vocabulary/workload_key.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {

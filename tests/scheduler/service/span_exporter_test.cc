@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "base/http_server.h"
+#include "base/daemon/http_server.h"
 
 namespace heddle::scheduler {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "base/limits.h"
+#include "base/vocabulary/limits.h"
 #include "scheduler/store/memory_record_store.h"
 #include "tests/scheduler/store/record_store_fixture.h"
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/workload_key.h"
+#include "base/vocabulary/workload_key.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {

@@ -1,0 +1,84 @@
+// One child process in its own process group, confined to some cores, connected by pipes. Not
+// thread-safe. The thread that starts a child must outlive it, since the kernel kills the child
+// when that thread ends (PR_SET_PDEATHSIG).
+#pragma once
+
+#include <sched.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/confine/mechanisms.h"
+#include "worker/process/child_watch.h"
+
+namespace heddle::worker {
+
+struct ChildOptions {
+  std::vector<std::string>
+      command;                     // program and first arguments; the limits follow (stage_child.h)
+  std::vector<int> cores;          // empty: any
+  int64_t memory_limit_bytes = 0;  // of address space (stage_child.h); 0: none
+  confine::Confinement confinement{};      // which the child applies to itself (stage_child.h)
+  std::string folder{};                    // working directory; empty: that of this process
+  std::vector<std::string> environment{};  // "NAME=value", besides confine::PassedVariables
+};
+
+struct ChildEnd {
+  int wait_status = 0;
+  absl::Duration cpu;
+  int64_t peak_memory_bytes = 0;
+};
+
+// "killed by SIGSEGV", "exit status 3".
+std::string DescribeEnd(int wait_status);
+
+class ChildProcess {
+ public:
+  // Unavailable if the process or its pipes cannot be created, or the cores cannot be used. The
+  // child inherits only descriptors 0 to 2, and of the environment what a stage needs.
+  static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildOptions& options);
+  ~ChildProcess();  // kills and reaps, if End was not called
+
+  // Non-blocking ends of the pipes.
+  int in_fd() const { return in_; }
+  int out_fd() const { return out_; }
+  int err_fd() const { return err_; }
+  bool in_open() const { return in_ >= 0; }
+  void CloseIn();
+  // Reads the available bytes and keeps only the tail. False once the pipe is closed.
+  bool DrainErr();
+  // The last line that is not blank, reduced to printable characters.
+  std::string LastErrLine() const;
+
+  // Resident memory, without pages of mapped files: the system may drop those at any time. 0 where it
+  // cannot be read.
+  int64_t MemoryBytes() const;
+  // See child_watch.h.
+  ThreadsInUse Threads(int limit) const { return WatchThreads(pid_, allowed_, limit); }
+  int64_t UnnamedBytes() const { return UnnamedFileBytes(pid_); }
+  int AllowedCores() const { return CPU_COUNT(&allowed_); }
+  bool Exited() const;  // other processes of its group may still run
+  pid_t pid() const { return pid_; }
+
+  // Waits up to `patience` for the child to end by itself, kills its whole group and reaps it.
+  // Afterwards no process of the group is left.
+  ChildEnd End(absl::Duration patience);
+
+ private:
+  ChildProcess(pid_t pid, const cpu_set_t& allowed, int in, int out, int err)
+      : allowed_(allowed), pid_(pid), in_(in), out_(out), err_(err) {}
+
+  const cpu_set_t allowed_;  // the cores on which it was started
+  pid_t pid_;                // 0 once reaped
+  int in_;
+  int out_;
+  int err_;
+  std::string err_tail_;
+};
+
+}  // namespace heddle::worker
