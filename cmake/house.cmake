@@ -1,6 +1,7 @@
 # The three kinds of target. A library is named after its folder: compiler/ir is heddle_ir.
 
-# What nearly every file includes is compiled once: the standard library's containers and Abseil's status. Tests add GoogleTest.
+# What nearly every file includes is compiled once: the standard library's containers and Abseil's status. Rooms that speak proto add the
+# generated messages, tests add GoogleTest.
 # A header still includes what it uses: tests/house/headers.py checks that.
 function(heddle_precompile name flags)
   file(WRITE ${CMAKE_BINARY_DIR}/precompiled/${name}.cc "")
@@ -11,9 +12,39 @@ function(heddle_precompile name flags)
     <unordered_map> <utility> <variant> <vector> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_join.h>
     <absl/time/time.h> ${ARGN})
 endfunction()
+set(messages <deque> <mutex> <unordered_set> <absl/synchronization/mutex.h> <proto/common.pb.h> <proto/jobs.pb.h> <proto/store.pb.h> <proto/tracker.pb.h>
+  <proto/worker.pb.h>)
+set(google_test <gtest/gtest.h> <gmock/gmock.h>)
 heddle_precompile(heddle_precompiled -fPIC)
-heddle_precompile(heddle_precompiled_test -fPIE <gtest/gtest.h> <gmock/gmock.h>)
-target_link_libraries(heddle_precompiled_test PRIVATE GTest::gmock GTest::gtest)  # the same macros as the tests
+heddle_precompile(heddle_precompiled_proto -fPIC ${messages})
+heddle_precompile(heddle_precompiled_test -fPIE ${google_test})
+heddle_precompile(heddle_precompiled_proto_test -fPIE ${google_test} ${messages})
+foreach(name heddle_precompiled_test heddle_precompiled_proto_test)
+  target_link_libraries(${name} PRIVATE GTest::gmock GTest::gtest)  # the same macros as the tests
+endforeach()
+foreach(name heddle_precompiled_proto heddle_precompiled_proto_test)
+  target_link_libraries(${name} PRIVATE heddle_proto_messages)
+endforeach()
+
+# Whether one of these libraries has the generated messages in its interface.
+function(heddle_speaks_proto result)
+  set(${result} FALSE PARENT_SCOPE)
+  foreach(library ${ARGN})
+    if(library STREQUAL "heddle_proto_messages")
+      set(${result} TRUE PARENT_SCOPE)
+      return()
+    elseif(library MATCHES "^heddle_" AND TARGET ${library})
+      get_target_property(behind ${library} INTERFACE_LINK_LIBRARIES)
+      if(behind)
+        heddle_speaks_proto(found ${behind})
+        if(found)
+          set(${result} TRUE PARENT_SCOPE)
+          return()
+        endif()
+      endif()
+    endif()
+  endforeach()
+endfunction()
 
 # Programs under ThreadSanitizer: what tells it of Abseil's locks.
 if(HEDDLE_SANITIZE STREQUAL "thread")
@@ -40,7 +71,12 @@ function(heddle_library name)
   add_library(${name} STATIC ${arg_SOURCES})
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE_LINK})
-  target_precompile_headers(${name} REUSE_FROM heddle_precompiled)
+  heddle_speaks_proto(proto ${arg_LINK})
+  if(proto)
+    target_precompile_headers(${name} REUSE_FROM heddle_precompiled_proto)
+  else()
+    target_precompile_headers(${name} REUSE_FROM heddle_precompiled)
+  endif()
 endfunction()
 
 function(heddle_binary name)
@@ -56,7 +92,14 @@ function(heddle_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES} ${sanitizer_objects})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest GTest::gtest_main)
-  target_precompile_headers(${name} REUSE_FROM heddle_precompiled_test)
+  heddle_speaks_proto(proto ${arg_LINK})
+  if(proto)
+    target_precompile_headers(${name} REUSE_FROM heddle_precompiled_proto_test)
+  else()
+    target_precompile_headers(${name} REUSE_FROM heddle_precompiled_test)
+  endif()
+  # Tests are a half of what is compiled, and a quarter of their time is the second level of optimisation.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_compile_definitions(${name} PRIVATE HEDDLE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" HEDDLE_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
   add_test(NAME ${name} COMMAND ${name})
   if(NOT arg_TIMEOUT)
