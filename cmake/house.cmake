@@ -100,7 +100,6 @@ function(heddle_test name)
   endif()
   # Tests are a half of what is compiled, and a quarter of their time is the second level of optimisation.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  target_compile_definitions(${name} PRIVATE HEDDLE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" HEDDLE_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
   add_test(NAME ${name} COMMAND ${name})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)

@@ -9,6 +9,7 @@
 #include "proto/access/channel.h"
 #include "proto/access/listener.h"
 #include "tests/access/lab.h"
+#include "tests/places.h"
 #include "tracker/tracker_service.h"
 #include "worker/slots.h"
 #include "worker/supervisor/worker_server.h"

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/jobs.pb.h"
+#include "tests/places.h"
 
 namespace heddle {
 namespace {

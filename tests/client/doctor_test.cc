@@ -20,6 +20,7 @@
 
 #include "compiler/codegen/backend.h"
 #include "proto/jobs.grpc.pb.h"
+#include "tests/places.h"
 
 namespace heddle::client {
 namespace {

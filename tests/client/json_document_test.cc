@@ -16,6 +16,7 @@
 #include "proto/jobs.pb.h"
 #include "proto/store.pb.h"
 #include "proto/tracker.pb.h"
+#include "tests/places.h"
 
 namespace heddle::client {
 namespace {

@@ -14,6 +14,7 @@
 #include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/runtime/cuda/driver.h"
 #include "tests/cluster/mini_cluster.h"
+#include "tests/places.h"
 
 namespace heddle {
 namespace {

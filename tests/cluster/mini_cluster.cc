@@ -18,6 +18,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "tests/places.h"
 
 namespace heddle {
 namespace {

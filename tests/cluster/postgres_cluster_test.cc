@@ -15,6 +15,7 @@
 #include "compiler/codegen/backend.h"
 #include "proto/job_states.h"
 #include "tests/cluster/mini_cluster.h"
+#include "tests/places.h"
 #include "tests/scheduler/store/postgres_server.h"
 
 namespace heddle {

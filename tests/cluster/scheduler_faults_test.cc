@@ -44,6 +44,7 @@
 #include "tests/adversary/store_checks.h"
 #include "tests/cluster/history.h"
 #include "tests/cluster/mini_cluster.h"
+#include "tests/places.h"
 #include "tests/scheduler/service/fake_cluster.h"
 
 namespace heddle {

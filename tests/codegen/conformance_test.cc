@@ -12,6 +12,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
 #include "tests/codegen/kernel_runner.h"
+#include "tests/places.h"
 
 namespace heddle::testing {
 namespace {

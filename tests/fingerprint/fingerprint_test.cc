@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "tests/fingerprint/fingerprint.h"
+#include "tests/places.h"
 
 namespace heddle::fingerprint {
 namespace {

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "proto/message_rules.h"
 #include "tests/hollow/farm.h"
+#include "tests/places.h"
 
 namespace heddle::hollow {
 namespace {

@@ -20,6 +20,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
 #include "tests/ir/run_program.h"
+#include "tests/places.h"
 
 namespace heddle::ir {
 namespace {

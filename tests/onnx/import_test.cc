@@ -18,6 +18,7 @@
 #include "compiler/ir/arithmetic.h"
 #include "compiler/onnx/format/onnx_format.pb.h"
 #include "tests/onnx/model_text.h"
+#include "tests/places.h"
 
 namespace heddle::graph {
 namespace {

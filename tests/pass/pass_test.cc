@@ -18,6 +18,7 @@
 #include "compiler/pass/widen_copies.h"
 #include "compiler/pass/widen_halves.h"
 #include "tests/codegen/kernel_runner.h"
+#include "tests/places.h"
 
 namespace heddle::pass {
 namespace {

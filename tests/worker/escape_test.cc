@@ -33,6 +33,7 @@
 #include "base/clock.h"
 #include "base/files/blob_store.h"
 #include "base/sha256.h"
+#include "tests/places.h"
 #include "worker/confine/landlock.h"
 #include "worker/confine/mechanisms.h"
 #include "worker/confine/stage_folder.h"

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "tests/codegen/cuda/host_code.h"
+#include "tests/places.h"
 #include "worker/child/stage_child.h"
 
 namespace heddle::worker {

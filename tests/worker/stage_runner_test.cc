@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "tests/places.h"
 #include "worker/slots.h"
 
 namespace heddle::worker {

@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "tests/adversary/mutate.h"
+#include "tests/places.h"
 #include "tracker/tracker_service.h"
 #include "worker/confine/stage_folder.h"
 

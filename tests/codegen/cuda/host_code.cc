@@ -10,6 +10,7 @@
 #include <regex>
 
 #include "compiler/codegen/cuda/prelude.h"
+#include "tests/places.h"
 
 namespace heddle::testing {
 

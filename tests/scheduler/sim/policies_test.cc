@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "scheduler/sim/deadlines.h"
 #include "scheduler/sim/report.h"
+#include "tests/places.h"
 
 namespace heddle::sim {
 namespace {

@@ -11,6 +11,7 @@
 #include "scheduler/sim/recorded.h"
 #include "scheduler/sim/report.h"
 #include "scheduler/sim/thesis.h"
+#include "tests/places.h"
 
 namespace heddle::sim {
 namespace {
