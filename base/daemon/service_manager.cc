@@ -16,6 +16,9 @@
 namespace heddle {
 namespace {
 
+// As long as the units let a start take (TimeoutStartSec), which does the same work.
+constexpr int64_t kTakeOverUs = 600'000'000;
+
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
@@ -27,6 +30,14 @@ int64_t PositiveNumber(const std::string& text) {
   const char* const end = text.data() + text.size();
   const auto [stopped, error] = std::from_chars(text.data(), end, number);
   return error == std::errc() && stopped == end && number > 0 ? number : 0;
+}
+
+// Microseconds; 0: no watchdog watches this program.
+int64_t WatchdogSpan() {
+  // It may be that of another program, of which this one is a child.
+  const std::string watched = Variable("WATCHDOG_PID");
+  if (!watched.empty() && PositiveNumber(watched) != getpid()) return 0;
+  return PositiveNumber(Variable("WATCHDOG_USEC"));
 }
 
 }  // namespace
@@ -50,15 +61,14 @@ bool TellServiceManager(const char* socket_path, std::string_view lines) {
 
 int ServeUntilSignal(const sigset_t& signals, const std::function<bool()>& live) {
   const std::string manager = Variable("NOTIFY_SOCKET");
-  int64_t span_us = PositiveNumber(Variable("WATCHDOG_USEC"));
-  // The watchdog of another program, of which this one is a child.
-  const std::string watched = Variable("WATCHDOG_PID");
-  if (!watched.empty() && PositiveNumber(watched) != getpid()) span_us = 0;
-  TellServiceManager(manager.c_str(), "READY=1");
+  const int64_t span_us = WatchdogSpan();
   const int64_t pause_us = span_us / 3;
   const timespec pause = {.tv_sec = static_cast<time_t>(pause_us / 1'000'000),
                           .tv_nsec = static_cast<long>(pause_us % 1'000'000 * 1000)};
   const bool is_watched = pause_us > 0 && !manager.empty();
+  std::string ready = "READY=1";
+  if (is_watched) ready += "\nWATCHDOG_USEC=" + std::to_string(span_us);
+  TellServiceManager(manager.c_str(), ready);
   int signal = -1;
   while (signal < 0) {
     signal = sigtimedwait(&signals, nullptr, is_watched ? &pause : nullptr);
@@ -80,7 +90,9 @@ int StandByForTurn(const sigset_t& signals, int poll_ms, const std::function<boo
     TellServiceManager(manager.c_str(), "STOPPING=1");
     return signal;
   }
-  TellServiceManager(manager.c_str(), "WATCHDOG=1\nSTATUS=");
+  std::string turn_came = "WATCHDOG=1\nSTATUS=";
+  if (WatchdogSpan() > 0) turn_came += "\nWATCHDOG_USEC=" + std::to_string(kTakeOverUs);
+  TellServiceManager(manager.c_str(), turn_came);
   return 0;
 }
 

@@ -17,7 +17,8 @@ namespace heddle {
 // program's work goes on, so that the manager restarts a program that hangs.
 int ServeUntilSignal(const sigset_t& signals, const std::function<bool()>& live);
 
-// Waits until `turn` returns true, and then returns 0. It calls `turn` on this thread, every `poll_ms` milliseconds, and
+// Waits until `turn` returns true, and then returns 0; from then on the manager's watchdog gives the program ten minutes until
+// ServeUntilSignal, as it gives for a start. It calls `turn` on this thread, every `poll_ms` milliseconds, and
 // feeds the manager's watchdog each time. Before it waits, it tells the manager that the program is ready. If one of `signals`
 // comes first, it tells the manager that the program ends, and returns the signal's number.
 int StandByForTurn(const sigset_t& signals, int poll_ms, const std::function<bool()>& turn);

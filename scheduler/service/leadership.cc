@@ -53,9 +53,13 @@ Leadership::~Leadership() {
                  absl::FormatDuration(options_.times.lease), std::string(ended.message()));
 }
 
-bool Leadership::Holds() const {
+absl::Status Leadership::Check() const {
   absl::MutexLock lock(&mutex_);
-  return !lost_ && MonotonicNow() < until_;
+  if (!lost_ && MonotonicNow() < until_) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "this scheduler could not tell the database in time that it is there",
+      problem_.empty() ? "" : absl::StrCat(" (", problem_, ")"),
+      ", so another may lead by now; it answers again once the database says that it leads"));
 }
 
 void Leadership::SetAddress(const std::string& address) {

@@ -9,6 +9,8 @@
 // checks the epoch with every write. If nobody has taken over, as where no other scheduler stands by, the next renewal
 // gives the leadership back in the same epoch; without one for a minute, the process ends.
 //
+// Meanwhile its clients are refused (lead_check.h), since another may lead and know better.
+//
 // A store that takes no writes at all (ResourceExhausted) gives the leadership to nobody. Whoever has it keeps it meanwhile,
 // so that those who read get answers.
 //
@@ -53,8 +55,10 @@ class Leadership {
   // Lets go of the leadership: another may lead at once. Call it after the last write.
   ~Leadership();
 
-  // Whether this process leads for certain, by its own clock. False: it must not decide, but may lead again.
-  bool Holds() const;
+  // Whether this process leads for certain, by its own clock. Unavailable, with the reason: it must not decide, nor tell
+  // clients what may be over, but it may lead again.
+  absl::Status Check() const;
+  bool Holds() const { return Check().ok(); }
   // Where clients reach this process, once it is known; tells the store soon.
   void SetAddress(const std::string& address);
 

@@ -134,13 +134,15 @@ absl::Status SchedulerLoop::LoadJobs() {
   // Stages of the previous process. Their slots become free when the leases are released.
   HEDDLE_ASSIGN_OR_RETURN(std::vector<StageRow> unfinished, store_->UnfinishedStages());
   Batch batch;
+  std::vector<std::string> leases;
   for (StageRow& row : unfinished) {
-    leases_->Release(row.lease_id);
+    leases.push_back(row.lease_id);
     row.span.set_end_unix_ns(absl::GetCurrentTimeNanos());
     row.span.mutable_fault()->set_kind(v1::FAULT_INFRASTRUCTURE);
     row.span.mutable_fault()->set_message("the scheduler was restarted");
     batch.push_back(PutStage{row});
   }
+  leases_->ReleaseAll(leases);
   if (!batch.empty()) writer_->Write(std::move(batch));
   snapshots_.Put(TakeViews(true));  // all of it comes from the store
   return absl::OkStatus();
@@ -189,7 +191,7 @@ void SchedulerLoop::Run() {
       if (store_problem_) inputs.push_front({StoreBlocked{*store_problem_}});
       store_problem_.reset();
     }
-    while (options_.leads && !options_.leads()) {
+    while (!leads()) {
       absl::MutexLock lock(&mutex_);
       if (mutex_.AwaitWithTimeout(absl::Condition(&stop_), kLook)) return;
     }

@@ -110,6 +110,9 @@ class SchedulerLoop {
   v1::TrackerService::StubInterface* tracker() { return tracker_.get(); }
   const std::string& policy() const { return options_.policy; }
 
+  // Whether this process leads for certain (Leadership); if not, it decides nothing.
+  bool leads() const { return !options_.leads || options_.leads(); }
+
   Metrics* metrics() { return &metrics_.registry(); }
   LeaseKeeper::Counts leases() const { return leases_->counts(); }
   // Not OK: no decision was made for longer than ever happens, although the store takes writes.

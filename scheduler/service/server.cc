@@ -35,6 +35,7 @@
 #include "proto/leader_calls.h"
 #include "scheduler/page/page.h"
 #include "scheduler/service/embedded.h"
+#include "scheduler/service/lead_check.h"
 #include "scheduler/service/leadership.h"
 #include "scheduler/service/reads/page_data.h"
 #include "scheduler/service/scheduler_loop.h"
@@ -122,9 +123,14 @@ absl::StatusOr<std::unique_ptr<Leadership>> AskToLead(RecordStore* store, const 
                                                       Leader* leader) {
   HEDDLE_ASSIGN_OR_RETURN(*leader, store->LeaderOf(options.claim.pool));
   options.claim.leader_has_ended = locked && HasEnded(leader->scheduler, home);
+  // The answer to an earlier claim may have been lost.
+  const bool ours = leader->scheduler == options.claim.scheduler;
   // No write while another leads: see ConnectReader in scheduler/store/sqlite_session.h.
-  if (leader->remaining > absl::ZeroDuration() && !options.claim.leader_has_ended) return nullptr;
-  return Leadership::Take(store, std::move(options), leader);
+  if (!ours && leader->remaining > absl::ZeroDuration() && !options.claim.leader_has_ended)
+    return nullptr;
+  auto taken = Leadership::Take(store, std::move(options), leader);
+  if (absl::IsAborted(taken.status())) return nullptr;  // another was faster
+  return taken;
 }
 
 absl::Status AnotherLeads(const Leader& leader) {
@@ -311,6 +317,7 @@ absl::Status RunServer(const ServerOptions& options) {
                        }},
                   &builder, &port));
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(MakeLeadCheck([&leadership] { return leadership->Check(); }));
   interceptors.push_back(audit->Interceptor(&tokens));
   interceptors.push_back(MakeCallMetrics(loop->metrics()));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
@@ -346,9 +353,10 @@ absl::Status RunServer(const ServerOptions& options) {
   const HealthPages health{.metrics = loop->metrics(),
                            .live = [&loop] { return loop->Live(); },
                            .ready =
-                               [&loop, &draining] {
-                                 return draining ? absl::UnavailableError("the scheduler is ending")
-                                                 : loop->Ready();
+                               [&loop, &draining, &leadership] {
+                                 if (draining) return absl::UnavailableError("the scheduler is ending");
+                                 const absl::Status leads = leadership->Check();
+                                 return leads.ok() ? loop->Ready() : leads;
                                }};
   // Ends the server. Calls that would go on, such as watches, are told to end first.
   const auto stop = [&] {

@@ -270,6 +270,8 @@ grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
   while (!context->IsCancelled()) {
     if (stopping_)
       return {grpc::StatusCode::UNAVAILABLE, "the scheduler is shutting down; watch again"};
+    if (!loop_->leads())
+      return {grpc::StatusCode::UNAVAILABLE, "another scheduler may lead; watch again"};
     absl::StatusOr<JobSnapshots::Snapshot> snapshot =
         loop_->jobs().WaitForChange(request->job(), version, kWatchInterval * 2);
     if (!snapshot.ok()) return ToGrpc(snapshot.status());

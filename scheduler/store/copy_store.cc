@@ -13,9 +13,9 @@
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "scheduler/store/open_store.h"
-#include "scheduler/store/postgres/postgres_owner.h"
 #include "scheduler/store/postgres/postgres_schema.h"
 #include "scheduler/store/postgres/postgres_session.h"
+#include "scheduler/store/postgres/postgres_use.h"
 #include "scheduler/store/sqlite_schema.h"
 #include "scheduler/store/sqlite_session.h"
 
@@ -311,12 +311,12 @@ class PostgresEnd final : public End {
 // Opens a store whose tables are of this version. `copying`: it may be new, or an unfinished copy.
 absl::StatusOr<std::unique_ptr<End>> OpenEnd(const std::string& address, bool copying) {
   if (IsPostgres(address)) {
-    const auto owner = std::make_shared<PostgresOwner>(kApplication, copying);
+    const PostgresUse use = copying ? PostgresUse::kCopyTo : PostgresUse::kCopyFrom;
     HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<PostgresSession> session,
                             PostgresSession::Open({.url = address,
                                                    .application = kApplication,
-                                                   .connected = [owner](PostgresSession* on) {
-                                                     return owner->Take(on);
+                                                   .connected = [use](PostgresSession* on) {
+                                                     return UsePostgres(use, on);
                                                    }}));
     // A large table is read in one statement.
     HEDDLE_RETURN_IF_ERROR(session->Execute("SET statement_timeout=0"));

@@ -345,8 +345,8 @@ class RecordStore {
   // Claims the leadership: the caller takes it if it is free, or renews it if it has it. Returns who leads afterwards; that is
   // the caller if Leader::scheduler is its name. The claim is durable on return.
   // ResourceExhausted: the store takes no writes from anybody now (the disk is full, or another
-  // program has locked it), so nobody else can take the leadership either. Other errors: nothing
-  // is known.
+  // program has locked it), so nobody else can take the leadership either. Aborted: another was
+  // faster; ask again. Other errors: nothing is known.
   virtual absl::StatusOr<Leader> Lead(const LeaderClaim& claim) = 0;
   // Lets go of the leadership of that epoch, after the last write; no error if another leads by now.
   virtual absl::Status EndLead(const std::string& pool, int64_t epoch) = 0;

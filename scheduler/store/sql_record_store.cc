@@ -87,9 +87,7 @@ class SqlRecordStore : public RecordStore {
     absl::MutexLock lock(&write_mutex_);
     const absl::Status resolved = ResolveDoubt();
     absl::StatusOr<Leader> leader = resolved.ok() ? TryLead(claim) : resolved;
-    // While SQLite's file is locked, no scheduler writes. A PostgreSQL that cannot be reached belongs to this process until
-    // it has ended (PostgresOwner).
-    if (absl::IsUnavailable(leader.status()) && !write_->Lost())
+    if (absl::IsUnavailable(leader.status()) && write_->UnavailableToAll())
       return absl::ResourceExhaustedError(leader.status().message());
     return leader;
   }
@@ -103,7 +101,8 @@ class SqlRecordStore : public RecordStore {
     });
   }
   absl::StatusOr<Leader> LeaderOf(const std::string& pool) override {
-    return ForScheduler([&](SqlSession* session) -> absl::StatusOr<Leader> {
+    // Whoever stands by wants to hear soon if the store is away, and has no users.
+    return ForUsers([&](SqlSession* session) -> absl::StatusOr<Leader> {
       HEDDLE_ASSIGN_OR_RETURN(const LeaderRow row, ReadLeader(session, pool));
       HEDDLE_ASSIGN_OR_RETURN(const int64_t now, session->ClockNs());
       return LeaderAt(row, absl::FromUnixNanos(now));
@@ -280,7 +279,7 @@ class SqlRecordStore : public RecordStore {
     return absl::OkStatus();
   }
 
-  // A transaction of its own, which may be made again if its answer is lost.
+  // A transaction that may be made again if its answer is lost.
   template <typename Write>
   absl::Status InTransaction(const Write& write) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
     HEDDLE_RETURN_IF_ERROR(write_->Begin(SqlSession::Running::kAtOnce));
@@ -288,7 +287,7 @@ class SqlRecordStore : public RecordStore {
       Rollback();
       return status;
     }
-    return write_->Commit();
+    return write_->CommitRepeatable();
   }
 
   // Changes the row only if it is as it was read, since others may claim it meanwhile.
@@ -303,24 +302,23 @@ class SqlRecordStore : public RecordStore {
       if (row.scheduler != claim.scheduler) return absl::OkStatus();
       const int64_t renewed = absl::ToUnixNanos(row.renewed);
       const int64_t lease = absl::ToInt64Nanoseconds(row.lease);
-      if (before.epoch == 0) {
-        Statement insert(
-            write_.get(),
-            "INSERT INTO leaders(pool, scheduler, address, epoch, renewed_ns, lease_ns) "
-            "VALUES(?, ?, ?, ?, ?, ?)");
-        return insert.Bind(claim.pool, row.scheduler, row.address, row.epoch, renewed, lease).Run();
-      }
-      Statement update(
+      // Whoever led may have been stopped or cut off in the middle of a transaction, which has the row locked.
+      if (row.epoch != before.epoch)
+        HEDDLE_RETURN_IF_ERROR(write_->EndOtherWriters("leaders"));
+      Statement claimed(
           write_.get(),
-          "UPDATE leaders SET scheduler=?, address=?, epoch=?, renewed_ns=?, lease_ns=? "
-          "WHERE pool=? AND epoch=? AND renewed_ns=?");
-      HEDDLE_ASSIGN_OR_RETURN(const bool changed,
-                              update
-                                  .Bind(row.scheduler, row.address, row.epoch, renewed, lease,
-                                        claim.pool, before.epoch, absl::ToUnixNanos(before.renewed))
-                                  .RunIfItChanges());
+          "INSERT INTO leaders(pool, scheduler, address, epoch, renewed_ns, lease_ns) "
+          "VALUES(?, ?, ?, ?, ?, ?) ON CONFLICT(pool) DO UPDATE SET scheduler=excluded.scheduler, "
+          "address=excluded.address, epoch=excluded.epoch, renewed_ns=excluded.renewed_ns, "
+          "lease_ns=excluded.lease_ns WHERE leaders.epoch=? AND leaders.renewed_ns=?");
+      HEDDLE_ASSIGN_OR_RETURN(
+          const bool changed,
+          claimed
+              .Bind(claim.pool, row.scheduler, row.address, row.epoch, renewed, lease, before.epoch,
+                    absl::ToUnixNanos(before.renewed))
+              .RunIfItChanges());
       return changed ? absl::OkStatus()
-                     : absl::UnavailableError("another scheduler claims the leadership just now");
+                     : absl::AbortedError("another scheduler claims the leadership just now");
     }));
     return leader;
   }

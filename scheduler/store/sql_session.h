@@ -68,6 +68,9 @@ class SqlSession {
   // Ends the transaction, also after an error, and is durable if OK. After Unavailable, LastCommitted
   // tells whether it was taken.
   virtual absl::Status Commit() = 0;
+  // The same for a transaction that may be made twice. LastCommitted does not tell of it, so what it tells of the last
+  // Commit of another program stays right.
+  virtual absl::Status CommitRepeatable() { return Commit(); }
   // Nothing of the transaction stays. Without a transaction, does nothing.
   virtual void Rollback() = 0;
   virtual bool InTransaction() const = 0;
@@ -78,11 +81,16 @@ class SqlSession {
   // Whether the last Commit, which ended with Unavailable, was taken. Unavailable: it cannot be told
   // yet.
   virtual absl::StatusOr<bool> LastCommitted() = 0;
+  // In a transaction: undoes those of other programs that have changed the table and wait for their program, which may be
+  // stopped or cut off. Does nothing where only their program can end them.
+  virtual absl::Status EndOtherWriters(absl::string_view table) = 0;
   // The store's clock, of which all programs that use the database read the same time: nanoseconds since a moment
   // that may change when its host starts anew.
   virtual absl::StatusOr<int64_t> ClockNs() = 0;
   // Whether the connection was lost in the last call, so that a read may be repeated on a new one.
   virtual bool Lost() const = 0;
+  // Whether Unavailable, for this session, means that no program can write now.
+  virtual bool UnavailableToAll() const = 0;
 };
 
 struct Blob {

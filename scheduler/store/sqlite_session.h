@@ -57,6 +57,8 @@ class SqliteSession final : public SqlSession {
   // Clocks of several processes on one host: CLOCK_MONOTONIC is the same for all of them.
   absl::StatusOr<int64_t> ClockNs() override { return absl::ToUnixNanos(MonotonicNow()); }
   bool Lost() const override { return false; }
+  absl::Status EndOtherWriters(absl::string_view) override { return absl::OkStatus(); }
+  bool UnavailableToAll() const override { return true; }  // the file is locked
 
   sqlite3* db() const { return db_; }
 

@@ -221,14 +221,16 @@ void MiniCluster::StartWorker() {
 }
 
 void MiniCluster::StartScheduler() {
-  StartSchedulerAs("scheduler", &scheduler, &scheduler_address_);
+  StartSchedulerAs("scheduler", options_.store, &scheduler, &scheduler_address_);
   if (links_) links_->client_to_scheduler.SetTarget(PortOf(scheduler_address_));
 }
 
-void MiniCluster::StartSecond() { StartSchedulerAs("second", &second, &second_address_); }
+void MiniCluster::StartSecond() {
+  StartSchedulerAs("second", options_.second_store, &second, &second_address_);
+}
 
-void MiniCluster::StartSchedulerAs(const std::string& name, Process* process,
-                                   std::string* address) {
+void MiniCluster::StartSchedulerAs(const std::string& name, const std::string& store,
+                                   Process* process, std::string* address) {
   std::filesystem::remove(File(name + ".port"));
   std::vector<std::string> command = {
       options_.scheduler.empty() ? HEDDLE_BIN_DIR "/heddle-scheduler" : options_.scheduler,
@@ -243,7 +245,7 @@ void MiniCluster::StartSchedulerAs(const std::string& name, Process* process,
       "-v"};
   if (options_.lease_s > 0)
     command.insert(command.end(), {"--lease", std::to_string(options_.lease_s)});
-  if (!options_.store.empty()) command.insert(command.end(), {"--store", options_.store});
+  if (!store.empty()) command.insert(command.end(), {"--store", store});
   if (options_.standby) command.emplace_back("--standby");
   process->Start(command, File(name + ".log"), options_.environment);
   *address = AddressFrom(File(name + ".port"), *process);

@@ -61,6 +61,7 @@ class MiniCluster {
     std::string scheduler{};                 // another program for it
     bool standby = false;                    // there are two schedulers, on the same data
     std::string store{};                     // --store of the scheduler; empty: none
+    std::string second_store{};              // the same of the other one
     std::vector<std::string> environment{};  // of all three
   };
   MiniCluster() : MiniCluster(Options()) {}
@@ -92,7 +93,8 @@ class MiniCluster {
   Process second;  // scheduler
 
  private:
-  void StartSchedulerAs(const std::string& name, Process* process, std::string* address);
+  void StartSchedulerAs(const std::string& name, const std::string& store, Process* process,
+                        std::string* address);
   // Waits for the file that a daemon writes once it listens; the address on loopback, empty when it
   // does not come.
   std::string AddressFrom(const std::string& port_file, Process& process) const;

@@ -11,7 +11,6 @@
 
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <random>
 #include <string>
@@ -21,12 +20,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/service_client.h"
-#include "client/zoo/zoo.h"
-#include "compiler/codegen/backend.h"
 #include "proto/job_states.h"
 #include "proto/tracker.grpc.pb.h"
 #include "tests/cluster/history.h"
 #include "tests/cluster/mini_cluster.h"
+#include "tests/cluster/small_job.h"
 
 namespace heddle {
 namespace {
@@ -39,11 +37,6 @@ constexpr int kLeaseSeconds = 2;
 constexpr absl::Duration kTrouble = absl::Seconds(12);    // of one run
 constexpr absl::Duration kRecovery = absl::Seconds(150);  // a run needs a fraction of this
 constexpr int kTrialsPerTask = 10;
-
-int FromEnvironment(const char* name, int otherwise) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? otherwise : std::atoi(value);
-}
 
 // The clock that the daemons share; see shifted_clock.cc.
 class SharedShift {
@@ -77,7 +70,7 @@ class NemesisRun {
                   .expiry_s = kLeaseSeconds,
                   .links = true,
                   .environment = shift_.Environment()}),
-        model_(zoo::MakeZooModel("mlp", 1).value()) {}
+        model_(SmallModel()) {}
 
   // Everything that may go wrong, for a while.
   void Go() {
@@ -145,7 +138,7 @@ class NemesisRun {
         }
         absl::SleepFor(absl::Milliseconds(50));
       }
-      const auto records = Records(job);
+      const auto records = RecordsOf(*client_, job);
       EXPECT_TRUE(records.ok()) << records.status();
       if (records.ok()) history_.Ended(last, *records);
     }
@@ -169,36 +162,12 @@ class NemesisRun {
   }
 
   void Submit() {
-    v1::JobSpec spec;
-    spec.set_plan_search("off");
-    spec.set_name("mlp");
-    spec.set_target(ToText(codegen::ResolveTarget(Target{}).value()));
-    spec.set_trials_per_task(kTrialsPerTask);
-    spec.set_allocation("uniform");
-    spec.set_batch(4);
-    spec.set_strategy("random");
-    spec.set_seed(random_());
-    spec.set_force(true);
-    spec.set_repeats(3);
-    spec.set_min_repeat_us(5000);
-    const auto job = client_->Submit(spec, model_);
+    const auto job =
+        client_->Submit(SmallJob(kTrialsPerTask, random_(), /*min_repeat_us=*/5000), model_);
     if (!job.ok()) return;  // not told: it may be there or not
     history_.Submitted(*job);
     jobs_.push_back(*job);
     open_.push_back(*job);
-  }
-
-  absl::StatusOr<std::vector<v1::Record>> Records(const std::string& job) {
-    v1::RecordQuery query;
-    query.set_job(job);
-    query.set_limit(client::kAllRecords);
-    std::vector<v1::Record> records;
-    const absl::Status status = client_->QueryRecords(query, [&](const v1::Record& record) {
-      records.push_back(record);
-      return true;
-    });
-    if (!status.ok()) return status;
-    return records;
   }
 
   // Only while clients can reach the scheduler, since a call to one that does not answer takes long.
@@ -210,7 +179,7 @@ class NemesisRun {
       const auto now = client_->GetJob(job);
       if (now.ok()) history_.Saw(*now);
       if (absl::IsNotFound(now.status())) history_.Missing(job);
-      const auto records = Records(job);
+      const auto records = RecordsOf(*client_, job);
       if (records.ok()) history_.SawRecords(job, *records);
     }
   }

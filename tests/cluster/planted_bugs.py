@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes a copy of a source of the scheduler with a bug in it, which scheduler_faults_test must find.
+"""Writes a copy of a source of the scheduler with a bug in it, which scheduler_faults_test or fail_over_test must find.
 
 Usage: planted_bugs.py BUG SOURCE ROOT OUT    SOURCE is relative to ROOT. Fails where it has no such text any more.
 """
@@ -25,6 +25,15 @@ BUGS = {
          "    absl::SleepFor(absl::Milliseconds(20));\n"
          "    const bool written = ApplyAll(group);\n"),
         ("if (written && entry.durable) entry.durable();", ""),
+    ],
+    # A leader writes whatever epoch it is, and takes its time to end once another leads.
+    ("without-epoch", "scheduler/store/sql_record_store.cc"): [
+        ("    if (epoch_ == 0) return absl::OkStatus();\n", "    if (epoch_ >= 0) return absl::OkStatus();\n"),
+    ],
+    ("without-epoch", "scheduler/service/leadership.cc"): [
+        ('#include "absl/strings/str_cat.h"\n', '#include "absl/strings/str_cat.h"\n#include "absl/time/clock.h"\n'),
+        ("    lost_ = true;\n  }\n  options_.lost(reason);\n",
+         "    lost_ = true;\n  }\n  absl::SleepFor(absl::Seconds(3));\n  options_.lost(reason);\n"),
     ],
 }
 

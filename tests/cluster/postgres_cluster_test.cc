@@ -11,10 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/service_client.h"
-#include "client/zoo/zoo.h"
-#include "compiler/codegen/backend.h"
 #include "proto/job_states.h"
 #include "tests/cluster/mini_cluster.h"
+#include "tests/cluster/small_job.h"
 #include "tests/places.h"
 #include "tests/scheduler/store/postgres_server.h"
 
@@ -42,14 +41,13 @@ v1::Job WaitFor(const ServiceClient& client, const std::string& job, const std::
 
 std::set<int64_t> Candidates(const ServiceClient& client, const std::string& job) {
   std::set<int64_t> candidates;
-  v1::RecordQuery query;
-  query.set_job(job);
-  const absl::Status queried = client.QueryRecords(query, [&](const v1::Record& record) {
+  const auto records = RecordsOf(client, job);
+  EXPECT_TRUE(records.ok()) << records.status();
+  if (!records.ok()) return candidates;
+  for (const v1::Record& record : *records) {
     EXPECT_TRUE(candidates.insert(record.candidate()).second)
         << "candidate " << record.candidate() << " twice";
-    return true;
-  });
-  EXPECT_TRUE(queried.ok()) << queried;
+  }
   return candidates;
 }
 
@@ -68,17 +66,8 @@ TEST(PostgresClusterTest, AJobOutlivesItsSchedulerAndItsDatabaseServer) {
   const ServiceClient client(cluster.scheduler_address());
   ASSERT_TRUE(client.WaitUntilServing(absl::Seconds(60)).ok()) << cluster.Logs();
 
-  v1::JobSpec spec;
-  spec.set_name("mlp");
-  spec.set_target(ToText(codegen::ResolveTarget(Target{}).value()));
-  spec.set_trials_per_task(8);
-  spec.set_batch(4);
-  spec.set_strategy("random");
-  spec.set_plan_search("off");
-  spec.set_seed(1);
-  spec.set_repeats(5);
-  spec.set_min_repeat_us(10'000);
-  const auto submitted = client.Submit(spec, zoo::MakeZooModel("mlp", 1).value());
+  const auto submitted = client.Submit(
+      SmallJob(/*trials_per_task=*/8, /*seed=*/1, /*min_repeat_us=*/20'000), SmallModel());
   ASSERT_TRUE(submitted.ok()) << submitted.status();
   const std::string job = *submitted;
 
@@ -107,11 +96,12 @@ TEST(PostgresClusterTest, AJobOutlivesItsSchedulerAndItsDatabaseServer) {
   EXPECT_EQ(rows->front(), absl::StrCat(done.trials()));
   EXPECT_TRUE(client.FetchModule(job, v1::SCHEDULE_BEST).ok());
 
-  // Another scheduler, even with a data folder of its own, is told who uses the database.
+  // Another scheduler that is not to stand by, even with a data folder of its own, is told who leads.
   MiniCluster second(options);
   second.StartScheduler();
   EXPECT_THAT(second.Logs(),
-              ::testing::HasSubstr(absl::StrCat(":", cluster.scheduler.pid(), " uses it")));
+              ::testing::HasSubstr(absl::StrCat("another heddle-scheduler leads on the same database, at ",
+                                                cluster.scheduler_address())));
 
   EXPECT_EQ(cluster.scheduler.Terminate(), 0);
   const std::string copy =

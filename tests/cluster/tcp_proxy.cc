@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -62,7 +63,9 @@ struct Connection {
 
 }  // namespace
 
-TcpProxy::TcpProxy(int target_port) : target_(target_port) {
+TcpProxy::TcpProxy(int target_port) : TcpProxy("") { target_ = target_port; }
+
+TcpProxy::TcpProxy(const std::string& target_socket) : target_socket_(target_socket), target_(0) {
   listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   sockaddr_in address = Loopback(0);
   socklen_t size = sizeof(address);
@@ -77,6 +80,21 @@ TcpProxy::~TcpProxy() {
   stop_ = true;
   thread_.join();
   close(listener_);
+}
+
+int TcpProxy::ConnectToTarget() const {
+  if (target_socket_.empty() && target_ == 0) return -1;
+  const bool local = !target_socket_.empty();
+  const sockaddr_in port = Loopback(target_);
+  sockaddr_un path{};
+  path.sun_family = AF_UNIX;
+  target_socket_.copy(path.sun_path, sizeof(path.sun_path) - 1);
+  const auto* address = local ? reinterpret_cast<const sockaddr*>(&path)
+                              : reinterpret_cast<const sockaddr*>(&port);
+  const int callee = socket(local ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (connect(callee, address, local ? sizeof(path) : sizeof(port)) == 0) return callee;
+  close(callee);
+  return -1;
 }
 
 void TcpProxy::Run() {
@@ -118,13 +136,9 @@ void TcpProxy::Run() {
     if ((polled[0].revents & POLLIN) == 0) continue;
     const int caller = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (caller < 0) continue;
-    const int target = target_;
-    const sockaddr_in address = Loopback(target);
-    const int callee = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (mode == Mode::kCut || target == 0 ||
-        connect(callee, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    const int callee = mode == Mode::kCut ? -1 : ConnectToTarget();
+    if (callee < 0) {
       close(caller);
-      close(callee);
       continue;
     }
     fcntl(callee, F_SETFL, O_NONBLOCK);

@@ -1,4 +1,4 @@
-// A link between two processes on loopback that a test can cut, hold up and heal. Thread-safe.
+// A link between two processes of this machine that a test can cut, hold up and heal. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -18,6 +18,8 @@ class TcpProxy {
   };
   // Connections go to a port of 127.0.0.1, which SetTarget may change; 0: nobody is there yet.
   explicit TcpProxy(int target_port = 0);
+  // Connections go to a UNIX socket.
+  explicit TcpProxy(const std::string& target_socket);
   ~TcpProxy();
   TcpProxy(const TcpProxy&) = delete;
   TcpProxy& operator=(const TcpProxy&) = delete;
@@ -30,7 +32,10 @@ class TcpProxy {
 
  private:
   void Run();
+  // -1: nobody is there.
+  int ConnectToTarget() const;
 
+  const std::string target_socket_;  // empty: target_ counts
   int listener_ = -1;
   int port_ = 0;
   std::atomic<int> target_;

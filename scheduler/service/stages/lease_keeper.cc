@@ -78,18 +78,26 @@ absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::st
   return lease;
 }
 
-void LeaseKeeper::Release(const std::string& lease_id) {
+void LeaseKeeper::Release(const std::string& lease_id) { ReleaseAll({lease_id}); }
+
+void LeaseKeeper::ReleaseAll(const std::vector<std::string>& lease_ids) {
+  const absl::Time begun = MonotonicNow();
   {
     absl::MutexLock lock(&mutex_);
-    held_.erase(lease_id);
-    const absl::Time now = MonotonicNow();
-    released_[lease_id] = now;
     std::erase_if(released_,
-                  [&](const auto& entry) { return entry.second < now - kRememberReleased; });
+                  [&](const auto& entry) { return entry.second < begun - kRememberReleased; });
+    for (const std::string& id : lease_ids) {
+      held_.erase(id);
+      released_[id] = begun;
+    }
   }
-  if (SendRelease(lease_id)) return;
-  absl::MutexLock lock(&mutex_);
-  unreleased_[lease_id] = MonotonicNow() + lease_;
+  bool answers = true;
+  for (const std::string& id : lease_ids) {
+    answers = answers && MonotonicNow() < begun + rpc_limit_ && SendRelease(id);
+    if (answers) continue;
+    absl::MutexLock lock(&mutex_);
+    unreleased_[id] = begun + lease_;
+  }
 }
 
 bool LeaseKeeper::SendRelease(const std::string& lease_id) {
@@ -141,7 +149,7 @@ void LeaseKeeper::ReleaseStrays() {
       return acquiring_.count(slot) == 0;
     });
   }
-  for (const std::string& id : ids) Release(id);
+  ReleaseAll(ids);
 }
 
 bool LeaseKeeper::IsOurs(const SlotId& slot, const v1::SlotStatus& status) const {
@@ -159,11 +167,13 @@ LeaseKeeper::Counts LeaseKeeper::counts() const {
 }
 
 void LeaseKeeper::ReleaseFormer(const v1::ListWorkersResponse& list) {
+  std::vector<std::string> ids;
   for (const v1::WorkerStatus& worker : list.workers()) {
     for (const v1::SlotStatus& slot : worker.slots()) {
-      if (slot.state() == v1::SLOT_HELD && slot.holder() == holder_) Release(slot.lease_id());
+      if (slot.state() == v1::SLOT_HELD && slot.holder() == holder_) ids.push_back(slot.lease_id());
     }
   }
+  ReleaseAll(ids);
 }
 
 void LeaseKeeper::Loop() {

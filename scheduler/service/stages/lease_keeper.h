@@ -33,6 +33,9 @@ class LeaseKeeper {
   absl::StatusOr<v1::Lease> Acquire(const SlotId& slot, const std::string& purpose,
                                     std::function<void()> lost);
   void Release(const std::string& lease_id);
+  // The same for many. It takes little longer than one call to the tracker may; what the tracker has not answered by then is released by
+  // and by.
+  void ReleaseAll(const std::vector<std::string>& lease_ids);
   // Whether this process holds the slot that the tracker's list shows as held, is just being granted
   // it, or released it so recently that the list may not show the release yet.
   bool IsOurs(const SlotId& slot, const v1::SlotStatus& status) const;

@@ -127,11 +127,15 @@ void TrackerWatch::Loop() {
       changed_(last);
     }
     const grpc::Status status = stream->Finish();
-    last.problem = checked.ok()
-                       ? absl::StrCat("the tracker at ", address_, " is not to be reached (",
-                                      status.error_message(), "); is heddle-tracker running?")
-                       : absl::StrCat("the tracker at ", address_,
-                                      " sent a list that cannot be used: ", checked.message());
+    const std::string tracker = absl::StrCat("the tracker at ", address_);
+    if (!checked.ok()) {
+      last.problem = absl::StrCat(tracker, " sent a list that cannot be used: ", checked.message());
+    } else if (status.error_code() == grpc::StatusCode::ABORTED) {
+      last.problem = absl::StrCat(tracker, " lists its workers anew: ", status.error_message());
+    } else {
+      last.problem = absl::StrCat(tracker, " is not to be reached (", status.error_message(),
+                                  "); is heddle-tracker running?");
+    }
     absl::MutexLock lock(&mutex_);
     context_ = nullptr;
     if (stop_) return;

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "scheduler/store/postgres/postgres_owner.h"
 #include "scheduler/store/postgres/postgres_session.h"
+#include "scheduler/store/postgres/postgres_use.h"
 #include "scheduler/store/sql_record_store.h"
 
 namespace heddle::scheduler {
@@ -20,7 +20,7 @@ constexpr absl::Duration kUserPatience = absl::Seconds(5);
 constexpr size_t kMostName = 63;  // bytes that the server keeps
 
 // "heddle-scheduler HOST:PROCESS"
-std::string OwnerName() {
+std::string UserName() {
   char host[256] = {};
   if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
   const std::string process = absl::StrCat(":", getpid());
@@ -30,13 +30,12 @@ std::string OwnerName() {
 }
 
 absl::StatusOr<std::unique_ptr<RecordStore>> Open(const std::string& url) {
-  const std::string name = OwnerName();
-  const auto owner = std::make_shared<PostgresOwner>(name);
+  const std::string name = UserName();
   HEDDLE_ASSIGN_OR_RETURN(
       std::unique_ptr<SqlSession> write,
       PostgresSession::Open(
-          {.url = url, .application = name, .connected = [owner](PostgresSession* session) {
-             return owner->Take(session);
+          {.url = url, .application = name, .connected = [](PostgresSession* session) {
+             return UsePostgres(PostgresUse::kShare, session);
            }}));
   HEDDLE_ASSIGN_OR_RETURN(
       std::unique_ptr<SqlSession> read,

@@ -11,8 +11,8 @@
 namespace heddle::scheduler {
 
 // `url` as libpq reads it, "postgresql://USER@HOST/DATABASE". Errors are one line that names the database
-// and a remedy: Unavailable (it cannot be reached), FailedPrecondition (another scheduler uses it, which
-// is named; made by a newer version; not fit), Internal.
+// and a remedy: Unavailable (it cannot be reached), FailedPrecondition (made by a newer version; a copy of it, or a
+// scheduler of another version, uses it, which is named; not fit), Internal. Several schedulers may have it open: see leader.h.
 absl::StatusOr<std::unique_ptr<RecordStore>> OpenPostgresRecordStore(const std::string& url);
 
 }  // namespace heddle::scheduler

@@ -101,12 +101,9 @@ CREATE TABLE leaders(
 CREATE TABLE store(identity STRING NOT NULL);
 INSERT INTO store VALUES(replace(CAST(gen_random_uuid() AS TEXT), '-', ''));
 
--- The number of the last commit (PostgresSession::Commit), and how often a scheduler took the database
--- (postgres_owner.h). Both have one row.
+-- The number of the last commit (PostgresSession::Commit), in one row.
 CREATE TABLE heddle_commit(number BIGINT NOT NULL);
 INSERT INTO heddle_commit VALUES(0);
-CREATE TABLE heddle_owner(epoch BIGINT NOT NULL, name STRING NOT NULL);
-INSERT INTO heddle_owner VALUES(0, '');
 )sql"};
 static_assert(kFirstVersion + kMigrations.size() == kSchemaVersion + 1,
               "a migration of SQLite needs one here, with the same result");
@@ -129,9 +126,9 @@ absl::Status SetPostgresVersion(int64_t version, PostgresSession* session) {
   return session->Execute(absl::StrCat("UPDATE heddle_schema SET version=", version));
 }
 
-absl::Status MigratePostgres(PostgresSession* session, bool copying) {
+absl::StatusOr<bool> PostgresFits(PostgresSession* session, bool copying) {
   HEDDLE_ASSIGN_OR_RETURN(const int64_t found, PostgresVersion(session));
-  if (found == kSchemaVersion || (copying && found == -kSchemaVersion)) return absl::OkStatus();
+  if (found == kSchemaVersion || (copying && found == -kSchemaVersion)) return true;
   if (found < 0) {
     return absl::FailedPreconditionError(
         "a copy into it did not end; run the same `heddle store copy` again");
@@ -141,6 +138,13 @@ absl::Status MigratePostgres(PostgresSession* session, bool copying) {
                                                       ", this program knows ", kSchemaVersion,
                                                       ": use the newer program"));
   }
+  return false;
+}
+
+absl::Status MigratePostgres(PostgresSession* session, bool copying) {
+  HEDDLE_ASSIGN_OR_RETURN(const bool fits, PostgresFits(session, copying));
+  if (fits) return absl::OkStatus();
+  HEDDLE_ASSIGN_OR_RETURN(const int64_t found, PostgresVersion(session));
   std::string sql = "BEGIN;";
   if (found == 0) {
     absl::StrAppend(&sql,

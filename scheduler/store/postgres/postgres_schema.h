@@ -10,10 +10,12 @@
 
 namespace heddle::scheduler {
 
-// Makes the tables, or runs the missing migrations, in one transaction. FailedPrecondition: the database has
-// a newer version, or a copy into it did not end (copy_store.h), unless that is what `copying` goes on
-// with.
-absl::Status MigratePostgres(PostgresSession* session, bool copying = false);
+// Whether the database has the tables of this version, or is what `copying` goes on with. FailedPrecondition: it has a newer
+// version, or a copy into it did not end (copy_store.h).
+absl::StatusOr<bool> PostgresFits(PostgresSession* session, bool copying);
+// Makes the tables, or runs the missing migrations, in one transaction. Errors as above. Nobody else may use the
+// database meanwhile (postgres_use.h).
+absl::Status MigratePostgres(PostgresSession* session, bool copying);
 
 // The version of the database; 0: it has no tables; negative: a copy into it did not end.
 absl::StatusOr<int64_t> PostgresVersion(PostgresSession* session);

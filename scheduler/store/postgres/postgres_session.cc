@@ -20,6 +20,7 @@ namespace heddle::scheduler {
 namespace {
 
 constexpr absl::Duration kPause = absl::Milliseconds(250);  // between attempts to connect
+constexpr int kEndMs = 3000;  // a server process that is told to end needs moments
 constexpr int kOldestServer = 140000;  // of PQserverVersion: pg_terminate_backend waits since 14
 
 // The words of SQLite's SQL that PostgreSQL has others for.
@@ -434,10 +435,6 @@ absl::StatusOr<std::unique_ptr<PostgresSession>> PostgresSession::Open(Options o
   return session;
 }
 
-int PostgresSession::server_process() const {
-  return connection_ == nullptr ? 0 : PQbackendPID(connection_);
-}
-
 bool PostgresSession::Connected() const {
   return connection_ != nullptr && PQstatus(connection_) == CONNECTION_OK;
 }
@@ -503,13 +500,26 @@ absl::Status PostgresSession::ConnectOnce() {
       "SET tcp_keepalives_idle=10; SET tcp_keepalives_interval=5; SET tcp_keepalives_count=3; "
       "SELECT set_config('synchronous_commit', 'on', false) "
       "WHERE current_setting('synchronous_commit')='off'");
-  if (status.ok() && options_.connected) {
-    connecting_ = true;
-    status = options_.connected(this);
-    connecting_ = false;
-  }
+  connecting_ = true;
+  if (status.ok()) status = EndFormer();
+  if (status.ok()) process_ = PQbackendPID(connection_);
+  if (status.ok() && options_.connected) status = options_.connected(this);
+  connecting_ = false;
   if (!status.ok()) Disconnect();
   return status;
+}
+
+absl::Status PostgresSession::EndFormer() {
+  if (process_ == 0) return absl::OkStatus();
+  // By now, that number may be of a process of somebody else.
+  Statement end(this,
+                "SELECT pg_terminate_backend(pid, CAST(? AS BIGINT)) FROM pg_stat_activity WHERE "
+                "pid=CAST(? AS INTEGER) AND application_name=current_setting('application_name')");
+  const bool ended = !end.Bind(kEndMs, process_).Step() || end.Int(0) != 0;
+  HEDDLE_RETURN_IF_ERROR(end.status());
+  if (!ended) return absl::UnavailableError("the server does not end our lost connection");
+  process_ = 0;
+  return absl::OkStatus();
 }
 
 absl::Status PostgresSession::Ready() {
@@ -615,14 +625,17 @@ absl::Status PostgresSession::Settle() {
 }
 
 absl::Status PostgresSession::Commit() {
-  if (!in_transaction_) return absl::InternalError("there is no transaction to commit");
   ++commit_;  // also where nothing is sent, so that LastCommitted does not mean an earlier one
+  return CommitWith(absl::StrCat("UPDATE heddle_commit SET number=", commit_, "; COMMIT"));
+}
+
+absl::Status PostgresSession::CommitWith(const std::string& sql) {
+  if (!in_transaction_) return absl::InternalError("there is no transaction to commit");
   if (absl::Status status = Settle(); !status.ok()) {
     Rollback();
     return status;
   }
-  const Result result(PQexec(
-      connection_, absl::StrCat("UPDATE heddle_commit SET number=", commit_, "; COMMIT").c_str()));
+  const Result result(PQexec(connection_, sql.c_str()));
   absl::Status status = StatusOf(result.get(), connection_);
   // The server answers the commit of a transaction that has failed with this word.
   if (status.ok() && absl::string_view(PQcmdStatus(result.get())) != "COMMIT")
@@ -653,6 +666,16 @@ absl::Status PostgresSession::Undo() {
   (void)Settle();
   failed_ = absl::OkStatus();
   return RunText("ROLLBACK TO SAVEPOINT batch; RELEASE SAVEPOINT batch");
+}
+
+absl::Status PostgresSession::EndOtherWriters(absl::string_view table) {
+  HEDDLE_RETURN_IF_ERROR(Execute("SET LOCAL lock_timeout='5s'"));  // should one not end
+  Statement end(this,
+                "SELECT pg_terminate_backend(l.pid, CAST(?1 AS BIGINT)) FROM pg_locks l WHERE "
+                "l.locktype='relation' AND l.relation=to_regclass(?2) AND l.granted AND "
+                "l.mode='RowExclusiveLock' AND l.pid<>pg_backend_pid() AND l.database="
+                "(SELECT oid FROM pg_database WHERE datname=current_database())");
+  return end.Bind(kEndMs, table).Run();
 }
 
 absl::StatusOr<int64_t> PostgresSession::ClockNs() {

@@ -32,7 +32,7 @@ class PostgresSession final : public SqlSession {
     // How long a call waits for a server that is away, once there was a connection.
     absl::Duration patience = absl::ZeroDuration();
     // Runs on each new connection before anything else; if it fails, so does the call that needed the
-    // connection. May be null.
+    // connection. The server's process of the connection before has ended by then. May be null.
     std::function<absl::Status(PostgresSession*)> connected;
   };
 
@@ -50,19 +50,18 @@ class PostgresSession final : public SqlSession {
   absl::Status Settle() override;
   // The table heddle_commit gets the number of each commit, by which LastCommitted recognises it.
   absl::Status Commit() override;
+  absl::Status CommitRepeatable() override { return CommitWith("COMMIT"); }
   void Rollback() override;
   bool InTransaction() const override { return in_transaction_; }
   absl::Status Savepoint() override { return Execute("SAVEPOINT batch"); }
   absl::Status Release() override { return Execute("RELEASE SAVEPOINT batch"); }
   absl::Status Undo() override;
-  // The server process of a lost connection must be gone before this is asked: `connected` sees to that
-  // (PostgresOwner).
+  // Tells of a commit before the connection was lost: the server's process of that one has ended, so nothing is under way.
   absl::StatusOr<bool> LastCommitted() override;
   absl::StatusOr<int64_t> ClockNs() override;
   bool Lost() const override;
-
-  // The server's process of this connection; 0: there is none.
-  int server_process() const;
+  absl::Status EndOtherWriters(absl::string_view table) override;
+  bool UnavailableToAll() const override { return false; }  // others may reach the server
 
  private:
   friend class PostgresStatement;
@@ -76,6 +75,8 @@ class PostgresSession final : public SqlSession {
   explicit PostgresSession(Options options);
   absl::Status Connect();
   absl::Status ConnectOnce();
+  // Ends the server's process of the connection before, so that what it did is settled, and locks nothing.
+  absl::Status EndFormer();
   void Disconnect();
   bool Connected() const;
   // Makes sure that a statement may run now.
@@ -85,6 +86,8 @@ class PostgresSession final : public SqlSession {
   absl::Status Fail(absl::Status status);
   // Runs statements now, and drops their rows.
   absl::Status RunText(const std::string& sql);
+  // Ends the transaction by these statements, the last of which is COMMIT.
+  absl::Status CommitWith(const std::string& sql);
 
   static constexpr size_t kMostQueued = 2000;                  // statements
   static constexpr size_t kMostQueuedBytes = size_t{4} << 20;  // of their parameters
@@ -94,6 +97,7 @@ class PostgresSession final : public SqlSession {
   bool opened_ = false;
   bool connecting_ = false;  // `connected` runs
   pg_conn* connection_ = nullptr;
+  int process_ = 0;  // the server's, of the latest connection; 0: there was none, or it has ended
   std::map<std::string, Plan> plans_;
   int64_t prepared_ = 0;           // statements, ever
   const void* reading_ = nullptr;  // the statement that reads row by row

@@ -95,7 +95,7 @@ TEST_F(ServiceManagerTest, FeedsTheWatchdogWhileTheProgramIsLive) {
   setenv("WATCHDOG_USEC", "150000", 1);
   setenv("WATCHDOG_PID", std::to_string(getpid()).c_str(), 1);
   Start();
-  EXPECT_EQ(manager.Next(kLimitMs), "READY=1");
+  EXPECT_EQ(manager.Next(kLimitMs), "READY=1\nWATCHDOG_USEC=150000");
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(manager.Next(kLimitMs), "WATCHDOG=1");
   }
@@ -133,6 +133,19 @@ TEST_F(ServiceManagerTest, StandsByUntilItsTurn) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(manager.Next(kLimitMs), "WATCHDOG=1");
   EXPECT_EQ(manager.Next(kLimitMs), "WATCHDOG=1\nSTATUS=");
   EXPECT_EQ(manager.Next(100), "");
+}
+
+// A take-over reads all unfinished jobs, as a start does.
+TEST_F(ServiceManagerTest, TheWatchdogLeavesTimeForATakeOver) {
+  Manager manager;
+  setenv("NOTIFY_SOCKET", manager.name().c_str(), 1);
+  setenv("WATCHDOG_USEC", "150000", 1);
+  EXPECT_EQ(StandByForTurn(signals_, 1, [] { return true; }), 0);
+  EXPECT_EQ(manager.Next(kLimitMs), "READY=1\nSTATUS=stands by");
+  EXPECT_EQ(manager.Next(kLimitMs), "WATCHDOG=1\nSTATUS=\nWATCHDOG_USEC=600000000");
+  Start();
+  EXPECT_EQ(manager.Next(kLimitMs), "READY=1\nWATCHDOG_USEC=150000");
+  EXPECT_EQ(End(), SIGUSR1);
 }
 
 TEST_F(ServiceManagerTest, ASignalEndsStandingBy) {

@@ -1,6 +1,9 @@
 // Who leads, in each store, and that nobody writes in an epoch that is over.
 #include "scheduler/store/leader.h"
 
+#include <thread>
+
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/scheduler/store/all_stores.h"
 
@@ -108,12 +111,32 @@ TEST(LeaderRuleTest, ARenewalOfAnEarlierClockIsOver) {
   EXPECT_EQ(AfterClaim(row, Claim("b"), now).epoch, 5);
 }
 
-// ---- what only a file can do: two processes have it open ----
+// ---- what is not in memory, several processes may have open ----
 
-TEST(SharedFileTest, TheLeaderOfOneObjectIsThatOfTheOther) {
-  const std::string directory = TempDirectory();
-  auto a = OpenSqliteRecordStore(directory + "/test.db").value();
-  auto b = OpenSqliteRecordStore(directory + "/test.db").value();
+class SharedStoreTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    directory_ = TempDirectory();
+    if (GetParam() == "Sqlite") return;
+    if (PostgresServer::Shared() == nullptr) GTEST_SKIP() << kNoPostgres;
+    for (std::string& url : urls_) url = PostgresServer::Shared()->NewDatabase();
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+  std::unique_ptr<RecordStore> Open(int which = 0) const {
+    auto store = GetParam() == "Sqlite"
+                     ? OpenSqliteRecordStore(absl::StrCat(directory_, "/", which, ".db"))
+                     : OpenPostgresRecordStore(urls_[which]);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return *std::move(store);
+  }
+  std::string directory_, urls_[2];
+};
+INSTANTIATE_TEST_SUITE_P(All, SharedStoreTest, ::testing::Values("Sqlite", "Postgres"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(SharedStoreTest, TheLeaderOfOneObjectIsThatOfTheOther) {
+  auto a = Open();
+  auto b = Open();
   EXPECT_THAT(a->Identity().value(), SizeIs(32));
   EXPECT_EQ(a->Identity().value(), b->Identity().value());
   a->SetEpoch(kDefaultPool, a->Lead(Claim("a", absl::Milliseconds(1)))->epoch);
@@ -126,16 +149,32 @@ TEST(SharedFileTest, TheLeaderOfOneObjectIsThatOfTheOther) {
   EXPECT_THAT(a->LoadJobs().value(), SizeIs(2));
   ASSERT_TRUE(b->EndLead(kDefaultPool, 2).ok());
   EXPECT_EQ(a->Lead(Claim("a2"))->epoch, 3);
-  a.reset();
-  b.reset();
-  std::filesystem::remove_all(directory);
 }
 
-TEST(SharedFileTest, AnotherStoreHasAnotherName) {
-  const std::string directory = TempDirectory();
-  EXPECT_NE(OpenSqliteRecordStore(directory + "/a.db").value()->Identity().value(),
-            OpenSqliteRecordStore(directory + "/b.db").value()->Identity().value());
-  std::filesystem::remove_all(directory);
+// However many ask at the same time, one gets it, and the others are told who or to ask again.
+TEST_P(SharedStoreTest, OneOfManyClaimsIsTaken) {
+  constexpr int kClaims = 6;
+  std::vector<std::unique_ptr<RecordStore>> stores;
+  for (int i = 0; i < kClaims; ++i) stores.push_back(Open());
+  std::vector<std::thread> threads;
+  std::vector<absl::StatusOr<Leader>> leaders(kClaims, absl::UnknownError(""));
+  for (int i = 0; i < kClaims; ++i) {
+    threads.emplace_back([&, i] { leaders[i] = stores[i]->Lead(Claim(absl::StrCat("s", i))); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const Leader leader = *stores[0]->LeaderOf(kDefaultPool);
+  EXPECT_EQ(leader.epoch, 1);
+  int told = 0;
+  for (const auto& one : leaders) {
+    EXPECT_TRUE(one.ok() || absl::IsAborted(one.status())) << one.status();
+    if (one.ok()) EXPECT_EQ(one->scheduler, leader.scheduler);
+    told += one.ok() ? 1 : 0;
+  }
+  EXPECT_GE(told, 1);
+}
+
+TEST_P(SharedStoreTest, AnotherStoreHasAnotherName) {
+  EXPECT_NE(Open(0)->Identity().value(), Open(1)->Identity().value());
 }
 
 }  // namespace

@@ -156,6 +156,11 @@ std::string PostgresServer::Through(const std::string& folder, const std::string
   return url.substr(0, url.find("?host=")) + "?host=" + folder;
 }
 
+std::string PostgresServer::ThroughPort(int port, const std::string& url) {
+  return absl::StrReplaceAll(url.substr(0, url.find("?host=")),
+                             {{"@/", absl::StrCat("@127.0.0.1:", port, "/")}});
+}
+
 absl::StatusOr<std::vector<std::string>> PostgresServer::Sql(const std::string& url,
                                                              const std::string& sql) {
   PGconn* const connection = PQconnectdb(url.c_str());

@@ -33,6 +33,8 @@ class PostgresServer {
   std::string NewDatabase(const std::string& options = "");
   // The same database by another socket's folder.
   static std::string Through(const std::string& folder, const std::string& url);
+  // The same by a port of 127.0.0.1, behind which a proxy goes to socket().
+  static std::string ThroughPort(int port, const std::string& url);
   // Runs statements on a connection of its own; the first column of the rows of the last one.
   absl::StatusOr<std::vector<std::string>> Sql(const std::string& url, const std::string& sql);
   // Ends all connections to the database, as an operator may; how many.
@@ -44,6 +46,7 @@ class PostgresServer {
   absl::Status Restart();
 
   const std::string& folder() const { return folder_; }  // with the socket
+  std::string socket() const { return folder_ + "/.s.PGSQL.5432"; }
 
  private:
   explicit PostgresServer(bool durable) : durable_(durable) {}

@@ -36,6 +36,7 @@
 namespace heddle::scheduler {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -109,28 +110,62 @@ class PostgresStoreTest : public ::testing::Test {
   std::string url_;
 };
 
-TEST_F(PostgresStoreTest, ASecondSchedulerIsRefusedAndToldWhoUsesTheDatabase) {
+// Whoever migrates is alone, so that a scheduler that stands by changes no table under the one that leads.
+TEST_F(PostgresStoreTest, TablesThatAnotherSchedulerUsesAreNotMigrated) {
   std::unique_ptr<RecordStore> first = MustOpen(url_);
-  ASSERT_TRUE(ApplyOne(first.get(), {PutJob{MakeJob(4)}}).ok());
-  const auto second = OpenPostgresRecordStore(url_);
-  EXPECT_TRUE(absl::IsFailedPrecondition(second.status())) << second.status();
-  EXPECT_THAT(std::string(second.status().message()),
-              HasSubstr(absl::StrCat(":", getpid(), " uses it")));
-  first.reset();
-  std::unique_ptr<RecordStore> next = MustOpen(url_);
-  EXPECT_THAT(*next->LoadJobs(), SizeIs(1));
+  const std::unique_ptr<RecordStore> second = MustOpen(url_);  // of the same version
+  Sql("UPDATE heddle_schema SET version=12");
+  const auto newer = OpenPostgresRecordStore(url_);
+  EXPECT_TRUE(absl::IsFailedPrecondition(newer.status())) << newer.status();
+  EXPECT_THAT(std::string(newer.status().message()),
+              AllOf(HasSubstr("tables are of another version"),
+                    HasSubstr(absl::StrCat(":", getpid(), " uses it"))));
 }
 
-// It has in memory what is no longer so.
-TEST_F(PostgresStoreTest, ASchedulerWhoseDatabaseAnotherOneUsedMeanwhileEnds) {
-  std::unique_ptr<RecordStore> store = MustOpen(url_);
-  ASSERT_TRUE(ApplyOne(store.get(), {PutJob{MakeJob(1)}}).ok());
-  Sql("UPDATE heddle_owner SET epoch=epoch+1, name='heddle-scheduler other:1'");
-  ASSERT_GT(server_->CutConnections(url_), 0);
-  const absl::Status status = ApplyOne(store.get(), {PutJob{MakeJob(2)}});
-  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("heddle-scheduler other:1"));
-  EXPECT_EQ(Sql("SELECT count(*) FROM jobs"), "1");
+TEST_F(PostgresStoreTest, SchedulersThatStartTogetherMakeTheTablesOnce) {
+  std::vector<std::unique_ptr<RecordStore>> stores(6);
+  std::vector<std::thread> threads;
+  for (auto& store : stores) threads.emplace_back([&] { store = MustOpen(url_); });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& store : stores) {
+    ASSERT_NE(store, nullptr);
+    EXPECT_EQ(*store->Identity(), *stores[0]->Identity());
+  }
+}
+
+LeaderClaim ClaimOf(const std::string& scheduler, absl::Duration lease) {
+  return {.scheduler = scheduler, .address = scheduler + ":1", .lease = lease};
+}
+
+// As that of a leader that was stopped after its first change and before its commit.
+TEST_F(PostgresStoreTest, ATransactionThatStandsStillHoldsNobodyUp) {
+  const std::unique_ptr<RecordStore> first = MustOpen(url_);
+  ASSERT_EQ(first->Lead(ClaimOf("first", absl::Milliseconds(1)))->epoch, 1);
+  absl::SleepFor(absl::Milliseconds(20));
+  const auto stopped = PostgresSession::Open({.url = url_, .application = "stopped"});
+  ASSERT_TRUE(stopped.ok()) << stopped.status();
+  ASSERT_TRUE((*stopped)->Begin(SqlSession::Running::kAtOnce).ok());
+  ASSERT_TRUE((*stopped)->Execute("UPDATE leaders SET epoch=epoch").ok());
+  const std::unique_ptr<RecordStore> second = MustOpen(url_);
+  const absl::Time begun = absl::Now();
+  const auto leader = second->Lead(ClaimOf("second", absl::Minutes(1)));
+  ASSERT_TRUE(leader.ok()) << leader.status();
+  EXPECT_EQ(leader->scheduler, "second");
+  EXPECT_EQ(leader->epoch, 2);
+  EXPECT_LT(absl::Now() - begun, absl::Seconds(4));
+  EXPECT_FALSE((*stopped)->Commit().ok());
+}
+
+// The leadership of a scheduler that cannot reach the server is open to others.
+TEST(PostgresKillTest, AServerThatIsAwayIsNotTakenForALockedOne) {
+  if (!PostgresServer::Installed()) GTEST_SKIP() << kNoPostgres;
+  auto server = PostgresServer::Start(/*durable=*/false);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::unique_ptr<RecordStore> store = MustOpen((*server)->NewDatabase());
+  ASSERT_TRUE(store->Lead(ClaimOf("a", absl::Minutes(1))).ok());
+  (*server)->Kill();
+  for (int i = 0; i < 2; ++i)
+    EXPECT_TRUE(absl::IsUnavailable(store->Lead(ClaimOf("a", absl::Minutes(1))).status()));
 }
 
 TEST_F(PostgresStoreTest, OnlyFitDatabasesAreTaken) {
@@ -501,6 +536,26 @@ TEST_F(PostgresStoreTest, ACommitWhoseAnswerIsLostIsRecognised) {
     EXPECT_EQ(Sql(absl::StrCat("SELECT count(*) FROM records WHERE candidate=", candidate)), "1");
   }
   EXPECT_THAT(*store->Query({}), SizeIs(3));
+  store.reset();
+  std::filesystem::remove_all(folder);
+}
+
+// What others ask for the leadership does not hide whether the last commit was taken.
+TEST_F(PostgresStoreTest, AClaimOfAnotherDoesNotHideALostAnswer) {
+  char folder[] = "/tmp/heddle-thief-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  CommitThief thief(folder, server_->folder());
+  std::unique_ptr<RecordStore> store = MustOpen(PostgresServer::Through(folder, url_));
+  const std::unique_ptr<RecordStore> other = MustOpen(url_);
+  store->SetEpoch(kDefaultPool, store->Lead(ClaimOf("a", absl::Minutes(1)))->epoch);
+  ASSERT_TRUE(ApplyOne(store.get(), {PutJob{MakeJob(1)}, PutTask{MakeTask(1, 0)}}).ok());
+  const std::vector<Batch> call = {{InsertCandidate{MakeCandidate(1, 1, 0)}}};
+  thief.Arm(CommitThief::kAnswer);
+  EXPECT_TRUE(absl::IsUnavailable(store->Apply(call).status()));
+  EXPECT_EQ(other->Lead(ClaimOf("b", absl::Minutes(1)))->scheduler, "a");
+  const auto again = store->Apply(call);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE((*again)[0].ok()) << (*again)[0];
   store.reset();
   std::filesystem::remove_all(folder);
 }
