@@ -12,7 +12,7 @@ install(TARGETS heddle-worker RUNTIME COMPONENT worker)
 install(FILES README.md LICENSE TYPE DOC COMPONENT client)
 install(DIRECTORY docs TYPE DOC COMPONENT client)
 install(DIRECTORY examples TYPE DOC COMPONENT dev)
-install(FILES deploy/systemd/heddle-scheduler.service deploy/systemd/heddle-tracker.service
+install(FILES deploy/systemd/heddle-scheduler.service deploy/systemd/heddle-scheduler-standby.service deploy/systemd/heddle-tracker.service
   DESTINATION lib/systemd/system COMPONENT server)
 install(FILES deploy/systemd/heddle-worker.service DESTINATION lib/systemd/system COMPONENT worker)
 

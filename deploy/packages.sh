@@ -116,7 +116,7 @@ daemon_scripts() {
   chmod 755 "$work/$name.scripts"/*
 }
 
-daemon_scripts heddle-server heddle heddle-tracker heddle-scheduler
+daemon_scripts heddle-server heddle heddle-tracker heddle-scheduler heddle-scheduler-standby
 daemon_scripts heddle-worker '' heddle-worker
 mkdir -p "$work/libheddle0.scripts"
 printf 'libheddle 0 libheddle0\n' >"$work/libheddle0.scripts/shlibs"

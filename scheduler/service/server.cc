@@ -354,7 +354,8 @@ absl::Status RunServer(const ServerOptions& options) {
                            .live = [&loop] { return loop->Live(); },
                            .ready =
                                [&loop, &draining, &leadership] {
-                                 if (draining) return absl::UnavailableError("the scheduler is ending");
+                                 if (draining)
+                                   return absl::UnavailableError("the scheduler is ending");
                                  const absl::Status leads = leadership->Check();
                                  return leads.ok() ? loop->Ready() : leads;
                                }};

@@ -312,12 +312,12 @@ class PostgresEnd final : public End {
 absl::StatusOr<std::unique_ptr<End>> OpenEnd(const std::string& address, bool copying) {
   if (IsPostgres(address)) {
     const PostgresUse use = copying ? PostgresUse::kCopyTo : PostgresUse::kCopyFrom;
-    HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<PostgresSession> session,
-                            PostgresSession::Open({.url = address,
-                                                   .application = kApplication,
-                                                   .connected = [use](PostgresSession* on) {
-                                                     return UsePostgres(use, on);
-                                                   }}));
+    HEDDLE_ASSIGN_OR_RETURN(
+        std::unique_ptr<PostgresSession> session,
+        PostgresSession::Open(
+            {.url = address, .application = kApplication, .connected = [use](PostgresSession* on) {
+               return UsePostgres(use, on);
+             }}));
     // A large table is read in one statement.
     HEDDLE_RETURN_IF_ERROR(session->Execute("SET statement_timeout=0"));
     return std::make_unique<PostgresEnd>(std::move(session));

@@ -303,20 +303,18 @@ class SqlRecordStore : public RecordStore {
       const int64_t renewed = absl::ToUnixNanos(row.renewed);
       const int64_t lease = absl::ToInt64Nanoseconds(row.lease);
       // Whoever led may have been stopped or cut off in the middle of a transaction, which has the row locked.
-      if (row.epoch != before.epoch)
-        HEDDLE_RETURN_IF_ERROR(write_->EndOtherWriters("leaders"));
+      if (row.epoch != before.epoch) HEDDLE_RETURN_IF_ERROR(write_->EndOtherWriters("leaders"));
       Statement claimed(
           write_.get(),
           "INSERT INTO leaders(pool, scheduler, address, epoch, renewed_ns, lease_ns) "
           "VALUES(?, ?, ?, ?, ?, ?) ON CONFLICT(pool) DO UPDATE SET scheduler=excluded.scheduler, "
           "address=excluded.address, epoch=excluded.epoch, renewed_ns=excluded.renewed_ns, "
           "lease_ns=excluded.lease_ns WHERE leaders.epoch=? AND leaders.renewed_ns=?");
-      HEDDLE_ASSIGN_OR_RETURN(
-          const bool changed,
-          claimed
-              .Bind(claim.pool, row.scheduler, row.address, row.epoch, renewed, lease, before.epoch,
-                    absl::ToUnixNanos(before.renewed))
-              .RunIfItChanges());
+      HEDDLE_ASSIGN_OR_RETURN(const bool changed,
+                              claimed
+                                  .Bind(claim.pool, row.scheduler, row.address, row.epoch, renewed,
+                                        lease, before.epoch, absl::ToUnixNanos(before.renewed))
+                                  .RunIfItChanges());
       return changed ? absl::OkStatus()
                      : absl::AbortedError("another scheduler claims the leadership just now");
     }));

@@ -152,6 +152,8 @@ class FailOverRun {
     if (kind == kCut) link->SetMode(random_() % 2 ? TcpProxy::Mode::kCut : TcpProxy::Mode::kHeld);
     if (kind == kEnd) ending = std::thread([&] { end_status = leader.Terminate(); });
     bool over = AwaitOther(kind, begun);
+    if (over && kind == kCut && Leads(Address(first_leads_)))
+      Found("a scheduler that was cut off still answers as the one that leads");
     if (kind == kEnd) {
       ending.join();
       if (end_status != 0) Found("a scheduler that was told to end does not do so in order");

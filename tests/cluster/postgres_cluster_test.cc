@@ -99,9 +99,9 @@ TEST(PostgresClusterTest, AJobOutlivesItsSchedulerAndItsDatabaseServer) {
   // Another scheduler that is not to stand by, even with a data folder of its own, is told who leads.
   MiniCluster second(options);
   second.StartScheduler();
-  EXPECT_THAT(second.Logs(),
-              ::testing::HasSubstr(absl::StrCat("another heddle-scheduler leads on the same database, at ",
-                                                cluster.scheduler_address())));
+  EXPECT_THAT(second.Logs(), ::testing::HasSubstr(absl::StrCat(
+                                 "another heddle-scheduler leads on the same database, at ",
+                                 cluster.scheduler_address())));
 
   EXPECT_EQ(cluster.scheduler.Terminate(), 0);
   const std::string copy =

@@ -89,8 +89,8 @@ int TcpProxy::ConnectToTarget() const {
   sockaddr_un path{};
   path.sun_family = AF_UNIX;
   target_socket_.copy(path.sun_path, sizeof(path.sun_path) - 1);
-  const auto* address = local ? reinterpret_cast<const sockaddr*>(&path)
-                              : reinterpret_cast<const sockaddr*>(&port);
+  const auto* address =
+      local ? reinterpret_cast<const sockaddr*>(&path) : reinterpret_cast<const sockaddr*>(&port);
   const int callee = socket(local ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (connect(callee, address, local ? sizeof(path) : sizeof(port)) == 0) return callee;
   close(callee);

@@ -45,7 +45,8 @@ in_package() {
 field() { dpkg-deb -f "$work/packages/${1}_"*.deb "$2"; }
 in_package heddle-client ./usr/bin/heddle ./usr/share/man/man1/heddle.1.gz ./usr/share/bash-completion/completions/heddle
 in_package heddle-server ./usr/bin/heddle-scheduler ./usr/bin/heddle-tracker ./usr/bin/heddle-sim ./usr/bin/heddle-ca \
-  ./usr/lib/systemd/system/heddle-scheduler.service ./etc/default/heddle-tracker
+  ./usr/lib/systemd/system/heddle-scheduler.service ./etc/default/heddle-tracker \
+  ./usr/lib/systemd/system/heddle-scheduler-standby.service ./etc/default/heddle-scheduler-standby
 in_package heddle-worker ./usr/bin/heddle-worker ./usr/lib/systemd/system/heddle-worker.service ./etc/default/heddle-worker
 in_package libheddle0 ./usr/lib/libheddle.so.0
 in_package libheddle-dev ./usr/include/heddle.h ./usr/lib/libheddle.so ./usr/lib/pkgconfig/heddle.pc \

@@ -7,9 +7,10 @@ bin=$(realpath "$2")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-for unit in heddle-tracker heddle-scheduler heddle-worker; do
+for unit in heddle-tracker heddle-scheduler heddle-scheduler-standby heddle-worker; do
+  program=${unit%-standby}
   file=$source/deploy/systemd/$unit.service
-  for wanted in Type=notify WatchdogSec= "ExecStart=$unit " "EnvironmentFile=-/etc/default/$unit"; do
+  for wanted in Type=notify WatchdogSec= "ExecStart=$program " "EnvironmentFile=-/etc/default/$unit"; do
     grep -q "^$wanted" "$file" || {
       echo "$file has no line '$wanted'" >&2
       exit 1
@@ -23,8 +24,8 @@ for unit in heddle-tracker heddle-scheduler heddle-worker; do
   }
   # Every option that the unit names is there.
   grep -oE -- '--[a-z-]+' <<<"$(grep -E '^(ExecStart|Environment)=' "$file")" | sort -u | while read -r option; do
-    "$bin/$unit" --help | grep -q -- "$option" || {
-      echo "$file: $unit has no $option" >&2
+    "$bin/$program" --help | grep -q -- "$option" || {
+      echo "$file: $program has no $option" >&2
       exit 1
     }
   done

@@ -20,7 +20,7 @@ namespace heddle::scheduler {
 namespace {
 
 constexpr absl::Duration kPause = absl::Milliseconds(250);  // between attempts to connect
-constexpr int kEndMs = 3000;  // a server process that is told to end needs moments
+constexpr int kEndMs = 3000;           // a server process that is told to end needs moments
 constexpr int kOldestServer = 140000;  // of PQserverVersion: pg_terminate_backend waits since 14
 
 // The words of SQLite's SQL that PostgreSQL has others for.
@@ -398,6 +398,8 @@ class PostgresStatement final : public DriverStatement {
     session_->reading_ = nullptr;
     PGconn* const connection = session_->connection_;
     if (connection == nullptr) return;
+    // PQcancel returns once the server has signalled its process, which takes the signal before it reads what this connection
+    // sends next, and ignores it between statements. So it never ends a later statement.
     if (PGcancel* const cancel = PQgetCancel(connection)) {
       char error[256];
       PQcancel(cancel, error, sizeof(error));

@@ -1,6 +1,7 @@
 // What the scheduler makes of the tracker's messages: the slots of a watch, and the renewal of leases.
 #include "scheduler/service/stages/tracker_watch.h"
 
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "proto/access/channel.h"
@@ -123,6 +125,61 @@ TEST(LeaseKeeper, RenewsAllInOneCallAndTellsOfThoseThatEnded) {
   EXPECT_EQ(lost_revoked, 1);
   EXPECT_EQ(keeper.counts().held, 5);
   EXPECT_EQ(keeper.counts().lost, 1);
+}
+
+// A tracker that does not answer holds nobody up once for each lease, and gets all of them back once it answers.
+TEST(LeaseKeeper, WhatATrackerDoesNotAnswerIsReleasedLater) {
+  FakeCluster cluster;
+  LeaseKeeper keeper(StubOf(cluster), "me", absl::Seconds(60));
+  std::vector<std::string> leases;
+  for (int i = 0; i < 100; ++i) {
+    leases.push_back(keeper.Acquire({"w1", absl::StrCat("s", i)}, "test", nullptr)->id());
+  }
+  cluster.tracker.lose_releases = 1000;
+  keeper.ReleaseAll(leases);
+  EXPECT_GT(cluster.tracker.lose_releases, 950)
+      << "it was asked again after the first, once a second";
+  cluster.tracker.lose_releases = 0;
+  EXPECT_TRUE(Eventually([&] {
+    for (int i = 0; i < 100; ++i) {
+      if (cluster.tracker.Held(absl::StrCat("s", i))) return false;
+    }
+    return true;
+  }));
+}
+
+// A tracker that ends a watch so that it begins anew is there.
+TEST(TrackerWatch, AListThatBeginsAnewIsToldAsSuch) {
+  class Restarting final : public v1::TrackerService::Service {
+    grpc::Status WatchWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
+                              grpc::ServerWriter<v1::ListWorkersResponse>*) override {
+      return {grpc::StatusCode::ABORTED, "call again for the whole list"};
+    }
+  } tracker;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&tracker);
+  const auto server = builder.BuildAndStart();
+  const std::string address = absl::StrCat("127.0.0.1:", port);
+  const std::shared_ptr<v1::TrackerService::StubInterface> stub =
+      v1::TrackerService::NewStub(MakeChannel(address, PeerName(Role::kTracker), Credentials{}));
+  LeaseKeeper keeper(stub, "me", absl::Seconds(60));
+  absl::Mutex mutex;
+  std::string problem;
+  {
+    const TrackerWatch watch(stub, address, &keeper, [&](const SlotsChanged& event) {
+      absl::MutexLock lock(&mutex);
+      problem = event.problem;
+    });
+    EXPECT_TRUE(Eventually([&] {
+      absl::MutexLock lock(&mutex);
+      return !problem.empty();
+    }));
+  }
+  server->Shutdown();
+  EXPECT_EQ(problem, absl::StrCat("the tracker at ", address,
+                                  " lists its workers anew: call again for the whole list"));
 }
 
 TEST(LeaseKeeper, ASlotIsOursWhileItIsBeingGranted) {
