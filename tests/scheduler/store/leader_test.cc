@@ -167,7 +167,9 @@ TEST_P(SharedStoreTest, OneOfManyClaimsIsTaken) {
   int told = 0;
   for (const auto& one : leaders) {
     EXPECT_TRUE(one.ok() || absl::IsAborted(one.status())) << one.status();
-    if (one.ok()) EXPECT_EQ(one->scheduler, leader.scheduler);
+    if (one.ok()) {
+      EXPECT_EQ(one->scheduler, leader.scheduler);
+    }
     told += one.ok() ? 1 : 0;
   }
   EXPECT_GE(told, 1);

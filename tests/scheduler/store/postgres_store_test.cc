@@ -142,7 +142,8 @@ TEST_F(PostgresStoreTest, ATransactionThatStandsStillHoldsNobodyUp) {
   const std::unique_ptr<RecordStore> first = MustOpen(url_);
   ASSERT_EQ(first->Lead(ClaimOf("first", absl::Milliseconds(1)))->epoch, 1);
   absl::SleepFor(absl::Milliseconds(20));
-  const auto stopped = PostgresSession::Open({.url = url_, .application = "stopped"});
+  const auto stopped =
+      PostgresSession::Open({.url = url_, .application = "stopped", .connected = nullptr});
   ASSERT_TRUE(stopped.ok()) << stopped.status();
   ASSERT_TRUE((*stopped)->Begin(SqlSession::Running::kAtOnce).ok());
   ASSERT_TRUE((*stopped)->Execute("UPDATE leaders SET epoch=epoch").ok());
