@@ -81,8 +81,8 @@ class SqlSession {
   // Whether the last Commit, which ended with Unavailable, was taken. Unavailable: it cannot be told
   // yet.
   virtual absl::StatusOr<bool> LastCommitted() = 0;
-  // In a transaction: undoes those of other programs that have changed the table and wait for their program, which may be
-  // stopped or cut off. Does nothing where only their program can end them.
+  // In a transaction: undoes those of other programs that have changed the table and wait for their program for half a
+  // second, since it may be stopped or cut off. Does nothing where only their program can end them.
   virtual absl::Status EndOtherWriters(absl::string_view table) = 0;
   // The store's clock, of which all programs that use the database read the same time: nanoseconds since a moment
   // that may change when its host starts anew.

@@ -673,10 +673,12 @@ absl::Status PostgresSession::Undo() {
 absl::Status PostgresSession::EndOtherWriters(absl::string_view table) {
   HEDDLE_RETURN_IF_ERROR(Execute("SET LOCAL lock_timeout='5s'"));  // should one not end
   Statement end(this,
-                "SELECT pg_terminate_backend(l.pid, CAST(?1 AS BIGINT)) FROM pg_locks l WHERE "
-                "l.locktype='relation' AND l.relation=to_regclass(?2) AND l.granted AND "
-                "l.mode='RowExclusiveLock' AND l.pid<>pg_backend_pid() AND l.database="
-                "(SELECT oid FROM pg_database WHERE datname=current_database())");
+                "SELECT pg_terminate_backend(a.pid, CAST(?1 AS BIGINT)) FROM pg_stat_activity a "
+                "WHERE a.datname=current_database() AND a.wait_event_type='Client' AND "
+                "a.state_change<clock_timestamp()-interval '0.5 seconds' AND a.pid IN "
+                "(SELECT l.pid FROM pg_locks l WHERE l.locktype='relation' AND "
+                "l.database=a.datid AND l.relation=to_regclass(?2) AND l.granted AND "
+                "l.mode='RowExclusiveLock' AND l.pid<>pg_backend_pid())");
   return end.Bind(kEndMs, table).Run();
 }
 
