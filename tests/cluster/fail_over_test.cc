@@ -28,6 +28,7 @@
 #include "tests/cluster/mini_cluster.h"
 #include "tests/cluster/small_job.h"
 #include "tests/cluster/tcp_proxy.h"
+#include "tests/places.h"
 #include "tests/scheduler/store/postgres_server.h"
 
 namespace heddle {
