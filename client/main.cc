@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "base/command_documents.h"
 #include "base/near_names.h"
 #include "base/status_macros.h"
@@ -31,7 +33,13 @@ namespace {
 // A script whose variable is not set passes "". Taking that for "none" would surprise its author.
 std::string NotEmpty(const std::string& text) { return text.empty() ? "is empty" : ""; }
 
-CLI::Range SeedRange() { return CLI::Range(uint64_t{0}, std::numeric_limits<uint64_t>::max()); }
+// CLI::Range would take "-1" for the largest number there is.
+std::string IsSeed(const std::string& text) {
+  uint64_t seed = 0;
+  if (absl::SimpleAtoi(text, &seed)) return "";
+  return absl::StrCat("'", text, "' is no whole number from 0 to ",
+                      std::numeric_limits<uint64_t>::max());
+}
 
 // `when` says with what the flags mean something.
 void AddImportFlags(CLI::App* app, heddle::client::ModelFlags& flags,
@@ -73,9 +81,7 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
          "never two of a task; 1: strict order of stages)")
       ->check(CLI::Range(0, heddle::kMaxPipelineDepth));
   app->add_option("--strategy", o.strategy, heddle::StrategyList())->capture_default_str();
-  app->add_option("--seed", o.seed, "Seed of the search")
-      ->check(SeedRange())
-      ->capture_default_str();
+  app->add_option("--seed", o.seed, "Seed of the search")->check(IsSeed)->capture_default_str();
   AddImportFlags(app, o.import);
   app->add_option("--disable-pass", o.import.disabled_passes,
                   "Graph pass to leave out (repeatable)")
@@ -427,7 +433,7 @@ int main(int argc, char** argv) {
                     "Print what each row gives, or with --duration the latencies, as CSV");
   run_app->add_option("--threads", run.threads, "Threads (0: as tuned)")->check(CLI::Range(0, 256));
   run_app->add_option("--seed", run.seed, "Seed of random inputs")
-      ->check(SeedRange())
+      ->check(IsSeed)
       ->capture_default_str();
   run_app
       ->add_option("--rows", run.rows,
@@ -587,7 +593,7 @@ int main(int argc, char** argv) {
   zoo_app->add_option("name", zoo_name, "Model; omit to list them");
   zoo_app->add_option("-o,--output", output, "ONNX file to write");
   zoo_app->add_option("--seed", zoo_seed, "Seed of the weights")
-      ->check(SeedRange())
+      ->check(IsSeed)
       ->capture_default_str();
   zoo_app->callback([&] { code = client::WriteZooModel(global, zoo_name, output, zoo_seed); });
 

@@ -78,7 +78,8 @@ TEST(DeepForest, PredictsWithinBounds) {
     ASSERT_TRUE(bytes.ok()) << bytes.status();
     const auto module = runtime::ParseModule(*bytes);
     ASSERT_TRUE(module.ok()) << module.status();
-    EXPECT_LT(module->code.size(), (8 << 10) + 1024 * static_cast<size_t>(c.levels));
+    // Linear in the levels; with AVX2 a level takes 1.5 KB, with AVX-512 two thirds of that.
+    EXPECT_LT(module->code.size(), (8 << 10) + 2048 * static_cast<size_t>(c.levels));
     const std::vector<std::string> inputs = RandomInputs(module->manifest, 5);
     const auto outputs = RunModule(*module, inputs);
     ASSERT_TRUE(outputs.ok()) << outputs.status();

@@ -297,7 +297,8 @@ TEST(RandomTables, FindWhatTheInterpreterFindsAndReadNothingElse) {
   }
   std::printf("%d programs with look-ups in registers, %d without\n", with_table, without);
   if (!one && RunsHere("llvm -mcpu=x86-64-v3")) {
-    EXPECT_GT(with_table, without);
+    // With AVX2 the larger tables are gathered.
+    EXPECT_GT(with_table, (with_table + without) / 5);
   }
 }
 
