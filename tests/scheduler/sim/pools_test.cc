@@ -28,8 +28,8 @@ Scenario Parse(const std::string& fields) {
   return scenario.ok() ? *scenario : Scenario();
 }
 
-WorldResult Run(const Scenario& scenario, const std::string& policy = "predictive",
-                bool clock = false) {
+WorldResult Simulate(const Scenario& scenario, const std::string& policy = "predictive",
+                     bool clock = false) {
   WorldOptions options;
   options.durable = options.checks = true;
   options.clock = clock;
@@ -83,7 +83,7 @@ TEST(SchedulersTest, JobsSurviveTheEndOfTwoOfEight) {
       R"("jobs": [{"count": 24, "tasks": 2, "trials": 24, "every": 2, "user": "ann"}, {"count": 8, "tasks": 1, "trials": 16, "device_key": "b"}],
          "schedulers": {"count": 8, "pools": true, "fail_at": [40, 70], "gap": 10})");
   for (const std::string& policy : scheduler::PolicyNames()) {
-    const WorldResult result = Run(scenario, policy);
+    const WorldResult result = Simulate(scenario, policy);
     EXPECT_EQ(result.violation, "") << policy;
     EXPECT_EQ(result.done_jobs, 32) << policy;
     EXPECT_EQ(result.records.size(), 24u * 2 * 24 + 8 * 16) << policy;
@@ -91,7 +91,7 @@ TEST(SchedulersTest, JobsSurviveTheEndOfTwoOfEight) {
     EXPECT_EQ(result.lost, 0) << policy;
   }
   scenario.schedulers.pools = false;
-  const WorldResult led = Run(scenario);
+  const WorldResult led = Simulate(scenario);
   EXPECT_EQ(led.violation, "");
   EXPECT_EQ(led.done_jobs, 32);
   EXPECT_EQ(led.fail_overs, 2);
@@ -108,7 +108,7 @@ TEST(SchedulersTest, PromisesHoldInPools) {
            "faults": {"until": 300, "every": [1, 20], "refused": 0.02, "broken": 0.01, "hung": 0.01, "duplicated": 0.05, "lost": 0.01, "slow_messages": true,
                       "chaos": {"kill_worker": 2, "fail_over": 3, "restart": 1, "old_lease": 2, "tracker_down": 1}})");
     scenario.seed = seed;
-    const WorldResult result = Run(scenario, seed % 2 ? "predictive" : "round_robin");
+    const WorldResult result = Simulate(scenario, seed % 2 ? "predictive" : "round_robin");
     ASSERT_EQ(result.violation, "");
     fail_overs += result.fail_overs;
     late += result.late_writes;
@@ -132,9 +132,9 @@ TEST(SchedulersTest, PoolsDoNotShareTasks) {
 TEST(SchedulersTest, DecisionsTakeTime) {
   Scenario scenario = Parse(
       R"("jobs": [{"count": 16, "tasks": 2, "trials": 32}], "schedulers": {"count": 4, "decision": 0.15})");
-  const WorldResult led = Run(scenario, "round_robin", true);
+  const WorldResult led = Simulate(scenario, "round_robin", true);
   scenario.schedulers.pools = true;
-  const WorldResult pools = Run(scenario, "round_robin", true);
+  const WorldResult pools = Simulate(scenario, "round_robin", true);
   for (const WorldResult* result : {&led, &pools}) {
     EXPECT_EQ(result->violation, "");
     EXPECT_EQ(result->queued.count(), result->decisions.count());
@@ -161,7 +161,7 @@ TEST(NetworkTest, OrdersAndAnswersTakeTheirTime) {
     const absl::StatusOr<Scenario> scenario =
         ParseScenario(absl::StrCat(fields, networks[i], "}"), "x.json", "");
     ASSERT_TRUE(scenario.ok()) << scenario.status();
-    const WorldResult result = Run(*scenario, "round_robin");
+    const WorldResult result = Simulate(*scenario, "round_robin");
     EXPECT_EQ(result.violation, "");
     seconds[i] = result.seconds;
   }
