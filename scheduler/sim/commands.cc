@@ -55,7 +55,7 @@ int RunScenarios(const Flags& flags) {
     options.waiting = !flags.clock;  // it looks at everything after each event
     options.clock = flags.clock;
     options.spans = !flags.plot.empty();
-    options.durable = scenario->faults.any() || !scenario->schedulers.fail_at.empty();
+    options.durable = scenario->NeedsStore();
     absl::StatusOr<WorldResult> result = RunWorld(*scenario, policy, options);
     if (!result.ok()) return Fail(result.status());
     reports.push_back(MakeReport(*scenario, policy, *result));

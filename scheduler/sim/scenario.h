@@ -172,6 +172,8 @@ struct Scenario {
   Network network;
   Preemption preemption;
   std::vector<BatchClass> batches;
+  // Whether schedulers may die, so that the world has to be durable.
+  bool NeedsStore() const { return faults.any() || !schedulers.fail_at.empty(); }
   // Whether anything can go wrong with a stage.
   bool disturbed() const {
     return faults.any() || preemption.rate > 0 || !schedulers.fail_at.empty();
