@@ -365,8 +365,10 @@ void Promises::CheckEnd(const Dispatcher& dispatcher, RecordStore* store) {
   auto jobs = store->LoadJobs();
   for (const StoredJob& job : *jobs) {
     const v1::JobState state = job.row.job.state();
+    const Job* found = dispatcher.FindJob(JobId{job.row.id});
+    if (found == nullptr) continue;  // another scheduler's
     there.insert(job.row.id);
-    const Job& live = *dispatcher.FindJob(JobId{job.row.id});
+    const Job& live = *found;
     if (!live.final()) return Violation(absl::StrCat("job j", job.row.id, " never ended"));
     if (state == v1::JOB_FAILED && job.row.job.fault().kind() == v1::FAULT_NONE)
       Violation("failed without a reason");
