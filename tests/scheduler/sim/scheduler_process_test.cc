@@ -73,7 +73,7 @@ TEST_F(SchedulerProcessTest, ACrashKeepsAPrefixOfWhatWasNotDurable) {
     Dice dice{static_cast<uint64_t>(life)};
     SchedulerProcess process("round_robin", AttemptId{1}, agenda_, store.get(), &dice, &plant_,
                              [](const std::string& what) { FAIL() << what; });
-    process.Boot([](const StoredJob&) {});
+    process.Boot([](JobId) { return true; }, [](const StoredJob&) {});
     for (int id = 1; id <= kJobs; ++id) {
       const Event submitted = JobOf(id);
       process.Keep(submitted, process.Step(submitted).changes);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/sim/world/world.h"
+#include "tests/places.h"
 
 namespace heddle::sim {
 namespace {
