@@ -231,6 +231,7 @@ def make_cases():
         memory, instances, rounds, demand, oldest = rules.Memory(), {}, [], 0, 0.0
         for step in range(45):
             now = 10.0 * step
+            known = [number for number, (state, _) in instances.items() if state == rules.RUNNING]
             for number, (state, change) in list(instances.items()):
                 if state == rules.PENDING and now >= change:
                     instances[number] = (rules.RUNNING, math.inf)
@@ -238,9 +239,9 @@ def make_cases():
                     del instances[number]
             if rng.random() < 0.2:
                 demand = rng.choice([0, 0, 0, 2, 20])
+            if known and rng.random() < 0.05:  # it is taken away, but not before the rules saw that it came
+                instances[known[-1]] = (rules.LEAVING, now + 30)
             running = [number for number, (state, _) in instances.items() if state == rules.RUNNING]
-            if running and rng.random() < 0.05:  # it is taken away
-                instances[running.pop()] = (rules.LEAVING, now + 30)
             busy = {number: 0 for number in running}
             for _ in range(min(demand, len(running) * limits.slots)):
                 busy[min(busy, key=busy.get)] += 1

