@@ -52,9 +52,10 @@ int RunScenarios(const Flags& flags) {
   std::vector<WorldResult> results;
   for (const std::string& policy : policies) {
     WorldOptions options;
-    options.waiting = true;
+    options.waiting = !flags.clock;  // it looks at everything after each event
+    options.clock = flags.clock;
     options.spans = !flags.plot.empty();
-    options.durable = scenario->faults.any();
+    options.durable = scenario->NeedsStore();
     absl::StatusOr<WorldResult> result = RunWorld(*scenario, policy, options);
     if (!result.ok()) return Fail(result.status());
     reports.push_back(MakeReport(*scenario, policy, *result));

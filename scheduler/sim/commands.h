@@ -15,6 +15,7 @@ struct Flags {
   std::string plot;            // file
   std::vector<double> window;  // begin and end of the plot, in seconds
   int depth = 0;               // 0: the scenario's
+  bool clock = false;          // measure how long decisions take
   bool has_seed = false;
   uint64_t seed = 1;
   uint64_t fuzz = 0;  // number of seeds

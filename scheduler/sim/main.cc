@@ -22,6 +22,8 @@ int main(int argc, char** argv) {
   CLI::Option* depth = app.add_option("--depth", flags.depth,
                                       "pipeline_depth of every job, instead of the scenario's")
                            ->check(CLI::Range(1, 64));
+  app.add_flag("--clock", flags.clock,
+               "measure how long decisions take on this machine; leaves out what jobs wait for");
   app.add_option("--replay", flags.replay,
                  "a run that `heddle jobs trace` wrote, instead of a scenario");
   app.add_flag("--thesis", flags.thesis, "the thesis' set-ups beside what is wanted of them");
@@ -49,6 +51,8 @@ int main(int argc, char** argv) {
       throw CLI::ValidationError("--threads: only with --fuzz N");
     if (depth->count() > 0 && flags.scenario.empty() && flags.replay.empty())
       throw CLI::ValidationError("--depth: only with a scenario file or --replay FILE");
+    if (flags.clock && flags.scenario.empty() && flags.replay.empty())
+      throw CLI::ValidationError("--clock: only with a scenario file or --replay FILE");
     if (!flags.plot.empty() && flags.scenario.empty() && flags.replay.empty())
       throw CLI::ValidationError("--plot: only with a scenario file or --replay FILE");
     if (!flags.window.empty() && flags.plot.empty())

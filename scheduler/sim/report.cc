@@ -53,6 +53,24 @@ std::string HumanSeconds(double seconds, double like) {
   return absl::StrFormat("%.2f h", seconds / 3600);
 }
 
+namespace {
+
+// From microseconds on: "41.2 us".
+std::string ShortSeconds(double seconds) {
+  return seconds > 0 && seconds < 1e-3 ? absl::StrFormat("%.1f us", seconds * 1e6)
+                                       : HumanSeconds(seconds);
+}
+
+nlohmann::json SpreadJson(const Spread& spread) {
+  return {{"count", spread.count()},
+          {"p50_s", spread.Quantile(0.5)},
+          {"p99_s", spread.Quantile(0.99)},
+          {"p999_s", spread.Quantile(0.999)},
+          {"longest_s", spread.longest()}};
+}
+
+}  // namespace
+
 Report MakeReport(const Scenario& scenario, const std::string& policy, const WorldResult& result) {
   Report report;
   report.policy = policy;
@@ -94,6 +112,16 @@ Report MakeReport(const Scenario& scenario, const std::string& policy, const Wor
   report.fairness = Fairness(scenario, result);
   report.trials = result.trials;
   report.waiting = result.waiting;
+  report.fail_overs = result.fail_overs;
+  report.preemptions = result.preemptions;
+  report.batch_starts = result.batch_starts;
+  report.node_hours = result.node_seconds / 3600;
+  report.queued = result.queued;
+  report.decisions = result.decisions;
+  report.take_overs = result.take_overs;
+  if (!result.deciding.empty() && report.makespan > 0)
+    report.busiest =
+        *std::max_element(result.deciding.begin(), result.deciding.end()) / report.makespan;
   if (result.measurements > 0)
     report.disturbed =
         static_cast<double>(result.disturbed) / static_cast<double>(result.measurements);
@@ -137,10 +165,17 @@ std::string ReportTable(const Scenario& scenario, const std::vector<Report>& rep
           [&](const Report& r) { return percent(r.busy[i]); });
     }
   }
-  times("waiting for CPU", [](const Report& r) { return r.waiting.cpu; });
-  times("waiting for device", [](const Report& r) { return r.waiting.device; });
-  times("held back by faults", [](const Report& r) { return r.waiting.backoff; });
-  times("held back by depth", [](const Report& r) { return r.waiting.depth; });
+  auto any = [&](auto value) {
+    return std::any_of(reports.begin(), reports.end(),
+                       [&](const Report& r) { return value(r) > 0; });
+  };
+  const bool clocked = any([](const Report& r) { return r.decisions.count(); });
+  if (!clocked) {
+    times("waiting for CPU", [](const Report& r) { return r.waiting.cpu; });
+    times("waiting for device", [](const Report& r) { return r.waiting.device; });
+    times("held back by faults", [](const Report& r) { return r.waiting.backoff; });
+    times("held back by depth", [](const Report& r) { return r.waiting.depth; });
+  }
   row("fairness (Jain)", [](const Report& r) { return absl::StrFormat("%.3f", r.fairness); });
   const bool disturbed =
       std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.disturbed > 0; });
@@ -149,6 +184,29 @@ std::string ReportTable(const Scenario& scenario, const std::vector<Report>& rep
   if (!reports.empty() && reports.front().deadlines > 0) {
     row("deadlines met",
         [](const Report& r) { return absl::StrFormat("%d of %d", r.deadlines_met, r.deadlines); });
+  }
+  auto count = [&](const std::string& name, auto value) {
+    if (any(value)) row(name, [&](const Report& r) { return absl::StrCat(value(r)); });
+  };
+  count("fail-overs", [](const Report& r) { return r.fail_overs; });
+  count("preemptions", [](const Report& r) { return r.preemptions; });
+  count("workers started", [](const Report& r) { return r.batch_starts; });
+  if (any([](const Report& r) { return r.node_hours; }))
+    row("node hours", [](const Report& r) { return absl::StrFormat("%.2f", r.node_hours); });
+  auto spread = [&](const std::string& name, auto of) {
+    if (!any([&](const Report& r) { return of(r).count(); })) return;
+    for (const auto& [label, share] : {std::pair("p50", 0.5), std::pair("p99", 0.99)})
+      row(absl::StrCat(name, ", ", label),
+          [&](const Report& r) { return ShortSeconds(of(r).Quantile(share)); });
+    row(name + ", longest", [&](const Report& r) { return ShortSeconds(of(r).longest()); });
+  };
+  spread("event to decision", [](const Report& r) -> const Spread& { return r.queued; });
+  spread("decision (clock)", [](const Report& r) -> const Spread& { return r.decisions; });
+  spread("take-over (clock)", [](const Report& r) -> const Spread& { return r.take_overs; });
+  if (clocked) {
+    row("decisions", [](const Report& r) { return absl::StrCat(r.decisions.count()); });
+    row("busiest scheduler (clock)",
+        [](const Report& r) { return absl::StrFormat("%.2f cores", r.busiest); });
   }
   std::vector<size_t> width(reports.size() + 1);
   for (const auto& cells : rows) {
@@ -186,7 +244,17 @@ nlohmann::json ReportJson(const Scenario& scenario, const Report& report,
                           {{"cpu", report.waiting.cpu},
                            {"device", report.waiting.device},
                            {"backoff", report.waiting.backoff},
-                           {"depth", report.waiting.depth}}}};
+                           {"depth", report.waiting.depth}}},
+                         {"fail_overs", report.fail_overs},
+                         {"preemptions", report.preemptions},
+                         {"batch_starts", report.batch_starts},
+                         {"node_hours", report.node_hours}};
+  if (report.queued.count() > 0) json["event_to_decision"] = SpreadJson(report.queued);
+  if (report.decisions.count() > 0) {
+    json["decision_clock"] = SpreadJson(report.decisions);
+    json["take_over_clock"] = SpreadJson(report.take_overs);
+    json["busiest_scheduler_cores"] = report.busiest;
+  }
   for (size_t i = 0; i < scenario.slots.size(); ++i) {
     const SlotId& id = scenario.slots[i].info.id;
     json["slots"].push_back(

@@ -22,6 +22,12 @@ struct Report {
   int deadlines = 0, deadlines_met = 0;
   WaitSeconds waiting;
   std::vector<double> busy;  // per slot
+  int64_t fail_overs = 0, preemptions = 0, batch_starts = 0;
+  double node_hours = 0;  // of batch systems
+  Spread queued;          // virtual seconds from events to decisions
+  Spread decisions;       // seconds of this machine, if it was measured
+  Spread take_overs;      // likewise
+  double busiest = 0;     // cores that the busiest scheduler needs to decide in time, likewise
 };
 
 // Fairness: users that have work at the same time should be served alike. It is Jain's index

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 #include <set>
+#include <string>
+#include <tuple>
 
 #include "base/vocabulary/target.h"
 #include "scheduler/core/slot_index.h"
@@ -42,16 +44,16 @@ double Distribution::Mean() const {
 }
 
 std::vector<bool> Scenario::Useful() const {
+  std::set<std::tuple<std::string, std::string, int>> needed;  // a few, of perhaps many jobs
+  for (const SimJob& job : jobs) needed.emplace(job.target, job.device_key, job.threads);
   std::vector<bool> useful;
   for (const SimSlot& slot : slots) {
-    const SlotInfo& info = slot.info;
-    useful.push_back(!info.device || std::any_of(jobs.begin(), jobs.end(), [&](const SimJob& job) {
-      scheduler::JobParams needs;
-      needs.target = job.target;
-      needs.device_key = job.device_key;
-      needs.threads = job.threads;
-      return scheduler::SlotIndex::Suits(info, v1::STAGE_PROFILE, needs);
-    }));
+    useful.push_back(!slot.info.device ||
+                     std::any_of(needed.begin(), needed.end(), [&](const auto& one) {
+                       scheduler::JobParams needs;
+                       std::tie(needs.target, needs.device_key, needs.threads) = one;
+                       return scheduler::SlotIndex::Suits(slot.info, v1::STAGE_PROFILE, needs);
+                     }));
   }
   return useful;
 }

@@ -118,6 +118,49 @@ struct Faults {
 // Names a scenario may use in `chaos`.
 const std::vector<std::string>& ChaosKinds();
 
+// Several schedulers over the same machines and jobs.
+struct Schedulers {
+  int count = 1;
+  // True: each leads a pool, which has its part of the workers and a dispatcher of its own. False: one
+  // leads all, and the others stand by.
+  bool pools = false;
+  // At each of these times a scheduler that leads dies for good. Fewer than `count`.
+  std::vector<double> fail_at;
+  double gap = 10;      // until another leads what a dead one has led
+  double decision = 0;  // how long one event keeps its scheduler busy; other events wait meanwhile
+};
+
+// How long messages take between schedulers and workers. The order of messages about one stage is kept.
+struct Network {
+  Distribution orders, answers;
+  bool any() const { return orders.Mean() > 0 || answers.Mean() > 0; }
+};
+
+// Workers that are taken away, as a batch system and a cloud do.
+struct Preemption {
+  double rate = 0;  // an hour, of each worker that is there
+  double notice = 30;
+  Distribution back = {
+      Distribution::kConstant, 600, 0, {}};  // until it returns; not in a batch system
+};
+
+// Workers that a batch system runs: started when work waits, ended when they are idle, by the rule of
+// deploy/autoscaler/rules.py.
+struct BatchClass {
+  std::vector<std::string> workers;  // by number; at most these are there
+  int min = 0;
+  int slots = 1;         // of one worker
+  bool cpu = false;      // has CPU slots
+  bool devices = false;  // has device slots, of this target and key:
+  std::string target, key;
+  Distribution queue = {
+      Distribution::kConstant, 60, 0, {}};  // from the order to start until it works
+  double wait = 10;       // work has waited so long before workers are started for it
+  double idle = 300;      // a worker has been idle for so long before it leaves
+  double every = 10;      // between two decisions
+  int most_at_once = 16;  // starts of one decision
+};
+
 struct Scenario {
   std::string name;
   uint64_t seed = 1;
@@ -125,6 +168,16 @@ struct Scenario {
   std::vector<SimSlot> slots;
   std::vector<SimJob> jobs;
   Faults faults;
+  Schedulers schedulers;
+  Network network;
+  Preemption preemption;
+  std::vector<BatchClass> batches;
+  // Whether schedulers may die, so that the world has to be durable.
+  bool NeedsStore() const { return faults.any() || !schedulers.fail_at.empty(); }
+  // Whether anything can go wrong with a stage.
+  bool disturbed() const {
+    return faults.any() || preemption.rate > 0 || !schedulers.fail_at.empty();
+  }
   // For each slot, whether any stage of any job could ever run there.
   std::vector<bool> Useful() const;
   // Gives every CPU slot the compilers for all jobs' targets.

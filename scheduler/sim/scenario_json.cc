@@ -18,6 +18,7 @@ constexpr int kMaxSlots = 20'000;
 constexpr int kMaxJobs = 100'000;
 constexpr int kMaxTasks = 10'000;
 constexpr int kMaxBases = 8;  // longest chain of `base` files
+constexpr int kMaxSchedulers = 1'000;
 constexpr double kMaxSeconds = 1e9;
 const char* const kDefaultTarget = "llvm -mcpu=any";
 
@@ -31,10 +32,12 @@ bool AllPositive(const Json& json) {
                      [](const Json& x) { return x.is_number() && x.get<double>() >= 0; });
 }
 
-void ReadTime(const Reader& read, const Json& json, const std::string& path, StageTime* time) {
+// `fields`: what else the object may have.
+void ReadSeconds(const Reader& read, const Json& json, const std::string& path,
+                 const std::set<std::string>& fields, Distribution* seconds) {
   if (json.is_number()) {
     if (json.get<double>() < 0) return read.Wrong(path, "must not be negative");
-    time->seconds = {Distribution::kConstant, json.get<double>(), 0, {}};
+    *seconds = {Distribution::kConstant, json.get<double>(), 0, {}};
     return;
   }
   if (!json.is_object()) {
@@ -42,36 +45,48 @@ void ReadTime(const Reader& read, const Json& json, const std::string& path, Sta
         path,
         "must be a number of seconds, or an object with constant, uniform, lognormal or recorded");
   }
-  read.Known(json, path, {"constant", "uniform", "lognormal", "recorded", "per", "load"});
+  std::set<std::string> known = {"constant", "uniform", "lognormal", "recorded"};
+  known.insert(fields.begin(), fields.end());
+  read.Known(json, path, known);
+  if (json.contains("constant")) {
+    seconds->kind = Distribution::kConstant;
+    read.Number(json, path, "constant", 0, kMaxSeconds, &seconds->a);
+  } else if (json.contains("uniform")) {
+    const Json& ends = json.at("uniform");
+    if (!ends.is_array() || ends.size() != 2 || !AllPositive(ends) || ends[0] > ends[1])
+      return read.Wrong(path + ".uniform", "must be [low, high], seconds");
+    *seconds = {Distribution::kUniform, ends[0].get<double>(), ends[1].get<double>(), {}};
+  } else if (json.contains("lognormal")) {
+    const Json& given = json.at("lognormal");
+    const std::string at = path + ".lognormal";
+    read.Known(given, at, {"mean", "cv"});
+    seconds->kind = Distribution::kLognormal;
+    seconds->b = 0.3;
+    read.Number(given, at, "mean", 1e-9, kMaxSeconds, &seconds->a);
+    read.Number(given, at, "cv", 0, 100, &seconds->b);
+  } else if (json.contains("recorded")) {
+    const Json& given = json.at("recorded");
+    if (!given.is_array() || given.empty() || !AllPositive(given))
+      return read.Wrong(path + ".recorded", "must be a list of seconds, at least one");
+    seconds->kind = Distribution::kRecorded;
+    seconds->recorded = given.get<std::vector<double>>();
+  }
+}
+
+void ReadField(const Reader& read, const Json& json, const std::string& path, const char* field,
+               Distribution* seconds) {
+  if (json.contains(field)) ReadSeconds(read, json.at(field), Reader::At(path, field), {}, seconds);
+}
+
+void ReadTime(const Reader& read, const Json& json, const std::string& path, StageTime* time) {
+  ReadSeconds(read, json, path, {"per", "load"}, &time->seconds);
+  if (!json.is_object()) return;
   read.Number(json, path, "load", 0.01, 1, &time->load);
   std::string per = time->per_candidate ? "candidate" : "batch";
   read.Text(json, path, "per", &per);
   if (per != "candidate" && per != "batch")
     read.Wrong(path + ".per", "must be \"candidate\" or \"batch\"");
   time->per_candidate = per == "candidate";
-  if (json.contains("constant")) {
-    time->seconds.kind = Distribution::kConstant;
-    read.Number(json, path, "constant", 0, kMaxSeconds, &time->seconds.a);
-  } else if (json.contains("uniform")) {
-    const Json& ends = json.at("uniform");
-    if (!ends.is_array() || ends.size() != 2 || !AllPositive(ends) || ends[0] > ends[1])
-      return read.Wrong(path + ".uniform", "must be [low, high], seconds");
-    time->seconds = {Distribution::kUniform, ends[0].get<double>(), ends[1].get<double>(), {}};
-  } else if (json.contains("lognormal")) {
-    const Json& given = json.at("lognormal");
-    const std::string at = path + ".lognormal";
-    read.Known(given, at, {"mean", "cv"});
-    time->seconds.kind = Distribution::kLognormal;
-    time->seconds.b = 0.3;
-    read.Number(given, at, "mean", 1e-9, kMaxSeconds, &time->seconds.a);
-    read.Number(given, at, "cv", 0, 100, &time->seconds.b);
-  } else if (json.contains("recorded")) {
-    const Json& given = json.at("recorded");
-    if (!given.is_array() || given.empty() || !AllPositive(given))
-      return read.Wrong(path + ".recorded", "must be a list of seconds, at least one");
-    time->seconds.kind = Distribution::kRecorded;
-    time->seconds.recorded = given.get<std::vector<double>>();
-  }
 }
 
 void ReadTimes(const Reader& read, const Json& json, const std::string& path, StageTimes* times) {
@@ -183,10 +198,26 @@ void ReadJob(const Reader& read, const Json& json, const std::string& path, cons
   }
 }
 
+void ReadBatch(const Reader& read, const Json& json, const std::string& path, BatchClass made,
+               Scenario* scenario) {
+  if (!json.contains("batch")) return;
+  const std::string at = path + ".batch";
+  const Json& given = json.at("batch");
+  read.Known(given, at, {"min", "queue", "wait", "idle", "every", "most_at_once"});
+  if (!read.ok()) return;
+  read.Integer(given, at, "min", 0, static_cast<int>(made.workers.size()), &made.min);
+  ReadField(read, given, at, "queue", &made.queue);
+  read.Number(given, at, "wait", 0, kMaxSeconds, &made.wait);
+  read.Number(given, at, "idle", 0, kMaxSeconds, &made.idle);
+  read.Number(given, at, "every", 1, 3600, &made.every);
+  read.Integer(given, at, "most_at_once", 1, 10'000, &made.most_at_once);
+  scenario->batches.push_back(std::move(made));
+}
+
 void ReadWorker(const Reader& read, const Json& json, const std::string& path, Scenario* scenario) {
   read.Known(json, path,
              {"name", "count", "cpu_slots", "device_slots", "device_threads", "shared_cores", "key",
-              "target", "speed"});
+              "target", "speed", "batch"});
   if (!read.ok()) return;
   int count = 1, cpu = 0, devices = 0, threads = 1;
   bool shared = false;
@@ -205,8 +236,15 @@ void ReadWorker(const Reader& read, const Json& json, const std::string& path, S
   if (scenario->slots.size() + static_cast<size_t>(count) * static_cast<size_t>(cpu + devices) >
       kMaxSlots)
     read.Wrong(path, absl::StrCat("makes more than ", kMaxSlots, " slots"));
+  BatchClass batch;
+  batch.slots = cpu + devices;
+  batch.cpu = cpu > 0;
+  batch.devices = devices > 0;
+  batch.target = target;
+  batch.key = key;
   for (int w = 0; w < count && read.ok(); ++w) {
     const std::string worker = count == 1 ? name : absl::StrCat(name, "-", w + 1);
+    batch.workers.push_back(worker);
     int core = 0;
     auto slot = [&](const std::string& id, bool device, int cores) {
       SimSlot made;
@@ -222,6 +260,54 @@ void ReadWorker(const Reader& read, const Json& json, const std::string& path, S
     if (shared) core = 0;
     for (int i = 0; i < devices; ++i) slot(absl::StrCat("device", i), true, threads);
   }
+  if (read.ok()) ReadBatch(read, json, path, std::move(batch), scenario);
+}
+
+void ReadSchedulers(const Reader& read, const Json& json, Scenario* scenario) {
+  if (!json.contains("schedulers")) return;
+  const Json& given = json.at("schedulers");
+  const std::string path = "schedulers";
+  read.Known(given, path, {"count", "pools", "fail_at", "gap", "decision"});
+  if (!read.ok()) return;
+  Schedulers& all = scenario->schedulers;
+  read.Integer(given, path, "count", 1, kMaxSchedulers, &all.count);
+  read.Flag(given, path, "pools", &all.pools);
+  read.Number(given, path, "gap", 0, kMaxSeconds, &all.gap);
+  read.Number(given, path, "decision", 0, 10, &all.decision);
+  std::set<std::string> workers;
+  for (const SimSlot& slot : scenario->slots) workers.insert(slot.info.id.worker);
+  if (read.ok() && all.pools && static_cast<size_t>(all.count) > workers.size())
+    read.Wrong("schedulers.count", absl::StrCat("is ", all.count, ", and there are ",
+                                                workers.size(), " workers to divide; take fewer"));
+  if (!given.contains("fail_at")) return;
+  const Json& times = given.at("fail_at");
+  if (!times.is_array() || !AllPositive(times))
+    return read.Wrong("schedulers.fail_at", "must be a list of seconds");
+  all.fail_at = times.get<std::vector<double>>();
+  if (all.fail_at.size() >= static_cast<size_t>(all.count))
+    read.Wrong("schedulers.fail_at",
+               absl::StrCat("ends ", all.fail_at.size(), " schedulers, and there are ", all.count,
+                            "; one has to stay: name fewer times, or set count higher"));
+}
+
+void ReadNetwork(const Reader& read, const Json& json, Scenario* scenario) {
+  if (!json.contains("network")) return;
+  const Json& given = json.at("network");
+  read.Known(given, "network", {"orders", "answers"});
+  if (!read.ok()) return;
+  ReadField(read, given, "network", "orders", &scenario->network.orders);
+  ReadField(read, given, "network", "answers", &scenario->network.answers);
+}
+
+void ReadPreemption(const Reader& read, const Json& json, Scenario* scenario) {
+  if (!json.contains("preemption")) return;
+  const Json& given = json.at("preemption");
+  const std::string path = "preemption";
+  read.Known(given, path, {"rate", "notice", "back"});
+  if (!read.ok()) return;
+  read.Number(given, path, "rate", 0, 1000, &scenario->preemption.rate);
+  read.Number(given, path, "notice", 0, kMaxSeconds, &scenario->preemption.notice);
+  ReadField(read, given, path, "back", &scenario->preemption.back);
 }
 
 void ReadFaults(const Reader& read, const Json& json, Scenario* scenario) {
@@ -303,7 +389,7 @@ absl::StatusOr<Scenario> ParseScenario(const std::string& text, const std::strin
   scenario.name = std::filesystem::path(file).stem().string();
   read.Known(json, "",
              {"base", "name", "seed", "policy", "workers", "times", "curve", "defaults", "jobs",
-              "faults"});
+              "faults", "schedulers", "network", "preemption"});
   if (!status.ok()) return status;
   read.Text(json, "", "name", &scenario.name);
   double seed = 1;
@@ -337,6 +423,9 @@ absl::StatusOr<Scenario> ParseScenario(const std::string& text, const std::strin
     ReadJob(read, job, absl::StrCat("jobs[", i, "]"), times, &scenario);
   }
   ReadFaults(read, json, &scenario);
+  ReadSchedulers(read, json, &scenario);
+  ReadNetwork(read, json, &scenario);
+  ReadPreemption(read, json, &scenario);
   if (!status.ok()) return status;
   scenario.BuildEverywhere();
   return scenario;

@@ -4,6 +4,7 @@ import contextlib
 import http.server
 import io
 import json
+import math
 import os
 import pathlib
 import random
@@ -216,6 +217,64 @@ def worker(name, *slots):
         "worker": name,
         "slots": [{"state": state, "slot": {"kind": "cpu" if pool == "cpu" else "device", "device_key": "" if pool == "cpu" else pool}} for pool, state in slots],
     }
+
+
+CASES = pathlib.Path(__file__).resolve().parents[1] / "scheduler/sim/autoscaler_cases.json"
+
+
+def make_cases():
+    """Worlds in which no start fails, and what the rules decide there: heddle-sim has the same rules, and is tested with these cases."""
+    cases = []
+    for seed in range(1, 7):
+        rng = random.Random(seed)
+        limits = rules.Rules(max=rng.randint(2, 8), min=rng.randint(0, 1), slots=rng.randint(1, 3), idle_s=60, most_at_once=rng.randint(1, 4))
+        memory, instances, rounds, demand, oldest = rules.Memory(), {}, [], 0, 0.0
+        for step in range(45):
+            now = 10.0 * step
+            known = [number for number, (state, _) in instances.items() if state == rules.RUNNING]
+            for number, (state, change) in list(instances.items()):
+                if state == rules.PENDING and now >= change:
+                    instances[number] = (rules.RUNNING, math.inf)
+                elif state == rules.LEAVING and now >= change:
+                    del instances[number]
+            if rng.random() < 0.2:
+                demand = rng.choice([0, 0, 0, 2, 20])
+            if known and rng.random() < 0.05:  # it is taken away, but not before the rules saw that it came
+                instances[known[-1]] = (rules.LEAVING, now + 30)
+            running = [number for number, (state, _) in instances.items() if state == rules.RUNNING]
+            busy = {number: 0 for number in running}
+            for _ in range(min(demand, len(running) * limits.slots)):
+                busy[min(busy, key=busy.get)] += 1
+            waiting = demand - sum(busy.values())
+            oldest = oldest + 10 if waiting else 0.0
+            idle = {number: used == 0 for number, used in busy.items()}
+            states = {number: state for number, (state, _) in instances.items()}
+            decision = rules.decide(limits, memory, rules.Observation(waiting, oldest, sum(busy.values()), states, idle), now)
+            rounds.append({"now": now, "waiting": waiting, "oldest": oldest, "busy": sum(busy.values()),
+                           "instances": {str(number): state for number, state in sorted(states.items())},
+                           "idle": sorted(number for number, unused in idle.items() if unused),
+                           "start": list(decision.start), "drain": list(decision.drain)})
+            for number in decision.start:
+                instances[number] = (rules.PENDING, now + rng.choice([15, 45, 95]))
+            for number in decision.drain:
+                if instances[number][0] == rules.PENDING:
+                    del instances[number]
+                else:
+                    instances[number] = (rules.LEAVING, now + 15)
+        cases.append({"max": limits.max, "min": limits.min, "slots": limits.slots, "wait": limits.wait_s, "idle": limits.idle_s,
+                      "most_at_once": limits.most_at_once, "rounds": rounds})
+    return cases
+
+
+class SharedCasesTest(unittest.TestCase):
+    def test_cases_of_the_simulator_are_those_of_these_rules(self):
+        text = "[\n" + ",\n".join(json.dumps(case) for case in make_cases()) + "\n]\n"
+        if os.environ.get("HEDDLE_BLESS"):
+            CASES.write_text(text)
+        self.assertEqual(CASES.read_text(), text, "HEDDLE_BLESS=1 rewrites the cases")
+        rounds = [one for case in json.loads(text) for one in case["rounds"]]
+        self.assertGreater(sum(len(one["start"]) for one in rounds), 20)
+        self.assertGreater(sum(len(one["drain"]) for one in rounds), 10)
 
 
 class ObserveTest(unittest.TestCase):

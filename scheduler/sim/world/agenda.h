@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 
@@ -25,14 +26,14 @@ class Agenda {
   void At(absl::Duration after, Action action) {
     actions_[{now_ + after, ++order_}] = std::move(action);
   }
-  // As At, but the action is dropped if a new life begins before its time.
-  void AtInThisLife(absl::Duration after, Action action) {
-    At(after, [this, life = life_, action = std::move(action)] {
-      if (life == life_) action();
+  // As At, but the action is dropped if a new life of this scheduler's process begins before its time.
+  void AtInThisLife(int process, absl::Duration after, Action action) {
+    At(after, [this, process, life = Life(process), action = std::move(action)] {
+      if (life == Life(process)) action();
     });
   }
-  // The scheduler's process dies, and everything that only it and its stages awaited with it.
-  void BeginLife() { ++life_; }
+  // A scheduler's process dies, and everything that only it and its stages awaited with it.
+  void BeginLife(int process) { ++Life(process); }
 
   // Removes the next action and moves the clock to its time.
   Action Next() {
@@ -44,9 +45,16 @@ class Agenda {
   }
 
  private:
+  int64_t& Life(int process) {
+    const auto index = static_cast<size_t>(process);
+    if (index >= lives_.size()) lives_.resize(index + 1);
+    return lives_[index];
+  }
+
   const absl::Time start_ = absl::FromUnixSeconds(1'000'000);
   absl::Time now_ = start_;
-  int64_t order_ = 0, life_ = 0;
+  int64_t order_ = 0;
+  std::vector<int64_t> lives_;  // by process
   std::map<std::pair<absl::Time, int64_t>, Action> actions_;
 };
 

@@ -147,7 +147,7 @@ void Chaos::Lie() {
 void Chaos::Lied(const SlotId& slot) {
   if (++machines_.lies[slot] < kLiesUntilQuarantine) return;
   machines_.lies.erase(slot);
-  agenda_.AtInThisLife(absl::ZeroDuration(), [this, slot] {
+  agenda_.At(absl::ZeroDuration(), [this, slot] {
     if (!machines_.lying.erase(slot)) return;
     machines_.quarantined.insert(slot);
     hooks_.report_slots();

@@ -26,12 +26,14 @@ Machines::Machines(const Scenario& scenario) : scenario_(scenario) {
   }
 }
 
-SlotsChanged Machines::Report() const {
+SlotsChanged Machines::Report(const std::vector<int>& slots) const {
   SlotsChanged event;
   if (tracker_down) event.problem = "the tracker is gone";
-  for (const SimSlot& made : scenario_.slots) {
-    SlotInfo slot = made.info;
-    if (dead.count(slot.id.worker)) continue;
+  for (const int index : slots) {
+    const SlotInfo& made = info(index);
+    if (dead.count(made.id.worker) || absent.count(made.id.worker)) continue;
+    SlotInfo slot = made;
+    if (draining.count(slot.id.worker)) slot.usable = false, slot.why_not = "draining";
     if (foreign.count(slot.id))
       slot.foreign = true, slot.usable = false, slot.why_not = "held by ann";
     if (quarantined.count(slot.id)) slot.usable = false, slot.why_not = "quarantined";
@@ -41,7 +43,8 @@ SlotsChanged Machines::Report() const {
 }
 
 bool Machines::Refuses(const SlotId& slot) const {
-  return foreign.count(slot) > 0 || tracker_down || dead.count(slot.worker) > 0;
+  return foreign.count(slot) > 0 || tracker_down || dead.count(slot.worker) > 0 ||
+         absent.count(slot.worker) > 0 || draining.count(slot.worker) > 0;
 }
 
 bool Machines::Share(const SlotInfo& a, const SlotInfo& b) {

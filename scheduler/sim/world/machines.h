@@ -15,8 +15,9 @@ class Machines {
  public:
   explicit Machines(const Scenario& scenario);
 
-  // The event that the tracker sends: slots of dead workers are missing.
-  scheduler::SlotsChanged Report() const;
+  // The event that the tracker sends: slots of dead and absent workers are missing. Only of the slots
+  // (indices) given, in order.
+  scheduler::SlotsChanged Report(const std::vector<int>& slots) const;
   // Whether no stage can begin on the slot: the tracker is down, its worker is dead, or another user
   // holds it.
   bool Refuses(const scheduler::SlotId& slot) const;
@@ -30,10 +31,12 @@ class Machines {
   }
   // Whether the two are the same slot or have a core in common.
   static bool Share(const scheduler::SlotInfo& a, const scheduler::SlotInfo& b);
-  // Ends everything that is wrong.
+  // Ends everything that is wrong. Machines that others have taken away do not come back by that.
   void Heal();
 
   std::set<std::string> dead;               // workers
+  std::set<std::string> absent;             // workers that are not there (supply.h)
+  std::set<std::string> draining;           // workers that will leave
   std::set<scheduler::SlotId> foreign;      // held by another user
   std::set<scheduler::SlotId> quarantined;  // by the tracker
   std::set<scheduler::SlotId> lying;        // devices that measure far too little time

@@ -49,9 +49,10 @@ void OrderCheck::AfterStep(const Event& event, const std::vector<Change>& change
   const auto* end = std::get_if<StageFinished>(&event);
   const auto* proposed = end == nullptr ? nullptr : std::get_if<Proposed>(&end->result);
   const auto* updated = end == nullptr ? nullptr : std::get_if<Updated>(&end->result);
-  if (updated != nullptr) samples_.insert(updated->transfer_samples.samples());
-  if (updated != nullptr && updated->fitted) models_.insert(updated->fitted->model.model());
-  if (proposed != nullptr && proposed->fitted) models_.insert(proposed->fitted->model.model());
+  if (updated != nullptr) taught_->samples.insert(updated->transfer_samples.samples());
+  if (updated != nullptr && updated->fitted) taught_->models.insert(updated->fitted->model.model());
+  if (proposed != nullptr && proposed->fitted)
+    taught_->models.insert(proposed->fitted->model.model());
   for (const Change& change : changes) {
     if (const auto* add = std::get_if<AddCandidates>(&change)) {
       for (int i = 0; i < add->count; ++i) {
@@ -190,10 +191,11 @@ std::string OrderCheck::BadTransfer(const StageOrder& order) const {
   if (search.others().empty() && search.transfer_model().empty()) return "";
   if (!order.search_state.empty()) return "a search that goes on is told of other tasks again";
   for (const v1::RelatedSamples& other : search.others()) {
-    if (!samples_.count(other.samples())) return "a search is told of samples that nobody made";
+    if (!taught_->samples.count(other.samples()))
+      return "a search is told of samples that nobody made";
     if (other.weight() <= 0 || other.weight() > 1) return "samples have no weight";
   }
-  if (!search.transfer_model().empty() && !models_.count(search.transfer_model()))
+  if (!search.transfer_model().empty() && !taught_->models.count(search.transfer_model()))
     return "a search is told of a model that nobody made";
   return "";
 }

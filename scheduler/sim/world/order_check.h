@@ -13,9 +13,11 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scheduler/core/dispatcher.h"
@@ -26,8 +28,17 @@ namespace heddle::sim {
 
 using namespace heddle::scheduler;  // NOLINT: the simulator is the scheduler's own
 
+// What workers made for the searches of other tasks, in every life of every scheduler.
+struct Taught {
+  std::set<std::string> samples, models;
+};
+
 class OrderCheck {
  public:
+  // Schedulers of one store share what was taught.
+  explicit OrderCheck(std::shared_ptr<Taught> taught = std::make_shared<Taught>())
+      : taught_(std::move(taught)) {}
+
   // ---- what happens ----
   // A scheduler's process begins its life; then, what the store has.
   void BeginLife() { seen_.clear(); }
@@ -65,8 +76,7 @@ class OrderCheck {
   std::string BadTransfer(const StageOrder& order) const;
 
   std::map<JobId, Candidates> seen_;
-  // Of this life and the ones before it.
-  std::set<std::string> samples_, models_;
+  const std::shared_ptr<Taught> taught_;
 };
 
 }  // namespace heddle::sim

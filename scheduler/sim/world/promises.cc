@@ -231,6 +231,8 @@ bool Promises::CoresFree(const Dispatcher& dispatcher, const SlotInfo& slot) con
 // suits it, and work after it must not take that slot's cores.
 void Promises::CheckNoIdleSlot(const Dispatcher& dispatcher) {
   if (machines_.tracker_down) return;
+  // The tracker is back, but a scheduler whose decisions take time has not heard of it yet.
+  if (scenario_.schedulers.decision > 0 && !dispatcher.tracker_problem().empty()) return;
   std::vector<const SlotInfo*> kept;
   for (const WorkItem& work : dispatcher.ReadyWork()) {
     const SlotInfo* keeps = nullptr;
@@ -365,8 +367,10 @@ void Promises::CheckEnd(const Dispatcher& dispatcher, RecordStore* store) {
   auto jobs = store->LoadJobs();
   for (const StoredJob& job : *jobs) {
     const v1::JobState state = job.row.job.state();
+    const Job* found = dispatcher.FindJob(JobId{job.row.id});
+    if (found == nullptr) continue;  // another scheduler's
     there.insert(job.row.id);
-    const Job& live = *dispatcher.FindJob(JobId{job.row.id});
+    const Job& live = *found;
     if (!live.final()) return Violation(absl::StrCat("job j", job.row.id, " never ended"));
     if (state == v1::JOB_FAILED && job.row.job.fault().kind() == v1::FAULT_NONE)
       Violation("failed without a reason");

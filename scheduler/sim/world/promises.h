@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -25,15 +26,17 @@ namespace heddle::sim {
 class Promises {
  public:
   using Report = std::function<void(const std::string& violation)>;
-  // References outlive this. `report` is called with each violation.
+  // Of one scheduler's process. References outlive this. `report` is called with each violation.
   Promises(const Scenario& scenario, std::string policy, const Agenda& agenda,
-           const Machines& machines, const RunningStages& stages, Report report)
+           const Machines& machines, const RunningStages& stages, Report report,
+           std::shared_ptr<Taught> taught = std::make_shared<Taught>())
       : scenario_(scenario),
         policy_(std::move(policy)),
         agenda_(agenda),
         machines_(machines),
         stages_(stages),
-        report_(std::move(report)) {}
+        report_(std::move(report)),
+        orders_(std::move(taught)) {}
 
   // ---- what happens ----
   // A scheduler's process begins its life; then, what the store has.

@@ -14,11 +14,14 @@ namespace heddle::sim {
 struct RunningStage {
   StartStage start;
   StageWork work;
-  int process = 0;     // the scheduler's process that started it
-  int slot = 0;        // index in scenario.slots
-  uint64_t token = 0;  // fencing token of its lease
-  bool taken = false;  // the worker has answered
+  int process = 0;       // the scheduler's process that started it
+  int slot = 0;          // index in scenario.slots
+  uint64_t token = 0;    // fencing token of its lease
+  bool taken = false;    // the worker has answered
+  bool closing = false;  // the scheduler has closed its input; input_closed: the worker knows
   bool input_closed = false;
+  bool over = false;  // the worker has ended it; its slot is held until the scheduler hears of that
+  absl::Time last_order, last_answer;  // when the latest one arrives
   bool hung = false;
   bool cancelled = false;  // the scheduler asked for its end
   // Durable worlds: its job has ended. What is left of its work counts for nothing, and takes the

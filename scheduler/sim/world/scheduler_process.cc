@@ -28,7 +28,8 @@ SchedulerProcess::SchedulerProcess(std::string policy, AttemptId first_attempt,
       violation_(std::move(violation)),
       next_attempt_(first_attempt.value) {}
 
-void SchedulerProcess::Boot(const std::function<void(const StoredJob&)>& loaded) {
+void SchedulerProcess::Boot(const std::function<bool(JobId)>& mine,
+                            const std::function<void(const StoredJob&)>& loaded) {
   std::unique_ptr<Policy> policy = *MakePolicy(policy_);
   if (plant_->Is(Planted::kStarve)) policy = Starve(std::move(policy));
   DispatcherOptions options;
@@ -46,6 +47,7 @@ void SchedulerProcess::Boot(const std::function<void(const StoredJob&)>& loaded)
     epoch_ = store_->Lead(claim)->epoch;
     const auto jobs = store_->LoadJobs();
     for (const StoredJob& job : *jobs) {
+      if (!mine(JobId{job.row.id})) continue;
       loaded(job);
       dispatcher_->Restore(ledger_.Load(job, agenda_.now(), agenda_.now()));
     }

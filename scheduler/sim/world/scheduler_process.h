@@ -34,8 +34,10 @@ class SchedulerProcess {
                    std::function<void(const std::string&)> violation);
 
   // ---- life and death ----
-  // Begins a life, in which it leads, with what the store has. `loaded` is called for each job of it.
-  void Boot(const std::function<void(const StoredJob&)>& loaded);
+  // Begins a life, in which it leads, with those jobs of the store that are `mine`. `loaded` is called
+  // for each of these.
+  void Boot(const std::function<bool(JobId)>& mine,
+            const std::function<void(const StoredJob&)>& loaded);
   // A crash: a random prefix of the batches that are not durable becomes durable, the rest is lost.
   void Crash();
   // Batches of a process that was stopped before it wrote them, and its epoch.

@@ -46,6 +46,32 @@ bool Workers::Holds(const SlotId& slot) const {
                      [&](const auto& entry) { return entry.second.start.slot == slot; });
 }
 
+RunningStage* Workers::Find(AttemptId id) {
+  const auto it = stages_.find(id);
+  return it == stages_.end() || it->second.over ? nullptr : &it->second;
+}
+
+void Workers::Later(AttemptId id, absl::Duration after, Agenda::Action action) {
+  agenda_.AtInThisLife(stages_.at(id).process, after, std::move(action));
+}
+
+void Workers::Order(AttemptId id, Agenda::Action action) {
+  if (!scenario_.network.any()) return action();
+  RunningStage& stage = stages_.at(id);
+  const double takes = scenario_.network.orders.Draw(Mix({scenario_.seed, 6}), ++messages_);
+  stage.last_order = std::max(stage.last_order, now() + absl::Seconds(takes));
+  Later(id, stage.last_order - now(), std::move(action));
+}
+
+void Workers::Tell(RunningStage* stage, Event event) {
+  const int process = stage->process;
+  if (!scenario_.network.any()) return hooks_.tell(process, std::move(event));
+  const double takes = scenario_.network.answers.Draw(Mix({scenario_.seed, 7}), ++messages_);
+  stage->last_answer = std::max(stage->last_answer, now() + absl::Seconds(takes));
+  agenda_.AtInThisLife(process, stage->last_answer - now(),
+                       [this, process, event = std::move(event)] { hooks_.tell(process, event); });
+}
+
 // ---- orders ----
 
 void Workers::Begin(int process, const StartStage& start, StageWork work, Fetch fetch) {
@@ -55,8 +81,8 @@ void Workers::Begin(int process, const StartStage& start, StageWork work, Fetch 
   stage.process = process;
   stage.slot = machines_.IndexOf(start.slot);
   stage.token = ++last_token_;
-  stage.input_closed = start.kind != v1::STAGE_PROFILE;
-  stage.began = now();
+  stage.closing = stage.input_closed = start.kind != v1::STAGE_PROFILE;
+  stage.began = stage.last_order = stage.last_answer = now();
   stage.candidates = start.kind == v1::STAGE_PROPOSE ? start.count : 0;
   const int64_t number =
       started_[{start.job.value * 4096 + (start.task ? start.task->value + 1 : 0), start.kind}]++;
@@ -64,55 +90,72 @@ void Workers::Begin(int process, const StartStage& start, StageWork work, Fetch 
   if (!time.per_candidate)
     stage.factor = time.seconds.Draw(KeyOf(start, 0), static_cast<uint64_t>(number));
   stages_[start.attempt] = std::move(stage);
-  const bool refused = machines_.Refuses(start.slot) || Chance(scenario_.faults.refused);
+  const bool refused = Chance(scenario_.faults.refused);
   const bool hung =
       Unit(Mix({KeyOf(start, 3), static_cast<uint64_t>(number)})) < scenario_.faults.hung;
-  agenda_.AtInThisLife(scenario_.faults.slow_messages ? Between(0.001, 0.1) : absl::ZeroDuration(),
-                       [this, id = start.attempt, refused, hung, fetch = std::move(fetch)] {
-                         if (stages_.count(id)) Take(id, refused, hung, fetch);
-                       });
+  const AttemptId id = start.attempt;
+  Order(id, [this, id, refused, hung, fetch = std::move(fetch)] {
+    if (Find(id) == nullptr) return;
+    Later(id, scenario_.faults.slow_messages ? Between(0.001, 0.1) : absl::ZeroDuration(),
+          [this, id, refused, hung, fetch] {
+            if (Find(id) != nullptr) Take(id, refused, hung, fetch);
+          });
+  });
 }
 
 void Workers::Take(AttemptId id, bool refused, bool hung, const Fetch& fetch) {
   RunningStage& stage = stages_.at(id);
   if (fetch) fetch(&stage.work);
-  if (refused) return Refuse(id);
+  if (refused || machines_.Refuses(stage.start.slot)) return Refuse(id);
   stage.taken = true;
   stage.hung = hung;
   if (!hung) return Work(id);
-  agenda_.AtInThisLife(kTimeLimit,
-                       [this, id] { Finish(id, Infrastructure("over its time limit")); });
+  Later(id, kTimeLimit, [this, id] { Finish(id, Infrastructure("over its time limit")); });
 }
 
 bool Workers::Feed(AttemptId id, CandidateWork candidate) {
-  auto stage = stages_.find(id);
-  if (stage == stages_.end() || stage->second.input_closed) return false;
-  stage->second.work.inputs.push_back(std::move(candidate));
-  // Not at once, because what the same step starts has not begun yet.
-  agenda_.AtInThisLife(absl::ZeroDuration(), [this, id] { Work(id); });
+  auto found = stages_.find(id);
+  if (found == stages_.end() || found->second.closing) return false;
+  Order(id, [this, id, candidate = std::move(candidate)] {
+    RunningStage* stage = Find(id);
+    if (stage == nullptr) return;
+    stage->work.inputs.push_back(candidate);
+    // Not at once, because what the same step starts has not begun yet.
+    Later(id, absl::ZeroDuration(), [this, id] { Work(id); });
+  });
   return true;
 }
 
 void Workers::CloseInput(AttemptId id) {
-  auto stage = stages_.find(id);
-  if (stage == stages_.end()) return;
-  stage->second.input_closed = true;
-  Work(id);
+  auto found = stages_.find(id);
+  if (found == stages_.end()) return;
+  found->second.closing = true;
+  Order(id, [this, id] {
+    RunningStage* stage = Find(id);
+    if (stage == nullptr) return;
+    stage->input_closed = true;
+    Work(id);
+  });
 }
 
 void Workers::Cancel(AttemptId id) {
-  if (auto stage = stages_.find(id); stage != stages_.end()) stage->second.cancelled = true;
-  agenda_.AtInThisLife(scenario_.faults.any() ? Between(0, 1) : absl::ZeroDuration(),
-                       [this, id] { Finish(id, Infrastructure("cancelled")); });
+  auto found = stages_.find(id);
+  if (found == stages_.end()) return;
+  found->second.cancelled = true;
+  Order(id, [this, id] {
+    if (Find(id) == nullptr) return;
+    Later(id, scenario_.faults.any() ? Between(0, 1) : absl::ZeroDuration(),
+          [this, id] { Finish(id, Infrastructure("cancelled")); });
+  });
 }
 
 // ---- work ----
 
 // Begins the next piece of the stage, if it can have one now.
 void Workers::Work(AttemptId id) {
-  auto it = stages_.find(id);
-  if (it == stages_.end() || !it->second.taken || it->second.busy || it->second.hung) return;
-  const RunningStage& stage = it->second;
+  const RunningStage* found = Find(id);
+  if (found == nullptr || !found->taken || found->busy || found->hung) return;
+  const RunningStage& stage = *found;
   if (HasCandidates(stage.start.kind)) return WorkOnCandidates(id);
   const StageTime& time = TimeOf(stage.start);
   double seconds = stage.factor;
@@ -132,8 +175,8 @@ void Workers::WorkOnCandidates(AttemptId id) {
     if (!stage.input_closed) return;
     stage.busy = true;  // it only has to say that it has ended
     stage.left = 0;
-    agenda_.AtInThisLife(scenario_.faults.slow_messages ? Between(0, 0.2) : absl::ZeroDuration(),
-                         [this, id] { Finish(id, {}); });
+    Later(id, scenario_.faults.slow_messages ? Between(0, 0.2) : absl::ZeroDuration(),
+          [this, id] { Finish(id, {}); });
     return;
   }
   const StageTime& time = TimeOf(stage.start);
@@ -151,10 +194,9 @@ void Workers::WorkOnCandidates(AttemptId id) {
                                   : stage.factor / batch;
     stage.working.push_back(std::move(candidate));
   }
-  const int process = stage.process;
   const CandidateId first = stage.working.front().id;
   StartPiece(id, seconds);
-  hooks_.tell(process, CandidateStarted{id, first});
+  Tell(&stage, CandidateStarted{id, first});
 }
 
 void Workers::StartPiece(AttemptId id, double seconds) {
@@ -174,9 +216,9 @@ void Workers::StartPiece(AttemptId id, double seconds) {
 // Replaces the plan that was made before, if any.
 void Workers::PlanEndOfPiece(AttemptId id) {
   RunningStage& stage = stages_.at(id);
-  agenda_.AtInThisLife(absl::Seconds(stage.left / stage.rate), [this, id, piece = ++stage.piece] {
-    auto it = stages_.find(id);
-    if (it != stages_.end() && it->second.piece == piece) EndPiece(id);
+  Later(id, absl::Seconds(stage.left / stage.rate), [this, id, piece = ++stage.piece] {
+    const RunningStage* at_work = Find(id);
+    if (at_work != nullptr && at_work->piece == piece) EndPiece(id);
   });
 }
 
@@ -236,7 +278,7 @@ void Workers::EndSimple(AttemptId id) {
       std::vector<std::string> keys;
       const Planned all = searches_.Plan(start.job, {});
       for (const v1::TaskInfo& task : all.plan.tasks()) keys.push_back(task.key());
-      promises_.HasTasks(start.job, std::move(keys));
+      promises_of_(stage.process).HasTasks(start.job, std::move(keys));
       return Finish(id, {}, std::move(imported));
     }
     case v1::STAGE_PROPOSE: {
@@ -258,7 +300,7 @@ void Workers::EndSimple(AttemptId id) {
 void Workers::EndCandidates(AttemptId id) {
   const std::vector<CandidateWork> working = stages_.at(id).working;
   for (const CandidateWork& candidate : working) {
-    if (!stages_.count(id)) return;
+    if (Find(id) == nullptr) return;
     Answer(id, candidate);
   }
   Work(id);
@@ -276,9 +318,10 @@ void Workers::Answer(AttemptId id, const CandidateWork& answered) {
   const int process = stage.process;
   ++stage.candidates;
   if (Chance(faults.lost)) return;
-  hooks_.tell(process, event);
+  Tell(&stage, event);
   if (Chance(faults.duplicated)) {
-    agenda_.AtInThisLife(Between(0, 10), [this, process, event] { hooks_.tell(process, event); });
+    agenda_.AtInThisLife(process, Between(0, 10),
+                         [this, process, event] { hooks_.tell(process, event); });
   }
 }
 
@@ -340,21 +383,21 @@ Event Workers::ProfileAnswer(AttemptId id, const CandidateWork& candidate) {
 // ---- ends ----
 
 void Workers::Refuse(AttemptId id) {
-  auto it = stages_.find(id);
-  const RunningStage stage = std::move(it->second);
-  stages_.erase(it);
-  promises_.Refused(stage.start.slot);
-  hooks_.tell(stage.process, StageFinished{id, Infrastructure("no lease"), false, {}});
+  RunningStage& stage = stages_.at(id);
+  stage.over = true;
+  promises_of_(stage.process).Refused(stage.start.slot);
+  Tell(&stage, StageFinished{id, Infrastructure("no lease"), false, {}});
 }
 
 void Workers::Finish(AttemptId id, FaultInfo fault, Result result, bool interrupted) {
-  auto it = stages_.find(id);
-  if (it == stages_.end()) return;
-  const RunningStage stage = std::move(it->second);
-  stages_.erase(it);
+  RunningStage* const found = Find(id);
+  if (found == nullptr) return;
+  RunningStage& stage = *found;
+  stage.over = true;
   if (stage.busy && stage.left > 0) {
     result_.busy[static_cast<size_t>(stage.slot)] +=
         absl::ToDoubleSeconds(now() - stage.since) / stage.sharers;
+    stage.busy = false;
     Rebalance(stage.slot);
   }
   const double held = absl::ToDoubleSeconds(now() - stage.began);
@@ -368,17 +411,24 @@ void Workers::Finish(AttemptId id, FaultInfo fault, Result result, bool interrup
                               stage.disturbed, fault.kind != v1::FAULT_NONE});
   }
   if (fault.kind == v1::FAULT_INFRASTRUCTURE && !stage.cancelled) ++result_.infrastructure_faults;
-  promises_.Ended(stage.start, fault.kind);
+  Promises& promises = promises_of_(stage.process);
+  promises.Ended(stage.start, fault.kind);
   if (stage.start.kind == v1::STAGE_UPDATE && fault.kind != v1::FAULT_NONE)
-    promises_.UpdateFailed(stage.start.job);
-  if (!stage.taken || interrupted) promises_.Refused(stage.start.slot);
+    promises.UpdateFailed(stage.start.job);
+  if (!stage.taken || interrupted) promises.Refused(stage.start.slot);
   StageFinished end{id, std::move(fault), stage.taken, std::move(result), interrupted};
   end.fence = {stage.start.slot, stage.token};
-  hooks_.tell(stage.process, end);
+  const int process = stage.process;
+  Tell(&stage, end);
   if (Chance(scenario_.faults.duplicated)) {
-    agenda_.AtInThisLife(Between(0, 5),
-                         [this, process = stage.process, end] { hooks_.tell(process, end); });
+    agenda_.AtInThisLife(process, Between(0, 5),
+                         [this, process, end] { hooks_.tell(process, end); });
   }
+}
+
+void Workers::Release(AttemptId id) {
+  const auto found = stages_.find(id);
+  if (found != stages_.end() && found->second.over) stages_.erase(found);
 }
 
 void Workers::Break(AttemptId id, const std::string& message, bool interrupted) {
@@ -387,7 +437,7 @@ void Workers::Break(AttemptId id, const std::string& message, bool interrupted) 
 
 void Workers::LeaveGhost(AttemptId id) {
   const RunningStage& stage = stages_.at(id);
-  if (!stage.taken || !HasCandidates(stage.start.kind)) return;
+  if (stage.over || !stage.taken || !HasCandidates(stage.start.kind)) return;
   std::vector<CandidateWork> candidates = stage.working;
   candidates.insert(candidates.end(), stage.work.inputs.begin(), stage.work.inputs.end());
   double after = 0;
@@ -407,11 +457,11 @@ void Workers::LeaveGhost(AttemptId id) {
   }
 }
 
-void Workers::EndLife() {
+void Workers::EndLife(int process) {
   for (const auto& [id, stage] : stages_) {
-    if (stage.taken && dice_.Likely(0.3)) LeaveGhost(id);
+    if (stage.process == process && stage.taken && dice_.Likely(0.3)) LeaveGhost(id);
   }
-  stages_.clear();
+  std::erase_if(stages_, [&](const auto& entry) { return entry.second.process == process; });
 }
 
 void Workers::JobOver(JobId job) {

@@ -33,7 +33,8 @@ class Workers {
     bool spans = false;        // keep every stage in the result
   };
   struct Hooks {
-    // An answer to the scheduler's process that started the stage.
+    // An answer to the scheduler's process that started the stage. Before that handles the end of a
+    // stage, it calls Release.
     std::function<void(int process, Event event)> tell;
     // The same from a worker whose lease is over.
     std::function<void(int process, const StartStage& start, Event event)> tell_late;
@@ -46,15 +47,15 @@ class Workers {
   // All outlive this; hooks must be callable once a stage has begun. Figures of the stages (busy
   // and held slots, service, measurements, faults, spans) are added to `result`.
   Workers(const Scenario& scenario, Options options, Agenda* agenda, Dice* dice,
-          const Machines& machines, Searches* searches, Promises* promises, WorldResult* result,
-          Hooks hooks)
+          const Machines& machines, Searches* searches,
+          std::function<Promises&(int process)> promises, WorldResult* result, Hooks hooks)
       : scenario_(scenario),
         options_(options),
         agenda_(*agenda),
         dice_(*dice),
         machines_(machines),
         searches_(*searches),
-        promises_(*promises),
+        promises_of_(std::move(promises)),
         result_(*result),
         hooks_(std::move(hooks)) {}
 
@@ -72,8 +73,10 @@ class Workers {
   // The worker of this stage goes on under its old lease, and later answers for each of its
   // candidates with the old attempt and fencing token. Nothing may come of that.
   void LeaveGhost(AttemptId id);
+  // The scheduler hears that the stage has ended, and its slot is free.
+  void Release(AttemptId id);
   // The scheduler's process dies: its stages end, some leave ghosts.
-  void EndLife();
+  void EndLife(int process);
   void JobOver(JobId job);
 
   const RunningStages& running() const { return stages_; }
@@ -93,6 +96,13 @@ class Workers {
   const StageTime& TimeOf(const StartStage& start) const;
   uint64_t KeyOf(const StartStage& start, uint64_t what) const;
 
+  // The stage, unless the worker has ended it or there is none.
+  RunningStage* Find(AttemptId id);
+  // Does it at the worker, which hears of it when orders of this stage arrive.
+  void Order(AttemptId id, Agenda::Action action);
+  // Tells the scheduler, which hears of it when answers of this stage arrive.
+  void Tell(RunningStage* stage, Event event);
+  void Later(AttemptId id, absl::Duration after, Agenda::Action action);
   void Take(AttemptId id, bool refused, bool hung, const Fetch& fetch);
   void Refuse(AttemptId id);
   void Work(AttemptId id);
@@ -114,11 +124,11 @@ class Workers {
   Dice& dice_;
   const Machines& machines_;
   Searches& searches_;
-  Promises& promises_;
+  const std::function<Promises&(int process)> promises_of_;
   WorldResult& result_;
   const Hooks hooks_;
   RunningStages stages_;
-  uint64_t last_token_ = 0;
+  uint64_t last_token_ = 0, messages_ = 0;
   std::map<std::pair<int64_t, int>, int64_t> started_;  // stages by task and kind
 };
 

@@ -1,6 +1,8 @@
 #include "scheduler/sim/world/world.h"
 
 #include <algorithm>
+#include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,10 +17,12 @@
 #include "scheduler/sim/world/agenda.h"
 #include "scheduler/sim/world/chaos.h"
 #include "scheduler/sim/world/machines.h"
+#include "scheduler/sim/world/pools.h"
 #include "scheduler/sim/world/promises.h"
 #include "scheduler/sim/world/scheduler_process.h"
 #include "scheduler/sim/world/searches.h"
 #include "scheduler/sim/world/stage_work.h"
+#include "scheduler/sim/world/supply.h"
 #include "scheduler/sim/world/wait_meter.h"
 #include "scheduler/sim/world/workers.h"
 #include "scheduler/store/memory_record_store.h"
@@ -33,6 +37,10 @@ constexpr absl::Duration kLimit = absl::Hours(24 * 365);
 constexpr absl::Duration kLimitChecked = absl::Hours(48);
 constexpr int64_t kMaxSteps = 200'000'000;
 constexpr int64_t kMaxStepsChecked = 400'000;
+
+double SecondsSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
 
 // Whether the job goes on with a plan after a contest in which other tasks have used more than half of its pool.
 bool IsRelieved(const Job& job) {
@@ -49,11 +57,14 @@ class World {
   WorldResult Run();
 
  private:
-  // ---- the scheduler's processes; only kUncoordinated has more than one ----
-  void Boot();
+  // ---- the scheduler's processes: one leads each pool; kUncoordinated has one for each job ----
+  void Boot(int process);
   void Restart();
-  void FailOver(absl::Duration gap, absl::Duration stopped);
+  void FailOver(int process, absl::Duration gap, absl::Duration stopped);
+  void FailScheduler();
   void Tell(int process, Event event);
+  void Handle(int process, Event event);
+  Decisions Decide(int process, const Event& event);
   std::optional<JobId> CountContest(const Dispatcher& dispatcher, const Event& event);
   void Note(int process, const Event& event, const Change& change);
   void Perform(int process, const Order& order);
@@ -61,12 +72,18 @@ class World {
   void FetchWork(int process, const StageOrder& made, StageWork* work);
   void PlanTick(int process);
   void AnswerFind(int process, const FindRecords& find);
-  int ProcessOf(JobId job) const { return processes_.size() > 1 ? IndexOf(job) : 0; }
+  int ProcessOf(JobId job) const {
+    return alone_ ? IndexOf(job) : std::max(0, pools_.PoolOfJob(IndexOf(job)));
+  }
+  // The scheduler that runs the process.
+  int SchedulerOf(int process) const { return alone_ ? process : pools_.LeaderOf(process); }
   SchedulerProcess& At(int process) { return processes_[static_cast<size_t>(process)]; }
 
   // ---- users and tracker ----
   void SubmitJob(int index);
+  void ReportSlots(int process);
   void ReportSlots();
+  bool Over() const;
 
   // ---- what is observed ----
   void Violation(const std::string& what);
@@ -79,23 +96,29 @@ class World {
   JobOutcome& OutcomeOf(JobId id) { return result_.jobs[static_cast<size_t>(IndexOf(id))]; }
   Workers::Hooks WorkerHooks();
   Chaos::Hooks ChaosHooks();
+  Supply::Hooks SupplyHooks();
 
   const Scenario& scenario_;
   const WorldOptions options_;
+  const bool alone_;  // kUncoordinated
   WorldResult result_;
   Agenda agenda_;
   Dice dice_;
   Plant plant_;
   Machines machines_;
+  Pools pools_;
   const std::unique_ptr<RecordStore> store_;  // null: the world is not durable
   Searches searches_;
   ProposedCounts proposed_;  // used where it is not
   Workers workers_;
-  Promises promises_;
   Chaos chaos_;
+  Supply supply_;
+  std::deque<Promises> promises_;  // by process
   std::vector<SchedulerProcess> processes_;
-  bool leaderless_ = false;                // between a fail-over's two ends
-  std::vector<Event> waiting_for_leader_;  // what users and the tracker tell meanwhile
+  // By process: whether nobody leads, between a fail-over's two ends, and what is told meanwhile.
+  std::vector<bool> leaderless_;
+  std::vector<std::vector<Event>> waiting_for_leader_;
+  std::vector<absl::Time> free_at_;  // by scheduler: when it has taken all events so far
   WaitMeter waiting_;
   std::set<JobId> ended_;
 };
@@ -103,33 +126,47 @@ class World {
 World::World(const Scenario& scenario, const std::string& policy, const WorldOptions& options)
     : scenario_(scenario),
       options_(options),
+      alone_(policy == kUncoordinated),
       dice_(scenario.seed),
       plant_(options.planted),
       machines_(scenario_),
+      pools_(scenario_),
       store_(options.durable ? MakeMemoryRecordStore() : nullptr),
       searches_(scenario_, &dice_, options.durable),
-      workers_(scenario_, {policy == kUncoordinated, options.durable, options.spans}, &agenda_,
-               &dice_, machines_, &searches_, &promises_, &result_, WorkerHooks()),
-      promises_(scenario_, policy, agenda_, machines_, workers_.running(),
-                [this](const std::string& what) { Violation(what); }),
-      chaos_(scenario_, &agenda_, &dice_, &machines_, &workers_, ChaosHooks()) {
+      workers_(
+          scenario_, {alone_, options.durable, options.spans}, &agenda_, &dice_, machines_,
+          &searches_,
+          [this](int process) -> Promises& { return promises_[static_cast<size_t>(process)]; },
+          &result_, WorkerHooks()),
+      chaos_(scenario_, &agenda_, &dice_, &machines_, &workers_, ChaosHooks()),
+      supply_(scenario_, &agenda_, &machines_, &workers_, &result_, SupplyHooks()) {
   result_.busy.resize(scenario_.slots.size());
   result_.held.resize(scenario_.slots.size());
   result_.jobs.resize(scenario_.jobs.size());
-  const bool alone = policy == kUncoordinated;
-  const size_t processes = alone ? scenario_.jobs.size() : 1;
+  const size_t processes = alone_ ? scenario_.jobs.size() : static_cast<size_t>(pools_.count());
+  const auto schedulers = std::max(processes, static_cast<size_t>(scenario_.schedulers.count));
+  leaderless_.resize(processes);
+  waiting_for_leader_.resize(processes);
+  free_at_.resize(schedulers, agenda_.start());
+  result_.deciding.resize(schedulers);
+  const auto taught = std::make_shared<Taught>();
+  const auto report = [this](const std::string& what) { Violation(what); };
   for (size_t i = 0; i < processes; ++i) {
-    processes_.emplace_back(alone ? "round_robin" : policy,
+    promises_.emplace_back(scenario_, policy, agenda_, machines_, workers_.running(), report,
+                           taught);
+    processes_.emplace_back(alone_ ? "round_robin" : policy,
                             AttemptId{static_cast<int64_t>(i) * kAttemptsPerProcess + 1}, agenda_,
-                            store_.get(), &dice_, &plant_,
-                            [this](const std::string& what) { Violation(what); });
+                            store_.get(), &dice_, &plant_, report);
   }
-  Boot();
+  for (size_t i = 0; i < processes; ++i) Boot(static_cast<int>(i));
   for (size_t i = 0; i < scenario_.jobs.size(); ++i) {
     agenda_.At(absl::Seconds(scenario_.jobs[i].arrival),
                [this, i] { SubmitJob(static_cast<int>(i)); });
   }
+  for (const double time : scenario_.schedulers.fail_at)
+    agenda_.At(absl::Seconds(time), [this] { FailScheduler(); });
   chaos_.Begin();
+  supply_.Begin();
 }
 
 Workers::Hooks World::WorkerHooks() {
@@ -157,9 +194,28 @@ Chaos::Hooks World::ChaosHooks() {
   if (store_ != nullptr) hooks.restart = [this] { Restart(); };
   if (store_ != nullptr) {
     hooks.fail_over = [this](absl::Duration gap, absl::Duration stopped) {
-      FailOver(gap, stopped);
+      // Each pool in turn.
+      FailOver(static_cast<int>(result_.fail_overs % std::ssize(processes_)), gap, stopped);
     };
   }
+  return hooks;
+}
+
+Supply::Hooks World::SupplyHooks() {
+  Supply::Hooks hooks;
+  hooks.report = [this](const std::string& worker) {
+    if (alone_) return ReportSlots();
+    ReportSlots(pools_.PoolOf(worker));
+  };
+  hooks.for_each_waiting = [this](const Supply::Look& look) {
+    for (const SchedulerProcess& process : processes_) {
+      const Dispatcher& dispatcher = process.dispatcher();
+      dispatcher.ForEachWaiting([&](const WorkItem& work, absl::Time since) {
+        look(*dispatcher.FindJob(work.job), work, since);
+      });
+    }
+  };
+  hooks.over = [this] { return Over(); };
   return hooks;
 }
 
@@ -175,7 +231,8 @@ WorldResult World::Run() {
   }
   if (options_.checks && result_.violation.empty()) {
     for (SchedulerProcess& process : processes_) process.Flush();
-    promises_.CheckEnd(processes_.front().dispatcher(), store_.get());
+    for (size_t i = 0; i < processes_.size(); ++i)
+      promises_[i].CheckEnd(processes_[i].dispatcher(), store_.get());
   }
   Collect();
   return std::move(result_);
@@ -183,72 +240,113 @@ WorldResult World::Run() {
 
 // ---- the scheduler's processes ----
 
-void World::Boot() {
-  promises_.BeginLife();
-  for (SchedulerProcess& process : processes_)
-    process.Boot([this](const StoredJob& job) { promises_.Loaded(job); });
-  ReportSlots();
+void World::Boot(int process) {
+  Promises& promises = promises_[static_cast<size_t>(process)];
+  promises.BeginLife();
+  At(process).Boot([&](JobId job) { return ProcessOf(job) == process; },
+                   [&](const StoredJob& job) { promises.Loaded(job); });
+  ReportSlots(process);
 }
 
 void World::Restart() {
-  if (leaderless_) return;
+  if (std::count(leaderless_.begin(), leaderless_.end(), true) > 0) return;
   ++result_.restarts;
-  workers_.EndLife();
-  agenda_.BeginLife();
-  for (SchedulerProcess& process : processes_) process.Crash();
-  Boot();
+  for (int i = 0; i < static_cast<int>(processes_.size()); ++i) {
+    workers_.EndLife(i);
+    agenda_.BeginLife(i);
+    At(i).Crash();
+  }
+  for (int i = 0; i < static_cast<int>(processes_.size()); ++i) Boot(i);
 }
 
 // The scheduler that leads is stopped, and another takes over after a time. Later the first one goes on: it
 // may try to write what it had not written. Users and tracker come again to the new one.
-void World::FailOver(absl::Duration gap, absl::Duration stopped) {
-  if (leaderless_) return;
+void World::FailOver(int index, absl::Duration gap, absl::Duration stopped) {
+  const auto at = static_cast<size_t>(index);
+  if (leaderless_[at]) return;
   ++result_.fail_overs;
-  workers_.EndLife();
-  agenda_.BeginLife();
-  leaderless_ = true;
-  SchedulerProcess& process = processes_.front();
-  agenda_.At(stopped, [this, &process, late = process.Stop()] {
-    result_.late_writes += process.WriteLate(late);
+  workers_.EndLife(index);
+  agenda_.BeginLife(index);
+  leaderless_[at] = true;
+  agenda_.At(stopped, [this, index, late = At(index).Stop()] {
+    result_.late_writes += At(index).WriteLate(late);
   });
-  agenda_.At(gap, [this] {
-    leaderless_ = false;
-    Boot();
-    for (Event& event : std::exchange(waiting_for_leader_, {})) Tell(0, std::move(event));
+  agenda_.At(gap, [this, index, at] {
+    if (!alone_) pools_.TakeOver(index);
+    leaderless_[at] = false;
+    const auto begin = std::chrono::steady_clock::now();
+    Boot(index);
+    if (options_.clock) result_.take_overs.Add(SecondsSince(begin));
+    for (Event& event : std::exchange(waiting_for_leader_[at], {})) Tell(index, std::move(event));
   });
 }
 
-// One event, as SchedulerLoop::Handle treats it: decide, take it into the ledger, perform.
+// It never comes back.
+void World::FailScheduler() {
+  if (Over()) return;
+  const absl::Duration gap = absl::Seconds(scenario_.schedulers.gap);
+  for (const int pool : pools_.FailOne()) FailOver(pool, gap, 2 * gap);
+}
+
+// A scheduler takes its events one after another.
 void World::Tell(int index, Event event) {
+  const double decision = scenario_.schedulers.decision;
+  if (decision <= 0) return Handle(index, std::move(event));
+  absl::Time& free_at = free_at_[static_cast<size_t>(SchedulerOf(index))];
+  free_at = std::max(free_at, now()) + absl::Seconds(decision);
+  result_.queued.Add(absl::ToDoubleSeconds(free_at - now()));
+  agenda_.At(free_at - now(), [this, index, event = std::move(event)] { Handle(index, event); });
+}
+
+// One event, as SchedulerLoop::Handle treats it: decide, take it into the ledger, perform.
+void World::Handle(int index, Event event) {
   if (!result_.violation.empty()) return;
-  if (leaderless_) return waiting_for_leader_.push_back(std::move(event));
+  const auto at = static_cast<size_t>(index);
+  if (leaderless_[at]) return waiting_for_leader_[at].push_back(std::move(event));
   ++result_.steps;
+  if (const auto* end = std::get_if<StageFinished>(&event)) workers_.Release(end->attempt);
   SchedulerProcess& process = At(index);
+  Promises& promises = promises_[at];
   plant_.Mutate(&event);
   process.AddKnownRecords(&event);
-  if (options_.checks) promises_.BeforeStep(process.dispatcher());
+  if (options_.checks) promises.BeforeStep(process.dispatcher());
   const std::optional<JobId> contender = CountContest(process.dispatcher(), event);
-  Decisions decisions = process.Step(event);
+  Decisions decisions = Decide(index, event);
   if (contender) result_.relieved += IsRelieved(*process.dispatcher().FindJob(*contender));
-  if (options_.checks) promises_.AfterStep(process.dispatcher(), decisions.changes, event);
-  result_.fingerprint = HashText(ToText(decisions), result_.fingerprint);
+  if (options_.checks) promises.AfterStep(process.dispatcher(), decisions.changes, event);
+  if (!options_.clock) result_.fingerprint = HashText(ToText(decisions), result_.fingerprint);
   plant_.Mutate(
       workers_.running(),
-      [this](AttemptId id) {
-        agenda_.AtInThisLife(absl::Milliseconds(200), [this, id] {
-          Tell(0, StageFinished{id, {v1::FAULT_INFRASTRUCTURE, "taken for ended"}, true, {}, true});
+      [this, index](AttemptId id) {
+        agenda_.AtInThisLife(index, absl::Milliseconds(200), [this, index, id] {
+          Tell(index,
+               StageFinished{id, {v1::FAULT_INFRASTRUCTURE, "taken for ended"}, true, {}, true});
         });
       },
       &decisions);
   process.Keep(event, decisions.changes);
   for (const Change& change : decisions.changes) Note(index, event, change);
   for (const Order& order : decisions.orders) Perform(index, order);
-  if (options_.checks) promises_.CheckStep(process.dispatcher());
+  if (options_.checks) promises.CheckStep(process.dispatcher());
   if (options_.waiting) CountWaiting();
   PlanTick(index);
   for (const Change& change : decisions.changes) {
     if (const auto* find = std::get_if<FindRecords>(&change)) AnswerFind(index, *find);
   }
+  if (const auto* submitted = std::get_if<JobSubmitted>(&event)) {
+    process.Flush();  // the user gets an answer once the job is durable
+    promises.Acknowledged(submitted->job);
+  }
+}
+
+Decisions World::Decide(int index, const Event& event) {
+  if (!options_.clock) return At(index).Step(event);
+  const auto begin = std::chrono::steady_clock::now();
+  Decisions decisions = At(index).Step(event);
+  const double seconds = SecondsSince(begin);
+  result_.decisions.Add(seconds);
+  result_.deciding[static_cast<size_t>(SchedulerOf(index))] += seconds;
+  return decisions;
 }
 
 // The job of which the event may end a contest.
@@ -271,13 +369,13 @@ void World::Note(int index, const Event& event, const Change& change) {
   if (const auto* add = std::get_if<AddCandidates>(&change)) {
     if (store_ == nullptr) proposed_.Added(*add);
   } else if (std::holds_alternative<SetAttempts>(change)) {
-    if (!scenario_.faults.any()) Violation("an attempt is counted in a world without faults");
+    if (!scenario_.disturbed()) Violation("an attempt is counted in a world without faults");
   } else if (const auto* done = std::get_if<FinishCandidate>(&change)) {
     ++result_.trials;
     ++OutcomeOf(done->job).trials;
     result_.lost += done->outcome == v1::OUTCOME_LOST;
     if (store_ == nullptr) proposed_.Finished(*done);
-    if (options_.checks) promises_.CheckRecord(*done, event);
+    if (options_.checks) promises_[static_cast<size_t>(index)].CheckRecord(*done, event);
   } else if (const auto* changed = std::get_if<JobChanged>(&change)) {
     const Job& job = *At(index).dispatcher().FindJob(changed->job);
     if (job.final()) NoteEnd(job);
@@ -294,7 +392,7 @@ void World::Perform(int index, const Order& order) {
     } else {
       v1::StageInput input = At(index).ProfileInput(*feed);
       plant_.MutateInput(&input);
-      if (options_.checks) promises_.CheckFed(*feed, input);
+      if (options_.checks) promises_[static_cast<size_t>(index)].CheckFed(*feed, input);
       candidate = WorkOf(input);
     }
     if (!workers_.Feed(feed->attempt, std::move(candidate)))
@@ -310,14 +408,15 @@ void World::Perform(int index, const Order& order) {
 // the stage's runner comes to it: other batches may have become durable by then.
 void World::Start(int index, const StartStage& start) {
   const Dispatcher& dispatcher = At(index).dispatcher();
-  if (options_.checks) promises_.CheckStart(dispatcher, start);
+  Promises& promises = promises_[static_cast<size_t>(index)];
+  if (options_.checks) promises.CheckStart(dispatcher, start);
   if (!result_.violation.empty()) return;
   if (store_ == nullptr) return workers_.Begin(index, start, proposed_.WorkOf(start), nullptr);
   StartStage planted = start;
   plant_.MutateStart(&planted);
   StageOrder order = At(index).BeginOrder(planted);
   plant_.MutateOrder(start, &order);
-  if (options_.checks) promises_.CheckOrder(dispatcher, start, order);
+  if (options_.checks) promises.CheckOrder(dispatcher, start, order);
   StageWork work = WorkOf(order);
   order.inputs.clear();
   workers_.Begin(index, start, std::move(work),
@@ -330,7 +429,8 @@ void World::FetchWork(int index, const StageOrder& made, StageWork* work) {
   StageOrder completed = made;
   At(index).CompleteOrder(&completed);
   plant_.MutateCompleted(made.reads, &completed);
-  if (options_.checks) promises_.CheckCompleted(made, completed, store_.get());
+  if (options_.checks)
+    promises_[static_cast<size_t>(index)].CheckCompleted(made, completed, store_.get());
   AddFetched(completed, work);
   ++result_.orders;
   result_.warm_orders += made.reads.warm.has_value();
@@ -340,26 +440,41 @@ void World::FetchWork(int index, const StageOrder& made, StageWork* work) {
 void World::PlanTick(int index) {
   const absl::Time wake = At(index).NextWake();
   if (wake == absl::InfiniteFuture()) return;
-  agenda_.AtInThisLife(wake - now(), [this, index] { Tell(index, Tick{}); });
+  agenda_.AtInThisLife(index, wake - now(), [this, index] { Tell(index, Tick{}); });
 }
 
 void World::AnswerFind(int index, const FindRecords& find) {
   if (!scenario_.faults.any()) return Tell(index, At(index).Find(find));
-  agenda_.AtInThisLife(absl::Seconds(dice_.Between(0, 3)),
+  agenda_.AtInThisLife(index, absl::Seconds(dice_.Between(0, 3)),
                        [this, index, find] { Tell(index, At(index).Find(find)); });
 }
 
 // ---- users and tracker ----
 
+void World::ReportSlots(int process) {
+  Tell(process, machines_.Report(pools_.SlotsOf(alone_ ? 0 : process)));
+}
+
 void World::ReportSlots() {
-  const SlotsChanged event = machines_.Report();
-  for (size_t i = 0; i < processes_.size(); ++i) Tell(static_cast<int>(i), event);
+  for (int i = 0; i < static_cast<int>(processes_.size()); ++i) ReportSlots(i);
+}
+
+// Whether nothing is left to do. A crash may have taken the end of a job that had ended before.
+bool World::Over() const {
+  if (ended_.size() < scenario_.jobs.size()) return false;
+  return std::all_of(processes_.begin(), processes_.end(), [](const SchedulerProcess& process) {
+    const Jobs& jobs = process.dispatcher().jobs();
+    return std::all_of(jobs.begin(), jobs.end(),
+                       [](const auto& job) { return job.second.final(); });
+  });
 }
 
 void World::SubmitJob(int index) {
-  if (leaderless_) return agenda_.At(absl::Seconds(1), [this, index] { SubmitJob(index); });
   const SimJob& job = scenario_.jobs[static_cast<size_t>(index)];
   const JobId id{index + 1};
+  if (!alone_ && pools_.PoolOfJob(index) < 0) pools_.Enter(index);
+  if (leaderless_[static_cast<size_t>(ProcessOf(id))])
+    return agenda_.At(absl::Seconds(1), [this, index] { SubmitJob(index); });
   v1::JobSpec spec;
   spec.set_name(job.name);
   spec.set_target(job.threads == 0 ? job.target
@@ -389,8 +504,6 @@ void World::SubmitJob(int index) {
   submitted.description.set_state(v1::JOB_IMPORTING);
   *submitted.description.mutable_spec() = std::move(spec);
   Tell(ProcessOf(id), std::move(submitted));
-  At(ProcessOf(id)).Flush();  // the user gets an answer once the job is durable
-  promises_.Acknowledged(id);
 }
 
 // ---- what is observed ----
@@ -406,7 +519,7 @@ void World::CountWaiting() {
   bool cpu_slot_free = false;
   for (const SimSlot& slot : scenario_.slots)
     cpu_slot_free |=
-        !slot.info.device && promises_.Free(processes_.front().dispatcher(), slot.info);
+        !slot.info.device && promises_.front().Free(processes_.front().dispatcher(), slot.info);
   waiting_.Pass(now());
   for (const SchedulerProcess& process : processes_)
     waiting_.See(process.dispatcher(), cpu_slot_free, now());
@@ -416,6 +529,7 @@ void World::CountWaiting() {
 void World::NoteEnd(const Job& job) {
   workers_.JobOver(job.id);
   if (!ended_.insert(job.id).second) return;
+  if (!alone_) pools_.Left(IndexOf(job.id));
   JobOutcome& outcome = OutcomeOf(job.id);
   outcome.end = agenda_.Since(now());
   outcome.done = std::holds_alternative<Done>(job.phase);
@@ -425,6 +539,7 @@ void World::NoteEnd(const Job& job) {
 
 void World::Collect() {
   result_.waiting = waiting_.total();
+  supply_.End(result_.seconds);
   for (size_t i = 0; i < result_.jobs.size(); ++i) {
     if (result_.jobs[i].end < 0 && result_.violation.empty() && !options_.checks)
       Violation(absl::StrCat(
@@ -456,6 +571,12 @@ absl::StatusOr<WorldResult> RunWorld(const Scenario& scenario, const std::string
   }
   if (options.checks && !options.durable)
     return absl::InvalidArgumentError("a world is checked only if it is durable");
+  if (!scenario.schedulers.fail_at.empty() && !options.durable)
+    return absl::InvalidArgumentError("schedulers die only in a durable world");
+  if (policy == kUncoordinated && scenario.schedulers.count > 1)
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy ", kUncoordinated,
+                     " gives each job a scheduler of its own; leave out schedulers.count"));
   WorldResult result = World(scenario, policy, options).Run();
   if (!options.checks && !result.violation.empty())
     return absl::FailedPreconditionError(result.violation);

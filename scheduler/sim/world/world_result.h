@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "proto/common.pb.h"
+#include "scheduler/sim/world/spread.h"
 
 namespace heddle::sim {
 
@@ -49,15 +50,25 @@ struct WorldResult {
   WaitSeconds waiting;
   int64_t steps = 0, trials = 0, lost = 0, restarts = 0, infrastructure_faults = 0, done_jobs = 0;
   int64_t measurements = 0, disturbed = 0, stale_answers = 0;
-  int64_t fail_overs = 0,
-          late_writes = 0;  // take-overs; writes of whom they replaced that were refused
-  int64_t contests = 0;     // plan stages that ended one (machines/contest.h)
-  int64_t judged = 0;       // comparisons that chose between two plans
+  // Pools that another scheduler took over; writes of whom they replaced that were refused.
+  int64_t fail_overs = 0, late_writes = 0;
+  int64_t contests = 0;  // plan stages that ended one (machines/contest.h)
+  int64_t judged = 0;    // comparisons that chose between two plans
   // Plans that go on after a contest and whose pool pays only a part of what the others have used.
   int64_t relieved = 0;
   // Of durable worlds: orders, those of updates that learn known records, and those of searches that
   // begin with what other tasks learned.
   int64_t orders = 0, warm_orders = 0, transfer_orders = 0;
+  // With a clock (WorldOptions), in seconds of this machine: how long a decision took (Dispatcher::Step),
+  // how long each scheduler decided altogether, and how long a scheduler that takes over took to load
+  // what the other had.
+  Spread decisions, take_overs;
+  std::vector<double> deciding;
+  // Virtual seconds from an event to its decision, if decisions take time (Schedulers::decision).
+  Spread queued;
+  int64_t preemptions = 0;
+  int64_t batch_starts = 0;          // workers that were ordered from batch systems
+  double node_seconds = 0;           // that these had a machine
   uint64_t fingerprint = 0;          // hash of all decisions (decision_text.h)
   std::vector<std::string> records;  // of durable worlds, sorted
 };

@@ -13,7 +13,8 @@ class SchedulerProcessTest : public ::testing::Test {
   void SetUp() override { Boot(); }
   void Boot() {
     loaded_ = 0;
-    process_.Boot([this](const StoredJob&) { ++loaded_; });
+    process_.Boot([this](JobId job) { return job != others_; },
+                  [this](const StoredJob&) { ++loaded_; });
   }
   Decisions Tell(const Event& event) {
     Decisions decisions = process_.Step(event);
@@ -44,6 +45,7 @@ class SchedulerProcessTest : public ::testing::Test {
   Dice dice_{7};
   Plant plant_{Planted::kNone};
   int loaded_ = 0;
+  JobId others_;  // a job of another pool
   SchedulerProcess process_{"round_robin",
                             AttemptId{1},
                             agenda_,
@@ -71,7 +73,7 @@ TEST_F(SchedulerProcessTest, ACrashKeepsAPrefixOfWhatWasNotDurable) {
     Dice dice{static_cast<uint64_t>(life)};
     SchedulerProcess process("round_robin", AttemptId{1}, agenda_, store.get(), &dice, &plant_,
                              [](const std::string& what) { FAIL() << what; });
-    process.Boot([](const StoredJob&) {});
+    process.Boot([](JobId) { return true; }, [](const StoredJob&) {});
     for (int id = 1; id <= kJobs; ++id) {
       const Event submitted = JobOf(id);
       process.Keep(submitted, process.Step(submitted).changes);

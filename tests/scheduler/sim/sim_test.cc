@@ -32,7 +32,7 @@ TEST(ScenarioTest, EveryShippedOneRuns) {
     Scenario small = *scenario;
     for (SimJob& job : small.jobs) job.trials = std::min(job.trials, 2 * job.batch);
     WorldOptions options;
-    options.durable = small.faults.any();
+    options.durable = small.NeedsStore();
     const absl::StatusOr<WorldResult> result = RunWorld(small, small.policy, options);
     ASSERT_TRUE(result.ok()) << entry.path() << ": " << result.status();
     for (const JobOutcome& job : result->jobs) EXPECT_GE(job.end, 0) << entry.path();

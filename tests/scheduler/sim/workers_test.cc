@@ -41,15 +41,18 @@ class WorkersTest : public ::testing::Test {
     result_.held.resize(2);
     result_.jobs.resize(1);
     Workers::Hooks hooks;
-    hooks.tell = [this](int, const Event& event) { Log(event); };
+    hooks.tell = [this](int, const Event& event) {
+      if (const auto* end = std::get_if<StageFinished>(&event)) workers_->Release(end->attempt);
+      Log(event);
+    };
     hooks.tell_late = [this](int, const StartStage&, const Event& event) {
       log_.push_back("late");
       Log(event);
     };
     hooks.lied = [this](const SlotId& slot) { chaos_->Lied(slot); };
-    workers_ =
-        std::make_unique<Workers>(scenario_, Workers::Options{false, true, true}, &agenda_, &dice_,
-                                  machines_, &searches_, &promises_, &result_, hooks);
+    workers_ = std::make_unique<Workers>(
+        scenario_, Workers::Options{false, true, true}, &agenda_, &dice_, machines_, &searches_,
+        [this](int) -> Promises& { return promises_; }, &result_, hooks);
     Chaos::Hooks chaos;
     chaos.report_slots = [this] { log_.push_back("slots"); };
     chaos_ =
@@ -147,8 +150,8 @@ TEST_F(WorkersTest, AGhostAnswersAfterItsLifeAndNothingElseDoes) {
   Begin(v1::STAGE_BUILD, work);
   RunFor(1);
   workers_->LeaveGhost(AttemptId{1});
-  workers_->EndLife();
-  agenda_.BeginLife();
+  workers_->EndLife(0);
+  agenda_.BeginLife(0);
   log_.clear();
   RunFor(30);
   EXPECT_EQ(std::count(log_.begin(), log_.end(), "late") % 2, 0);  // two, or two ghosts
