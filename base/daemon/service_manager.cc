@@ -16,7 +16,7 @@
 namespace heddle {
 namespace {
 
-// As long as the units let a start take (TimeoutStartSec), which does the same work.
+// A take-over does the work of a start, so it may take as long as TimeoutStartSec in the units.
 constexpr int64_t kTakeOverUs = 600'000'000;
 
 std::string Variable(const char* name) {

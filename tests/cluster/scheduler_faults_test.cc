@@ -44,6 +44,7 @@
 #include "tests/adversary/store_checks.h"
 #include "tests/cluster/history.h"
 #include "tests/cluster/mini_cluster.h"
+#include "tests/cluster/small_job.h"
 #include "tests/places.h"
 #include "tests/scheduler/service/fake_cluster.h"
 
@@ -67,11 +68,6 @@ constexpr int kLogRounds = 100;                    // whose logs are kept
 constexpr uint64_t kTokensOfATracker = 1'000'000;  // more than one grants here
 constexpr char kDiskSize[] = "size=128m";  // the scheduler keeps 64 MiB of it free for its database
 constexpr size_t kDiskBytes = size_t{128} << 20;
-
-int FromEnvironment(const char* name, int otherwise) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? otherwise : std::atoi(value);
-}
 
 // Submits jobs and asks for them on a thread of its own, and keeps the history of what it is told.
 class Observer {
@@ -153,7 +149,7 @@ class Observer {
     if (!now.ok()) return false;
     const bool final = IsFinal(now->state());
     absl::StatusOr<std::vector<v1::Record>> records = absl::UnavailableError("not asked");
-    if (final || ++looks_ % 4 == 0) records = Records(job);
+    if (final || ++looks_ % 4 == 0) records = RecordsOf(client_, job);
     absl::MutexLock lock(&mutex_);
     history_.Saw(*now);
     if (!records.ok()) return false;
@@ -166,23 +162,9 @@ class Observer {
     return true;
   }
 
-  // Of one job; of all, if it is empty.
-  absl::StatusOr<std::vector<v1::Record>> Records(const std::string& job) {
-    v1::RecordQuery query;
-    query.set_job(job);
-    query.set_limit(client::kAllRecords);
-    std::vector<v1::Record> records;
-    const absl::Status status = client_.QueryRecords(query, [&](const v1::Record& record) {
-      records.push_back(record);
-      return true;
-    });
-    if (!status.ok()) return status;
-    return records;
-  }
-
   // The fake worker names the token of each measurement.
   void LookAtTokens() {
-    auto records = Records("");
+    auto records = RecordsOf(client_, "");
     EXPECT_TRUE(records.ok()) << records.status();
     if (!records.ok()) return;
     std::sort(records->begin(), records->end(),

@@ -16,7 +16,7 @@ std::string SmallModel();
 // Tunes it for this machine: random candidates, measured a few times for `min_repeat_us` microseconds, whatever the store knows
 // already.
 v1::JobSpec SmallJob(int trials_per_task, uint32_t seed, int64_t min_repeat_us);
-// All records of the job.
+// All records of the job; of all jobs if it is empty.
 absl::StatusOr<std::vector<v1::Record>> RecordsOf(const client::ServiceClient& client,
                                                   const std::string& job);
 // A number from the environment.

@@ -15,11 +15,11 @@ class Machines {
  public:
   explicit Machines(const Scenario& scenario);
 
-  // The event that the tracker sends: slots of dead and absent workers are missing. Only of the slots
-  // (indices) given, in order.
+  // The event that the tracker sends about these slots, given by their indices, in order. It has no slots of dead and
+  // absent workers.
   scheduler::SlotsChanged Report(const std::vector<int>& slots) const;
-  // Whether no stage can begin on the slot: the tracker is down, its worker is dead, or another user
-  // holds it.
+  // Whether no stage can begin on the slot: the tracker is down, another user holds the slot, or its worker is dead, absent
+  // or about to leave.
   bool Refuses(const scheduler::SlotId& slot) const;
   int IndexOf(const scheduler::SlotId& slot) const { return index_.at(slot); }
   const scheduler::SlotInfo& info(int slot) const {
@@ -31,7 +31,7 @@ class Machines {
   }
   // Whether the two are the same slot or have a core in common.
   static bool Share(const scheduler::SlotInfo& a, const scheduler::SlotInfo& b);
-  // Ends everything that is wrong. Machines that others have taken away do not come back by that.
+  // Ends all faults of machines and of the tracker. Workers that are absent stay absent, and those that drain go on draining.
   void Heal();
 
   std::set<std::string> dead;               // workers

@@ -1,4 +1,4 @@
-// Counts durations, and tells their quantiles to within 2 %. Takes the same memory however many there are.
+// The quantiles of many durations, each to within 2 %. The memory does not grow with their number.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class Spread {
     sum_ += seconds;
     longest_ = std::max(longest_, seconds);
   }
-  // In seconds; 0 if there are none. `share`: 0.99 for the 99th percentile.
+  // The quantile `share` in seconds, such as 0.99 for the 99th percentile. 0 if there are no durations.
   double Quantile(double share) const {
     const auto rank = static_cast<int64_t>(std::ceil(share * static_cast<double>(count_)));
     int64_t passed = 0;
