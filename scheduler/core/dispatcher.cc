@@ -1,6 +1,7 @@
 #include "scheduler/core/dispatcher.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -221,17 +222,39 @@ void Dispatcher::On(const FetchAbandoned& event) {
 
 // ---- slots and records ----
 
+// Touches the jobs whose rounds may begin, or whose end is estimated anew, because of their lanes. With
+// thousands of jobs and workers, all of them would take longer than the time between two changes.
 void Dispatcher::On(const SlotsChanged& event) {
-  if (!placement_.TakeSlots(event, effects_.now())) return;
   const SlotIndex& slots = placement_.slot_index();
-  for (int lane = 0; lane < slots.lanes(); ++lane)
-    forecast_.SetSlots(lane, slots.Count(lane), slots.Displaced(lane));
+  const std::vector<SlotIndex::LaneFigures> before = slots.Figures();
+  if (!placement_.TakeSlots(event, effects_.now())) return;
+  const std::vector<SlotIndex::LaneFigures> after = slots.Figures();
+  std::vector<bool> changed(after.size());
+  for (size_t lane = 0; lane < after.size(); ++lane) {
+    changed[lane] = before[lane] != after[lane];
+    forecast_.SetSlots(static_cast<int>(lane), after[lane].count, after[lane].displaced);
+  }
   for (const auto& [id, job] : jobs_) {
-    // The devices decide which rounds may begin and when the job will end.
-    const bool tuned_out = Is<Tuning>(job.phase) && job.queue.empty() &&
-                           !job.params.device_key.empty() &&
-                           job.params.deadline == absl::InfiniteFuture();
-    if (!job.final() && !tuned_out) effects_.Touch(id);
+    if (job.final()) continue;
+    const bool awaits_device =
+        Is<Tuning>(job.phase) && (!job.queue.empty() || job.params.device_key.empty());
+    const bool has_deadline = job.params.deadline != absl::InfiniteFuture();
+    if (((awaits_device || has_deadline) && changed[static_cast<size_t>(job.lane)]) ||
+        (has_deadline && changed[SlotIndex::kCpuLane]))
+      effects_.Touch(id);
+  }
+  CloseUnusable();
+}
+
+// What a stage on an unusable slot would still be given waits for another slot instead.
+void Dispatcher::CloseUnusable() {
+  std::set<SlotId> unusable;
+  for (const SlotInfo& slot : placement_.slots()) {
+    if (!slot.usable) unusable.insert(slot.id);
+  }
+  for (auto& [attempt, stage] : live_) {
+    if (stage.kind == v1::STAGE_PROFILE && !stage.input_closed && unusable.count(stage.slot))
+      flow_.Close(stage);
   }
 }
 

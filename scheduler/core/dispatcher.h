@@ -127,6 +127,7 @@ class Dispatcher {
   void Proceed(const Subject& subject);
   void UpdateReady(const Job& job, bool rank_again);
   void GiveOutSlots();
+  void CloseUnusable();
   void Start(const Placement::Assignment& assignment);
 
   const Options options_;

@@ -234,6 +234,16 @@ bool SlotIndex::Open(int lane) const {
   });
 }
 
+std::vector<SlotIndex::LaneFigures> SlotIndex::Figures() const {
+  std::vector<LaneFigures> all;
+  for (int lane = 0; lane < lanes(); ++lane) {
+    LaneFigures& figures = all.emplace_back();
+    figures = {Count(lane), Usable(lane), Displaced(lane), std::nullopt};
+    if (const SlotInfo* first = First(lane)) figures.first = *first;
+  }
+  return all;
+}
+
 const SlotInfo* SlotIndex::First(int lane) const {
   int first = -1;
   bool usable = false;

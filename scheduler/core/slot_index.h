@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -70,6 +71,14 @@ class SlotIndex {
   int Free(int lane) const;
   bool AnyFree(int lane) const;
   bool Open(int lane) const;
+  // What jobs of the lane look at when they begin a round or estimate their end. By lane.
+  struct LaneFigures {
+    int count = 0, usable = 0;
+    double displaced = 0;
+    std::optional<SlotInfo> first;
+    friend bool operator==(const LaneFigures&, const LaneFigures&) = default;
+  };
+  std::vector<LaneFigures> Figures() const;
   // Mean number of CPU slots that share a core with a slot of this device lane, and so cannot work
   // while it is busy.
   double Displaced(int lane) const { return lanes_[static_cast<size_t>(lane)].displaced; }

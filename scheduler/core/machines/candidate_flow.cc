@@ -56,13 +56,16 @@ std::vector<JobId> CandidateFlow::FeedAndClose() {
     const Task& task = job.tasks[index.value];
     for (AttemptId attempt : task.profiles) {
       LiveStage& stage = live_->at(attempt);
-      if (stage.input_closed || AnyBuilding(task, stage)) continue;
-      stage.input_closed = true;
-      effects_->Emit(CloseProfile{attempt});
+      if (!stage.input_closed && !AnyBuilding(task, stage)) Close(stage);
     }
   }
   changed_.clear();
   return fed;
+}
+
+void CandidateFlow::Close(LiveStage& stage) {
+  stage.input_closed = true;
+  effects_->Emit(CloseProfile{stage.id});
 }
 
 }  // namespace heddle::scheduler

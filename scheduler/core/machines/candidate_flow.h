@@ -4,7 +4,8 @@
 // none, another slot may start a profile stage with it. Failing that, it goes to the shortest
 // queue. A profile stage takes no candidates of rounds that were proposed after it started. Its
 // input is closed as soon as no candidate that it may take is being built. No running stage thus
-// ever waits for one that has not started, so slots that share cores cannot deadlock.
+// ever waits for one that has not started, so slots that share cores cannot deadlock. A slot that is
+// no longer usable, such as one that drains, gets no further candidates either.
 #pragma once
 
 #include <set>
@@ -29,6 +30,8 @@ class CandidateFlow {
   // After slots were assigned: feeds the candidates that found no slot, and closes inputs to which
   // nothing more can come. Returns the jobs whose candidates were fed.
   std::vector<JobId> FeedAndClose();
+  // Closes the input of a profile stage. What it has been given it still measures.
+  void Close(LiveStage& stage);
 
  private:
   // Feeds queues that are shorter than `depth`. False if nothing was fed.

@@ -53,6 +53,32 @@ TEST_F(DispatcherTest, AProfileStageNeverWaitsForABuildThatIsNotRunning) {
   EXPECT_EQ(Count<CloseProfile>(Break(v1::STAGE_BUILD)), 1);
 }
 
+// A machine that drains has little time left: what it was given it measures, the rest goes elsewhere.
+TEST_F(DispatcherTest, ASlotThatDrainsGetsNoFurtherCandidates) {
+  std::vector<SlotInfo> slots = {CpuSlot("cpu0", {0}), DeviceSlot("p", {1}, "w")};
+  Step(SlotsChanged{slots, ""});
+  Submit(1);
+  Import(1);
+  End(v1::STAGE_PROPOSE, Proposed{3, false});
+  Built(CandidateId{1});
+  const AttemptId first = Live(v1::STAGE_PROFILE).attempt;
+  slots[1].usable = false;
+  slots[1].why_not = "draining";
+  EXPECT_EQ(Count<CloseProfile>(Step(SlotsChanged{slots, ""})), 1);
+  EXPECT_EQ(Count<FeedProfile>(Built(CandidateId{2})), 0);
+  EXPECT_EQ(Count<FinishCandidate>(
+                Step(CandidateProfiled{first, CandidateId{1}, v1::OUTCOME_OK, "", 1.0, 1e8})),
+            1);
+  slots.push_back(DeviceSlot("p", {1}, "x"));
+  Step(SlotsChanged{slots, ""});
+  const StartStage second = Live(v1::STAGE_PROFILE);
+  EXPECT_NE(second.attempt, first);
+  EXPECT_EQ(second.slot.worker, "x");
+  EXPECT_EQ(second.candidates, std::vector<CandidateId>{CandidateId{2}});
+  EXPECT_EQ(Count<FeedProfile>(Built(CandidateId{3})), 1);
+  Step(StageFinished{first, {}, true, {}});
+}
+
 TEST_F(DispatcherTest, JobsTakeTurns) {
   Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("p1", {1})}, ""});
   for (int64_t id : {1, 2, 3}) Submit(id);

@@ -99,7 +99,8 @@ TEST(PreemptionTest, WorkIsHandedBackAndNothingIsLost) {
   const std::string fields =
       R"("workers": [{"name": "host", "count": 4, "cpu_slots": 1, "device_slots": 1}], "jobs": [{"count": 4, "trials": 64}],
          "preemption": {"rate": 20, "back": 60, "notice": )";
-  for (const int notice : {0, 120}) {
+  double broken[2];
+  for (const int notice : {0, 240}) {
     const absl::StatusOr<WorldResult> result = Simulate(absl::StrCat(fields, notice, "}"));
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(result->violation, "");
@@ -107,8 +108,11 @@ TEST(PreemptionTest, WorkIsHandedBackAndNothingIsLost) {
     EXPECT_EQ(result->lost, 0);
     EXPECT_EQ(result->trials, 4 * 64);
     EXPECT_GT(result->preemptions, 5);
-    EXPECT_GT(result->infrastructure_faults, 0);  // stages that did not end in time
+    broken[notice > 0] = static_cast<double>(result->infrastructure_faults) /
+                         static_cast<double>(result->preemptions);
   }
+  // A profile stage has at most 16 candidates of 10 s, and gets no more of them once its worker drains.
+  EXPECT_LT(broken[1], broken[0] / 4);
 }
 
 TEST(PreemptionTest, ABatchSystemReplacesWhatItTakes) {
