@@ -36,9 +36,10 @@ std::string Pack(const codegen::Artifact& artifact) {
   }
   const std::string& code = artifact.shared_object;
   const runtime::Numerics& numerics = artifact.numerics;
-  const json packed = {{"kernels", kernels},
-                       {"numerics", {numerics.winograd, numerics.tf32, numerics.sum_terms}},
-                       {"code", json::binary({code.begin(), code.end()})}};
+  const json packed = {
+      {"kernels", kernels},
+      {"numerics", {numerics.winograd, numerics.tf32, numerics.tensor_cores, numerics.sum_terms}},
+      {"code", json::binary({code.begin(), code.end()})}};
   const std::vector<uint8_t> bytes = json::to_cbor(packed);
   return std::string(bytes.begin(), bytes.end());
 }
@@ -49,8 +50,10 @@ codegen::Artifact Unpack(const std::string& packed) {
   const auto& code = fields.at("code").get_binary();
   artifact.shared_object.assign(code.begin(), code.end());
   const json& numerics = fields.at("numerics");
-  artifact.numerics = {
-      .winograd = numerics.at(0), .tf32 = numerics.at(1), .sum_terms = numerics.at(2)};
+  artifact.numerics = {.winograd = numerics.at(0),
+                       .tf32 = numerics.at(1),
+                       .tensor_cores = numerics.at(2),
+                       .sum_terms = numerics.at(3)};
   for (const json& kernel : fields.at("kernels")) {
     codegen::KernelInfo& info = artifact.kernels.emplace_back();
     info.symbol = kernel.at(0);

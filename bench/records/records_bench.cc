@@ -304,14 +304,14 @@ absl::Status MeasureWrites(const Flags& flags, const Maker& make, RecordStore* s
   const OldRecordRule rule{std::numeric_limits<int64_t>::max(), 100};
   Times looks, removals;
   int64_t removed = 0;
-  std::optional<int64_t> after = 0;
-  for (int step = 0; step < 400 && after; ++step) {
+  std::optional<OldRecordPlace> after;
+  for (int step = 0; step < 400 && (step == 0 || after); ++step) {
     absl::Time step_begin = absl::Now();
-    HEDDLE_ASSIGN_OR_RETURN(const OldRecords page, store->FindOldRecords(rule, *after, 250));
+    HEDDLE_ASSIGN_OR_RETURN(const OldRecords page, store->FindOldRecords(rule, after, 250));
     looks.seconds.push_back(Since(step_begin));
     if (!page.ids.empty()) {
       step_begin = absl::Now();
-      HEDDLE_RETURN_IF_ERROR(store->Apply({Batch{RemoveRecords{rule, *after, 250}}}).status());
+      HEDDLE_RETURN_IF_ERROR(store->Apply({Batch{RemoveRecords{rule, after, 250}}}).status());
       removals.seconds.push_back(Since(step_begin));
       removed += static_cast<int64_t>(page.ids.size());
     }

@@ -50,6 +50,7 @@ runtime::Numerics NumericsOf(const ir::Program& naive, const schedule::Trace& tr
   };
   return {.winograd = has(schedule::Primitive::kWinograd),
           .tf32 = has(schedule::Primitive::kTf32),
+          .tensor_cores = has(schedule::Primitive::kTensorize),
           .sum_terms = LongestSum(naive)};
 }
 

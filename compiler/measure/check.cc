@@ -172,8 +172,9 @@ absl::Status ResultChecker::CheckPoints(const std::vector<void*>& outputs, const
 absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const std::string& when,
                                        const Tolerance& tolerance) {
   // Each of the two outputs may be off by its own tolerance.
-  const Tolerance& wider =
-      tolerance.relative < whole_tolerance_.relative ? whole_tolerance_ : tolerance;
+  const Tolerance wider = runtime::Wider(tolerance, whole_tolerance_);
+  const bool more_exact = tolerance.relative < whole_tolerance_.relative ||
+                          tolerance.absolute < whole_tolerance_.absolute;
   std::vector<OutputPoint> doubtful;
   for (size_t output = 0; output < outputs.size(); ++output) {
     const std::vector<int64_t> elements = Differences(
@@ -185,8 +186,7 @@ absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const 
   }
   if (doubtful.empty()) {
     // Keeps the more exact outputs, because they are the better reference.
-    return tolerance.relative < whole_tolerance_.relative ? Keep(outputs, tolerance)
-                                                          : absl::OkStatus();
+    return more_exact ? Keep(outputs, tolerance) : absl::OkStatus();
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<double> expected,
                           interpreter::EvaluatePoints(*program_, inputs_, doubtful));

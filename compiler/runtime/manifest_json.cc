@@ -10,8 +10,8 @@
 //   independent_rows: true, only if it is (struct Manifest)
 //
 //   kernels: [{"symbol", "task", "label", "flops", "workspace_bytes", "schedule", "record_ms",
-//              "winograd", "tf32", "sum_terms" (these three: numerics.h), "untouched_bytes",
-//              "launches"}]; "launches" for GPUs only:
+//              "winograd", "tf32", "tensor_cores", "sum_terms" (these four: numerics.h),
+//              "untouched_bytes", "launches"}]; "launches" for GPUs only:
 //             [{"symbol", "grid", "block", "static_shared_bytes", "dynamic_shared_bytes",
 //               "arguments", "registers", "local_bytes"}], each argument [buffer, workspace offset]
 //
@@ -94,6 +94,7 @@ Json KernelsJson(const std::vector<KernelSpec>& kernels) {
                      {"record_ms", Finite(k.record_ms)},
                      {"winograd", k.numerics.winograd},
                      {"tf32", k.numerics.tf32},
+                     {"tensor_cores", k.numerics.tensor_cores},
                      {"sum_terms", k.numerics.sum_terms},
                      {"untouched_bytes", k.untouched_bytes}});
     if (!k.launches.empty()) array.back()["launches"] = LaunchesJson(k.launches);
@@ -281,6 +282,7 @@ std::vector<KernelSpec> ReadKernels(const Json& array, std::string* error) {
     fields.Read("record_ms", &k.record_ms);
     fields.Read("winograd", &k.numerics.winograd);
     if (item.contains("tf32")) fields.Read("tf32", &k.numerics.tf32);
+    if (item.contains("tensor_cores")) fields.Read("tensor_cores", &k.numerics.tensor_cores);
     if (item.contains("sum_terms")) fields.Read("sum_terms", &k.numerics.sum_terms);
     if (item.contains("untouched_bytes")) fields.Read("untouched_bytes", &k.untouched_bytes);
     if (item.contains("launches")) k.launches = ReadLaunches(fields.Array("launches"), error);

@@ -13,21 +13,55 @@ struct Tolerance {
   double absolute = 0;
 };
 
-// Every schedule reorders sums and contracts multiply-adds. A sum of K terms of similar size, taken
-// in single precision in another order, changes by about sqrt(K) ulps of the largest partial sum. K
-// is at most some 10^4, which gives 1e-5. A relative 1e-4 leaves an order of magnitude, for one
-// operator and for a whole model, whose errors partly cancel. The absolute part covers sums that
-// cancel: inputs in [-1, 1] give partial sums of order sqrt(K), whose rounding error does not
-// shrink with the result. Terms of a window that are known to lie in the padding are left out, so
-// an infinite weight there gives no NaN.
+// Allows all that either of the two allows.
+inline Tolerance Wider(const Tolerance& a, const Tolerance& b) {
+  return {std::max(a.relative, b.relative), std::max(a.absolute, b.absolute)};
+}
+
+// For sums of up to some thousand terms. Every schedule reorders sums and contracts multiply-adds,
+// and single precision rounds every partial sum. A relative 1e-4 leaves an order of magnitude, for
+// one operator and for a whole model, whose errors partly cancel. The absolute part covers sums
+// that cancel, whose rounding error does not shrink with the result. Terms of a window that are
+// known to lie in the padding are left out, so an infinite weight there gives no NaN.
 inline constexpr Tolerance kDirectTolerance = {1e-4, 1e-4};
 
-// The same for the longest sum of a kernel. Tensor cores cut the sums of products of f16 and bf16 off
-// instead of rounding them, so their errors add up: the worst of 16 million elements of a product
-// with 4096 terms was off by 1.4e-4 on an H200, which is 2.1e-6 sqrt(K). Five times that is allowed.
+inline constexpr double kEpsilon = 0x1p-23;  // of single precision
+// No tolerance grows beyond that of so many terms: a sum in single precision that has so many of
+// one sign does not grow by another one.
+inline constexpr int64_t kMostSumTerms = int64_t{1} << 24;
+
+// The same for a sum of any length. The worst case is K epsilon / 2 times the sum of the terms'
+// magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 4). That is no
+// tolerance: from some thousand terms on it is more than a term, so a kernel that leaves one out
+// would pass. Rounding errors have either sign, and so they mostly cancel. What remains, for terms
+// that are products of inputs in [-1, 1]:
+//
+// - Terms of either sign: each of the K additions rounds a partial sum of order sqrt(K) / 3, and
+//   errors add up like a random walk, so they grow as K. The worst of thousands of sums one after
+//   the other is off by 5e-8 K, and one that cancels by 1.6e-8 K. The definition, which is computed
+//   in single precision, too, may be off by as much: together K epsilon.
+// - Terms of one sign: relative to the sum, errors grow as sqrt(K), the worst 4.5e-8 sqrt(K).
 inline Tolerance DirectTolerance(int64_t sum_terms) {
-  return {kDirectTolerance.relative,
-          std::max(kDirectTolerance.absolute, 1e-5 * std::sqrt(static_cast<double>(sum_terms)))};
+  const auto terms = static_cast<double>(std::clamp<int64_t>(sum_terms, 1, kMostSumTerms));
+  return {std::max(kDirectTolerance.relative, kEpsilon * std::sqrt(terms)),
+          std::max(kDirectTolerance.absolute, kEpsilon * terms)};
+}
+
+// The same for tensor cores, which cut partial sums off instead of rounding them: at least every 8
+// terms, sums lose up to an epsilon of their size, half of that on average. All errors point
+// towards zero, so they add up.
+//
+// - Terms of either sign: K / 8 losses of half an epsilon of sqrt(K) / 3. Computed so, the worst of
+//   thousands is off by epsilon K^1.5 / 30, and one that cancels by half as much. An H200 loses
+//   less: the worst of 16 million elements of a product of f16 with 4096 terms was off by 1.4e-4,
+//   which is epsilon K^1.5 / 220.
+// - Terms of one sign: K / 8 losses of at most an epsilon, of partial sums that are half the sum on
+//   average.
+inline Tolerance TensorCoreTolerance(int64_t sum_terms) {
+  const Tolerance direct = DirectTolerance(sum_terms);
+  const auto terms = static_cast<double>(std::clamp<int64_t>(sum_terms, 1, kMostSumTerms));
+  return {std::max(direct.relative, kEpsilon / 16 * terms),
+          std::max(direct.absolute, kEpsilon / 32 * terms * std::sqrt(terms))};
 }
 
 // Winograd's form of a convolution, F(m x m, 3 x 3) (Lavin and Gray, Fast Algorithms for
@@ -54,37 +88,55 @@ inline Tolerance DirectTolerance(int64_t sum_terms) {
 // weights between them do the same, because zero times infinity is NaN.
 inline constexpr Tolerance kWinogradTolerance = {1e-3, 5e-3};
 
-// Products of f32 rounded to tf32. Rounding to 11 bits changes a factor by at most 2^-11, about
-// 2^-11 / 3 in the root mean square, and a product by about 2.5e-4 of its size. For inputs in
-// [-1, 1] the size of a product is 1/3, so a sum of K terms is off by 8e-5 sqrt(K). The worst of
-// ten million elements is off by five times that, and a margin is added: 3e-2 for the longest sums
-// here, 4608 terms, whose results reach 100.
+// The same for a convolution with so many terms. The differences of the table, times those largest
+// results, are up to 7e-7 K; twice as much is allowed.
+inline Tolerance WinogradTolerance(int64_t sum_terms) {
+  const auto terms = static_cast<double>(std::clamp<int64_t>(sum_terms, 1, kMostSumTerms));
+  return {kWinogradTolerance.relative, std::max(kWinogradTolerance.absolute, 1.4e-6 * terms)};
+}
+
+// For products of f32 rounded to tf32; their sums come on top. Rounding to 11 bits changes a factor
+// by at most 2^-11, about 2^-11 / 3 in the root mean square, and a product by about 2.5e-4 of its
+// size. For inputs in [-1, 1] the size of a product is 1/3, so a sum of K terms is off by 8e-5
+// sqrt(K). The worst of ten million elements is off by five times that, and a margin is added: 3e-2
+// for the longest sums here, 4608 terms, whose results reach 100.
 inline Tolerance Tf32Tolerance(int64_t sum_terms) {
-  return {1e-3, 4.5e-4 * std::sqrt(static_cast<double>(sum_terms))};
+  const auto terms = static_cast<double>(std::clamp<int64_t>(sum_terms, 1, kMostSumTerms));
+  return {1e-3, 4.5e-4 * std::sqrt(terms)};
 }
 
 // The approximations that a kernel makes beyond reordering its sums. They are derived from the
 // schedule when a kernel is built (driver/schedule_and_lower.h); then artifacts, messages and
-// modules carry them. Products of f16 and bf16 are exact in f32, so they need no entry here; for
-// their sums see DirectTolerance.
+// modules carry them. Products of f16 and bf16 are exact in f32, so they need no entry here.
 struct Numerics {
-  bool winograd = false;  // Winograd's form of a convolution
-  bool tf32 = false;      // products of f32 rounded to tf32
-  int64_t sum_terms = 1;  // number of terms in the kernel's longest sum
+  bool winograd = false;      // Winograd's form of a convolution
+  bool tf32 = false;          // products of f32 rounded to tf32
+  bool tensor_cores = false;  // sums that are cut off instead of rounded
+  int64_t sum_terms = 1;      // number of terms in the kernel's longest sum
 
   // How far results may be from the exact ones, for inputs in [-1, 1]. For the outputs of a model,
   // only the relative part counts, relative to the largest magnitude of an output.
   Tolerance Allowed() const {
-    return tf32       ? Tf32Tolerance(sum_terms)
-           : winograd ? kWinogradTolerance
-                      : DirectTolerance(sum_terms);
+    Tolerance allowed = tensor_cores ? TensorCoreTolerance(sum_terms) : DirectTolerance(sum_terms);
+    if (winograd) allowed = Wider(allowed, WinogradTolerance(sum_terms));
+    if (tf32) {
+      const Tolerance products = Tf32Tolerance(sum_terms);
+      allowed.absolute += products.absolute;
+      allowed.relative = std::max(allowed.relative, products.relative);
+    }
+    return allowed;
   }
   // For people: the approximation that determines Allowed(); "" if there is none.
-  const char* Reason() const { return tf32 ? "tf32" : winograd ? "Winograd" : ""; }
+  const char* Reason() const {
+    if (tf32 || winograd) return tf32 ? "tf32" : "Winograd";
+    const bool more = Allowed().relative > DirectTolerance(sum_terms).relative;
+    return more ? "tensor-core" : "";
+  }
 
   // What two kernels together promise.
   Numerics operator|(const Numerics& other) const {
-    return {winograd || other.winograd, tf32 || other.tf32, std::max(sum_terms, other.sum_terms)};
+    return {winograd || other.winograd, tf32 || other.tf32, tensor_cores || other.tensor_cores,
+            std::max(sum_terms, other.sum_terms)};
   }
   bool operator==(const Numerics&) const = default;
 };

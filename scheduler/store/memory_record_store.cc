@@ -208,7 +208,8 @@ class MemoryRecordStore : public RecordStore {
     return found;
   }
 
-  absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule, int64_t after,
+  absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule,
+                                            const std::optional<OldRecordPlace>& after,
                                             int64_t limit) override {
     absl::MutexLock lock(&mutex_);
     return OldRecordsOf(tables_, rule, after, limit);

@@ -1,8 +1,9 @@
 #include "scheduler/store/memory_tables.h"
 
 #include <algorithm>
-#include <iterator>
+#include <array>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -15,9 +16,9 @@ WorkloadId WorkloadOf(const v1::Record& record) {
   return {record.workload_key(), record.target(), record.device_key()};
 }
 
-// Whether so many newer records of its workload, target and device key are there, and it is needed by
+// Whether a record that has enough newer ones of its workload, target and device key is needed by
 // nobody (OldRecordRule).
-bool IsSuperseded(const MemoryTables& tables, int64_t id, int64_t newest) {
+bool IsSuperseded(const MemoryTables& tables, int64_t id) {
   const MemoryTables::StoredRecord& stored = tables.records.at(id);
   const v1::Record& record = stored.record;
   const auto candidate = tables.candidates.find({ParseJobName(record.job()), record.candidate()});
@@ -28,7 +29,6 @@ bool IsSuperseded(const MemoryTables& tables, int64_t id, int64_t newest) {
     if (task.info.key() == record.workload_key() && !IsFinal(tables.jobs.at(key.first).job.state()))
       return false;
   }
-  int64_t newer = 0;
   // Of all, and of those that were not imported.
   bool best = record.measurement().outcome() == v1::OUTCOME_OK;
   bool best_here = best && !stored.imported;
@@ -36,38 +36,52 @@ bool IsSuperseded(const MemoryTables& tables, int64_t id, int64_t newest) {
     const v1::Record& other = other_stored.record;
     if (other_id == id || other.has_retraction() || WorkloadOf(other) != WorkloadOf(record))
       continue;
-    newer += std::pair(other.created_unix_ns(), other_id) > std::pair(record.created_unix_ns(), id);
     if (other.measurement().outcome() == v1::OUTCOME_OK &&
         std::pair(other.median_ns(), other_id) < std::pair(record.median_ns(), id)) {
       best = false;
       best_here &= other_stored.imported;
     }
   }
-  return !best && !best_here && newer >= std::max<int64_t>(1, newest);
+  return !best && !best_here;
 }
 
 }  // namespace
 
-OldRecords OldRecordsOf(const MemoryTables& tables, const OldRecordRule& rule, int64_t after,
-                        int64_t limit) {
+OldRecords OldRecordsOf(const MemoryTables& tables, const OldRecordRule& rule,
+                        const std::optional<OldRecordPlace>& after, int64_t limit) {
+  using Key = std::array<int64_t, 3>;  // group, time and id
+  std::vector<Key> order;
+  for (const auto& [id, stored] : tables.records) {
+    const Key key = {tables.groups.at(WorkloadOf(stored.record)), stored.record.created_unix_ns(),
+                     id};
+    if (!after || key < Key{after->group[0], after->created_unix_ns, after->id})
+      order.push_back(key);
+  }
+  std::sort(order.rbegin(), order.rend());
   OldRecords found;
+  OldRecordPlace place = after.value_or(OldRecordPlace());
   int64_t looked = 0;
-  for (auto it = tables.records.upper_bound(after);
-       it != tables.records.end() && std::next(it) != tables.records.end(); ++it) {
+  for (const auto& [group, created_unix_ns, id] : order) {
     if (looked++ == limit) {
-      found.last = std::prev(it)->first;
-      return found;
+      found.last = place;
+      break;
     }
-    const auto& [id, stored] = *it;
+    if (place.group[0] != group) place = {.group = {group}};
+    place.created_unix_ns = created_unix_ns;
+    place.id = id;
+    const MemoryTables::StoredRecord& stored = tables.records.at(id);
     const v1::Record& record = stored.record;
+    bool old = record.has_retraction() && record.retraction().unix_ns() < rule.before_unix_ns;
+    if (!record.has_retraction()) {
+      old = place.newer >= std::max<int64_t>(1, rule.newest) &&
+            created_unix_ns < rule.before_unix_ns && IsSuperseded(tables, id);
+      ++place.newer;
+    }
     const auto job = tables.jobs.find(ParseJobName(record.job()));
     const bool collected = job != tables.jobs.end() && IsFinal(job->second.job.state()) &&
                            job->second.job.model_digest().empty();
-    if (!stored.imported && !collected) continue;
-    const bool old = record.has_retraction() ? record.retraction().unix_ns() < rule.before_unix_ns
-                                             : record.created_unix_ns() < rule.before_unix_ns &&
-                                                   IsSuperseded(tables, id, rule.newest);
-    if (!old) continue;
+    const bool in_use = !stored.imported && !collected;  // by its job
+    if (!old || in_use || id == tables.records.rbegin()->first) continue;
     found.ids.push_back(id);
     found.bytes += static_cast<int64_t>(record.ByteSizeLong());
   }
@@ -192,6 +206,7 @@ absl::Status MemoryWriter::operator()(const InsertRecord& change) {
   record.set_median_ns(
       Median({record.measurement().samples_ns().begin(), record.measurement().samples_ns().end()}));
   AddWorkload(record.workload_key(), {record.workload(), record.label(), record.flops()});
+  t_.groups.emplace(WorkloadOf(record), static_cast<int64_t>(t_.groups.size()) + 1);
   if (t_.digests.insert(digest).second) {
     undo_.push_back([this, digest] { t_.digests.erase(digest); });
   }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -35,7 +36,8 @@ struct MemoryTables {
       factors;  // with the time when each was made
   std::map<std::pair<int64_t, int64_t>, InsertCandidate> candidates;
   std::map<std::string, Workload> workloads;
-  std::map<int64_t, StoredRecord> records;                   // by id
+  std::map<int64_t, StoredRecord> records;  // by id
+  std::map<WorkloadId, int64_t> groups;     // numbers from 1, of all that ever had a record
   std::map<std::pair<int64_t, int64_t>, int64_t> record_of;  // by job and candidate
   std::set<std::string> digests;  // of the records, and of retracted ones that were removed
   std::map<int64_t, StageRow> stages;
@@ -44,8 +46,8 @@ struct MemoryTables {
 };
 
 // As RecordStore::FindOldRecords.
-OldRecords OldRecordsOf(const MemoryTables& tables, const OldRecordRule& rule, int64_t after,
-                        int64_t limit);
+OldRecords OldRecordsOf(const MemoryTables& tables, const OldRecordRule& rule,
+                        const std::optional<OldRecordPlace>& after, int64_t limit);
 
 // Applies the changes of one batch and notes how to undo them.
 class MemoryWriter {

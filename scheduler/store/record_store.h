@@ -7,6 +7,7 @@
 // tests/scheduler/store/record_store_test.cc holds all three to the same promises.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstdint>
 #include <limits>
@@ -141,10 +142,28 @@ struct OldRecordRule {
   int64_t before_unix_ns = 0;
   int64_t newest = kMaxWarmRecords;
 };
+// Where the look at old records goes on: after this one, the last that was looked at. Records come
+// by workload, target and device key; of these, the newest first. Only the store that made a place
+// understands it.
+struct OldRecordPlace {
+  struct Fast {
+    double median_ns = 0;
+    int64_t id = 0;
+    auto operator<=>(const Fast&) const = default;
+  };
+  std::array<int64_t, 3> group = {};  // workload, target and device key, as the store numbers them
+  int64_t created_unix_ns = 0;
+  int64_t id = 0;
+  // Of the group, so that no page reads again what an earlier one has read:
+  int64_t newer = 0;                   // records looked at that were not retracted
+  bool knows_best = false;             // the two below are known
+  std::optional<Fast> best = {};       // absent: none is valid
+  std::optional<Fast> best_here = {};  // of those that were not imported
+};
 struct OldRecords {
   std::vector<int64_t> ids;
-  int64_t bytes = 0;            // about
-  std::optional<int64_t> last;  // id up to which records were looked at; absent: to the end
+  int64_t bytes = 0;                   // about
+  std::optional<OldRecordPlace> last;  // absent: all were looked at
 };
 
 // A workload of which two devices have valid records, with the fastest of each over all targets.
@@ -251,7 +270,7 @@ struct CollectRows {
 // and median, and what was retracted is not imported again.
 struct RemoveRecords {
   OldRecordRule rule;
-  int64_t after = 0;
+  std::optional<OldRecordPlace> after;
   int64_t limit = 0;
 };
 // Marks a finished job as collected (MarkCollected), and drops search states and reports of its tasks.
@@ -383,10 +402,12 @@ class RecordStore {
   // only numbers that no search reads.
   virtual absl::StatusOr<Collection> CollectionOf(int64_t job, const CollectionPlace& after,
                                                   int64_t limit) = 0;
-  // The old records among the at most `limit` that come after this id. It may look at fewer than that,
-  // so that a page takes some milliseconds. The latest record of all is never old, so that no id comes
-  // again.
-  virtual absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule, int64_t after,
+  // The old records among the `limit` that come after this place; absent: from the beginning. The
+  // pages look at each record once. One that is retracted after it was looked at still counts as
+  // newer than others, and one that is stored before the place waits for the next look. The latest
+  // record of all is never old, so that no id comes again.
+  virtual absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule,
+                                                    const std::optional<OldRecordPlace>& after,
                                                     int64_t limit) = 0;
   // Stages without an end.
   virtual absl::StatusOr<std::vector<StageRow>> UnfinishedStages() = 0;

@@ -8,7 +8,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -336,135 +335,167 @@ absl::StatusOr<Collection> ReadCollection(SqlSession* db, int64_t job, const Col
 
 namespace {
 
-// Tells which records of a workload, target and device key are superseded.
-class Superseded {
+// Looks at records in the order of OldRecordPlace and tells which are old.
+class OldRecordWalk {
  public:
-  // Finding the newest records of a group costs as much as a page of records.
-  static constexpr size_t kMostGroups = 8;
-
-  Superseded(SqlSession* db, const OldRecordRule& rule)
+  OldRecordWalk(SqlSession* db, const OldRecordRule& rule,
+                const std::optional<OldRecordPlace>& after)
       : db_(db),
         rule_(rule),
+        place_(after.value_or(OldRecordPlace())),
         best_(db,
-              "SELECT id FROM records WHERE workload=? AND target=? AND device=? AND outcome=1 "
-              "AND retracted_ns=0 ORDER BY median_ns, id LIMIT 1"),
-        best_here_(
-            db,
-            "SELECT id FROM records WHERE workload=? AND target=? AND device=? AND outcome=1 "
-            "AND retracted_ns=0 AND job IS NOT NULL ORDER BY median_ns, id LIMIT 1"),
-        oldest_kept_(db,
-                     "SELECT created_ns, id FROM records WHERE workload=? AND target=? AND "
-                     "device=? AND retracted_ns=0 ORDER BY created_ns DESC, id DESC "
-                     "LIMIT 1 OFFSET ?"),
-        few_(db,
-             "SELECT 1 FROM record_groups WHERE workload=? AND target=? AND device=? "
-             "AND counted=1 AND records<=?") {}
+              "SELECT median_ns, id FROM records WHERE workload=? AND target=? AND device=? "
+              "AND outcome=1 AND retracted_ns=0 ORDER BY median_ns, id LIMIT 1"),
+        best_here_(db,
+                   "SELECT median_ns, id FROM records WHERE workload=? AND target=? AND device=? "
+                   "AND outcome=1 AND retracted_ns=0 AND job IS NOT NULL "
+                   "ORDER BY median_ns, id LIMIT 1"),
+        stands_(db, "SELECT 1 FROM records WHERE id=? AND retracted_ns=0") {}
 
   struct Record {
-    int64_t id, workload, target, device, created_ns;
+    std::array<int64_t, 3> group;
+    int64_t created_ns, id, retracted_ns;
+    double median_ns;
+    bool valid, imported, is_default;
+    bool needed;  // by its job, or so that no id comes again
   };
-  // nullopt: it has told of as many groups as it may.
-  absl::StatusOr<std::optional<bool>> Has(const Record& record) {
-    const std::array<int64_t, 3> key = {record.workload, record.target, record.device};
-    auto group = groups_.find(key);
-    if (group == groups_.end()) {
-      if (groups_.size() == kMostGroups) return std::optional<bool>();
-      HEDDLE_ASSIGN_OR_RETURN(const Group read, Read(record));
-      group = groups_.emplace(key, read).first;
+  // To be called for one record after the other.
+  absl::StatusOr<bool> IsOld(const Record& record) {
+    if (record.group != place_.group) {
+      place_ = {.group = record.group};
+      best_is_checked_ = false;
     }
-    const Group& found = group->second;
-    const RecordPlace place{record.created_ns, record.id};
-    return std::optional<bool>(
-        !found.live && record.id != found.best && record.id != found.best_here &&
-        found.oldest_kept &&
-        std::tie(place.created_unix_ns, place.id) <
-            std::tie(found.oldest_kept->created_unix_ns, found.oldest_kept->id));
+    place_.created_unix_ns = record.created_ns;
+    place_.id = record.id;
+    if (record.retracted_ns != 0)
+      return !record.needed && record.retracted_ns < rule_.before_unix_ns;
+    const bool enough = place_.newer++ >= std::max<int64_t>(1, rule_.newest);
+    if (!enough || record.needed || record.is_default || record.created_ns >= rule_.before_unix_ns)
+      return false;
+    return IsSuperseded(record);
   }
+  const OldRecordPlace& place() const { return place_; }
 
  private:
-  struct Group {
-    bool live = false;                       // an unfinished job tunes it
-    int64_t best = 0;                        // id; 0: none is valid
-    int64_t best_here = 0;                   // of those that were not imported
-    std::optional<RecordPlace> oldest_kept;  // absent: there are not so many
-  };
+  using Fast = OldRecordPlace::Fast;
 
-  absl::StatusOr<Group> Read(const Record& of) {
-    if (!live_) {
-      live_.emplace();
-      Statement rows(db_,
-                     "SELECT DISTINCT t.workload FROM jobs j INDEXED BY jobs_unfinished "
-                     "CROSS JOIN tasks t ON t.job=j.id WHERE j.state NOT IN (4, 5, 6)");
-      while (rows.Step()) live_->insert(rows.Int(0));
-      HEDDLE_RETURN_IF_ERROR(rows.status());
+  absl::StatusOr<bool> IsSuperseded(const Record& record) {
+    HEDDLE_RETURN_IF_ERROR(ReadLive());
+    if (live_->contains(record.group[0])) return false;
+    if (!record.valid) return true;
+    HEDDLE_RETURN_IF_ERROR(FindBest());
+    // One that was stored since the best was found may be faster, and then it is the best.
+    const Fast fast{record.median_ns, record.id};
+    const auto is_slower_than = [&](const std::optional<Fast>& best) {
+      return best && *best < fast;
+    };
+    return is_slower_than(place_.best) && (record.imported || is_slower_than(place_.best_here));
+  }
+
+  absl::Status ReadLive() {
+    if (live_) return absl::OkStatus();
+    live_.emplace();
+    Statement rows(db_,
+                   "SELECT DISTINCT t.workload FROM jobs j INDEXED BY jobs_unfinished "
+                   "CROSS JOIN tasks t ON t.job=j.id WHERE j.state NOT IN (4, 5, 6)");
+    while (rows.Step()) live_->insert(rows.Int(0));
+    return rows.status();
+  }
+
+  // Of the group of the place. What an earlier page found is found again only if it was retracted
+  // or is gone.
+  absl::Status FindBest() {
+    if (best_is_checked_) return absl::OkStatus();
+    best_is_checked_ = true;
+    if (place_.knows_best) {
+      HEDDLE_ASSIGN_OR_RETURN(const bool best, Stands(place_.best));
+      HEDDLE_ASSIGN_OR_RETURN(const bool best_here, Stands(place_.best_here));
+      if (best && best_here) return absl::OkStatus();
     }
-    Group group;
-    group.live = live_->contains(of.workload);
-    if (group.live) return group;
-    few_.Bind(of.workload, of.target, of.device, std::max<int64_t>(1, rule_.newest));
-    const bool few = few_.Step();
-    HEDDLE_RETURN_IF_ERROR(few_.status());
-    if (few) return group;
-    best_.Bind(of.workload, of.target, of.device);
-    if (best_.Step()) group.best = best_.Int(0);
-    HEDDLE_RETURN_IF_ERROR(best_.status());
-    best_here_.Bind(of.workload, of.target, of.device);
-    if (best_here_.Step()) group.best_here = best_here_.Int(0);
-    HEDDLE_RETURN_IF_ERROR(best_here_.status());
-    oldest_kept_.Bind(of.workload, of.target, of.device, std::max<int64_t>(1, rule_.newest) - 1);
-    if (oldest_kept_.Step())
-      group.oldest_kept = RecordPlace{oldest_kept_.Int(0), oldest_kept_.Int(1)};
-    HEDDLE_RETURN_IF_ERROR(oldest_kept_.status());
-    return group;
+    place_.knows_best = true;
+    HEDDLE_ASSIGN_OR_RETURN(place_.best, First(best_));
+    HEDDLE_ASSIGN_OR_RETURN(place_.best_here, First(best_here_));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::optional<Fast>> First(Statement& best) {
+    best.Bind(place_.group[0], place_.group[1], place_.group[2]);
+    std::optional<Fast> found;
+    if (best.Step()) found = Fast{best.Real(0), best.Int(1)};
+    HEDDLE_RETURN_IF_ERROR(best.status());
+    return found;
+  }
+  absl::StatusOr<bool> Stands(const std::optional<Fast>& best) {
+    if (!best) return true;  // then no valid record is superseded
+    stands_.Bind(best->id);
+    const bool stands = stands_.Step();
+    HEDDLE_RETURN_IF_ERROR(stands_.status());
+    return stands;
   }
 
   SqlSession* const db_;
   const OldRecordRule rule_;
-  Statement best_, best_here_, oldest_kept_, few_;
-  std::optional<std::set<int64_t>> live_;  // workloads
-  std::map<std::array<int64_t, 3>, Group> groups_;
+  OldRecordPlace place_;
+  bool best_is_checked_ = false;  // in this page
+  Statement best_, best_here_, stands_;
+  std::optional<std::set<int64_t>> live_;  // workloads that unfinished jobs tune
 };
 
 }  // namespace
 
-absl::StatusOr<OldRecords> ReadOldRecords(SqlSession* db, const OldRecordRule& rule, int64_t after,
+absl::StatusOr<OldRecords> ReadOldRecords(SqlSession* db, const OldRecordRule& rule,
+                                          const std::optional<OldRecordPlace>& after,
                                           int64_t limit) {
-  // A finished job without a model is collected.
-  Statement rows(
-      db,
-      "SELECT r.id, r.workload, r.target, r.device, r.created_ns, r.retracted_ns, "
-      "length(r.trace)+length(r.measurement)+length(r.digest)+128, c.origin='default', "
-      "r.job IS NULL OR EXISTS(SELECT 1 FROM jobs j WHERE j.id=r.job AND j.state IN (4, 5, 6) "
-      "AND j.model_digest='') "
-      "FROM records r LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate "
-      "WHERE r.id>?1 AND r.id<(SELECT max(id) FROM records) ORDER BY r.id LIMIT ?2");
-  rows.Bind(after, limit);
-  Superseded superseded(db, rule);
+  OldRecordWalk walk(db, rule, after);
   OldRecords found;
-  int64_t looked = 0, last = after;
-  while (rows.Step()) {
-    const Superseded::Record record{rows.Int(0), rows.Int(1), rows.Int(2), rows.Int(3),
-                                    rows.Int(4)};
-    const int64_t retracted_ns = rows.Int(5);
-    const bool is_default = rows.Int(7) != 0;
-    const bool in_use = rows.Int(8) == 0;  // by its job
-    bool old = !in_use && retracted_ns != 0 && retracted_ns < rule.before_unix_ns;
-    if (!in_use && retracted_ns == 0 && !is_default && record.created_ns < rule.before_unix_ns) {
-      HEDDLE_ASSIGN_OR_RETURN(const std::optional<bool> told, superseded.Has(record));
-      if (!told) {
-        found.last = last;
-        return found;
-      }
-      old = *told;
+  int64_t looked = 0;
+  const auto look = [&](Statement& rows) -> absl::Status {
+    while (rows.Step()) {
+      ++looked;
+      HEDDLE_ASSIGN_OR_RETURN(const bool old,
+                              walk.IsOld({.group = {rows.Int(0), rows.Int(1), rows.Int(2)},
+                                          .created_ns = rows.Int(3),
+                                          .id = rows.Int(4),
+                                          .retracted_ns = rows.Int(5),
+                                          .median_ns = rows.Real(6),
+                                          .valid = rows.Int(7) != 0,
+                                          .imported = rows.Int(8) != 0,
+                                          .is_default = rows.Int(9) != 0,
+                                          .needed = rows.Int(10) == 0}));
+      if (!old) continue;
+      found.ids.push_back(rows.Int(4));
+      found.bytes += rows.Int(11);
     }
-    ++looked;
-    last = record.id;
-    if (!old) continue;
-    found.ids.push_back(record.id);
-    found.bytes += rows.Int(6);
+    return rows.status();
+  };
+  // A finished job without a model is collected.
+  const auto sql = [](const char* after_place) {
+    return absl::StrCat(
+        "SELECT r.workload, r.target, r.device, r.created_ns, r.id, r.retracted_ns, r.median_ns, "
+        "r.outcome=1, r.job IS NULL, c.origin='default', "
+        "r.id<>(SELECT max(id) FROM records) AND (r.job IS NULL OR EXISTS(SELECT 1 FROM jobs j "
+        "WHERE j.id=r.job AND j.state IN (4, 5, 6) AND j.model_digest='')), "
+        "length(r.trace)+length(r.measurement)+length(r.digest)+128 "
+        "FROM records r LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate WHERE ",
+        after_place,
+        " ORDER BY r.workload DESC, r.target DESC, r.device DESC, r.created_ns DESC, r.id DESC "
+        "LIMIT ?");
+  };
+  // SQLite's index finds a place up to its time, so those of the same time are read by themselves.
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  const OldRecordPlace from =
+      after.value_or(OldRecordPlace{.group = {kMax, kMax, kMax}, .created_unix_ns = kMax});
+  if (after) {
+    Statement same(db, sql("r.workload=? AND r.target=? AND r.device=? AND r.created_ns=? "
+                           "AND r.id<?"));
+    same.Bind(from.group[0], from.group[1], from.group[2], from.created_unix_ns, from.id, limit);
+    HEDDLE_RETURN_IF_ERROR(look(same));
   }
-  HEDDLE_RETURN_IF_ERROR(rows.status());
-  if (looked == limit) found.last = last;
+  if (looked < limit) {
+    Statement others(db, sql("(r.workload, r.target, r.device, r.created_ns)<(?, ?, ?, ?)"));
+    others.Bind(from.group[0], from.group[1], from.group[2], from.created_unix_ns, limit - looked);
+    HEDDLE_RETURN_IF_ERROR(look(others));
+  }
+  if (looked == limit) found.last = walk.place();
   return found;
 }
 

@@ -33,7 +33,8 @@ absl::StatusOr<std::vector<FinishedJob>> ReadCollectable(SqlSession* db,
                                                          absl::Span<const int64_t> jobs);
 absl::StatusOr<Collection> ReadCollection(SqlSession* db, int64_t job, const CollectionPlace& after,
                                           int64_t limit);
-absl::StatusOr<OldRecords> ReadOldRecords(SqlSession* db, const OldRecordRule& rule, int64_t after,
+absl::StatusOr<OldRecords> ReadOldRecords(SqlSession* db, const OldRecordRule& rule,
+                                          const std::optional<OldRecordPlace>& after,
                                           int64_t limit);
 absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(SqlSession* db);
 absl::StatusOr<int64_t> ReadLastAttempt(SqlSession* db);

@@ -172,7 +172,8 @@ class SqlRecordStore : public RecordStore {
     return ForUsers(
         [&](SqlSession* session) { return ReadCollection(session, job, after, limit); });
   }
-  absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule, int64_t after,
+  absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule,
+                                            const std::optional<OldRecordPlace>& after,
                                             int64_t limit) override {
     return ForUsers(
         [&](SqlSession* session) { return ReadOldRecords(session, rule, after, limit); });

@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cinttypes>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -23,8 +25,11 @@
 namespace heddle {
 namespace {
 
+// How long a process may neither do what is waited for nor use the CPU. One that gets little of it,
+// on a busy machine, may take longer.
 constexpr absl::Duration kStartLimit = absl::Seconds(60);
 constexpr absl::Duration kEndLimit = absl::Seconds(30);
+constexpr int kMostLimits = 10;  // that a process may take by using the CPU
 constexpr absl::Duration kPoll = absl::Milliseconds(20);
 
 // State letter and parent of a process; false if there is none.
@@ -34,6 +39,41 @@ bool ReadStat(const std::string& pid, char* state, pid_t* parent) {
   if (!std::getline(file, line)) return false;
   return sscanf(line.c_str() + line.rfind(')') + 1, " %c %d", state, parent) == 2;
 }
+
+// The CPU time of all threads of a process, in ticks of the kernel's clock; 0 if it is gone.
+int64_t CpuTicks(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  int64_t user = 0, system = 0;
+  if (!std::getline(file, line)) return 0;
+  // The 14th and 15th fields, after the name in brackets; see proc(5).
+  const int read =
+      sscanf(line.c_str() + line.rfind(')') + 1,
+             " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNd64 " %" SCNd64, &user, &system);
+  return read == 2 ? user + system : 0;
+}
+
+// Tells when there is no use in waiting for a process any more.
+class Patience {
+ public:
+  Patience(pid_t pid, absl::Duration limit)
+      : pid_(pid), limit_(limit), began_(absl::Now()), used_cpu_(began_) {}
+  bool IsOver() {
+    const absl::Time now = absl::Now();
+    if (const int64_t ticks = CpuTicks(pid_); ticks != ticks_) {
+      ticks_ = ticks;
+      used_cpu_ = now;
+    }
+    return now > used_cpu_ + limit_ || now > began_ + kMostLimits * limit_;
+  }
+
+ private:
+  const pid_t pid_;
+  const absl::Duration limit_;
+  const absl::Time began_;
+  absl::Time used_cpu_;
+  int64_t ticks_ = 0;
+};
 
 std::vector<int> Cores() {
   cpu_set_t set;
@@ -135,8 +175,8 @@ int Process::Terminate() {
 
 int Process::WaitForEnd() {
   if (pid_ == 0) return -1;
-  const absl::Time limit = absl::Now() + kEndLimit;
-  while (absl::Now() < limit) {
+  Patience patience(pid_, kEndLimit);
+  while (!patience.IsOver()) {
     int status = 0;
     if (waitpid(pid_, &status, WNOHANG) == pid_) {
       pid_ = 0;
@@ -164,9 +204,9 @@ MiniCluster::~MiniCluster() {
 }
 
 std::string MiniCluster::AddressFrom(const std::string& port_file, Process& process) const {
-  const absl::Time limit = absl::Now() + kStartLimit;
+  Patience patience(process.pid(), kStartLimit);
   int port = 0;
-  while (absl::Now() < limit && process.Running()) {
+  while (!patience.IsOver() && process.Running()) {
     std::ifstream file(port_file);
     if (file >> port) return "127.0.0.1:" + std::to_string(port);
     absl::SleepFor(kPoll);

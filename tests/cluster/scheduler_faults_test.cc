@@ -23,12 +23,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -56,9 +58,11 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr size_t kOpenJobs = 3;  // that the observer keeps going
-constexpr absl::Duration kRecovery =
-    absl::Seconds(120);  // of the last jobs; they need a second or two
-constexpr absl::Duration kNoticeLimit = absl::Seconds(3);  // until a full disk is met
+// Waits are counted in answers of the scheduler, since a busy machine slows these as it slows
+// everything else. A scheduler that does not answer at all is found by the time limit of this test.
+constexpr int64_t kStill = 100'000;   // while no job comes further; a minute or two
+constexpr int kMostAsked = 500;       // until a full disk is met
+constexpr int64_t kForgotten = 2000;  // until a measurement under an old token
 constexpr int kLeaseSeconds = 1;
 constexpr int kTrials = 6;  // of a task
 // Of a task, where the disk is filled. SQLite writes into space that its log has already, so that a short
@@ -83,12 +87,12 @@ class Observer {
     absl::MutexLock lock(&mutex_);
     return !history_.violations().empty();
   }
-  // Submits no more, and waits for the jobs that there are. Returns what contradicts what was told
-  // before.
-  std::vector<std::string> Finish() {
-    const absl::Time limit = absl::Now() + kRecovery;
+  // Submits no more, and waits for the jobs that there are, as long as they come further and the
+  // scheduler runs. Returns what contradicts what was told before.
+  std::vector<std::string> Finish(const std::function<bool()>& scheduler_runs) {
     draining_ = true;
-    while (!ended_ && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(5));
+    while (!ended_ && answers_ - answers_at_change_ < kStill && scheduler_runs())
+      absl::SleepFor(absl::Milliseconds(5));
     ended_ = true;
     Join();
     LookAtTokens();
@@ -97,6 +101,8 @@ class Observer {
     for (const std::string& job : open_) violations.push_back(absl::StrCat(job, " never ended"));
     return violations;
   }
+  // How often the scheduler has answered, refusals included.
+  int64_t answers() const { return answers_; }
   int jobs() const { return jobs_; }
   int64_t trials() const { return trials_; }
 
@@ -131,16 +137,23 @@ class Observer {
     spec.set_no_comparison(true);
     spec.set_force(true);
     const auto job = client_.Submit(spec, "a model");
+    CountAnswer(job.status());
     if (!job.ok()) return;  // not told: it may be there or not
     ++jobs_;
+    answers_at_change_ = answers_.load();
     open_.push_back(*job);
     absl::MutexLock lock(&mutex_);
     history_.Submitted(*job);
   }
 
+  void CountAnswer(const absl::Status& status) {
+    answers_ += !absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status);
+  }
+
   // Whether the job has ended, and all of it was seen.
   bool Look(const std::string& job) {
     const auto now = client_.GetJob(job);
+    CountAnswer(now.status());
     if (absl::IsNotFound(now.status())) {
       absl::MutexLock lock(&mutex_);
       history_.Missing(job);
@@ -148,6 +161,8 @@ class Observer {
     }
     if (!now.ok()) return false;
     const bool final = IsFinal(now->state());
+    const std::pair place(now->state(), now->trials());
+    if (std::exchange(places_[job], place) != place) answers_at_change_ = answers_.load();
     absl::StatusOr<std::vector<v1::Record>> records = absl::UnavailableError("not asked");
     if (final || ++looks_ % 4 == 0) records = RecordsOf(client_, job);
     absl::MutexLock lock(&mutex_);
@@ -183,10 +198,13 @@ class Observer {
   const int trials_per_task_;
   absl::Mutex mutex_;
   History history_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::string> open_;  // of the thread, until it has ended
+  std::vector<std::string> open_;                               // of the thread, until it has ended
+  std::map<std::string, std::pair<v1::JobState, int>> places_;  // how far each job has come
   int looks_ = 0;
   std::atomic<int> jobs_{0};
-  std::atomic<int64_t> trials_{0};  // of ended jobs
+  std::atomic<int64_t> answers_{0};
+  std::atomic<int64_t> answers_at_change_{0};  // when a job came further
+  std::atomic<int64_t> trials_{0};             // of ended jobs
   std::atomic<bool> draining_{false}, ended_{false};
   std::thread thread_;
 };
@@ -252,7 +270,12 @@ class SchedulerFaults {
       if (i % kLogRounds == kLogRounds - 1)
         std::filesystem::resize_file(cluster_.File("scheduler.log"), 0);
       TroubleAround();
+      // In every other round, some answers besides, so that a scheduler that gets little of the time
+      // does something. In the others it may be killed while it starts.
+      const int64_t answers =
+          observer_->answers() + (i % 2 == 0 ? static_cast<int64_t>(random_() % 30) : 0);
       absl::SleepFor(absl::Milliseconds(random_() % 300));
+      WaitUntil([&] { return observer_->answers() >= answers; });
       const bool killed = disk_ ? FillDisk() : true;
       ASSERT_TRUE(cluster_.scheduler.Running()) << "it ended by itself" << cluster_.Logs();
       if (killed) {
@@ -267,7 +290,8 @@ class SchedulerFaults {
   // Ends all faults and waits for all jobs. What the observer found.
   std::vector<std::string> Finish() {
     fake_.tracker.SetNextToken(tokens_ += kTokensOfATracker);
-    std::vector<std::string> found = observer_->Finish();
+    std::vector<std::string> found =
+        observer_->Finish([this] { return cluster_.scheduler.Running(); });
     EXPECT_EQ(cluster_.scheduler.Terminate(), 0) << cluster_.Logs();
     std::printf("%d kills, %d fills of the disk, %d jobs, %lld trials, %zu violations\n", kills_,
                 fills_, observer_->jobs(), static_cast<long long>(observer_->trials()),
@@ -282,6 +306,11 @@ class SchedulerFaults {
   void Start() {
     cluster_.StartScheduler();
     ASSERT_NE(cluster_.scheduler_address(), "") << cluster_.Logs();
+  }
+
+  template <typename Condition>
+  void WaitUntil(const Condition& condition) {
+    while (!condition() && cluster_.scheduler.Running()) absl::SleepFor(absl::Milliseconds(1));
   }
 
   // Something that others do to the scheduler.
@@ -304,6 +333,11 @@ class SchedulerFaults {
       case 4:
         fake_.tracker.SetNextToken(1);  // it has forgotten its state
         tokens_are_old_ = true;
+        WaitUntil([&, grants = fake_.tracker.grants(), trials = fake_.worker.trials.load(),
+                   answers = observer_->answers()] {
+          return (fake_.tracker.grants() > grants && fake_.worker.trials > trials) ||
+                 observer_->answers() > answers + kForgotten;
+        });
         break;
       default:
         break;
@@ -314,23 +348,27 @@ class SchedulerFaults {
   bool FillDisk() {
     disk_->Fill();
     ++fills_;
-    const absl::Time limit = absl::Now() + kNoticeLimit;
     absl::SleepFor(absl::Milliseconds(20 + random_() % 100));
-    // At least once, the disk stays full until a write has met it.
-    while (!told_of_a_full_disk_ && absl::Now() < limit) AskForAFullDisk();
+    // At least once, the disk stays full until a write has met it. Where all jobs end before,
+    // another time.
+    for (int asked = 0; !told_of_a_full_disk_ && asked < kMostAsked; ++asked) {
+      if (!AskForAFullDisk()) break;
+    }
     if (random_() % 2 == 0) return true;
     disk_->MakeRoom();
     return false;
   }
 
-  void AskForAFullDisk() {
+  // Whether there are jobs that may still meet it.
+  bool AskForAFullDisk() {
     const auto jobs = ServiceClient(cluster_.scheduler_address()).ListJobs(/*all=*/false);
-    if (!jobs.ok()) return;
+    if (!jobs.ok()) return cluster_.scheduler.Running();
     for (const v1::Job& job : *jobs) {
       if (job.reason().find("disk of the database is full") != std::string::npos)
         told_of_a_full_disk_ = true;
     }
     absl::SleepFor(absl::Milliseconds(20));
+    return !jobs->empty();
   }
 
   std::mt19937 random_;

@@ -1,4 +1,4 @@
-// The tolerances of runtime/numerics.h against what single precision really does to convolutions.
+// The tolerances of runtime/numerics.h against what single precision really does to convolutions and to long sums.
 #include "compiler/measure/compare.h"
 
 #include <gtest/gtest.h>
@@ -139,6 +139,97 @@ TEST_P(WinogradErrors, StayWithinTheTolerance) {
     EXPECT_GT(errors.of_largest, before) << m;
     before = errors.of_largest;
   }
+}
+
+// ---- Sums of any length
+
+// K terms, products of numbers in [-1, 1], that cancel: each comes with either sign, in random order.
+std::vector<float> CancellingTerms(int64_t k, uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> terms(k);
+  for (int64_t i = 0; i < k; i += 2) {
+    terms[i] = uniform(rng) * uniform(rng);
+    terms[i + 1] = -terms[i];
+  }
+  std::shuffle(terms.begin(), terms.end(), rng);
+  return terms;
+}
+
+double RoundedSum(const std::vector<float>& terms) {
+  float sum = 0;
+  for (const float term : terms) sum += term;
+  return sum;
+}
+
+// As tensor cores add: eight terms at once, cut off towards zero.
+double CutSum(const std::vector<float>& terms) {
+  float sum = 0;
+  for (size_t i = 0; i < terms.size(); i += 8) {
+    double exact = sum;
+    for (size_t j = i; j < i + 8; ++j) exact += terms[j];
+    sum = static_cast<float>(exact);
+    if (std::fabs(sum) > std::fabs(exact)) sum = std::nextafterf(sum, 0);
+  }
+  return sum;
+}
+
+// The largest of sums that should be zero.
+double WorstSum(int64_t k, double (*sum)(const std::vector<float>&)) {
+  double worst = 0;
+  for (uint64_t seed = 0; seed < 64; ++seed)
+    worst = std::max(worst, std::fabs(sum(CancellingTerms(k, seed))));
+  return worst;
+}
+
+// However long a sum is, a tolerance that grew otherwise would refuse it or be far too wide.
+TEST(LongSums, ErrorsGrowAsTheToleranceDoes) {
+  for (const int64_t k : {8192, 65536, 524288}) {
+    const double rounded = WorstSum(k, RoundedSum), cut = WorstSum(k, CutSum);
+    const double direct = runtime::DirectTolerance(k).absolute;
+    const double tensor = runtime::TensorCoreTolerance(k).absolute;
+    std::printf("%lld terms: rounded %.1e of %.1e, cut off %.1e of %.1e\n",
+                static_cast<long long>(k), rounded, direct, cut, tensor);
+    EXPECT_LE(rounded, direct / 2) << k << ": the definition may be off by as much";
+    EXPECT_GT(rounded, direct / 30) << k;
+    EXPECT_LE(cut, tensor) << k;
+    EXPECT_GT(cut, tensor / 30) << k;
+    if (k > 10'000) {
+      EXPECT_GT(cut, direct / 2) << k << ": the two need tolerances of their own";
+    }
+  }
+}
+
+// From some ten thousand terms on, the worst case allows that one is left out.
+TEST(LongSums, ATermThatIsLeftOutIsFound) {
+  for (const int64_t k : {1024, 8192, 65536}) {
+    std::vector<float> terms = CancellingTerms(k, 1);
+    const auto largest = std::max_element(terms.begin(), terms.end());
+    *largest = 0;
+    runtime::Numerics numerics{.sum_terms = k};
+    EXPECT_FALSE(Close(RoundedSum(terms), 0, numerics.Allowed())) << k;
+    numerics.tensor_cores = true;
+    EXPECT_FALSE(Close(CutSum(terms), 0, numerics.Allowed())) << k;
+  }
+}
+
+TEST(LongSums, ApproximationsOnlyAddToATolerance) {
+  for (const int64_t k : {1, 100, 4608, 1'000'000}) {
+    const runtime::Tolerance direct = runtime::Numerics{.sum_terms = k}.Allowed();
+    for (const runtime::Numerics& more :
+         {runtime::Numerics{.winograd = true, .sum_terms = k},
+          runtime::Numerics{.tf32 = true, .sum_terms = k},
+          runtime::Numerics{.tensor_cores = true, .sum_terms = k}}) {
+      EXPECT_GE(more.Allowed().absolute, direct.absolute) << k;
+      EXPECT_GE(more.Allowed().relative, direct.relative) << k;
+      EXPECT_EQ((more | runtime::Numerics{.sum_terms = k}), more) << k;
+    }
+  }
+  EXPECT_EQ(runtime::Numerics{}.Allowed().absolute, runtime::kDirectTolerance.absolute);
+  EXPECT_LE(runtime::DirectTolerance(int64_t{1} << 62).absolute, 2) << "tolerances are bounded";
+  EXPECT_STREQ((runtime::Numerics{.tensor_cores = true, .sum_terms = 4096}.Reason()), "");
+  EXPECT_STREQ((runtime::Numerics{.tensor_cores = true, .sum_terms = 65536}.Reason()),
+               "tensor-core");
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, WinogradErrors, ::testing::Values("C2", "C6", "C9", "C12"),

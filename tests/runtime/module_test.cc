@@ -19,7 +19,8 @@ using ::testing::HasSubstr;
 
 // Serialisation is deterministic, so equal bytes mean equal modules.
 TEST(ModuleTest, ParsingTheBytesGivesTheModuleBack) {
-  const Module module = MakeTestModule();
+  Module module = MakeTestModule();
+  module.manifest.kernels[1].numerics.tensor_cores = true;
   const std::string bytes = SerializeModule(module);
   const auto parsed = ParseModule(bytes);
   ASSERT_TRUE(parsed.ok()) << parsed.status();
@@ -29,6 +30,7 @@ TEST(ModuleTest, ParsingTheBytesGivesTheModuleBack) {
   EXPECT_EQ(parsed->manifest.kernels[1].record_ms, 0.5);
   EXPECT_FALSE(parsed->manifest.kernels[0].numerics.winograd);
   EXPECT_TRUE(parsed->manifest.kernels[1].numerics.winograd);
+  EXPECT_EQ(parsed->manifest.kernels[1].numerics, module.manifest.kernels[1].numerics);
   EXPECT_EQ(parsed->manifest.calls[0].buffers[1].index, 64);
   EXPECT_EQ(parsed->manifest.inputs[0].shape, (std::vector<int64_t>{10, 100}));
 }

@@ -19,6 +19,7 @@
 #include "cost_model/search.h"
 #include "tests/driver/forest_text.h"
 #include "tests/worker/fake_io.h"
+#include "worker/stages/candidates.h"
 
 namespace heddle::worker {
 namespace {
@@ -49,6 +50,16 @@ v1::ImportResult Import() {
   io.Feed("model", Mlp());
   EXPECT_TRUE(RunStage(start, io).ok());
   return io.events.empty() ? v1::ImportResult() : io.events.back().import();
+}
+
+TEST(Artifacts, CarryWhatTheirKernelsPromise) {
+  for (const runtime::Numerics& promised :
+       {runtime::Numerics{.winograd = true, .sum_terms = 7}, runtime::Numerics{.tf32 = true},
+        runtime::Numerics{.tensor_cores = true}}) {
+    codegen::Artifact artifact;
+    artifact.numerics = promised;
+    EXPECT_EQ(ArtifactFromProto(ArtifactToProto(artifact)).numerics, promised);
+  }
 }
 
 TEST(Chunks, AreTheWholeInput) {

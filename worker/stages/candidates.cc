@@ -67,6 +67,7 @@ v1::Artifact ArtifactToProto(codegen::Artifact artifact) {
   }
   proto.mutable_numerics()->set_winograd(artifact.numerics.winograd);
   proto.mutable_numerics()->set_tf32(artifact.numerics.tf32);
+  proto.mutable_numerics()->set_tensor_cores(artifact.numerics.tensor_cores);
   proto.mutable_numerics()->set_sum_terms(artifact.numerics.sum_terms);
   return proto;
 }
@@ -87,6 +88,7 @@ codegen::Artifact ArtifactFromProto(const v1::Artifact& proto) {
   }
   artifact.numerics = {.winograd = proto.numerics().winograd(),
                        .tf32 = proto.numerics().tf32(),
+                       .tensor_cores = proto.numerics().tensor_cores(),
                        .sum_terms = proto.numerics().sum_terms()};
   return artifact;
 }

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/clock.h"
 #include "base/status_macros.h"
 #include "proto/access/access_table.h"
 #include "proto/check_message.h"
@@ -22,9 +21,7 @@ constexpr size_t kJobsAsked = 100;
 constexpr int64_t kRecordsAsked = 64;
 constexpr std::string_view kGetJob = "heddle.v1.JobService/GetJob";
 constexpr int64_t kMostWorkloads = 10'000;  // that are looked at to compare two devices
-constexpr absl::Duration kComparedKept = absl::Seconds(30);
-constexpr size_t kMostCompared = 4;  // pairs of devices that are kept
-constexpr int kReadAhead = 100;      // jobs
+constexpr int kReadAhead = 100;             // jobs
 constexpr std::string_view kSubmit = "heddle.v1.JobService/Submit";
 // Draining a machine is holding its slots.
 constexpr std::string_view kAcquire = "heddle.v1.TrackerService/Acquire";
@@ -54,7 +51,10 @@ absl::Status Perform(SchedulerLoop* loop, const std::string& job, const PageSour
 
 PageData::PageData(SchedulerLoop* loop, RecordStore* store, const Actions& actions,
                    WhatIfSimulator simulator)
-    : loop_(loop), store_(store), actions_(actions) {
+    : loop_(loop),
+      store_(store),
+      actions_(actions),
+      comparisons_([this](const std::string& a, const std::string& b) { return Compare(a, b); }) {
   if (simulator != nullptr) {
     what_if_ = std::make_unique<WhatIfKeeper>([this] { return Question(); }, std::move(simulator));
   }
@@ -143,23 +143,16 @@ absl::StatusOr<std::vector<WorkloadName>> PageData::FindWorkloads(const std::str
 absl::StatusOr<std::shared_ptr<const PageSource::DeviceTable>> PageData::CompareDevices(
     const Identity& caller, const std::string& device_a, const std::string& device_b) {
   HEDDLE_RETURN_IF_ERROR(CheckMethod(caller, kQueryRecords));  // measurements are shared
-  absl::MutexLock lock(&compare_mutex_);
-  const absl::Time now = MonotonicNow();
-  std::erase_if(compared_,
-                [&](const ComparedDevices& kept) { return now - kept.time > kComparedKept; });
-  for (const ComparedDevices& kept : compared_) {
-    if (kept.a == device_a && kept.b == device_b) return kept.table;
-  }
+  return comparisons_.Find(device_a, device_b);
+}
+
+DeviceComparisons::Answer PageData::Compare(const std::string& device_a,
+                                            const std::string& device_b) {
   auto table = std::make_shared<DeviceTable>();
   HEDDLE_ASSIGN_OR_RETURN(table->pairs, store_->CompareDevices(device_a, device_b, kMostWorkloads));
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<WorkloadName> tasks,
                           store_->FindWorkloads("", "", kMostWorkloads + 1));
   if (static_cast<int64_t>(tasks.size()) > kMostWorkloads) table->looked_at = kMostWorkloads;
-  // Nothing takes no time to find, and may soon be something.
-  if (!table->pairs.empty()) {
-    if (compared_.size() == kMostCompared) compared_.pop_front();
-    compared_.push_back({device_a, device_b, now, table});
-  }
   return std::shared_ptr<const DeviceTable>(std::move(table));
 }
 

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,13 +11,12 @@
 #include <thread>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/files/blob_store.h"
 #include "scheduler/page/source.h"
 #include "scheduler/service/job_intake.h"
 #include "scheduler/service/reads/caller_reads.h"
+#include "scheduler/service/reads/device_comparisons.h"
 #include "scheduler/service/reads/what_if_keeper.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/stages/machine_drains.h"
@@ -88,19 +86,13 @@ class PageData final : public PageSource {
 
   absl::StatusOr<WhatIfQuestion> Question();
 
-  struct ComparedDevices {
-    std::string a, b;
-    absl::Time time;
-    std::shared_ptr<const DeviceTable> table;
-  };
+  DeviceComparisons::Answer Compare(const std::string& device_a, const std::string& device_b);
 
   SchedulerLoop* const loop_;
   RecordStore* const store_;
   const Actions actions_;
   std::unique_ptr<WhatIfKeeper> what_if_;  // null: there is no simulator
-  // Held while devices are compared: who asks for the same waits for the one answer.
-  absl::Mutex compare_mutex_;
-  std::deque<ComparedDevices> compared_ ABSL_GUARDED_BY(compare_mutex_);  // the latest last
+  DeviceComparisons comparisons_;
   std::atomic<bool> stop_ = false;
   std::thread read_ahead_;
 };

@@ -93,17 +93,18 @@ absl::Status Collector::CollectOne(int64_t job, bool dry_run, const std::functio
 absl::Status Collector::RemoveOldRecords(const OldRecordRule& rule, bool dry_run,
                                          const std::function<bool()>& go_on,
                                          v1::CollectProgress::Total* total) {
-  for (std::optional<int64_t> after = 0; after;) {
+  std::optional<OldRecordPlace> after;
+  do {
     if (!go_on()) return Stopped();
     HEDDLE_ASSIGN_OR_RETURN(const OldRecords page,
-                            store_->FindOldRecords(rule, *after, kRowsAtATime));
+                            store_->FindOldRecords(rule, after, kRowsAtATime));
     total->set_records(total->records() + static_cast<int64_t>(page.ids.size()));
     total->set_record_bytes(total->record_bytes() + page.bytes);
     // The writer looks anew, so that nothing goes that somebody has begun to need since.
     if (!dry_run && !page.ids.empty())
-      HEDDLE_RETURN_IF_ERROR(WriteStep(RemoveRecords{rule, *after, kRowsAtATime}));
+      HEDDLE_RETURN_IF_ERROR(WriteStep(RemoveRecords{rule, after, kRowsAtATime}));
     after = page.last;
-  }
+  } while (after);
   return absl::OkStatus();
 }
 

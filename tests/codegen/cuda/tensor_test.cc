@@ -14,6 +14,7 @@
 #include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/codegen/cuda/gpu_arch.h"
 #include "compiler/driver/compile.h"
+#include "compiler/driver/schedule_and_lower.h"
 #include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/visit.h"
@@ -360,6 +361,21 @@ TEST(Tensor, OnlyTargetsThatAllowTf32RoundToIt) {
                                       *ParseTarget("cuda -arch=sm_90"));
   EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << refused.status();
   EXPECT_NE(refused.status().message().find("-tf32=on"), absl::string_view::npos);
+}
+
+// Sums of tensor cores are less exact than others, so they are told apart.
+TEST(Tensor, ASchedulePromisesWhatTensorCoresDo) {
+  const auto numerics = [](DType type, const machine::TargetInfo& target) {
+    const auto lowered = internal::ScheduleAndLower(Product({.type = type, .k = 256}),
+                                                    ScheduleChoice::kDefault, "", target, "kernel");
+    EXPECT_TRUE(lowered.ok()) << lowered.status();
+    return lowered.ok() ? lowered->numerics : runtime::Numerics();
+  };
+  EXPECT_EQ(numerics(DType::kF16, GpuTarget()),
+            (runtime::Numerics{.tensor_cores = true, .sum_terms = 256}));
+  EXPECT_EQ(numerics(DType::kF32, Tf32Target()),
+            (runtime::Numerics{.tf32 = true, .tensor_cores = true, .sum_terms = 256}));
+  EXPECT_EQ(numerics(DType::kF32, GpuTarget()), (runtime::Numerics{.sum_terms = 256}));
 }
 
 // ---- What the compiler makes of it

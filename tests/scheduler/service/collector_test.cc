@@ -333,7 +333,8 @@ class CountingStore : public GatedStore {
     if (page.ok()) largest = std::max(largest.load(), page->rows.candidates.size());
     return page;
   }
-  absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule, int64_t after,
+  absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule,
+                                            const std::optional<OldRecordPlace>& after,
                                             int64_t limit) override {
     auto page = GatedStore::FindOldRecords(rule, after, limit);
     ++record_pages;

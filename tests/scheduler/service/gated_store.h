@@ -81,7 +81,8 @@ class GatedStore : public RecordStore {
                                           int64_t limit) override {
     return store_->CollectionOf(job, after, limit);
   }
-  absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule, int64_t after,
+  absl::StatusOr<OldRecords> FindOldRecords(const OldRecordRule& rule,
+                                            const std::optional<OldRecordPlace>& after,
                                             int64_t limit) override {
     return store_->FindOldRecords(rule, after, limit);
   }

@@ -1,6 +1,7 @@
 // What collecting a finished job removes, and what it never touches: the same promises of all stores.
 #include <algorithm>
 #include <optional>
+#include <random>
 
 #include "tests/scheduler/store/all_stores.h"
 
@@ -268,9 +269,42 @@ class OldRecordsTest : public CollectTest {
     ASSERT_TRUE(Apply({CollectJob{1, 5600}}).ok());
   }
   std::vector<int64_t> Old(int64_t before, int64_t newest) {
-    const auto found = store_->FindOldRecords({before, newest}, 0, 1000);
+    const auto found = store_->FindOldRecords({before, newest}, {}, 1000);
     EXPECT_TRUE(found.ok()) << found.status();
-    return found.ok() ? found->ids : std::vector<int64_t>();
+    return found.ok() ? Sorted(found->ids) : std::vector<int64_t>();
+  }
+  static std::vector<int64_t> Sorted(std::vector<int64_t> ids) {
+    std::sort(ids.begin(), ids.end());
+    return ids;
+  }
+  struct Walked {
+    std::vector<int64_t> ids;
+    int pages = 0;
+  };
+  // All pages of so many records. With `remove`, what is found is removed before the next page is
+  // read.
+  Walked Walk(const OldRecordRule& rule, int64_t limit, bool remove = false) {
+    Walked walked;
+    std::optional<OldRecordPlace> after;
+    do {
+      const auto page = store_->FindOldRecords(rule, after, limit);
+      EXPECT_TRUE(page.ok()) << page.status();
+      if (!page.ok()) break;
+      EXPECT_LE(page->ids.size(), static_cast<size_t>(limit));
+      walked.ids.insert(walked.ids.end(), page->ids.begin(), page->ids.end());
+      if (remove) {
+        EXPECT_TRUE(Apply({RemoveRecords{rule, after, limit}}).ok());
+      }
+      after = page->last;
+    } while (after && ++walked.pages < 10'000);
+    walked.pages += !after;
+    return walked;
+  }
+  static InsertRecord Imported(InsertRecord record) {
+    record.record.mutable_measurement()->mutable_evidence()->clear_slot();
+    record.record.set_imported_by("bob");
+    record.imported = true;
+    return record;
   }
   absl::Status Retract(std::vector<int64_t> ids, int64_t unix_ns) {
     v1::Retraction why;
@@ -337,7 +371,7 @@ TEST_P(OldRecordsTest, ARemovedRecordLeavesItsTrialAsItWas) {
   ASSERT_TRUE(Retract({7}, 10).ok());
   const KnownRecords before = *store_->Known({Key(0), "llvm -mcpu=x", "dev"});
   const StoredJob shown = Finished(1);
-  ASSERT_TRUE(Apply({RemoveRecords{{kEnd, 3}, 0, 1000}}).ok());
+  ASSERT_TRUE(Apply({RemoveRecords{{kEnd, 3}, {}, 1000}}).ok());
   EXPECT_THAT(Ids(), ElementsAre(1, 3, 5, 6, 8));
   const KnownRecords after = *store_->Known({Key(0), "llvm -mcpu=x", "dev"});
   EXPECT_EQ(after.total, before.total - 2);
@@ -356,55 +390,136 @@ TEST_P(OldRecordsTest, ARemovedRecordLeavesItsTrialAsItWas) {
   EXPECT_THAT(Old(kEnd, 3), IsEmpty());
 }
 
+// Each page looks at as many records as it may, so their number tells whether one is looked at
+// twice.
 TEST_P(OldRecordsTest, PagesGiveEachRecordOnce) {
   CollectedJob();
-  for (const int64_t limit : {1, 2, 3, 7, 100}) {
-    std::vector<int64_t> ids;
-    int pages = 0;
-    for (std::optional<int64_t> after = 0; after; ++pages) {
-      ASSERT_LT(pages, 20);
-      const auto page = store_->FindOldRecords({kEnd, 3}, *after, limit);
-      ASSERT_TRUE(page.ok()) << page.status();
-      EXPECT_LE(page->ids.size(), static_cast<size_t>(limit));
-      ids.insert(ids.end(), page->ids.begin(), page->ids.end());
-      after = page->last;
-    }
-    EXPECT_THAT(ids, ElementsAre(2, 4, 5)) << limit;
-    EXPECT_GE(pages, 7 / limit) << limit;
+  for (const int64_t limit : {1, 2, 3, 7, 8, 100}) {
+    const Walked walked = Walk({kEnd, 3}, limit);
+    EXPECT_THAT(Sorted(walked.ids), ElementsAre(2, 4, 5)) << limit;
+    EXPECT_EQ(walked.pages, 8 / limit + 1) << limit;
   }
 }
 
-// A page may end early, but none is skipped, and it always comes further.
-TEST_P(OldRecordsTest, ManyWorkloadsTakeSeveralPages) {
-  constexpr int kTasks = 20;
-  Batch batch = {PutJob{MakeJob(1)}};
-  for (int i = 0; i < kTasks; ++i) {
-    TaskRow task = MakeTask(1, i);
-    task.info.set_key(absl::StrCat("key ", i));
-    batch.push_back(PutTask{task});
-    for (int64_t n = 0; n < 2; ++n)
-      batch.push_back(InsertCandidate{MakeCandidate(1, 2 * i + n + 1, i)});
+// Records of several jobs and devices, imported ones and measured ones, many of the same time and
+// speed: what pages of any size find is what the rule says of a list of them.
+TEST_P(OldRecordsTest, PagesFindWhatTheRuleSays) {
+  struct Made {
+    int64_t id, job;
+    int group;
+    int64_t created_ns, retracted_ns;
+    double ns;  // 0: it failed
+    bool imported, is_default;
+  };
+  constexpr int kTasks = 4, kLive = 3;  // job 2 goes on with the last task
+  constexpr int64_t kCollected = 1, kShown = 3, kRecords = 150;
+  std::mt19937 random(5);
+  Batch batch;
+  for (const int64_t job : {kCollected, kShown}) {
+    batch.push_back(PutJob{MakeJob(job)});
+    for (int i = 0; i < kTasks; ++i) batch.push_back(PutTask{MakeTask(job, i)});
   }
-  ASSERT_TRUE(Apply(batch).ok());
-  for (int64_t id = 1; id <= 2 * kTasks; ++id) {
-    InsertRecord record = MakeRecord(1, id, 0, id % 2 == 1 ? 90 : 80);
-    record.record.set_workload_key(absl::StrCat("key ", (id - 1) / 2));
-    ASSERT_TRUE(Apply({record}).ok());
+  batch.push_back(PutJob{MakeJob(2)});
+  batch.push_back(PutTask{MakeTask(2, kLive)});
+  std::vector<Made> all;
+  for (int64_t id = 1; id <= kRecords; ++id) {
+    Made& made = all.emplace_back();
+    const int task = static_cast<int>(random() % kTasks), device = static_cast<int>(random() % 2);
+    made = {.id = id,
+            .job = random() % 5 == 0 ? kShown : kCollected,
+            .group = 2 * task + device,
+            .created_ns = 5000 + static_cast<int64_t>(random() % 30),
+            .retracted_ns = random() % 6 == 0 ? 5900 + static_cast<int64_t>(random() % 200) : 0,
+            .ns = static_cast<double>(random() % 8) * 10,
+            .imported = random() % 3 == 0,
+            .is_default = random() % 12 == 0};
+    batch.push_back(
+        InsertCandidate{MakeCandidate(made.job, id, task, made.is_default ? "default" : "random")});
+    InsertRecord record = MakeRecord(made.job, id, task, made.ns);
+    record.record.set_created_unix_ns(made.created_ns);
+    if (device == 1) record.record.set_device_key("other");
+    batch.push_back(made.imported ? Imported(record) : record);
   }
+  ASSERT_TRUE(Apply(std::move(batch)).ok());
+  for (const Made& made : all) {
+    if (made.retracted_ns != 0) {
+      ASSERT_TRUE(Retract({made.id}, made.retracted_ns).ok());
+    }
+  }
+  Finish(kCollected, 5500);
+  Finish(kShown, 5500);
+  ASSERT_TRUE(Apply({CollectJob{kCollected, 5600}}).ok());
+
+  const auto old = [&](const OldRecordRule& rule) {
+    std::vector<int64_t> ids;
+    for (const Made& made : all) {
+      if (made.id == kRecords || (!made.imported && made.job == kShown)) continue;
+      bool is_old = made.retracted_ns != 0 && made.retracted_ns < rule.before_unix_ns;
+      if (made.retracted_ns == 0) {
+        int64_t newer = 0;
+        bool best = made.ns > 0, best_here = made.ns > 0 && !made.imported;
+        for (const Made& other : all) {
+          if (other.group != made.group || other.retracted_ns != 0) continue;
+          newer += std::pair(other.created_ns, other.id) > std::pair(made.created_ns, made.id);
+          const bool faster =
+              other.ns > 0 && std::pair(other.ns, other.id) < std::pair(made.ns, made.id);
+          best &= !faster;
+          best_here &= !faster || other.imported;
+        }
+        is_old = newer >= rule.newest && made.created_ns < rule.before_unix_ns && !best &&
+                 !best_here && made.group / 2 != kLive && (made.imported || !made.is_default);
+      }
+      if (is_old) ids.push_back(made.id);
+    }
+    return ids;
+  };
+  for (const OldRecordRule rule : {OldRecordRule{kEnd, 1}, OldRecordRule{kEnd, 4},
+                                   OldRecordRule{5015, 2}, OldRecordRule{kEnd, 1000}}) {
+    const std::vector<int64_t> expected = old(rule);
+    EXPECT_FALSE(expected.empty() && rule.before_unix_ns == kEnd);
+    for (const int64_t limit : {1, 7, 50, 1000}) {
+      const Walked walked = Walk(rule, limit);
+      EXPECT_EQ(Sorted(walked.ids), expected) << rule.newest << " " << limit;
+      EXPECT_EQ(walked.pages, kRecords / limit + 1) << rule.newest << " " << limit;
+    }
+  }
+  // So does a collection, which removes what a page finds before it reads the next one.
+  const std::vector<int64_t> expected = old({kEnd, 2});
+  EXPECT_EQ(Sorted(Walk({kEnd, 2}, 6, /*remove=*/true).ids), expected);
+  std::vector<int64_t> left;
+  for (const Made& made : all) left.push_back(made.id);
+  std::erase_if(
+      left, [&](int64_t id) { return std::binary_search(expected.begin(), expected.end(), id); });
+  EXPECT_EQ(Ids(), left);
+}
+
+// A page does not look for the fastest record again, but what happened to it in between counts.
+TEST_P(OldRecordsTest, TheFastestOfNowStays) {
+  Batch batch = {PutJob{MakeJob(1)}, PutTask{MakeTask(1, 0)}};
+  const double ns[] = {30, 10, 20, 90, 80, 70};
+  for (int64_t id = 1; id <= 6; ++id) {
+    batch.push_back(InsertCandidate{MakeCandidate(1, id, 0)});
+    batch.push_back(MakeRecord(1, id, 0, ns[id - 1]));
+  }
+  ASSERT_TRUE(Apply(std::move(batch)).ok());
   Finish(1, 5500);
   ASSERT_TRUE(Apply({CollectJob{1, 5600}}).ok());
-  std::vector<int64_t> ids;
-  int64_t before = -1;
-  for (std::optional<int64_t> after = 0; after;) {
-    ASSERT_GT(*after, before);
-    before = *after;
-    const auto page = store_->FindOldRecords({kEnd, 1}, *after, 1000);
-    ASSERT_TRUE(page.ok()) << page.status();
-    ids.insert(ids.end(), page->ids.begin(), page->ids.end());
-    after = page->last;
+  const auto first = store_->FindOldRecords({kEnd, 1}, {}, 3);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_THAT(Sorted(first->ids), ElementsAre(4, 5)) << "2 is the fastest";
+  ASSERT_TRUE(first->last.has_value());
+  // It was wrong, and faster ones are imported; the last of these is the latest of all.
+  ASSERT_TRUE(Retract({2}, 5700).ok());
+  for (const auto& [candidate, imported_ns] : {std::pair(7, 5.0), std::pair(8, 500.0)}) {
+    InsertRecord record = MakeRecord(9, candidate, 0, imported_ns);
+    record.record.set_created_unix_ns(4000 + candidate);
+    ASSERT_TRUE(Apply({Imported(record)}).ok());
   }
-  ASSERT_EQ(ids.size(), static_cast<size_t>(kTasks)) << "the slower and older one of each task";
-  for (int i = 0; i < kTasks; ++i) EXPECT_EQ(ids[static_cast<size_t>(i)], 2 * i + 1);
+  const auto second = store_->FindOldRecords({kEnd, 1}, first->last, 100);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_THAT(Sorted(second->ids), ElementsAre(1, 2))
+      << "3 is the fastest that was measured here, and 7 of all";
+  EXPECT_FALSE(second->last.has_value());
 }
 
 // Between the read and the removal a job begins.
@@ -412,14 +527,14 @@ TEST_P(OldRecordsTest, TheRemovalLooksAnew) {
   CollectedJob();
   ASSERT_THAT(Old(kEnd, 3), ElementsAre(2, 4, 5));
   ASSERT_TRUE(Apply({PutJob{MakeJob(2)}, PutTask{MakeTask(2, 0)}}).ok());
-  ASSERT_TRUE(Apply({RemoveRecords{{kEnd, 3}, 0, 1000}}).ok());
+  ASSERT_TRUE(Apply({RemoveRecords{{kEnd, 3}, {}, 1000}}).ok());
   EXPECT_EQ(Ids().size(), 8u);
 }
 
 TEST_P(OldRecordsTest, ABatchThatIsRefusedRemovesNothing) {
   CollectedJob();
   ASSERT_TRUE(Retract({7}, 10).ok());
-  EXPECT_FALSE(Apply({RemoveRecords{{kEnd, 3}, 0, 1000}, CollectJob{77, 1}}).ok());
+  EXPECT_FALSE(Apply({RemoveRecords{{kEnd, 3}, {}, 1000}, CollectJob{77, 1}}).ok());
   EXPECT_EQ(Ids().size(), 8u);
   EXPECT_EQ(Finished(1).candidates[3].message, "signal 11");
 }
@@ -434,7 +549,7 @@ TEST_P(OldRecordsTest, WhatWasRetractedIsNotImportedAgain) {
   };
   for (int64_t i = 1; i <= 4; ++i) ASSERT_TRUE(import(i, 10.0 * static_cast<double>(i)).ok());
   ASSERT_TRUE(Retract({1}, 10).ok());
-  ASSERT_TRUE(Apply({RemoveRecords{{kEnd, 1}, 0, 1000}}).ok());
+  ASSERT_TRUE(Apply({RemoveRecords{{kEnd, 1}, {}, 1000}}).ok());
   EXPECT_THAT(Ids(), ElementsAre(2, 4)) << "2 is the fastest, 4 the newest; 3 is superseded";
   EXPECT_TRUE(absl::IsAlreadyExists(import(1, 10))) << "a false record does not come back";
   EXPECT_TRUE(import(3, 30).ok());
@@ -445,7 +560,7 @@ TEST_P(OldRecordsTest, TheLatestRecordStaysSoThatNoIdComesAgain) {
   CollectedJob();
   ASSERT_TRUE(Retract({8}, 10).ok());
   EXPECT_THAT(Old(kEnd, 100), IsEmpty());
-  ASSERT_TRUE(Apply({RemoveRecords{{kEnd, 100}, 0, 1000}}).ok());
+  ASSERT_TRUE(Apply({RemoveRecords{{kEnd, 100}, {}, 1000}}).ok());
   AddJob(2);
   ASSERT_TRUE(Apply({MakeRecord(2, 1, 0, 500)}).ok());
   EXPECT_EQ(Ids().back(), 9);

@@ -142,10 +142,13 @@ void UseAll(RecordStore& store) {
   EXPECT_TRUE(store.CollectionOf(1, {}, 9).ok());
   apply({CollectRows{1, {1}, {1}, {1}}, CollectJob{1, 9}});
   OldRecordRule rule{1'000'000, 1};
-  const auto old = store.FindOldRecords(rule, 0, 9);
+  const auto old = store.FindOldRecords(rule, {}, 9);
   ASSERT_TRUE(old.ok()) << old.status();
   EXPECT_FALSE(old->ids.empty());
-  apply({RemoveRecords{rule, 0, 9}});
+  const auto page = store.FindOldRecords(rule, {}, 1);
+  ASSERT_TRUE(page.ok() && page->last) << page.status();
+  EXPECT_TRUE(store.FindOldRecords(rule, page->last, 9).ok());
+  apply({RemoveRecords{rule, {}, 9}});
 }
 
 // The lines of the statement's plan that scan a large table and are not allowed to.
@@ -194,6 +197,60 @@ TEST(QueryPlanTest, NoStatementScansALargeTable) {
   EXPECT_EQ(ScansOf(db, "SELECT 1 FROM records r WHERE r.id=7").size(), 0u);
   sqlite3_close(db);
   std::filesystem::remove_all(directory);
+}
+
+// ---- all pages of old records ----
+
+int64_t steps = 0;  // of SQLite's virtual machine
+
+int CountSteps(unsigned, void*, void* statement, void*) {
+  steps += sqlite3_stmt_status(static_cast<sqlite3_stmt*>(statement), SQLITE_STMTSTATUS_VM_STEP,
+                               /*resetFlg=*/1);
+  return 0;
+}
+int CountAllSteps(sqlite3* db, char**, const sqlite3_api_routines*) {
+  return sqlite3_trace_v2(db, SQLITE_TRACE_PROFILE, CountSteps, nullptr);
+}
+
+// What SQLite does to read all pages of a look at so many imported records of one workload, all but
+// a tenth of which are to stay.
+int64_t StepsOfALook(int64_t records, bool same_time) {
+  const std::string directory = TempDirectory();
+  sqlite3_auto_extension(reinterpret_cast<void (*)()>(CountAllSteps));
+  auto store = OpenSqliteRecordStore(directory + "/test.db");
+  EXPECT_TRUE(store.ok()) << store.status();
+  Batch batch;
+  for (int64_t i = 1; i <= records; ++i) {
+    InsertRecord record = MakeRecord(1, i, 0, 100);
+    record.imported = true;
+    record.record.set_imported_by("ann");
+    if (same_time) record.record.set_created_unix_ns(5000);
+    batch.push_back(record);
+  }
+  EXPECT_TRUE((*store)->Apply({std::move(batch)})->front().ok());
+  steps = 0;
+  int64_t found = 0;
+  std::optional<OldRecordPlace> after;
+  do {
+    const auto page = (*store)->FindOldRecords({1'000'000, records * 9 / 10}, after, 10);
+    EXPECT_TRUE(page.ok()) << page.status();
+    if (!page.ok()) break;
+    found += static_cast<int64_t>(page->ids.size());
+    after = page->last;
+  } while (after);
+  EXPECT_EQ(found, records / 10 - 1) << "the first is the fastest";
+  store->reset();
+  sqlite3_reset_auto_extension();
+  std::filesystem::remove_all(directory);
+  return steps;
+}
+
+TEST(QueryPlanTest, APageOfOldRecordsReadsNothingAgain) {
+  for (const bool same_time : {false, true}) {
+    const int64_t some = StepsOfALook(400, same_time), more = StepsOfALook(1600, same_time);
+    EXPECT_GT(some, 400) << "steps are counted";
+    EXPECT_LT(more, 5 * some) << "of four times as many records";
+  }
 }
 
 // ---- statistics that are kept ----
@@ -301,7 +358,7 @@ TEST_P(SqlStoreTest, StatisticsAgreeWithTheRecordsWhateverIsDone) {
       }
       case 1:
         // Old are those of collected jobs and imported ones; of these, all but the newest five.
-        batch.push_back(RemoveRecords{{1'000'000, 5}, 0, 100});
+        batch.push_back(RemoveRecords{{1'000'000, 5}, {}, 100});
         break;
       default:
         for (unsigned i = 1 + random() % 4; i > 0 && next <= kCandidates; --i, ++next, ++last) {
