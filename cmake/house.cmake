@@ -92,6 +92,12 @@ function(heddle_binary name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 endfunction()
 
+# Of tests that ctest runs two at a time, these have the machine for themselves: what they measure, or the real time of several daemons,
+# would be something else beside another test.
+function(heddle_runs_alone)
+  set_tests_properties(${ARGN} PROPERTIES PROCESSORS 2)
+endfunction()
+
 # heddle_test(name SOURCES ... LINK ... [TIMEOUT s] [LABELS ...]): one GoogleTest program, one ctest entry.
 function(heddle_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})

@@ -9,11 +9,8 @@ tests/classical/pipelines/run.sh --install || echo "run.sh: the packages for pip
 tests/farm/kubernetes_test.sh --install || echo "run.sh: kubernetes-validate is not here; the check of the manifests is skipped" >&2
 tests/page/get_axe.sh >/dev/null || echo "run.sh: axe-core is not here; the check of the page's accessibility is skipped" >&2
 deploy/build.sh
-# What has a service of its own wants both cores: measurements that other tests disturb are made again. All else runs two at a time.
 status=0
-alone='^(cli|cluster|page|python)$'
-ctest --preset release --timeout 900 --no-tests=ignore --parallel 2 -LE "$alone" "$@" || status=$?
+ctest --preset release --timeout 900 --no-tests=ignore --parallel 2 "$@" || status=$?
 # What the property tests counted, which ctest itself shows only for tests that fail.
 grep -hE '^(onnx cases:|[0-9]+ (pairs|seeds|schedules))' build/release/Testing/Temporary/LastTest.log || true
-ctest --preset release --timeout 900 --no-tests=ignore -L "$alone" "$@" || status=$?
 exit "$status"
