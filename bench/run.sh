@@ -24,6 +24,7 @@ if [ "${1:-}" = farm ]; then
   exec "$root/build/release/bin/heddle-bench-farm" "$@"
 fi
 # Arguments are checked before anything is installed.
+command -v python3 >/dev/null || { echo "run.sh: python3 is missing; deploy/setup.sh --bench installs it" >&2 && exit 2; }
 benchmark=$(python3 -m bench.common.arguments "$@") || exit $?
 case "$benchmark" in usage:*) printf '%s\n' "$benchmark" && exit 0 ;; esac
 "$root/deploy/setup.sh" --bench

@@ -61,7 +61,7 @@ void AddImportFlags(CLI::App* app, heddle::client::ModelFlags& flags,
 }
 
 void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
-  app->add_option("model", o.model, "ONNX file")->required();
+  app->add_option("model", o.model, "ONNX file, or trees of XGBoost or LightGBM")->required();
   app->add_option("--target", o.target, "What to tune for, e.g. 'llvm -mcpu=native -threads=2'")
       ->capture_default_str();
   app->add_option("--device", o.device_key,
@@ -287,7 +287,8 @@ int main(int argc, char** argv) {
   client::SweepOptions sweep;
   CLI::App* sweep_app = command(
       "sweep", "Tune with every combination of the given values (--trials 8,16 --seed 1,2)");
-  sweep_app->add_option("model", sweep.model, "ONNX file")->required();
+  sweep_app->add_option("model", sweep.model, "ONNX file, or trees of XGBoost or LightGBM")
+      ->required();
   sweep_app->add_option("-o,--output", sweep.directory, "Directory of sweep.json, .csv and .svg")
       ->required();
   sweep_app->add_option("--data", sweep.data,
@@ -374,19 +375,17 @@ int main(int argc, char** argv) {
   watch_app->callback([&] { code = client::WatchJob(global, job_id); });
 
   std::string wait_for = "done";
-  double timeout_seconds = 0;
+  std::string wait_timeout = "0";
   CLI::App* wait_app = command("wait", "Wait for a job, for scripts");
   wait_app->add_option("job", job_id, "Job id")->required();
   wait_app->add_option("--for", wait_for, "done or first-valid")
       ->check(CLI::IsMember({"done", "first-valid"}))
       ->capture_default_str();
-  wait_app->add_option("--timeout", timeout_seconds, "Seconds; 0 waits without limit")
+  wait_app
+      ->add_option("--timeout", wait_timeout,
+                   "How long, e.g. 30m, or a number of seconds; 0 waits without limit")
       ->capture_default_str();
-  wait_app->callback([&] {
-    code = client::WaitForJob(
-        global, job_id, wait_for,
-        timeout_seconds > 0 ? absl::Seconds(timeout_seconds) : absl::InfiniteDuration());
-  });
+  wait_app->callback([&] { code = client::WaitForJob(global, job_id, wait_for, wait_timeout); });
 
   const auto action = [&](const char* name, const char* help, client::JobAction what) {
     CLI::App* action_app = command(name, help);
@@ -676,12 +675,21 @@ int main(int argc, char** argv) {
   } catch (const CLI::CallForVersion& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    std::string help = "heddle";
-    for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    std::string help = "heddle", message = e.what();
+    const CLI::App* at = &app;
+    while (!at->get_subcommands().empty()) {
       at = at->get_subcommands().front();
       help += " " + at->get_name();
     }
-    return client::Fail(client::kUsage, std::string(e.what()) + " (see `" + help + " --help`)");
+    // Of a command of commands these are few.
+    if (at != &app && message == "A subcommand is required") {
+      const char* before = ": ";
+      for (const CLI::App* one : at->get_subcommands({})) {
+        message += before + one->get_name();
+        before = ", ";
+      }
+    }
+    return client::Fail(client::kUsage, message + " (see `" + help + " --help`)");
   } catch (const std::system_error& e) {
     // fmt throws when its text cannot be written.
     return client::Fail(client::kInternal, "cannot write the output: " + e.code().message());

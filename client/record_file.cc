@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -69,7 +71,8 @@ absl::Status CheckReplays(const graph::Task& task, const std::string& trace) {
 
 absl::StatusOr<std::unique_ptr<RecordFileReader>> RecordFileReader::Open(const std::string& path) {
   FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "re");
-  if (file == nullptr) return absl::NotFoundError(fmt::format("cannot read '{}'", path));
+  if (file == nullptr)
+    return absl::NotFoundError(fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
   struct stat found = {};
   if (fstat(fileno(file), &found) == 0 && S_ISREG(found.st_mode))
     return std::unique_ptr<RecordFileReader>(new RecordFileReader(path, file));

@@ -173,7 +173,7 @@ Html CompareJobsPage(const JobComparison& comparison) {
         fmt::format("{} of {}", b.trials(), b.trials_budget()));
   words("stages ran for", HumanDuration(absl::Milliseconds(a.running_ms())),
         HumanDuration(absl::Milliseconds(b.running_ms())));
-  words("time of the model", FormatNs(ModelNs(a)), FormatNs(ModelNs(b)));
+  words("time of the model", ModelTime(a), ModelTime(b));
   words("gain", ModelGain(a), ModelGain(b));
   Html facts = both.ToHtml("");
   if (const double left = ModelNs(a), right = ModelNs(b); left > 0 && right > 0) {

@@ -33,6 +33,20 @@ std::string StateWord(v1::JobState state) {
   }
 }
 
+std::string ShownState(const v1::Job& job) {
+  const std::string& reason = job.reason();
+  const bool active = job.state() == v1::JOB_IMPORTING || job.state() == v1::JOB_TUNING ||
+                      job.state() == v1::JOB_PLANNING || job.state() == v1::JOB_COMPILING ||
+                      job.state() == v1::JOB_COMPARING;
+  // As scheduler/ledger/why_waiting.h says it, for the whole job or for one of its stages.
+  for (const char* missing : {"no device ", "no worker ", "waiting: no "}) {
+    if (active && (reason.starts_with(missing) ||
+                   reason.find(std::string(": ") + missing) != std::string::npos))
+      return "waiting";
+  }
+  return StateWord(job.state());
+}
+
 double EstimatedModelNs(const v1::Job& job, bool untuned) {
   double sum = 0;
   for (const v1::TaskStatus& task : job.tasks()) {
@@ -65,6 +79,27 @@ std::string ModelGain(const v1::Job& job) {
   std::string text = "tasks add up to " + FormatNs(tuned);
   if (untuned > 0) text += fmt::format(" ({} over untuned)", FormatRatio(untuned / tuned));
   return text;
+}
+
+bool IsSum(const v1::Job& job) { return ModelNs(job) > 0 && !job.comparison().has_result(); }
+
+std::string ModelTime(const v1::Job& job) {
+  return FormatNs(ModelNs(job)) + (IsSum(job) ? " (sum)" : "");
+}
+
+std::string WhyTimesDiffer(const v1::Job& job) {
+  const double sum = EstimatedModelNs(job, false), model = ModelNs(job);
+  if (!job.comparison().has_result() || sum <= 0 || model <= 0) return "";
+  return fmt::format(
+      "best: each kernel alone, with its data in main memory, in all {}; the whole model took {}{}",
+      FormatNs(sum), FormatNs(model), model < sum ? ", as its data is in caches" : "");
+}
+
+std::string ReasonBeyondState(const v1::Job& job) {
+  const std::string word = StateWord(job.state());
+  const std::string& reason = job.reason();
+  if (reason == word) return "";
+  return reason.starts_with(word + ": ") ? reason.substr(word.size() + 2) : reason;
 }
 
 std::string StageWord(v1::StageKind kind) {
@@ -110,6 +145,11 @@ std::string SlotStateWord(v1::SlotState state) {
 double TaskGain(const v1::TaskStatus& task) {
   if (task.has_compared()) return task.compared().gain().ratio();
   return task.best_ns() > 0 && task.untuned_ns() > 0 ? task.untuned_ns() / task.best_ns() : 0;
+}
+
+std::string MadeFor(const v1::Record& record) {
+  if (record.imported_by().empty()) return record.job();
+  return record.job().empty() ? "imported" : fmt::format("imported, {} there", record.job());
 }
 
 std::map<v1::StageKind, double> HeldNs(absl::Span<const v1::StageSpan> spans, int64_t now_unix_ns) {

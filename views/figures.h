@@ -10,7 +10,10 @@
 
 namespace heddle {
 
-std::string StateWord(v1::JobState state);       // "tuning", "done", ..
+std::string StateWord(v1::JobState state);  // "tuning", "done", ..
+// The state of a job in a word (StateWord), but for people, who take a job that no device or worker can run for one that runs: that is
+// "waiting".
+std::string ShownState(const v1::Job& job);
 std::string StageWord(v1::StageKind kind);       // "import", "profile", ..; "?" for none
 std::string SlotStateWord(v1::SlotState state);  // "free", "held", ..
 
@@ -21,9 +24,27 @@ double ModelNs(const v1::Job& job);
 // The time and gain of the whole model, in one line: as compared in turns if that is done, otherwise the
 // sums of its tasks, each timed by itself; empty while a task has no time.
 std::string ModelGain(const v1::Job& job);
+// Whether ModelNs is the sum of the tasks' best times, and not the time of the whole model.
+bool IsSum(const v1::Job& job);
+// ModelNs as text; a sum of the tasks' times is marked as such, since it is no time of the model.
+std::string ModelTime(const v1::Job& job);
+// What the mark "(sum)" of ModelTime means.
+inline constexpr const char* kSumMeans =
+    "(sum): the tasks' best times added up, each kernel measured alone with its data in main "
+    "memory; the whole model is timed when the job ends, and takes less where its data is in "
+    "caches";
+// Why the best times of the tasks and the time of the whole model do not agree, in one line; empty until both are known.
+std::string WhyTimesDiffer(const v1::Job& job);
+// The reason of the job's state without the word for that state, which many begin with: "cancelled: no time" is "no time". Empty where
+// it says no more.
+std::string ReasonBeyondState(const v1::Job& job);
 // How many times as fast as with its default schedule the task runs: as compared inside the model if
 // that is done, otherwise by the times of its records; 0: unknown.
 double TaskGain(const v1::TaskStatus& task);
+
+// The job that a record was measured for. Each service numbers its own jobs, so the job of an imported record is none of those here:
+// "imported, j2 there".
+std::string MadeFor(const v1::Record& record);
 
 // Nanoseconds that stages of each kind held slots. Of stages that still run, the time until `now_unix_ns`.
 std::map<v1::StageKind, double> HeldNs(absl::Span<const v1::StageSpan> spans, int64_t now_unix_ns);

@@ -46,12 +46,14 @@ Html JobTable(const Jobs& jobs, const std::string& caption, const std::string& n
                             {"created"}});
   for (const auto& job : jobs) {
     const std::string eta = Eta(*job);
-    table.Add({JobLink(job->id()), Text(Cut(job->spec().name())), State(job->state()),
+    table.Add({JobLink(job->id()), Text(Cut(job->spec().name())), State(*job),
                Class("wide", Text(Cut(Reason(*job), 240))), TrialsOf(*job),
-               Text(eta.empty() ? "-" : eta), Text(FormatNs(ModelNs(*job))),
-               Time(job->created_unix_ns())});
+               Text(eta.empty() ? "-" : eta), Text(ModelTime(*job)), Time(job->created_unix_ns())});
   }
-  return table.ToHtml(none);
+  Html html = table.ToHtml(none);
+  if (std::any_of(jobs.begin(), jobs.end(), [](const auto& job) { return IsSum(*job); }))
+    html += Faint(kSumMeans);
+  return html;
 }
 
 int64_t EndOf(const v1::StageSpan& span, int64_t now_unix_ns) {
@@ -181,6 +183,7 @@ Html TaskTableOf(const JobDetails& details) {
     html += Element("p", Text(fmt::format("showing {} of {} tasks; `heddle show {}` lists all",
                                           kMostTasks, shown, job.id())));
   }
+  if (const std::string why = WhyTimesDiffer(job); !why.empty()) html += Faint(why);
   if (others > 0)
     html += Faint(fmt::format("{} more of other plans, measured to choose the plan", others));
   return html;
@@ -610,7 +613,8 @@ Html RecordsPage(const RecordsView& view) {
       outcome = absl::StrCat("retracted: ", record.retraction().reason());
     latest.Add({Text(absl::StrCat(record.id())), Time(record.created_unix_ns()),
                 Text(FormatNs(record.median_ns())),
-                Text(record.origin().empty() ? "import" : record.origin()), JobLink(record.job()),
+                Text(record.origin().empty() ? "import" : record.origin()),
+                record.imported_by().empty() ? JobLink(record.job()) : Text(MadeFor(record)),
                 Text(Cut(outcome, 120))});
   }
   return page + latest.ToHtml("no records") + PartLine(view.part, view.latest.size(), "records");

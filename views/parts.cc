@@ -29,9 +29,9 @@ Html Time(int64_t unix_ns) {
                  {{"datetime", machine}, {"class", "nowrap"}});
 }
 
-Html State(v1::JobState state) {
-  const std::string word = StateWord(state);
-  switch (state) {
+Html State(const v1::Job& job) {
+  const std::string word = ShownState(job);
+  switch (job.state()) {
     case v1::JOB_DONE:
       return Class("good", Text(word));
     case v1::JOB_FAILED:
@@ -44,13 +44,11 @@ Html State(v1::JobState state) {
   }
 }
 
-std::string Reason(const v1::Job& job) {
-  return job.reason() == StateWord(job.state()) ? "" : job.reason();
-}
+std::string Reason(const v1::Job& job) { return ReasonBeyondState(job); }
 
 Html StateAndReason(const v1::Job& job) {
   const std::string reason = Reason(job);
-  return State(job.state()) + Text(reason.empty() ? "" : absl::StrCat(": ", reason));
+  return State(job) + Text(reason.empty() ? "" : absl::StrCat(": ", reason));
 }
 
 Html JobLink(const std::string& job, bool links) {

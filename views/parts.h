@@ -25,7 +25,7 @@ Html Class(const char* name, const Html& content);
 // The time as people read it, and for programs in UTC; "-" for 0.
 Html Time(int64_t unix_ns);
 // The word for the state, in its colour.
-Html State(v1::JobState state);
+Html State(const v1::Job& job);
 // What a job does, or why it ended; empty if its state says it all.
 std::string Reason(const v1::Job& job);
 Html StateAndReason(const v1::Job& job);

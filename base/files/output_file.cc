@@ -98,6 +98,16 @@ absl::Status OutputFile::Commit() {
   return absl::OkStatus();
 }
 
+absl::Status CheckWritable(const std::string& path) {
+  struct stat found {};
+  // Opening a pipe would wait for its reader.
+  const bool special = path == "-" || (stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) &&
+                                       !S_ISDIR(found.st_mode));
+  if (!special) return OutputFile::Open(path).status();
+  return path == "-" || access(path.c_str(), W_OK) == 0 ? absl::OkStatus()
+                                                        : CannotWrite(path, errno);
+}
+
 absl::Status WriteFile(const std::string& path, std::string_view bytes) {
   HEDDLE_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open(path));
   HEDDLE_RETURN_IF_ERROR(file.Append(bytes));

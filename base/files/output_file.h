@@ -42,6 +42,9 @@ class OutputFile {
   int file_;
 };
 
+// Whether OutputFile could write there, for who has long work to do before it does. Changes nothing.
+absl::Status CheckWritable(const std::string& path);
+
 // Writes a whole file, as OutputFile does.
 absl::Status WriteFile(const std::string& path, std::string_view bytes);
 

@@ -80,7 +80,7 @@ int ReportJob(const GlobalOptions& global, const std::string& job, const std::st
               bool assembly);
 int WatchJob(const GlobalOptions& global, const std::string& job);
 int WaitForJob(const GlobalOptions& global, const std::string& job, const std::string& what,
-               absl::Duration timeout);
+               const std::string& timeout);
 enum class JobAction { kCancel, kPause, kResume };
 int ActOnJob(const GlobalOptions& global, JobAction action, const std::string& job);
 int PrioritizeJob(const GlobalOptions& global, const std::string& job, int priority);

@@ -192,6 +192,7 @@ void Print(const Explained& e, const std::string& job, const OutputOptions& outp
         FormatNs(in_model.ns()), FormatNs(in_model.default_ns()), in_model.gain().ratio(),
         in_model.gain().low(), in_model.gain().high(),
         task.keeps_default() ? "; the module has the default kernel" : "");
+    fmt::print("the times above are of the kernel alone, with its data in main memory\n");
   }
   if (LimitsOf(*e.best).gflops > 0)
     fmt::print(

@@ -22,6 +22,8 @@ namespace {
 
 // How long a watch waits for a service that is being restarted.
 constexpr absl::Duration kWatchPatience = absl::Seconds(60);
+constexpr absl::Duration kSilence = absl::Seconds(2);  // until who waits is told for what
+constexpr size_t kNameColumns = 40;                    // of a job's name in the list
 constexpr int64_t kNoiseRecords = 500;  // the latest, which say how quiet the slots are
 
 // The job with what follows from it: the time of one inference now and with the default schedules (0: not
@@ -49,9 +51,33 @@ void PrintJson(const nlohmann::json& object) {
   fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+// Says once that the scheduler has not answered yet, to who would otherwise wait before a silent terminal.
+class FirstAnswer {
+ public:
+  explicit FirstAnswer(std::string job) : job_(std::move(job)) {}
+  // To be called about ten times a second; `heard`: the job is known.
+  void Check(bool heard) {
+    if (told_ || heard || absl::Now() - start_ < kSilence) return;
+    told_ = true;
+    fmt::print(stderr, "no scheduler has told of {} yet; waiting up to {} for one that starts\n",
+               Printable(job_), HumanDuration(kWatchPatience));
+  }
+
+ private:
+  const std::string job_;
+  const absl::Time start_ = absl::Now();
+  bool told_ = false;
+};
+
+// "cancelled: by its user", with what the state is called.
+std::string WithReason(const std::string& state, const v1::Job& job) {
+  const std::string reason = ReasonBeyondState(job);
+  return reason.empty() ? state : state + ": " + reason;
+}
+
 void PrintJob(const v1::Job& job, const OutputOptions& output) {
-  fmt::print("job      {}  {}\nstate    {}: {}\ntarget   {}\ntrials   {} of {}\ncreated  {}\n",
-             job.id(), Printable(job.spec().name()), ShownState(job), Printable(job.reason()),
+  fmt::print("job      {}  {}\nstate    {}\ntarget   {}\ntrials   {} of {}\ncreated  {}\n",
+             job.id(), Printable(job.spec().name()), Printable(WithReason(ShownState(job), job)),
              Printable(job.spec().target()), job.trials(), job.trials_budget(),
              FormatWallTime(job.created_unix_ns()));
   if (const std::string deadline = DeadlineText(job, absl::Now()); !deadline.empty())
@@ -122,10 +148,11 @@ int ListJobs(const GlobalOptions& global, bool all) {
   }
   Table table({"job", "name", "state", "trials", "ETA", "model", "created", "reason"});
   for (const v1::Job& job : *jobs) {
-    table.Add({job.id(), job.spec().name(), ShownState(job),
+    const std::string& name = job.spec().name();
+    table.Add({job.id(), global.output.plain ? name : Clip(name, kNameColumns), ShownState(job),
                fmt::format("{}/{}", job.trials(), job.trials_budget()),
                job.eta_ms() > 0 ? HumanDuration(absl::Milliseconds(job.eta_ms())) : "-",
-               FormatNs(ModelNs(job)), FormatWallTime(job.created_unix_ns()), job.reason()});
+               ModelTime(job), FormatWallTime(job.created_unix_ns()), job.reason()});
   }
   if (jobs->empty()) {
     fmt::print(stderr, "{}\n",
@@ -134,6 +161,7 @@ int ListJobs(const GlobalOptions& global, bool all) {
     return kDone;
   }
   fmt::print("{}", table.ToText(global.output.plain));
+  if (std::any_of(jobs->begin(), jobs->end(), IsSum)) fmt::print(stderr, "{}\n", kSumMeans);
   return kDone;
 }
 
@@ -167,6 +195,7 @@ int FollowJob(const ServiceClient& client, const std::string& job, const OutputO
               v1::Job* last, const std::function<absl::Status()>& service_alive) {
   ProgressView view(output);
   absl::Status alive;
+  FirstAnswer answer(job);
   const absl::Status status = client.WatchJob(job, kWatchPatience, [&](const v1::Job* update) {
     if (update != nullptr) {
       *last = *update;
@@ -176,6 +205,7 @@ int FollowJob(const ServiceClient& client, const std::string& job, const OutputO
       }
     }
     if (!last->id().empty()) view.Show(*last, absl::Now());
+    answer.Check(!last->id().empty());
     if (service_alive) alive = service_alive();
     return alive.ok() && !Interrupted();
   });
@@ -185,9 +215,9 @@ int FollowJob(const ServiceClient& client, const std::string& job, const OutputO
   if (!status.ok()) return Fail(status);
   const int code = ExitCodeOf(*last);
   if (code != kDone) {
-    const std::string why =
-        last->fault().message().empty() ? last->reason() : last->fault().message();
-    return Fail(code, fmt::format("job {} {}: {}", job, StateWord(last->state()), why));
+    const std::string word = StateWord(last->state()), &fault = last->fault().message();
+    return Fail(code, fmt::format("job {} {}", job,
+                                  fault.empty() ? WithReason(word, *last) : word + ": " + fault));
   }
   return code;
 }
@@ -208,12 +238,15 @@ int WatchJob(const GlobalOptions& global, const std::string& id) {
 }
 
 int WaitForJob(const GlobalOptions& global, const std::string& id, const std::string& what,
-               absl::Duration timeout) {
+               const std::string& timeout) {
+  const absl::StatusOr<absl::Duration> span = ParseTimeout(timeout);
+  if (!span.ok()) return Fail(span.status());
   const ServiceClient client(global.server);
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = absl::Now() + *span;
   v1::Job last;
   bool reached = false;
   bool timed_out = false;
+  FirstAnswer answer(id);
   const absl::Status status = client.WatchJob(id, kWatchPatience, [&](const v1::Job* update) {
     if (update != nullptr) {
       last = *update;
@@ -221,12 +254,18 @@ int WaitForJob(const GlobalOptions& global, const std::string& id, const std::st
                 std::any_of(last.tasks().begin(), last.tasks().end(),
                             [](const v1::TaskStatus& t) { return t.best_ns() > 0; });
     }
+    answer.Check(!last.id().empty());
     timed_out = absl::Now() >= deadline;
     return !reached && !timed_out && !Interrupted();
   });
   if (Interrupted()) return kInterrupted;
   if (global.output.json && !last.id().empty()) PrintJson(JobJson(last));
   if (reached) return kDone;
+  if (timed_out && !status.ok() && last.id().empty()) {
+    return Fail(absl::DeadlineExceededError(
+        fmt::format("no scheduler told of job {} in that time; is there one at {}?", id,
+                    global.server.address)));
+  }
   if (timed_out && !status.ok()) {
     return Fail(absl::DeadlineExceededError(
         fmt::format("job {} is still {}: {}", id, StateWord(last.state()), last.reason())));
@@ -234,7 +273,7 @@ int WaitForJob(const GlobalOptions& global, const std::string& id, const std::st
   if (!status.ok()) return Fail(status);
   const int code = ExitCodeOf(last);
   if (code == kDone) return code;
-  return Fail(code, fmt::format("job {} {}: {}", id, StateWord(last.state()), last.reason()));
+  return Fail(code, fmt::format("job {} {}", id, WithReason(StateWord(last.state()), last)));
 }
 
 int ActOnJob(const GlobalOptions& global, JobAction action, const std::string& id) {
@@ -247,7 +286,7 @@ int ActOnJob(const GlobalOptions& global, JobAction action, const std::string& i
   if (global.output.json) {
     PrintJson(JobJson(*job));
   } else {
-    fmt::print(stderr, "{} is {}: {}\n", id, StateWord(job->state()), job->reason());
+    fmt::print(stderr, "{} is {}\n", id, Printable(WithReason(StateWord(job->state()), *job)));
   }
   return kDone;
 }

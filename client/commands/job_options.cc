@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/numbers.h"
 #include "base/status_macros.h"
 #include "client/views/terminal.h"
 
@@ -72,6 +73,21 @@ absl::Status FillJobOptions(const JobOptions& options, absl::Time now, v1::JobSp
   spec->set_plateau_trials(options.plateau);
   spec->set_max_devices(options.max_devices);
   return absl::OkStatus();
+}
+
+absl::StatusOr<absl::Duration> ParseTimeout(const std::string& text) {
+  absl::Duration span;
+  if (double seconds = 0; absl::SimpleAtod(text, &seconds)) {
+    span = absl::Seconds(seconds);
+  } else if (!absl::ParseDuration(text, &span)) {
+    span = -absl::InfiniteDuration();
+  }
+  if (span < absl::ZeroDuration() || span == absl::InfiniteDuration()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--timeout '{}' is no time; write for example --timeout 30m, or a number of seconds",
+        text));
+  }
+  return span == absl::ZeroDuration() ? absl::InfiniteDuration() : span;
 }
 
 std::string DeadlineText(const v1::Job& job, absl::Time now) {

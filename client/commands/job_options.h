@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/jobs.pb.h"
 
@@ -22,6 +23,9 @@ struct JobOptions {
 
 // InvalidArgument: one line with the flag, the given value, and a valid example.
 absl::Status FillJobOptions(const JobOptions& options, absl::Time now, v1::JobSpec* spec);
+
+// How long `wait` waits: "30m", or a number of seconds; 0 is without end. InvalidArgument otherwise.
+absl::StatusOr<absl::Duration> ParseTimeout(const std::string& text);
 
 // "2030-01-31 18:30 (in 1h02m): will be met by 12m00s, as things stand"; empty without a deadline.
 std::string DeadlineText(const v1::Job& job, absl::Time now);

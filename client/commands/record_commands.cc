@@ -9,6 +9,7 @@
 #include "client/modules/table_input.h"
 #include "client/record_file.h"
 #include "client/views/json.h"
+#include "views/figures.h"
 
 namespace heddle::client {
 namespace {
@@ -132,7 +133,7 @@ int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& asked) {
                                         FateOf(record),
                                         FormatNs(record.median_ns()),
                                         FormatGflops(record.flops(), record.median_ns()),
-                                        record.job(),
+                                        MadeFor(record),
                                         FormatWallTime(record.created_unix_ns()),
                                         record.workload_key(),
                                         fmt::format("{}", record.id())};

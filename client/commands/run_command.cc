@@ -48,7 +48,15 @@ struct Loaded {
 
 absl::StatusOr<Loaded> LoadModule(const std::string& path, int threads) {
   Loaded loaded;
-  HEDDLE_ASSIGN_OR_RETURN(loaded.module, runtime::ReadModuleFile(path));
+  absl::StatusOr<runtime::Module> module = runtime::ReadModuleFile(path);
+  if (absl::IsInvalidArgument(module.status()) && !path.ends_with(".heddle")) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}; if it is a model, `heddle tune {} -o {}` makes a module of it",
+                    std::string(module.status().message()), path,
+                    std::filesystem::path(path).stem().string() + ".heddle"));
+  }
+  HEDDLE_RETURN_IF_ERROR(module.status());
+  loaded.module = *std::move(module);
   loaded.options.threads = UsedThreads(threads, loaded.module.manifest);
   if (threads > loaded.options.threads) {
     fmt::print(stderr, "{}: made for {} thread{}, so {} used, not {}\n", path,
@@ -635,6 +643,12 @@ absl::Status Report(const GlobalOptions& global, const RunOptions& options,
 int RunModule(const GlobalOptions& global, const RunOptions& options) {
   if (options.csv && global.output.json)
     return Fail(absl::InvalidArgumentError("--csv and --json are two formats; give one"));
+  if (options.csv &&
+      (options.profile || !options.check.empty() || (Times(options) && options.duration.empty()))) {
+    return Fail(absl::InvalidArgumentError(
+        "--csv is for what each row gives, or for the latencies of --duration; other timings "
+        "and --check have --json"));
+  }
   if (options.streams > 1 && options.duration.empty()) {
     return Fail(absl::InvalidArgumentError(fmt::format(
         "--streams {} says how many run at the same time; also say for how long: --duration 10s",

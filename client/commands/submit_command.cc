@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/one_line.h"
 #include "base/status_macros.h"
 #include "base/vocabulary/strategies.h"
 #include "client/commands/commands.h"
@@ -137,8 +138,15 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, const Mode
   v1::JobSpec spec;
   HEDDLE_ASSIGN_OR_RETURN(const v1::ModelOptions model_options, MakeModelOptions(options.import));
   *spec.mutable_options() = model_options;
-  spec.set_name(options.name.empty() ? std::filesystem::path(options.model).stem().string()
-                                     : options.name);
+  for (const auto& [flag, text] :
+       {std::pair("--name", &options.name), std::pair("--device", &options.device_key)}) {
+    if (ValidText(*text) != *text)
+      return absl::InvalidArgumentError(
+          fmt::format("{} '{}' is no UTF-8; write it in UTF-8", flag, ValidText(*text)));
+  }
+  spec.set_name(options.name.empty()
+                    ? ValidText(std::filesystem::path(options.model).stem().string())
+                    : options.name);
   spec.set_target(ToText(*target));
   spec.set_device_key(options.device_key);
   spec.set_trials_per_task(options.trials);
@@ -151,7 +159,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, const Mode
   spec.set_plan_search(options.plan);
   spec.set_force(options.force);
   HEDDLE_RETURN_IF_ERROR(FillJobOptions(options.job, absl::Now(), &spec));
-  if (const char* user = std::getenv("USER")) spec.set_user(user);
+  if (const char* user = std::getenv("USER")) spec.set_user(ValidText(user));
   // What the service would refuse is told before anything is sent.
   HEDDLE_RETURN_IF_ERROR(
       ImportModel(model.onnx, FromProto(spec.options(), &model).import).status());

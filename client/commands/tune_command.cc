@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/files/output_file.h"
 #include "client/commands/commands.h"
 #include "client/embedded_service.h"
 #include "client/modules/model_file.h"
@@ -12,6 +13,8 @@
 namespace heddle::client {
 
 int Tune(const GlobalOptions& global, const TuneOptions& options) {
+  // Not after hours of tuning.
+  if (const absl::Status room = CheckWritable(options.output); !room.ok()) return Fail(room);
   const absl::StatusOr<ModelFile> opened =
       OpenModelShown(options.submit.model, CanAnimate(global.output));
   if (!opened.ok()) return Fail(opened.status());

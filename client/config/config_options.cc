@@ -165,8 +165,9 @@ int ShowConfig(const std::vector<Setting>& settings, const CLI::App& app, bool o
     return kDone;
   }
   if (all.empty()) {
-    fmt::print(stderr, "nothing is set; heddle.toml here or above, and {}, would be read\n",
-               UserConfigPath());
+    const std::string path = UserConfigPath();
+    fmt::print(stderr, "nothing is set; heddle.toml here or above{} would be read\n",
+               path.empty() ? "" : ", and " + path + ",");
     return kDone;
   }
   if (origin) {

@@ -20,10 +20,6 @@ std::string Bar(double share, int width) {
   return bar;
 }
 
-std::string Clip(const std::string& text, size_t width) {
-  return text.size() <= width ? text : text.substr(0, width - 1) + "~";
-}
-
 std::string DoingOf(const v1::TaskStatus& task) {
   return task.keeps_default() ? "keeps the default kernel" : task.doing();
 }
@@ -62,20 +58,6 @@ std::string OthersText(int others) {
 
 }  // namespace
 
-std::string ShownState(const v1::Job& job) {
-  const std::string& reason = job.reason();
-  const bool active = job.state() == v1::JOB_IMPORTING || job.state() == v1::JOB_TUNING ||
-                      job.state() == v1::JOB_PLANNING || job.state() == v1::JOB_COMPILING ||
-                      job.state() == v1::JOB_COMPARING;
-  // As scheduler/ledger/why_waiting.h says it, for the whole job or for one of its stages.
-  for (const char* missing : {"no device ", "no worker ", "waiting: no "}) {
-    if (active && (reason.starts_with(missing) ||
-                   reason.find(std::string(": ") + missing) != std::string::npos))
-      return "waiting";
-  }
-  return StateWord(job.state());
-}
-
 std::string TaskTable(const v1::Job& job, bool plain) {
   Table table({"#", "task", "uses", "trials", "failed", "best", "GFLOP/s", "gain", "doing"});
   const Shown shown = TasksOf(job);
@@ -87,7 +69,9 @@ std::string TaskTable(const v1::Job& job, bool plain) {
                FormatNs(task.best_ns()), FormatGflops(task.info().flops(), task.best_ns()),
                FormatRatio(TaskGain(task)), Clip(DoingOf(task), 40)});
   }
-  return table.ToText(plain) + OthersText(shown.others);
+  std::string text = table.ToText(plain) + OthersText(shown.others);
+  if (const std::string why = WhyTimesDiffer(job); !plain && !why.empty()) text += why + "\n";
+  return text;
 }
 
 std::string LiveTaskTable(const v1::Job& job, int width, int rows) {
@@ -98,27 +82,45 @@ std::string LiveTaskTable(const v1::Job& job, int width, int rows) {
   // One line each for the header, and for what is left out.
   const auto room = static_cast<size_t>(std::max(1, rows - 1));
   if (all > room) shown.tasks.resize(std::max<size_t>(1, room - 1));
-  // Numbers, trials, time and gain take about 40 columns; task and what it does share the rest.
   const bool wide = width >= 120;
-  const auto rest = static_cast<size_t>(std::max(24, width - (wide ? 62 : 40)));
-  const size_t doing_width = std::min<size_t>(40, rest * 2 / 5);
   std::vector<std::string> header = {"#", "task", "trials", "best", "gain", "doing"};
   if (wide) header = {"#", "task", "uses", "trials", "failed", "best", "GFLOP/s", "gain", "doing"};
-  Table table(header);
+  std::vector<std::vector<std::string>> lines;
   for (const int i : shown.tasks) {
     const v1::TaskStatus& task = job.tasks(i);
     std::vector<std::string> row = {fmt::format("{}", i + 1),
-                                    Clip(task.info().label(), rest - doing_width),
+                                    task.info().label(),
                                     fmt::format("{}/{}", task.trials(), task.budget()),
                                     FormatNs(task.best_ns()),
                                     FormatRatio(TaskGain(task)),
-                                    Clip(DoingOf(task), doing_width)};
+                                    DoingOf(task)};
     if (wide) {
       row.insert(row.begin() + 2, fmt::format("{}", task.info().weight()));
       row.insert(row.begin() + 4, fmt::format("{}", task.failed()));
       row.insert(row.begin() + 6, FormatGflops(task.info().flops(), task.best_ns()));
     }
-    table.Add(row);
+    lines.push_back(std::move(row));
+  }
+  // Task and what it does share what the numbers leave, with two blanks between columns.
+  constexpr size_t kTask = 1;
+  const size_t doing = header.size() - 1;
+  std::vector<size_t> widths;
+  for (const std::string& cell : header) widths.push_back(cell.size());
+  for (const std::vector<std::string>& line : lines) {
+    for (size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], line[c].size());
+  }
+  size_t taken = 2 * doing;
+  for (size_t c = 0; c < widths.size(); ++c) taken += c == kTask || c == doing ? 0 : widths[c];
+  const auto columns = static_cast<size_t>(std::max(0, width - 1));
+  const size_t rest = columns > taken + 24 ? columns - taken : 24;
+  const size_t spare = rest > widths[kTask] ? rest - widths[kTask] : 0;
+  const size_t doing_width = std::min(widths[doing], std::max(rest * 3 / 7, spare));
+  Table table(header);
+  for (std::vector<std::string>& line : lines) {
+    // Tasks of a model differ in their shapes, which stand at the end.
+    line[kTask] = ClipMiddle(line[kTask], rest - doing_width);
+    line[doing] = Clip(line[doing], doing_width);
+    table.Add(line);
   }
   std::string text = table.ToText();
   if (all > shown.tasks.size())
@@ -160,7 +162,8 @@ std::string ProgressView::Line(const v1::Job& job) const {
   if (job.eta_ms() > 0)
     text += fmt::format(", {} left", HumanDuration(absl::Milliseconds(job.eta_ms())));
   // Who follows a job that fails prints the error itself.
-  if (!job.reason().empty() && job.state() != v1::JOB_FAILED) text += ": " + job.reason();
+  const std::string reason = ReasonBeyondState(job);
+  if (!reason.empty() && job.state() != v1::JOB_FAILED) text += ": " + reason;
   return text;
 }
 

@@ -31,9 +31,6 @@ class ProgressView {
   v1::JobState last_state_ = v1::JOB_UNSPECIFIED;
 };
 
-// The state of a job in a word (StateWord), but for people, who take a job that no device or worker can run for one that runs: that is
-// "waiting".
-std::string ShownState(const v1::Job& job);
 // One row per task: its number (for `heddle explain`), label, uses, trials, best latency, GFLOP/s, gain
 // over the default schedule, what it is doing. Once the whole module was compared with the default one,
 // the gain is the one found there.

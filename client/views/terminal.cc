@@ -31,6 +31,13 @@ size_t DisplayWidth(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
 
+// Where the code point number `n` begins; the size of the text where it has fewer.
+size_t BeginOf(const std::string& text, size_t n) {
+  size_t at = 0;
+  while (at < text.size() && ((text[at] & 0xC0) == 0x80 || n-- > 0)) ++at;
+  return at;
+}
+
 bool LooksNumeric(const std::string& cell) {
   return !cell.empty() && (std::isdigit(static_cast<unsigned char>(cell[0])) || cell[0] == '-');
 }
@@ -79,6 +86,19 @@ std::string Printable(std::string_view text) {
     text.remove_prefix(std::max<size_t>(1, control));
   }
   return printable;
+}
+
+std::string Clip(const std::string& text, size_t width) {
+  if (DisplayWidth(text) <= width) return text;
+  return text.substr(0, BeginOf(text, width - 1)) + "~";
+}
+
+std::string ClipMiddle(const std::string& text, size_t width) {
+  const size_t columns = DisplayWidth(text);
+  if (columns <= width) return text;
+  const size_t tail = width / 2;
+  return text.substr(0, BeginOf(text, width - 1 - tail)) + "~" +
+         text.substr(BeginOf(text, columns - tail));
 }
 
 int Fail(const absl::Status& status) {

@@ -35,6 +35,10 @@ void TellErrorsAsJson();
 // move the cursor of a terminal nor break a table.
 std::string Printable(std::string_view text);
 
+// The text in at most `width` columns (1 or more): cut at the end, or in the middle, where "~" stands.
+std::string Clip(const std::string& text, size_t width);
+std::string ClipMiddle(const std::string& text, size_t width);
+
 struct OutputOptions {
   bool json = false;
   bool plain = false;  // no colour, no animation, tab-separated tables

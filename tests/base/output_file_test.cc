@@ -48,6 +48,22 @@ TEST_F(OutputFileTest, ARegularFileChangesAtCommitOnly) {
   EXPECT_EQ(Text("a"), "new");
 }
 
+TEST_F(OutputFileTest, AskingWhetherItCanBeWrittenChangesNothing) {
+  ASSERT_TRUE(WriteFile(Path("a"), "old").ok());
+  for (const std::string& path :
+       {Path("a"), Path("new"), std::string("-"), std::string("/dev/null")})
+    EXPECT_TRUE(CheckWritable(path).ok()) << path;
+  EXPECT_EQ(Text("a"), "old");
+  EXPECT_EQ(Files(), 1u);
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  EXPECT_TRUE(CheckWritable(Path("pipe")).ok()) << "it does not wait for a reader";
+  for (const std::string& path : {Path("nowhere/a"), folder_.string()}) {
+    const absl::Status refused = CheckWritable(path);
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << path;
+    EXPECT_THAT(refused.message(), HasSubstr(path));
+  }
+}
+
 TEST_F(OutputFileTest, PermissionsStay) {
   ASSERT_TRUE(WriteFile(Path("a"), "old").ok());
   fs::permissions(Path("a"), fs::perms::owner_read | fs::perms::owner_write);

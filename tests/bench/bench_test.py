@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -918,6 +919,28 @@ class ArgumentsTest(unittest.TestCase):
             self.assertRegex(script, re.compile(rf"^  (\w+ \| )*{name}( \| \w+)*\)", re.M))
             self.assertRegex(script, rf"# Usage: bench/run\.sh [a-z|]*\b{name}\b")
             self.assertTrue((ROOT / "bench" / name / "benchmark.py").exists(), name)
+
+
+class FreshMachineTest(unittest.TestCase):
+    def test_without_python_the_script_says_what_installs_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for tool in ("bash", "dirname"):
+                os.symlink(shutil.which(tool), os.path.join(folder, tool))
+            done = subprocess.run([shutil.which("bash"), ROOT / "bench" / "run.sh", "operators"], env={"PATH": folder}, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (2, "run.sh: python3 is missing; deploy/setup.sh --bench installs it\n"))
+
+    def test_onednn_without_opencl_is_left_out(self):
+        with tempfile.TemporaryDirectory() as folder:
+            # As Debian's package: it ends the configuration where OpenCL is missing.
+            pathlib.Path(folder, "dnnl-config.cmake").write_text("find_package(OpenCL REQUIRED)\n")
+            find = ROOT / "bench" / "operators" / "find_onednn.cmake"
+            pathlib.Path(folder, "CMakeLists.txt").write_text(
+                f"cmake_minimum_required(VERSION 3.25)\nproject(peers NONE)\nset(dnnl_DIR {folder})\ninclude({find})\nmessage(STATUS \"found: ${{dnnl_FOUND}}\")\n")
+            configure = ["cmake", "-S", folder, "-B", os.path.join(folder, "build"), "-DCMAKE_DISABLE_FIND_PACKAGE_OpenCL=ON"]
+            done = subprocess.run(configure, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("deploy/setup.sh --bench", done.stdout)
+        self.assertNotIn("found: 1", done.stdout)
 
 
 class ServiceTest(unittest.TestCase):

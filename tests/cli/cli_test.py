@@ -52,6 +52,27 @@ class OneLineErrors(unittest.TestCase):
         self.refused(2, "submit", "mlp.onnx", "--deadline", "2020-01-01 10:00", says="has passed")
         self.refused(2, "submit", "mlp.onnx", "--deadline", "soon", says="--deadline 2h")
         self.refused(2, "submit", "mlp.onnx", "--seed", "-1", says=("--seed", "-1"))
+        self.refused(2, "device", says=("subcommand is required: lease, drain, resume", "heddle device --help"))
+        for wrong in ("soon", "-5", "nan", "inf"):
+            self.refused(2, "wait", "j1", f"--timeout={wrong}", says=(f"'{wrong}'", "--timeout 30m"))
+        for right in ("0.3", "300ms"):
+            self.refused(6, "--server", "127.0.0.1:1", "wait", "j1", "--timeout", right, says=("job j1", "127.0.0.1:1"))
+        waited = heddle("--server", "127.0.0.1:1", "wait", "j1", "--timeout", "3s", check=6)
+        self.assertIn("no scheduler has told of j1 yet", waited.stderr)
+
+    def test_names_that_are_no_utf8(self):
+        self.refused(2, "submit", self.path / "mlp.onnx", "--name", "caf\udce9", says=("--name 'caf?'", "UTF-8"))
+        model = self.path / "caf\udce9.onnx"  # a name in Latin-1
+        model.write_bytes((self.path / "mlp.onnx").read_bytes())
+        self.assertIn("4 tasks", heddle("submit", model, "--dry-run", "--server", "127.0.0.1:1", check=0).stdout)
+
+    def test_a_module_that_could_not_be_written_is_told_before_tuning(self):
+        for place in (self.path / "nowhere" / "m.heddle", self.path):
+            self.refused(2, "tune", self.path / "mlp.onnx", "-o", place, "--data", self.path / "data", "--server", "127.0.0.1:9", says=str(place))
+        self.assertFalse((self.path / "data").exists())
+
+    def test_a_model_is_no_module(self):
+        self.refused(2, "run", self.path / "mlp.onnx", says=("not a Heddle module", "heddle tune"))
 
     def test_output_that_cannot_be_written(self):
         with open("/dev/full", "w") as full:

@@ -174,6 +174,8 @@ class Configuration(unittest.TestCase):
         self.assertEqual(set(told), Documented.keys("config show"))
         origins = {setting["key"]: setting["origin"] for setting in told["settings"]}
         self.assertEqual(origins["tls-dir"], "environment variable HEDDLE_TLS_DIR")
+        nowhere = subprocess.run([str(BIN / "heddle"), "config", "show"], capture_output=True, text=True, cwd="/", env={}, timeout=LIMIT_S)
+        self.assertEqual(nowhere.stderr, "nothing is set; heddle.toml here or above would be read\n")
         # What is shown without origins is a file itself.
         self.write("project/deep/heddle.toml", self.run_here("config", "show").stdout)
         self.assertIn("zoo.seed", self.run_here("config", "show", "--origin").stdout)
@@ -261,6 +263,39 @@ class OneService(unittest.TestCase):
             self.assertEqual((error["exit_status"], done.stdout), (code, ""))
             self.assertTrue(error["error"])
 
+    def test_times_that_do_not_agree_say_why(self):
+        shown = self.h("show", self.job, check=0).stdout
+        self.assertRegex(shown, r"best: each kernel alone, with its data in main memory, in all .*; the whole model took ")
+        self.assertIn("of the kernel alone", self.h("explain", self.job, 1, check=0).stdout)
+
+        def row(of):
+            return next(line for line in listed.stdout.splitlines() if line.split()[0] == of)
+
+        job = self.h("submit", self.path / "mlp.onnx", "--no-compare", "--name", "n" * 200, check=0).stdout.strip()
+        self.h("wait", job, "--timeout", "2m", check=0)
+        listed = self.h("jobs", "-a", check=0)
+        self.assertNotIn(" (sum)", row(self.job))
+        self.assertIn(" (sum)", row(job))
+        self.assertIn("(sum): the tasks' best times added up", listed.stderr)
+        self.assertIn(" " + "n" * 39 + "~ ", row(job))
+        self.assertIn("n" * 200, self.h("jobs", "-a", "--plain", check=0).stdout)
+
+    def test_a_state_is_not_said_twice(self):
+        self.assertRegex(self.h("show", self.job, check=0).stdout, r"(?m)^state +done(: (?!done).+)?$")
+        job = self.h("submit", self.path / "mlp.onnx", "--target", "llvm -mcpu=atom", check=0).stdout.strip()
+        self.assertEqual(self.h("cancel", job, check=0).stderr, f"{job} is cancelled: cancelled by its user\n")
+        self.assertIn(f"job {job} cancelled: cancelled by its user\n", self.h("wait", job, check=7).stderr)
+
+    def test_an_imported_record_is_of_no_job_here(self):
+        key, out = "fedcba9876543210", self.path / "there.jsonl"
+        self.h("records", "export", "--job", self.job, "--valid", "--limit", 1, "-o", out, check=0)
+        record = {**json.loads(out.read_text()), "workload_key": key, "job": self.job}
+        del record["workload"]
+        out.write_text(json.dumps(record) + "\n")
+        self.h("records", "import", out, check=0)
+        self.assertIn(f"\timported, {self.job} there\t", self.h("records", "--task", key, "--plain", check=0).stdout)
+        self.assertNotIn("imported", self.h("records", "--job", self.job, "--plain", check=0).stdout)
+
     def test_show_prints_the_numbers_that_explain_takes(self):
         rows = [line.split("\t") for line in self.h("show", self.job, "--plain", check=0).stdout.splitlines() if "\t" in line]
         header = next(row for row in rows if "doing" in row)
@@ -290,6 +325,11 @@ class OneService(unittest.TestCase):
         self.assertEqual(len(table[0].split(",")), len(table[1].split(",")))
         self.assertIn("--duration 10s", self.h("run", self.module, "--streams", 2, check=2).stderr)
         self.assertIn("--duration 10s", self.h("run", self.module, "--duration", "soon", check=2).stderr)
+        # A table for people and CSV would be one text.
+        for other in ("--evaluate", "--profile", f"--check={self.path}/mlp.onnx", f"--against={self.module}"):
+            refused = self.h("run", self.module, "--csv", other, check=2)
+            self.assertEqual((refused.stdout, len(refused.stderr.splitlines())), ("", 1))
+            self.assertIn("--json", refused.stderr)
 
     def test_inputs_are_named(self):
         ran = self.h("run", self.module, check=0)

@@ -47,6 +47,57 @@ TEST(LiveView, EightyColumnsShowWhatIsBeingDone) {
   }
 }
 
+TEST(LiveView, EightyColumnsTellTasksApartAndWhatTheyWaitFor) {
+  v1::Job job = JobOf(2);
+  job.mutable_tasks(0)->mutable_info()->set_label("blocked_conv2d+add+clip 1x72x14x14x8");
+  job.mutable_tasks(1)->mutable_info()->set_label("blocked_conv2d+add+clip 1x120x7x7x8");
+  for (v1::TaskStatus& task : *job.mutable_tasks()) {
+    task.set_doing("waiting for its turn");
+    task.set_done(false);
+  }
+  const std::vector<std::string> lines = Lines(LiveTaskTable(job, 80, 20));
+  EXPECT_THAT(lines[1], HasSubstr("1x72x14x14x8 "));
+  EXPECT_THAT(lines[2], HasSubstr("1x120x7x7x8 "));
+  for (const std::string& line : {lines[1], lines[2]}) {
+    EXPECT_THAT(line, HasSubstr("blocked_conv2"));
+    EXPECT_THAT(line, HasSubstr("waiting for its turn"));
+    EXPECT_LT(line.size(), 80u);
+  }
+}
+
+TEST(LiveView, TextsAreCutBetweenCharacters) {
+  EXPECT_EQ(Clip("caffè e latte", 14), "caffè e latte");
+  EXPECT_EQ(Clip("caffè e latte", 6), "caffè~");
+  EXPECT_EQ(Clip("caffè", 5), "caffè");
+  EXPECT_EQ(ClipMiddle("èèèèèèèè", 5), "èè~èè");
+  EXPECT_EQ(ClipMiddle("abcdefgh", 6), "ab~fgh");
+}
+
+TEST(LiveView, TimesThatDoNotAgreeAreExplainedBelowThem) {
+  v1::Job job = JobOf(2);
+  EXPECT_THAT(TaskTable(job, /*plain=*/false), Not(HasSubstr("whole model")));
+  EXPECT_EQ(ModelTime(job), "4.938 ms (sum)");
+  v1::CompareResult* result = job.mutable_comparison()->mutable_result();
+  result->set_ns(1'500'000);
+  EXPECT_EQ(ModelTime(job), "1.500 ms");
+  const std::vector<std::string> lines = Lines(TaskTable(job, /*plain=*/false));
+  EXPECT_EQ(lines.back(),
+            "best: each kernel alone, with its data in main memory, in all 4.938 ms; the whole "
+            "model took 1.500 ms, as its data is in caches");
+  EXPECT_THAT(TaskTable(job, /*plain=*/true), Not(HasSubstr("whole model")));
+}
+
+TEST(LiveView, AReasonDoesNotRepeatTheState) {
+  v1::Job job = JobOf(0);
+  job.set_state(v1::JOB_DONE);
+  job.set_reason("done");
+  EXPECT_EQ(ReasonBeyondState(job), "");
+  job.set_reason("done: reused 4 records");
+  EXPECT_EQ(ReasonBeyondState(job), "reused 4 records");
+  job.set_reason("profile x2");
+  EXPECT_EQ(ReasonBeyondState(job), "profile x2");
+}
+
 TEST(LiveView, WhatRunsStandsFirstWithItsNumber) {
   v1::Job job = JobOf(40);
   job.mutable_tasks(37)->set_doing("build 3/16");

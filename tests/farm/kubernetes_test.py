@@ -14,6 +14,8 @@ import kubernetes_validate
 import yaml
 
 VERSION = "1.31"
+# What docs/operating.md says that users need.
+NEEDED = re.compile(r"Kubernetes (\d+)\.(\d+) or later is needed")
 # Secrets that an operator makes, as the manifests say.
 SECRETS = re.compile(r"heddle-(tracker|scheduler|operator|cpu-[0-9]+)$")
 
@@ -40,13 +42,26 @@ def pod_of(template):
     return pod
 
 
-def schema_problems(document):
+def schema_problems(document, version=VERSION):
     whole = [document] + ([pod_of(document)] if document["kind"] == "PodTemplate" else [])
     for one in whole:
         try:
-            kubernetes_validate.validate(one, VERSION, strict=True)
+            kubernetes_validate.validate(one, version, strict=True)
         except kubernetes_validate.ValidationError as error:
             yield f"{one['kind']} {one['metadata']['name']}: {'.'.join(map(str, error.path))}: {error.message}"
+
+
+def release_problems(operating, all_documents):
+    """The documents fit the release that the text names, and not the one before: so neither the text nor the manifests move alone."""
+    said = NEEDED.search(operating)
+    if said is None:
+        yield "docs/operating.md does not say which Kubernetes is needed"
+        return
+    major, minor = map(int, said.groups())
+    for problem in (p for d in all_documents for p in schema_problems(d, f"{major}.{minor}")):
+        yield f"not for Kubernetes {major}.{minor}, as docs/operating.md says: {problem}"
+    if not any(True for d in all_documents for _ in schema_problems(d, f"{major}.{minor - 1}")):
+        yield f"Kubernetes {major}.{minor - 1} is enough, and docs/operating.md says {major}.{minor}"
 
 
 def option_problems(name, container, bin_folder):
@@ -134,6 +149,7 @@ def all_problems(source, all_documents, bin_folder):
         yield from schema_problems(document)
         for name, spec in pod_specs(document):
             yield from pod_problems(f"{document['kind']} {name}", spec, maps, bin_folder)
+    yield from release_problems((source / "docs" / "operating.md").read_text(), all_documents)
     yield from budget_problems(all_documents)
     yield from autoscaler_problems(source, all_documents)
 
@@ -148,6 +164,11 @@ def planted(all_documents):
     def container(document):
         return document["spec"]["template"]["spec"]["containers"][0]
 
+    older = copy.deepcopy(all_documents)
+    for document in older:
+        if document["kind"] in ("DaemonSet", "PodTemplate"):
+            del document.get("spec", document)["template"]["spec"]["containers"][0]["securityContext"]["appArmorProfile"]
+    yield older, "is enough"
     yield change("StatefulSet", "replica", lambda d: d["spec"].update(replica=1))
     yield change("StatefulSet", "type", lambda d: d["spec"].update(replicas="one"))
     yield change("DaemonSet", "has no --no-such-option", lambda d: container(d)["args"].append("--no-such-option"))

@@ -156,6 +156,40 @@ TEST(Pages, AreWholeWithoutAnything) {
   EXPECT_EQ(Malformed(TaskPage(task).markup), "");
 }
 
+TEST(Pages, AJobThatNothingCanRunWaits) {
+  JobDetails details;
+  details.job = MakeJob(1, v1::JOB_TUNING, "no device with target llvm -mcpu=atom, 1 thread");
+  const Jobs jobs = {std::make_shared<const v1::Job>(details.job)};
+  for (const Html& page : {JobsPage(jobs, {}), JobPage(details)}) {
+    EXPECT_THAT(page.markup, HasSubstr("waiting"));
+    EXPECT_THAT(page.markup, Not(HasSubstr("tuning<")));
+    EXPECT_THAT(page.markup, Not(HasSubstr("tuning:")));
+  }
+}
+
+TEST(Pages, TimesThatDoNotAgreeAreExplained) {
+  JobDetails details;
+  details.job = MakeJob(1, v1::JOB_DONE, "done");
+  const auto listed = [&details] {
+    return JobsPage({std::make_shared<const v1::Job>(details.job)}, {}).markup;
+  };
+  EXPECT_THAT(listed(), HasSubstr("4.0 us (sum)"));
+  details.job.mutable_comparison()->mutable_result()->set_ns(1500);
+  EXPECT_THAT(JobPage(details).markup, HasSubstr("the whole model took 1.5 us"));
+  EXPECT_THAT(listed(), Not(HasSubstr("(sum)")));
+}
+
+TEST(Pages, TheJobOfAnImportedRecordIsOfAnotherService) {
+  RecordsView records;
+  records.key = "0123456789abcdef";
+  v1::Record& record = records.latest.emplace_back();
+  record.set_job("j7");
+  EXPECT_THAT(RecordsPage(records).markup, HasSubstr("/jobs/j7"));
+  record.set_imported_by("ann");
+  EXPECT_THAT(RecordsPage(records).markup, Not(HasSubstr("/jobs/j7")));
+  EXPECT_THAT(RecordsPage(records).markup, HasSubstr("imported, j7 there"));
+}
+
 TEST(Pages, CountsTellWhoRunsAndWhoWaits) {
   Jobs jobs = Many(2);
   jobs.push_back(std::make_shared<const v1::Job>(MakeJob(9, v1::JOB_PAUSED, "paused")));
