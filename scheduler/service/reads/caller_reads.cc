@@ -150,7 +150,10 @@ absl::StatusOr<RecordPage> CallerReads::QueryRecords(const v1::RecordQuery& quer
   if (!query.job().empty() && !MaySee(query.job(), kQueryRecords)) return RecordPage();
   HEDDLE_ASSIGN_OR_RETURN(RecordPage page, store_->QueryPage(query, after, limit));
   for (v1::Record& record : page.records) {
-    if (!record.job().empty() && !MaySee(record.job(), kQueryRecords)) {
+    // An imported record names a job of the service that it came from.
+    const bool shows_job = record.imported_by().empty() ? MaySee(record.job(), kQueryRecords)
+                                                        : sees_all || record.imported_by() == name_;
+    if (!record.job().empty() && !shows_job) {
       record.clear_job();
       record.clear_candidate();
       record.clear_attempt();

@@ -222,6 +222,29 @@ TEST_F(TenantsTest, RecordsAreSharedWithoutTheJobsOfOthers) {
   EXPECT_THAT(query("bob", "j999999"), SizeIs(0));
 }
 
+// The job of an imported record is one of another service, whatever job of this one has its number.
+TEST_F(TenantsTest, TheJobOfAnImportedRecordIsToldToWhoeverImportedIt) {
+  const std::string bobs = SubmitAs(As("bob"));
+  const auto imported = [&](const char* name) {
+    v1::RecordQuery request;
+    request.set_device_key("elsewhere");
+    return RecordsOf(
+        Call(As(name), "heddle.v1.RecordService/QueryRecords", request.SerializeAsString()));
+  };
+  v1::RecordQuery all;
+  InsertRecord insert;
+  insert.record = store_->QueryPage(all, std::nullopt, 1)->records.at(0);
+  ASSERT_EQ(insert.record.job(), bobs);
+  insert.record.set_device_key("elsewhere");
+  insert.imported = true;
+  insert.record.set_imported_by(ToText(Lab::Get().Of("ann").tls->identity));
+  ASSERT_TRUE(store_->Apply({Batch{insert}})->front().ok());
+  ASSERT_THAT(imported("bob"), SizeIs(1));
+  EXPECT_EQ(imported("bob")[0].job(), "");
+  EXPECT_EQ(imported("ann")[0].job(), bobs);
+  EXPECT_EQ(imported("operator")[0].job(), bobs);
+}
+
 TEST_F(TenantsTest, TheAuditLogSaysWhoDidWhat) {
   const std::string job = SubmitAs(As("ann"));
   v1::JobActionRequest request;
