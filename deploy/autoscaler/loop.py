@@ -1,11 +1,13 @@
 """heddle-autoscaler: looks, decides, does it, and counts what it cost."""
 
 import argparse
+import collections
 import dataclasses
 import http.server
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -18,6 +20,8 @@ from .slurm import Slurm, SourceError
 SOURCES = {"slurm": Slurm, "kubernetes": Kubernetes}
 MOST_COUNTED_S = 120  # of one round: a computer that slept has counted nothing
 LATE_ROUNDS = 6  # after so many without a look, /healthz says that it hangs
+MOST_CLIENTS = 16  # connections at a time of whoever reads /metrics and /healthz
+CLIENT_S = 10  # without a word from a client
 
 
 class ConfigError(Exception):
@@ -221,13 +225,49 @@ def status_text(classes, age_s):
     return "\n".join(lines)
 
 
+class Pages(http.server.ThreadingHTTPServer):
+    """Has a thread for each connection, so that a client which stalls holds nobody up. Of too many connections, the oldest one ends."""
+
+    request_queue_size = MOST_CLIENTS
+
+    def __init__(self, *arguments):
+        self._open = collections.deque()  # the oldest first
+        self._lock = threading.Lock()
+        super().__init__(*arguments)
+
+    def process_request(self, request, client_address):
+        with self._lock:
+            while len(self._open) >= MOST_CLIENTS:
+                _end(self._open.popleft())
+            self._open.append(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request):
+        with self._lock:
+            if request in self._open:
+                self._open.remove(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exc_info()[1], OSError):  # which says that the client went away, or was ended above
+            super().handle_error(request, client_address)
+
+
+def _end(connection):
+    """Its thread wakes up and closes it."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # the client was faster
+
+
 def serve(address, scaler, counts, every_s):
     host, _, port = address.rpartition(":")
     if host not in ("127.0.0.1", "localhost", "[::1]") or not port.isdigit():
         raise ConfigError(f"--http {address}: it must be an address of this machine, such as 127.0.0.1:9181")
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        timeout = 10
+        timeout = CLIENT_S
 
         def do_GET(self):
             late = time.monotonic() - scaler.looked > LATE_ROUNDS * every_s + MOST_COUNTED_S
@@ -242,9 +282,9 @@ def serve(address, scaler, counts, every_s):
         def log_message(self, *_):
             pass
 
-    server = http.server.HTTPServer((host.strip("[]"), int(port)), Handler)
+    server = Pages((host.strip("[]"), int(port)), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server.server_address[1]
+    return server
 
 
 def main(arguments=None):

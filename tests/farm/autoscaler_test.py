@@ -8,10 +8,14 @@ import math
 import os
 import pathlib
 import random
+import select
+import socket
 import stat
 import sys
 import tempfile
 import threading
+import time
+import types
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "deploy"))
@@ -518,6 +522,57 @@ idle_s = 60
         self.assertRegex(output.getvalue(), r"cpu +0 +1 .* 2 +0 +0\.1")
         # What was counted outlives the program.
         self.assertEqual(loop.Counts(settings.state).of("cpu")["starts"], 2)
+
+
+class PagesTest(unittest.TestCase):
+    """/metrics and /healthz, with clients that connect and say nothing."""
+
+    def setUp(self):
+        counts = types.SimpleNamespace(classes={"cpu": dict.fromkeys(loop.Counts.FIELDS, 0)})
+        self.scaler = types.SimpleNamespace(looked=time.monotonic())
+        server = loop.serve("127.0.0.1:0", self.scaler, counts, every_s=1)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        self.port = server.server_address[1]
+
+    def connect(self):
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=5)
+        self.addCleanup(client.close)
+        return client
+
+    def page(self, path):
+        client = self.connect()
+        client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        with client.makefile("rb") as answer:
+            return answer.read().decode()
+
+    def test_pages(self):
+        self.assertIn(" 200 ", self.page("/healthz"))
+        self.assertIn('heddle_autoscaler_starts_total{class="cpu"} 0', self.page("/metrics"))
+        self.assertIn(" 404 ", self.page("/other"))
+        self.scaler.looked -= 1000
+        self.assertIn(" 503 ", self.page("/healthz"))
+
+    def test_a_client_that_stalls_holds_nobody_up(self):
+        stalled = [self.connect() for _ in range(loop.MOST_CLIENTS - 1)]
+        stalled[0].sendall(b"GET /healthz HT")
+        self.assertIn(" 200 ", self.page("/healthz"))
+        self.assertFalse([client for client in stalled if self.ended(client)], "there is room for all")
+
+    def test_of_too_many_clients_the_oldest_ends(self):
+        before = threading.active_count()
+        stalled = [self.connect() for _ in range(3 * loop.MOST_CLIENTS)]
+        self.assertIn(" 200 ", self.page("/healthz"))
+        for client in stalled[: 2 * loop.MOST_CLIENTS]:
+            self.assertEqual(client.recv(1), b"", "it was ended")
+        until = time.monotonic() + 5
+        while threading.active_count() > before + loop.MOST_CLIENTS and time.monotonic() < until:
+            time.sleep(0.01)
+        self.assertLessEqual(threading.active_count(), before + loop.MOST_CLIENTS)
+
+    @staticmethod
+    def ended(client):
+        return bool(select.select([client], [], [], 0)[0])
 
 
 class ConfigTest(Folder):
