@@ -162,15 +162,19 @@ class Autoscaler:
         failed_before = memory.failed_starts
         decision = rules.decide(limits, memory, rules.Observation(depth, oldest_s, busy, instances, idle), now)
         if decision.start:
+            started = decision.start
             try:
                 self._config.source.start(name, decision.start)
-                counted["starts"] += len(decision.start)
-                self._say(f"{name}: started {_numbers(decision.start)}, since {depth} stages wait, the longest for {oldest_s:.0f} s")
             except SourceError as error:
-                self._say(f"{name}: cannot start {_numbers(decision.start)}: {error}")
+                started = error.started
+                failed = [number for number in decision.start if number not in started]
+                self._say(f"{name}: cannot start {_numbers(failed)}: {error}")
                 rules.start_failed(limits, memory, now)
-                for number in decision.start:
+                for number in failed:
                     rules.forget(memory, number)
+            counted["starts"] += len(started)
+            if started:
+                self._say(f"{name}: started {_numbers(started)}, since {depth} stages wait, the longest for {oldest_s:.0f} s")
         for number in decision.drain:
             try:
                 self._config.source.drain(name, number)

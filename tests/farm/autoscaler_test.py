@@ -355,6 +355,7 @@ class Api(http.server.BaseHTTPRequestHandler):
     calls = []
     pods = {}
     deny = False
+    quota = math.inf  # pods that may be made
 
     def answer(self, status, body):
         text = json.dumps(body).encode()
@@ -382,6 +383,8 @@ class Api(http.server.BaseHTTPRequestHandler):
             name = body["metadata"]["name"]
             if name in self.pods:
                 return self.fail(409, "AlreadyExists", f'pods "{name}" already exists')
+            if len(self.pods) >= self.quota:
+                return self.fail(403, "Forbidden", f'pods "{name}" is forbidden: exceeded quota: compute')
             self.pods[name] = body | {"status": {"phase": "Pending"}}
             return self.answer(201, self.pods[name])
         name = self.path.removeprefix(base + "pods/")
@@ -420,7 +423,7 @@ class KubernetesTest(Folder):
         super().setUp()
         (self.folder / "token").write_text("a-token\n")
         (self.folder / "namespace").write_text("lab")
-        Api.calls, Api.pods, Api.deny = [], {}, False
+        Api.calls, Api.pods, Api.deny, Api.quota = [], {}, False, math.inf
         server = serve(Api)
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
@@ -459,10 +462,10 @@ class KubernetesTest(Folder):
             (self.folder / "token").write_text("a-token")
             self.source.start("gpu", (0,))
 
-    def test_the_loop_follows_the_work(self):
-        """From a job that waits to no pod: the program with its real parts, a scheduler's metrics and a tracker's list that are files."""
+    def settings(self, metrics_text):
+        """(path of a configuration, file with the scheduler's metrics, file with the tracker's list)"""
         metrics, devices = self.folder / "metrics", self.folder / "devices"
-        metrics.write_text(METRICS)
+        metrics.write_text(metrics_text)
         devices.write_text('{"workers": []}')
 
         class Page(http.server.BaseHTTPRequestHandler):
@@ -495,6 +498,28 @@ max = 5
 wait_s = 5
 idle_s = 60
 """)
+        return config, metrics, devices
+
+    def test_pods_that_were_made_before_one_was_refused_are_kept(self):
+        config, _, _ = self.settings(METRICS.replace('{pool="cpu"} 3', '{pool="cpu"} 9'))
+        said = []
+        settings = loop.read_config(config)
+        counts = loop.Counts(settings.state)
+        scaler = loop.Autoscaler(settings, counts, said.append)
+        Api.quota = 2
+        scaler.round(1000)
+        self.assertEqual(sorted(Api.pods), ["heddle-cpu-0", "heddle-cpu-1"])
+        self.assertEqual([counts.of("cpu")[field] for field in ("starts", "failed_starts")], [2, 1])
+        self.assertRegex(said[0], "cannot start 2, 3, 4: .*exceeded quota")
+        self.assertRegex(said[1], "started 0, 1, since")
+        # Both go before they were listed once. They were started, so that is two more failures.
+        Api.pods.clear()
+        scaler.round(1000 + settings.rules["cpu"].register_s)
+        self.assertEqual(counts.of("cpu")["failed_starts"], 3)
+
+    def test_the_loop_follows_the_work(self):
+        """From a job that waits to no pod: the program with its real parts, a scheduler's metrics and a tracker's list that are files."""
+        config, metrics, devices = self.settings(METRICS)
         said = []
         settings = loop.read_config(config)
         counts = loop.Counts(settings.state)
