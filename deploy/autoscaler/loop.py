@@ -156,11 +156,12 @@ class Autoscaler:
     def _class_round(self, name, samples, workers, instances, now):
         limits, memory, counted = self._config.rules[name], self._memory[name], self._counts.of(name)
         pools = self._config.pools[name]
-        idle, busy = observe.of_class(workers, name, pools)
+        idle, busy, fit = observe.of_class(workers, name, pools)
         depth, oldest_s = observe.waiting(samples, pools)
-        counted.update(waiting=depth, busy=busy, idle=sum(idle.values()))
+        unfit = {number for number, slots in fit.items() if slots == 0}
+        counted.update(waiting=depth, busy=busy, idle=sum(unused and number not in unfit for number, unused in idle.items()), unfit=len(unfit))
         failed_before = memory.failed_starts
-        decision = rules.decide(limits, memory, rules.Observation(depth, oldest_s, busy, instances, idle), now)
+        decision = rules.decide(limits, memory, rules.Observation(depth, oldest_s, busy, instances, idle, fit), now)
         if decision.start:
             started = decision.start
             try:
@@ -179,7 +180,8 @@ class Autoscaler:
             try:
                 self._config.source.drain(name, number)
                 counted["drains"] += 1
-                self._say(f"{name}: {number} leaves" + ("" if idle.get(number) else ", since its worker never came or it still waits"))
+                why = ", since all its slots are in quarantine" if number in unfit else ""
+                self._say(f"{name}: {number} leaves" + (why if idle.get(number) else ", since its worker never came or it still waits"))
             except SourceError as error:
                 self._say(f"{name}: cannot end {number}: {error}")
                 rules.forget(memory, number)
@@ -224,6 +226,8 @@ def status_text(classes, age_s):
             lines.append(f"  {name}: starts fail; the next one in {counted['backs_off_s']:.0f} s")
         if counted.get("waiting", 0) > 0 and counted.get("idle", 0) > 0:
             lines.append(f"  {name}: work waits although {counted['idle']} workers are idle: perhaps it needs another target")
+        if counted.get("unfit", 0) > 0:
+            lines.append(f"  {name}: {counted['unfit']} workers take no work, since all their slots are in quarantine: `heddle devices` says why")
     if age_s > 120:
         lines.append(f"This is {age_s:.0f} s old: does heddle-autoscaler run?")
     return "\n".join(lines)
