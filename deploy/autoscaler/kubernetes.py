@@ -50,14 +50,18 @@ class Kubernetes:
             more = f"&continue={urllib.parse.quote(token, safe='')}"
 
     def start(self, name, numbers):
+        """Stops at the first pod that is refused; the error says which ones were made before it."""
         template = self._call("GET", f"podtemplates/heddle-worker-{name}")["template"]
-        for number in numbers:
+        for place, number in enumerate(numbers):
             pod = json.loads(json.dumps(template).replace("INSTANCE", f"{name}-{number}"))
             pod.update(apiVersion="v1", kind="Pod")
             metadata = pod.setdefault("metadata", {})
             metadata["name"] = f"heddle-{name}-{number}"
             metadata.setdefault("labels", {}).update({"heddle-class": name, "heddle-number": str(number)})
-            self._call("POST", "pods", pod)
+            try:
+                self._call("POST", "pods", pod)
+            except SourceError as error:
+                raise SourceError(str(error), numbers[:place]) from error
 
     def drain(self, name, number):
         """The pod's preStop and SIGTERM reach the worker; it is killed after the template's terminationGracePeriodSeconds."""

@@ -1,11 +1,13 @@
 """heddle-autoscaler: looks, decides, does it, and counts what it cost."""
 
 import argparse
+import collections
 import dataclasses
 import http.server
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -18,6 +20,8 @@ from .slurm import Slurm, SourceError
 SOURCES = {"slurm": Slurm, "kubernetes": Kubernetes}
 MOST_COUNTED_S = 120  # of one round: a computer that slept has counted nothing
 LATE_ROUNDS = 6  # after so many without a look, /healthz says that it hangs
+MOST_CLIENTS = 16  # connections at a time of whoever reads /metrics and /healthz
+CLIENT_S = 10  # without a word from a client
 
 
 class ConfigError(Exception):
@@ -152,26 +156,32 @@ class Autoscaler:
     def _class_round(self, name, samples, workers, instances, now):
         limits, memory, counted = self._config.rules[name], self._memory[name], self._counts.of(name)
         pools = self._config.pools[name]
-        idle, busy = observe.of_class(workers, name, pools)
+        idle, busy, fit = observe.of_class(workers, name, pools)
         depth, oldest_s = observe.waiting(samples, pools)
-        counted.update(waiting=depth, busy=busy, idle=sum(idle.values()))
+        unfit = {number for number, slots in fit.items() if slots == 0}
+        counted.update(waiting=depth, busy=busy, idle=sum(unused and number not in unfit for number, unused in idle.items()), unfit=len(unfit))
         failed_before = memory.failed_starts
-        decision = rules.decide(limits, memory, rules.Observation(depth, oldest_s, busy, instances, idle), now)
+        decision = rules.decide(limits, memory, rules.Observation(depth, oldest_s, busy, instances, idle, fit), now)
         if decision.start:
+            started = decision.start
             try:
                 self._config.source.start(name, decision.start)
-                counted["starts"] += len(decision.start)
-                self._say(f"{name}: started {_numbers(decision.start)}, since {depth} stages wait, the longest for {oldest_s:.0f} s")
             except SourceError as error:
-                self._say(f"{name}: cannot start {_numbers(decision.start)}: {error}")
+                started = error.started
+                failed = [number for number in decision.start if number not in started]
+                self._say(f"{name}: cannot start {_numbers(failed)}: {error}")
                 rules.start_failed(limits, memory, now)
-                for number in decision.start:
+                for number in failed:
                     rules.forget(memory, number)
+            counted["starts"] += len(started)
+            if started:
+                self._say(f"{name}: started {_numbers(started)}, since {depth} stages wait, the longest for {oldest_s:.0f} s")
         for number in decision.drain:
             try:
                 self._config.source.drain(name, number)
                 counted["drains"] += 1
-                self._say(f"{name}: {number} leaves" + ("" if idle.get(number) else ", since its worker never came or it still waits"))
+                why = ", since all its slots are in quarantine" if number in unfit else ""
+                self._say(f"{name}: {number} leaves" + (why if idle.get(number) else ", since its worker never came or it still waits"))
             except SourceError as error:
                 self._say(f"{name}: cannot end {number}: {error}")
                 rules.forget(memory, number)
@@ -216,9 +226,47 @@ def status_text(classes, age_s):
             lines.append(f"  {name}: starts fail; the next one in {counted['backs_off_s']:.0f} s")
         if counted.get("waiting", 0) > 0 and counted.get("idle", 0) > 0:
             lines.append(f"  {name}: work waits although {counted['idle']} workers are idle: perhaps it needs another target")
+        if counted.get("unfit", 0) > 0:
+            lines.append(f"  {name}: {counted['unfit']} workers take no work, since all their slots are in quarantine: `heddle devices` says why")
     if age_s > 120:
         lines.append(f"This is {age_s:.0f} s old: does heddle-autoscaler run?")
     return "\n".join(lines)
+
+
+class Pages(http.server.ThreadingHTTPServer):
+    """Has a thread for each connection, so that a client which stalls holds nobody up. Of too many connections, the oldest one ends."""
+
+    request_queue_size = MOST_CLIENTS
+
+    def __init__(self, *arguments):
+        self._open = collections.deque()  # the oldest first
+        self._lock = threading.Lock()
+        super().__init__(*arguments)
+
+    def process_request(self, request, client_address):
+        with self._lock:
+            while len(self._open) >= MOST_CLIENTS:
+                _end(self._open.popleft())
+            self._open.append(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request):
+        with self._lock:
+            if request in self._open:
+                self._open.remove(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exc_info()[1], OSError):  # which says that the client went away, or was ended above
+            super().handle_error(request, client_address)
+
+
+def _end(connection):
+    """Its thread wakes up and closes it."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # the client was faster
 
 
 def serve(address, scaler, counts, every_s):
@@ -227,7 +275,7 @@ def serve(address, scaler, counts, every_s):
         raise ConfigError(f"--http {address}: it must be an address of this machine, such as 127.0.0.1:9181")
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        timeout = 10
+        timeout = CLIENT_S
 
         def do_GET(self):
             late = time.monotonic() - scaler.looked > LATE_ROUNDS * every_s + MOST_COUNTED_S
@@ -242,9 +290,9 @@ def serve(address, scaler, counts, every_s):
         def log_message(self, *_):
             pass
 
-    server = http.server.HTTPServer((host.strip("[]"), int(port)), Handler)
+    server = Pages((host.strip("[]"), int(port)), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server.server_address[1]
+    return server
 
 
 def main(arguments=None):

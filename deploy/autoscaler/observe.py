@@ -54,9 +54,10 @@ def waiting(samples, pools):
 
 
 def of_class(workers, name, pools):
-    """(number -> whether the worker is idle, slots of the class in use) of the workers CLASS-NUMBER. A slot is of the pool `cpu`, or of
-    its device key. A worker that drains is not idle: it leaves by itself."""
-    idle, busy = {}, 0
+    """(number -> whether the worker is idle, slots of the class in use, number -> slots of the class that are not in quarantine, where some
+    are) of the workers CLASS-NUMBER. A slot is of the pool `cpu`, or of its device key. A worker that drains is not idle: it leaves by
+    itself."""
+    idle, busy, fit = {}, 0, {}
     pattern = re.compile(re.escape(name) + r"-([0-9]{1,9})$")
     for worker in workers:
         match = pattern.match(worker["worker"])
@@ -64,7 +65,12 @@ def of_class(workers, name, pools):
             continue
         states = [slot["state"] for slot in worker["slots"]]
         idle[int(match[1])] = all(state in ("free", "quarantined") for state in states)
-        for slot in worker["slots"]:
-            pool = "cpu" if slot["slot"]["kind"] == "cpu" else slot["slot"]["device_key"]
-            busy += slot["state"] == "held" and pool in pools
-    return idle, busy
+        mine = [slot["state"] for slot in worker["slots"] if _pool(slot["slot"]) in pools]
+        busy += mine.count("held")
+        if "quarantined" in mine:
+            fit[int(match[1])] = len(mine) - mine.count("quarantined")
+    return idle, busy, fit
+
+
+def _pool(slot):
+    return "cpu" if slot["kind"] == "cpu" else slot["device_key"]

@@ -7,6 +7,8 @@ What holds, whatever is observed:
 - no more than `max` instances are wanted at a time, and a number is used by one instance only;
 - only an instance without work is told to leave: its worker was idle in every observation for `idle_s`, or it never came;
 - as many stay as the work that runs and waits could use; so no observation both starts one and tells another that works to leave;
+- slots in quarantine take no work, so they do not count: others are started for it, and a worker that has no other slots leaves after
+  `idle_s`. Until then it counts for `max`, since its machine costs as much as any;
 - after starts that failed, nothing is started for a time that doubles with each failure in a row."""
 
 import dataclasses
@@ -33,13 +35,15 @@ class Rules:
 @dataclasses.dataclass(frozen=True)
 class Observation:
     """What was seen of one class. `instances`: number -> PENDING, RUNNING or LEAVING. `workers`: number -> whether it is idle, of those
-    that the tracker lists. `waiting`, `busy`: stages that wait for a slot of the class, and slots in use. `oldest_s`: the longest wait."""
+    that the tracker lists. `fit`: number -> its slots of the class that are not in quarantine, of workers with some that are.
+    `waiting`, `busy`: stages that wait for a slot of the class, and slots in use. `oldest_s`: the longest wait."""
 
     waiting: int = 0
     oldest_s: float = 0
     busy: int = 0
     instances: dict = dataclasses.field(default_factory=dict)
     workers: dict = dataclasses.field(default_factory=dict)
+    fit: dict = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -78,27 +82,37 @@ def decide(rules, memory, seen, now):
     wanted = here | set(memory.started)
     _follow_idle(memory, seen, here, now)
 
-    need = math.ceil((seen.busy + seen.waiting) / rules.slots)
+    slots = {n: min(rules.slots, seen.fit.get(n, rules.slots)) for n in wanted}  # that take work, or will
+    work = seen.busy + seen.waiting
     calls = seen.waiting > 0 and seen.oldest_s >= rules.wait_s
-    target = min(max(need if calls else 0, rules.min, len(wanted)), rules.max)
+    lack = max(math.ceil((work - sum(slots.values())) / rules.slots) if calls else 0, rules.min - _useful(slots))
+    lack = min(lack, rules.max - len(wanted), rules.most_at_once)
     start = ()
-    if now >= memory.not_before and target > len(wanted):
+    if now >= memory.not_before and lack > 0:
         taken = set(seen.instances) | set(memory.started)
-        free = [n for n in range(rules.max) if n not in taken]
-        start = tuple(free[: min(target - len(wanted), rules.most_at_once)])
+        start = tuple([n for n in range(rules.max) if n not in taken][:lack])
         for n in start:
             memory.started[n] = now
 
     drain = [n for n in never_came if n in here]
+    for n in drain:
+        slots.pop(n)
     idle = sorted((since, n) for n, since in memory.idle.items() if now - since >= rules.idle_s and n not in drain)
-    spare = len(wanted) - len(drain) - max(rules.min, need)
-    drain += [n for _, n in idle[: max(0, spare)]]
+    for _, n in idle:
+        stays = {other: count for other, count in slots.items() if other != n}
+        if slots[n] == 0 or (sum(stays.values()) >= work and _useful(stays) >= rules.min):
+            drain.append(n)
+            slots = stays
     for n in drain:
         memory.told.add(n)
         memory.started.pop(n, None)
         memory.ran.pop(n, None)
         memory.idle.pop(n, None)
     return Decision(start, tuple(drain))
+
+
+def _useful(slots):
+    return sum(count > 0 for count in slots.values())
 
 
 def forget(memory, number):

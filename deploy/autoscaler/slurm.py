@@ -11,7 +11,11 @@ _PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED"}
 
 
 class SourceError(Exception):
-    """The source of machines refuses or does not answer. The text is its last line."""
+    """The source of machines refuses or does not answer. The text is its last line. `started`: numbers that were started before."""
+
+    def __init__(self, text, started=()):
+        super().__init__(text)
+        self.started = tuple(started)
 
 
 def _run(*command):

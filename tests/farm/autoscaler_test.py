@@ -8,10 +8,14 @@ import math
 import os
 import pathlib
 import random
+import select
+import socket
 import stat
 import sys
 import tempfile
 import threading
+import time
+import types
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "deploy"))
@@ -22,12 +26,14 @@ SEEDS = range(1, 151)
 
 
 class World:
-    """Machines that come late or never, workers that register late or never, and work that uses some of them."""
+    """Machines that come late or never, workers that register late or never, slots that are in quarantine for a while, and work that uses
+    some of the others."""
 
     def __init__(self, rng, limits, faults):
         self.rng, self.limits, self.faults = rng, limits, faults
         self.instances = {}  # number -> [state, time of its next change]
         self.workers = {}  # number -> busy slots
+        self.sick = {}  # number -> slots in quarantine
         self.demand = 0
 
     def pass_time(self, now):
@@ -47,9 +53,12 @@ class World:
                     self.workers[number] = 0
             elif state == rules.LEAVING:
                 del self.instances[number]
+        for number in self.workers:
+            if self.rng.random() < self.faults / 10:
+                self.sick[number] = self.rng.randint(0, self.limits.slots)
         left = self.demand
         for number in sorted(self.workers, key=lambda _: self.rng.random()):
-            self.workers[number] = min(left, self.limits.slots)
+            self.workers[number] = min(left, self.limits.slots - self.sick.get(number, 0))
             left -= self.workers[number]
         self.waiting = left
 
@@ -60,6 +69,7 @@ class World:
             busy=sum(self.workers.values()),
             instances={number: state for number, (state, _) in self.instances.items()},
             workers={number: busy == 0 for number, busy in self.workers.items()},
+            fit={number: self.limits.slots - sick for number, sick in self.sick.items() if sick},
         )
 
     def start(self, number, now):
@@ -68,6 +78,7 @@ class World:
 
     def drain(self, number, now):
         self.workers.pop(number, None)
+        self.sick.pop(number, None)
         self.instances[number] = [rules.LEAVING, now + self.rng.uniform(0, 30)]
 
 
@@ -168,6 +179,32 @@ class RulesTest(unittest.TestCase):
         self.assertEqual(len(left), 1, "one stage waits")
         self.assertEqual(len(idle), 5)
 
+    def test_slots_in_quarantine_are_no_capacity(self):
+        limits = rules.Rules(max=4, slots=2, idle_s=60)
+        running = dict.fromkeys(range(2), rules.RUNNING)
+        idle = dict.fromkeys(range(2), True)
+        for fit, starts in (({}, ()), ({0: 1}, (2,)), ({0: 0}, (2,)), ({0: 0, 1: 1}, (2, 3)), ({0: 0, 1: 0}, (2, 3))):
+            seen = rules.Observation(waiting=4, oldest_s=99, instances=running, workers=idle, fit=fit)
+            self.assertEqual(rules.decide(limits, rules.Memory(), seen, 0).start, starts, fit)
+
+    def test_a_worker_in_quarantine_leaves_though_work_waits_and_others_keep_the_least(self):
+        limits = rules.Rules(max=3, min=2, slots=2, idle_s=60)
+        memory = rules.Memory()
+        running = dict.fromkeys(range(2), rules.RUNNING)
+        decided = []
+        for now in (0, 30, 60):
+            seen = rules.Observation(waiting=9, oldest_s=99, busy=2, instances=running, workers={0: True, 1: False, 2: False}, fit={0: 0})
+            decided.append(rules.decide(limits, memory, seen, now))
+            running.update(dict.fromkeys(decided[-1].start, rules.RUNNING))
+        self.assertEqual(decided, [rules.Decision(start=(2,)), rules.Decision(), rules.Decision(drain=(0,))])
+
+        memory = rules.Memory()
+        running = dict.fromkeys(range(3), rules.RUNNING)
+        for now in (0, 60):  # without work, two that take some stay, and no more
+            seen = rules.Observation(instances=running, workers=dict.fromkeys(range(3), True), fit={1: 0})
+            decided = rules.decide(limits, memory, seen, now)
+        self.assertEqual(decided, rules.Decision(drain=(1,)))
+
     def test_short_waits_start_nothing(self):
         memory = rules.Memory()
         seen = rules.Observation(waiting=50, oldest_s=9)
@@ -225,10 +262,11 @@ CASES = pathlib.Path(__file__).resolve().parents[1] / "scheduler/sim/autoscaler_
 def make_cases():
     """Worlds in which no start fails, and what the rules decide there: heddle-sim has the same rules, and is tested with these cases."""
     cases = []
-    for seed in range(1, 7):
+    for seed in range(1, 11):
         rng = random.Random(seed)
         limits = rules.Rules(max=rng.randint(2, 8), min=rng.randint(0, 1), slots=rng.randint(1, 3), idle_s=60, most_at_once=rng.randint(1, 4))
         memory, instances, rounds, demand, oldest = rules.Memory(), {}, [], 0, 0.0
+        sick = {}  # number -> slots in quarantine
         for step in range(45):
             now = 10.0 * step
             known = [number for number, (state, _) in instances.items() if state == rules.RUNNING]
@@ -238,21 +276,27 @@ def make_cases():
                 elif state == rules.LEAVING and now >= change:
                     del instances[number]
             if rng.random() < 0.2:
-                demand = rng.choice([0, 0, 0, 2, 20])
+                demand = rng.choice([0, 0, 2, 4, 20])
             if known and rng.random() < 0.05:  # it is taken away, but not before the rules saw that it came
                 instances[known[-1]] = (rules.LEAVING, now + 30)
             running = [number for number, (state, _) in instances.items() if state == rules.RUNNING]
+            for number in running:
+                if rng.random() < 0.05:
+                    sick[number] = rng.choice([0, 1, limits.slots])
+            sick = {number: slots for number, slots in sick.items() if number in running}
+            fit = {number: limits.slots - slots for number, slots in sick.items() if slots}
             busy = {number: 0 for number in running}
-            for _ in range(min(demand, len(running) * limits.slots)):
-                busy[min(busy, key=busy.get)] += 1
+            for _ in range(min(demand, sum(fit.get(number, limits.slots) for number in running))):
+                busy[min((number for number in busy if busy[number] < fit.get(number, limits.slots)), key=busy.get)] += 1
             waiting = demand - sum(busy.values())
             oldest = oldest + 10 if waiting else 0.0
             idle = {number: used == 0 for number, used in busy.items()}
             states = {number: state for number, (state, _) in instances.items()}
-            decision = rules.decide(limits, memory, rules.Observation(waiting, oldest, sum(busy.values()), states, idle), now)
+            decision = rules.decide(limits, memory, rules.Observation(waiting, oldest, sum(busy.values()), states, idle, fit), now)
             rounds.append({"now": now, "waiting": waiting, "oldest": oldest, "busy": sum(busy.values()),
                            "instances": {str(number): state for number, state in sorted(states.items())},
                            "idle": sorted(number for number, unused in idle.items() if unused),
+                           "fit": {str(number): slots for number, slots in sorted(fit.items())},
                            "start": list(decision.start), "drain": list(decision.drain)})
             for number in decision.start:
                 instances[number] = (rules.PENDING, now + rng.choice([15, 45, 95]))
@@ -275,6 +319,7 @@ class SharedCasesTest(unittest.TestCase):
         rounds = [one for case in json.loads(text) for one in case["rounds"]]
         self.assertGreater(sum(len(one["start"]) for one in rounds), 20)
         self.assertGreater(sum(len(one["drain"]) for one in rounds), 10)
+        self.assertGreater(sum(len(one["fit"]) for one in rounds), 20)
 
 
 class ObserveTest(unittest.TestCase):
@@ -291,8 +336,9 @@ class ObserveTest(unittest.TestCase):
             worker("cpu-big-1", ("cpu", "held")),
             worker("cpu-x", ("cpu", "held")),
         ]
-        self.assertEqual(observe.of_class(workers, "cpu", {"cpu", "zen"}), ({0: False, 12: True, 3: False}, 1))
-        self.assertEqual(observe.of_class(workers, "cpu", {"cpu"})[1], 0)
+        self.assertEqual(observe.of_class(workers, "cpu", {"cpu", "zen"}), ({0: False, 12: True, 3: False}, 1, {12: 1}))
+        self.assertEqual(observe.of_class(workers, "cpu", {"zen"})[2], {12: 0})
+        self.assertEqual(observe.of_class(workers, "cpu", {"cpu"})[1:], (0, {}))
 
     def test_a_client_that_fails(self):
         with self.assertRaisesRegex(observe.Unobserved, "status 1"):
@@ -351,6 +397,7 @@ class Api(http.server.BaseHTTPRequestHandler):
     calls = []
     pods = {}
     deny = False
+    quota = math.inf  # pods that may be made
 
     def answer(self, status, body):
         text = json.dumps(body).encode()
@@ -378,6 +425,8 @@ class Api(http.server.BaseHTTPRequestHandler):
             name = body["metadata"]["name"]
             if name in self.pods:
                 return self.fail(409, "AlreadyExists", f'pods "{name}" already exists')
+            if len(self.pods) >= self.quota:
+                return self.fail(403, "Forbidden", f'pods "{name}" is forbidden: exceeded quota: compute')
             self.pods[name] = body | {"status": {"phase": "Pending"}}
             return self.answer(201, self.pods[name])
         name = self.path.removeprefix(base + "pods/")
@@ -416,7 +465,7 @@ class KubernetesTest(Folder):
         super().setUp()
         (self.folder / "token").write_text("a-token\n")
         (self.folder / "namespace").write_text("lab")
-        Api.calls, Api.pods, Api.deny = [], {}, False
+        Api.calls, Api.pods, Api.deny, Api.quota = [], {}, False, math.inf
         server = serve(Api)
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
@@ -455,10 +504,10 @@ class KubernetesTest(Folder):
             (self.folder / "token").write_text("a-token")
             self.source.start("gpu", (0,))
 
-    def test_the_loop_follows_the_work(self):
-        """From a job that waits to no pod: the program with its real parts, a scheduler's metrics and a tracker's list that are files."""
+    def settings(self, metrics_text):
+        """(path of a configuration, file with the scheduler's metrics, file with the tracker's list)"""
         metrics, devices = self.folder / "metrics", self.folder / "devices"
-        metrics.write_text(METRICS)
+        metrics.write_text(metrics_text)
         devices.write_text('{"workers": []}')
 
         class Page(http.server.BaseHTTPRequestHandler):
@@ -491,6 +540,28 @@ max = 5
 wait_s = 5
 idle_s = 60
 """)
+        return config, metrics, devices
+
+    def test_pods_that_were_made_before_one_was_refused_are_kept(self):
+        config, _, _ = self.settings(METRICS.replace('{pool="cpu"} 3', '{pool="cpu"} 9'))
+        said = []
+        settings = loop.read_config(config)
+        counts = loop.Counts(settings.state)
+        scaler = loop.Autoscaler(settings, counts, said.append)
+        Api.quota = 2
+        scaler.round(1000)
+        self.assertEqual(sorted(Api.pods), ["heddle-cpu-0", "heddle-cpu-1"])
+        self.assertEqual([counts.of("cpu")[field] for field in ("starts", "failed_starts")], [2, 1])
+        self.assertRegex(said[0], "cannot start 2, 3, 4: .*exceeded quota")
+        self.assertRegex(said[1], "started 0, 1, since")
+        # Both go before they were listed once. They were started, so that is two more failures.
+        Api.pods.clear()
+        scaler.round(1000 + settings.rules["cpu"].register_s)
+        self.assertEqual(counts.of("cpu")["failed_starts"], 3)
+
+    def test_the_loop_follows_the_work(self):
+        """From a job that waits to no pod: the program with its real parts, a scheduler's metrics and a tracker's list that are files."""
+        config, metrics, devices = self.settings(METRICS)
         said = []
         settings = loop.read_config(config)
         counts = loop.Counts(settings.state)
@@ -518,6 +589,57 @@ idle_s = 60
         self.assertRegex(output.getvalue(), r"cpu +0 +1 .* 2 +0 +0\.1")
         # What was counted outlives the program.
         self.assertEqual(loop.Counts(settings.state).of("cpu")["starts"], 2)
+
+
+class PagesTest(unittest.TestCase):
+    """/metrics and /healthz, with clients that connect and say nothing."""
+
+    def setUp(self):
+        counts = types.SimpleNamespace(classes={"cpu": dict.fromkeys(loop.Counts.FIELDS, 0)})
+        self.scaler = types.SimpleNamespace(looked=time.monotonic())
+        server = loop.serve("127.0.0.1:0", self.scaler, counts, every_s=1)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        self.port = server.server_address[1]
+
+    def connect(self):
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=5)
+        self.addCleanup(client.close)
+        return client
+
+    def page(self, path):
+        client = self.connect()
+        client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        with client.makefile("rb") as answer:
+            return answer.read().decode()
+
+    def test_pages(self):
+        self.assertIn(" 200 ", self.page("/healthz"))
+        self.assertIn('heddle_autoscaler_starts_total{class="cpu"} 0', self.page("/metrics"))
+        self.assertIn(" 404 ", self.page("/other"))
+        self.scaler.looked -= 1000
+        self.assertIn(" 503 ", self.page("/healthz"))
+
+    def test_a_client_that_stalls_holds_nobody_up(self):
+        stalled = [self.connect() for _ in range(loop.MOST_CLIENTS - 1)]
+        stalled[0].sendall(b"GET /healthz HT")
+        self.assertIn(" 200 ", self.page("/healthz"))
+        self.assertFalse([client for client in stalled if self.ended(client)], "there is room for all")
+
+    def test_of_too_many_clients_the_oldest_ends(self):
+        before = threading.active_count()
+        stalled = [self.connect() for _ in range(3 * loop.MOST_CLIENTS)]
+        self.assertIn(" 200 ", self.page("/healthz"))
+        for client in stalled[: 2 * loop.MOST_CLIENTS]:
+            self.assertEqual(client.recv(1), b"", "it was ended")
+        until = time.monotonic() + 5
+        while threading.active_count() > before + loop.MOST_CLIENTS and time.monotonic() < until:
+            time.sleep(0.01)
+        self.assertLessEqual(threading.active_count(), before + loop.MOST_CLIENTS)
+
+    @staticmethod
+    def ended(client):
+        return bool(select.select([client], [], [], 0)[0])
 
 
 class ConfigTest(Folder):

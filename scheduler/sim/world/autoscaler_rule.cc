@@ -9,10 +9,17 @@ AutoscalerRule::Decision AutoscalerRule::Decide(const BatchClass& rules, const S
                                                 double now) {
   std::erase_if(told_, [&](int number) { return !seen.instances.count(number); });
   int here = 0;
+  int useful = 0;  // of these, those that take work, or will
+  int slots = 0;   // of the useful ones
+  const auto slots_of = [&rules](const Instance& instance) {
+    return instance.fit < 0 ? rules.slots : std::min(rules.slots, instance.fit);
+  };
   std::map<int, double> idle;
   for (const auto& [number, instance] : seen.instances) {
     if (instance.state == State::kLeaving || told_.count(number)) continue;
     ++here;
+    useful += slots_of(instance) > 0 ? 1 : 0;
+    slots += slots_of(instance);
     const bool unused = instance.state == State::kPending ? seen.waiting == 0 : instance.idle;
     if (!unused) continue;
     const auto before = idle_.find(number);
@@ -20,12 +27,13 @@ AutoscalerRule::Decision AutoscalerRule::Decide(const BatchClass& rules, const S
   }
   idle_ = std::move(idle);
 
-  const int need = (seen.busy + seen.waiting + rules.slots - 1) / rules.slots;
+  const int work = seen.busy + seen.waiting;
   const bool calls = seen.waiting > 0 && seen.oldest >= rules.wait;
   const int most = static_cast<int>(rules.workers.size());
-  const int target = std::min(std::max({calls ? need : 0, rules.min, here}), most);
+  const int lack =
+      std::max(calls ? (work - slots + rules.slots - 1) / rules.slots : 0, rules.min - useful);
   Decision decision;
-  for (int number = 0, starts = std::min(target - here, rules.most_at_once);
+  for (int number = 0, starts = std::min({lack, most - here, rules.most_at_once});
        number < most && starts > 0; ++number) {
     if (seen.instances.count(number)) continue;
     decision.start.push_back(number);
@@ -37,9 +45,11 @@ AutoscalerRule::Decision AutoscalerRule::Decide(const BatchClass& rules, const S
     if (now - since >= rules.idle) leave.emplace_back(since, number);
   }
   std::sort(leave.begin(), leave.end());
-  const int spare = std::max(0, here - std::max(rules.min, need));
-  if (leave.size() > static_cast<size_t>(spare)) leave.resize(static_cast<size_t>(spare));
   for (const auto& [since, number] : leave) {
+    const int mine = slots_of(seen.instances.at(number));
+    if (mine > 0 && (slots - mine < work || useful - 1 < rules.min)) continue;
+    slots -= mine;
+    useful -= mine > 0 ? 1 : 0;
     decision.drain.push_back(number);
     told_.insert(number);
     idle_.erase(number);

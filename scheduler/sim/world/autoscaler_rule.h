@@ -18,7 +18,9 @@ class AutoscalerRule {
   enum class State { kPending, kRunning, kLeaving };
   struct Instance {
     State state = State::kPending;
-    bool idle = false;   // runs, and nothing runs on it
+    bool idle = false;  // runs, and nothing runs on it
+    // Slots of the class that are not in quarantine, where some are; -1: none is.
+    int fit = -1;
     uint64_t start = 0;  // for the caller: which start it is of
   };
   struct Seen {

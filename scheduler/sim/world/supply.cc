@@ -89,6 +89,14 @@ AutoscalerRule::Seen Supply::Observe(const Class& of) const {
     const auto instance = seen.instances.find(member->number);
     if (instance != seen.instances.end()) instance->second.idle = false;
   }
+  for (const SlotId& slot : machines_.quarantined) {
+    const Member* member = MemberOf(slot.worker);
+    if (member == nullptr || classes_[member->cls].rules != of.rules) continue;
+    const auto instance = seen.instances.find(member->number);
+    if (instance == seen.instances.end() || instance->second.state != State::kRunning) continue;
+    int& fit = instance->second.fit;
+    fit = (fit < 0 ? rules.slots : fit) - 1;
+  }
   return seen;
 }
 

@@ -42,6 +42,8 @@ TEST(AutoscalerRuleTest, DecidesAsTheAutoscalerDoes) {
                                                                        : State::kLeaving;
       }
       for (const int number : round.at("idle")) seen.instances[number].idle = true;
+      for (const auto& [number, slots] : round.at("fit").items())
+        seen.instances[std::stoi(number)].fit = slots;
       const AutoscalerRule::Decision decision = rule.Decide(rules, seen, round.at("now"));
       EXPECT_THAT(decision.start, ElementsAreArray(round.at("start").get<std::vector<int>>()))
           << round;
