@@ -6,7 +6,7 @@
 //   HEDDLE_FAIL_OVERS=1000 build/release/tests/cluster/fail_over_test    # so many on each store; takes hours
 //
 // Each fail-over is told when it is over, with the time, so that what went before a failure can be found in the logs.
-// A run that fails leaves its folder behind, and says where.
+// A run that fails leaves its folder behind, and says where; with HEDDLE_KEEP_LOGS=1 every run does.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -135,7 +135,7 @@ class FailOverRun {
     std::vector<std::string> all = found_;
     all.insert(all.end(), history_.violations().begin(), history_.violations().end());
     if (!all.empty()) std::cerr << absl::StrJoin(all, "\n") << "\n" << cluster_->Logs();
-    if (!all.empty() && keeps_)
+    if (keeps_ && (!all.empty() || FromEnvironment("HEDDLE_KEEP_LOGS", 0) != 0))
       std::cerr << "whole logs, and the data: " << cluster_->Keep() << "\n";
     Report();
     return all;
