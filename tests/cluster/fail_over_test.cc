@@ -4,20 +4,27 @@
 // twice at a time, and every job is done. A scheduler that writes without looking at the epoch must be found.
 //
 //   HEDDLE_FAIL_OVERS=1000 build/release/tests/cluster/fail_over_test    # so many on each store; takes hours
+//
+// Each fail-over is told when it is over, with the time, so that what went before a failure can be found in the logs.
+// A run that fails leaves its folder behind, and says where; with HEDDLE_KEEP_LOGS=1 every run does.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <random>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -52,9 +59,27 @@ absl::Duration Percentile(std::vector<absl::Duration> values, double share) {
   return values[std::min(values.size() - 1, place)];
 }
 
-// What happens to the scheduler that leads.
-enum Kind { kKill, kStop, kEnd, kCut };
-constexpr const char* kNames[] = {"kill", "stop", "end", "cut"};
+// What happens to the scheduler that leads. kHold: it is stopped within a write to SQLite's file.
+enum Kind { kKill, kStop, kEnd, kCut, kHold };
+constexpr const char* kNames[] = {"kill", "stop", "end", "cut", "hold"};
+
+// Whether the process has SQLite's lock for writes on the database.
+bool Writes(pid_t process, const std::string& database) {
+  constexpr int64_t kWriteLock = 120;  // this byte of the index of the log
+  struct stat index {};
+  if (stat((database + "-shm").c_str(), &index) != 0) return false;
+  std::ifstream locks("/proc/locks");
+  std::string number, kind, mode, access, file;
+  int64_t pid = 0, begin = 0;
+  for (std::string line; std::getline(locks, line);) {
+    std::istringstream words(line);
+    if (!(words >> number >> kind >> mode >> access >> pid >> file >> begin)) continue;
+    if (kind == "POSIX" && access == "WRITE" && pid == process && begin == kWriteLock &&
+        absl::EndsWith(file, absl::StrCat(":", index.st_ino)))
+      return true;
+  }
+  return false;
+}
 
 class FailOverRun {
  public:
@@ -62,6 +87,7 @@ class FailOverRun {
   FailOverRun(PostgresServer* server, std::vector<Kind> kinds, const std::string& scheduler = "")
       : random_(static_cast<unsigned>(FromEnvironment("HEDDLE_FAIL_OVER_SEED", 1))),
         kinds_(std::move(kinds)),
+        keeps_(scheduler.empty()),
         model_(SmallModel()) {
     MiniCluster::Options options;
     options.lease_s = kLeaseSeconds;
@@ -80,8 +106,8 @@ class FailOverRun {
   std::vector<std::string> Go(int fail_overs) {
     cluster_->StartTracker();
     cluster_->StartWorker();
-    cluster_->StartScheduler();
-    cluster_->StartSecond();
+    Start(/*first=*/true);
+    Start(/*first=*/false);
     client_ = std::make_unique<ServiceClient>(
         absl::StrCat(cluster_->scheduler_address(), ",", cluster_->second_address()));
     Must(client_->WaitUntilServing(absl::Seconds(60)), "start");
@@ -108,8 +134,9 @@ class FailOverRun {
     }
     std::vector<std::string> all = found_;
     all.insert(all.end(), history_.violations().begin(), history_.violations().end());
-    std::cerr << absl::StrJoin(story_, "\n") << "\n";
     if (!all.empty()) std::cerr << absl::StrJoin(all, "\n") << "\n" << cluster_->Logs();
+    if (keeps_ && (!all.empty() || FromEnvironment("HEDDLE_KEEP_LOGS", 0) != 0))
+      std::cerr << "whole logs, and the data: " << cluster_->Keep() << "\n";
     Report();
     return all;
   }
@@ -135,6 +162,16 @@ class FailOverRun {
     }
   }
 
+  void Start(bool first) {
+    if (first) {
+      cluster_->StartScheduler();
+    } else {
+      cluster_->StartSecond();
+    }
+    if (Address(first).empty())
+      Found(absl::StrCat("the ", first ? "first" : "second", " scheduler does not start"));
+  }
+
   std::string Address(bool first) const {
     return first ? cluster_->scheduler_address() : cluster_->second_address();
   }
@@ -144,8 +181,10 @@ class FailOverRun {
     TcpProxy* const link = links_[first_leads_ ? 0 : 1].get();
     if (!leader.Running() || !Leads(Address(first_leads_)))
       return Found("a scheduler lost the leadership without need");
-    story_.push_back(absl::StrCat(kNames[kind], first_leads_ ? " the first" : " the second"));
+    if (kind == kHold && !StopWithinWrite(&leader)) return Found("it was never seen to write");
     const absl::Time begun = absl::Now();
+    story_.push_back(absl::StrCat(absl::FormatTime("%H:%M:%E3S ", begun, absl::LocalTimeZone()),
+                                  kNames[kind], first_leads_ ? " the first" : " the second"));
     std::thread ending;
     int end_status = 0;
     if (kind == kKill) leader.Kill();
@@ -159,24 +198,51 @@ class FailOverRun {
       ending.join();
       if (end_status != 0) Found("a scheduler that was told to end does not do so in order");
     }
-    if (kind == kStop || kind == kCut) {
-      // It finds that its time is over, writes nothing, and ends.
-      leader.Continue();
-      if (kind == kCut) link->SetMode(TcpProxy::Mode::kOpen);
-      if (leader.WaitForEnd() != 1) Found("a scheduler goes on though another leads");
-    }
-    if (!over && kind == kStop && link == nullptr) {
-      // A process that is stopped within a write keeps SQLite's file locked, so nobody can take over before.
+    const bool stopped = kind == kStop || kind == kHold;
+    if (over && kind == kHold) Found("another took over SQLite's file within a write");
+    if (stopped) leader.Continue();
+    if (kind == kCut) link->SetMode(TcpProxy::Mode::kOpen);
+    if (!over && stopped && link == nullptr) {
+      // A process that is stopped within a write keeps SQLite's file locked, so nobody can take over before it goes on.
+      // Then whoever is faster leads: another, or the same one as before, in the same epoch.
       ++held_up_;
+      if (GoesOn(leader)) {
+        absl::StrAppend(&story_.back(), ": goes on, since nobody could take over");
+        std::cerr << story_.back() << "\n";
+        return;
+      }
       over = AwaitOther(kind, absl::Now());
     }
+    // It finds that its time is over, writes nothing, and ends.
+    if ((stopped || kind == kCut) && leader.WaitForEnd() != 1)
+      Found("a scheduler goes on though another leads");
     if (!over) Found("nobody took over");
+    std::cerr << story_.back() << "\n";
     first_leads_ = !first_leads_;
-    if (first_leads_) {
-      cluster_->StartSecond();
-    } else {
-      cluster_->StartScheduler();
+    Start(!first_leads_);
+  }
+
+  // Stops it at a time when it has the lock of SQLite's file. False: there was no such time.
+  bool StopWithinWrite(Process* leader) {
+    const std::string database = cluster_->File("data/heddle.db");
+    for (const absl::Time limit = absl::Now() + kRecovery; absl::Now() < limit;) {
+      leader->Stop();
+      absl::SleepFor(absl::Milliseconds(1));  // until the signal has reached it
+      if (Writes(leader->pid(), database)) return true;
+      leader->Continue();
+      absl::SleepFor(absl::Microseconds(random_() % 10'000));
     }
+    return false;
+  }
+
+  // Whether the scheduler that led, and goes on now, leads again.
+  bool GoesOn(const Process& leader) {
+    for (const absl::Time limit = absl::Now() + kTakeOver; absl::Now() < limit;) {
+      if (Leads(Address(first_leads_))) return true;
+      if (!Alive(leader.pid()) || Leads(Address(!first_leads_))) return false;
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+    return false;
   }
 
   // Waits until clients are served by the other scheduler, and notes how long that took.
@@ -184,7 +250,8 @@ class FailOverRun {
     const std::string job = jobs_.back();
     const std::string other = Address(!first_leads_);
     // The clients' own way to it: they know both.
-    while (absl::Now() < begun + 2 * kTakeOver) {
+    const absl::Duration limit = kind == kHold ? kTakeOver : 2 * kTakeOver;
+    while (absl::Now() < begun + limit) {
       const auto now = client_->GetJob(job);
       if (absl::IsNotFound(now.status())) history_.Missing(job);
       if (now.ok() && Leads(other)) {
@@ -273,6 +340,7 @@ class FailOverRun {
 
   std::mt19937 random_;
   std::vector<Kind> kinds_;
+  const bool keeps_;  // what a run that fails leaves behind
   const std::string model_;
   std::unique_ptr<TcpProxy> links_[2];  // of the schedulers to PostgreSQL; null with SQLite
   std::unique_ptr<MiniCluster> cluster_;
@@ -308,6 +376,12 @@ TEST_P(FailOver, NothingToldIsLostOrDoubledOrTakenBack) {
 
 INSTANTIATE_TEST_SUITE_P(Stores, FailOver, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Postgres" : "Sqlite"; });
+
+// Nothing tells when a process is within a write, so kStop is that by chance only.
+TEST(StoppedWithinAWrite, NothingToldIsLostOrDoubledOrTakenBack) {
+  FailOverRun run(nullptr, {kHold});
+  EXPECT_THAT(run.Go(FromEnvironment("HEDDLE_HOLDS", 1)), IsEmpty());
+}
 
 // What a leader that was cut off still has to write goes past the new leader then.
 using PlantedFailOver = FailOver;

@@ -200,7 +200,7 @@ MiniCluster::~MiniCluster() {
   worker.Kill();
   tracker.Kill();
   std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
+  if (!keep_) std::filesystem::remove_all(folder_, ignored);
 }
 
 std::string MiniCluster::AddressFrom(const std::string& port_file, Process& process) const {
@@ -289,6 +289,11 @@ void MiniCluster::StartSchedulerAs(const std::string& name, const std::string& s
   if (options_.standby) command.emplace_back("--standby");
   process->Start(command, File(name + ".log"), options_.environment);
   *address = AddressFrom(File(name + ".port"), *process);
+}
+
+const std::string& MiniCluster::Keep() {
+  keep_ = true;
+  return folder_;
 }
 
 std::string MiniCluster::Logs() const {

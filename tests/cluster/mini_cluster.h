@@ -86,6 +86,8 @@ class MiniCluster {
   std::string File(const std::string& name) const { return folder_ + "/" + name; }
   // The last lines of every log, for failure messages.
   std::string Logs() const;
+  // Leaves the folder, with the whole logs and all data, behind for who looks into a failure. Returns its path.
+  const std::string& Keep();
 
   Process tracker;
   Process worker;
@@ -103,6 +105,7 @@ class MiniCluster {
   std::unique_ptr<Links> links_;
   int worker_port_ = 0;
   std::string folder_;
+  bool keep_ = false;
   std::string tracker_address_ = "127.0.0.1:0";
   std::string scheduler_address_ = "127.0.0.1:0";
   std::string second_address_ = "127.0.0.1:0";

@@ -145,6 +145,12 @@ absl::Status MigratePostgres(PostgresSession* session, bool copying) {
   HEDDLE_ASSIGN_OR_RETURN(const bool fits, PostgresFits(session, copying));
   if (fits) return absl::OkStatus();
   HEDDLE_ASSIGN_OR_RETURN(const int64_t found, PostgresVersion(session));
+  if (found > 0 && found < kFirstVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "it is of version ", found, ", and this program knows versions from ", kFirstVersion,
+        " on; `heddle records export` with the program that made it "
+        "keeps its records, then give this one an empty database"));
+  }
   std::string sql = "BEGIN;";
   if (found == 0) {
     absl::StrAppend(&sql,

@@ -1,5 +1,6 @@
 // The tables of the store in PostgreSQL, as a list of migrations. Versions are those of SQLite's schema
-// (sqlite_schema.h), so that both stores of a version hold the same; the first one here is 11.
+// (sqlite_schema.h), so that both stores of a version hold the same; the first one here is 13.
+// Before it there were 11 and 12, and a form of 13 with a table more, heddle_owner, which nothing reads.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace heddle::scheduler {
 // version, or a copy into it did not end (copy_store.h).
 absl::StatusOr<bool> PostgresFits(PostgresSession* session, bool copying);
 // Makes the tables, or runs the missing migrations, in one transaction. Errors as above. Nobody else may use the
-// database meanwhile (postgres_use.h).
+// database meanwhile (postgres_use.h). FailedPrecondition also for a version before the first one.
 absl::Status MigratePostgres(PostgresSession* session, bool copying);
 
 // The version of the database; 0: it has no tables; negative: a copy into it did not end.

@@ -172,6 +172,9 @@ TEST_F(PostgresStoreTest, OnlyFitDatabasesAreTaken) {
   MustOpen(url_);
   Sql("UPDATE heddle_schema SET version=99");
   EXPECT_TRUE(absl::IsFailedPrecondition(OpenPostgresRecordStore(url_).status()));
+  Sql("UPDATE heddle_schema SET version=12");
+  EXPECT_THAT(std::string(OpenPostgresRecordStore(url_).status().message()),
+              AllOf(HasSubstr("version 12"), HasSubstr("an empty database")));
   Sql("UPDATE heddle_schema SET version=-11");
   EXPECT_THAT(std::string(OpenPostgresRecordStore(url_).status().message()),
               HasSubstr("heddle store copy"));
@@ -179,6 +182,22 @@ TEST_F(PostgresStoreTest, OnlyFitDatabasesAreTaken) {
       server_->NewDatabase("ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'");
   EXPECT_THAT(std::string(OpenPostgresRecordStore(other).status().message()),
               HasSubstr("--encoding=UTF8"));
+}
+
+// Version 13 had one table more for some hours, and nothing less.
+TEST_F(PostgresStoreTest, ADatabaseOfTheEarlierFormOfVersionThirteenIsTaken) {
+  const std::string identity = *MustOpen(url_)->Identity();
+  Sql("CREATE TABLE heddle_owner(epoch BIGINT NOT NULL, name TEXT COLLATE \"C\" NOT NULL)");
+  Sql("INSERT INTO heddle_owner VALUES(3, 'heddle-scheduler old:1')");
+  const std::unique_ptr<RecordStore> store = MustOpen(url_);
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(*store->Identity(), identity);
+  const auto leader = store->Lead(ClaimOf("new", absl::Minutes(1)));
+  ASSERT_TRUE(leader.ok()) << leader.status();
+  store->SetEpoch(kDefaultPool, leader->epoch);
+  const auto applied = store->Apply({Batch{PutExperience{"llvm", "dev", 1, {}}}});
+  EXPECT_TRUE(applied.ok() && applied->front().ok()) << applied.status();
+  EXPECT_TRUE(store->EndLead(kDefaultPool, leader->epoch).ok());
 }
 
 TEST_F(PostgresStoreTest, BytesThatAreNoTextDoNotStopAJob) {
