@@ -286,7 +286,7 @@ void AddModules(Corpus& corpus) {
   m.outputs[0].lengths = {{0, 1}};
   m.outputs[0].labels = {"no", "yes"};
   m.kernels = {
-      {"k", std::string(16, '0'), "add 4x2", 8, 256, "tuned", 0.5, {true, true, 7}, 16, {}}};
+      {"k", std::string(16, '0'), "add 4x2", 8, 256, "tuned", 0.5, {true, true, true, 7}, 16, {}}};
   m.kernels[0].launches = {
       {"k", {1, 1, 1}, {32, 1, 1}, 64, 128, {{0, 0}, {1, 0}, {2, 0}, {-1, 0}}, 16, 8}};
   m.calls = {{0,
