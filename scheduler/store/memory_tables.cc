@@ -62,10 +62,8 @@ OldRecords OldRecordsOf(const MemoryTables& tables, const OldRecordRule& rule,
   OldRecordPlace place = after.value_or(OldRecordPlace());
   int64_t looked = 0;
   for (const auto& [group, created_unix_ns, id] : order) {
-    if (looked++ == limit) {
-      found.last = place;
-      break;
-    }
+    if (looked == limit) break;
+    ++looked;
     if (place.group[0] != group) place = {.group = {group}};
     place.created_unix_ns = created_unix_ns;
     place.id = id;
@@ -85,6 +83,7 @@ OldRecords OldRecordsOf(const MemoryTables& tables, const OldRecordRule& rule,
     found.ids.push_back(id);
     found.bytes += static_cast<int64_t>(record.ByteSizeLong());
   }
+  if (looked == limit) found.last = place;
   return found;
 }
 
