@@ -202,8 +202,17 @@ struct ServiceClient::Schedulers {
         current = next < all.size() && next != current ? next : (current + 1) % all.size();
       }
     }
-    if (pause) absl::SleepFor(kFailOverPause);
+    if (pause) Pause(kFailOverPause);
     return true;
+  }
+
+  // Waits for so long. gRPC makes connections only while some call of it waits; otherwise it looks every five seconds what has become of
+  // them. Calls on a connection that failed do not wait, and a plain sleep is no call, so this asks for changes of the next one's state.
+  void Pause(absl::Duration time) const {
+    const auto until = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(time);
+    grpc::Channel& next = *Current().channel;
+    while (next.WaitForStateChange(next.GetState(/*try_to_connect=*/true), until)) {
+    }
   }
 
   void Reached() {
@@ -298,7 +307,7 @@ absl::Status ServiceClient::WaitUntilServing(absl::Duration timeout) const {
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       last = absl::UnavailableError("no scheduler answers at " + address_);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    schedulers_->Pause(absl::Milliseconds(50));
   } while (absl::Now() < deadline);
   return last;
 }
@@ -632,7 +641,7 @@ absl::Status ServiceClient::WatchJob(const std::string& job, absl::Duration pati
     if (!status.ok()) schedulers_->MoveOn(stubs, stream.context(), &search);
     for (int i = 0; i < 3; ++i) {
       if (!on_job(nullptr)) return absl::CancelledError("detached");
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      schedulers_->Pause(absl::Milliseconds(100));
     }
   }
 }

@@ -1,0 +1,110 @@
+// A client that knows several schedulers finds the one that leads as soon as that answers.
+#include <arpa/inet.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client/service_client.h"
+#include "proto/jobs.grpc.pb.h"
+
+namespace heddle::client {
+namespace {
+
+// A scheduler without jobs.
+class Service : public v1::JobService::Service {
+  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*,
+                        v1::ListJobsResponse*) override {
+    return grpc::Status::OK;
+  }
+};
+
+// `port`: 0 picks a free one.
+std::unique_ptr<grpc::Server> Serve(Service* service, int* port) {
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(absl::StrCat("127.0.0.1:", *port), grpc::InsecureServerCredentials(),
+                           port);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.RegisterService(service);
+  return builder.BuildAndStart();
+}
+
+// Cuts off whoever connects to the port, and counts them. Without gRPC, whose servers would do the work of the client's.
+class ClosedDoor {
+ public:
+  explicit ClosedDoor(int port) : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int yes = 1;
+    setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    open_ = bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
+            listen(socket_, 16) == 0;
+    thread_ = std::thread([this] {
+      while (!stop_) {
+        pollfd event = {socket_, POLLIN, 0};
+        if (poll(&event, 1, /*ms=*/20) != 1) continue;
+        const int connection = accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC);
+        if (connection < 0) continue;
+        close(connection);
+        ++tries_;
+      }
+    });
+  }
+  ~ClosedDoor() { Remove(); }
+  bool open() const { return open_; }
+  // Nobody listens any more when this returns. How many connected.
+  int Remove() {
+    stop_ = true;
+    if (thread_.joinable()) {
+      thread_.join();
+      close(socket_);
+    }
+    return tries_;
+  }
+
+ private:
+  const int socket_;
+  bool open_ = false;
+  std::atomic<bool> stop_ = false;
+  std::atomic<int> tries_ = 0;
+  std::thread thread_;
+};
+
+// A try to connect ends when it has failed, and not after three seconds; then comes the next one.
+TEST(FollowLeaderTest, ConnectionsAreMadeWhileACallLooksForWhoLeads) {
+  Service service;
+  int port = 0;
+  std::unique_ptr<grpc::Server> server = Serve(&service, &port);
+  ASSERT_NE(server, nullptr);
+  const ServiceClient client(absl::StrCat("127.0.0.1:", port, ",127.0.0.1:1"));
+  ASSERT_TRUE(client.WaitUntilServing(absl::Seconds(60)).ok());
+  server->Shutdown();
+  server.reset();
+
+  ClosedDoor door(port);
+  ASSERT_TRUE(door.open());
+  absl::Status found;
+  std::thread call([&] { found = client.ListJobs(false).status(); });
+  absl::SleepFor(absl::Seconds(6));
+  const int tries = door.Remove();
+  server = Serve(&service, &port);
+  call.join();
+  ASSERT_NE(server, nullptr);
+  EXPECT_TRUE(found.ok()) << found;
+  EXPECT_GE(tries, 6);
+}
+
+}  // namespace
+}  // namespace heddle::client
