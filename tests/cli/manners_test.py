@@ -289,7 +289,7 @@ class OneService(unittest.TestCase):
     def test_an_imported_record_is_of_no_job_here(self):
         key, out = "fedcba9876543210", self.path / "there.jsonl"
         self.h("records", "export", "--job", self.job, "--valid", "--limit", 1, "-o", out, check=0)
-        record = {**json.loads(out.read_text()), "workload_key": key, "job": self.job}
+        record = {**json.loads(out.read_text()), "workload_key": key, "label": "a task of there", "job": self.job}
         del record["workload"]
         out.write_text(json.dumps(record) + "\n")
         self.h("records", "import", out, check=0)
