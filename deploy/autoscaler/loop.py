@@ -238,10 +238,11 @@ class Pages(http.server.ThreadingHTTPServer):
 
     request_queue_size = MOST_CLIENTS
 
-    def __init__(self, *arguments):
+    def __init__(self, address, handler):
         self._open = collections.deque()  # the oldest first
         self._lock = threading.Lock()
-        super().__init__(*arguments)
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
 
     def process_request(self, request, client_address):
         with self._lock:

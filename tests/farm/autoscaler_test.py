@@ -637,6 +637,15 @@ class PagesTest(unittest.TestCase):
             time.sleep(0.01)
         self.assertLessEqual(threading.active_count(), before + loop.MOST_CLIENTS)
 
+    @unittest.skipUnless(os.path.exists("/proc/net/if_inet6") and open("/proc/net/if_inet6").read(), "no IPv6 here")
+    def test_ipv6(self):
+        server = loop.serve("[::1]:0", self.scaler, types.SimpleNamespace(classes={}), every_s=1)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        with socket.create_connection(("::1", server.server_address[1]), timeout=5) as client:
+            client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            self.assertIn(b" 200 ", client.recv(100))
+
     @staticmethod
     def ended(client):
         return bool(select.select([client], [], [], 0)[0])
