@@ -206,8 +206,8 @@ struct ServiceClient::Schedulers {
     return true;
   }
 
-  // Waits for so long. gRPC makes connections only while some call of it waits; otherwise it looks every five seconds what has become of
-  // them. Calls on a connection that failed do not wait, and a plain sleep is no call, so this asks for changes of the next one's state.
+  // Waits for so long within gRPC, for a change of the next one's state. While no call waits, gRPC looks at its connections only every
+  // five seconds, so a plain sleep would delay the next connection.
   void Pause(absl::Duration time) const {
     const auto until = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(time);
     grpc::Channel& next = *Current().channel;

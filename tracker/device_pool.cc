@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -317,13 +318,29 @@ std::string DevicePool::WaitsFor(const AcquireOrder& order, const SlotSpec& slot
   return "";
 }
 
+std::optional<std::pair<SlotState, std::string>> DevicePool::OutOfUse(const Worker& worker,
+                                                                      const SlotSpec& slot) {
+  const WorkerReport& report = worker.report;
+  if (const auto trouble = report.troubles.find(slot.name); trouble != report.troubles.end())
+    return std::pair(SlotState::kQuarantined, absl::StrCat("quarantined: ", trouble->second));
+  if (!report.draining) return std::nullopt;
+  if (report.leaving <= absl::ZeroDuration())
+    return std::pair(SlotState::kDraining, std::string("the worker is draining"));
+  return std::pair(
+      SlotState::kDraining,
+      absl::StrCat("the worker leaves within ",
+                   absl::FormatDuration(absl::Ceil(report.leaving, absl::Seconds(1)))));
+}
+
 SlotView DevicePool::View(const Worker& worker, const SlotSpec& slot, absl::Time now) const {
   SlotView view{.spec = slot,
                 .state = SlotState::kFree,
                 .reason = slot.note,
                 .lease_id = "",
                 .holder = "",
+                .retires = "",
                 .lease_remaining = {}};
+  const auto out_of_use = OutOfUse(worker, slot);
   const SlotKey key{worker.report.worker, slot.name};
   if (auto held = lease_of_slot_.find(key); held != lease_of_slot_.end()) {
     const Lease& lease = leases_.at(held->second);
@@ -331,18 +348,10 @@ SlotView DevicePool::View(const Worker& worker, const SlotSpec& slot, absl::Time
     view.reason = Describe(lease);
     view.lease_id = lease.id;
     view.holder = lease.holder;
+    if (out_of_use) view.retires = out_of_use->second;
     view.lease_remaining = lease.expires - now;
-  } else if (auto reason = worker.report.troubles.find(slot.name);
-             reason != worker.report.troubles.end()) {
-    view.state = SlotState::kQuarantined;
-    view.reason = absl::StrCat("quarantined: ", reason->second);
-  } else if (worker.report.draining) {
-    view.state = SlotState::kDraining;
-    const absl::Duration leaving = worker.report.leaving;
-    view.reason = leaving > absl::ZeroDuration()
-                      ? absl::StrCat("the worker leaves within ",
-                                     absl::FormatDuration(absl::Ceil(leaving, absl::Seconds(1))))
-                      : "the worker is draining";
+  } else if (out_of_use) {
+    std::tie(view.state, view.reason) = *out_of_use;
   } else if (const Lease* lease = Conflict(worker.report.worker, slot); lease != nullptr) {
     view.state = SlotState::kBlocked;
     view.reason = absl::StrCat("shares a core with ", lease->slot, " of ", lease->worker, ", ",

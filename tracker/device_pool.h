@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -84,6 +85,7 @@ struct SlotView {
   std::string reason;    // one line; when free: the slot's note
   std::string lease_id;  // when held
   std::string holder;    // when held
+  std::string retires;   // when held: why it is given to nobody afterwards
   absl::Duration lease_remaining;
 };
 
@@ -184,6 +186,9 @@ class DevicePool {
   const Lease* Conflict(const std::string& worker, const SlotSpec& slot) const;
   // Somebody else who waits for the slot, or for one that shares a core with it; empty: nobody.
   std::string WaitsFor(const AcquireOrder& order, const SlotSpec& slot) const;
+  // Why the slot is not given out, and which state it therefore has when it is not held.
+  static std::optional<std::pair<SlotState, std::string>> OutOfUse(const Worker& worker,
+                                                                   const SlotSpec& slot);
   SlotView View(const Worker& worker, const SlotSpec& slot, absl::Time now) const;
   WorkerView View(const Worker& worker, absl::Time now) const;
   void DropLeasesOf(const std::string& worker);

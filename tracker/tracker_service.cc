@@ -83,6 +83,7 @@ void ToProto(const std::vector<WorkerView>& views, v1::ListWorkersResponse* resp
       status->set_state(ToProto(slot.state));
       status->set_reason(slot.reason);
       status->set_lease_id(slot.lease_id);
+      status->set_retires(slot.retires);
       status->set_holder(slot.holder);
       status->set_lease_remaining_ms(absl::ToInt64Milliseconds(slot.lease_remaining));
     }

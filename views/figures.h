@@ -30,9 +30,8 @@ bool IsSum(const v1::Job& job);
 std::string ModelTime(const v1::Job& job);
 // What the mark "(sum)" of ModelTime means.
 inline constexpr const char* kSumMeans =
-    "(sum): the tasks' best times added up, each kernel measured alone with its data in main "
-    "memory; the whole model is timed when the job ends, and takes less where its data is in "
-    "caches";
+    "(sum): the tasks' best times added up, each kernel measured alone with cold caches; the whole "
+    "model is timed at the end of a job, unless it asks for no comparison or no device is free";
 // Why the best times of the tasks and the time of the whole model do not agree, in one line; empty until both are known.
 std::string WhyTimesDiffer(const v1::Job& job);
 // The reason of the job's state without the word for that state, which many begin with: "cancelled: no time" is "no time". Empty where

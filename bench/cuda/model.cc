@@ -55,7 +55,7 @@ absl::StatusOr<Result> Run(const std::string& onnx, const Target& target, int gp
   }
   const auto* out = static_cast<const float*>(executor->OutputData(0));
   result.output.assign(out, out + manifest.outputs[0].SizeBytes() / 4);
-  result.tolerance = manifest.AllNumerics().Allowed().relative;
+  result.tolerance = manifest.LeastExactNumerics().Allowed().relative;
   return result;
 }
 

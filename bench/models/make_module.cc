@@ -123,8 +123,11 @@ absl::Status Make(const Flags& flags) {
     if (call.kernel >= 0) flops += module.manifest.kernels[call.kernel].flops;
   }
   int tuned = 0;
-  for (const runtime::KernelSpec& kernel : module.manifest.kernels)
+  bool winograd = false;
+  for (const runtime::KernelSpec& kernel : module.manifest.kernels) {
     tuned += kernel.schedule == "tuned";
+    winograd |= kernel.numerics.winograd;
+  }
   HEDDLE_ASSIGN_OR_RETURN(const auto forests, FormsOf(module.manifest));
   std::printf("%s\n",
               json{{"target", ToText(target)},
@@ -132,7 +135,7 @@ absl::Status Make(const Flags& flags) {
                    {"calls", module.manifest.calls.size()},
                    {"flops", flops},
                    {"tuned", tuned},
-                   {"winograd", module.manifest.AllNumerics().winograd},
+                   {"winograd", winograd},
                    {"arena_bytes", module.manifest.arena_bytes},
                    {"unshared_bytes", module.manifest.unshared_bytes},
                    {"forests", forests},

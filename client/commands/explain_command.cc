@@ -156,8 +156,9 @@ void PrintBound(const Explained& e, const v1::Record& trial, const char* what) {
 
 void Print(const Explained& e, const std::string& job, const OutputOptions& output) {
   const v1::TaskStatus& task = e.task.task();
-  const auto own = std::count_if(e.trials.begin(), e.trials.end(),
-                                 [&](const v1::Record& t) { return t.job() == job; });
+  const auto own = std::count_if(e.trials.begin(), e.trials.end(), [&](const v1::Record& t) {
+    return t.job() == job && t.imported_by().empty();
+  });
   fmt::print("task     {}  {}\ndevice   {}  {}\ntrials   {}, {} of them by {}\n",
              task.info().label(), task.info().key(),
              e.task.device_key().empty() ? "(none yet)" : e.task.device_key(), e.task.target(),
@@ -187,12 +188,12 @@ void Print(const Explained& e, const std::string& job, const OutputOptions& outp
   if (e.untuned != nullptr && e.untuned != e.best) PrintBound(e, *e.untuned, "default");
   if (task.has_compared()) {
     const v1::CompareResult::Task& in_model = task.compared();
+    fmt::print("these times are of the kernel alone, with cold caches\n");
     fmt::print(
         "in the model: {} in all, {} with the default schedule: {:.2f}x ({:.3f} to {:.3f}){}\n",
         FormatNs(in_model.ns()), FormatNs(in_model.default_ns()), in_model.gain().ratio(),
         in_model.gain().low(), in_model.gain().high(),
         task.keeps_default() ? "; the module has the default kernel" : "");
-    fmt::print("the times above are of the kernel alone, with its data in main memory\n");
   }
   if (LimitsOf(*e.best).gflops > 0)
     fmt::print(

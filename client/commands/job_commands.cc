@@ -54,17 +54,19 @@ void PrintJson(const nlohmann::json& object) {
 // Says once that the scheduler has not answered yet, to who would otherwise wait before a silent terminal.
 class FirstAnswer {
  public:
-  explicit FirstAnswer(std::string job) : job_(std::move(job)) {}
+  FirstAnswer(std::string job, absl::Duration patience)
+      : job_(std::move(job)), patience_(patience) {}
   // To be called about ten times a second; `heard`: the job is known.
   void Check(bool heard) {
     if (told_ || heard || absl::Now() - start_ < kSilence) return;
     told_ = true;
     fmt::print(stderr, "no scheduler has told of {} yet; waiting up to {} for one that starts\n",
-               Printable(job_), HumanDuration(kWatchPatience));
+               Printable(job_), HumanDuration(patience_));
   }
 
  private:
   const std::string job_;
+  const absl::Duration patience_;
   const absl::Time start_ = absl::Now();
   bool told_ = false;
 };
@@ -152,7 +154,8 @@ int ListJobs(const GlobalOptions& global, bool all) {
     table.Add({job.id(), global.output.plain ? name : Clip(name, kNameColumns), ShownState(job),
                fmt::format("{}/{}", job.trials(), job.trials_budget()),
                job.eta_ms() > 0 ? HumanDuration(absl::Milliseconds(job.eta_ms())) : "-",
-               ModelTime(job), FormatWallTime(job.created_unix_ns()), job.reason()});
+               global.output.plain ? FormatNs(ModelNs(job)) : ModelTime(job),
+               FormatWallTime(job.created_unix_ns()), job.reason()});
   }
   if (jobs->empty()) {
     fmt::print(stderr, "{}\n",
@@ -161,7 +164,8 @@ int ListJobs(const GlobalOptions& global, bool all) {
     return kDone;
   }
   fmt::print("{}", table.ToText(global.output.plain));
-  if (std::any_of(jobs->begin(), jobs->end(), IsSum)) fmt::print(stderr, "{}\n", kSumMeans);
+  if (!global.output.plain && std::any_of(jobs->begin(), jobs->end(), IsSum))
+    fmt::print(stderr, "{}\n", kSumMeans);
   return kDone;
 }
 
@@ -195,7 +199,7 @@ int FollowJob(const ServiceClient& client, const std::string& job, const OutputO
               v1::Job* last, const std::function<absl::Status()>& service_alive) {
   ProgressView view(output);
   absl::Status alive;
-  FirstAnswer answer(job);
+  FirstAnswer answer(job, kWatchPatience);
   const absl::Status status = client.WatchJob(job, kWatchPatience, [&](const v1::Job* update) {
     if (update != nullptr) {
       *last = *update;
@@ -246,7 +250,7 @@ int WaitForJob(const GlobalOptions& global, const std::string& id, const std::st
   v1::Job last;
   bool reached = false;
   bool timed_out = false;
-  FirstAnswer answer(id);
+  FirstAnswer answer(id, std::min(kWatchPatience, *span));
   const absl::Status status = client.WatchJob(id, kWatchPatience, [&](const v1::Job* update) {
     if (update != nullptr) {
       last = *update;
@@ -279,7 +283,7 @@ int WaitForJob(const GlobalOptions& global, const std::string& id, const std::st
 int ActOnJob(const GlobalOptions& global, JobAction action, const std::string& id) {
   const ServiceClient client(global.server);
   const absl::StatusOr<v1::Job> job = action == JobAction::kCancel
-                                          ? client.CancelJob(id, "cancelled by its user")
+                                          ? client.CancelJob(id, "by its user")
                                       : action == JobAction::kPause ? client.PauseJob(id)
                                                                     : client.ResumeJob(id);
   if (!job.ok()) return Fail(job.status());

@@ -125,6 +125,7 @@ int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& asked) {
   int64_t count = 0;
   const absl::Status status = client.QueryRecords(query, [&](const v1::Record& record) {
     ++count;
+    const bool imported = !record.imported_by().empty();  // its job is none of here
     if (global.output.json) {
       fmt::print("{}\n", ToJsonLine(record));
     } else {
@@ -133,7 +134,7 @@ int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& asked) {
                                         FateOf(record),
                                         FormatNs(record.median_ns()),
                                         FormatGflops(record.flops(), record.median_ns()),
-                                        MadeFor(record),
+                                        global.output.plain && imported ? "" : MadeFor(record),
                                         FormatWallTime(record.created_unix_ns()),
                                         record.workload_key(),
                                         fmt::format("{}", record.id())};

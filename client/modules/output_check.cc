@@ -62,7 +62,7 @@ std::vector<double> ToDoubles(const std::string& bytes, const std::string& dtype
 }
 
 double OutputTolerance(const runtime::Manifest& manifest, const std::string& dtype) {
-  const runtime::Tolerance tolerance = manifest.AllNumerics().Allowed();
+  const runtime::Tolerance tolerance = manifest.LeastExactNumerics().Allowed();
   const std::optional<ir::DType> type = ir::DTypeFromName(dtype);
   return type ? Stored(*type, tolerance).relative : tolerance.relative;
 }
@@ -173,7 +173,7 @@ int CheckAgainstInterpreter(const RunOptions& options, const GivenInputs& inputs
     for (size_t i = 0; i < results; ++i)
       allowed[i] = std::max(tolerances[i], 3 * (*conditioning)[i]);
   }
-  std::string reason(executor.manifest().AllNumerics().Reason());
+  std::string reason(executor.manifest().LeastExactNumerics().Reason());
   if (!reason.empty()) reason = fmt::format(", with {} kernels", reason);
   bool good = true;
   for (size_t i = 0; i < results; ++i) {

@@ -129,11 +129,13 @@ struct Manifest {
   // Its bytes there.
   int64_t BytesInBlock(const TensorSpec& spec, size_t block) const;
 
-  // What all kernels together promise.
-  Numerics AllNumerics() const {
-    Numerics all;
-    for (const KernelSpec& kernel : kernels) all = all | kernel.numerics;
-    return all;
+  // Of the kernel whose results may be off the most. The outputs of the model may be off as much.
+  Numerics LeastExactNumerics() const {
+    Numerics least;
+    for (const KernelSpec& kernel : kernels) {
+      if (kernel.numerics.Allowed().relative > least.Allowed().relative) least = kernel.numerics;
+    }
+    return least;
   }
 
   // Whether a device of its own runs it (device_kind.h), not this machine's CPU.

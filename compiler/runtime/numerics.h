@@ -32,7 +32,7 @@ inline constexpr int64_t kMostSumTerms = int64_t{1} << 24;
 
 // The same for a sum of any length. The worst case is K epsilon / 2 times the sum of the terms'
 // magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 4). That is no
-// tolerance: from some thousand terms on it is more than a term, so a kernel that leaves one out
+// tolerance: from some ten thousand terms on it is more than a term, so a kernel that leaves one out
 // would pass. Rounding errors have either sign, and so they mostly cancel. What remains, for terms
 // that are products of inputs in [-1, 1]:
 //
@@ -49,7 +49,7 @@ inline Tolerance DirectTolerance(int64_t sum_terms) {
 
 // The same for tensor cores, which cut partial sums off instead of rounding them: at least every 8
 // terms, sums lose up to an epsilon of their size, half of that on average. All errors point
-// towards zero, so they add up.
+// towards zero, so they add up. From some 400,000 terms on, the tolerance is more than a term.
 //
 // - Terms of either sign: K / 8 losses of half an epsilon of sqrt(K) / 3. Computed so, the worst of
 //   thousands is off by epsilon K^1.5 / 30, and one that cancels by half as much. An H200 loses

@@ -332,7 +332,7 @@ class Job:
             fault = _views.part(self._last, "fault").get("kind")
             raise {"user": UsageError, "candidate": NothingValid}.get(fault, InternalError)(message)
 
-    def cancel(self, reason: str = "cancelled by its user") -> Job:
+    def cancel(self, reason: str = "by its user") -> Job:
         """Cancels the job; its measurements stay. UsageError: its state does not allow it."""
         self._last = json.loads(self._client._native.cancel(self.id, reason))
         return self

@@ -243,7 +243,17 @@ void Dispatcher::On(const SlotsChanged& event) {
         (has_deadline && changed[SlotIndex::kCpuLane]))
       effects_.Touch(id);
   }
+  RankAnew();
   CloseUnusable();
+}
+
+// Ranks are made of work left and slots. They are made anew when the CPU slots have become a quarter more
+// or fewer, and not with every worker of thousands.
+void Dispatcher::RankAnew() {
+  const int slots = placement_.slot_index().Count(SlotIndex::kCpuLane);
+  if (4 * slots <= 5 * ranked_for_ && 5 * slots >= 4 * ranked_for_) return;
+  ranked_for_ = slots;
+  placement_.ready().ForEach([&](const WorkItem& work, absl::Time) { effects_.Touch(work.job); });
 }
 
 // What a stage on an unusable slot would still be given waits for another slot instead.

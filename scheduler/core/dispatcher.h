@@ -128,12 +128,14 @@ class Dispatcher {
   void UpdateReady(const Job& job, bool rank_again);
   void GiveOutSlots();
   void CloseUnusable();
+  void RankAnew();
   void Start(const Placement::Assignment& assignment);
 
   const Options options_;
   const std::unique_ptr<Policy> policy_;
   std::string store_problem_;
   int64_t next_attempt_ = 1;
+  int ranked_for_ = 0;  // CPU slots that there were when all ready work was ranked last
   Jobs jobs_;
   LiveStages live_;
   Effects effects_;

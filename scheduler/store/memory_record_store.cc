@@ -319,12 +319,12 @@ class MemoryRecordStore : public RecordStore {
       point.id = trials[chosen.index];
       point.created_unix_ns = stored.record.created_unix_ns();
       point.median_ns = medians[chosen.index];
-      point.job = stored.record.job();
       point.fastest_so_far = chosen.fastest_so_far;
+      if (stored.imported) continue;
+      point.job = stored.record.job();
       const auto candidate =
           tables_.candidates.find({ParseJobName(point.job), stored.record.candidate()});
-      if (!stored.imported && candidate != tables_.candidates.end())
-        point.origin = candidate->second.row.origin;
+      if (candidate != tables_.candidates.end()) point.origin = candidate->second.row.origin;
     }
     return sample;
   }

@@ -115,7 +115,7 @@ struct TrialPoint {
   int64_t created_unix_ns = 0;
   double median_ns = 0;  // 0: it failed
   std::string origin;    // of its candidate; empty for imported records
-  std::string job;
+  std::string job;       // empty for imported records, whose job is one of another service
   bool fastest_so_far = false;
 };
 struct TrialSample {

@@ -723,7 +723,7 @@ absl::StatusOr<TrialSample> ReadTrialSample(SqlSession* db, const WorkloadId& id
       point.created_unix_ns = row.Int(0);
       point.median_ns = trial.median_ns;
       point.origin = row.Text(3);
-      point.job = row.IsNull(1) ? row.Text(2) : JobName(row.Int(1));
+      if (!row.IsNull(1)) point.job = JobName(row.Int(1));
       point.fastest_so_far = chosen.fastest_so_far;
     }
     if (!fastest_retracted) break;

@@ -63,7 +63,9 @@ std::vector<sim::SimSlot> SlotsOf(const v1::ListWorkersResponse& machines) {
   std::vector<sim::SimSlot> slots;
   for (const v1::WorkerStatus& worker : machines.workers()) {
     for (const v1::SlotStatus& status : worker.slots()) {
-      if (status.state() == v1::SLOT_DRAINING || status.state() == v1::SLOT_QUARANTINED) continue;
+      if (status.state() == v1::SLOT_DRAINING || status.state() == v1::SLOT_QUARANTINED ||
+          !status.retires().empty())
+        continue;
       const v1::Slot& slot = status.slot();
       sim::SimSlot& made = slots.emplace_back();
       made.info.id = {worker.worker(), slot.name()};

@@ -101,13 +101,14 @@ class Replay(unittest.TestCase):
             return float(re.search(r"simulated ([+-][0-9.]+) %", done.stdout).group(1))
 
     def test_the_replay_takes_as_long(self):
-        """What else runs on the machine may stretch a run, so one of three must be replayed within 10 %."""
+        """What else runs on the machine may stretch a run, so it may take three to meet 10 %; then the median must meet 20 %."""
         for policy in ("round_robin", "predictive"):
             off = []
             while len(off) < 3 and not (off and abs(off[-1]) <= 10):
                 off.append(self.replayed(policy))
             print(f"{policy}: the replay was off by {off} %", flush=True)
             self.assertLessEqual(abs(off[-1]), 10)
+            self.assertLessEqual(sorted(map(abs, off))[len(off) // 2], 20)
 
 
 if __name__ == "__main__":

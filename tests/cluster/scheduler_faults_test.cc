@@ -60,9 +60,10 @@ using ::testing::Not;
 constexpr size_t kOpenJobs = 3;  // that the observer keeps going
 // Waits are counted in answers of the scheduler, since a busy machine slows these as it slows
 // everything else. A scheduler that does not answer at all is found by the time limit of this test.
-constexpr int64_t kStill = 100'000;   // while no job comes further; a minute or two
-constexpr int kMostAsked = 500;       // until a full disk is met
-constexpr int64_t kForgotten = 2000;  // until a measurement under an old token
+constexpr int64_t kStill = 100'000;                  // while no job comes further; a minute or two
+constexpr int kMostAsked = 500;                      // until a full disk is met
+constexpr int64_t kForgotten = 2000;                 // until a measurement under an old token
+constexpr absl::Duration kHangs = absl::Minutes(2);  // without any answer
 constexpr int kLeaseSeconds = 1;
 constexpr int kTrials = 6;  // of a task
 // Of a task, where the disk is filled. SQLite writes into space that its log has already, so that a short
@@ -310,7 +311,16 @@ class SchedulerFaults {
 
   template <typename Condition>
   void WaitUntil(const Condition& condition) {
-    while (!condition() && cluster_.scheduler.Running()) absl::SleepFor(absl::Milliseconds(1));
+    int64_t answers = observer_->answers();
+    absl::Time answered = absl::Now();
+    while (!condition() && cluster_.scheduler.Running()) {
+      absl::SleepFor(absl::Milliseconds(1));
+      if (observer_->answers() != answers) {
+        answers = observer_->answers();
+        answered = absl::Now();
+      }
+      ASSERT_LT(absl::Now() - answered, kHangs) << "it runs and does not answer" << cluster_.Logs();
+    }
   }
 
   // Something that others do to the scheduler.

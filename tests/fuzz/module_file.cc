@@ -79,7 +79,7 @@ void Read(std::string_view file) {
                 "a smaller block is not larger");
     }
   }
-  (void)manifest.AllNumerics();
+  (void)manifest.LeastExactNumerics();
   // Only parameters for which a packing was found can be packed again.
   if (!manifest.packed.empty()) return;
   Require(runtime::ParseModule(runtime::SerializeModule(*module)).ok(),

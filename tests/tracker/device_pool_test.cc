@@ -344,12 +344,33 @@ TEST_F(DevicePoolTest, AWorkerThatLeavesSaysSoAndIsNotLost) {
   EXPECT_GT(pool_.version(), before);
   EXPECT_EQ(View("cpu0", 1).state, SlotState::kDraining);
   EXPECT_EQ(View("cpu0", 1).reason, "the worker leaves within 30s");
+  EXPECT_EQ(View("cpu0", 1).retires, "");
   const uint64_t announced = pool_.version();
   leaving.leaving = absl::Seconds(28);
   ASSERT_TRUE(pool_.Synchronize(leaving, At(2)).ok());
   EXPECT_EQ(pool_.version(), announced) << "only time has passed";
   pool_.Expire(At(20));
   EXPECT_EQ(pool_.TakeLost(), std::vector<std::string>{"x"});
+}
+
+// Whoever holds it should give it no more work than can end in time.
+TEST_F(DevicePoolTest, AHeldSlotOfAWorkerThatLeavesRetires) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  ASSERT_TRUE(Acquire(Order("cpu0"), 0).ok());
+  EXPECT_EQ(View("cpu0", 1).retires, "");
+  const uint64_t before = pool_.version();
+  WorkerReport report = Report();
+  report.draining = true;
+  report.leaving = absl::Seconds(30);
+  ASSERT_TRUE(pool_.Synchronize(report, At(1)).ok());
+  EXPECT_GT(pool_.version(), before) << "whoever watches is told";
+  EXPECT_EQ(View("cpu0", 1).state, SlotState::kHeld);
+  EXPECT_EQ(View("cpu0", 1).retires, "the worker leaves within 30s");
+  report.draining = false;
+  report.leaving = absl::ZeroDuration();
+  report.troubles["cpu0"] = "noisy";
+  ASSERT_TRUE(pool_.Synchronize(report, At(2)).ok());
+  EXPECT_EQ(View("cpu0", 2).retires, "quarantined: noisy");
 }
 
 }  // namespace

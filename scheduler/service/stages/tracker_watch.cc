@@ -28,9 +28,10 @@ std::vector<SlotInfo> SlotsOf(const v1::WorkerStatus& worker, const WatchedSlots
     // itself, since it knows which slots this process holds.
     const bool held = status.state() == v1::SLOT_HELD && !ours(slot.id, status);
     slot.foreign = held;
-    slot.usable =
-        !held && status.state() != v1::SLOT_DRAINING && status.state() != v1::SLOT_QUARANTINED;
-    if (!slot.usable) slot.why_not = status.reason();
+    slot.usable = !held && status.retires().empty() && status.state() != v1::SLOT_DRAINING &&
+                  status.state() != v1::SLOT_QUARANTINED;
+    if (!slot.usable)
+      slot.why_not = held || status.retires().empty() ? status.reason() : status.retires();
     slots.push_back(std::move(slot));
   }
   return slots;

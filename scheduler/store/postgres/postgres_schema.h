@@ -1,6 +1,6 @@
 // The tables of the store in PostgreSQL, as a list of migrations. Versions are those of SQLite's schema
 // (sqlite_schema.h), so that both stores of a version hold the same; the first one here is 13.
-// Before it there were 11 and 12, and a form of 13 with a table more, heddle_owner, which nothing reads.
+// A database of that version may also have a table heddle_owner, which nothing reads.
 #pragma once
 
 #include <cstdint>

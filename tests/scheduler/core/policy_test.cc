@@ -48,6 +48,43 @@ TEST(PolicyTest, HeldBackWorkStartsAtItsTime) {
   EXPECT_EQ(dispatcher.NextWake(now + kHold), absl::InfiniteFuture());
 }
 
+// Counts how often it is asked, and lets everything wait.
+class Counting : public Policy {
+ public:
+  explicit Counting(int* asked) : asked_(*asked) {}
+  Rank RankOf(const WorkItem&, const Job&, const Wait&) override {
+    ++asked_;
+    return {.waits = true};
+  }
+
+ private:
+  int& asked_;
+};
+
+// A rank may be made of the number of CPU slots. With thousands of workers, one more changes little.
+TEST(PolicyTest, WorkIsRankedAnewWhenTheCpuSlotsHaveBecomeAQuarterMoreOrFewer) {
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  int asked = 0;
+  Dispatcher dispatcher(std::make_unique<Counting>(&asked));
+  std::vector<SlotInfo> slots;
+  const auto asked_with = [&](size_t count) {
+    while (slots.size() < count)
+      slots.push_back(CpuSlot(absl::StrCat("c", slots.size()), {static_cast<int>(slots.size())}));
+    slots.resize(count);
+    asked = 0;
+    dispatcher.Step(SlotsChanged{slots, ""}, now);
+    return asked;
+  };
+  asked_with(8);
+  for (int64_t id : {1, 2, 3}) dispatcher.Step(JobSubmitted{JobId{id}, Params()}, now);
+  EXPECT_EQ(asked_with(10), 0);
+  EXPECT_EQ(asked_with(11), 3);
+  EXPECT_EQ(asked_with(9), 0);
+  EXPECT_EQ(asked_with(8), 3);
+  EXPECT_EQ(asked_with(0), 3);
+  EXPECT_EQ(asked_with(1), 3);
+}
+
 TEST(PolicyTest, APriorityThatChangesCountsAtOnce) {
   for (const int raised : {0, 2, 3}) {
     const absl::Time now = absl::FromUnixSeconds(1000);

@@ -104,6 +104,11 @@ TEST(WatchedSlots, ALeaseOfThisProcessChangesNothing) {
   slot.set_lease_id("mine");
   EXPECT_FALSE(slots.TakeChanges(list, ours));
   EXPECT_TRUE(slots.List().at(0).usable);
+  slot.set_retires("the worker is draining");
+  EXPECT_TRUE(slots.TakeChanges(list, ours)) << "so that its stage gets no further candidates";
+  EXPECT_FALSE(slots.List().at(0).usable);
+  EXPECT_FALSE(slots.List().at(0).foreign);
+  EXPECT_EQ(slots.List().at(0).why_not, "the worker is draining");
   slot.set_lease_id("of another");
   EXPECT_TRUE(slots.TakeChanges(list, ours));
   EXPECT_TRUE(slots.List().at(0).foreign);
