@@ -89,7 +89,7 @@ std::string ModelTime(const v1::Job& job) {
 
 std::string WhyTimesDiffer(const v1::Job& job) {
   const double sum = EstimatedModelNs(job, false), model = ModelNs(job);
-  if (!job.comparison().has_result() || job.comparison().result().module_is_default() || sum <= 0 ||
+  if (!job.comparison().has_result() || job.comparison().module_is_default() || sum <= 0 ||
       model <= 0)
     return "";
   return fmt::format(
