@@ -265,7 +265,7 @@ class OneService(unittest.TestCase):
 
     def test_times_that_do_not_agree_say_why(self):
         shown = self.h("show", self.job, check=0).stdout
-        self.assertRegex(shown, r"best: each kernel alone, with its data in main memory, in all .*; the whole model took ")
+        self.assertRegex(shown, r"best: each kernel alone, with cold caches, in all .*; the whole model took ")
         self.assertIn("of the kernel alone", self.h("explain", self.job, 1, check=0).stdout)
 
         def row(of):

@@ -83,7 +83,7 @@ TEST_P(PageReadsTest, RetractedAndLostTrialsAreLeftOut) {
   EXPECT_THAT(Sample(0, 100).points, IsEmpty());
 }
 
-TEST_P(PageReadsTest, ImportedRecordsAreTrialsWithoutAnOrigin) {
+TEST_P(PageReadsTest, ImportedRecordsAreTrialsWithoutAnOriginAndAJobOfHere) {
   AddJob(1);
   InsertRecord imported = MakeRecord(77, 1, 0, 20);
   imported.imported = true;
@@ -92,7 +92,7 @@ TEST_P(PageReadsTest, ImportedRecordsAreTrialsWithoutAnOrigin) {
   const TrialSample sample = Sample(0, 10);
   ASSERT_THAT(sample.points, SizeIs(1));
   EXPECT_EQ(sample.points[0].origin, "");
-  EXPECT_EQ(sample.points[0].job, "j77") << "where it came from";
+  EXPECT_EQ(sample.points[0].job, "") << "the one that made it is of another service";
 }
 
 TEST_P(PageReadsTest, LatestStagesOfAllJobs) {
