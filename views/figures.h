@@ -32,10 +32,10 @@ std::string ModelTime(const v1::Job& job);
 inline constexpr const char* kSumMeans =
     "(sum): the tasks' best times added up, each kernel measured alone with cold caches; the whole "
     "model is timed at the end of a job, unless it asks for no comparison or no device is free";
-// Why the best times of the tasks and the time of the whole model do not agree, in one line; empty until both are known.
+// Why the best times of the tasks and the time of the whole model do not agree, in one line. Empty until both are known, and where the
+// module has default kernels only, since its time is not one of the tasks' best kernels.
 std::string WhyTimesDiffer(const v1::Job& job);
-// The reason of the job's state without the word for that state, which many begin with: "cancelled: no time" is "no time". Empty where
-// it says no more.
+// The job's reason without the leading word for its state: "cancelled: no time" becomes "no time". Empty if the reason is that word alone.
 std::string ReasonBeyondState(const v1::Job& job);
 // How many times as fast as with its default schedule the task runs: as compared inside the model if
 // that is done, otherwise by the times of its records; 0: unknown.

@@ -36,7 +36,7 @@ inline double CpuSeconds(pid_t pid) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// The quantile `q` of the values by nearest rank, such as 0.5 for the median. 0 if there are no values.
+// The `q`-quantile of the values by nearest rank; 0.5 is the median. 0 if there are no values.
 template <typename Value>
 double Quantile(std::vector<Value> values, double q) {
   if (values.empty()) return 0;

@@ -129,7 +129,8 @@ struct Manifest {
   // Its bytes there.
   int64_t BytesInBlock(const TensorSpec& spec, size_t block) const;
 
-  // Of the kernel whose results may be off the most. The outputs of the model may be off as much.
+  // The numerics of the kernel with the widest relative tolerance. The model's outputs get that
+  // tolerance.
   Numerics LeastExactNumerics() const {
     Numerics least;
     for (const KernelSpec& kernel : kernels) {

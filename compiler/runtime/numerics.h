@@ -40,7 +40,7 @@ inline constexpr int64_t kMostSumTerms = int64_t{1} << 24;
 //   errors add up like a random walk, so they grow as K. The worst of thousands of sums one after
 //   the other is off by 5e-8 K, and one that cancels by 1.6e-8 K. The definition, which is computed
 //   in single precision, too, may be off by as much: together K epsilon.
-// - Terms of one sign: relative to the sum, errors grow as sqrt(K), the worst 4.5e-8 sqrt(K).
+// - Terms of one sign: the relative error of the sum grows as sqrt(K). The worst was 4.5e-8 sqrt(K).
 inline Tolerance DirectTolerance(int64_t sum_terms) {
   const auto terms = static_cast<double>(std::clamp<int64_t>(sum_terms, 1, kMostSumTerms));
   return {std::max(kDirectTolerance.relative, kEpsilon * std::sqrt(terms)),
@@ -88,8 +88,8 @@ inline Tolerance TensorCoreTolerance(int64_t sum_terms) {
 // weights between them do the same, because zero times infinity is NaN.
 inline constexpr Tolerance kWinogradTolerance = {1e-3, 5e-3};
 
-// The same for a convolution with so many terms. The differences of the table, times those largest
-// results, are up to 7e-7 K; twice as much is allowed.
+// The tolerance for Winograd's form of a convolution with `sum_terms` terms, K. The absolute errors
+// in the table above are up to 7e-7 K. Twice as much is allowed.
 inline Tolerance WinogradTolerance(int64_t sum_terms) {
   const auto terms = static_cast<double>(std::clamp<int64_t>(sum_terms, 1, kMostSumTerms));
   return {kWinogradTolerance.relative, std::max(kWinogradTolerance.absolute, 1.4e-6 * terms)};

@@ -247,8 +247,8 @@ void Dispatcher::On(const SlotsChanged& event) {
   CloseUnusable();
 }
 
-// Ranks are made of work left and slots. They are made anew when the CPU slots have become a quarter more
-// or fewer, and not with every worker of thousands.
+// Policies compute ranks from the work left and the number of slots. All ready work is ranked anew when the
+// CPU slots have become a quarter more or fewer. To do so for each of thousands of workers would take too long.
 void Dispatcher::RankAnew() {
   const int slots = placement_.slot_index().Count(SlotIndex::kCpuLane);
   if (4 * slots <= 5 * ranked_for_ && 5 * slots >= 4 * ranked_for_) return;

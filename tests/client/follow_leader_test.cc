@@ -64,7 +64,7 @@ class ClosedDoor {
   }
   ~ClosedDoor() { Remove(); }
   bool open() const { return open_; }
-  // Nobody listens any more when this returns. How many connected.
+  // Stops listening. Returns how many have connected.
   int Remove() {
     stop_ = true;
     if (thread_.joinable()) {
@@ -82,7 +82,7 @@ class ClosedDoor {
   std::thread thread_;
 };
 
-// A try to connect ends when it has failed, and not after three seconds; then comes the next one.
+// A try to connect ends as soon as it fails, and the next one follows.
 TEST(FollowLeaderTest, ConnectionsAreMadeWhileACallLooksForWhoLeads) {
   Service service;
   int port = 0;

@@ -380,7 +380,7 @@ INSTANTIATE_TEST_SUITE_P(Stores, FailOver, ::testing::Bool(),
 // Nothing tells when a process is within a write, so kStop is that by chance only.
 TEST(StoppedWithinAWrite, NothingToldIsLostOrDoubledOrTakenBack) {
   FailOverRun run(nullptr, {kHold});
-  EXPECT_THAT(run.Go(FromEnvironment("HEDDLE_HOLDS", 1)), IsEmpty());
+  EXPECT_THAT(run.Go(1), IsEmpty());
 }
 
 // What a leader that was cut off still has to write goes past the new leader then.

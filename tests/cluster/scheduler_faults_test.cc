@@ -88,8 +88,8 @@ class Observer {
     absl::MutexLock lock(&mutex_);
     return !history_.violations().empty();
   }
-  // Submits no more, and waits for the jobs that there are, as long as they come further and the
-  // scheduler runs. Returns what contradicts what was told before.
+  // Stops submitting. Waits for the unfinished jobs while they make progress and the scheduler runs.
+  // Returns what contradicts what was told before.
   std::vector<std::string> Finish(const std::function<bool()>& scheduler_runs) {
     draining_ = true;
     while (!ended_ && answers_ - answers_at_change_ < kStill && scheduler_runs())

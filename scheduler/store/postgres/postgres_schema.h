@@ -15,7 +15,7 @@ namespace heddle::scheduler {
 // version, or a copy into it did not end (copy_store.h).
 absl::StatusOr<bool> PostgresFits(PostgresSession* session, bool copying);
 // Makes the tables, or runs the missing migrations, in one transaction. Errors as above. Nobody else may use the
-// database meanwhile (postgres_use.h). FailedPrecondition also for a version before the first one.
+// database meanwhile (postgres_use.h). Also FailedPrecondition: the version is older than the first one here.
 absl::Status MigratePostgres(PostgresSession* session, bool copying);
 
 // The version of the database; 0: it has no tables; negative: a copy into it did not end.

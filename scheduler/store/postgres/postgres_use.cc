@@ -57,8 +57,8 @@ absl::Status UsePostgres(PostgresUse use, PostgresSession* session) {
       return Call("pg_advisory_unlock", session).status();
     }
     if (locked) {
-      // While this lock is held, nobody changes the tables. Somebody may have changed them just before, so
-      // their version is read once more.
+      // This lock keeps others from changing the tables. They may have changed between the first look and
+      // the lock, so their version is read again.
       HEDDLE_ASSIGN_OR_RETURN(const bool still_fits, PostgresFits(session, copying));
       if (still_fits) return absl::OkStatus();
       HEDDLE_RETURN_IF_ERROR(Call("pg_advisory_unlock_shared", session).status());

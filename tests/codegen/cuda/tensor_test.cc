@@ -363,7 +363,7 @@ TEST(Tensor, OnlyTargetsThatAllowTf32RoundToIt) {
   EXPECT_NE(refused.status().message().find("-tf32=on"), absl::string_view::npos);
 }
 
-// Sums of tensor cores are less exact than others, so they are told apart.
+// Tensor cores sum less exactly, so a schedule says whether it uses them.
 TEST(Tensor, ASchedulePromisesWhatTensorCoresDo) {
   const auto numerics = [](DType type, const machine::TargetInfo& target) {
     const auto lowered = internal::ScheduleAndLower(Product({.type = type, .k = 256}),

@@ -61,7 +61,7 @@ class Counting : public Policy {
   int& asked_;
 };
 
-// A rank may be made of the number of CPU slots. With thousands of workers, one more changes little.
+// A policy may compute ranks from the number of CPU slots. One slot more among thousands hardly changes them.
 TEST(PolicyTest, WorkIsRankedAnewWhenTheCpuSlotsHaveBecomeAQuarterMoreOrFewer) {
   const absl::Time now = absl::FromUnixSeconds(1000);
   int asked = 0;

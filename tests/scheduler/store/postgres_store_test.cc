@@ -184,7 +184,7 @@ TEST_F(PostgresStoreTest, OnlyFitDatabasesAreTaken) {
               HasSubstr("--encoding=UTF8"));
 }
 
-// Version 13 had one table more for some hours, and nothing less.
+// A database of version 13 may also have a table heddle_owner, which nothing reads.
 TEST_F(PostgresStoreTest, ADatabaseOfTheEarlierFormOfVersionThirteenIsTaken) {
   const std::string identity = *MustOpen(url_)->Identity();
   Sql("CREATE TABLE heddle_owner(epoch BIGINT NOT NULL, name TEXT COLLATE \"C\" NOT NULL)");
