@@ -8,6 +8,10 @@ function(heddle_precompile name flags)
   add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/precompiled/${name}.cc)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(${name} PRIVATE ${flags})
+  get_target_property(launcher ${name} CXX_COMPILER_LAUNCHER)
+  if(launcher)
+    set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER "${CMAKE_SOURCE_DIR}/cmake/make_anew.sh;${launcher}")
+  endif()
   target_precompile_headers(${name} PRIVATE <algorithm> <cstdint> <functional> <map> <memory> <optional> <set> <string> <string_view>
     <unordered_map> <utility> <variant> <vector> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_join.h>
     <absl/time/time.h> ${ARGN})

@@ -1,0 +1,7 @@
+#!/bin/sh
+# Compiles a header ahead: make_anew.sh COMPILER ARGUMENT.. An old result is removed first. The compiler would not mind it, but ccache
+# takes a precompiled header that is there for an input, so that a build folder in use and a fresh one would not share their results.
+for argument; do
+  case "$argument" in *.gch | *.pch) rm -f "$argument" ;; esac
+done
+exec "$@"
