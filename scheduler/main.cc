@@ -4,11 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
 #include "base/command_documents.h"
+#include "base/daemon/libraries.h"
 #include "base/daemon/log.h"
 #include "base/files/open_files.h"
 #include "proto/access/local_socket.h"
@@ -19,7 +19,7 @@
 #include "scheduler/whatif/simulate_queue.h"
 
 int main(int argc, char** argv) {
-  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);  // errors are ours to tell, in one line
+  heddle::SetUpLibraries();
   heddle::scheduler::ServerOptions options;
   options.data_directory = heddle::DefaultDataDirectory();
   options.binary_directory = std::filesystem::read_symlink("/proc/self/exe").parent_path();

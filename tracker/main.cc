@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -17,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "base/command_documents.h"
 #include "base/daemon/health_pages.h"
+#include "base/daemon/libraries.h"
 #include "base/daemon/log.h"
 #include "base/daemon/service_manager.h"
 #include "base/files/open_files.h"
@@ -41,8 +41,7 @@ void ForgetPort(const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // This program reports errors itself, in one line.
-  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  heddle::SetUpLibraries();
   std::string listen = "127.0.0.1:9191";
   std::string port_file;
   std::string state;

@@ -17,6 +17,7 @@
 
 #include "base/command_documents.h"
 #include "base/daemon/health_pages.h"
+#include "base/daemon/libraries.h"
 #include "base/daemon/log.h"
 #include "base/daemon/service_manager.h"
 #include "base/vocabulary/target.h"
@@ -197,8 +198,7 @@ bool WaitForSignal(const sigset_t& signals, int limit_s) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // This program reports errors itself, in one line.
-  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  heddle::SetUpLibraries();
   if (argc > 1 && std::strcmp(argv[1], heddle::worker::kStageChildFlag) == 0) {
     return heddle::worker::StageChildMain(argc, argv, heddle::worker::RunStage);
   }

@@ -173,8 +173,6 @@ absl::Status RunServer(const ServerOptions& options) {
   sigaddset(&signals, SIGTERM);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  setenv("GRPC_VERBOSITY", "NONE",
-         0);  // this program reports errors itself, in one line; users may still set the variable
 
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> directory,
                           DirectoryLock::Open("--data ", options.data_directory));

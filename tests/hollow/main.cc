@@ -3,13 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/daemon/libraries.h"
 #include "tests/hollow/hollow_workers.h"
 
 int main(int argc, char** argv) {
-  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  heddle::SetUpLibraries();
   heddle::hollow::HollowOptions options;
   options.tracker = "127.0.0.1:9191";
   CLI::App app(
