@@ -83,7 +83,7 @@ class ClosedDoor {
   std::thread thread_;
 };
 
-// A try to connect ends as soon as it fails, and the next one follows. The pauses grow from 0.1 s to 2 s, so eight tries take about five
+// A try to connect ends as soon as it fails, and the next one follows. The pauses grow from 0.1 s to 2 s, so eight tries take about seven
 // seconds. A call looks for the leader for 20 s, which would be too short for eight if a failed try went on for its three seconds, or if
 // gRPC, as it does while no call waits within it, looked at connections every five.
 TEST(FollowLeaderTest, ConnectionsAreMadeWhileACallLooksForWhoLeads) {
