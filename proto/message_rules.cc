@@ -1,12 +1,11 @@
 #include "proto/message_rules.h"
 
-#include <algorithm>
 #include <set>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/quantiles.h"
 #include "base/status_macros.h"
 #include "base/vocabulary/workload_key.h"
 #include "proto/check_message.h"
@@ -136,13 +135,6 @@ absl::Status CheckCandidates(const v1::StageStart& start, const v1::CandidateLis
 }
 
 }  // namespace
-
-double Median(std::vector<double> samples) {
-  if (samples.empty()) return 0;
-  std::sort(samples.begin(), samples.end());
-  const size_t middle = samples.size() / 2;
-  return samples.size() % 2 ? samples[middle] : (samples[middle - 1] + samples[middle]) / 2;
-}
 
 bool MayEmit(const v1::StageStart& start, v1::StageEvent::EventCase event) {
   using E = v1::StageEvent;

@@ -2,16 +2,11 @@
 // (proto/check_message.h), and answers InvalidArgument with one line that names what is wrong.
 #pragma once
 
-#include <vector>
-
 #include "absl/status/status.h"
 #include "proto/common.pb.h"
 #include "proto/worker.pb.h"
 
 namespace heddle {
-
-// The median; 0 of none.
-double Median(std::vector<double> samples);
 
 // Whether the stage may send this event. Of an event that this program does not know: no.
 bool MayEmit(const v1::StageStart& start, v1::StageEvent::EventCase event);

@@ -34,6 +34,15 @@ def cores_for(threads):
     return allowed[-threads:] if threads <= len(allowed) else None
 
 
+def possible_threads(counts, result):
+    """The numbers of threads for which there are cores, one by one; the others become failures of the report."""
+    for threads in counts:
+        if cores_for(threads) is None:
+            result.add_failure(f"{threads} threads", f"only {len(os.sched_getaffinity(0))} cores are allowed")
+        else:
+            yield threads
+
+
 class Report:
     """The rows of a run. `json_path`, if given, is rewritten after each row, so that an interrupted run keeps its rows."""
 

@@ -1,15 +1,12 @@
-// What a process of this machine uses, as Linux tells it, and quantiles of what was measured. For benchmarks and load tests.
+// What a process of this machine uses, as Linux tells it. For benchmarks and load tests.
 #pragma once
 
 #include <sys/types.h>
 #include <time.h>
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <string>
-#include <vector>
 
 namespace heddle::bench {
 
@@ -34,15 +31,6 @@ inline double CpuSeconds(pid_t pid) {
   timespec time = {};
   if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-// The `q`-quantile of the values by nearest rank; 0.5 is the median. 0 if there are no values.
-template <typename Value>
-double Quantile(std::vector<Value> values, double q) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return static_cast<double>(
-      values[static_cast<size_t>(q * static_cast<double>(values.size() - 1))]);
 }
 
 }  // namespace heddle::bench

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -22,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/command_documents.h"
+#include "base/quantiles.h"
 #include "compiler/runtime/thread_pool.h"
 #include "worker/child/stage_child.h"
 #include "worker/confine/mechanisms.h"
@@ -35,13 +35,6 @@ using worker::confine::Confinement;
 
 double NanosSince(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 // Arithmetic in caches.

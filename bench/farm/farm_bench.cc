@@ -26,8 +26,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/quantiles.h"
 #include "base/status_macros.h"
-#include "bench/common/usage.h"
 #include "proto/grpc_util.h"
 #include "tests/hollow/farm.h"
 
@@ -195,8 +195,8 @@ absl::StatusOr<Figures> Measure(const Flags& flags) {
   figures.missed_beats = grown("missed_beats");
   figures.queued_trials =
       int64_t{flags.jobs} * flags.tasks * flags.trials - after.value("trials", int64_t{0});
-  figures.gap_p50_ms = bench::Quantile(gaps, 0.5) * 1e-3;
-  figures.gap_p99_ms = bench::Quantile(gaps, 0.99) * 1e-3;
+  figures.gap_p50_ms = Quantile(gaps, 0.5) * 1e-3;
+  figures.gap_p99_ms = Quantile(gaps, 0.99) * 1e-3;
   figures.device_busy = (after.value("device_seconds", 0.0) - before.value("device_seconds", 0.0)) /
                         (figures.seconds * flags.workers * flags.device_slots);
   figures.scheduler_cores = (cpu_after.scheduler - cpu_before.scheduler) / figures.seconds;

@@ -179,10 +179,7 @@ def summary(rows):
 
 def run(args, result):
     names = args.only or JOBS
-    for threads in args.threads:
-        if report.cores_for(threads) is None:
-            result.add_failure(f"{threads} threads", f"only {len(os.sched_getaffinity(0))} cores are allowed")
-            continue
+    for threads in report.possible_threads(args.threads, result):
         bench = Gains(args, threads, result)
         print(HEAD, flush=True)
         for place, name in enumerate(names):

@@ -211,10 +211,7 @@ LEGEND = (
 
 def run(args, result):
     names = args.only or zoo(args.programs)
-    for threads in args.threads:
-        if report.cores_for(threads) is None:
-            result.add_failure(f"{threads} threads", f"only {len(os.sched_getaffinity(0))} cores are allowed")
-            continue
+    for threads in report.possible_threads(args.threads, result):
         bench = Models(args, threads, result)
         print(HEAD, flush=True)
         try:

@@ -205,10 +205,7 @@ def print_row(rows):
 def run(args, result):
     known = [name for _, names in CLASSES for name in names]
     names = args.only or known
-    for threads in args.threads:
-        if report.cores_for(threads) is None:
-            result.add_failure(f"{threads} threads", f"only {len(os.sched_getaffinity(0))} cores are allowed")
-            continue
+    for threads in report.possible_threads(args.threads, result):
         try:
             bench = Operators(args, threads, result)
         except SideError as error:

@@ -38,6 +38,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/command_documents.h"
+#include "base/quantiles.h"
 #include "bench/common/usage.h"
 #include "proto/jobs.grpc.pb.h"
 #include "tests/scheduler/service/fake_cluster.h"
@@ -215,8 +216,8 @@ class Users {
     std::vector<int64_t> all;
     for (const auto& one : times) all.insert(all.end(), one.begin(), one.end());
     std::printf("%lld %lld %g %d %g\n", static_cast<long long>(made.load()),
-                static_cast<long long>(succeeded.load()), bench::Quantile(all, 0.99) * 1e-6,
-                open.ended(), static_cast<double>(open.bytes() - before) / 1e6 / (seconds + 1));
+                static_cast<long long>(succeeded.load()), Quantile(all, 0.99) * 1e-6, open.ended(),
+                static_cast<double>(open.bytes() - before) / 1e6 / (seconds + 1));
     return std::fflush(stdout) == 0;
   }
 
@@ -441,8 +442,8 @@ class Bench {
     figures.seconds = absl::ToDoubleSeconds(absl::Now() - begin);
     figures.trials = cluster_.worker.trials - trials;
     const std::vector<int64_t> gaps = cluster_.worker.TakeGaps();
-    figures.gap_p50_ms = bench::Quantile(gaps, 0.5) * 1e-6;
-    figures.gap_p99_ms = bench::Quantile(gaps, 0.99) * 1e-6;
+    figures.gap_p50_ms = Quantile(gaps, 0.5) * 1e-6;
+    figures.gap_p99_ms = Quantile(gaps, 0.99) * 1e-6;
     figures.cpu = {after.scheduler - before.scheduler, after.users - before.users,
                    after.worker - before.worker};
     return figures;
@@ -568,8 +569,7 @@ int MainPages(const Flags& flags) {
   const auto median = [](const std::vector<Figures>& turns, const auto& of) {
     std::vector<double> values;
     for (const Figures& figures : turns) values.push_back(of(figures));
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
+    return Median(std::move(values));
   };
   struct Row {
     const char* name;

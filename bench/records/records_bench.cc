@@ -32,6 +32,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/quantiles.h"
 #include "base/splitmix.h"
 #include "base/status_macros.h"
 #include "bench/common/usage.h"
@@ -130,7 +131,7 @@ double Since(absl::Time begin) { return absl::ToDoubleSeconds(absl::Now() - begi
 
 struct Times {
   std::vector<double> seconds;
-  double At(double q) const { return bench::Quantile(seconds, q); }
+  double At(double q) const { return Quantile(seconds, q); }
   std::string Text() const {
     return absl::StrFormat("p50 %.3f ms, p99 %.3f ms, longest %.3f ms of %d", 1e3 * At(0.5),
                            1e3 * At(0.99), 1e3 * At(1), seconds.size());

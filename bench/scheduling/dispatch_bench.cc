@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/command_documents.h"
+#include "base/quantiles.h"
 #include "scheduler/core/dispatcher.h"
 
 namespace heddle::scheduler {
@@ -79,9 +80,7 @@ class Bench {
     std::sort(ns_.begin(), ns_.end());
     double total = 0;
     for (double ns : ns_) total += ns;
-    auto at = [&](double share) {
-      return ns_[static_cast<size_t>(share * static_cast<double>(ns_.size() - 1))] / 1e3;
-    };
+    auto at = [&](double share) { return QuantileOfSorted(ns_, share) / 1e3; };
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     const double rate = static_cast<double>(ns_.size()) / (total / 1e9);

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/quantiles.h"
 #include "base/status_macros.h"
 #include "bench/common/candidate_runner.h"
 #include "compiler/ir/text.h"
@@ -262,10 +263,9 @@ class Collector {
     for (size_t k = 0; k < rows.size(); ++k) {
       ReplayRow& row = table_.rows[rows[k]];
       row.checked = true;
-      std::vector<double>& ratios = calm[k].empty() ? all[k] : calm[k];
+      const std::vector<double>& ratios = calm[k].empty() ? all[k] : calm[k];
       if (ratios.empty()) continue;  // it fails now; the earlier time stays
-      std::sort(ratios.begin(), ratios.end());
-      row.seconds = ratios[ratios.size() / 2] * table_.header.reference_ns * 1e-9;
+      row.seconds = Median(ratios) * table_.header.reference_ns * 1e-9;
     }
     return absl::OkStatus();
   }

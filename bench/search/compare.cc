@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/quantiles.h"
 #include "base/status_macros.h"
 #include "bench/common/usage.h"
 #include "cost_model/features/features.h"
@@ -276,10 +277,8 @@ absl::StatusOr<SearchTime> TimeSearch(const std::string& workload,
     HEDDLE_ASSIGN_OR_RETURN(results, measure(known));
     HEDDLE_ASSIGN_OR_RETURN(update.emplace_back(), stage(learn));
   }
-  std::sort(propose.begin(), propose.end());
-  std::sort(update.begin(), update.end());
-  time.propose_s = propose[kBatches / 2];
-  time.update_s = update[kBatches / 2];
+  time.propose_s = Median(propose);
+  time.update_s = Median(update);
   return time;
 }
 

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "base/quantiles.h"
 #include "client/doctor/checks.h"
 #include "client/doctor/run_program.h"
 #include "client/views/terminal.h"
@@ -312,11 +313,10 @@ Verdict CheckKernel(const DoctorOptions& options, const Surroundings& here) {
                                std::string(facts.status().message())),
                    "heddle tune of a small model (heddle zoo mlp) shows more");
   }
-  std::vector<double> sorted = facts->samples_ns;
-  if (sorted.empty()) return Problem("a small network gave no times", "run it again");
-  std::sort(sorted.begin(), sorted.end());
-  const double median = sorted[sorted.size() / 2];
-  const double spread = (sorted[sorted.size() * 9 / 10] - sorted[sorted.size() / 10]) / median;
+  const std::vector<double>& times = facts->samples_ns;
+  if (times.empty()) return Problem("a small network gave no times", "run it again");
+  const double median = Median(times);
+  const double spread = (Quantile(times, 0.9) - Quantile(times, 0.1)) / median;
   const std::string found = fmt::format(
       "a small network was built in {} and runs in {}, eight in ten times within {:.1f} %",
       HumanDuration(facts->build), FormatNs(median), 100 * spread);

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
+
+#include "base/quantiles.h"
 
 namespace heddle::client {
 namespace {
@@ -51,8 +52,7 @@ void LatencyHistogram::Merge(const LatencyHistogram& other) {
 
 double LatencyHistogram::Percentile(double p) const {
   if (count_ == 0) return 0;
-  const auto rank =
-      std::max<int64_t>(1, static_cast<int64_t>(std::ceil(p / 100 * static_cast<double>(count_))));
+  const int64_t rank = NearestRank(count_, p / 100);
   if (rank == 1) return static_cast<double>(least_ns_);
   if (rank >= count_) return static_cast<double>(most_ns_);
   int64_t seen = 0;

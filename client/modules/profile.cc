@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/quantiles.h"
 #include "client/views/json.h"
 #include "compiler/runtime/machine_limits.h"
 #include "compiler/runtime/timing.h"
@@ -25,12 +26,6 @@ struct Measured {
   int rounds = 0;
   std::vector<KernelProfile> kernels;
 };
-
-double Median(std::vector<double> values) {
-  runtime::Timing timing;
-  timing.samples_ns = std::move(values);
-  return timing.MedianNs();
-}
 
 Measured Measure(runtime::Executor& executor, size_t block, int threads, int rounds) {
   const runtime::Manifest& manifest = executor.manifest();

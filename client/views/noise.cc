@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
+
+#include "base/quantiles.h"
 
 namespace heddle::client {
 
@@ -27,10 +28,7 @@ std::map<std::pair<std::string, std::string>, Noise> NoiseOf(
     noise.other_share += evidence.other_share();
   }
   for (auto& [slot, noise] : noises) {
-    std::vector<double>& all = spreads[slot];
-    const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-    std::nth_element(all.begin(), middle, all.end());
-    noise.spread = *middle;
+    noise.spread = Median(spreads[slot]);
     noise.repeated /= noise.trials;
     noise.other_share /= noise.trials;
   }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/quantiles.h"
 #include "base/status_macros.h"
 #include "base/vocabulary/row_blocks.h"
 #include "compiler/ir/arithmetic.h"
@@ -19,13 +20,6 @@ namespace {
 constexpr absl::Duration kSample = absl::Milliseconds(50);
 constexpr int kMostProfiles = 50;  // runs with timed calls in one round, for very small models
 constexpr double kSureness = 0.95;
-
-double MedianOf(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 // One module's part of a round.
 absl::Status TimeOnce(const Contestant& contestant, ModuleTiming* timing) {
@@ -64,19 +58,12 @@ absl::Status TimeOnce(const Contestant& contestant, ModuleTiming* timing) {
 
 }  // namespace
 
-double ModuleTiming::Median() const { return MedianOf(samples_ns); }
+double ModuleTiming::Median() const { return heddle::Median(samples_ns); }
 
-double ModuleTiming::Percentile(double p) const {
-  if (samples_ns.empty()) return 0;
-  std::vector<double> sorted = samples_ns;
-  std::sort(sorted.begin(), sorted.end());
-  const double rank = p / 100 * static_cast<double>(sorted.size());
-  const size_t index = static_cast<size_t>(std::max(1.0, std::ceil(rank))) - 1;
-  return sorted[std::min(index, sorted.size() - 1)];
-}
+double ModuleTiming::Percentile(double p) const { return Quantile(samples_ns, p / 100); }
 
 double TaskTiming::Ns(size_t module) const {
-  return uses[module] == 0 ? 0 : MedianOf(rounds_ns[module]) / uses[module];
+  return uses[module] == 0 ? 0 : Median(rounds_ns[module]) / uses[module];
 }
 
 Turns ComparisonTurns() { return {.rounds = 20, .limit = absl::Seconds(5), .least_rounds = 7}; }
@@ -183,7 +170,7 @@ Ratio RatioOf(const std::vector<double>& first, const std::vector<double>& secon
     k = next;
     term *= static_cast<double>(n - next) / static_cast<double>(next + 1);
   }
-  return {MedianOf(ratios), ratios[k], ratios[n - 1 - k], static_cast<int>(n)};
+  return {Median(ratios), ratios[k], ratios[n - 1 - k], static_cast<int>(n)};
 }
 
 std::string RandomTensor(const runtime::TensorSpec& spec, uint64_t seed) {

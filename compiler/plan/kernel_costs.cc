@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "base/quantiles.h"
 #include "compiler/graph/core/operator.h"
 
 namespace heddle::plan {
@@ -44,13 +45,11 @@ PooledMeans::Classes NamesOf(const KernelFactor& kernel) {
   return {"", kernel.op, layout, window, absl::StrCat(window, " ", kernel.key)};
 }
 
-PredictionError Summarise(std::vector<double> errors) {
+PredictionError Summarise(const std::vector<double>& errors) {
   if (errors.size() < kFewKernels) return {};
   double squares = 0;
   for (const double error : errors) squares += error * error;
-  const auto middle = errors.begin() + static_cast<std::ptrdiff_t>(errors.size() / 2);
-  std::nth_element(errors.begin(), middle, errors.end());
-  return {static_cast<int>(errors.size()), *middle,
+  return {static_cast<int>(errors.size()), Median(errors),
           std::sqrt(squares / static_cast<double>(errors.size()))};
 }
 
@@ -145,7 +144,7 @@ PredictionError KernelCosts::ErrorOfExperience() const {
     errors.push_back(
         std::abs(others + device.means.Of(names, known ? &own : nullptr) - kernel.log_factor));
   }
-  return Summarise(std::move(errors));
+  return Summarise(errors);
 }
 
 KernelCost KernelCosts::Of(const graph::FusedGraph& fused, const graph::Group& group) const {

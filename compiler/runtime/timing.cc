@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/quantiles.h"
+
 namespace heddle::runtime {
 namespace {
 
@@ -94,21 +96,9 @@ double Sample(const std::function<void()>& call, double min_ns, int64_t* calls) 
 
 double Timing::MinNs() const { return PercentileNs(0); }
 
-double Timing::MedianNs() const {
-  if (samples_ns.empty()) return 0;
-  std::vector<double> sorted = samples_ns;
-  std::sort(sorted.begin(), sorted.end());
-  const size_t middle = sorted.size() / 2;
-  return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
+double Timing::MedianNs() const { return Median(samples_ns); }
 
-double Timing::PercentileNs(double p) const {
-  if (samples_ns.empty()) return 0;
-  std::vector<double> sorted = samples_ns;
-  std::sort(sorted.begin(), sorted.end());
-  const double rank = std::ceil(std::clamp(p, 0.0, 100.0) / 100 * sorted.size());
-  return sorted[rank < 1 ? 0 : static_cast<size_t>(rank) - 1];
-}
+double Timing::PercentileNs(double p) const { return Quantile(samples_ns, p / 100); }
 
 Timing TimeCalls(const std::function<void()>& call, const TimingOptions& options) {
   Timing timing;

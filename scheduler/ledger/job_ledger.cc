@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/quantiles.h"
 #include "base/vocabulary/limits.h"
 #include "scheduler/ledger/why_waiting.h"
 

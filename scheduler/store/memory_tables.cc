@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/quantiles.h"
 #include "base/status_macros.h"
 #include "proto/job_states.h"
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "base/quantiles.h"
 #include "base/sha256.h"
 #include "base/vocabulary/target.h"
 

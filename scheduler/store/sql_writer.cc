@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/quantiles.h"
 #include "base/status_macros.h"
 #include "proto/job_states.h"
 #include "scheduler/store/sql_read.h"

@@ -9,6 +9,7 @@
 #include "proto/access/channel.h"
 #include "proto/access/listener.h"
 #include "tests/access/lab.h"
+#include "tests/eventually.h"
 #include "tests/places.h"
 #include "tracker/tracker_service.h"
 #include "worker/slots.h"
@@ -17,9 +18,9 @@
 namespace heddle {
 namespace {
 
+using testing::Eventually;
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kLimit = absl::Seconds(60);
 constexpr const char* kAcquire = "heddle.v1.TrackerService/Acquire";
 constexpr const char* kRunStage = "heddle.v1.WorkerService/RunStage";
 
@@ -48,15 +49,6 @@ class ChainTest : public ::testing::Test {
     server_->Shutdown(std::chrono::system_clock::now());
   }
 
-  template <typename Condition>
-  static bool Eventually(const Condition& condition) {
-    const absl::Time limit = absl::Now() + kLimit;
-    while (!condition()) {
-      if (absl::Now() > limit) return false;
-      absl::SleepFor(absl::Milliseconds(10));
-    }
-    return true;
-  }
   // A worker that calls itself `id` and has the certificate of `name`.
   std::unique_ptr<worker::WorkerServer> StartWorker(const std::string& id,
                                                     const std::string& name) {

@@ -3,18 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <random>
+
+#include "base/quantiles.h"
 
 namespace heddle::client {
 namespace {
-
-// By the definition: the smallest value that p percent of all do not exceed.
-double NearestRank(std::vector<int64_t> sorted, double p) {
-  const auto rank = std::max<size_t>(
-      1, static_cast<size_t>(std::ceil(p / 100 * static_cast<double>(sorted.size()))));
-  return static_cast<double>(sorted[rank - 1]);
-}
 
 TEST(LatencyHistogram, PercentilesAreWithinTheStatedError) {
   std::mt19937_64 rng(1);
@@ -29,7 +23,7 @@ TEST(LatencyHistogram, PercentilesAreWithinTheStatedError) {
     std::sort(all.begin(), all.end());
     EXPECT_EQ(histogram.count(), static_cast<int64_t>(count));
     for (const double p : {0.0, 1.0, 50.0, 90.0, 99.0, 99.9, 100.0}) {
-      const double exact = NearestRank(all, p);
+      const double exact = static_cast<double>(QuantileOfSorted(all, p / 100));
       EXPECT_NEAR(histogram.Percentile(p), exact, 0.002 * exact + 0.5) << p << " of " << count;
     }
     EXPECT_EQ(histogram.Percentile(0), static_cast<double>(all.front()));

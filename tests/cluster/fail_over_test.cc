@@ -28,6 +28,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "base/quantiles.h"
 #include "client/service_client.h"
 #include "proto/job_states.h"
 #include "proto/jobs.grpc.pb.h"
@@ -51,13 +52,6 @@ constexpr absl::Duration kRecovery =
     absl::Seconds(240);  // of the last jobs; they need a fraction of it
 constexpr size_t kLiveJobs = 2;
 constexpr int kTrialsPerTask = 3;
-
-absl::Duration Percentile(std::vector<absl::Duration> values, double share) {
-  if (values.empty()) return absl::ZeroDuration();
-  std::sort(values.begin(), values.end());
-  const auto place = static_cast<size_t>(share * static_cast<double>(values.size()));
-  return values[std::min(values.size() - 1, place)];
-}
 
 // What happens to the scheduler that leads. kHold: it is stopped within a write to SQLite's file.
 enum Kind { kKill, kStop, kEnd, kCut, kHold };
@@ -322,7 +316,7 @@ class FailOverRun {
 
   void Report() const {
     const auto text = [](const std::vector<absl::Duration>& gaps, double share) {
-      return absl::FormatDuration(absl::Trunc(Percentile(gaps, share), absl::Milliseconds(10)));
+      return absl::FormatDuration(absl::Trunc(Quantile(gaps, share), absl::Milliseconds(10)));
     };
     std::vector<absl::Duration> all;
     std::vector<std::string> lines;

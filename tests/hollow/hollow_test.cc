@@ -8,26 +8,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "base/clock.h"
 #include "proto/message_rules.h"
+#include "tests/eventually.h"
 #include "tests/hollow/farm.h"
 #include "tests/places.h"
 
 namespace heddle::hollow {
 namespace {
 
-constexpr absl::Duration kLimit = absl::Seconds(120);  // for machines that stand still
-
-template <typename Condition>
-bool Eventually(const Condition& condition) {
-  const absl::Time limit = MonotonicNow() + kLimit;
-  while (!condition()) {
-    if (MonotonicNow() > limit) return false;
-    absl::SleepFor(absl::Milliseconds(50));
-  }
-  return true;
-}
+using testing::Eventually;
 
 TEST(StageScript, AnswersFollowFromTheQuestion) {
   const StageScript script(ScriptOptions{.seed = 7, .candidate_faults = 0.5});

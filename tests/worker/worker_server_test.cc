@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "tests/adversary/mutate.h"
+#include "tests/eventually.h"
 #include "tests/places.h"
 #include "tracker/tracker_service.h"
 #include "worker/confine/stage_folder.h"
@@ -30,20 +31,11 @@ extern char** environ;
 namespace heddle::worker {
 namespace {
 
+using testing::Eventually;
 using ::testing::HasSubstr;
 
-// What is waited for takes milliseconds; the limit is for machines that stand still.
+// Of what takes milliseconds, for machines that stand still.
 constexpr absl::Duration kLimit = absl::Seconds(60);
-
-template <typename Condition>
-bool Eventually(const Condition& condition) {
-  const absl::Time limit = MonotonicNow() + kLimit;
-  while (!condition()) {
-    if (MonotonicNow() > limit) return false;
-    absl::SleepFor(absl::Milliseconds(10));
-  }
-  return true;
-}
 
 bool Alive(pid_t pid) {
   std::ifstream stat(absl::StrCat("/proc/", pid, "/stat"));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/one_line.h"
 #include "base/vocabulary/job_limits.h"
 #include "worker/slots.h"
 
@@ -47,6 +48,17 @@ runtime::GpuLaunch FromProto(const v1::Kernel::Launch& proto) {
   launch.registers = proto.registers();
   launch.local_bytes = proto.local_bytes();
   return launch;
+}
+
+v1::Outcome OutcomeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kDataLoss:
+      return v1::OUTCOME_WRONG_RESULT;
+    case absl::StatusCode::kInvalidArgument:  // the code does not load
+      return v1::OUTCOME_BUILD_ERROR;
+    default:
+      return v1::OUTCOME_RUN_CRASH;
+  }
 }
 
 }  // namespace
@@ -105,15 +117,16 @@ int64_t NanosSince(std::chrono::steady_clock::time_point begin) {
       .count();
 }
 
-v1::Outcome OutcomeOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kDataLoss:
-      return v1::OUTCOME_WRONG_RESULT;
-    case absl::StatusCode::kInvalidArgument:  // the code does not load
-      return v1::OUTCOME_BUILD_ERROR;
-    default:
-      return v1::OUTCOME_RUN_CRASH;
+void SetResult(const absl::StatusOr<Measurement>& measured, v1::Measurement* measurement) {
+  if (!measured.ok()) {
+    measurement->set_outcome(OutcomeOf(measured.status()));
+    measurement->set_message(OneLine(measured.status()));
+    return;
   }
+  measurement->set_outcome(v1::OUTCOME_OK);
+  measurement->mutable_samples_ns()->Assign(measured->timing.samples_ns.begin(),
+                                            measured->timing.samples_ns.end());
+  measurement->mutable_evidence()->set_max_error(measured->max_error);
 }
 
 absl::StatusOr<MeasureOptions> OptionsOf(const v1::ProfileSpec& spec) {

@@ -19,8 +19,8 @@ codegen::Artifact ArtifactFromProto(const v1::Artifact& proto);
 
 void TellStarted(StageIo& io, int64_t candidate);
 int64_t NanosSince(std::chrono::steady_clock::time_point begin);
-// The outcome of a candidate whose measurement failed with `status`.
-v1::Outcome OutcomeOf(const absl::Status& status);
+// Outcome, samples and error of a candidate, or the outcome and message of a measurement that failed.
+void SetResult(const absl::StatusOr<Measurement>& measured, v1::Measurement* measurement);
 // InvalidArgument names a value that is out of range.
 absl::StatusOr<MeasureOptions> OptionsOf(const v1::ProfileSpec& spec);
 

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/one_line.h"
+#include "base/quantiles.h"
 #include "base/status_macros.h"
 #include "compiler/driver/compile.h"
 #include "compiler/measure/measure.h"
@@ -55,10 +56,9 @@ GuardOptions GuardFor(const v1::StageStart& start, const std::vector<int>& cores
   guard.repeat = !start.profile().unguarded();
   guard.canary_usual_ns = start.profile().canary_usual_ns();
   if (!(guard.canary_usual_ns > 0)) {
-    double canaries[3];
+    std::vector<double> canaries(3);
     for (double& ns : canaries) ns = guard.read().canary_ns;
-    std::sort(std::begin(canaries), std::end(canaries));
-    guard.canary_usual_ns = canaries[1];
+    guard.canary_usual_ns = Median(canaries);
   }
   return guard;
 }
@@ -89,16 +89,7 @@ v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item,
   measurement.set_profile_ns(NanosSince(begin));
   Describe(run, guard.canary_usual_ns, measurement.mutable_evidence());
   guard.resigned = !run.quietness.disturbance.empty();
-  const absl::StatusOr<Measurement>& measured = runs[run.kept];
-  if (!measured.ok()) {
-    measurement.set_outcome(OutcomeOf(measured.status()));
-    measurement.set_message(OneLine(measured.status()));
-    return measurement;
-  }
-  measurement.set_outcome(v1::OUTCOME_OK);
-  measurement.mutable_samples_ns()->Assign(measured->timing.samples_ns.begin(),
-                                           measured->timing.samples_ns.end());
-  measurement.mutable_evidence()->set_max_error(measured->max_error);
+  SetResult(runs[run.kept], &measurement);
   return measurement;
 }
 

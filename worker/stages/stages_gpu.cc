@@ -52,15 +52,7 @@ v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item, const
   if (absl::IsAborted(measured.status())) GiveUp(measured.status());
   measurement.set_profile_ns(NanosSince(begin));
   *measurement.mutable_evidence() = EvidenceOf(gpu);
-  if (!measured.ok()) {
-    measurement.set_outcome(OutcomeOf(measured.status()));
-    measurement.set_message(OneLine(measured.status()));
-    return measurement;
-  }
-  measurement.set_outcome(v1::OUTCOME_OK);
-  measurement.mutable_samples_ns()->Assign(measured->timing.samples_ns.begin(),
-                                           measured->timing.samples_ns.end());
-  measurement.mutable_evidence()->set_max_error(measured->max_error);
+  SetResult(measured, &measurement);
   return measurement;
 }
 

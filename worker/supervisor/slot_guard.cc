@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/quantiles.h"
 
 namespace heddle::worker {
 namespace {
@@ -103,18 +103,12 @@ void SlotGuard::AddCanary(Slot& slot, double ns) {
   if (slot.reference_ns != 0 || slot.disturbed > 0) return;
   slot.quiet_ns.push_back(ns);
   if (slot.quiet_ns.size() < kForReference) return;
-  slot.reference_ns = Median(slot.quiet_ns);
+  slot.reference_ns = Median({slot.quiet_ns.begin(), slot.quiet_ns.end()});
   slot.canaries_ns = std::exchange(slot.quiet_ns, {});  // leaves out disturbed ones
 }
 
-double SlotGuard::Usual(const Slot& slot) { return Median(slot.canaries_ns); }
-
-double SlotGuard::Median(const std::deque<double>& times) {
-  if (times.empty()) return 0;
-  std::vector<double> sorted(times.begin(), times.end());
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  return *middle;
+double SlotGuard::Usual(const Slot& slot) {
+  return Median({slot.canaries_ns.begin(), slot.canaries_ns.end()});
 }
 
 absl::Duration SlotGuard::RestOf(const Slot& slot) const {

@@ -78,7 +78,6 @@ class SlotGuard {
   };
   void AddCanary(Slot& slot, double ns);
   static double Usual(const Slot& slot);
-  static double Median(const std::deque<double>& times);  // 0 if there are none
   absl::Duration RestOf(const Slot& slot) const;
   // Empty if the canary's usual time is not far from the reference.
   std::string CanaryOff(const Slot& slot) const;

@@ -1,8 +1,9 @@
 #include "worker/supervisor/stage_times.h"
 
-#include <algorithm>
-#include <cstddef>
+#include <utility>
 #include <vector>
+
+#include "base/quantiles.h"
 
 namespace heddle::worker {
 namespace {
@@ -25,9 +26,7 @@ bool StageTimes::CanEnd(v1::StageKind kind, absl::Duration age, absl::Duration l
     if (took > age) longer.push_back(took);
   }
   if (longer.empty()) return true;
-  const auto middle = longer.begin() + static_cast<std::ptrdiff_t>(longer.size() / 2);
-  std::nth_element(longer.begin(), middle, longer.end());
-  return *middle - age <= left;
+  return Median(std::move(longer)) - age <= left;
 }
 
 }  // namespace heddle::worker

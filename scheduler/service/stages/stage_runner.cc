@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/files/mapped_file.h"
+#include "base/quantiles.h"
 #include "base/status_macros.h"
 #include "proto/access/channel.h"
 #include "proto/access/module_seal.h"

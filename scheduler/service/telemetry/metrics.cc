@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/quantiles.h"
 #include "scheduler/ledger/job_ledger.h"
 #include "scheduler/store/maintenance.h"
 
@@ -87,11 +88,9 @@ Counter RefusalCounter(Metrics* metrics, const std::string& reason) {
 }
 
 // The spread of the middle half of the samples, relative to their median.
-double NoiseRatio(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  const size_t n = samples.size();
-  const double median = samples[n / 2];
-  return median > 0 ? (samples[n * 3 / 4] - samples[n / 4]) / median : 0;
+double NoiseRatio(const std::vector<double>& samples) {
+  const double median = Median(samples);
+  return median > 0 ? (Quantile(samples, 0.75) - Quantile(samples, 0.25)) / median : 0;
 }
 
 std::string ResultText(const StageFinished& end, bool cancelled) {

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "base/quantiles.h"
 #include "base/status_macros.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/codegen/llvm/llvm_backend.h"
@@ -48,10 +49,10 @@ absl::Status Time(const ir::Program& program, const codegen::Artifact& artifact,
     kernel(buffers.data(), workspace.data(), pool.host());
     times.push_back(Seconds(start));
   }
-  std::sort(times.begin(), times.end());
-  double gflop = ir::CountFlops(program) * 1e-9;
-  std::cout << "min " << times[0] * 1e3 << " ms, " << gflop / times[0] << " GFLOP/s; median "
-            << times[kRuns / 2] * 1e3 << " ms, " << gflop / times[kRuns / 2] << " GFLOP/s\n";
+  const double gflop = ir::CountFlops(program) * 1e-9;
+  const double least = Quantile(times, 0), median = Median(times);
+  std::cout << "min " << least * 1e3 << " ms, " << gflop / least << " GFLOP/s; median "
+            << median * 1e3 << " ms, " << gflop / median << " GFLOP/s\n";
   return absl::OkStatus();
 }
 

@@ -26,6 +26,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "base/quantiles.h"
 #include "base/vocabulary/workload_key.h"
 #include "bench/common/usage.h"
 #include "scheduler/service/storage/collector.h"
@@ -61,7 +62,7 @@ struct Steps {
   size_t most_rows = 0;            // that one changed
   std::vector<double> cpu_s = {};  // of each
   // What all but a few take, such as those in which SQLite moves its log.
-  double CpuMs() const { return 1e3 * bench::Quantile(cpu_s, 0.9); }
+  double CpuMs() const { return 1e3 * Quantile(cpu_s, 0.9); }
 };
 
 // Keeps what the transactions of collections do.
@@ -236,8 +237,8 @@ TEST_F(CollectManyTest, NoStepGrowsWithTheNumberOfJobs) {
   const Steps steps = measured_->Take();
   ASSERT_EQ(static_cast<int64_t>(cpu_s.size()), jobs);
   const auto quarter = static_cast<std::ptrdiff_t>(jobs / 4);
-  const double first = bench::Quantile(std::vector(cpu_s.begin(), cpu_s.begin() + quarter), 0.5);
-  const double last = bench::Quantile(std::vector(cpu_s.end() - quarter, cpu_s.end()), 0.5);
+  const double first = Quantile(std::vector(cpu_s.begin(), cpu_s.begin() + quarter), 0.5);
+  const double last = Quantile(std::vector(cpu_s.end() - quarter, cpu_s.end()), 0.5);
   std::printf(
       "%lld jobs: %zu transactions of %.2f ms, those of %lld jobs of %.2f ms, with at most %zu "
       "rows; memory grew by %.0f MiB; a job of the first quarter took %.2f ms, of the last %.2f\n",

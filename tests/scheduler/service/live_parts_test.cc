@@ -8,9 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tests/eventually.h"
 
 namespace heddle::scheduler {
 namespace {
+
+using testing::Eventually;
 
 LiveParts::Options Quick() {
   LiveParts::Options options;
@@ -19,12 +22,6 @@ LiveParts::Options Quick() {
   options.beat = absl::Hours(1);
   options.share = 0.9;
   return options;
-}
-
-bool Eventually(const std::function<bool()>& what) {
-  const absl::Time limit = absl::Now() + absl::Seconds(20);
-  while (!what() && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(5));
-  return what();
 }
 
 TEST(LiveParts, RendersOnceForAllWhoLook) {

@@ -13,26 +13,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
-#include "base/clock.h"
 #include "proto/access/channel.h"
 #include "scheduler/service/stages/lease_keeper.h"
+#include "tests/eventually.h"
 #include "tests/scheduler/service/fake_cluster.h"
 
 namespace heddle::scheduler {
 namespace {
 
-constexpr absl::Duration kLimit = absl::Seconds(60);  // for machines that stand still
-
-template <typename Condition>
-bool Eventually(const Condition& condition) {
-  const absl::Time limit = MonotonicNow() + kLimit;
-  while (!condition()) {
-    if (MonotonicNow() > limit) return false;
-    absl::SleepFor(absl::Milliseconds(10));
-  }
-  return true;
-}
+using testing::Eventually;
 
 std::shared_ptr<v1::TrackerService::StubInterface> StubOf(const FakeCluster& cluster) {
   return v1::TrackerService::NewStub(

@@ -41,10 +41,7 @@ TEST(RecordTest, CheckNamesTheField) {
   EXPECT_THAT(std::string(CheckRecord(bad).message()), HasSubstr("workload_key"));
 }
 
-TEST(RecordTest, MedianAndNames) {
-  EXPECT_EQ(Median({}), 0);
-  EXPECT_EQ(Median({3, 1, 2}), 2);
-  EXPECT_EQ(Median({4, 1, 2, 3}), 2.5);
+TEST(RecordTest, Names) {
   EXPECT_EQ(ParseJobName(JobName(12)), 12);
   for (const char* name : {"", "j", "12", "j0", "j-1", "j1x"})
     EXPECT_EQ(ParseJobName(name), 0) << name;
