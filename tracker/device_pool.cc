@@ -223,6 +223,11 @@ absl::StatusOr<Lease> DevicePool::Renew(const std::string& lease_id, const std::
   return lease->second;
 }
 
+const Lease* DevicePool::FindLease(const std::string& lease_id) const {
+  const auto lease = leases_.find(lease_id);
+  return lease == leases_.end() ? nullptr : &lease->second;
+}
+
 absl::Status DevicePool::Release(const std::string& lease_id, const std::string& owner,
                                  absl::Time now) {
   Expire(now);

@@ -143,6 +143,9 @@ class DevicePool {
   // Renew.
   absl::Status Release(const std::string& lease_id, const std::string& owner, absl::Time now);
 
+  // The live lease of that id, until the next call that changes something; null: there is none.
+  const Lease* FindLease(const std::string& lease_id) const;
+
   // Drops expired leases and workers that are silent for too long. Every other call does this
   // first.
   void Expire(absl::Time now);

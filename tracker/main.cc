@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,7 @@
 #include "base/daemon/service_manager.h"
 #include "base/files/open_files.h"
 #include "base/files/output_file.h"
+#include "proto/access/audit_log.h"
 #include "proto/access/listener.h"
 #include "proto/grpc_util.h"
 #include "proto/protobuf_log.h"
@@ -31,6 +33,8 @@ namespace {
 
 // Time for watchers of the health service to see NOT_SERVING before their stream ends.
 constexpr absl::Duration kGoodbye = absl::Milliseconds(300);
+// Of calls; many workers may call at once, for a moment each.
+constexpr int kMaxThreads = 512;
 
 // The port file of another run must not be mistaken for that of this one.
 void ForgetPort(const std::string& path) {
@@ -45,6 +49,7 @@ int main(int argc, char** argv) {
   std::string listen = "127.0.0.1:9191";
   std::string port_file;
   std::string state;
+  std::string audit_folder;
   int expiry_s = 10;
   std::string tls_directory;
   std::string http;
@@ -59,6 +64,10 @@ int main(int argc, char** argv) {
   app.add_option("--port-file", port_file, "Write the port number here once it is known");
   app.add_option("--state", state,
                  "Keep the last fencing token here, so that tokens grow over restarts");
+  app.add_option(
+      "--audit", audit_folder,
+      "Folder that keeps who took and gave back slots (calls.jsonl), and who was refused "
+      "(refused.jsonl)");
   app.add_option("--expiry", expiry_s, "Seconds of silence after which a worker counts as gone")
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
@@ -94,7 +103,17 @@ int main(int argc, char** argv) {
     spdlog::error("{}", std::string(credentials.status().message()));
     return 2;
   }
+  std::unique_ptr<heddle::AuditLog> audit;  // null: nobody wants one
+  if (!audit_folder.empty()) {
+    auto opened = heddle::AuditLog::Open(audit_folder);
+    if (!opened.ok()) {
+      spdlog::error("--audit: {}", std::string(opened.status().message()));
+      return 2;
+    }
+    audit = *std::move(opened);
+  }
   heddle::tracker::ServiceOptions options;
+  options.audit = audit.get();
   options.pool.worker_expiry = absl::Seconds(expiry_s);
   // Three calls that are lost do not make a worker count as gone.
   options.sync_interval = std::min(options.sync_interval, options.pool.worker_expiry / 4);
@@ -105,12 +124,14 @@ int main(int argc, char** argv) {
   int port = 0;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT,
                              0);  // a second tracker must not share the port silently
-  heddle::AllowPings(&builder);
+  heddle::UsePings(&builder);
+  heddle::LimitServer(&builder, "heddle-tracker", {.threads = kMaxThreads});
   heddle::ListenerOptions listener;
   listener.address = listen;
   listener.credentials = *credentials;
-  listener.refused = [](const heddle::Identity& caller, const std::string& method,
-                        const absl::Status& why) {
+  listener.refused = [&audit](const heddle::Identity& caller, const std::string& method,
+                              const absl::Status& why) {
+    if (audit != nullptr) audit->Refused(caller, method, why);
     spdlog::debug("{} is refused {}: {}", heddle::ToText(caller), method,
                   std::string(why.message()));
   };

@@ -9,12 +9,11 @@
 #include "proto/access/listener.h"
 #include "proto/check_message.h"
 #include "proto/grpc_util.h"
+#include "proto/people_slots.h"
 
 namespace heddle::tracker {
 namespace {
 
-// Each watch uses a server thread. Only schedulers and a few people watch.
-constexpr int kMaxWatches = 64;
 // A watch gets at most ten answers a second; an expiry may be noticed this late.
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr absl::Duration kLongestTurn = absl::Seconds(30);  // of the thread that looks for expiries
@@ -67,6 +66,20 @@ std::string OwnerOf(const grpc::ServerContext& context) {
   return ToText(caller);
 }
 
+// Whether it is a person that calls. A scheduler has a role of its own; over a UNIX socket and plain loopback,
+// where all callers are one, only its holder names a person.
+bool IsPerson(const Identity& caller, const std::string& holder) {
+  return caller.role != Role::kScheduler &&
+         (caller.role != Role::kLocal || holder.starts_with(kPersonHolder));
+}
+
+// Which places a watch takes. Where all callers are one, a scheduler shows itself by asking for changes.
+CallLimits::Kind KindOfWatch(const Identity& caller, const v1::ListWorkersRequest& request) {
+  const bool scheduler =
+      caller.role == Role::kLocal ? request.changes() : caller.role == Role::kScheduler;
+  return scheduler ? CallLimits::kSchedulerWatches : CallLimits::kWatches;
+}
+
 void ToProto(const std::vector<WorkerView>& views, v1::ListWorkersResponse* response) {
   for (const WorkerView& view : views) {
     v1::WorkerStatus* worker = response->add_workers();
@@ -104,6 +117,7 @@ void ToProto(const Lease& lease, const std::string& address, absl::Time now, v1:
 TrackerServiceImpl::TrackerServiceImpl(const ServiceOptions& options,
                                        std::unique_ptr<FencingTokens> tokens)
     : options_(options),
+      calls_(options.calls),
       pool_(options.pool),
       tokens_(std::move(tokens)),
       expirer_([this] { ExpireLoop(); }) {}
@@ -214,15 +228,20 @@ grpc::Status TrackerServiceImpl::Acquire(grpc::ServerContext* context,
                            .owner = OwnerOf(*context),
                            .purpose = request->purpose(),
                            .duration = absl::Milliseconds(request->duration_ms())};
-  absl::MutexLock lock(&mutex_);
-  absl::StatusOr<uint64_t> token = tokens_->Next();
-  if (!token.ok()) return ToGrpc(token.status());
-  const absl::Time now = MonotonicNow();
-  absl::StatusOr<Lease> lease = pool_.Acquire(order, *token, now);
-  ++(lease.ok() ? granted_ : refused_);
-  if (!lease.ok()) return ToGrpc(lease.status());
-  ToProto(*lease, pool_.AddressOf(lease->worker), now, response);
-  return grpc::Status::OK;
+  const auto acquire = [&] {
+    absl::MutexLock lock(&mutex_);
+    absl::StatusOr<uint64_t> token = tokens_->Next();
+    if (!token.ok()) return token.status();
+    const absl::Time now = MonotonicNow();
+    absl::StatusOr<Lease> lease = pool_.Acquire(order, *token, now);
+    ++(lease.ok() ? granted_ : refused_);
+    if (lease.ok()) ToProto(*lease, pool_.AddressOf(lease->worker), now, response);
+    return lease.status();
+  };
+  const grpc::Status status = ToGrpc(acquire());
+  Audit(*context, "Acquire", order.holder, status,
+        absl::StrCat(order.worker, "/", order.slot, " for ", absl::FormatDuration(order.duration)));
+  return status;
 }
 
 grpc::Status TrackerServiceImpl::RenewAll(grpc::ServerContext* context,
@@ -249,8 +268,27 @@ grpc::Status TrackerServiceImpl::RenewAll(grpc::ServerContext* context,
 grpc::Status TrackerServiceImpl::Release(grpc::ServerContext* context,
                                          const v1::ReleaseRequest* request, v1::ReleaseResponse*) {
   if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
-  absl::MutexLock lock(&mutex_);
-  return ToGrpc(pool_.Release(request->lease_id(), OwnerOf(*context), MonotonicNow()));
+  Lease lease;  // empty: there is none, and there is nothing to tell of it
+  absl::Status released;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (const Lease* found = pool_.FindLease(request->lease_id())) lease = *found;
+    released = pool_.Release(request->lease_id(), OwnerOf(*context), MonotonicNow());
+  }
+  if (!lease.id.empty()) {
+    Audit(*context, "Release", lease.holder, ToGrpc(released),
+          absl::StrCat(lease.worker, "/", lease.slot));
+  }
+  return ToGrpc(released);
+}
+
+void TrackerServiceImpl::Audit(const grpc::ServerContext& context, const std::string& method,
+                               const std::string& holder, const grpc::Status& result,
+                               const std::string& detail) {
+  const Identity caller = CallerOf(context, nullptr);
+  if (options_.audit == nullptr || !IsPerson(caller, holder)) return;
+  options_.audit->Call(caller, absl::StrCat("heddle.v1.TrackerService/", method), "", result,
+                       absl::StrCat(detail, " by ", holder));
 }
 
 grpc::Status TrackerServiceImpl::ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
@@ -267,12 +305,11 @@ grpc::Status TrackerServiceImpl::ListWorkers(grpc::ServerContext*, const v1::Lis
 grpc::Status TrackerServiceImpl::WatchWorkers(grpc::ServerContext* context,
                                               const v1::ListWorkersRequest* request,
                                               grpc::ServerWriter<v1::ListWorkersResponse>* writer) {
+  const Identity caller = CallerOf(*context, nullptr);
+  CallLimits::Call call(&calls_, KindOfWatch(caller, *request), context, caller);
+  if (!call.ok()) return call.status();
   {
     absl::MutexLock lock(&mutex_);
-    if (watches_ >= kMaxWatches) {
-      return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                          absl::StrCat("there are ", kMaxWatches, " watches already"));
-    }
     ++watches_;
   }
   bool first = true;
@@ -299,7 +336,7 @@ grpc::Status TrackerServiceImpl::WatchWorkers(grpc::ServerContext* context,
     v1::ListWorkersResponse response;
     ToProto(changes.workers, &response);
     response.mutable_gone()->Assign(changes.gone.begin(), changes.gone.end());
-    if (!writer->Write(response)) break;
+    if (!call.WithPeer([&] { return writer->Write(response); })) break;
   }
   absl::MutexLock lock(&mutex_);
   --watches_;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "proto/access/audit_log.h"
+#include "proto/access/call_limits.h"
 #include "proto/tracker.grpc.pb.h"
 #include "tracker/device_pool.h"
 #include "tracker/fencing_tokens.h"
@@ -21,6 +24,9 @@ struct ServiceOptions {
   // Short enough that the stage of a lost lease stops soon, and long enough that a thousand workers
   // make only a thousand calls a second.
   absl::Duration sync_interval = absl::Seconds(1);
+  CallLimits::Options calls;  // of watches: each uses a thread of the server
+  // Gets a line for each slot that a person takes or gives back. Outlives the service; null: nobody keeps that.
+  AuditLog* audit = nullptr;
 };
 
 class TrackerServiceImpl final : public v1::TrackerService::Service {
@@ -56,8 +62,12 @@ class TrackerServiceImpl final : public v1::TrackerService::Service {
 
  private:
   void ExpireLoop();
+  // Keeps what a person did; calls of schedulers are no news.
+  void Audit(const grpc::ServerContext& context, const std::string& method,
+             const std::string& holder, const grpc::Status& result, const std::string& detail);
 
   const ServiceOptions options_;
+  CallLimits calls_;
   absl::Mutex mutex_;
   DevicePool pool_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<FencingTokens> tokens_ ABSL_GUARDED_BY(mutex_);

@@ -15,7 +15,8 @@ struct AccessRow {
   std::string_view method;  // "heddle.v1.JobService/GetJob"; "page/NAME": no method of a service
   Roles own = 0;            // may call it, for jobs of their own tenant only
   Roles any = 0;            // may call it, for jobs of every tenant
-  bool audited = false;     // the scheduler's audit log keeps its calls
+  bool audited =
+      false;  // the scheduler's audit log keeps its calls; the tracker keeps those of people by itself
 };
 
 std::span<const AccessRow> AccessTable();

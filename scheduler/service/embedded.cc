@@ -131,7 +131,8 @@ absl::Status EmbeddedCluster::StartTracker() {
   tracker_address_ = absl::StrCat("unix:", socket_folder_, "/tracker");
   Child tracker{"heddle-tracker",
                 {options_.binary_directory + "/heddle-tracker", "--listen", tracker_address_,
-                 "--port-file", port_file, "--state", options_.data_directory + "/tracker.state"},
+                 "--port-file", port_file, "--state", options_.data_directory + "/tracker.state",
+                 "--audit", options_.data_directory + "/audit-tracker"},
                 {},
                 0,
                 MonotonicNow(),

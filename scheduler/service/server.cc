@@ -27,6 +27,7 @@
 #include "base/daemon/service_manager.h"
 #include "base/files/output_file.h"
 #include "base/status_macros.h"
+#include "proto/access/audit_log.h"
 #include "proto/access/channel.h"
 #include "proto/access/listener.h"
 #include "proto/access/local_socket.h"
@@ -45,7 +46,6 @@
 #include "scheduler/service/storage/collector.h"
 #include "scheduler/service/storage/data_folder.h"
 #include "scheduler/service/storage/store_service.h"
-#include "scheduler/service/telemetry/audit_log.h"
 #include "scheduler/service/telemetry/call_metrics.h"
 #include "scheduler/service/telemetry/metrics.h"
 #include "scheduler/service/telemetry/span_exporter.h"
@@ -58,10 +58,6 @@ constexpr absl::Duration kDrain = absl::Seconds(3);  // for calls in progress at
 // Time for watchers of the health service to see NOT_SERVING before their stream ends.
 constexpr absl::Duration kGoodbye = absl::Milliseconds(300);
 constexpr int kMaxPollers = 16;
-constexpr int kMaxThreads = 256;
-constexpr size_t kMaxCallBytes = size_t{512} << 20;  // buffers of all calls together
-constexpr int kMaxStreams = 256;                     // calls at a time on one connection
-constexpr int kIdleMs = 600'000;                     // a connection without calls ends
 constexpr size_t kMaxFormBytes = 16 << 10;           // of the page
 constexpr size_t kMaxUploadBytes = size_t{2} << 30;  // of the page: ONNX files are no larger
 constexpr size_t kMaxRefusedPath = 100;              // in the audit log
@@ -320,15 +316,11 @@ absl::Status RunServer(const ServerOptions& options) {
   interceptors.push_back(MakeCallMetrics(loop->metrics()));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  AllowPings(&builder, LeaderPings());
+  UsePings(&builder, LeaderPings());
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, kMaxPollers);
   // A call over the limit of threads is refused with RESOURCE_EXHAUSTED; long calls have limits of
   // their own well below it (CallLimits).
-  grpc::ResourceQuota quota("heddle-scheduler");
-  quota.SetMaxThreads(kMaxThreads).Resize(kMaxCallBytes);
-  builder.SetResourceQuota(quota);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreams);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
+  LimitServer(&builder, "heddle-scheduler");
   builder.RegisterService(&jobs);
   builder.RegisterService(&records);
   builder.RegisterService(&care);

@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "base/files/blob_store.h"
+#include "proto/access/call_limits.h"
 #include "proto/access/tokens.h"
 #include "proto/jobs.grpc.pb.h"
-#include "scheduler/service/call_limits.h"
 #include "scheduler/service/job_intake.h"
 #include "scheduler/service/reads/caller_reads.h"
 #include "scheduler/service/scheduler_loop.h"

@@ -62,10 +62,8 @@ absl::StatusOr<std::unique_ptr<StandbyServer>> StandbyServer::Start(const std::s
           {.address = listen, .credentials = credentials, .tokens = tokens, .refused = nullptr},
           &builder, &self->port_));
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  AllowPings(&builder, LeaderPings());
-  grpc::ResourceQuota quota("heddle-scheduler standby");
-  quota.SetMaxThreads(kMaxThreads);
-  builder.SetResourceQuota(quota);
+  UsePings(&builder, LeaderPings());
+  LimitServer(&builder, "heddle-scheduler standby", {.threads = kMaxThreads});
   builder.RegisterCallbackGenericService(self->service_.get());
   self->server_ = StartServer(&builder, self->door_.get());
   if (self->server_ == nullptr || self->port_ == 0) {

@@ -5,6 +5,7 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -21,12 +22,16 @@
 #include "proto/access/access_table.h"
 #include "proto/access/channel.h"
 #include "proto/access/local_socket.h"
+#include "proto/grpc_util.h"
 #include "tests/access/lab.h"
 
 namespace heddle {
 namespace {
 
 using ::testing::HasSubstr;
+
+// What a client sends first: the beginning of HTTP/2, with empty settings.
+constexpr std::string_view kPreface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
 
 class ListenerTest : public ::testing::Test {
  protected:
@@ -165,13 +170,55 @@ TEST_F(ListenerTest, AnEarlyCallerIsAnswered) {
   builder.RegisterCallbackGenericService(&generic_);
   server_ = StartServer(&builder, door_.get());
   ASSERT_NE(server_, nullptr);
-  const std::string_view preface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
-  ASSERT_GT(send(file, preface.data(), preface.size(), MSG_NOSIGNAL), 0);
+  ASSERT_GT(send(file, kPreface.data(), kPreface.size(), MSG_NOSIGNAL), 0);
   pollfd answer = {.fd = file, .events = POLLIN, .revents = 0};
   EXPECT_EQ(poll(&answer, 1, 20'000), 1);
   char byte = 0;
   EXPECT_EQ(read(file, &byte, 1), 1);
   close(file);
+}
+
+// ---- peers that say nothing ----
+
+// Whether a server ends the connection of a peer that sends `bytes` and then nothing, and reads all that comes.
+bool SendsAway(int port, std::string_view bytes) {
+  const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  EXPECT_EQ(connect(file, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_EQ(send(file, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(bytes.size()));
+  pollfd answer = {.fd = file, .events = POLLIN, .revents = 0};
+  char part[256];
+  bool ended = false;
+  while (!ended && poll(&answer, 1, 30'000) == 1) ended = recv(file, part, sizeof(part), 0) <= 0;
+  close(file);
+  return ended;
+}
+
+TEST_F(ListenerTest, AClientThatAnswersNoPingsLosesItsConnection) {
+  grpc::ServerBuilder builder;
+  Pings pings;
+  pings.server_every = absl::Milliseconds(50);
+  pings.server_patience = absl::Milliseconds(200);
+  UsePings(&builder, pings);
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+  builder.RegisterCallbackGenericService(&generic_);
+  server_ = builder.BuildAndStart();
+  EXPECT_TRUE(SendsAway(port_, kPreface));
+}
+
+TEST_F(ListenerTest, WhoNeverBeginsToSpeakLosesItsConnection) {
+  grpc::ServerBuilder builder;
+  ServerLimits limits;
+  limits.handshake = absl::Milliseconds(200);
+  LimitServer(&builder, "heddle-test", limits);
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+  builder.RegisterCallbackGenericService(&generic_);
+  server_ = builder.BuildAndStart();
+  EXPECT_TRUE(SendsAway(port_, ""));
 }
 
 TEST_F(ListenerTest, APathMayBeRelative) {

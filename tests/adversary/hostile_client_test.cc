@@ -1,5 +1,6 @@
 // Every call of the scheduler's services with mutated requests: each answer is typed, nothing ends, and the store stays whole.
 #include <gmock/gmock.h>
+#include <google/protobuf/unknown_field_set.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/sha256.h"
 #include "base/vocabulary/workload_key.h"
+#include "proto/store.grpc.pb.h"
 #include "tests/adversary/attack.h"
 #include "tests/adversary/store_checks.h"
 #include "tests/scheduler/service/service_fixture.h"
@@ -124,6 +126,10 @@ TEST_F(HostileClientTest, EveryCallOfJobs) {
     v1::TaskExplanation answer;
     return stub.ExplainTask(c, r, &answer);
   });
+  Attack<v1::ListWorkersRequest>("ListDevices", {}, [&](Context* c, const auto& r) {
+    v1::ListWorkersResponse answer;
+    return stub.ListDevices(c, r, &answer);
+  });
   EXPECT_EQ(WaitFinal(MustSubmit(Spec(8))).state(), v1::JOB_DONE);
   Stop();
   ExpectWholeStore(directory_ + "/heddle.db");
@@ -224,6 +230,49 @@ TEST_F(HostileClientTest, EveryCallOfRecords) {
                                       v1::RetractRecordsResponse answer;
                                       return records_->RetractRecords(c, r, &answer);
                                     });
+  EXPECT_EQ(WaitFinal(MustSubmit(Spec(8))).state(), v1::JOB_DONE);
+  Stop();
+  ExpectWholeStore(directory_ + "/heddle.db");
+  Start();
+}
+
+TEST_F(HostileClientTest, EveryCallOfTheStore) {
+  ASSERT_EQ(WaitFinal(MustSubmit(Spec())).state(), v1::JOB_DONE);
+  const auto store =
+      v1::StoreService::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  using Context = grpc::ClientContext;
+  // It asks for nothing, so there is nothing to mutate: only fields that nobody knows.
+  v1::BackUpRequest back_up;
+  back_up.GetReflection()->MutableUnknownFields(&back_up)->AddLengthDelimited(9, "x");
+  for (int i = 0; i < 3; ++i) {
+    Context context;
+    const grpc::Status status = Drain<v1::BackUpPart>(store->BackUp(&context, back_up));
+    EXPECT_TRUE(status.ok()) << status.error_message();
+  }
+  v1::BlobList blobs;
+  for (const std::string& digest : {Sha256Hex("a model"), Sha256Hex("nobody has this")}) {
+    v1::BlobRef& blob = *blobs.add_blobs();
+    blob.set_sha256(digest);
+    blob.set_bytes(7);
+  }
+  EXPECT_GT(Attack<v1::BlobList>("FetchBlobs", blobs,
+                                 [&](Context* c, const auto& r) {
+                                   return Drain<v1::Chunk>(store->FetchBlobs(c, r));
+                                 }),
+            0);
+  v1::CheckRequest check;
+  check.set_read_blobs(true);
+  Attack<v1::CheckRequest>("Check", check, [&](Context* c, const auto& r) {
+    return Drain<v1::CheckProgress>(store->Check(c, r));
+  });
+  v1::CollectRequest collect;
+  collect.set_older_than_s(3600);
+  collect.set_keep_jobs(10);
+  EXPECT_GT(Attack<v1::CollectRequest>("Collect", collect,
+                                       [&](Context* c, const auto& r) {
+                                         return Drain<v1::CollectProgress>(store->Collect(c, r));
+                                       }),
+            0);
   EXPECT_EQ(WaitFinal(MustSubmit(Spec(8))).state(), v1::JOB_DONE);
   Stop();
   ExpectWholeStore(directory_ + "/heddle.db");

@@ -76,6 +76,17 @@ class HostileTrackerTest : public ::testing::Test {
     EXPECT_TRUE(stub_->ListWorkers(&context, {}, &response).ok());
     return response;
   }
+  // The first list; what ends the watch then is this client.
+  grpc::Status Watch(const v1::ListWorkersRequest& request) {
+    grpc::ClientContext context;
+    const auto reader = stub_->WatchWorkers(&context, request);
+    v1::ListWorkersResponse list;
+    if (!reader->Read(&list)) return reader->Finish();
+    EXPECT_EQ(CheckMessage(list), absl::OkStatus());
+    context.TryCancel();
+    reader->Finish();
+    return grpc::Status::OK;
+  }
   // A worker that stays as it is, and a client that takes its slot and gives it back.
   void ExpectServing() {
     v1::SynchronizeRequest heartbeat = Heartbeat("good");
@@ -147,6 +158,14 @@ TEST_F(HostileTrackerTest, EveryCall) {
   v1::ReleaseRequest release;
   release.set_lease_id("a lease");
   Attack<v1::ReleaseRequest>("Release", release, [&](const auto& r) { return Release(r); });
+  Attack<v1::ListWorkersRequest>("ListWorkers", {}, [&](const auto& r) {
+    grpc::ClientContext context;
+    v1::ListWorkersResponse response;
+    const grpc::Status status = stub_->ListWorkers(&context, r, &response);
+    EXPECT_EQ(CheckMessage(response), absl::OkStatus());
+    return status;
+  });
+  Attack<v1::ListWorkersRequest>("WatchWorkers", {}, [&](const auto& r) { return Watch(r); });
 }
 
 }  // namespace

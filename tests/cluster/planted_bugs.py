@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes a copy of a source of the scheduler with a bug in it, which scheduler_faults_test or fail_over_test must find.
+"""Writes a copy of a source of the scheduler with a bug in it, which scheduler_faults_test, nemesis_test or fail_over_test must find.
 
 Usage: planted_bugs.py BUG SOURCE ROOT OUT    SOURCE is relative to ROOT. Fails where it has no such text any more.
 """

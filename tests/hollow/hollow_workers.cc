@@ -345,7 +345,7 @@ absl::Status Fleet::Listen() {
   RaiseOpenFiles(kFilesOfDaemon);
   grpc::ServerBuilder builder;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // each port belongs to one worker
-  AllowPings(&builder);
+  UsePings(&builder);
   builder.RegisterService(this);
   std::vector<int> ports(static_cast<size_t>(options_.workers));
   for (int& port : ports)

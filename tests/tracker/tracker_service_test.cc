@@ -6,10 +6,16 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "proto/access/audit_log.h"
 #include "proto/access/channel.h"
 #include "tracker/metrics.h"
 
@@ -77,18 +83,30 @@ TEST(FencingTokens, DamagedOrSharedStateIsRefused) {
 
 class TrackerServiceTest : public ::testing::Test {
  protected:
-  TrackerServiceTest() : service_({}, FencingTokens::Open("").value()) {
+  TrackerServiceTest() { Start({}); }
+  ~TrackerServiceTest() override { Stop(); }
+  // In the place of the tracker that runs.
+  void Start(const ServiceOptions& options) {
+    if (server_ != nullptr) Stop();
+    service_ = std::make_unique<TrackerServiceImpl>(options, FencingTokens::Open("").value());
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(&service_);
+    builder.RegisterService(service_.get());
     server_ = builder.BuildAndStart();
     stub_ = v1::TrackerService::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
                                                             grpc::InsecureChannelCredentials()));
   }
-  ~TrackerServiceTest() override {
-    service_.Stop();
-    server_->Shutdown();
+  void Stop() {
+    service_->Stop();
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_.reset();
+  }
+  void AwaitWatches(int count) {
+    const absl::Time limit = absl::Now() + absl::Seconds(60);
+    while (service_->Summarize().watches != count && absl::Now() < limit)
+      absl::SleepFor(absl::Milliseconds(5));
+    EXPECT_EQ(service_->Summarize().watches, count);
   }
 
   v1::SynchronizeResponse Sync(const std::string& worker = "w") {
@@ -109,17 +127,29 @@ class TrackerServiceTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.error_message();
     return response;
   }
-  grpc::Status Acquire(v1::Lease* lease) {
+  grpc::Status Acquire(v1::Lease* lease, const std::string& holder = "test") {
     v1::AcquireRequest request;
     request.set_worker("w");
     request.set_slot("profile1");
-    request.set_holder("test");
+    request.set_holder(holder);
     request.set_duration_ms(5000);
     grpc::ClientContext context;
     return stub_->Acquire(&context, request, lease);
   }
 
-  TrackerServiceImpl service_;
+  // A watch that never reads.
+  struct Stalled {
+    Stalled(v1::TrackerService::Stub* stub, bool changes) {
+      v1::ListWorkersRequest request;
+      request.set_changes(changes);
+      reader = stub->WatchWorkers(&context, request);
+    }
+    ~Stalled() { context.TryCancel(); }
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::ListWorkersResponse>> reader;
+  };
+
+  std::unique_ptr<TrackerServiceImpl> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::TrackerService::Stub> stub_;
 };
@@ -215,14 +245,7 @@ TEST_F(TrackerServiceTest, AWatchOfChangesTellsOnlyThose) {
 TEST_F(TrackerServiceTest, AWatchOfChangesNamesWhoWent) {
   ServiceOptions options;
   options.pool.worker_expiry = absl::Seconds(2);
-  TrackerServiceImpl service(options, FencingTokens::Open("").value());
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&service);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  stub_ = v1::TrackerService::NewStub(
-      grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
+  Start(options);
   grpc::ClientContext context;
   v1::ListWorkersRequest request;
   request.set_changes(true);
@@ -240,13 +263,104 @@ TEST_F(TrackerServiceTest, AWatchOfChangesNamesWhoWent) {
   context.TryCancel();
   EXPECT_FALSE(reader->Read(&message));
   reader->Finish();
-  service.Stop();
-  server->Shutdown();
+}
+
+TEST_F(TrackerServiceTest, StalledWatchersKeepNoSchedulerOut) {
+  ServiceOptions options;
+  options.calls.queueing = absl::Milliseconds(1);
+  Start(options);
+  std::vector<std::unique_ptr<Stalled>> stalled;
+  for (int i = 0; i < options.calls.most[CallLimits::kWatches]; ++i)
+    stalled.push_back(std::make_unique<Stalled>(stub_.get(), /*changes=*/false));
+  AwaitWatches(options.calls.most[CallLimits::kWatches]);
+  v1::ListWorkersResponse list;
+  grpc::ClientContext one_more;
+  auto refused = stub_->WatchWorkers(&one_more, {});
+  EXPECT_FALSE(refused->Read(&list));
+  const grpc::Status status = refused->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("64 watches at a time already; try again"));
+  v1::ListWorkersRequest changes;
+  changes.set_changes(true);
+  grpc::ClientContext context;
+  auto reader = stub_->WatchWorkers(&context, changes);
+  EXPECT_TRUE(reader->Read(&list)) << "the scheduler's place was taken";
+  context.TryCancel();
+  reader->Finish();
+}
+
+TEST_F(TrackerServiceTest, AWatcherThatTakesNothingLosesItsPlace) {
+  ServiceOptions options;
+  options.calls.patience = absl::Milliseconds(200);
+  std::atomic<int> slow{0};
+  options.calls.refused = [&](CallLimits::Refusal why) {
+    slow += why == CallLimits::Refusal::kSlowPeer;
+  };
+  Start(options);
+  // A list of 2 MiB, more than a peer takes without reading.
+  v1::SynchronizeRequest request;
+  request.set_worker("w");
+  request.set_boot_id("b");
+  request.set_address("127.0.0.1:1");
+  request.set_host("h");
+  for (int i = 0; i < 512; ++i) {
+    v1::Slot* slot = request.add_slots();
+    slot->set_name(absl::StrCat("gpu", i));
+    slot->set_kind(v1::SLOT_DEVICE);
+    slot->set_device_key("k");
+    slot->set_target("cuda");
+    slot->set_machine(std::string(4096, 'm'));
+  }
+  grpc::ClientContext context;
+  v1::SynchronizeResponse response;
+  const grpc::Status synced = stub_->Synchronize(&context, request, &response);
+  ASSERT_TRUE(synced.ok()) << synced.error_message();
+  const Stalled scheduler(stub_.get(), /*changes=*/true);
+  const Stalled person(stub_.get(), /*changes=*/false);
+  const absl::Time limit = absl::Now() + absl::Seconds(60);
+  while (slow < 2 && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_EQ(slow, 2);
+  AwaitWatches(0);
+  Start({});  // what it tells of refusals ends before the service of this test does
+}
+
+TEST_F(TrackerServiceTest, WhatPeopleTakeAndGiveBackIsKept) {
+  TempFolder folder;
+  const auto audit = AuditLog::Open(folder.File("audit")).value();
+  ServiceOptions options;
+  options.audit = audit.get();
+  Start(options);
+  Sync();
+  const auto release = [&](const std::string& id) {
+    v1::ReleaseRequest request;
+    request.set_lease_id(id);
+    grpc::ClientContext context;
+    v1::ReleaseResponse response;
+    EXPECT_TRUE(stub_->Release(&context, request, &response).ok());
+  };
+  v1::Lease lease, none;
+  ASSERT_TRUE(Acquire(&lease, "scheduler of x").ok());
+  EXPECT_FALSE(Acquire(&none, "person:ann@h").ok());
+  release(lease.id());
+  ASSERT_TRUE(Acquire(&lease, "person:ann@h").ok());
+  release(lease.id());
+  release(lease.id());  // it has ended already
+  std::vector<std::string> told;
+  std::ifstream file(folder.File("audit/calls.jsonl"));
+  for (std::string line; std::getline(file, line);) told.push_back(line);
+  using ::testing::AllOf;
+  EXPECT_THAT(told, ::testing::ElementsAre(
+                        AllOf(HasSubstr("TrackerService/Acquire"), HasSubstr("RESOURCE_EXHAUSTED")),
+                        AllOf(HasSubstr("TrackerService/Acquire"), HasSubstr("\"result\":\"OK\""),
+                              HasSubstr("w/profile1 for 5s by person:ann@h")),
+                        AllOf(HasSubstr("TrackerService/Release"), HasSubstr("\"result\":\"OK\""),
+                              HasSubstr("w/profile1 by person:ann@h"))));
+  Start({});  // the log ends before the service of this test does
 }
 
 TEST_F(TrackerServiceTest, WhatItKnowsIsCounted) {
   Metrics metrics("heddle-test");
-  AddTrackerMetrics(&service_, &metrics);
+  AddTrackerMetrics(service_.get(), &metrics);
   const auto shows = [&metrics](const std::string& line) {
     return metrics.Text().find("\n" + line + "\n") != std::string::npos;
   };
@@ -262,7 +376,7 @@ TEST_F(TrackerServiceTest, WhatItKnowsIsCounted) {
   EXPECT_TRUE(shows("heddle_tracker_slots{pool=\"k\",state=\"held\"} 1"));
   EXPECT_TRUE(shows("heddle_tracker_lease_requests_total{result=\"granted\"} 1"));
   EXPECT_TRUE(shows("heddle_tracker_lease_requests_total{result=\"refused\"} 1"));
-  EXPECT_TRUE(service_.Live().ok()) << service_.Live();
+  EXPECT_TRUE(service_->Live().ok()) << service_->Live();
 }
 
 // A watch of workers that do not change is silent for minutes; the intervals here are shorter, in
@@ -272,7 +386,7 @@ TEST_F(TrackerServiceTest, PingsKeepASilentStreamUp) {
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  AllowPings(&builder, pings);
+  UsePings(&builder, pings);
   TrackerServiceImpl service({}, FencingTokens::Open("").value());
   builder.RegisterService(&service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();

@@ -14,10 +14,16 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "tests/adversary/mutate.h"
@@ -44,6 +50,40 @@ bool Alive(pid_t pid) {
 }
 
 class Tracker {
+  // Passes calls on to the service, and may change what it answers to heartbeats.
+  class Front final : public v1::TrackerService::Service {
+   public:
+    explicit Front(v1::TrackerService::Service* behind) : behind_(behind) {}
+    void SetMutator(std::function<void(v1::SynchronizeResponse*)> mutate) {
+      absl::MutexLock lock(&mutex_);
+      mutate_ = std::move(mutate);
+    }
+    grpc::Status Synchronize(grpc::ServerContext* context, const v1::SynchronizeRequest* request,
+                             v1::SynchronizeResponse* response) override {
+      const grpc::Status status = behind_->Synchronize(context, request, response);
+      absl::MutexLock lock(&mutex_);
+      if (mutate_) mutate_(response);
+      return status;
+    }
+    grpc::Status Acquire(grpc::ServerContext* context, const v1::AcquireRequest* request,
+                         v1::Lease* lease) override {
+      return behind_->Acquire(context, request, lease);
+    }
+    grpc::Status Release(grpc::ServerContext* context, const v1::ReleaseRequest* request,
+                         v1::ReleaseResponse* response) override {
+      return behind_->Release(context, request, response);
+    }
+    grpc::Status ListWorkers(grpc::ServerContext* context, const v1::ListWorkersRequest* request,
+                             v1::ListWorkersResponse* response) override {
+      return behind_->ListWorkers(context, request, response);
+    }
+
+   private:
+    v1::TrackerService::Service* const behind_;
+    absl::Mutex mutex_;
+    std::function<void(v1::SynchronizeResponse*)> mutate_ ABSL_GUARDED_BY(mutex_);
+  };
+
  public:
   explicit Tracker(int port = 0) {
     tracker::ServiceOptions options;
@@ -53,7 +93,8 @@ class Tracker {
     grpc::ServerBuilder builder;
     builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), grpc::InsecureServerCredentials(),
                              &port_);
-    builder.RegisterService(service_.get());
+    front_ = std::make_unique<Front>(service_.get());
+    builder.RegisterService(front_.get());
     server_ = builder.BuildAndStart();
     stub_ = v1::TrackerService::NewStub(
         grpc::CreateChannel(address(), grpc::InsecureChannelCredentials()));
@@ -64,6 +105,10 @@ class Tracker {
   }
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
   int port() const { return port_; }
+  // Changes every answer to a heartbeat, under a lock; empty: none is changed.
+  void SetMutator(std::function<void(v1::SynchronizeResponse*)> mutate) {
+    front_->SetMutator(std::move(mutate));
+  }
 
   v1::ListWorkersResponse List() {
     grpc::ClientContext context;
@@ -98,6 +143,7 @@ class Tracker {
  private:
   int port_ = 0;
   std::unique_ptr<tracker::TrackerServiceImpl> service_;
+  std::unique_ptr<Front> front_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::TrackerService::Stub> stub_;
 };
@@ -422,6 +468,58 @@ TEST_F(WorkerServerTest, StagesOutliveTheTrackersAbsence) {
   again.Send(3, "ok");
   EXPECT_TRUE(again.Next().has_value());
   again.Cancel();
+}
+
+// Each call under a lease that the worker does not know makes it ask the tracker. Whatever that answers, the worker runs nothing
+// which it was not told to, and once the tracker behaves, it serves as ever.
+TEST_F(WorkerServerTest, MutatedAnswersOfTheTrackerEndNothing) {
+  const v1::Lease held = tracker_->Acquire("w", "cpu", 3'600'000);  // so that answers have grants
+  uint64_t seed = 0;
+  tracker_->SetMutator(
+      [&seed](v1::SynchronizeResponse* answer) { Mutator(seed++).Mutate(answer); });
+  v1::Lease unknown;
+  unknown.set_id("a lease of nobody");
+  unknown.set_slot("profile");
+  unknown.set_fencing_token(1);
+  for (int i = 0; i < Mutations(200); ++i) {
+    const grpc::Status status = Call(WorkerAddress(), Start(unknown)).Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION)
+        << "call " << i << ": " << status.error_message();
+  }
+  tracker_->SetMutator(nullptr);
+  EXPECT_GE(seed, static_cast<uint64_t>(Mutations(200)));
+  tracker_->Release(held);
+  const v1::Lease lease = tracker_->Acquire("w", "profile");
+  Call call(lease.address(), Start(lease));
+  call.Send(1, "ok");
+  const auto event = call.Next();
+  ASSERT_TRUE(event.has_value() && event->has_profiled());
+  EXPECT_EQ(event->profiled().measurement().outcome(), v1::OUTCOME_OK);
+  call.Cancel();
+}
+
+TEST_F(WorkerServerTest, CallsBeyondTheSlotsGetNoThread) {
+  const v1::Lease lease = tracker_->Acquire("w", "profile");
+  Call running(WorkerAddress(), Start(lease));
+  running.Send(1, "hang");
+  ASSERT_TRUE(running.WaitForStart());
+  // Each of these waits for the slot, on a thread.
+  std::vector<std::unique_ptr<Call>> others;
+  for (int i = 0; i < 60; ++i)
+    others.push_back(std::make_unique<Call>(WorkerAddress(), Start(lease)));
+  int without_thread = 0;
+  for (const auto& call : others) {
+    const grpc::Status status = call->Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+    without_thread += status.error_message() == "this worker has 22 calls at a time already";
+  }
+  EXPECT_GT(without_thread, 0);
+  running.Cancel();
+  EXPECT_EQ(running.Finish().error_code(), grpc::StatusCode::CANCELLED);
+  Call next(WorkerAddress(), Start(lease));
+  next.Send(2, "ok");
+  EXPECT_TRUE(next.Next().has_value()) << "the slots are served as before";
+  next.Cancel();
 }
 
 TEST_F(WorkerServerTest, WithoutATrackerLeasesExpireLocally) {

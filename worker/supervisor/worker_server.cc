@@ -106,7 +106,8 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
                                           worker->link_.get(), &worker->metrics_);
   grpc::ServerBuilder builder;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  AllowPings(&builder);
+  UsePings(&builder);
+  LimitServer(&builder, "heddle-worker");
   ListenerOptions listener;
   listener.address = options.listen;
   listener.credentials = options.credentials;

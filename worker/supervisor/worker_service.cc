@@ -25,6 +25,10 @@ namespace {
 // How long a new stage waits until a stopped one on its cores is gone. Killing and reaping takes
 // milliseconds.
 constexpr absl::Duration kSlotPatience = absl::Seconds(5);
+// A slot has one stage, and while that ends, perhaps the next one. The others are of callers without a
+// lease, which is found out on the call's own thread.
+constexpr int kCallsOfSlot = 2;
+constexpr int kOtherCalls = 16;
 
 std::vector<LogField> FieldsOf(const v1::StageStart& start) {
   return {{"job", start.job()},
@@ -35,6 +39,15 @@ std::vector<LogField> FieldsOf(const v1::StageStart& start) {
 }
 
 }  // namespace
+
+WorkerServiceImpl::WorkerServiceImpl(const RunnerOptions& runner, const Credentials* credentials,
+                                     StageTable* table, TrackerLink* link, WorkerMetrics* metrics)
+    : runner_(runner),
+      credentials_(credentials),
+      table_(table),
+      link_(link),
+      metrics_(metrics),
+      most_threads_(kCallsOfSlot * static_cast<int>(table->slots().size()) + kOtherCalls) {}
 
 WorkerServiceImpl::~WorkerServiceImpl() {
   absl::MutexLock lock(&mutex_);
@@ -50,6 +63,13 @@ grpc::ServerBidiReactor<v1::StageInput, v1::StageEvent>* WorkerServiceImpl::RunS
 void WorkerServiceImpl::Launch(StageCall* call, const v1::StageStart& start) {
   {
     absl::MutexLock lock(&mutex_);
+    if (threads_ >= most_threads_) {
+      const absl::Status full = absl::ResourceExhaustedError(
+          absl::StrCat("this worker has ", most_threads_, " calls at a time already"));
+      metrics_->StageRefused(full);
+      call->Finish(ToGrpc(full));
+      return;
+    }
     ++threads_;
   }
   // Each call has its own thread, because a child dies when the thread that started it ends.

@@ -23,8 +23,7 @@ class WorkerServiceImpl final : public v1::WorkerService::CallbackService {
   // `runner` has the options of every stage. The service fills in `cores` and `gpu`, which differ from slot to
   // slot. What the pointers point to must outlive the service.
   WorkerServiceImpl(const RunnerOptions& runner, const Credentials* credentials, StageTable* table,
-                    TrackerLink* link, WorkerMetrics* metrics)
-      : runner_(runner), credentials_(credentials), table_(table), link_(link), metrics_(metrics) {}
+                    TrackerLink* link, WorkerMetrics* metrics);
   // Waits for the threads of all calls.
   ~WorkerServiceImpl() override;
 
@@ -33,7 +32,8 @@ class WorkerServiceImpl final : public v1::WorkerService::CallbackService {
 
  private:
   friend class StageCall;
-  // Starts the thread that performs the call, once `start` has arrived.
+  // Starts the thread that performs the call, once `start` has arrived. Where there are far more calls than slots, it
+  // refuses the call with ResourceExhausted instead.
   void Launch(StageCall* call, const v1::StageStart& start);
   absl::Status Admit(const v1::StageStart& start, StageSession* session);
   void Perform(StageCall* call, const v1::StageStart& start);
@@ -44,7 +44,8 @@ class WorkerServiceImpl final : public v1::WorkerService::CallbackService {
   TrackerLink* const link_;
   WorkerMetrics* const metrics_;
   absl::Mutex mutex_;
-  int threads_ ABSL_GUARDED_BY(mutex_) = 0;
+  int threads_ ABSL_GUARDED_BY(mutex_) = 0;  // at most most_threads_
+  const int most_threads_;
 };
 
 }  // namespace heddle::worker

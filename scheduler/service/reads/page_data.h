@@ -13,6 +13,7 @@
 
 #include "absl/time/time.h"
 #include "base/files/blob_store.h"
+#include "proto/access/audit_log.h"
 #include "scheduler/page/source.h"
 #include "scheduler/service/job_intake.h"
 #include "scheduler/service/reads/caller_reads.h"
@@ -20,7 +21,6 @@
 #include "scheduler/service/reads/what_if_keeper.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/stages/machine_drains.h"
-#include "scheduler/service/telemetry/audit_log.h"
 
 namespace heddle::scheduler {
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/files/blob_store.h"
+#include "proto/access/call_limits.h"
 #include "proto/store.grpc.pb.h"
-#include "scheduler/service/call_limits.h"
 #include "scheduler/service/storage/collector.h"
 
 namespace heddle::scheduler {

@@ -1,5 +1,5 @@
 // The files of the audit log: one line a call, and a bound on all of them.
-#include "scheduler/service/telemetry/audit_log.h"
+#include "proto/access/audit_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

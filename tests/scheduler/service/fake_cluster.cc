@@ -70,6 +70,16 @@ void FakeTracker::Revoke(const std::string& slot) {
   std::erase_if(leases_, [&slot](const auto& lease) { return lease.second.slot == slot; });
 }
 
+void FakeTracker::SetMutator(std::function<void(google::protobuf::Message*)> mutate) {
+  absl::MutexLock lock(&mutating_);
+  mutate_ = std::move(mutate);
+}
+
+void FakeTracker::Mutate(google::protobuf::Message* answer) {
+  absl::MutexLock lock(&mutating_);
+  if (mutate_) mutate_(answer);
+}
+
 void FakeTracker::DropExpired() {
   if (!real_leases) return;
   if (std::erase_if(leases_, [](const auto& lease) { return lease.second.expires < absl::Now(); }))
@@ -111,6 +121,7 @@ grpc::Status FakeTracker::Acquire(grpc::ServerContext*, const v1::AcquireRequest
     --lose_grants;
     return {grpc::StatusCode::UNAVAILABLE, "the answer was lost"};
   }
+  Mutate(lease);
   return grpc::Status::OK;
 }
 
@@ -127,6 +138,7 @@ grpc::Status FakeTracker::RenewAll(grpc::ServerContext*, const v1::RenewAllReque
       response->add_ended(id);
     }
   }
+  Mutate(response);
   return grpc::Status::OK;
 }
 
@@ -147,6 +159,7 @@ grpc::Status FakeTracker::ListWorkers(grpc::ServerContext*, const v1::ListWorker
   absl::MutexLock lock(&mutex_);
   DropExpired();
   *response = WithLeases();
+  Mutate(response);
   return grpc::Status::OK;
 }
 
@@ -171,6 +184,7 @@ grpc::Status FakeTracker::WatchWorkers(grpc::ServerContext* context, const v1::L
       for (const std::string& name : told) gone.erase(name);
       for (const std::string& name : gone) list.add_gone(name);
     }
+    if (changed) Mutate(&list);
     if (changed && !writer->Write(list)) break;
     absl::SleepFor(absl::Milliseconds(5));
   }

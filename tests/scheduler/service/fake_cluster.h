@@ -1,6 +1,7 @@
 // A tracker and a worker that speak the protos and do nothing real, inside the test's process.
 #pragma once
 
+#include <google/protobuf/message.h>
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
@@ -37,6 +38,8 @@ class FakeTracker final : public v1::TrackerService::Service {
   std::atomic<int> renewals{0};  // calls to RenewAll
   // Ends the lease of the slot.
   void Revoke(const std::string& slot);
+  // Changes every answer before it is sent, under a lock; empty: none is changed.
+  void SetMutator(std::function<void(google::protobuf::Message*)> mutate);
 
   grpc::Status Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
                        v1::Lease* lease) override;
@@ -50,6 +53,10 @@ class FakeTracker final : public v1::TrackerService::Service {
                             grpc::ServerWriter<v1::ListWorkersResponse>* writer) override;
 
  private:
+  void Mutate(google::protobuf::Message* answer);
+
+  absl::Mutex mutating_;
+  std::function<void(google::protobuf::Message*)> mutate_ ABSL_GUARDED_BY(mutating_);
   mutable absl::Mutex mutex_;
   v1::ListWorkersResponse workers_ ABSL_GUARDED_BY(mutex_);
   struct Grant {

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "proto/access/access_table.h"
+#include "proto/access/audit_log.h"
 #include "proto/access/channel.h"
 #include "proto/access/listener.h"
-#include "scheduler/service/telemetry/audit_log.h"
 #include "tests/access/lab.h"
 #include "tests/scheduler/service/service_fixture.h"
 

@@ -1,4 +1,4 @@
-// Keeps long calls of users from using up the server: how many there are at a time, in all and of one
+// Keeps long calls from using up the server: how many there are at a time, in all and of one
 // peer, and how long a peer may let a call stand still. A long call occupies a thread of the server
 // and often a file, so without limits a few peers that never read could shut everybody else out.
 // Thread-safe.
@@ -19,11 +19,21 @@
 #include "absl/time/time.h"
 #include "proto/access/identity.h"
 
-namespace heddle::scheduler {
+namespace heddle {
 
 class CallLimits {
  public:
-  enum Kind { kUploads, kWatches, kTransfers, kQueries, kBackups, kChecks, kCare, kKinds };
+  enum Kind {
+    kUploads,
+    kWatches,
+    kTransfers,
+    kQueries,
+    kBackups,
+    kChecks,
+    kCare,
+    kSchedulerWatches,  // at the tracker; places that people cannot take
+    kKinds
+  };
   enum class Refusal {
     kCallerFull,   // the caller has its share of the places
     kServiceFull,  // there is no place
@@ -32,7 +42,7 @@ class CallLimits {
 
   struct Options {
     // At a time, by kind. One peer gets at most `share` of them, and at least one.
-    std::array<int, kKinds> most = {8, 64, 16, 8, 1, 1, 4};
+    std::array<int, kKinds> most = {8, 64, 16, 8, 1, 1, 4, 64};
     double share = 0.5;
     // A call ends with CANCELLED if its peer lets it wait longer than this, for a message or for room
     // to send one. Time that the server takes itself does not count.
@@ -110,4 +120,4 @@ class CallLimits {
   std::thread thread_;
 };
 
-}  // namespace heddle::scheduler
+}  // namespace heddle

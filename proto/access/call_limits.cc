@@ -1,4 +1,4 @@
-#include "scheduler/service/call_limits.h"
+#include "proto/access/call_limits.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,11 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 
-namespace heddle::scheduler {
+namespace heddle {
 namespace {
 
 constexpr std::array<const char*, CallLimits::kKinds> kNames = {
-    "uploads", "watches", "downloads", "queries", "backups", "checks", "calls of upkeep"};
+    "uploads", "watches", "downloads",       "queries",
+    "backups", "checks",  "calls of upkeep", "watches of schedulers"};
 
 // The peer without its port: "ipv4:10.0.0.7:5123" becomes "ipv4:10.0.0.7". A peer with many
 // connections is one peer.
@@ -123,4 +124,4 @@ void CallLimits::Watch() {
   }
 }
 
-}  // namespace heddle::scheduler
+}  // namespace heddle

@@ -1,5 +1,5 @@
 // Who did what: one line of JSON for each call that changes something, and for each refused call, in
-// two files that never grow beyond a limit. For people and their tools; the scheduler never reads it.
+// two files that never grow beyond a limit. For people and their tools; no daemon reads it.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -20,7 +20,7 @@
 #include "proto/access/identity.h"
 #include "proto/access/tokens.h"
 
-namespace heddle::scheduler {
+namespace heddle {
 
 // Lines in NAME.jsonl of a folder. When the file is full, it becomes NAME.1.jsonl, that one
 // NAME.2.jsonl and so on; the oldest is removed. Thread-safe.
@@ -66,7 +66,7 @@ class AuditLog {
   // {"time":"2026-01-31T12:00:00Z","role":"user","name":"ann","tenant":"vision",
   //  "method":"heddle.v1.JobService/CancelJob","job":"j3","result":"OK"}
   // `job` is left out where the call has none, `message` where the result is OK. `detail` is what an
-  // action of the page was about besides: "priority 5", "w1 for 30m"; empty: left out.
+  // action of the page, or a call of the tracker, was about besides: "priority 5", "w1/gpu0 for 30m"; empty: left out.
   void Call(const Identity& caller, std::string_view method, const std::string& job,
             const grpc::Status& result, const std::string& detail = "");
   void Refused(const Identity& caller, std::string_view method, const absl::Status& why);
@@ -85,4 +85,4 @@ class AuditLog {
   const std::unique_ptr<RotatingLog> refused_;
 };
 
-}  // namespace heddle::scheduler
+}  // namespace heddle

@@ -1,4 +1,4 @@
-#include "scheduler/service/telemetry/audit_log.h"
+#include "proto/access/audit_log.h"
 
 #include <fcntl.h>
 #include <google/protobuf/descriptor.h>
@@ -19,7 +19,7 @@
 #include "proto/access/access_table.h"
 #include "proto/access/listener.h"
 
-namespace heddle::scheduler {
+namespace heddle {
 namespace {
 
 using grpc::experimental::InterceptionHookPoints;
@@ -185,4 +185,4 @@ std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> AuditLog:
   return std::make_unique<AuditFactory>(this, tokens);
 }
 
-}  // namespace heddle::scheduler
+}  // namespace heddle
