@@ -103,7 +103,7 @@ class Search {
   virtual absl::Status BeginWith(std::string_view /*transfer_model*/) { return absl::OkStatus(); }
   // Fits the transfer model to all tasks of the pages, instead of to SearchOptions.others. Only for
   // a search that was neither restored nor updated. Damaged tasks and those of another version are
-  // skipped. While it fits, features lie in files in `folder`, some 9 bytes for each; memory holds a
+  // skipped. While it fits, features lie in files in `folder`, some 11 bytes for each; memory holds a
   // few pages, and about 50 bytes a sample. InvalidArgument: the pages have nothing to learn from.
   // Unimplemented: the strategy has no model, or none of ranking trees. After an error the search is
   // unchanged.

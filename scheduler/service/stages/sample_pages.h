@@ -21,10 +21,11 @@
 
 namespace heddle::scheduler {
 
-// A fit takes at most so many tasks, those with the newest workloads. With 128 samples each, they are
-// half a million samples. Their features take some 600 MiB of the worker's disk while it fits; a stage
-// may have 1 GiB.
-inline constexpr int kMostPagedTasks = 4096;
+// A fit takes at most so many tasks, those with the newest workloads. With 128 samples each, they are a
+// quarter of a million samples, whose features take some 360 MiB of the worker's disk while it fits; a
+// stage may have 1 GiB. Nothing was measured beyond half as many (docs/benchmarks.md, Models of all
+// tasks).
+inline constexpr int kMostPagedTasks = 2048;
 
 struct SamplePages {
   struct Page {
