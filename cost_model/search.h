@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/vocabulary/strategies.h"
 #include "compiler/ir/ir.h"
@@ -54,6 +55,24 @@ struct SearchReport {
   bool transfer_misleads = false;
 };
 
+// Transfer samples of another task.
+struct RelatedSamples {
+  std::string samples;  // made by PackTransferSamples (transfer_samples.h)
+  // Weight of each of these samples, in (0, 1]; lower for tasks of another kind of device.
+  double weight = 1;
+};
+
+// Transfer samples of any number of tasks, read page by page because they need not fit into memory.
+// They are read more than once, and every pass gives the same pages.
+class SamplePages {
+ public:
+  virtual ~SamplePages() = default;
+  // Begins again with the first page.
+  virtual absl::Status Rewind() = 0;
+  // The tasks of the next page, each of them once in all pages. Empty: there are no more.
+  virtual absl::StatusOr<std::vector<RelatedSamples>> Next() = 0;
+};
+
 class Search {
  public:
   virtual ~Search() = default;
@@ -82,13 +101,15 @@ class Search {
   // another version or another kind of strategy; the search is unchanged then. Strategies without a
   // model ignore the call.
   virtual absl::Status BeginWith(std::string_view /*transfer_model*/) { return absl::OkStatus(); }
-};
-
-// Transfer samples of another task.
-struct RelatedSamples {
-  std::string samples;  // made by PackTransferSamples (transfer_samples.h)
-  // Weight of each of these samples, in (0, 1]; lower for tasks of another kind of device.
-  double weight = 1;
+  // Fits the transfer model to all tasks of the pages, instead of to SearchOptions.others. Only for
+  // a search that was neither restored nor updated. Damaged tasks and those of another version are
+  // skipped. While it fits, features lie in files in `folder`, some 11 bytes for each; memory holds a
+  // few pages, and about 50 bytes a sample. InvalidArgument: the pages have nothing to learn from.
+  // Unimplemented: the strategy has no model, or none of ranking trees. After an error the search is
+  // unchanged.
+  virtual absl::Status LearnFrom(SamplePages* /*pages*/, const std::string& /*folder*/) {
+    return absl::UnimplementedError("this strategy does not learn from pages of samples");
+  }
 };
 
 struct SearchOptions {

@@ -60,6 +60,7 @@ class ModelSearch final : public StrategySearch {
   std::string TransferSamples() const override;
   std::string TransferModel() const override;
   absl::Status BeginWith(std::string_view transfer_model) override;
+  absl::Status LearnFrom(SamplePages* pages, const std::string& folder) override;
 
  protected:
   void SaveOwn(BlobWriter& writer) const override;
@@ -370,6 +371,18 @@ absl::Status ModelSearch::BeginWith(std::string_view transfer_model) {
   transfer.ForgetValidation();
   transfer_ = std::move(transfer);
   fitted_others_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status ModelSearch::LearnFrom(SamplePages* pages, const std::string& folder) {
+  const ModelSpec& spec = method_.others;
+  if (spec.kind != ModelKind::kTrees || spec.objective != Objective::kRank || spec.members != 1)
+    return Search::LearnFrom(pages, folder);
+  Transfer transfer(spec, candidates().seed());
+  PagedSamples samples(pages, columns_);
+  HEDDLE_RETURN_IF_ERROR(transfer.Learn(&samples, folder));
+  transfer_ = std::move(transfer);
+  fitted_others_ = true;
   return absl::OkStatus();
 }
 

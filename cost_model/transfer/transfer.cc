@@ -53,6 +53,13 @@ absl::Status Transfer::Learn(const std::vector<Sample>& samples) {
   return absl::OkStatus();
 }
 
+absl::Status Transfer::Learn(PagedSamples* samples, const std::string& folder) {
+  HEDDLE_ASSIGN_OR_RETURN(model_, FitToSource(spec_, seed_, samples, folder));
+  tasks_ = samples->tasks();
+  samples_ = samples->samples();
+  return absl::OkStatus();
+}
+
 double Transfer::TrustAt(size_t own) const {
   const double trust = Active() ? std::exp2(-static_cast<double>(own) / kHalving) : 0;
   return trust < kLeastTrust ? 0 : trust;

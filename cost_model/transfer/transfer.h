@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,7 @@
 #include "cost_model/model/model.h"
 #include "cost_model/model/samples.h"
 #include "cost_model/search/candidate_space.h"
+#include "cost_model/transfer/transfer_samples.h"
 
 namespace heddle::cost_model {
 
@@ -41,6 +43,8 @@ class Transfer {
   explicit Transfer(const ModelSpec& spec, uint64_t seed);
   // Fits the transfer model to samples with features as a model sees them. Their priors are used.
   absl::Status Learn(const std::vector<Sample>& samples);
+  // Fits it to all samples of the pages (Search::LearnFrom), and takes them all.
+  absl::Status Learn(PagedSamples* samples, const std::string& folder);
 
   int tasks() const { return tasks_; }      // tasks that it learned from
   int samples() const { return samples_; }  // samples of these tasks

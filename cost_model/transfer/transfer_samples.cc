@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/status_macros.h"
 #include "cost_model/blob.h"
 #include "cost_model/features/features.h"
 #include "cost_model/model/samples.h"
@@ -65,6 +66,27 @@ OtherTasks JoinTransferSamples(std::span<const RelatedSamples> transfer_samples)
     std::move(samples.begin(), samples.end(), std::back_inserter(all));
   }
   return all;
+}
+
+absl::Status PagedSamples::Rewind() {
+  pass_ = {};
+  return pages_->Rewind();
+}
+
+absl::Status PagedSamples::Next(std::vector<Sample>* block) {
+  block->clear();
+  while (block->empty()) {  // a page without any usable task is not the end
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<RelatedSamples> page, pages_->Next());
+    if (page.empty()) {
+      all_ = pass_;
+      return absl::OkStatus();
+    }
+    *block = JoinTransferSamples(page);
+  }
+  pass_.tasks += block->back().group;  // groups count from 1
+  pass_.samples += static_cast<int>(block->size());
+  for (Sample& sample : *block) sample.features = Pick(sample.features, columns_);
+  return absl::OkStatus();
 }
 
 }  // namespace heddle::cost_model

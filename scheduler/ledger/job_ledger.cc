@@ -125,14 +125,17 @@ void JobLedger::Retract(const RecordsRetracted& event, Batch* batch) {
 }
 
 // Keeps the transfer model of a stage whose result is taken, unless the kept one has learned from
-// more.
+// more. One that learned from all tasks has learned more than one that did not.
 void JobLedger::KeepFitted(const FittedModel& fitted, absl::Time wall, Batch* batch) {
   PutTransferModel put{fitted.id, fitted.model};
   put.model.set_made_unix_ns(absl::ToUnixNanos(wall));
   // `since` was the count of learned trials when its samples were gathered (PlanSearch).
   put.model.set_since(transfer_models_.counted(put.id.device_key) - put.model.since());
   const v1::TransferModel* kept = transfer_models_.Find(put.id);
-  if (kept != nullptr && put.model.since() > kept->since()) return;
+  if (kept != nullptr) {
+    const bool all = LearnedFromAll(put.model), kept_all = LearnedFromAll(*kept);
+    if (all != kept_all ? kept_all : put.model.since() > kept->since()) return;
+  }
   transfer_models_.Put(put.id, put.model);
   batch->push_back(std::move(put));
 }

@@ -17,6 +17,7 @@ namespace {
 // own.
 constexpr int64_t kImportMs = 10 * 60 * 1000;
 constexpr int64_t kSearchMs = 5 * 60 * 1000;
+constexpr int64_t kLearnFromAllMs = 20 * 60 * 1000;  // a search that learns from all tasks
 constexpr int64_t kCompileMs = 30 * 60 * 1000;
 constexpr int64_t kPlanMs = 15 * 60 * 1000;
 constexpr int64_t kCompareMs = 10 * 60 * 1000;
@@ -32,11 +33,6 @@ constexpr size_t kMaxUpdateBytes = 3 << 20;
 constexpr int64_t kMaxOthers = 32;
 constexpr size_t kMaxOthersBytes = 768 << 10;    // see SearchSpec
 constexpr size_t kMaxExperienceBytes = 1 << 20;  // of the device, and of others; see PlanSpec
-
-// The weight of one sample. Samples from elsewhere count less.
-double WeightOf(Relatedness relatedness) {
-  return relatedness == Relatedness::kSame ? 1 : relatedness == Relatedness::kDevice ? 0.5 : 0.25;
-}
 
 // The transfer samples that are related to a search of the workload, the nearest first: those of
 // the store, and recent ones that are not on disk yet.
@@ -94,10 +90,13 @@ void PlanSearch(const JobLedger& ledger, const JobLedger::JobData& job,
 // Sends the search the kept transfer model if that is fresh and suits, and transfer samples from
 // which it can fit one. In an update's message there is no room for both, so the model goes alone.
 // A model that the stage fits is kept if it suits others; not where a fresh one is kept already,
-// unless the worker could not use that.
-void FillTransfer(TransferPlan plan, const absl::StatusOr<std::vector<TransferSamples>>& stored,
-                  StageOrder* order, v1::SearchSpec* search) {
+// unless the worker could not use that. If there are more tasks than the message holds, a propose
+// stage fits a model to all of them. From then on only such a model replaces it, and searches of
+// workloads that were measured before fit one for themselves alone.
+void FillTransfer(TransferPlan plan, const OrderInputs& inputs, StageOrder* order,
+                  v1::SearchSpec* search) {
   const WorkloadId& id = plan.search;
+  const absl::StatusOr<std::vector<TransferSamples>>& stored = inputs.related;
   if (!stored.ok()) {
     order->warnings.push_back(absl::StrCat(
         "task ", plan.label,
@@ -110,8 +109,10 @@ void FillTransfer(TransferPlan plan, const absl::StatusOr<std::vector<TransferSa
   if (id.device_key.empty()) {
     std::erase_if(others, [&](const TransferSamples& e) { return e.workload.key == id.key; });
   }
-  const bool fresh = plan.kept && !IsStale(*plan.kept);
-  if (fresh && MayStartFrom(*plan.kept, id, others.empty() ? nullptr : &others[0])) {
+  const bool replaced_soon = inputs.fit_under_way && plan.kept && LearnedFromAll(*plan.kept);
+  const bool fresh = plan.kept && (!IsStale(*plan.kept) || replaced_soon);
+  if (fresh &&
+      MayStartFrom(*plan.kept, id, inputs.measured, others.empty() ? nullptr : &others[0])) {
     search->set_transfer_model(plan.kept->model());
     if (order->start.kind() == v1::STAGE_UPDATE) return;
   }
@@ -136,7 +137,16 @@ void FillTransfer(TransferPlan plan, const absl::StatusOr<std::vector<TransferSa
   const bool for_others =
       (!plan.kept || !Taught(*plan.kept, id)) && 2 * own <= plan.made.model.teachers_size();
   const bool asked = !fresh || !search->transfer_model().empty();
-  if (asked && for_others && !id.device_key.empty()) order->transfer_model = std::move(plan.made);
+  const bool many = stored.ok() && stored->size() >= static_cast<size_t>(kMaxOthers);
+  const bool from_all = many && !fresh && !inputs.measured && !inputs.fit_under_way && for_others &&
+                        !id.device_key.empty() && order->start.kind() == v1::STAGE_PROPOSE;
+  if (from_all) {
+    order->learns_from_all = id;
+    order->start.set_time_limit_ms(kLearnFromAllMs);
+  }
+  const bool keeps = from_all || !plan.kept || !LearnedFromAll(*plan.kept);
+  if (asked && for_others && keeps && !id.device_key.empty())
+    order->transfer_model = std::move(plan.made);
 }
 
 // Adds one result to an update; false: the message is full.
@@ -350,6 +360,10 @@ int64_t TimeLimitMs(const StartStage& start, int candidates) {
 
 }  // namespace
 
+double WeightOf(Relatedness relatedness) {
+  return relatedness == Relatedness::kSame ? 1 : relatedness == Relatedness::kDevice ? 0.5 : 0.25;
+}
+
 std::vector<CandidateId> ResultsToLearn(const JobLedger::JobData& job, TaskIndex task,
                                         CandidateId before) {
   std::vector<CandidateId> results;
@@ -469,7 +483,11 @@ OrderInputs FetchInputs(RecordStore* store, const OrderReads& reads) {
     return records.ok() ? *std::move(records) : std::vector<v1::Record>();
   };
   OrderInputs inputs;
-  if (reads.related) inputs.related = store->FindRelatedSamples(*reads.related, kMaxOthers);
+  if (reads.related) {
+    inputs.related = store->FindRelatedSamples(*reads.related, kMaxOthers);
+    const absl::StatusOr<KnownRecords> known = store->Known(*reads.related);
+    inputs.measured = known.ok() && known->total > 0;
+  }
   if (reads.experience) {
     inputs.experience = store->FindExperience(reads.experience->target,
                                               reads.experience->device_key, kMaxExperience);
@@ -499,7 +517,7 @@ void CompleteOrder(const OrderInputs& inputs, StageOrder* order) {
     v1::SearchSpec* search = start.kind() == v1::STAGE_UPDATE
                                  ? start.mutable_update()->mutable_search()
                                  : start.mutable_propose()->mutable_search();
-    FillTransfer(*std::move(order->transfer), inputs.related, order, search);
+    FillTransfer(*std::move(order->transfer), inputs, order, search);
     order->transfer.reset();
   }
   if (order->reads.experience) FillExperience(inputs.experience, order);

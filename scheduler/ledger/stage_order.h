@@ -48,10 +48,17 @@ struct OrderReads {
 // empty, and what the job itself has measured must do.
 struct OrderInputs {
   absl::StatusOr<std::vector<TransferSamples>> related = std::vector<TransferSamples>();
+  bool measured = false;  // with `related`: the workload itself has known records there
+  // Another stage fits a model to all tasks for such searches, or failed to not long ago. FetchInputs
+  // leaves it false.
+  bool fit_under_way = false;
   std::vector<v1::Record> warm;
   std::vector<std::vector<v1::Record>> best;  // one answer for each of OrderReads.best
   absl::StatusOr<Experience> experience = Experience();
 };
+
+// The weight of one transfer sample in a search; samples from elsewhere count less.
+double WeightOf(Relatedness relatedness);
 
 struct StageOrder {
   AttemptId attempt;
@@ -70,6 +77,9 @@ struct StageOrder {
   std::vector<v1::StageInput> inputs;
   // Where to store the transfer model that the stage fits, and its teachers; nullopt: it is dropped.
   std::optional<PutTransferModel> transfer_model;
+  // The search is to learn from all tasks, more than fit into the message: the runner makes their pages
+  // (scheduler/service/stages/sample_pages.h). nullopt: the others in the message are all.
+  std::optional<WorkloadId> learns_from_all;
   bool input_open = false;            // profile: more candidates may be fed
   std::vector<std::string> warnings;  // about failed reads; the job gets them when the stage ends
   // Only between MakeOrder and CompleteOrder.

@@ -359,6 +359,7 @@ void SchedulerLoop::PerformStart(const StartStage& start) {
   environment.blobs = blobs_;
   environment.credentials = &options_.credentials;
   environment.channels = &channels_;
+  environment.fits = &fits_;
   environment.flush = [this] { writer_->Flush(kFlushLimit); };
   environment.leased = [this](AttemptId attempt, const v1::Lease& lease) -> absl::Status {
     absl::MutexLock lock(&mutex_);

@@ -205,6 +205,7 @@ class SchedulerLoop {
   JobSnapshots snapshots_{&history_};
   ModuleRequests modules_;
   WorkerChannels channels_{&options_.credentials};
+  FitsToAll fits_;
 
   // Declared before the threads that use them, and destroyed after those.
   std::unique_ptr<LeaseKeeper> leases_;

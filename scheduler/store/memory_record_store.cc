@@ -458,6 +458,19 @@ class MemoryRecordStore : public RecordStore {
     return transfer_samples;
   }
 
+  absl::StatusOr<std::vector<TransferSamples>> SamplesAfter(const std::string& kind,
+                                                            const std::optional<WorkloadId>& after,
+                                                            int64_t limit) override {
+    absl::MutexLock lock(&mutex_);
+    std::vector<TransferSamples> found;
+    const auto& all = tables_.transfer_samples;
+    for (auto it = after ? all.upper_bound(*after) : all.begin();
+         it != all.end() && static_cast<int64_t>(found.size()) < limit; ++it) {
+      if (KindOf(it->first.target) == kind) found.push_back({it->first, it->second.second});
+    }
+    return found;
+  }
+
   absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> AllTransferModels() override {
     absl::MutexLock lock(&mutex_);
     return tables_.transfer_models.all();

@@ -456,6 +456,11 @@ class RecordStore {
   // first (Nearer); among equally near ones, the latest.
   virtual absl::StatusOr<std::vector<TransferSamples>> FindRelatedSamples(const WorkloadId& id,
                                                                           int64_t limit) = 0;
+  // All transfer samples of a kind of target (KindOf), page by page: at most `limit` that come after
+  // those of `after`; absent: from the beginning. They come in an order of the store's own, in which
+  // new workloads come first if the store is on disk. Each page is read at a time of its own.
+  virtual absl::StatusOr<std::vector<TransferSamples>> SamplesAfter(
+      const std::string& kind, const std::optional<WorkloadId>& after, int64_t limit) = 0;
   virtual absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> AllTransferModels() = 0;
   // What was measured, by device key; keys without a machine are left out.
   virtual absl::StatusOr<std::map<std::string, std::string>> Machines() = 0;

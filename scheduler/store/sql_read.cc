@@ -887,6 +887,37 @@ absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(SqlSession* db,
   return found;
 }
 
+absl::StatusOr<std::vector<TransferSamples>> ReadSamplesAfter(
+    SqlSession* db, const std::string& kind, const std::optional<WorkloadId>& after,
+    int64_t limit) {
+  // By the primary key, so that a page reads no more than it returns where one kind has most rows.
+  Statement rows(db, std::string("SELECT w.key, t.text, d.key, e.samples, e.measured, e.version "
+                                 "FROM experience e JOIN workloads w ON w.id=e.workload "
+                                 "JOIN targets t ON t.id=e.target JOIN devices d ON d.id=e.device "
+                                 "WHERE substr(t.text, 1, instr(t.text || ' ', ' ') - 1)=?1 ") +
+                         (after ? "AND (e.workload,e.target,e.device) < "
+                                  "((SELECT id FROM workloads WHERE key=?3),"
+                                  "(SELECT id FROM targets WHERE text=?4),"
+                                  "(SELECT id FROM devices WHERE key=?5)) "
+                                : "") +
+                         "ORDER BY e.workload DESC, e.target DESC, e.device DESC LIMIT ?2");
+  if (after) {
+    rows.Bind(kind, limit, after->key, after->target, after->device_key);
+  } else {
+    rows.Bind(kind, limit);
+  }
+  std::vector<TransferSamples> found;
+  while (rows.Step()) {
+    TransferSamples& one = found.emplace_back();
+    one.workload = {rows.Text(0), rows.Text(1), rows.Text(2)};
+    one.learned.set_samples(rows.Text(3));
+    one.learned.set_measured(static_cast<int32_t>(rows.Int(4)));
+    one.learned.set_version(static_cast<int32_t>(rows.Int(5)));
+  }
+  HEDDLE_RETURN_IF_ERROR(rows.status());
+  return found;
+}
+
 absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> ReadTransferModels(SqlSession* db) {
   Statement rows(db,
                  "SELECT t.text, d.key, m.strategy, m.since, m.model FROM others_models m "

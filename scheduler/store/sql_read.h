@@ -64,6 +64,8 @@ absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(SqlSession* db, int64
 absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(SqlSession* db,
                                                                 const WorkloadId& id,
                                                                 int64_t limit);
+absl::StatusOr<std::vector<TransferSamples>> ReadSamplesAfter(
+    SqlSession* db, const std::string& kind, const std::optional<WorkloadId>& after, int64_t limit);
 absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> ReadTransferModels(SqlSession* db);
 absl::StatusOr<std::map<std::string, std::string>> ReadMachines(SqlSession* db);
 absl::StatusOr<Experience> ReadExperience(SqlSession* db, const std::string& target,

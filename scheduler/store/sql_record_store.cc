@@ -238,6 +238,12 @@ class SqlRecordStore : public RecordStore {
     return ForScheduler(
         [&](SqlSession* session) { return ReadRelatedSamples(session, id, limit); });
   }
+  absl::StatusOr<std::vector<TransferSamples>> SamplesAfter(const std::string& kind,
+                                                            const std::optional<WorkloadId>& after,
+                                                            int64_t limit) override {
+    return ForScheduler(
+        [&](SqlSession* session) { return ReadSamplesAfter(session, kind, after, limit); });
+  }
   absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> AllTransferModels() override {
     return ForScheduler([&](SqlSession* session) { return ReadTransferModels(session); });
   }

@@ -64,10 +64,13 @@ const v1::TransferModel* TransferModels::Find(const TransferModelId& id) const {
   return found == models_.end() ? nullptr : &found->second;
 }
 
+bool LearnedFromAll(const v1::TransferModel& model) { return model.measured() > 0; }
+
 bool IsStale(const v1::TransferModel& model) {
-  int64_t measured = 0;
+  int64_t measured = model.measured();
   for (const auto& teacher : model.teachers()) measured += teacher.measured();
-  return model.since() >= std::clamp(measured / 4, kLeastRefresh, kRefresh);
+  const int64_t most = LearnedFromAll(model) ? kRefreshOfAll : kRefresh;
+  return model.since() >= std::clamp(measured / 4, kLeastRefresh, most);
 }
 
 bool Taught(const v1::TransferModel& model, const WorkloadId& id) {
@@ -77,8 +80,9 @@ bool Taught(const v1::TransferModel& model, const WorkloadId& id) {
   });
 }
 
-bool MayStartFrom(const v1::TransferModel& model, const WorkloadId& search,
+bool MayStartFrom(const v1::TransferModel& model, const WorkloadId& search, bool measured,
                   const TransferSamples* nearest) {
+  if (LearnedFromAll(model)) return !measured;
   if (Taught(model, search)) return false;
   return nearest == nullptr || nearest->workload.key != search.key ||
          Taught(model, nearest->workload);

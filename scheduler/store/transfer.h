@@ -54,14 +54,19 @@ class TransferModels {
   std::map<std::string, int64_t> counted_;  // by device key
 };
 
+// Whether the model learned from all tasks (TransferModel.measured).
+bool LearnedFromAll(const v1::TransferModel& model);
+
 // Whether the model is stale, so that a new search should fit its own. It is stale once searches on
 // the device key have learned a quarter as many trials as the model knew, but at least a batch and
-// at most kRefresh. The threshold grows with what the model knew: fitting then takes longer, and it
-// takes a further quarter to teach as much.
+// at most kRefresh, or kRefreshOfAll if it learned from all tasks. The threshold grows with what the
+// model knew: fitting then takes longer, and it takes a further quarter to teach as much.
 inline constexpr int64_t kRefresh = 512;
+inline constexpr int64_t kRefreshOfAll = 16384;
 bool IsStale(const v1::TransferModel& model);
 
-// Whether the model learned from transfer samples of the workload on the target and device key.
+// Whether the model names the workload on the target and device key as a teacher. One that learned
+// from all tasks names none.
 bool Taught(const v1::TransferModel& model, const WorkloadId& id);
 
 // Whether a search of the workload may start from the model. It may not in two cases. First, if the
@@ -69,7 +74,9 @@ bool Taught(const v1::TransferModel& model, const WorkloadId& id);
 // records twice, and could not use them to validate the model. Second, if `nearest`, the transfer
 // samples nearest to the search (null if there are none), are of the same workload but unknown to
 // the model: they are worth more than other workloads' samples.
-bool MayStartFrom(const v1::TransferModel& model, const WorkloadId& search,
+// A model that learned from all tasks has learned from the workload if that has known records on the
+// target and device key, as `measured` says; it counts as knowing the same workload elsewhere.
+bool MayStartFrom(const v1::TransferModel& model, const WorkloadId& search, bool measured,
                   const TransferSamples* nearest);
 
 }  // namespace heddle::scheduler

@@ -263,6 +263,7 @@ class HostileStageTest : public ::testing::TestWithParam<v1::StageKind> {
     environment.leases = leases_.get();
     environment.credentials = &credentials_;
     environment.channels = &channels_;
+    environment.fits = &fits_;
     environment.store = store_.get();
     environment.blobs = blobs_.get();
     environment.leased = [](AttemptId, const v1::Lease&) { return absl::OkStatus(); };
@@ -280,6 +281,7 @@ class HostileStageTest : public ::testing::TestWithParam<v1::StageKind> {
 
   const Credentials credentials_;
   WorkerChannels channels_{&credentials_};
+  FitsToAll fits_;
   std::string directory_, worker_address_;
   std::unique_ptr<RecordStore> store_ = MakeMemoryRecordStore();
   std::unique_ptr<BlobStore> blobs_;

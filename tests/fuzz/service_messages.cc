@@ -50,7 +50,7 @@ void TakeModel(const v1::TransferModel& model) {
   models.Count("key", 1000);
   (void)scheduler::IsStale(model);
   (void)scheduler::Taught(model, {});
-  (void)scheduler::MayStartFrom(model, {}, nullptr);
+  (void)scheduler::MayStartFrom(model, {}, false, nullptr);
 }
 
 // Several chunks, each with its length before it.

@@ -252,6 +252,40 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
   EXPECT_EQ(fallen_back.events[0].transfer_model().model(), made.model());
   EXPECT_EQ(fallen_back.events[1].candidates().SerializeAsString(), first.SerializeAsString());
 
+  // One that is sent pages learns from these, not from the others in its message.
+  const std::string blobs = ::testing::TempDir() + "/stages_pages";
+  std::filesystem::remove_all(blobs);
+  const auto store = *BlobStore::Open(blobs);
+  v1::StageStart paged = begin;
+  paged.set_blob_folder(blobs);
+  for (int i = 0; i < 2; ++i) {
+    v1::SamplePage page;
+    for (int task = 0; task <= i; ++task) page.add_samples(transfer_samples);
+    page.add_samples("damaged");
+    const auto writer = *store->NewWriter();
+    ASSERT_EQ(writer->Append(page.SerializeAsString()), absl::OkStatus());
+    v1::SamplePageRef* ref = paged.mutable_propose()->mutable_search()->add_pages();
+    ref->set_sha256(*writer->Commit(""));
+    ref->set_weight(1);
+  }
+  FakeIo learned;
+  ASSERT_EQ(RunStage(paged, learned), absl::OkStatus());
+  EXPECT_TRUE(learned.warnings.empty()) << learned.warnings[0];
+  EXPECT_EQ(learned.events[0].transfer_model().tasks(), 3);
+  EXPECT_EQ(learned.events[0].transfer_model().samples(), 3 * list.candidates_size());
+  EXPECT_TRUE(learned.events[1].candidates().candidates(1).has_prediction());
+  // Where they cannot be used, the others serve.
+  paged.mutable_propose()->mutable_search()->mutable_pages(0)->set_sha256(std::string(64, '0'));
+  FakeIo unlearned;
+  ASSERT_EQ(RunStage(paged, unlearned), absl::OkStatus());
+  EXPECT_THAT(unlearned.warnings,
+              ::testing::ElementsAre(HasSubstr("does not learn from all tasks")));
+  EXPECT_EQ(unlearned.events[0].transfer_model().model(), made.model());
+  paged.mutable_propose()->mutable_search()->set_strategy("regression");
+  FakeIo regression;
+  ASSERT_EQ(RunStage(paged, regression), absl::OkStatus());
+  EXPECT_EQ(regression.events[0].transfer_model().tasks(), 1);
+
   for (const v1::Candidate& candidate : list.candidates())
     EXPECT_FALSE(candidate.has_prediction()) << "nothing was known when it was proposed";
 

@@ -1,10 +1,17 @@
 // propose and update: the stages that carry a task's search state.
+#include <unistd.h>
+
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/files/blob_store.h"
+#include "base/files/mapped_file.h"
 #include "base/status_macros.h"
 #include "compiler/codegen/backend.h"
 #include "cost_model/search.h"
@@ -31,6 +38,68 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> MakeSearch(const v1::StageSt
   return cost_model::MakeSearch(spec.workload(), info, options);
 }
 
+// The pages of the stage. Those of few tasks are joined, because XGBoost works through one at a time.
+class BlobPages final : public cost_model::SamplePages {
+ public:
+  BlobPages(const v1::StageStart& start, const v1::SearchSpec& spec) : start_(start), spec_(spec) {}
+
+  absl::Status Rewind() override {
+    next_ = 0;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<cost_model::RelatedSamples>> Next() override {
+    constexpr size_t kTasks = 64;
+    std::vector<cost_model::RelatedSamples> tasks;
+    while (next_ < spec_.pages_size() && tasks.size() < kTasks) {
+      const v1::SamplePageRef& ref = spec_.pages(next_++);
+      HEDDLE_ASSIGN_OR_RETURN(const SharedBytes bytes,
+                              MapFile(BlobPath(start_.blob_folder(), ref.sha256())));
+      v1::SamplePage page;
+      if (!page.ParseFromArray(bytes->data(), static_cast<int>(bytes->size())))
+        return absl::DataLossError(absl::StrCat("page ", ref.sha256(), " is not readable"));
+      for (std::string& samples : *page.mutable_samples())
+        tasks.push_back({std::move(samples), ref.weight()});
+    }
+    return tasks;
+  }
+
+ private:
+  const v1::StageStart& start_;
+  const v1::SearchSpec& spec_;
+  int next_ = 0;
+};
+
+// A folder of this process's own, which is removed with all that is in it. If it cannot be made, neither
+// can files in it.
+class FitFolder {
+ public:
+  FitFolder() {
+    path_ = std::filesystem::temp_directory_path(error_) / absl::StrCat("fit-", getpid());
+    std::filesystem::create_directories(path_, error_);
+  }
+  ~FitFolder() { std::filesystem::remove_all(path_, error_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::error_code error_;
+  std::filesystem::path path_;
+};
+
+// A search whose transfer model is fitted to the pages; null, with a warning, if that fails.
+absl::StatusOr<std::unique_ptr<cost_model::Search>> LearnFromPages(const v1::StageStart& start,
+                                                                   const v1::SearchSpec& spec,
+                                                                   StageIo& io) {
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<cost_model::Search> search,
+                          MakeSearch(start, spec, /*with_others=*/false, io));
+  BlobPages pages(start, spec);
+  const FitFolder folder;
+  const absl::Status learned = search->LearnFrom(&pages, folder.path());
+  if (learned.ok()) return search;
+  if (!absl::IsUnimplemented(learned))
+    io.Warn(absl::StrCat("the search does not learn from all tasks: ", learned.message()));
+  return nullptr;
+}
+
 // Begins a search. It learns from other tasks, by the given transfer model or by a model that it
 // fits itself and hands on. That model becomes part of the search state.
 absl::StatusOr<std::unique_ptr<cost_model::Search>> BeginSearch(const v1::StageStart& start,
@@ -45,8 +114,13 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> BeginSearch(const v1::StageS
     io.Warn(absl::StrCat("the model of other tasks that the service keeps is not used: ",
                          taken.message()));
   }
-  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<cost_model::Search> search,
-                          MakeSearch(start, spec, /*with_others=*/true, io));
+  std::unique_ptr<cost_model::Search> search;
+  if (spec.pages_size() > 0) {
+    HEDDLE_ASSIGN_OR_RETURN(search, LearnFromPages(start, spec, io));
+  }
+  if (search == nullptr) {
+    HEDDLE_ASSIGN_OR_RETURN(search, MakeSearch(start, spec, /*with_others=*/true, io));
+  }
   v1::StageEvent event;
   v1::TransferModel& others = *event.mutable_transfer_model();
   others.set_model(search->TransferModel());

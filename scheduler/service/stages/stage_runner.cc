@@ -125,7 +125,16 @@ void StageRunner::Run() {
   Results results;
   // The best records are those without what was retracted just now.
   if (!order_.reads.best.empty()) environment_.flush();
-  CompleteOrder(FetchInputs(environment_.store, order_.reads), &order_);
+  OrderInputs inputs = FetchInputs(environment_.store, order_.reads);
+  if (order_.transfer) {
+    fit_ = environment_.fits->Take(order_.transfer->made.id);
+    inputs.fit_under_way = fit_ == nullptr;
+  }
+  CompleteOrder(inputs, &order_);
+  if (fit_ != nullptr && !order_.learns_from_all) {
+    fit_->Succeed();
+    fit_.reset();
+  }
   absl::StatusOr<v1::Lease> lease =
       environment_.leases->Acquire(order_.slot, order_.purpose, [this] {
         absl::MutexLock lock(&mutex_);
@@ -155,6 +164,12 @@ void StageRunner::Run() {
       fitted->model.set_version(results.transfer_model->version());
       fitted->model.set_tasks(results.transfer_model->tasks());
       fitted->model.set_samples(results.transfer_model->samples());
+      // A worker that could not use the pages has learned from the others in the message.
+      if (all_measured_ > 0 && fitted->model.tasks() > fitted->model.teachers_size()) {
+        fitted->model.clear_teachers();
+        fitted->model.set_measured(all_measured_);
+        fit_->Succeed();
+      }
     }
     if (order_.start.kind() == v1::STAGE_UPDATE) {
       end.result = Updated{*results.state.Take(), std::move(results.report),
@@ -190,6 +205,9 @@ void StageRunner::Run() {
   }
   for (const auto* warnings : {&order_.warnings, &results.warnings})
     end.warnings.insert(end.warnings.end(), warnings->begin(), warnings->end());
+  // What hung or failed because a person, a lease or a worker ended it says nothing of the fit.
+  if (fit_ != nullptr && (!end.started || end.interrupted)) fit_->Succeed();
+  fit_.reset();
   environment_.post(std::move(end));
   environment_.ended(order_.attempt);
 }
@@ -199,6 +217,7 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
     *started = true;
     return {v1::FAULT_USER, std::string(parts.message()), /*own=*/true};
   }
+  if (order_.learns_from_all) AddSamplePages();
   grpc::ClientContext context;
   SetDeadline(&context, absl::Milliseconds(order_.start.time_limit_ms()) + kBeyondTimeLimit);
   {
@@ -358,6 +377,26 @@ absl::Status StageRunner::AddParts() {
   *order_.start.mutable_blobs() = std::move(*parts.mutable_blobs());
   order_.start.set_time_limit_ms(order_.start.time_limit_ms() + bytes / kSlowestBytesPerMs);
   return absl::OkStatus();
+}
+
+void StageRunner::AddSamplePages() {
+  absl::StatusOr<SamplePages> made = MakeSamplePages(environment_.store, *order_.learns_from_all,
+                                                     kMostPagedTasks, environment_.blobs);
+  if (!made.ok()) {
+    order_.warnings.push_back(
+        absl::StrCat("a search begins without what all tasks learned: ", made.status().message()));
+    return;
+  }
+  std::set<std::string> named;
+  for (SamplePages::Page& page : made->pages) {
+    if (named.insert(page.ref.sha256()).second) {
+      v1::BlobRef& blob = *order_.start.add_blobs();
+      blob.set_sha256(page.ref.sha256());
+      blob.set_bytes(page.bytes);
+    }
+    *order_.start.mutable_propose()->mutable_search()->add_pages() = std::move(page.ref);
+  }
+  all_measured_ = made->measured;
 }
 
 bool StageRunner::WriteBlob(Stream* stream, const std::string& name, const std::string& digest) {

@@ -23,6 +23,7 @@
 #include "proto/worker.grpc.pb.h"
 #include "scheduler/ledger/stage_order.h"
 #include "scheduler/service/stages/lease_keeper.h"
+#include "scheduler/service/stages/sample_pages.h"
 #include "scheduler/service/stages/worker_channels.h"
 
 namespace heddle::scheduler {
@@ -35,6 +36,7 @@ class StageRunner {
     BlobStore* blobs;
     const Credentials* credentials;  // of the scheduler, for the worker
     WorkerChannels* channels;
+    FitsToAll* fits;
     // Waits until all that was decided before is on disk, but not for long.
     std::function<void()> flush;
     // Called from the runner's thread; must not block for long. An error means that the lease must
@@ -65,6 +67,9 @@ class StageRunner {
   void WriteAll(grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>* stream);
   // Adds the model's parts, or the modules to compare, to the order.
   absl::Status AddParts();
+  // Adds the pages of all tasks' samples to the order; if that fails, the search learns from the others in
+  // the message.
+  void AddSamplePages();
   // These end the stage if a blob is missing or damaged, and return false then, or if the stream ends.
   bool WriteBlob(grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>* stream,
                  const std::string& name, const std::string& digest);
@@ -77,6 +82,8 @@ class StageRunner {
   StageOrder order_;
   const Environment environment_;
   uint64_t fencing_token_ = 0;
+  std::unique_ptr<FitsToAll::Claim> fit_;  // while the search learns from all tasks
+  int64_t all_measured_ = 0;               // SamplePages.measured of what it was sent; 0: nothing
   absl::Mutex mutex_;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::deque<v1::StageInput> queue_ ABSL_GUARDED_BY(mutex_);

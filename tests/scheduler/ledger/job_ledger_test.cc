@@ -265,10 +265,13 @@ class TransferSamplesTest : public DispatcherTest {
     transfer_samples.set_measured(measured);
     return transfer_samples;
   }
-  StageOrder Order(int task) {
+  StageOrder Unfinished(int task) {
     StartStage start = Live(v1::STAGE_PROPOSE);
     start.task = TaskIndex{task};
-    StageOrder order = MakeOrder(dispatcher_, ledger_, start, v1::SCHEDULE_BEST);
+    return MakeOrder(dispatcher_, ledger_, start, v1::SCHEDULE_BEST);
+  }
+  StageOrder Order(int task) {
+    StageOrder order = Unfinished(task);
     CompleteOrder(FetchInputs(store_.get(), order.reads), &order);
     return order;
   }
@@ -465,6 +468,74 @@ TEST_F(TransferSamplesTest, IsFittedOnceForManySearches) {
   ASSERT_TRUE(order.transfer_model.has_value());
   finish("new", 0);
   EXPECT_EQ(told(1), "new");
+}
+
+// With more tasks than the message holds, a search fits a model to all of them. From then on only another such
+// model replaces it.
+TEST_F(TransferSamplesTest, IsLearnedFromAllOfManyTasks) {
+  TuneOne();
+  Batch batch = {PutJob{ledger_.data(JobId{1}).row}};
+  const auto add = [&](int from, int to) {
+    for (int i = from; i < to; ++i) {
+      TaskRow row;
+      row.job = 1;
+      row.index = 100 + i;
+      row.info.set_key(absl::StrCat("many ", i));
+      batch.push_back(PutTask{row});
+      batch.push_back(PutLearned{
+          1, row.index, {}, {row.info.key(), kTarget, "key"}, Of(row.info.key(), 100), i});
+    }
+    ASSERT_TRUE(store_->Apply({std::exchange(batch, {})}).ok());
+  };
+  add(0, 31);
+  EXPECT_FALSE(Order(1).learns_from_all.has_value()) << "the message holds them all";
+  add(31, 40);
+  const StageOrder first = Order(1);
+  ASSERT_TRUE(first.learns_from_all.has_value());
+  EXPECT_EQ(first.learns_from_all->key, "b");
+  EXPECT_EQ(first.start.propose().search().others_size(), 32) << "for a worker that cannot";
+  ASSERT_TRUE(first.transfer_model.has_value());
+  // While one stage does that, others fit models as always.
+  const auto order = [&](bool measured, bool under_way) {
+    StageOrder made = Unfinished(1);
+    OrderInputs inputs = FetchInputs(store_.get(), made.reads);
+    inputs.measured = measured;
+    inputs.fit_under_way = under_way;
+    CompleteOrder(inputs, &made);
+    return made;
+  };
+  EXPECT_FALSE(order(false, true).learns_from_all.has_value());
+  EXPECT_FALSE(order(true, false).learns_from_all.has_value()) << "it would learn from itself";
+
+  const auto finish = [&](const std::string& model, int64_t measured, int64_t since) {
+    FittedModel fitted{first.transfer_model->id, first.transfer_model->model};
+    fitted.model.set_model(model);
+    fitted.model.set_since(first.transfer_model->model.since() - since);
+    if (measured > 0) fitted.model.clear_teachers();
+    fitted.model.set_measured(measured);
+    Proposed proposed;
+    proposed.fitted = fitted;
+    const StageFinished end{AttemptId{999}, {}, true, proposed};
+    (void)ledger_.Absorb(dispatcher_, end,
+                         {AddCandidates{JobId{1}, TaskIndex{1}, CandidateId{1}, 0}}, now_, now_);
+  };
+  const auto kept = [&] {
+    return ledger_.transfer_models().Find(first.transfer_model->id)->model();
+  };
+  finish("of 32", 0, 0);
+  finish("of all", 4000, 10);
+  EXPECT_EQ(kept(), "of all") << "it took longer, and knows more";
+  finish("of 32 again", 0, 0);
+  EXPECT_EQ(kept(), "of all");
+  EXPECT_EQ(order(false, false).start.propose().search().transfer_model(), "of all");
+  EXPECT_FALSE(order(false, false).learns_from_all.has_value());
+  const StageOrder itself = order(true, false);
+  EXPECT_EQ(itself.start.propose().search().transfer_model(), "") << "it was among all";
+  EXPECT_FALSE(itself.transfer_model.has_value()) << "what it fits is for it alone";
+  finish("of all, ordered earlier", 4000, 11);
+  EXPECT_EQ(kept(), "of all");
+  finish("of all again", 4000, 10);
+  EXPECT_EQ(kept(), "of all again");
 }
 
 // A job whose tasks are all on record, so that it only plans. Of "b" nobody knows the default schedule's time.

@@ -213,6 +213,20 @@ void FakeWorker::Finish(Stream* stream, v1::FaultKind kind, const std::string& m
   Write(stream, event);
 }
 
+void FakeWorker::LearnFromPages(Stream* stream, const v1::StageStart& start) {
+  ++fits_to_all;
+  v1::StageEvent event;
+  v1::TransferModel& model = *event.mutable_transfer_model();
+  model.set_model("of all");
+  for (const v1::SamplePageRef& ref : start.propose().search().pages()) {
+    absl::MutexLock lock(&mutex_);
+    v1::SamplePage page;
+    if (page.ParseFromString(blobs_[ref.sha256()]))
+      model.set_tasks(model.tasks() + page.samples_size());
+  }
+  Write(stream, event);
+}
+
 void FakeWorker::SendBlob(Stream* stream, const std::string& name, const std::string& bytes) {
   v1::StageEvent event;
   event.mutable_chunk()->set_name(name);
@@ -371,6 +385,7 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
       Write(stream, event);
       break;
     case v1::STAGE_PROPOSE:
+      if (!start.propose().search().pages().empty()) LearnFromPages(stream, start);
       for (int i = 0; i < start.propose().count(); ++i) {
         v1::Candidate& candidate = *event.mutable_candidates()->add_candidates();
         candidate.set_trace(absl::StrCat("trace ", traces_++));

@@ -101,7 +101,8 @@ class FakeWorker final : public v1::WorkerService::Service {
   std::atomic<int> warm_results{0};  // results that updates brought
   std::atomic<int> comparisons{0};
   std::atomic<int> plans{0};
-  std::atomic<int> plan_times{0};  // times of kernels that the latest plan stage was told
+  std::atomic<int> fits_to_all{0};  // propose stages that learned from pages of all tasks
+  std::atomic<int> plan_times{0};   // times of kernels that the latest plan stage was told
   // Stages that came with another machine than the import of their job.
   std::atomic<int> other_machines{0};
   std::atomic<int64_t> blob_bytes{0};  // of all blobs that were sent
@@ -119,6 +120,8 @@ class FakeWorker final : public v1::WorkerService::Service {
   grpc::Status Build(Stream* stream);
   grpc::Status Profile(grpc::ServerContext* context, const v1::StageStart& start, Stream* stream);
   void Write(Stream* stream, v1::StageEvent event);
+  // Hands on a model of as many tasks as the stage's pages have.
+  void LearnFromPages(Stream* stream, const v1::StageStart& start);
   void SendBlob(Stream* stream, const std::string& name, const std::string& bytes);
   void Finish(Stream* stream, v1::FaultKind kind = v1::FAULT_NONE, const std::string& message = "");
 

@@ -126,6 +126,11 @@ class GatedStore : public RecordStore {
   absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) override {
     return store_->Report(job, task);
   }
+  absl::StatusOr<std::vector<TransferSamples>> SamplesAfter(const std::string& kind,
+                                                            const std::optional<WorkloadId>& after,
+                                                            int64_t limit) override {
+    return store_->SamplesAfter(kind, after, limit);
+  }
   absl::StatusOr<std::vector<TransferSamples>> FindRelatedSamples(const WorkloadId& id,
                                                                   int64_t limit) override {
     return store_->FindRelatedSamples(id, limit);

@@ -131,6 +131,8 @@ void UseAll(RecordStore& store) {
   EXPECT_TRUE(store.BestMeasured(id).ok());
   EXPECT_TRUE(store.Report(1, 0).ok());
   EXPECT_TRUE(store.FindRelatedSamples(id, 9).ok());
+  EXPECT_TRUE(store.SamplesAfter("llvm", std::nullopt, 9).ok());
+  EXPECT_TRUE(store.SamplesAfter("llvm", id, 9).ok());
   EXPECT_TRUE(store.AllTransferModels().ok());
   EXPECT_TRUE(store.Machines().ok());
   EXPECT_TRUE(store.FindExperience(id.target, "dev", 9).ok());

@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "scheduler/store/sqlite_schema.h"
 #include "scheduler/store/transfer.h"
 #include "tests/scheduler/store/all_stores.h"
@@ -120,6 +121,34 @@ TEST_P(LearnedTest, TellsOfTheWorkloadItselfBeforeManyOthers) {
   EXPECT_THAT(told, ElementsAre("four", "two", "elsewhere", "other", "other"));
 }
 
+// All samples of a kind of target are read page by page, each once.
+TEST_P(LearnedTest, ReadsAllSamplesInPages) {
+  AddJob(1, 8, 0);
+  Batch batch = {Learned(0, "t", "dev2", "0 t dev2", 1), Learned(0, "u", "dev", "another kind", 2)};
+  std::set<std::string> all = {"0 t dev2"};
+  for (int task = 0; task < 8; ++task) {
+    for (const std::string target : {"t", "t -threads=2"}) {
+      batch.push_back(Learned(task, target, "dev", absl::StrCat(task, " ", target, " dev"), 3));
+      all.insert(absl::StrCat(task, " ", target, " dev"));
+    }
+  }
+  ASSERT_TRUE(Apply(batch).ok());
+  for (const int64_t limit : {1, 3, 17, 100}) {
+    std::multiset<std::string> read;
+    std::optional<WorkloadId> after;
+    while (true) {
+      const auto page = store_->SamplesAfter("t", after, limit);
+      ASSERT_TRUE(page.ok()) << page.status();
+      EXPECT_LE(page->size(), static_cast<size_t>(limit));
+      for (const TransferSamples& one : *page) read.insert(one.learned.samples());
+      if (page->empty()) break;
+      after = page->back().workload;
+    }
+    EXPECT_EQ(read, std::multiset<std::string>(all.begin(), all.end())) << "pages of " << limit;
+  }
+  EXPECT_THAT(*store_->SamplesAfter("none", std::nullopt, 9), SizeIs(0));
+}
+
 v1::TransferModel Model(const std::string& bytes, int64_t made) {
   v1::TransferModel model;
   model.set_model(bytes);
@@ -206,6 +235,11 @@ TEST(TransferModels, AreStaleOnceAQuarterIsNew) {
   EXPECT_EQ(stale_at(), 100);
   one.set_measured(1'000'000);
   EXPECT_EQ(stale_at(), kRefresh);
+  model.clear_teachers();
+  model.set_measured(40'000);
+  EXPECT_EQ(stale_at(), 10'000) << "it learned from all tasks";
+  model.set_measured(1'000'000);
+  EXPECT_EQ(stale_at(), kRefreshOfAll);
 }
 
 TEST(TransferModels, CountWhatTheirDeviceKeyLearned) {
@@ -233,15 +267,21 @@ TEST(TransferModels, SuitWhomTheirTeachersDo) {
   };
   taught({"a", "t", "dev"});
   taught({"b", "t -threads=2", "dev"});
-  EXPECT_TRUE(MayStartFrom(model, {"c", "t", "dev"}, nullptr));
-  EXPECT_FALSE(MayStartFrom(model, {"a", "t", "dev"}, nullptr)) << "it taught itself";
+  EXPECT_TRUE(MayStartFrom(model, {"c", "t", "dev"}, false, nullptr));
+  EXPECT_FALSE(MayStartFrom(model, {"a", "t", "dev"}, false, nullptr)) << "it taught itself";
   const TransferSamples a{{"a", "t", "dev"}, {}}, b{{"b", "t -threads=2", "dev"}, {}},
       elsewhere{{"c", "t", "dev2"}, {}};
-  EXPECT_TRUE(MayStartFrom(model, {"b", "t", "dev"}, &b)) << "what it learned with two threads";
-  EXPECT_TRUE(MayStartFrom(model, {"c", "t", "dev"}, &a));
-  EXPECT_FALSE(MayStartFrom(model, {"c", "t", "dev"}, &elsewhere))
+  EXPECT_TRUE(MayStartFrom(model, {"b", "t", "dev"}, false, &b))
+      << "what it learned with two threads";
+  EXPECT_TRUE(MayStartFrom(model, {"c", "t", "dev"}, false, &a));
+  EXPECT_FALSE(MayStartFrom(model, {"c", "t", "dev"}, false, &elsewhere))
       << "the best teacher is not among them";
-  EXPECT_TRUE(MayStartFrom(model, {"d", "t", "dev"}, &elsewhere)) << "it is no better than others";
+  EXPECT_TRUE(MayStartFrom(model, {"d", "t", "dev"}, false, &elsewhere))
+      << "it is no better than others";
+  v1::TransferModel of_all = Model("m", 1);
+  of_all.set_measured(5000);
+  EXPECT_TRUE(MayStartFrom(of_all, {"c", "t", "dev"}, false, &elsewhere));
+  EXPECT_FALSE(MayStartFrom(of_all, {"c", "t", "dev"}, true, nullptr)) << "it was among all";
 }
 
 // ---- what plan stages found about kernels' costs ----
