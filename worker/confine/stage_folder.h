@@ -49,7 +49,8 @@ class StageFolder {
 };
 
 // Disk space of the files in a folder that a stage may write, as they are now. A number or depth of
-// files that no stage needs counts as more than any limit. 0 if there is no such folder.
+// files that no stage needs counts as more than any limit, and so does what the worker may not look at.
+// 0 if there is no such folder.
 int64_t FolderBytes(const std::string& path);
 
 // Removes everything in the folder. True: nothing is left. False: the disk refuses, or there is more
