@@ -284,14 +284,12 @@ class EscapeTest : public ::testing::Test {
     start.set_target(order);
     start.set_time_limit_ms(60'000);
     const std::string content = "abc";
-    if (with_blob_) {
-      v1::BlobRef& blob = *start.add_blobs();
-      blob.set_sha256(Sha256Hex(content));
-      blob.set_bytes(static_cast<int64_t>(content.size()));
-    }
-    if (with_blob_ && !sent_) {
+    v1::BlobRef& blob = *start.add_blobs();
+    blob.set_sha256(Sha256Hex(content));
+    blob.set_bytes(static_cast<int64_t>(content.size()));
+    if (!sent_) {
       v1::StageInput input;
-      input.mutable_chunk()->set_name(Sha256Hex(content));
+      input.mutable_chunk()->set_name(blob.sha256());
       input.mutable_chunk()->set_data(content);
       input.mutable_chunk()->set_last(true);
       caller.inputs.push_back(input);
@@ -365,7 +363,6 @@ class EscapeTest : public ::testing::Test {
   std::string own_;    // of the worker; has the folders of stages
   int tcp_port_ = 0;
   int udp_port_ = 0;
-  bool with_blob_ = true;
   bool sent_ = false;
   std::vector<int> files_;
   std::unique_ptr<BlobCache> cache_;
@@ -470,7 +467,6 @@ TEST_F(EscapeTest, HiddenFilesAreFound) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ThreadSanitizer hides a file itself (child_watch.cc)";
 #endif
-  with_blob_ = false;
   for (const char* order : {"hide_memory_files", "hide_files", "hide_shared_memory"}) {
     EXPECT_THAT(Try(order, all_),
                 ::testing::AnyOf(HasSubstr("filled more than 1024 MiB with files"),

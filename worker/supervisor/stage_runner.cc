@@ -260,7 +260,8 @@ std::string StageRunner::Excess() {
   if (bytes->unnamed_files + folder_->PrivateBytes() > most_bytes)
     return absl::StrCat("filled more than ", Mebibytes(most_bytes), " with files");
   // Drivers of GPUs have such files, and so have stages with the parts of a model (shared_bytes.h).
-  if (bytes->unseen_file && options_.gpu.empty() && start_.blobs().empty())
+  const bool keeps_weights = HasModel(start_.kind()) && !start_.blobs().empty();
+  if (bytes->unseen_file && options_.gpu.empty() && !keeps_weights)
     return "hid a file: it has neither a name nor a descriptor";
   if (code_folder_.empty() || MonotonicNow() < next_folder_check_) return "";
   next_folder_check_ = MonotonicNow() + kFolderTick;
