@@ -330,7 +330,7 @@ class EscapeTest : public ::testing::Test {
           text += BlobPath("blobs", Sha256Hex("abc"));
           break;
         case 'C':
-          text += confine::JobCodeFolder(Code(), "another job", confinement);
+          text += confine::JobCodeFolder(Code(), "another job", 0, confinement);
           break;
         default:
           ADD_FAILURE() << pattern;

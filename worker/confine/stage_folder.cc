@@ -229,10 +229,11 @@ int64_t StageFolder::PrivateBytes() const {
   return FolderBytes(absl::StrCat(path_, "/", kPrivateFolder));
 }
 
-std::string JobCodeFolder(const std::string& all, const std::string& job,
+std::string JobCodeFolder(const std::string& all, const std::string& job, int64_t created_unix_ns,
                           const Confinement& confinement) {
   if (all.empty()) return "";
-  const std::string name = Sha256Hex(job).substr(0, kNameDigits);
+  const std::string name =
+      Sha256Hex(absl::StrCat(job, "\n", created_unix_ns)).substr(0, kNameDigits);
   const std::string folder = absl::StrCat(all, "/", name);
   // The oldest by the time when a stage was last given the folder.
   std::vector<std::pair<int64_t, std::string>> others;

@@ -58,10 +58,11 @@ int64_t FolderBytes(const std::string& path);
 bool EmptyFolder(const std::string& path);
 
 // The folder of the job's compiled code in the folder of all, made if needed; a stage of one job
-// cannot leave code that another job would run. Of the folders of jobs, the oldest go, and one that is
+// cannot leave code that another job would run, nor one of the same name that another scheduler, or an
+// earlier database, has: that was created at another time. Of the folders of jobs, the oldest go, and one that is
 // larger than kMaxCodeBytes begins anew. Empty, if it cannot be made.
 inline constexpr int64_t kMaxCodeBytes = int64_t{1} << 30;
-std::string JobCodeFolder(const std::string& all, const std::string& job,
+std::string JobCodeFolder(const std::string& all, const std::string& job, int64_t created_unix_ns,
                           const Confinement& confinement);
 
 }  // namespace heddle::worker::confine

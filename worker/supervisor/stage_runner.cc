@@ -169,7 +169,8 @@ void StageRunner::StartChild() {
     if (!shown.ok()) return Over(v1::FAULT_INFRASTRUCTURE, std::string(shown.message()));
   }
   if (start_.kind() != v1::STAGE_PROFILE && start_.kind() != v1::STAGE_COMPARE) {
-    code_folder_ = confine::JobCodeFolder(options_.code_cache, start_.job(), options_.confinement);
+    code_folder_ = confine::JobCodeFolder(options_.code_cache, start_.job(),
+                                          start_.job_created_unix_ns(), options_.confinement);
   }
   // Mapped parts take addresses: as they came, and as compiling rearranges them.
   int64_t mapped_bytes = 0;
