@@ -399,6 +399,7 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, cons
   order.purpose = absl::StrCat(JobName(start.job.value), " ", StageName(start.kind));
   v1::StageStart& out = order.start;
   out.set_job(JobName(start.job.value));
+  out.set_job_created_unix_ns(job.row.job.created_unix_ns());
   out.set_attempt_id(start.attempt.value);
   out.set_kind(start.kind);
   out.set_slot(start.slot.slot);

@@ -9,6 +9,7 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <random>
 
@@ -192,7 +193,7 @@ class Caller final : public StageCaller {
   }
   bool InputEnded() override { return inputs.empty(); }
   bool Gone() override { return false; }
-  bool Write(const v1::StageEvent& event) override {
+  bool Write(const v1::StageEvent& event, const std::function<void()>&) override {
     events.push_back(event);
     return true;
   }
@@ -211,10 +212,10 @@ TEST(SealedCallerTest, ABuildIsSealedAndAProfileChecked) {
   v1::StageEvent built;
   built.mutable_built()->set_candidate(5);
   *built.mutable_built()->mutable_artifact() = Built();
-  ASSERT_TRUE(builder.Write(built));
+  ASSERT_TRUE(builder.Write(built, [] {}));
   v1::StageEvent progress;
   progress.mutable_progress()->set_done(1);
-  ASSERT_TRUE(builder.Write(progress));
+  ASSERT_TRUE(builder.Write(progress, [] {}));
   ASSERT_EQ(scheduler.events.size(), 2u);
 
   v1::StageInput chunk, good, bad;
@@ -253,7 +254,7 @@ TEST(SealedCallerTest, AModuleIsSignedOnItsWay) {
     event.mutable_chunk()->set_data(data);
     event.mutable_chunk()->set_last(!whole.empty());
     if (!whole.empty()) event.mutable_chunk()->set_sha256(Sha256Hex(whole));
-    ASSERT_TRUE(compiler.Write(event));
+    ASSERT_TRUE(compiler.Write(event, [] {}));
   };
   send("module", "first, ", "");
   send("default", "default", "default");

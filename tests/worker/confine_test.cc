@@ -249,24 +249,25 @@ TEST_F(FolderTest, AKilledWorkersFoldersGo) {
 }
 
 TEST_F(FolderTest, EachJobHasItsOwnCode) {
-  EXPECT_EQ(JobCodeFolder("", "j1", {}), "") << "nothing is kept";
-  EXPECT_EQ(JobCodeFolder(path_ + "/missing", "j1", {}), "");
-  const std::string first = JobCodeFolder(path_, "j1", {});
+  EXPECT_EQ(JobCodeFolder("", "j1", 1, {}), "") << "nothing is kept";
+  EXPECT_EQ(JobCodeFolder(path_ + "/missing", "j1", 1, {}), "");
+  const std::string first = JobCodeFolder(path_, "j1", 1, {});
   EXPECT_TRUE(std::filesystem::is_directory(first));
-  EXPECT_EQ(JobCodeFolder(path_, "j1", {}), first);
-  EXPECT_NE(JobCodeFolder(path_, "j2", {}), first);
-  EXPECT_EQ(std::filesystem::path(JobCodeFolder(path_, "../../etc", {})).parent_path(), path_);
+  EXPECT_EQ(JobCodeFolder(path_, "j1", 1, {}), first);
+  EXPECT_NE(JobCodeFolder(path_, "j2", 1, {}), first);
+  EXPECT_NE(JobCodeFolder(path_, "j1", 2, {}), first) << "of another scheduler";
+  EXPECT_EQ(std::filesystem::path(JobCodeFolder(path_, "../../etc", 1, {})).parent_path(), path_);
   // The oldest go.
   const timespec long_ago[2] = {{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};
   utimensat(AT_FDCWD, first.c_str(), long_ago, 0);
   constexpr int kJobs = 100;
-  for (int job = 0; job < kJobs; ++job) JobCodeFolder(path_, absl::StrCat("job", job), {});
+  for (int job = 0; job < kJobs; ++job) JobCodeFolder(path_, absl::StrCat("job", job), 1, {});
   EXPECT_FALSE(Exists(first));
   int folders = 0;
   for (const auto& folder : std::filesystem::directory_iterator(path_))
     folders += folder.is_directory();
   EXPECT_LE(folders, 64);
-  EXPECT_TRUE(Exists(JobCodeFolder(path_, absl::StrCat("job", kJobs - 1), {})));
+  EXPECT_TRUE(Exists(JobCodeFolder(path_, absl::StrCat("job", kJobs - 1), 1, {})));
 }
 
 // What a confined stage of a GPU, or of none, may do with the files of its own process: a bit for each.

@@ -145,6 +145,24 @@ std::string Outlive(const std::string&) {
   return If(prctl(PR_SET_PDEATHSIG, 0) == 0, "need not end with the worker");
 }
 
+// A thread whose descriptors are not those of the process.
+std::string OwnDescriptors(const std::string&) {
+  static char stack[65536];
+  constexpr int kFlags = CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_SYSVSEM | CLONE_THREAD;
+  const int thread = clone([](void*) { return 0; }, stack + sizeof(stack), kFlags, nullptr);
+  const int error = errno;
+  usleep(10'000);  // it uses the stack
+  errno = error;
+  return If(thread > 0, "started a thread with descriptors of its own");
+}
+
+std::string UnshareDescriptors(const std::string&) {
+  constexpr unsigned kNone = 1000;  // nothing is closed
+  constexpr unsigned kUnshare = 2;
+  return If(syscall(SYS_close_range, kNone, kNone, kUnshare) == 0,
+            "has taken descriptors for one thread alone");
+}
+
 std::string Kill(const std::string& victim) {
   return If(kill(Pid(victim), SIGTERM) == 0, "killed another process");
 }
@@ -352,31 +370,122 @@ std::string Descriptors(const std::string&) {
   return "";
 }
 
-// Bombs, which go on until something stops them.
+// Bombs, which go on until something stops them. Those of bytes end by themselves at twice what a stage may
+// have, so that a test that fails harms nobody. They keep that for a while first, so that it must be found.
 
-std::string FillDisk(const std::string&) {
+constexpr size_t kBombFileBytes = size_t{64} << 20;
+constexpr int kBombFiles = 32;
+
+// Calls `take` with a number for each file; it takes kBombFileBytes, or returns false.
+template <typename Take>
+std::string TakeBytes(const Take& take) {
+  for (int number = 0; number < kBombFiles; ++number)
+    if (!take(number)) return "";
+  constexpr unsigned kSeconds = 3;
+  sleep(kSeconds);
+  return "took twice the bytes that a stage may have";
+}
+
+bool Fill(int file) {
   constexpr size_t kBlock = size_t{4} << 20;
   const std::vector<char> block(kBlock, 'x');
-  for (int number = 0;; ++number) {
-    const int file = open(("tmp/" + std::to_string(number)).c_str(), O_WRONLY | O_CREAT, 0600);
-    if (file < 0) return "";
-    constexpr int kBlocks = 16;
-    for (int i = 0; i < kBlocks; ++i)
-      if (write(file, block.data(), block.size()) < 0) return "";
+  for (size_t written = 0; written < kBombFileBytes; written += kBlock)
+    if (write(file, block.data(), block.size()) < 0) return false;
+  return true;
+}
+
+int NewFile(const std::string& folder, int number) {
+  return open((folder + "/" + std::to_string(number)).c_str(), O_RDWR | O_CREAT, 0600);
+}
+
+// Closes the file, which lives on by one page of it that is mapped.
+bool KeepByOnePage(int file) {
+  const bool kept = mmap(nullptr, 1, PROT_READ, MAP_SHARED, file, 0) != MAP_FAILED;
+  close(file);
+  return kept;
+}
+
+std::string FillDisk(const std::string&) {
+  return TakeBytes([](int number) {
+    const int file = NewFile("tmp", number);
+    const bool filled = file >= 0 && Fill(file);
     close(file);
-  }
+    return filled;
+  });
+}
+
+// In a folder that its user may write, but not list.
+std::string FillShutFolder(const std::string&) {
+  if (mkdir("tmp/shut", 0300) != 0) return "";
+  return TakeBytes([](int number) {
+    const int file = NewFile("tmp/shut", number);
+    const bool filled = file >= 0 && Fill(file);
+    close(file);
+    return filled;
+  });
 }
 
 std::string FillMemoryFiles(const std::string&) {
-  constexpr size_t kBlock = size_t{4} << 20;
-  const std::vector<char> block(kBlock, 'x');
-  while (true) {
+  return TakeBytes([](int) {
     const int file = memfd_create("bomb", 0);
-    if (file < 0) return "";
-    constexpr int kBlocks = 16;
-    for (int i = 0; i < kBlocks; ++i)
-      if (write(file, block.data(), block.size()) < 0) return "";
+    return file >= 0 && Fill(file);
+  });
+}
+
+// The first thread ends before the others.
+std::string FillWithoutLeader(const std::string&) {
+  pthread_t thread;
+  const auto fill = [](void*) -> void* {
+    FillMemoryFiles("");
+    _exit(0);
+  };
+  if (pthread_create(&thread, nullptr, fill, nullptr) != 0) return "";
+  syscall(SYS_exit, 0);
+  return "";
+}
+
+std::string HideMemoryFiles(const std::string&) {
+  return TakeBytes([](int) {
+    const int file = memfd_create("bomb", 0);
+    return file >= 0 && Fill(file) && KeepByOnePage(file);
+  });
+}
+
+std::string HideFiles(const std::string&) {
+  return TakeBytes([](int number) {
+    const int file = NewFile("tmp", number);
+    return file >= 0 && unlink(("tmp/" + std::to_string(number)).c_str()) == 0 && Fill(file) &&
+           KeepByOnePage(file);
+  });
+}
+
+std::string HideSharedMemory(const std::string&) {
+  return TakeBytes([](int) {
+    constexpr size_t kPage = 65536;  // or several
+    void* bytes =
+        mmap(nullptr, kBombFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (bytes == MAP_FAILED) return false;
+    memset(bytes, 'x', kBombFileBytes);
+    return munmap(static_cast<char*>(bytes) + kPage, kBombFileBytes - kPage) == 0;
+  });
+}
+
+// 63 processes, which have the name that the test looks for and end by themselves.
+std::string ForkBomb(const std::string& name) {
+  constexpr int kGenerations = 6;
+  constexpr unsigned kSeconds = 30;
+  const pid_t first = getpid();
+  bool started = false;
+  for (int generation = 0; generation < kGenerations; ++generation) {
+    const pid_t pid = fork();
+    if (pid == 0) prctl(PR_SET_NAME, name.c_str());
+    started |= pid > 0;
   }
+  if (getpid() != first) {
+    sleep(kSeconds);
+    _exit(0);
+  }
+  return If(started, "started processes that start processes");
 }
 
 std::string ManyFiles(const std::string&) {
@@ -443,6 +552,8 @@ const std::map<std::string, Attempt>& Attempts() {
       {"clone3", Clone3},
       {"daemonise", Daemonise},
       {"outlive", Outlive},
+      {"own_descriptors", OwnDescriptors},
+      {"unshare_descriptors", UnshareDescriptors},
       {"kill", Kill},
       {"queue_signal", QueueSignal},
       {"signal_by_pidfd", SignalByPidfd},
@@ -473,7 +584,13 @@ const std::map<std::string, Attempt>& Attempts() {
       {"environment", Environment},
       {"descriptors", Descriptors},
       {"fill_disk", FillDisk},
+      {"fill_shut_folder", FillShutFolder},
       {"fill_memory_files", FillMemoryFiles},
+      {"fill_without_leader", FillWithoutLeader},
+      {"hide_memory_files", HideMemoryFiles},
+      {"hide_files", HideFiles},
+      {"hide_shared_memory", HideSharedMemory},
+      {"fork_bomb", ForkBomb},
       {"many_files", ManyFiles},
       {"deep_folders", DeepFolders},
       {"many_threads", ManyThreads},

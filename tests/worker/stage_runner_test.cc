@@ -7,8 +7,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -56,9 +58,14 @@ class FakeCaller final : public StageCaller {
   }
   bool InputEnded() override { return half_closes && next_ == inputs.size(); }
   bool Gone() override { return gone; }
-  bool Write(const v1::StageEvent& event) override {
+  bool Write(const v1::StageEvent& event, const std::function<void()>& meanwhile) override {
     events.push_back(event);
     if (on_event) on_event(event);
+    const absl::Time give_up = MonotonicNow() + slowness;
+    while (MonotonicNow() < give_up && !taken()) {
+      absl::SleepFor(absl::Milliseconds(10));
+      meanwhile();
+    }
     return !gone;
   }
 
@@ -67,6 +74,9 @@ class FakeCaller final : public StageCaller {
   std::atomic<bool> gone{false};
   std::vector<v1::StageEvent> events;
   std::function<void(const v1::StageEvent&)> on_event;
+  // How long each event takes at most, and when it is taken before.
+  absl::Duration slowness;
+  std::function<bool()> taken = [] { return false; };
 
  private:
   size_t next_ = 0;
@@ -238,6 +248,49 @@ TEST_F(StageRunnerTest, ACallerCannotRaiseTheWorkersLimits) {
   EXPECT_THAT(Run(start).fault().message(), HasSubstr("limit of 200ms")) << "the default, too";
   start.set_time_limit_ms(absl::ToInt64Milliseconds(absl::Hours(1)));
   EXPECT_THAT(Run(start).fault().message(), HasSubstr("limit of 200ms"));
+}
+
+// A caller may take a minute to take an event. The child is watched meanwhile.
+TEST_F(StageRunnerTest, LimitsHoldWhileTheCallerIsSlow) {
+  constexpr absl::Duration kSlow = absl::Seconds(30);
+  caller_.on_event = [&](const v1::StageEvent& event) {
+    caller_.slowness = event.has_candidate_started() ? kSlow : absl::ZeroDuration();
+  };
+  caller_.taken = [] {
+    const std::set<pid_t> children = Children();
+    return std::none_of(children.begin(), children.end(), Alive);
+  };
+  v1::StageStart start = Profile();
+  start.set_memory_limit_bytes(256 << 20);
+  Add(start, {"eat"});
+  Run(start);
+  ASSERT_EQ(Profiled().size(), 1u);
+  EXPECT_THAT(Profiled()[0].message(), HasSubstr("memory limit of 256 MiB"));
+
+  start = Profile();
+  start.set_candidate_time_limit_ms(300);
+  Add(start, {"hang"});
+  v1::StageFinished finished = Run(start);
+  ASSERT_EQ(Profiled().size(), 2u);
+  EXPECT_EQ(Profiled()[1].outcome(), v1::OUTCOME_RUN_TIMEOUT);
+  EXPECT_LT(absl::Nanoseconds(finished.wall_ns()), kSlow);
+
+  start = Profile();
+  start.set_time_limit_ms(300);
+  Add(start, {"hang"});
+  finished = Run(start);
+  EXPECT_THAT(finished.fault().message(), HasSubstr("limit of 300ms"));
+  EXPECT_LT(absl::Nanoseconds(finished.wall_ns()), kSlow);
+}
+
+TEST_F(StageRunnerTest, ASlowCallerIsNoCandidatesFault) {
+  caller_.slowness = absl::Seconds(4);
+  v1::StageStart start = Profile();
+  start.set_candidate_time_limit_ms(2000);
+  Add(start, {"ok"});
+  EXPECT_EQ(Run(start).fault().kind(), v1::FAULT_NONE);
+  ASSERT_EQ(Profiled().size(), 1u);
+  EXPECT_EQ(Profiled()[0].outcome(), v1::OUTCOME_OK) << Profiled()[0].message();
 }
 
 TEST_F(StageRunnerTest, GarbageIsACrash) {

@@ -444,6 +444,37 @@ TEST_F(WorkerServerTest, CancellingFreesTheSlot) {
   call.Cancel();
 }
 
+// The worker waits a minute for a caller that reads nothing. The stage's limit holds all the same.
+TEST_F(WorkerServerTest, LimitsHoldWhileTheCallerReadsNothing) {
+  const auto stages = [] {
+    int live = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      std::ifstream stat(entry.path() / "stat");
+      std::string line;
+      pid_t parent = 0;
+      char state = 0;
+      live += std::getline(stat, line) &&
+              sscanf(line.c_str() + line.rfind(')') + 1, " %c %d", &state, &parent) == 2 &&
+              parent == getpid() && state != 'Z';
+    }
+    return live;
+  };
+  const v1::Lease lease = tracker_->Acquire("w", "cpu");
+  v1::StageInput start = Start(lease);
+  start.mutable_start()->set_kind(v1::STAGE_PROPOSE);
+  start.mutable_start()->mutable_propose()->mutable_search()->set_strategy("echo");
+  start.mutable_start()->set_time_limit_ms(3000);
+  Call call(WorkerAddress(), start);
+  v1::StageInput input;
+  input.mutable_chunk()->set_data(std::string(700'000, 'x'));  // more than gRPC takes in unread
+  for (int chunk = 0; chunk < 5; ++chunk) call.Send(input);
+  ASSERT_TRUE(Eventually([&] { return stages() == 1; }));
+  const absl::Time began = MonotonicNow();
+  EXPECT_TRUE(Eventually([&] { return stages() == 0; }));
+  EXPECT_LT(MonotonicNow() - began, absl::Seconds(40));
+  call.Cancel();
+}
+
 TEST_F(WorkerServerTest, StagesOutliveTheTrackersAbsence) {
   const v1::Lease lease = tracker_->Acquire("w", "profile");
   Call call(WorkerAddress(), Start(lease));

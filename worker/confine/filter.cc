@@ -3,6 +3,7 @@
 #include <asm/ioctls.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/close_range.h>
 #include <linux/filter.h>
 #include <linux/prctl.h>
 #include <linux/seccomp.h>
@@ -40,7 +41,6 @@ constexpr int kAllowed[] = {
     SYS_pwrite64,
     SYS_lseek,
     SYS_close,
-    SYS_close_range,
     SYS_dup,
     SYS_dup3,
     SYS_openat,
@@ -245,10 +245,13 @@ std::vector<sock_filter> Assemble(bool gpu) {
   constexpr uint32_t kNameOfMemory = 0x53564d41;  // PR_SET_VMA, which the C library calls
   Program program;
   for (const int call : kAllowed) program.Allow(call);
-  // Threads, not processes. The C library falls back to `clone`, whose flags can be looked at.
+  // Threads, not processes. The C library falls back to `clone`, whose flags can be looked at. All threads
+  // share their descriptors, so that the supervisor sees all of those (child_watch.h).
   program.Answer(SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
-  program.AllowIf(SYS_clone,
-                  {{.argument = 0, .values = {CLONE_THREAD}, .mask = CLONE_THREAD | kNewSpaces}});
+  program.AllowIf(SYS_clone, {{.argument = 0,
+                               .values = {CLONE_THREAD | CLONE_FILES},
+                               .mask = CLONE_THREAD | CLONE_FILES | kNewSpaces}});
+  program.AllowIf(SYS_close_range, {{.argument = 2, .values = {0, CLOSE_RANGE_CLOEXEC}}});
   // Signals to itself, as abort() sends them.
   program.AllowIf(SYS_tgkill, {{.argument = 0, .values = {own}}});
   program.AllowIf(SYS_kill, {{.argument = 0, .values = {own}}});

@@ -21,6 +21,7 @@
 #include "worker/confine/drop_user.h"
 #include "worker/confine/landlock.h"
 #include "worker/confine/view.h"
+#include "worker/process/child_watch.h"
 
 namespace heddle::worker::confine {
 namespace {
@@ -58,6 +59,27 @@ std::string Attempt(const std::function<absl::Status()>& attempt) {
   return line;
 }
 
+// Whether the supervisor may see what a process of the user of stages uses, as it must to limit it. For
+// a process of its own.
+absl::Status WatchOtherUser(const Confinement& wanted) {
+  const pid_t stage = fork();
+  if (stage < 0) return absl::ErrnoToStatus(errno, "cannot start a process");
+  if (stage == 0) {
+    if (DropUser(wanted.uid, wanted.gid).ok()) raise(SIGSTOP);
+    _exit(1);
+  }
+  int status = 0;
+  const bool stopped = waitpid(stage, &status, WUNTRACED) == stage && WIFSTOPPED(status);
+  const bool watched = stopped && WatchBytes(stage).has_value();
+  if (stopped) {
+    kill(stage, SIGKILL);
+    waitpid(stage, &status, 0);
+  }
+  return watched
+             ? absl::OkStatus()
+             : absl::PermissionDeniedError("the worker may not see what another user's stages use");
+}
+
 Feature SwitchedOff(const std::string& name) {
   return {.name = name,
           .why = "it is switched off",
@@ -74,12 +96,15 @@ Feature UserFeature(const Confinement& wanted) {
     return feature;
   }
   const std::string missing = Attempt([&] { return DropUser(wanted.uid, wanted.gid); });
-  feature.available = missing.empty();
-  feature.why = missing.empty() ? absl::StrCat("stages run as user ", wanted.uid) : missing;
-  if (!feature.available)
-    feature.remedy =
-        "give the container the capabilities SETUID and SETGID, or start the worker as another "
-        "user";
+  const std::string unseen = missing.empty() ? Attempt([&] { return WatchOtherUser(wanted); }) : "";
+  feature.available = missing.empty() && unseen.empty();
+  feature.why = feature.available ? absl::StrCat("stages run as user ", wanted.uid)
+                                  : absl::StrCat(missing, unseen);
+  if (!feature.available) {
+    feature.remedy = absl::StrCat("give the container the capabilit",
+                                  missing.empty() ? "y SYS_PTRACE" : "ies SETUID and SETGID",
+                                  ", or start the worker as another user");
+  }
   return feature;
 }
 

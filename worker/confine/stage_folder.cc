@@ -34,21 +34,27 @@ constexpr size_t kMaxCodeFolders = 64;
 constexpr size_t kNameDigits = 16;
 constexpr char kFolderPrefix[] = "heddle-stage-";
 
-// The names in a folder, except itself and its parent. At most `limit`.
-std::vector<std::string> NamesIn(int folder, int limit) {
-  std::vector<std::string> names;
+// The names in a folder, except itself and its parent. At most `limit`. False: it cannot be listed.
+bool ListNames(int folder, int limit, std::vector<std::string>* names) {
   const int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* entries = own < 0 ? nullptr : fdopendir(own);
   if (entries == nullptr) {
     if (own >= 0) close(own);
-    return names;
+    return false;
   }
   while (const dirent* entry = readdir(entries)) {
     const std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(name);
-    if (static_cast<int>(names.size()) >= limit) break;
+    if (name != "." && name != "..") names->push_back(name);
+    if (static_cast<int>(names->size()) >= limit) break;
   }
   closedir(entries);
+  return true;
+}
+
+// The same; none, if it cannot be listed.
+std::vector<std::string> NamesIn(int folder, int limit) {
+  std::vector<std::string> names;
+  ListNames(folder, limit, &names);
   return names;
 }
 
@@ -56,18 +62,27 @@ int OpenFolder(int parent, const std::string& name) {
   return openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-// Adds the space of all files to *bytes; false if there are too many, or too deep ones.
+// Adds the space of all files to *bytes; false if there are too many, too deep ones, or some that the
+// worker may not look at: a stage may forbid its own user to list a folder.
 bool AddBytes(int folder, int depth, int* entries, int64_t* bytes) {
   if (depth > kMaxDepth) return false;
-  for (const std::string& name : NamesIn(folder, kMaxEntries + 1)) {
+  std::vector<std::string> names;
+  if (!ListNames(folder, kMaxEntries + 1, &names)) return false;
+  for (const std::string& name : names) {
     if (++*entries > kMaxEntries) return false;
     struct stat info;
-    if (fstatat(folder, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;  // gone meanwhile
+    if (fstatat(folder, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+      if (errno != ENOENT) return false;
+      continue;  // gone meanwhile
+    }
     constexpr int64_t kBlock = 512;
     *bytes += info.st_blocks * kBlock;
     if (!S_ISDIR(info.st_mode)) continue;
     const int inner = OpenFolder(folder, name);
-    if (inner < 0) continue;
+    if (inner < 0) {
+      if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP) return false;
+      continue;  // gone, or replaced
+    }
     const bool all = AddBytes(inner, depth + 1, entries, bytes);
     close(inner);
     if (!all) return false;
@@ -97,7 +112,7 @@ bool RemoveEntry(int folder, const std::string& name) {
 
 int64_t FolderBytes(const std::string& path) {
   const int folder = OpenFolder(AT_FDCWD, path);
-  if (folder < 0) return 0;
+  if (folder < 0) return errno == ENOENT ? 0 : kTooMuch;
   int entries = 0;
   int64_t bytes = 0;
   const bool all = AddBytes(folder, 0, &entries, &bytes);
@@ -214,10 +229,11 @@ int64_t StageFolder::PrivateBytes() const {
   return FolderBytes(absl::StrCat(path_, "/", kPrivateFolder));
 }
 
-std::string JobCodeFolder(const std::string& all, const std::string& job,
+std::string JobCodeFolder(const std::string& all, const std::string& job, int64_t created_unix_ns,
                           const Confinement& confinement) {
   if (all.empty()) return "";
-  const std::string name = Sha256Hex(job).substr(0, kNameDigits);
+  const std::string name =
+      Sha256Hex(absl::StrCat(job, "\n", created_unix_ns)).substr(0, kNameDigits);
   const std::string folder = absl::StrCat(all, "/", name);
   // The oldest by the time when a stage was last given the folder.
   std::vector<std::pair<int64_t, std::string>> others;

@@ -49,7 +49,8 @@ class StageFolder {
 };
 
 // Disk space of the files in a folder that a stage may write, as they are now. A number or depth of
-// files that no stage needs counts as more than any limit. 0 if there is no such folder.
+// files that no stage needs counts as more than any limit, and so does what the worker may not look at.
+// 0 if there is no such folder.
 int64_t FolderBytes(const std::string& path);
 
 // Removes everything in the folder. True: nothing is left. False: the disk refuses, or there is more
@@ -57,10 +58,11 @@ int64_t FolderBytes(const std::string& path);
 bool EmptyFolder(const std::string& path);
 
 // The folder of the job's compiled code in the folder of all, made if needed; a stage of one job
-// cannot leave code that another job would run. Of the folders of jobs, the oldest go, and one that is
+// cannot leave code that another job would run, nor one of the same name that another scheduler, or an
+// earlier database, has: that was created at another time. Of the folders of jobs, the oldest go, and one that is
 // larger than kMaxCodeBytes begins anew. Empty, if it cannot be made.
 inline constexpr int64_t kMaxCodeBytes = int64_t{1} << 30;
-std::string JobCodeFolder(const std::string& all, const std::string& job,
+std::string JobCodeFolder(const std::string& all, const std::string& job, int64_t created_unix_ns,
                           const Confinement& confinement);
 
 }  // namespace heddle::worker::confine

@@ -1,6 +1,7 @@
 #include "worker/process/child_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -13,7 +14,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -219,18 +219,6 @@ std::string ChildProcess::LastErrLine() const {
   return line.substr(0, kMaxLineBytes);
 }
 
-int64_t ChildProcess::MemoryBytes() const {
-  std::ifstream status(absl::StrCat("/proc/", pid_, "/status"));
-  int64_t total_kib = 0;
-  for (std::string line; std::getline(status, line);) {
-    // Shared memory counts, since it is in no file on disk.
-    for (const char* field : {"RssAnon:", "RssShmem:"}) {
-      if (line.starts_with(field)) total_kib += std::atoll(line.c_str() + std::strlen(field));
-    }
-  }
-  return total_kib << 10;
-}
-
 bool ChildProcess::Exited() const {
   siginfo_t info{};
   // Checks without reaping: the id of the process group must not be reused before the group is
@@ -238,12 +226,21 @@ bool ChildProcess::Exited() const {
   return waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_;
 }
 
+bool ChildProcess::HasOutput() const {
+  pollfd fd = {.fd = out_, .events = POLLIN, .revents = 0};
+  return poll(&fd, 1, 0) > 0;
+}
+
+void ChildProcess::Kill() const {
+  kill(-pid_, SIGKILL);
+  kill(pid_, SIGKILL);  // in case it died before it had a group
+}
+
 ChildEnd ChildProcess::End(absl::Duration patience) {
   CloseIn();
   const absl::Time give_up = MonotonicNow() + patience;
   while (!Exited() && MonotonicNow() < give_up) absl::SleepFor(absl::Milliseconds(2));
-  kill(-pid_, SIGKILL);
-  kill(pid_, SIGKILL);  // in case it died before it had a group
+  Kill();
   ChildEnd end;
   rusage usage{};
   while (wait4(pid_, &end.wait_status, 0, &usage) < 0 && errno == EINTR) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,16 +56,19 @@ class ChildProcess {
   // The last line that is not blank, reduced to printable characters.
   std::string LastErrLine() const;
 
-  // Resident memory, without pages of mapped files: the system may drop those at any time. 0 where it
-  // cannot be read.
-  int64_t MemoryBytes() const;
   // See child_watch.h.
-  ThreadsInUse Threads(int limit) const { return WatchThreads(pid_, allowed_, limit); }
-  int64_t UnnamedBytes() const { return UnnamedFileBytes(pid_); }
+  std::optional<ThreadsInUse> Threads(int limit) const {
+    return WatchThreads(pid_, allowed_, limit);
+  }
+  std::optional<BytesInUse> Bytes() const { return WatchBytes(pid_); }
   int AllowedCores() const { return CPU_COUNT(&allowed_); }
   bool Exited() const;  // other processes of its group may still run
+  // Whether something can be read from out_fd, or never will be again.
+  bool HasOutput() const;
   pid_t pid() const { return pid_; }
 
+  // Kills its whole group. End is still to be called.
+  void Kill() const;
   // Waits up to `patience` for the child to end by itself, kills its whole group and reaps it.
   // Afterwards no process of the group is left.
   ChildEnd End(absl::Duration patience);

@@ -66,18 +66,19 @@ bool SealedCaller::Read(v1::StageInput* input) {
 }
 
 // The last chunk is followed by the trailer with the signature.
-bool SealedCaller::WriteModule(const v1::StageEvent& event) {
+bool SealedCaller::WriteModule(const v1::StageEvent& event,
+                               const std::function<void()>& meanwhile) {
   const v1::Chunk& chunk = event.chunk();
   std::unique_ptr<Passing>& passing = modules_[chunk.name()];
   if (passing == nullptr) passing = std::make_unique<Passing>();
   passing->content.Update(chunk.data());
   passing->file.Update(chunk.data());
-  if (!chunk.last()) return caller_->Write(event);
+  if (!chunk.last()) return caller_->Write(event, meanwhile);
   const std::unique_ptr<Passing> module = std::move(passing);
   modules_.erase(chunk.name());
   const std::string digest = module->content.Hex();
   // What is not what the stage says it is, is not signed; the caller refuses it.
-  if (digest != chunk.sha256()) return caller_->Write(event);
+  if (digest != chunk.sha256()) return caller_->Write(event, meanwhile);
   const absl::StatusOr<std::string> trailer =
       ModuleTrailer(*tls_, start_->job(), start_->attempt_id(), digest);
   if (!trailer.ok()) {
@@ -87,17 +88,18 @@ bool SealedCaller::WriteModule(const v1::StageEvent& event) {
   v1::StageEvent end = event;
   end.mutable_chunk()->set_last(false);
   end.mutable_chunk()->clear_sha256();
-  if (!caller_->Write(end)) return false;
+  if (!caller_->Write(end, meanwhile)) return false;
   module->file.Update(*trailer);
   end.mutable_chunk()->set_data(*trailer);
   end.mutable_chunk()->set_last(true);
   end.mutable_chunk()->set_sha256(module->file.Hex());
-  return caller_->Write(end);
+  return caller_->Write(end, meanwhile);
 }
 
-bool SealedCaller::Write(const v1::StageEvent& event) {
-  if (event.has_chunk() && start_->kind() == v1::STAGE_COMPILE) return WriteModule(event);
-  if (!event.has_built() || !event.built().has_artifact()) return caller_->Write(event);
+bool SealedCaller::Write(const v1::StageEvent& event, const std::function<void()>& meanwhile) {
+  if (event.has_chunk() && start_->kind() == v1::STAGE_COMPILE)
+    return WriteModule(event, meanwhile);
+  if (!event.has_built() || !event.built().has_artifact()) return caller_->Write(event, meanwhile);
   v1::StageEvent sealed = event;
   const absl::Status status =
       Seal(*tls_, start_->job(), event.built().candidate(), start_->attempt_id(),
@@ -106,7 +108,7 @@ bool SealedCaller::Write(const v1::StageEvent& event) {
     session_->Stop(std::string(status.message()));
     return false;
   }
-  return caller_->Write(sealed);
+  return caller_->Write(sealed, meanwhile);
 }
 
 }  // namespace heddle::worker

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,8 +23,9 @@ namespace heddle::worker {
 // the digest of the artifact. InvalidArgument: the key cannot sign.
 absl::Status Seal(const TlsFiles& builder, const std::string& job, int64_t candidate,
                   int64_t attempt, v1::Artifact* artifact);
-// Whether a worker of the lab sealed the artifact for this candidate of this job. PermissionDenied names
-// the candidate, and what is wrong.
+// Whether a worker of the lab sealed the artifact for this candidate of this job. Any attempt will do: a
+// candidate keeps its trace, so what an earlier attempt built of it is the same code, and a later one may
+// measure it. PermissionDenied names the candidate, and what is wrong.
 absl::Status CheckSeal(const TlsFiles& lab, const std::string& job, int64_t candidate,
                        const v1::Artifact& artifact);
 
@@ -39,7 +41,7 @@ class SealedCaller final : public StageCaller {
   bool Read(v1::StageInput* input) override;
   bool InputEnded() override { return caller_->InputEnded(); }
   bool Gone() override { return caller_->Gone(); }
-  bool Write(const v1::StageEvent& event) override;
+  bool Write(const v1::StageEvent& event, const std::function<void()>& meanwhile) override;
 
  private:
   // A module on its way.
@@ -47,7 +49,7 @@ class SealedCaller final : public StageCaller {
     Sha256 content;  // of what the stage sends
     Sha256 file;     // of what the caller gets
   };
-  bool WriteModule(const v1::StageEvent& event);
+  bool WriteModule(const v1::StageEvent& event, const std::function<void()>& meanwhile);
 
   const TlsFiles* const tls_;
   const v1::StageStart* const start_;

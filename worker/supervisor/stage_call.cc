@@ -1,5 +1,7 @@
 #include "worker/supervisor/stage_call.h"
 
+#include <algorithm>
+
 #include "base/clock.h"
 
 namespace heddle::worker {
@@ -12,6 +14,8 @@ constexpr size_t kReadAhead = 8;
 // that the caller cannot keep the slot.
 constexpr absl::Duration kWriteLimit = absl::Seconds(60);
 constexpr absl::Duration kStoppedWriteLimit = absl::Seconds(2);
+// How often a performing thread that waits for the caller does something else.
+constexpr absl::Duration kMeanwhile = absl::Milliseconds(50);
 
 }  // namespace
 
@@ -82,21 +86,30 @@ bool StageCall::Gone() {
   return gone_;
 }
 
-bool StageCall::Write(const v1::StageEvent& event) {
-  absl::MutexLock lock(&mutex_);
-  if (gone_) return false;
-  writing_ = true;
-  StartWrite(&event);
-  const auto written = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !writing_; };
+bool StageCall::Write(const v1::StageEvent& event, const std::function<void()>& meanwhile) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (gone_) return false;
+    writing_ = true;
+    StartWrite(&event);
+  }
   const absl::Time give_up = MonotonicNow() + kWriteLimit;
   absl::Time stopped_at = absl::InfiniteFuture();
   // gRPC uses the event until the write is done, so this waits for that even after giving up.
-  while (!mutex_.AwaitWithTimeout(absl::Condition(&written), absl::Milliseconds(100))) {
+  while (!AwaitWritten(kMeanwhile)) {
     const absl::Time now = MonotonicNow();
     if (session_.stopped()) stopped_at = std::min(stopped_at, now);
     if (now > give_up || now > stopped_at + kStoppedWriteLimit) context_->TryCancel();
+    meanwhile();
   }
+  absl::MutexLock lock(&mutex_);
   return write_ok_;
+}
+
+bool StageCall::AwaitWritten(absl::Duration patience) {
+  absl::MutexLock lock(&mutex_);
+  const auto written = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !writing_; };
+  return mutex_.AwaitWithTimeout(absl::Condition(&written), patience);
 }
 
 }  // namespace heddle::worker

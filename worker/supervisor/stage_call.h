@@ -5,9 +5,11 @@
 #include <grpcpp/grpcpp.h>
 
 #include <deque>
+#include <functional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "worker/supervisor/stage_session.h"
 #include "worker/supervisor/worker_service.h"
 
@@ -28,11 +30,14 @@ class StageCall final : public grpc::ServerBidiReactor<v1::StageInput, v1::Stage
   bool Read(v1::StageInput* input) override;
   bool InputEnded() override;
   bool Gone() override;
-  bool Write(const v1::StageEvent& event) override;
+  bool Write(const v1::StageEvent& event, const std::function<void()>& meanwhile) override;
 
   StageSession& session() { return session_; }
 
  private:
+  // Whether the event that is being written is gone within this time.
+  bool AwaitWritten(absl::Duration patience);
+
   WorkerServiceImpl* const service_;
   grpc::CallbackServerContext* const context_;
   StageSession session_;

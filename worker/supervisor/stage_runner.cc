@@ -169,7 +169,8 @@ void StageRunner::StartChild() {
     if (!shown.ok()) return Over(v1::FAULT_INFRASTRUCTURE, std::string(shown.message()));
   }
   if (start_.kind() != v1::STAGE_PROFILE && start_.kind() != v1::STAGE_COMPARE) {
-    code_folder_ = confine::JobCodeFolder(options_.code_cache, start_.job(), options_.confinement);
+    code_folder_ = confine::JobCodeFolder(options_.code_cache, start_.job(),
+                                          start_.job_created_unix_ns(), options_.confinement);
   }
   // Mapped parts take addresses: as they came, and as compiling rearranges them.
   int64_t mapped_bytes = 0;
@@ -189,6 +190,7 @@ void StageRunner::StartChild() {
   sent_ = 0;
   answered_here_ = 0;
   current_.reset();
+  breach_.reset();
   next_check_ = MonotonicNow() + kTick;
   next_folder_check_ = MonotonicNow() + kFolderTick;
   v1::StageInput first;
@@ -213,30 +215,55 @@ void StageRunner::CheckStage() {
 void StageRunner::CheckLimits() {
   CheckStage();
   if (over_) return;
-  const absl::Time now = MonotonicNow();
-  if (current_.has_value() && now >= candidate_deadline_) {
-    return ChildFailed(Failure::kTimeout, absl::StrCat("took longer than its limit of ",
-                                                       absl::FormatDuration(candidate_limit_)));
-  }
-  if (now < next_check_) return;
-  next_check_ = now + kTick;
-  if (const std::string excess = Excess(); !excess.empty())
-    return ChildFailed(Failure::kCrash, excess);
+  const bool due = MonotonicNow() >= next_check_;
+  if (const std::optional<Breach> breach = FindBreach(); breach.has_value())
+    return ChildFailed(breach->failure, breach->what);
+  if (!due) return;
   // A process that the child started may hold the pipes open, so that they never end. What they
   // contain is read; nothing more is waited for.
   if (child_->Exited() && !ReadChild() && !over_) HandleExit();
 }
 
+std::optional<StageRunner::Breach> StageRunner::FindBreach() {
+  const absl::Time now = MonotonicNow();
+  // A result that waits to be read is in time: it is the caller or this process that is slow.
+  if (current_.has_value() && now >= candidate_deadline_ && !child_->HasOutput()) {
+    return Breach{Failure::kTimeout, absl::StrCat("took longer than its limit of ",
+                                                  absl::FormatDuration(candidate_limit_))};
+  }
+  if (now < next_check_) return std::nullopt;
+  next_check_ = now + kTick;
+  std::string excess = Excess();
+  if (excess.empty()) return std::nullopt;
+  return Breach{Failure::kCrash, std::move(excess)};
+}
+
+void StageRunner::WatchChild() {
+  if (child_ == nullptr || breach_.has_value()) return;
+  breach_ = FindBreach();
+  // CheckStage finds out about the stage's own limit afterwards.
+  if (breach_.has_value() || MonotonicNow() >= deadline_) child_->Kill();
+}
+
 std::string StageRunner::Excess() {
-  if (child_->MemoryBytes() > memory_limit_bytes_)
-    return absl::StrCat("used more than its memory limit of ", Mebibytes(memory_limit_bytes_));
+  const std::optional<BytesInUse> bytes = child_->Bytes();
   const int most_threads = confine::MaxThreads(child_->AllowedCores());
-  const ThreadsInUse threads = child_->Threads(most_threads);
-  if (threads.count > most_threads) return absl::StrCat("had more than ", most_threads, " threads");
-  if (threads.elsewhere) return "had a thread on a core that is not its slot's";
+  const std::optional<ThreadsInUse> threads = child_->Threads(most_threads);
+  // A child that cannot be watched has no limits, so it has no leave to run either.
+  if (!bytes.has_value() || !threads.has_value())
+    return child_->Exited() ? "" : "cannot be watched: the system does not tell what it uses";
+  if (bytes->memory > memory_limit_bytes_)
+    return absl::StrCat("used more than its memory limit of ", Mebibytes(memory_limit_bytes_));
+  if (threads->count > most_threads)
+    return absl::StrCat("had more than ", most_threads, " threads");
+  if (threads->elsewhere) return "had a thread on a core that is not its slot's";
   const int64_t most_bytes = confine::MaxFileBytes(start_);
-  if (child_->UnnamedBytes() + folder_->PrivateBytes() > most_bytes)
+  if (bytes->unnamed_files + folder_->PrivateBytes() > most_bytes)
     return absl::StrCat("filled more than ", Mebibytes(most_bytes), " with files");
+  // Drivers of GPUs have such files, and so have stages with the parts of a model (shared_bytes.h).
+  const bool keeps_weights = HasModel(start_.kind()) && !start_.blobs().empty();
+  if (bytes->unseen_file && options_.gpu.empty() && !keeps_weights)
+    return "hid a file: it has neither a name nor a descriptor";
   if (code_folder_.empty() || MonotonicNow() < next_folder_check_) return "";
   next_folder_check_ = MonotonicNow() + kFolderTick;
   // A code cache that is full may grow by a few files before it is noticed.
@@ -348,6 +375,11 @@ void StageRunner::HandleEvent(v1::StageEvent& event) {
   const bool expected = HasCandidates() ? HandleResult(event) : !event.has_wanted();
   if (!expected) return ChildFailed(Failure::kCrash, "wrote garbage: a message out of turn");
   Forward(event);
+  // The caller may have taken its time.
+  if (!over_) CheckStage();
+  if (over_ || !breach_.has_value()) return;
+  const Breach breach = *std::move(breach_);
+  ChildFailed(breach.failure, breach.what);
 }
 
 bool StageRunner::HandleResult(v1::StageEvent& event) {
@@ -450,7 +482,8 @@ void StageRunner::AnswerFailure(int64_t candidate, Failure failure, const std::s
 }
 
 void StageRunner::Forward(const v1::StageEvent& event) {
-  if (!caller_.Write(event)) Over(v1::FAULT_INFRASTRUCTURE, "the caller went away");
+  if (!caller_.Write(event, [this] { WatchChild(); }))
+    Over(v1::FAULT_INFRASTRUCTURE, "the caller went away");
 }
 
 int StageRunner::EndChild(absl::Duration patience) {

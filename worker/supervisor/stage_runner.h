@@ -61,6 +61,10 @@ class StageRunner {
     std::string frame;  // as sent to the child
   };
   enum class Failure { kCrash, kTimeout };
+  struct Breach {
+    Failure failure;
+    std::string what;  // one line
+  };
 
   bool HasCandidates() const;
   // Takes from the caller what is missing of the stage's blobs, before the child starts.
@@ -69,6 +73,11 @@ class StageRunner {
   void StartChild();
   // What the child does beyond its limits, but for time: one line; empty if nothing.
   std::string Excess();
+  // Looks whether the child keeps its limits, as often as is due.
+  std::optional<Breach> FindBreach();
+  // Does so while the caller takes an event. A child that does not is killed at once; what follows from
+  // that waits until the event is written.
+  void WatchChild();
   // The limits that hold from the beginning, and those of the child.
   void CheckStage();
   void CheckLimits();
@@ -114,6 +123,7 @@ class StageRunner {
   int answered_here_ = 0;  // by this child
   int unexplained_ = 0;    // children in a row that failed between candidates
   std::set<int64_t> second_chance_;
+  std::optional<Breach> breach_;  // for which WatchChild has killed the child
   absl::Time next_check_;         // of what the child uses
   std::string code_folder_;       // of compiled code, for the child; empty: none
   absl::Time next_folder_check_;  // of that folder

@@ -1,6 +1,7 @@
 // The connection between one RunStage call and the thread that performs it.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -43,8 +44,9 @@ class StageCaller {
   // Whether the input has ended and was read completely.
   virtual bool InputEnded() = 0;
   virtual bool Gone() = 0;
-  // Waits, within limits, while the caller is slow to read; false if the caller is gone.
-  virtual bool Write(const v1::StageEvent& event) = 0;
+  // Waits, within limits, while the caller is slow to read, and calls `meanwhile` every 50 ms of that; false
+  // if the caller is gone.
+  virtual bool Write(const v1::StageEvent& event, const std::function<void()>& meanwhile) = 0;
 };
 
 }  // namespace heddle::worker

@@ -125,7 +125,7 @@ void WorkerServiceImpl::Perform(StageCall* call, const v1::StageStart& start) {
   fields.push_back({"seconds", static_cast<double>(finished.wall_ns()) * 1e-9});
   if (!well) fields.push_back({"reason", finished.fault().message()});
   Log(well ? LogLevel::kDebug : LogLevel::kInfo, well ? "stage ended" : "stage failed", fields);
-  call->Write(last);
+  call->Write(last, [] {});
   // ABORTED: the lease or the worker ended, not the work; the caller counts no attempt.
   const bool interrupted =
       call->session().stopped() && finished.fault().kind() == v1::FAULT_INFRASTRUCTURE;

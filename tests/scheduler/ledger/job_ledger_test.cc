@@ -145,6 +145,7 @@ class JobMachineTest : public DispatcherTest {
     params.device_key = device_key;
     v1::Job description;
     description.mutable_spec()->set_target(kTarget);
+    description.set_created_unix_ns(1234);
     Feed(JobSubmitted{JobId{1}, params, description});
   }
   v1::StageStart Order(v1::StageKind kind) {
@@ -182,6 +183,7 @@ TEST_F(JobMachineTest, IsFixedByTheImport) {
   Slots({CpuSlot("c", {0}), Device("w", "key", "one")});
   SubmitJob();
   EXPECT_EQ(Order(v1::STAGE_IMPORT).machine(), "one");
+  EXPECT_EQ(Order(v1::STAGE_IMPORT).job_created_unix_ns(), 1234);
   // The device is measured again while the import runs. The job keeps what its import was sent.
   Slots({CpuSlot("c", {0}), Device("w", "key", "two")});
   Import("one");
