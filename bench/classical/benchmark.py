@@ -3,8 +3,8 @@ choose the form of a forest costs.
 
 A row is a model, a number of rows in a call, and a number of threads. What is compared with the peers is the module that users get: one for
 any number of rows (ANY_ROWS). Beside it stand modules of as many rows as the call has, one for each form of the forests. Every contender
-predicts the same table in turns, and its scores are compared with those of the model's own library before timing. Each measured row has a file; with --resume, a run takes those and
-measures what is missing (kept_rows.py).
+predicts the same table in turns, and its scores are compared with those of the model's own library before timing. Each measured row has a
+file; with --resume, a run takes those and measures what is missing (kept_rows.py).
 """
 
 import dataclasses
@@ -211,7 +211,7 @@ class Classical:
             if self.args.records:
                 made = self.make_module(blocks, "--measured-plan")["path"]
             else:
-                made = self.module_path(blocks)
+                made = self.module_path(blocks, "any")  # one of a single size has a name of its own
                 run_tool(self.tool("heddle-plan-bench", blocks) + ["--cpus", ",".join(map(str, self.cpus)), "--module", made])
             self.any_rows = made
         return self.any_rows
@@ -267,7 +267,7 @@ class Classical:
         modules = self.make_modules(rows)
         ours = {form: (self.open("Heddle", "heddle", made["path"], rows)) for form, made in modules.items()}
         ours[ANY_ROWS] = self.open("Heddle", "heddle", self.any_rows_module(), rows)
-        choice = self.measured_form(rows) if len(ours) > 1 else None
+        choice = self.measured_form(rows) if len(modules) > 1 else None
         peers = self.open_peers(rows)
         if not peers:
             raise SideError("no peer predicts it; bench/run.sh says which packages do not install")
