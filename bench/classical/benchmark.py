@@ -1,9 +1,10 @@
 """Forests, linear models and pipelines against the libraries that made them, ONNX Runtime and compilers of trees; and what each way to
 choose the form of a forest costs.
 
-A row is a model, a number of rows in a call, and a number of threads. Every contender predicts the same table in turns, and its scores
-are compared with those of the model's own library before timing. Each measured row has a file; with --resume, a run takes those and
-measures what is missing (kept_rows.py).
+A row is a model, a number of rows in a call, and a number of threads. What is compared with the peers is the module that users get: one for
+any number of rows (ANY_ROWS). Beside it stand modules of as many rows as the call has, one for each form of the forests. Every contender
+predicts the same table in turns, and its scores are compared with those of the model's own library before timing. Each measured row has a
+file; with --resume, a run takes those and measures what is missing (kept_rows.py).
 """
 
 import dataclasses
@@ -26,6 +27,7 @@ OPEN_LIMIT_S = 600  # some peers compile the model first
 LEAST_OPEN_LIMIT_S = 30  # while the time for all rows runs out
 OPEN_SHARE = 4  # one peer takes at most this part of the time that is left
 GENERAL, COMPILED = "general", "compiled"
+ANY_ROWS = "any rows"  # the contender that users get: it cuts a call into its blocks of rows
 # The rule of Nakandala et al. (OSDI 2020, section 5.1) for CPUs with the forms that are built here. It takes matrix products for
 # shallow trees and for few rows, complete trees up to depth 10, and walks beyond. Its matrix products ask all nodes, as `select` does.
 # Walks through complete trees are not built, so `walk` stands for both others. What few rows are, the paper does not say.
@@ -149,6 +151,7 @@ class Classical:
         os.makedirs(self.work, exist_ok=True)
         self.about = json.loads(run_tool([sys.executable, "-m", "bench.classical.make", spec.name, self.work]))
         self.sides = {}
+        self.any_rows = None  # the path of that module, once it is made
 
     def close(self):
         for side in self.sides.values():
@@ -170,13 +173,19 @@ class Classical:
         return self.sides[label]
 
     def tool(self, name, rows):
+        """`rows`: of the module's blocks, such as "1,64"; empty: those by default."""
         argv = [os.path.join(self.args.programs, name), self.path(self.about["file"])]
-        return argv + ["--threads", str(self.threads), "--mcpu", CPUS[self.args.isa], "--shape", f"{forests.ROWS}={rows}"]
+        argv += ["--threads", str(self.threads), "--mcpu", CPUS[self.args.isa]]
+        return argv + (["--shape", f"{forests.ROWS}={rows}"] if rows else [])
+
+    def module_path(self, rows, *flags):
+        stem = [self.spec.name, str(rows or "any"), str(self.threads), self.args.isa, *(flag.strip("-") for flag in flags)]
+        return self.path(f"{'-'.join(stem)}.heddle")
 
     def make_module(self, rows, *flags):
         """What heddle-bench-module tells, and the path of the module."""
-        stem = "-".join([self.spec.name, str(rows), str(self.threads), self.args.isa, *(flag.strip("-") for flag in flags)])
-        module = self.path(f"{stem}.heddle")
+        module = self.module_path(rows, *flags)
+        stem = os.path.splitext(os.path.basename(module))[0]
         argv = self.tool("heddle-bench-module", rows) + ["-o", module, *flags]
         argv += ["--records", self.args.records] if self.args.records else []
         made = {**json.loads(run_tool(argv)), "path": module}
@@ -193,6 +202,19 @@ class Classical:
             other = self.make_module(rows, "--forest-form", form)
             made.setdefault(form_of(other), other)
         return made
+
+    def any_rows_module(self):
+        """The path of the module that a job would make for any number of rows: each block has the forms by measured kernels, and the
+        module knows what its blocks take."""
+        if self.any_rows is None:
+            blocks = ",".join(map(str, self.args.blocks or []))
+            if self.args.records:
+                made = self.make_module(blocks, "--measured-plan")["path"]
+            else:
+                made = self.module_path(blocks, "any")  # one of a single size has a name of its own
+                run_tool(self.tool("heddle-plan-bench", blocks) + ["--cpus", ",".join(map(str, self.cpus)), "--module", made])
+            self.any_rows = made
+        return self.any_rows
 
     def measured_form(self, rows):
         """The form that a job would choose: by the records if there are any, else by default schedules that are measured now. None: it is
@@ -244,24 +266,25 @@ class Classical:
     def measure(self, rows):
         modules = self.make_modules(rows)
         ours = {form: (self.open("Heddle", "heddle", made["path"], rows)) for form, made in modules.items()}
-        choice = self.measured_form(rows) if len(ours) > 1 else None
+        ours[ANY_ROWS] = self.open("Heddle", "heddle", self.any_rows_module(), rows)
+        choice = self.measured_form(rows) if len(modules) > 1 else None
         peers = self.open_peers(rows)
         if not peers:
             raise SideError("no peer predicts it; bench/run.sh says which packages do not install")
         opened = {**ours, **peers}
         # The ratios to the first one are measured until they are settled.
-        first = choice if choice in ours else next(iter(ours))
-        contenders = {label: opened[label][0] for label in dict.fromkeys([first, *opened])}
+        contenders = {label: opened[label][0] for label in dict.fromkeys([ANY_ROWS, *opened])}
         measured = turns.measure(contenders, self.args.rounds, self.cpus, settle=True)
         about = {label: told for label, (_, told) in opened.items()}
-        row = make_row(self.spec, rows, self.threads, self.about, list(ours), choice, about, measured)
+        row = make_row(self.spec, rows, self.threads, self.about, list(modules), choice, about, measured)
         row["isa"] = self.args.isa
         return {**row, "conversions": {form: {key: made[key] for key in ("convert_s", "peak_rss_mib")} for form, made in modules.items()}}
 
 
 def make_row(spec, rows, threads, model, forms, choice, about, measured):
-    """`forms`: ours, the estimated one first. `choice`: the form by measured kernels, if known. `about`: label -> {"way", "max_error"},
-    of forms and peers. What is compared with the peers is the form by measured kernels or else the estimated one."""
+    """`forms`: those of modules of as many rows, the estimated one first. `choice`: the form by measured kernels, if known. `about`:
+    label -> {"way", "max_error"}, of forms, ANY_ROWS and peers. What is compared with the peers is ANY_ROWS. "form" is that by measured
+    kernels or else the estimated one, and "one_size_us" what its module takes."""
     times = measured.times
     us = {label: statistics.median(ns) * 1e-3 for label, ns in times.items()}
     choices = {"measured": choice, "estimated": forms[0]}
@@ -277,11 +300,11 @@ def make_row(spec, rows, threads, model, forms, choice, about, measured):
             "us": us[label],
             "kind": PEERS[label].kind,
             **about[label],
-            **turns.compare(times[chosen], times[label]),
+            **turns.compare(times[ANY_ROWS], times[label]),
             "rounds_us": [ns * 1e-3 for ns in times[label]],
         }
         for label in times
-        if label not in forms
+        if label not in forms and label != ANY_ROWS
     }
     best = {
         kind: min((label for label in peers if peers[label]["kind"] == kind), key=us.get, default=None)
@@ -300,9 +323,10 @@ def make_row(spec, rows, threads, model, forms, choice, about, measured):
         "form": chosen,
         "choices": choices,
         "regrets": {by: us[form] / us[best_form] - 1 for by, form in choices.items()},
-        "ours_us": us[chosen],
-        "ours_rounds_us": [ns * 1e-3 for ns in times[chosen]],
-        "max_error": about[chosen]["max_error"],
+        "ours_us": us[ANY_ROWS],
+        "ours_rounds_us": [ns * 1e-3 for ns in times[ANY_ROWS]],
+        "one_size_us": us[chosen],
+        "max_error": about[ANY_ROWS]["max_error"],
         "forms_us": {form: us[form] for form in forms},
         "best_form": best_form,
         "peers": peers,
@@ -311,13 +335,13 @@ def make_row(spec, rows, threads, model, forms, choice, about, measured):
 
 
 HEAD = (
-    f"{'model@rows':<27}{'thr':>3}{'ours us':>11}  {'form':<8}{'best form':<10}{'general':<13}{'us':>11}{'ratio':>8}  "
+    f"{'model@rows':<27}{'thr':>3}{'ours us':>11}{'one size':>11}  {'form':<8}{'best form':<10}{'general':<13}{'us':>11}{'ratio':>8}  "
     f"{'compiled':<9}{'us':>11}{'ratio':>8}  others: us (ratio)"
 )
 
 
 def print_row(row):
-    line = f"{row['name']:<27}{row['threads']:>3}{row['ours_us']:>11.2f}  {row['form']:<8}"
+    line = f"{row['name']:<27}{row['threads']:>3}{row['ours_us']:>11.2f}{row['one_size_us']:>11.2f}  {row['form']:<8}"
     line += f"{row['best_form'] if row['best_form'] != row['form'] else '':<10}"
     for kind, width in ((GENERAL, 13), (COMPILED, 9)):
         label = row["best"][kind]
@@ -442,7 +466,7 @@ def summary_lines(told):
 
 
 LEGEND = (
-    "ratio: theirs / ours, above 1: Heddle is faster; form: by measured kernels if there are several, or else by estimate; best form: where"
+    "ours: the module for any number of rows; one size: a module of as many rows as the call; ratio: theirs / ours, above 1: Heddle is faster; form of one size: by measured kernels if there are several, or else by estimate; best form: where"
     f" another one was faster; Hummingbird's rule with what is built here: {RULE_SMALL} up to depth {RULE_DEPTH} and for up to"
     f" {counted(RULE_ROWS, 'row')}, else {RULE_LARGE}"
 )
@@ -472,6 +496,8 @@ def run(args, result):
     for label, peer in PEERS.items():
         if missing_packages(peer):
             result.add_note(f"{label} is not measured: Python does not have {', '.join(missing_packages(peer))}")
+    if args.blocks:
+        result.add_note(f"--blocks: the module for any number of rows has blocks of {', '.join(map(str, args.blocks))} rows")
     if args.isa != "native":
         result.add_note(f"--isa {args.isa}: our code is made for {CPUS[args.isa]}; peers use what the CPU has, since they cannot be told otherwise")
     kept = kept_rows.KeptRows(

@@ -43,6 +43,7 @@ def circumstances(args, packages):
         "peers": versions_of(packages),
         "cpu": report.cpu_model(),
         "isa": args.isa,
+        "blocks": args.blocks,
         "rounds": args.rounds,
     }
 

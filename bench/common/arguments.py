@@ -11,13 +11,16 @@ ABLATIONS = ("rank", "others", "parts")
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-def threads_list(text):
-    if not all(part.isdecimal() for part in text.split(",")):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a list of numbers such as 1,2")
-    threads = [int(part) for part in text.split(",")]
-    if not all(1 <= t <= 256 for t in threads):
-        raise argparse.ArgumentTypeError("the number of threads must be from 1 to 256")
-    return threads
+def list_of(what, most):
+    def parse(text):
+        if not all(part.isdecimal() for part in text.split(",")):
+            raise argparse.ArgumentTypeError(f"'{text}' is not a list of numbers such as 1,2")
+        numbers = [int(part) for part in text.split(",")]
+        if not all(1 <= n <= most for n in numbers):
+            raise argparse.ArgumentTypeError(f"the number of {what} must be from 1 to {most}")
+        return numbers
+
+    return parse
 
 
 def bounded(low, high):
@@ -37,7 +40,8 @@ def parse():
     parser.add_argument("--quick", action="store_true", help=f"classical: 12 rows of all kinds instead of all rows, with fewer rounds and --minutes {QUICK_MINUTES}")
     parser.add_argument("--resume", action="store_true", help="classical: take the rows that earlier runs have measured with the same programs, and measure the others")
     parser.add_argument("--isa", choices=("native", "avx2"), default="native", help="classical: make our code for any CPU with AVX2 instead of this one; peers cannot be told")
-    parser.add_argument("--threads", type=threads_list, metavar="1,2", help="default: 1,2; graphs and gains: 1")
+    parser.add_argument("--blocks", type=list_of("rows", 1000000), metavar="1,64", help="classical: blocks of rows of the module for any number of rows, instead of those by default")
+    parser.add_argument("--threads", type=list_of("threads", 256), metavar="1,2", help="default: 1,2; graphs and gains: 1")
     parser.add_argument("--trials", type=bounded(0, 100000), help="tune with this many trials a task; 0: use default schedules, graphs: the modules of the last run; without it: use the kept records, graphs: only --minutes ends a job, gains: 16")
     parser.add_argument("--minutes", type=bounded(1, 10000), metavar="M", help="models: tune each model for at most this long; graphs: tuning time of every job; gains: of a job, at most; classical: begin no row after this long")
     parser.add_argument("--tvm-minutes", type=bounded(0, 10000), default=0, metavar="M", help="graphs: tune Apache TVM for at most this long for each model; 0: not at all")
@@ -74,8 +78,8 @@ def parse():
         args.minutes = QUICK_MINUTES
     if args.quick and (args.benchmark != "classical" or args.only):
         parser.error("--quick is for classical, without --only")
-    if (args.resume or args.isa != "native") and args.benchmark != "classical":
-        parser.error("--resume and --isa are for classical")
+    if (args.resume or args.isa != "native" or args.blocks) and args.benchmark != "classical":
+        parser.error("--resume, --isa and --blocks are for classical")
     if args.benchmark == "gains" and args.trials == 0:
         parser.error("gains measures what tuning gains, so --trials is at least 1")
     if args.ablation and not args.ablate:

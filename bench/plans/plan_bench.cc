@@ -1,6 +1,6 @@
 // heddle-plan-bench: chooses the plan of a model from default schedules that it measures on this machine,
 // without a service. With -o, compiles a module for each contender, so that predictions can be compared
-// with the times of whole modules. Prints one JSON object.
+// with the times of whole modules. With --module, writes the module that a job would make without a trial. Prints one JSON object.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <ctime>
@@ -32,7 +32,7 @@ constexpr absl::Duration kKernelLimit = absl::Seconds(60);
 constexpr int kMostChoices = 4;
 
 struct Flags {
-  std::string model, folder, times, machine, mcpu = "native";
+  std::string model, folder, module, times, machine, mcpu = "native";
   client::ModelFlags import;
   int threads = 1;
   std::vector<int> cpus = {0};
@@ -79,9 +79,11 @@ class PlanBench {
                             {"forests", forests}});
       if (flags_.folder.empty()) continue;
       const std::string path = absl::StrCat(flags_.folder, "/", i, ".heddle");
-      HEDDLE_RETURN_IF_ERROR(Compile(contender.plan, path));
+      HEDDLE_RETURN_IF_ERROR(Compile(contender.plan, {}, path));
       contenders.back()["path"] = path;
     }
+    if (!flags_.module.empty())
+      HEDDLE_RETURN_IF_ERROR(Compile(choice.best().plan, Records(), flags_.module));
     return json{{"target", ToText(target_)},
                 {"contenders", contenders},
                 {"chosen", choice.chosen},
@@ -195,13 +197,22 @@ class PlanBench {
     return static_cast<int>(tasks.size());
   }
 
-  absl::Status Compile(const plan::Plan& plan, const std::string& path) const {
+  // What was measured, as a job has it in its records: the module then knows what its blocks of rows take.
+  std::map<std::string, BestRecord> Records() const {
+    std::map<std::string, BestRecord> records;
+    for (const auto& [key, ns] : times_) {
+      if (ns > 0) records[key] = {std::nullopt, ns};
+    }
+    return records;
+  }
+
+  absl::Status Compile(const plan::Plan& plan, const std::map<std::string, BestRecord>& records,
+                       const std::string& path) const {
     CompileOptions compile;
-    compile.choice = ScheduleChoice::kDefault;
     compile.model_name = flags_.model;
     compile.plan = plan;
     HEDDLE_ASSIGN_OR_RETURN(const std::string bytes,
-                            CompileModel(model_.onnx, options_, target_, {}, compile));
+                            CompileModel(model_.onnx, options_, target_, records, compile));
     std::ofstream file(path, std::ios::binary);
     if (!(file << bytes)) return absl::UnavailableError(absl::StrCat("cannot write ", path));
     return absl::OkStatus();
@@ -254,6 +265,8 @@ int main(int argc, char** argv) {
   app.add_option("model", flags.model, "ONNX file, or a forest of XGBoost or LightGBM")->required();
   app.add_option("-o,--output", flags.folder,
                  "folder for the modules of all contenders; without: none is compiled");
+  app.add_option("--module", flags.module,
+                 "module to write: the chosen plan with default schedules, and what they took");
   app.add_option("--shape", flags.import.shapes,
                  "shape of an input, or extent of a dimension: rows=1")
       ->allow_extra_args(false);

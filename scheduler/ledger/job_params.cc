@@ -79,7 +79,7 @@ absl::StatusOr<JobParams> JobLedger::ParamsFrom(const v1::JobSpec& spec, absl::T
   if (spec.allocation() == "uniform") params.allocation = Allocation::kUniform;
   params.max_devices = spec.max_devices();
   params.compare = !spec.no_comparison();
-  const bool worthwhile = spec.trials_per_task() >= kPlanTrials && target.kind == kHostKind;
+  const bool worthwhile = spec.trials_per_task() >= kPlanTrials;
   params.plan = plan.empty() ? worthwhile : plan != "off";
   return params;
 }

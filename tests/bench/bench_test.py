@@ -541,7 +541,8 @@ class ClassicalTest(unittest.TestCase):
     DENSE = make.BY_NAME["dense-500x8"]
 
     def row(self, spec, rows, times_us, forms=("select",), depth=8, choice=None):
-        """A row with the same time in every turn."""
+        """A row with the same time in every turn. Without a time of its own, the module for any number of rows takes that of the form."""
+        times_us = {classical.ANY_ROWS: times_us[choice if choice in forms else forms[0]], **times_us}
         measured = turns.Measured({label: [us * 1e3] * 3 for label, us in times_us.items()})
         about = {label: {"way": "", "max_error": 0} for label in times_us}
         return classical.make_row(spec, rows, 1, {"leaves": 1, "depth": depth}, list(forms), choice, about, measured)
@@ -626,7 +627,7 @@ class ClassicalTest(unittest.TestCase):
         self.assertEqual((left, len(result.rows)), ([], 3))
 
     def test_a_run_goes_on_where_one_stopped(self):
-        same = {"programs": "a", "isa": "native", "rounds": 11}
+        same = {"programs": "a", "isa": "native", "blocks": None, "rounds": 11}
         made_by = make.made_by
         self.addCleanup(setattr, make, "made_by", made_by)
         make.made_by = lambda spec: {"spec": spec.name, "shape": (1, 2)}  # the libraries need not be there
@@ -647,7 +648,7 @@ class ClassicalTest(unittest.TestCase):
             self.assertEqual(left, [1, 10000])
             self.assertEqual({**taken[0], "measured_at": 0}, {**measured, "measured_at": 0})
             # Other programs, another target, or a model that is made otherwise.
-            for key, value in (("programs", "b"), ("isa", "avx2"), ("rounds", 5)):
+            for key, value in (("programs", "b"), ("isa", "avx2"), ("blocks", [1, 64]), ("rounds", 5)):
                 self.assertEqual(missing(kept_rows.KeptRows(rows, {**same, key: value})), ([1, 100, 10000], []))
             make.made_by = lambda spec: {"spec": spec.name, "shape": (1, 3)}
             self.assertEqual(missing(kept), ([1, 100, 10000], []))
@@ -721,12 +722,41 @@ class ClassicalTest(unittest.TestCase):
         told = io.StringIO()
         with contextlib.redirect_stdout(told):
             classical.print_row(row)
-        self.assertRegex(told.getvalue(), r"dense-500x8@100 +1 +6\.00 +walk +select +ONNX Runtime +12\.00 +2\.00 +TL2cgen +9\.00 +1\.50 +XGBoost 30\.00 \(5\.00\); walk 6\.00, select 4\.00: by estimate walk \+50\.0 %, Hummingbird's rule walk \+50\.0 %")
+        self.assertRegex(told.getvalue(), r"dense-500x8@100 +1 +6\.00 +6\.00 +walk +select +ONNX Runtime +12\.00 +2\.00 +TL2cgen +9\.00 +1\.50 +XGBoost 30\.00 \(5\.00\); walk 6\.00, select 4\.00: by estimate walk \+50\.0 %, Hummingbird's rule walk \+50\.0 %")
         self.assertNotIn("made in", told.getvalue())
         row["conversions"] = {"walk": {"convert_s": 0.31, "peak_rss_mib": 99.6}, "ranks": {"convert_s": 12, "peak_rss_mib": 640}}
         with contextlib.redirect_stdout(told):
             classical.print_row(row)
         self.assertIn("; made in: walk 0.3 s 100 MiB, ranks 12.0 s 640 MiB\n", told.getvalue())
+
+    def test_peers_are_compared_with_the_module_for_any_number_of_rows(self):
+        row = self.row(self.DENSE, 100, {"any rows": 10.0, "walk": 6.0, "select": 4.0, "XGBoost": 30.0}, ("walk", "select"))
+        self.assertEqual((row["ours_us"], row["one_size_us"], row["form"]), (10.0, 6.0, "walk"))
+        self.assertEqual((list(row["peers"]), row["peers"]["XGBoost"]["ratio"]), (["XGBoost"], 3.0))
+        self.assertEqual((row["forms_us"], row["best_form"]), ({"walk": 6.0, "select": 4.0}, "select"))
+
+    def test_the_module_for_any_number_of_rows_is_made_once(self):
+        ran = []
+
+        def run_tool(argv):
+            ran.append(argv)
+            return json.dumps({"target": "t", "warnings": []})
+
+        self.addCleanup(setattr, classical, "run_tool", classical.run_tool)
+        classical.run_tool = run_tool
+        for blocks, records, program in ((None, None, "heddle-plan-bench"), ([1, 64], None, "heddle-plan-bench"), (None, "r", "heddle-bench-module")):
+            bench = classical.Classical.__new__(classical.Classical)
+            bench.spec, bench.threads, bench.cpus, bench.any_rows = self.DENSE, 1, [0], None
+            bench.args = type("Args", (), {"blocks": blocks, "records": records, "programs": "bin", "isa": "native", "commit": "c"})
+            bench.work, bench.about, bench.result = "w", {"file": "f"}, report.Report("classical")
+            ran.clear()
+            path = bench.any_rows_module()
+            self.assertEqual(bench.any_rows_module(), path)
+            ((tool, *argv),) = ran
+            self.assertEqual(tool, f"bin/{program}")
+            self.assertIn(path, argv)
+            self.assertEqual("--shape" in argv, blocks is not None, "the blocks are those by default")
+            self.assertEqual("rows=1,64" in argv, blocks is not None)
 
     def test_what_all_rows_together_say(self):
         rows = [
@@ -848,6 +878,13 @@ class ClassicalTest(unittest.TestCase):
             forms = [classical.form_of(contender) for contender in told["contenders"]]
             self.assertGreaterEqual(set(forms), {"walk", "select"})
             self.assertEqual(os.listdir(folder), ["forest.txt"], "no module was asked for")
+            # The module that a job makes without a trial. By what was measured it knows what its blocks take.
+            module = pathlib.Path(folder, "forest.heddle")
+            done = subprocess.run([*argv[:2], "--module", module], capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            kernels = re.findall(rb'"record_ms": *([0-9.e-]+)', module.read_bytes())
+            self.assertGreaterEqual(len(kernels), 4, "of each block one at least")
+            self.assertGreater(min(map(float, kernels)), 0)
 
     def test_what_a_call_takes_beyond_its_kernels(self):
         def run(program, *argv):
@@ -912,6 +949,13 @@ class ArgumentsTest(unittest.TestCase):
             with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as told:
                 self.parse(*wrong)
             self.assertIn("--quick is for classical, without --only", told.getvalue())
+
+    def test_blocks_are_numbers_of_rows(self):
+        self.assertEqual(self.parse("classical", "--blocks", "1,1024").blocks, [1, 1024])
+        for wrong, why in ((["models", "--blocks", "1"], "are for classical"), (["classical", "--blocks", "0"], "must be from 1")):
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as told:
+                self.parse(*wrong)
+            self.assertIn(why, told.getvalue())
 
     def test_the_script_knows_every_benchmark(self):
         script = (ROOT / "bench" / "run.sh").read_text()

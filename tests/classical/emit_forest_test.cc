@@ -7,7 +7,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <random>
+#include <utility>
 
 #include "compiler/classical/import_forest.h"
 #include "compiler/classical/sample_values.h"
@@ -204,7 +206,6 @@ TEST(EmitForest, AMemoMakesCompleteTreesOnce) {
   EXPECT_GT(selects, 5) << "few forests have the form";
 }
 
-// The tree of figure 3 of Nakandala et al.
 // The forest in one form, as a kernel would get it. EXPECTs that it has that form.
 std::vector<float> ScoresInForm(const Forest& forest, const std::vector<float>& rows,
                                 graph::ForestForm form) {
@@ -225,7 +226,8 @@ std::vector<float> ScoresInForm(const Forest& forest, const std::vector<float>& 
   return {Floats(found[0]), Floats(found[0]) + count * forest.outputs};
 }
 
-TEST(EmitForest, TheGoldenTree) {
+// The tree of figure 3 of Nakandala et al.
+Forest GoldenTree() {
   Forest forest;
   forest.features = 5;
   ColumnNumbers numbers(forest);
@@ -238,6 +240,81 @@ TEST(EmitForest, TheGoldenTree) {
   tree.nodes = {{2, 0.5F, 1, 2}, {1, 2, ~0, ~1}, {4, 5.5F, 3, ~4}, {2, 2.4F, ~2, ~3}};
   tree.leaves = {1, 0, 0, 1, 0, 1, 1, 0, 1, 0};
   forest.trees = {tree};
+  return forest;
+}
+
+// A tree for each output, of leaves with one value, has all forms.
+Forest WithATreeForEachOutput(Forest forest) {
+  const Tree tree = forest.trees[0];
+  forest.trees.clear();
+  for (const int target : {0, 1}) {
+    Tree one = tree;
+    one.target = target;
+    one.leaves.clear();
+    for (size_t leaf = 0; leaf < tree.leaves.size() / 2; ++leaf)
+      one.leaves.push_back(tree.leaves[2 * leaf + static_cast<size_t>(target)]);
+    forest.trees.push_back(one);
+  }
+  return forest;
+}
+
+// The constant that is operand `k` of the graph's node of that kind.
+template <typename T>
+std::vector<T> OperandOf(const graph::Graph& graph, graph::OpKind kind, size_t k) {
+  for (const graph::Node& node : graph.nodes) {
+    if (node.kind != kind) continue;
+    const graph::TensorData& data = graph.constants.at(node.inputs[k]);
+    const T* const first = reinterpret_cast<const T*>(data.bytes->data());
+    return {first, first + data.bytes->size() / sizeof(T)};
+  }
+  ADD_FAILURE() << "no such node";
+  return {};
+}
+
+// The paper counts from 1, and a right child is the node after the left one. What a leaf asks is any question there, and one that
+// nothing passes here.
+TEST(EmitForest, TheGoldenTreeHasTheTablesOfThePaper) {
+  using graph::OpKind;
+  constexpr OpKind kWalk = OpKind::kForestWalk, kSelect = OpKind::kForestSelect;
+  const graph::Graph walk = MarginGraph(GoldenTree(), 4);
+  std::vector<int32_t> left = OperandOf<int32_t>(walk, kWalk, 3);
+  std::vector<int32_t> features = OperandOf<int32_t>(walk, kWalk, 1);
+  const std::vector<float> thresholds = OperandOf<float>(walk, kWalk, 2);
+  left.resize(9);  // the last one pads
+  for (int32_t& child : left) ++child;
+  EXPECT_EQ(left, (std::vector<int32_t>{2, 4, 6, 4, 5, 8, 7, 8, 9}));  // N_L
+  const std::map<size_t, std::pair<int32_t, float>> asked = {
+      {0, {3, 0.5F}}, {1, {2, 2.0F}}, {2, {5, 5.5F}}, {5, {3, 2.4F}}};  // N_F, N_T
+  for (size_t n = 0; n < left.size(); ++n) {
+    const auto found = asked.find(n);
+    if (found == asked.end()) {
+      EXPECT_TRUE(std::isnan(thresholds[n])) << n;
+      continue;
+    }
+    EXPECT_EQ(std::pair(features[n] + 1, thresholds[n]), found->second) << n;
+  }
+  std::vector<float> classes = OperandOf<float>(walk, kWalk, 4);
+  classes.resize(18);
+  const std::vector<float> expected = {0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 1, 0};
+  EXPECT_EQ(classes, expected);  // N_C
+
+  // As complete trees: level by level, and leaves from left to right (N'_F, N'_T, N'_C).
+  const graph::Graph complete =
+      graph::AssignForestForms(MarginGraph(WithATreeForEachOutput(GoldenTree()), 4),
+                               {.fixed = {{"forest", graph::ForestForm::kSelect}}}, {})
+          .value();
+  const std::vector<int32_t> columns = OperandOf<int32_t>(complete, kSelect, 1);
+  const std::vector<float> limits = OperandOf<float>(complete, kSelect, 2);
+  for (const size_t tree : {0, 1}) {
+    for (const auto& [n, question] : asked)
+      EXPECT_EQ(std::pair(columns[7 * tree + n] + 1, limits[7 * tree + n]), question) << n;
+  }
+  EXPECT_EQ(OperandOf<float>(complete, kSelect, 3),
+            (std::vector<float>{1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 1, 1, 1, 0, 0, 0}));
+}
+
+TEST(EmitForest, TheGoldenTree) {
+  Forest forest = GoldenTree();
   ASSERT_TRUE(CheckForest(forest).ok()) << CheckForest(forest);
   const float below = -1;
   std::vector<float> rows, expected;
@@ -255,16 +332,7 @@ TEST(EmitForest, TheGoldenTree) {
   }
   EXPECT_EQ(ScoresInForm(forest, rows, graph::ForestForm::kWalk), expected);
   EXPECT_EQ(ScoresInForm(forest, rows, graph::ForestForm::kRanks), expected);
-  // A tree for each output, of leaves with one value, has all forms.
-  forest.trees.clear();
-  for (const int target : {0, 1}) {
-    Tree one = tree;
-    one.target = target;
-    one.leaves.clear();
-    for (size_t leaf = 0; leaf < tree.leaves.size() / 2; ++leaf)
-      one.leaves.push_back(tree.leaves[2 * leaf + static_cast<size_t>(target)]);
-    forest.trees.push_back(one);
-  }
+  forest = WithATreeForEachOutput(std::move(forest));
   for (const graph::ForestForm form : graph::kForestForms)
     EXPECT_EQ(ScoresInForm(forest, rows, form), expected) << std::string(ForestFormName(form));
 }

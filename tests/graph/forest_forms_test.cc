@@ -256,12 +256,12 @@ TEST(ForestForms, OnlyTreesHaveOtherForms) {
 }
 
 ForestForm EstimatedOf(int64_t records, int64_t steps, int thresholds,
-                       const machine::TargetInfo& target) {
+                       const machine::TargetInfo& target, int64_t trees = 100) {
   TestRng rng(3);
   Trees t;
   t.records = records;
   t.steps = steps;
-  t.trees = 100;
+  t.trees = trees;
   t.columns = 8;
   t.thresholds = Apart(thresholds);
   Grow(rng, t);
@@ -274,6 +274,8 @@ TEST(ForestForms, TheEstimateDependsOnRecordsAndLevels) {
   EXPECT_EQ(EstimatedOf(10000, 8, 100, Wide()), ForestForm::kRanks);
   EXPECT_EQ(EstimatedOf(2, 8, 100, Wide()), ForestForm::kWalk);
   EXPECT_EQ(EstimatedOf(10000, 2, 100, Wide()), ForestForm::kSelect);
+  // Of one record and few levels, counting ranks takes longer than asking all nodes of vectors of trees.
+  EXPECT_EQ(EstimatedOf(1, 2, 100, Wide(), 112), ForestForm::kSelect);
   machine::TargetInfo gpu = Wide();
   gpu.execution = machine::Execution::kGrid;
   EXPECT_EQ(EstimatedOf(10000, 6, 100, gpu), ForestForm::kWalk);
@@ -295,6 +297,34 @@ TEST(ForestForms, TreesOfOneRecordStandInBlocks) {
     const Graph walk = WalkOf(t);
     const Graph made = In(walk, ForestForm::kRanks).value();
     EXPECT_EQ(TypeOf(made, RanksIn(made).inputs[1]).shape, (Shape{2, padded / block, 15, block}));
+    const TensorData x = Records(rng, t);
+    EXPECT_EQ(ToDoubles(EvaluateGraph(made, {&x, 1}).value()[0]),
+              ToDoubles(EvaluateGraph(walk, {&x, 1}).value()[0]));
+  }
+}
+
+// In floats, they do if their number fills vectors, whatever the number of columns.
+TEST(ForestForms, SelectHasTreesOfOneRecordInBlocks) {
+  TestRng rng(7);
+  for (const auto& [columns, trees, records, block] : std::vector<std::array<int64_t, 4>>{
+           {28, 112, 1, 16}, {300, 16, 1, 16}, {3, 100, 1, 1}, {28, 112, 2, 1}}) {
+    Trees t;
+    t.records = records;
+    t.columns = columns;
+    t.trees = trees;
+    t.groups = 2;
+    t.thresholds = {0.0F, -0.0F, 0.5F, kInf, -kInf, kNan, 1e-45F};
+    Grow(rng, t);
+    const Graph walk = WalkOf(t);
+    const Graph made = In(walk, ForestForm::kSelect).value();
+    const auto select = std::find_if(made.nodes.begin(), made.nodes.end(), [](const Node& node) {
+      return node.kind == OpKind::kForestSelect;
+    });
+    ASSERT_NE(select, made.nodes.end());
+    Shape nodes{2, trees / block, 15};
+    if (block > 1) nodes.push_back(block);
+    EXPECT_EQ(TypeOf(made, select->inputs[1]).shape, nodes);
+    EXPECT_EQ(TypeOf(made, select->inputs[3]).shape, (Shape{2, trees / block, 16, block}));
     const TensorData x = Records(rng, t);
     EXPECT_EQ(ToDoubles(EvaluateGraph(made, {&x, 1}).value()[0]),
               ToDoubles(EvaluateGraph(walk, {&x, 1}).value()[0]));
@@ -383,6 +413,23 @@ TEST(Digitize, RefusesWhatDoesNotFit) {
               HasSubstr("grouped cuts are"));
   EXPECT_THAT(Refusal(OpKind::kDigitize, {x, last, {ir::DType::kF32, {3, 16, 15}}}),
               HasSubstr("grouped cuts are"));
+}
+
+TEST(ForestSelect, RefusesWhatDoesNotFit) {
+  const auto refusal = [](const Shape& nodes, const Shape& values) {
+    const std::vector<TensorType> in = {{ir::DType::kF32, {3, 1}},
+                                        {ir::DType::kI32, nodes},
+                                        {ir::DType::kF32, nodes},
+                                        {ir::DType::kF32, values}};
+    return std::string(
+        InferType(OpKind::kForestSelect, in, {{"depth", int64_t{2}}}).status().message());
+  };
+  EXPECT_EQ(refusal({1, 6, 3}, {1, 6, 4, 1}), "");
+  EXPECT_EQ(refusal({1, 3, 3, 2}, {1, 3, 4, 2}), "");
+  EXPECT_THAT(refusal({1, 3, 3, 2}, {1, 3, 4, 1}), HasSubstr("2 trees stand side by side"));
+  EXPECT_THAT(refusal({1, 6, 3}, {1, 6, 4, 2}), HasSubstr("a leaf has one value"));
+  EXPECT_THAT(refusal({1, 3, 2, 2}, {1, 3, 4, 2}), HasSubstr("a tree has 3 nodes"));
+  EXPECT_THAT(refusal({3, 3}, {1, 3, 4, 2}), HasSubstr("trees in a block]"));
 }
 
 TEST(ForestRanks, RefusesWhatDoesNotFit) {

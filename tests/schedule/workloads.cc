@@ -132,6 +132,21 @@ ir::Program MakeRanks(int64_t groups, int64_t trees, int64_t block, int64_t dept
   return tensor::LowerToLoops(*b.Build({sum})).value();
 }
 
+ir::Program MakeSelect(int64_t groups, int64_t trees, int64_t block, int64_t depth) {
+  constexpr int64_t kColumns = 5;
+  const int64_t inner = (int64_t{1} << depth) - 1;
+  Builder b("select");
+  const std::vector<int64_t> nodes{groups, trees / block, inner, block};
+  const Tensor operands[] = {
+      b.Input("x", DType::kF32, {kColumns, 1}),
+      b.Input("columns", DType::kI32, nodes, true, kColumns),
+      b.Input("thresholds", DType::kF32, nodes, true),
+      b.Input("leaves", DType::kF32, {groups, trees / block, inner + 1, block}, true)};
+  const Tensor sum =
+      graph::Express(graph::OpKind::kForestSelect, b, operands, {{"depth", depth}}).value();
+  return tensor::LowerToLoops(*b.Build({sum})).value();
+}
+
 ir::Program MakeDigitize(int64_t columns, int64_t groups, int64_t of_group, int64_t records) {
   Builder b("digitize");
   const Tensor operands[] = {b.Input("x", DType::kF32, {columns, records}),

@@ -58,16 +58,18 @@ absl::StatusOr<ir::ReduceOp> ReduceOpOf(const OpAttrs& attrs) {
   return BadInput(absl::StrCat("reduce is \"", name, "\"; it may be sum, min or max"));
 }
 
-// x, and tables of `nodes` (0: any number of) entries for each tree.
-absl::Status ExpectForest(Types in, int64_t nodes) {
+// x, and tables of `nodes` (0: any number of) entries for each tree. With `blocks`, trees may stand side by side, in another dimension.
+absl::Status ExpectForest(Types in, int64_t nodes, bool blocks = false) {
   const TensorType &x = in[0], &columns = in[1], &thresholds = in[2];
   if (x.shape.size() != 2)
     return BadInput(absl::StrCat("x is ", ToText(x), ", not [columns, records]"));
   if (x.dtype == DType::kBool || ir::IsHalf(x.dtype))
     return BadInput(absl::StrCat("is not defined on ", ToText(x)));
-  if (columns.dtype != DType::kI32 || columns.shape.size() != 3)
-    return BadInput(
-        absl::StrCat("columns are ", ToText(columns), ", not i32[groups, trees, nodes]"));
+  const size_t rank = columns.shape.size();
+  if (columns.dtype != DType::kI32 || (rank != 3 && !(blocks && rank == 4))) {
+    return BadInput(absl::StrCat("columns are ", ToText(columns), ", not i32[groups, trees, nodes]",
+                                 blocks ? " or [groups, blocks, nodes, trees in a block]" : ""));
+  }
   if (nodes != 0 && columns.shape[2] != nodes)
     return BadInput(
         absl::StrCat("columns are ", ToText(columns), "; a tree has ", nodes, " nodes"));
@@ -131,15 +133,22 @@ absl::StatusOr<tensor::Tensor> ExpressWalk(tensor::Builder& b, Tensors in, const
 // and the threshold of each node, level by level ([G, T, 2^depth - 1]), and the values of the leaves from left to
 // right, [G, T, 2^depth, 1]. There are no steps that wait for each other and nothing is looked up: with records in the lanes of a
 // vector, a node is a comparison and a selection.
+//
+// Trees may stand in S blocks of B, T = S B: columns and thresholds are [G, S, 2^depth - 1, B] then, and values [G, S, 2^depth, B]. What
+// the nodes of one record ask lies side by side, so that vectors may run over the trees of a block, and only its columns are looked up.
 absl::StatusOr<TensorType> InferSelect(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 4, 4));
   const int64_t depth = attrs.Int("depth");
   if (depth < 1 || depth > kMostSelectLevels)
     return BadInput(absl::StrCat(depth, " levels; there may be 1 to ", kMostSelectLevels));
-  HEDDLE_RETURN_IF_ERROR(ExpectForest(in, (int64_t{1} << depth) - 1));
+  HEDDLE_RETURN_IF_ERROR(ExpectForest(in, (int64_t{1} << depth) - 1, true));
   HEDDLE_RETURN_IF_ERROR(ReduceOpOf(attrs).status());
   HEDDLE_RETURN_IF_ERROR(ExpectValues(in[3], in[1].shape, int64_t{1} << depth));
-  if (in[3].shape[3] != 1) return BadInput("a leaf has one value");
+  const int64_t block = in[1].shape.size() == 4 ? in[1].shape[3] : 1;
+  if (in[3].shape[3] != block) {
+    return BadInput(absl::StrCat("a leaf has one value, and ", block,
+                                 block == 1 ? " tree" : " trees", " stand side by side"));
+  }
   return TensorType{in[3].dtype, {in[1].shape[0], 1, in[0].shape[1]}};
 }
 
@@ -147,16 +156,21 @@ absl::StatusOr<tensor::Tensor> ExpressSelect(tensor::Builder& b, Tensors in, con
   const tensor::Tensor &x = in[0], &columns = in[1], &thresholds = in[2], &values = in[3];
   HEDDLE_ASSIGN_OR_RETURN(const ir::ReduceOp op, ReduceOpOf(attrs));
   const int64_t inner = columns.shape()[2];
-  return b.Reduce(
-      "forest", {columns.shape()[0], 1, x.shape()[1]}, {columns.shape()[1]}, op,
-      [&](tensor::Iters s, tensor::Iters r) {
-        const std::function<Expr(int64_t)> value = [&](int64_t node) -> Expr {
-          if (node >= inner) return values(s[0], r[0], ir::Int(node - inner), s[1]);
-          Expr right = GoesRight(x, columns, thresholds, {s[0], r[0], ir::Int(node)}, s[2]);
-          return ir::Select(right, value(2 * node + 2), value(2 * node + 1));
-        };
-        return value(0);
-      });
+  const bool blocks = columns.shape().size() == 4;
+  Shape trees{columns.shape()[1]};
+  if (blocks) trees.push_back(columns.shape()[3]);
+  return b.Reduce("forest", {columns.shape()[0], 1, x.shape()[1]}, trees, op,
+                  [&](tensor::Iters s, tensor::Iters r) {
+                    const std::function<Expr(int64_t)> value = [&](int64_t node) -> Expr {
+                      if (node >= inner)
+                        return values(s[0], r[0], ir::Int(node - inner), blocks ? r[1] : s[1]);
+                      std::vector<Expr> here{s[0], r[0], ir::Int(node)};
+                      if (blocks) here.push_back(r[1]);
+                      Expr right = GoesRight(x, columns, thresholds, std::move(here), s[2]);
+                      return ir::Select(right, value(2 * node + 2), value(2 * node + 1));
+                    };
+                    return value(0);
+                  });
 }
 
 // forest_ranks {reduce}: as forest_select, in bytes. The trees are complete. The operands are
@@ -313,7 +327,8 @@ void AppendForestOps(std::vector<OpDef>& ops) {
     return {0, use.inputs[0].shape[0], 0, 0};
   };
   select.flops = [](const OpUse& use) {
-    return Nodes(use, static_cast<double>(use.inputs[1].shape[2]));
+    const Shape& nodes = use.inputs[1].shape;
+    return Nodes(use, static_cast<double>(nodes[2] * (nodes.size() == 4 ? nodes[3] : 1)));
   };
   ops.push_back(std::move(select));
   OpDef ranks = MakeOp(OpKind::kForestRanks, FusionClass::kComplexOutFusable, InferRanks,

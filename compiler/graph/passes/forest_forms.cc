@@ -206,30 +206,48 @@ std::string WhyNoSelect(const Walk& walk) {
   return "";
 }
 
-// Columns, thresholds and leaves, as forest_select has them.
-std::vector<TensorData> SelectTables(const Walk& walk) {
+// Trees of one record that stand side by side, in the lanes of vectors of floats. 1: records stand there.
+int64_t SelectBlock(const Walk& walk, const machine::TargetInfo& target) {
+  if (walk.records > 1 || target.execution != machine::Execution::kThreads) return 1;
+  const int64_t lanes = std::max(1, target.vector_bytes / 4);
+  return walk.trees % lanes == 0 ? lanes : 1;
+}
+
+// Columns, thresholds and leaves, as forest_select has them, with `block` trees side by side.
+std::vector<TensorData> SelectTables(const Walk& walk, int64_t block) {
   const CompleteTrees trees(walk);
+  const auto together = static_cast<size_t>(block);
+  // Where entry n of a tree is, each of which has so many.
+  const auto at = [&](size_t tree, size_t n, size_t entries) {
+    return (tree / together * entries + n) * together + tree % together;
+  };
   std::vector<int32_t> columns(trees.inner_nodes.size(), 0);
   std::vector<float> thresholds(trees.inner_nodes.size(), 0), values(trees.leaf_nodes.size());
   for (size_t i = 0; i < trees.inner_nodes.size(); ++i) {
     if (trees.inner_nodes[i] == CompleteTrees::kNone) continue;
     const size_t entry = walk.Entry(i / trees.inner, trees.inner_nodes[i]);
-    columns[i] = walk.column[entry];
-    thresholds[i] = walk.threshold[entry];
+    const size_t to = at(i / trees.inner, i % trees.inner, trees.inner);
+    columns[to] = walk.column[entry];
+    thresholds[to] = walk.threshold[entry];
   }
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] = walk.value[walk.Entry(i / trees.leaves, trees.leaf_nodes[i])];
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[at(i / trees.leaves, i % trees.leaves, trees.leaves)] =
+        walk.value[walk.Entry(i / trees.leaves, trees.leaf_nodes[i])];
+  }
   const auto inner = static_cast<int64_t>(trees.inner);
-  const Shape nodes{walk.groups, walk.trees, inner};
+  Shape nodes{walk.groups, walk.trees / block, inner};
+  if (block > 1) nodes.push_back(block);
   return {FromElements(nodes, columns), FromElements(nodes, thresholds),
-          FromElements({walk.groups, walk.trees, inner + 1, 1}, values)};
+          FromElements({walk.groups, walk.trees / block, inner + 1, block}, values)};
 }
 
 absl::StatusOr<ValueId> MakeSelect(GraphBuilder& out, ValueId x, const Walk& walk,
-                                   const TableMaker& maker, const std::string& reduce,
-                                   const std::string& name) {
-  const std::vector<TensorData> tables = maker.Tables(
-      OpKind::kForestSelect, {{"depth", walk.steps}}, 3, [&] { return SelectTables(walk); });
+                                   const TableMaker& maker, const machine::TargetInfo& target,
+                                   const std::string& reduce, const std::string& name) {
+  const int64_t block = SelectBlock(walk, target);
+  const std::vector<TensorData> tables =
+      maker.Tables(OpKind::kForestSelect, {{"depth", walk.steps}, {"block", block}}, 3,
+                   [&] { return SelectTables(walk, block); });
   return out.Add(
       OpKind::kForestSelect,
       {x, out.Constant(name + "_columns", tables[0]), out.Constant(name + "_thresholds", tables[1]),
@@ -483,9 +501,12 @@ double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
   constexpr double kSelectCycles = 2.6;  // a vector of floats at a node
   constexpr double kRanksCycles = 1.5;   // a vector of bytes at a node
   constexpr double kTreesCycles = 3;     // the same, of trees: tables and ranks differ by lane
+  constexpr double kAskCycles = 2;       // a vector of floats of trees, beside finding columns
+  constexpr double kSumCycles = 16;      // of one record: the lanes in which a column is counted
   constexpr double kCutCycles = 1;       // a vector of floats and a cut
   constexpr double kGroupCycles = 2;     // the same with a cut that is looked up
   constexpr double kNodeBytes = 2;       // of a node in tables of bytes
+  constexpr double kFloatNodeBytes = 8;  // in tables of columns in 32 bits and of floats
   const auto records = static_cast<double>(walk.records);
   const double nodes = std::exp2(walk.steps) - 1;
   const auto trees = static_cast<double>(walk.Trees());
@@ -494,8 +515,15 @@ double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
   switch (form) {
     case ForestForm::kWalk:
       return trees * static_cast<double>(walk.steps) * kLookups * lookup;
-    case ForestForm::kSelect:
-      return trees * nodes * kSelectCycles * std::ceil(records / floats) / records;
+    case ForestForm::kSelect: {
+      const auto block = static_cast<double>(SelectBlock(walk, target));
+      if (block == 1) return trees * nodes * kSelectCycles * std::ceil(records / floats) / records;
+      // Registers hold the columns if they are few, and a permutation finds those that lie in one. Others are gathered.
+      const double find = std::min(static_cast<double>(walk.columns) / floats, block * lookup);
+      const double node = std::max((kAskCycles + find) / block,
+                                   kFloatNodeBytes / target.graph_core.l2_bytes_per_cycle);
+      return trees * nodes * node;
+    }
     case ForestForm::kRanks: {
       const RanksLayout layout = LayoutOf(walk, *cuts, target);
       const double padded = static_cast<double>(layout.records) / records;
@@ -505,10 +533,12 @@ double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
                                 ? static_cast<double>(layout.cuts) * kCutCycles
                                 : (groups - 1) * kCutCycles +
                                       static_cast<double>(layout.cuts) / groups * kGroupCycles;
-      const double count = static_cast<double>(cuts->Columns()) * cycles / floats;
+      double count = static_cast<double>(cuts->Columns()) * cycles / floats;
       double node = kRanksCycles / bytes;
-      if (layout.block > 1)
+      if (layout.block > 1) {
         node = std::max(kTreesCycles / bytes, kNodeBytes / target.graph_core.l2_bytes_per_cycle);
+        count += static_cast<double>(cuts->Columns()) * kSumCycles;
+      }
       const double tree = nodes * node + static_cast<double>(walk.values) * lookup;
       return padded * (trees * more_trees * tree + count);
     }
@@ -565,7 +595,7 @@ class Forms {
   absl::StatusOr<ValueId> Make(ForestForm form, GraphBuilder& out, ValueId x,
                                const std::string& reduce, const std::string& name) const {
     return form == ForestForm::kSelect
-               ? MakeSelect(out, x, *walk_, maker_, reduce, name)
+               ? MakeSelect(out, x, *walk_, maker_, target_, reduce, name)
                : MakeRanks(out, x, *walk_, *cuts_, maker_, target_, reduce, name);
   }
 

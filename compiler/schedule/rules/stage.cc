@@ -12,7 +12,8 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMinLanes = 4;  // of an axis that is summed lane by lane
+constexpr int64_t kMinLanes = 4;       // of an axis that is summed lane by lane
+constexpr int64_t kMostLookedUp = 64;  // elements of a table that may lie in registers
 
 std::vector<Path> ConsumersOf(const std::vector<Path>& blocks, const ir::Block& producer) {
   std::vector<Path> consumers;
@@ -67,11 +68,28 @@ void FindVectorAxis(Stage& stage) {
   stage.vectors_scattered = best.scattered > 0;
 }
 
+// Whether a load finds an element of a small table, by numbers that lie side by side along the iterator.
+bool IsLookup(const ir::Expr& load, const ir::Var* iter) {
+  if (load->buffer->NumElements() > kMostLookedUp) return false;
+  int numbers = 0;
+  bool side_by_side = true;
+  for (const ir::Expr& index : load->args) {
+    ForEachLoad(index, [&](const ir::Expr& number) {
+      ++numbers;
+      side_by_side &= StrideOf(*number->buffer, number->args, iter) == 1;
+    });
+  }
+  return numbers > 0 && side_by_side;
+}
+
 void FindLaneAxis(Stage& stage) {
   for (size_t k = 0; k < stage.view.reduce.size(); ++k) {
     const Axis& axis = stage.view.reduce[k];
     const VectorFit fit = FitOf(*stage.block, axis.iter);
-    if (fit.contiguous > 0 && fit.scattered == 0 && PowerOfTwoDivisor(axis.extent, 64) >= kMinLanes)
+    int lookups = 0;
+    for (const ir::Expr& load : DistinctLoads(*stage.block)) lookups += IsLookup(load, axis.iter);
+    if (fit.contiguous > 0 && fit.scattered == lookups &&
+        PowerOfTwoDivisor(axis.extent, 64) >= kMinLanes)
       stage.lane_axis = static_cast<int>(k);
   }
 }

@@ -36,8 +36,8 @@ struct Stage {
   // does. This axis and lane_axis are -1 in stages offered alone.
   int vector_axis = -1;
   bool vectors_scattered = false;  // some access along it is neither contiguous nor invariant
-  // A reduce axis along which every access is contiguous or invariant, an index into view.reduce;
-  // -1 if there is none.
+  // A reduce axis along which every access is contiguous or invariant, or looks an element of a small
+  // table up by a number that is accessed so; an index into view.reduce. -1 if there is none.
   int lane_axis = -1;
 };
 

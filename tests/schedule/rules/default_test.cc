@@ -426,6 +426,19 @@ TEST(Default, TreesInBytes) {
   }
 }
 
+// forest_select of one record has its trees in lanes, which look the record's columns up.
+TEST(Default, TreesSideBySide) {
+  for (const int64_t groups : {1, 3}) {
+    for (const int64_t block : {8, 16}) {
+      const ir::Program naive = MakeSelect(groups, 48, block, 3);
+      const Trace trace = DefaultTrace(naive, Wide()).value();
+      EXPECT_THAT(ToText(trace),
+                  AllOf(HasSubstr("rfactor forest"), HasSubstr("vectorize forest.rf")));
+      if (!CheckTrace(naive, trace, 1).ok()) FAIL() << Explain(naive, trace, 1);
+    }
+  }
+}
+
 // The group in which a value lies is found once, in vectors of records, and not again for every cut of a group that is looked up by it.
 TEST(Default, RanksInTwoSteps) {
   for (const auto& [groups, of_group] :

@@ -694,7 +694,7 @@ TEST(JobParamsTest, SmallJobsArePlannedOnlyIfTheyAskForIt) {
   EXPECT_TRUE(plans(2000, 2));
   EXPECT_TRUE(plans(2000, 2, "joint"));
   EXPECT_FALSE(plans(2000, 0, "off"));
-  EXPECT_FALSE(plans(2000, 0, "", "cuda -arch=sm_90"));
+  EXPECT_TRUE(plans(2000, 0, "", "cuda -arch=sm_90"));
 }
 
 // What base/vocabulary/limits.h promises to clients is what the intake of jobs takes, and no more.
