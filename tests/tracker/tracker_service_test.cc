@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -287,41 +286,6 @@ TEST_F(TrackerServiceTest, StalledWatchersKeepNoSchedulerOut) {
   EXPECT_TRUE(reader->Read(&list)) << "the scheduler's place was taken";
   context.TryCancel();
   reader->Finish();
-}
-
-TEST_F(TrackerServiceTest, AWatcherThatTakesNothingLosesItsPlace) {
-  ServiceOptions options;
-  options.calls.patience = absl::Milliseconds(200);
-  std::atomic<int> slow{0};
-  options.calls.refused = [&](CallLimits::Refusal why) {
-    slow += why == CallLimits::Refusal::kSlowPeer;
-  };
-  Start(options);
-  // A list of 2 MiB, more than a peer takes without reading.
-  v1::SynchronizeRequest request;
-  request.set_worker("w");
-  request.set_boot_id("b");
-  request.set_address("127.0.0.1:1");
-  request.set_host("h");
-  for (int i = 0; i < 512; ++i) {
-    v1::Slot* slot = request.add_slots();
-    slot->set_name(absl::StrCat("gpu", i));
-    slot->set_kind(v1::SLOT_DEVICE);
-    slot->set_device_key("k");
-    slot->set_target("cuda");
-    slot->set_machine(std::string(4096, 'm'));
-  }
-  grpc::ClientContext context;
-  v1::SynchronizeResponse response;
-  const grpc::Status synced = stub_->Synchronize(&context, request, &response);
-  ASSERT_TRUE(synced.ok()) << synced.error_message();
-  const Stalled scheduler(stub_.get(), /*changes=*/true);
-  const Stalled person(stub_.get(), /*changes=*/false);
-  const absl::Time limit = absl::Now() + absl::Seconds(60);
-  while (slow < 2 && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(5));
-  EXPECT_EQ(slow, 2);
-  AwaitWatches(0);
-  Start({});  // what it tells of refusals ends before the service of this test does
 }
 
 TEST_F(TrackerServiceTest, WhatPeopleTakeAndGiveBackIsKept) {
