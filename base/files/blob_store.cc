@@ -187,4 +187,10 @@ int64_t BlobStore::FreeBytes() const {
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 
+int64_t BlobStore::FreeFiles() const {
+  struct statvfs info;
+  if (statvfs(directory_.c_str(), &info) != 0) return 0;
+  return info.f_files == 0 ? INT64_MAX : static_cast<int64_t>(info.f_favail);
+}
+
 }  // namespace heddle

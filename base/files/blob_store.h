@@ -88,6 +88,8 @@ class BlobStore {
 
   // Bytes an unprivileged writer may still add to the disk.
   int64_t FreeBytes() const;
+  // Files, likewise. Very many where the file system does not count them.
+  int64_t FreeFiles() const;
 
  private:
   explicit BlobStore(std::string directory) : directory_(std::move(directory)) {}

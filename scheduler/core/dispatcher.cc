@@ -84,8 +84,17 @@ void Dispatcher::Proceed(const Subject& subject) {
 }
 
 void Dispatcher::UpdateReady(const Job& job, bool rank_again) {
-  placement_.ready().Set(job, ReadyStages(job, fetches_.all(), &effects_), rank_again,
-                         policy_.get(), effects_.now());
+  artifact_room_.Count(job);
+  placement_.ready().Set(job, ReadyStages(job, fetches_.all(), !LacksRoom(job), &effects_),
+                         rank_again, policy_.get(), effects_.now());
+}
+
+// Builds of all jobs begin to wait for room, or wait no longer.
+void Dispatcher::NoteRoom() {
+  if (!artifact_room_.TakeChange()) return;
+  for (const auto& [id, job] : jobs_) {
+    if (!job.final() && !job.in_flight.empty()) UpdateReady(job, false);
+  }
 }
 
 // A candidate that is fed to a running stage no longer waits for a slot and reserves no cores.
@@ -94,6 +103,7 @@ void Dispatcher::GiveOutSlots() {
   for (bool fed = true; fed;) {
     // Nothing may start that the store cannot remember.
     while (store_problem_.empty()) {
+      NoteRoom();
       const std::optional<Placement::Assignment> next = placement_.Next(*policy_, jobs_);
       if (!next) break;
       Start(*next);
@@ -124,8 +134,9 @@ void Dispatcher::Start(const Placement::Assignment& assignment) {
         break;
       case v1::STAGE_BUILD: {
         const int lane = SlotIndex::CpuLane(work.kind, job);
-        start.candidates =
-            Take<Unbuilt, Building>(task, placement_.BuildShare(task, lane), attempt);
+        const size_t share =
+            LacksRoom(job) ? 1 : artifact_room_.Share(placement_.BuildShare(task, lane));
+        start.candidates = Take<Unbuilt, Building>(task, share, attempt);
         break;
       }
       case v1::STAGE_PROFILE:
@@ -317,7 +328,10 @@ void Dispatcher::On(const CandidateBuilt& event) {
   task.stage_failures = 0;
   flow_.Note(job.id, *stage->task);
   if (event.outcome == v1::OUTCOME_OK) {
-    task.open.at(event.candidate).where = Built{};
+    Candidate& built = task.open.at(event.candidate);
+    built.where = Built{};
+    built.artifact_bytes = event.artifact_bytes;
+    artifact_room_.Observe(event.artifact_bytes);
   } else {
     rounds_.FinishTrial(job, *stage->task, event.candidate, event.attempt, event.outcome,
                         event.message, 0);
@@ -377,6 +391,10 @@ bool Dispatcher::Suits(const SlotInfo& slot, const WorkItem& work) const {
   if (!SlotIndex::Suits(slot, work.kind, job.params)) return false;
   const std::string* avoided = placement_.Avoided(job, work);
   return avoided == nullptr || slot.id.worker != *avoided;
+}
+
+bool Dispatcher::LacksRoom(const Job& job) const {
+  return !artifact_room_.Open(placement_.slot_index().Count(job.lane) > 0);
 }
 
 absl::Time Dispatcher::ExpectedEnd(const Job& job, absl::Time now) const {

@@ -16,6 +16,7 @@
 //   candidate_flow.h  candidates go from builds to measurements one by one
 //   stage_ends.h      what the end of a stage means for its job
 //   fetches.h         modules compiled on demand
+//   artifact_room.h   how much built code may wait to be measured
 //   ready_stages.h    which stages of a job could start now
 //   placement.h       which work goes to which slot
 //   deadlines.h       whether deadlines can be met
@@ -32,6 +33,7 @@
 #include "scheduler/core/events.h"
 #include "scheduler/core/forecast.h"
 #include "scheduler/core/job_state.h"
+#include "scheduler/core/machines/artifact_room.h"
 #include "scheduler/core/machines/candidate_flow.h"
 #include "scheduler/core/machines/deadlines.h"
 #include "scheduler/core/machines/effects.h"
@@ -77,6 +79,9 @@ class Dispatcher {
   const std::string& tracker_problem() const { return placement_.tracker_problem(); }
   const std::string& store_problem() const { return store_problem_; }
   const Forecast& forecast() const { return forecast_; }
+  // Bytes of code that is not measured yet, and whether the job's builds wait for that (artifact_room.h).
+  int64_t artifact_bytes() const { return artifact_room_.bytes(); }
+  bool LacksRoom(const Job& job) const;
   // Work that could run if a slot were free, as of the last Step, in the order of the policy.
   std::vector<WorkItem> ReadyWork() const;
   // Calls `look` with all work that waits for a slot, as of the last Step, and since when it waits. Work
@@ -127,6 +132,7 @@ class Dispatcher {
   void Proceed(const Subject& subject);
   void UpdateReady(const Job& job, bool rank_again);
   void GiveOutSlots();
+  void NoteRoom();
   void CloseUnusable();
   void RankAnew();
   void Start(const Placement::Assignment& assignment);
@@ -140,6 +146,7 @@ class Dispatcher {
   LiveStages live_;
   Effects effects_;
   Placement placement_;
+  ArtifactRoom artifact_room_{options_.max_artifact_bytes};
   Forecast forecast_;
   Fetches fetches_;
   Deadlines deadlines_;

@@ -56,6 +56,8 @@ struct CandidateBuilt {
   std::shared_ptr<const v1::Artifact> artifact{};  // when OK
   int64_t build_ns = 0;
   std::shared_ptr<const Measured> measured{};  // when not OK
+  // For the dispatcher again: the size of the artifact (machines/artifact_room.h).
+  int64_t artifact_bytes = 0;
 };
 struct CandidateProfiled {
   AttemptId attempt;

@@ -102,6 +102,7 @@ struct Profiling {
 struct Candidate {
   int attempts = 0;  // infrastructure faults that struck it
   std::variant<Unbuilt, Building, Built, Profiling> where;
+  int64_t artifact_bytes = 0;  // of its code, once it is built
 };
 
 // What a task does next. A task is in flight unless it waits or is finished.

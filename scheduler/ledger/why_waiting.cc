@@ -55,7 +55,14 @@ std::string WhyWaiting(const Dispatcher& dispatcher, const Job& job, const WorkI
   const SlotInfo* suits = nullptr;
   for (const SlotInfo& slot : dispatcher.slots()) {
     if (!dispatcher.Suits(slot, work)) continue;
-    if (dispatcher.SlotFree(slot)) return "waiting for its turn: other jobs go first";
+    if (dispatcher.SlotFree(slot)) {
+      if (work.kind == v1::STAGE_BUILD && dispatcher.LacksRoom(job)) {
+        return absl::StrCat("waiting: ", dispatcher.artifact_bytes() >> 20,
+                            " MiB of built code wait for a device; builds go on when they are "
+                            "measured");
+      }
+      return "waiting for its turn: other jobs go first";
+    }
     (slot.usable ? suits : unusable) = &slot;
   }
   const std::string need = work.device ? "a device slot" : "a cpu slot";

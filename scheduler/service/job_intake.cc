@@ -21,6 +21,12 @@ absl::Status JobIntake::CheckRoom(int64_t model_bytes) const {
         " MiB left, and the last ", kDiskReserveBytes >> 20,
         " are kept for the database, so the service takes no models; free some space"));
   }
+  if (const int64_t free_files = blobs_->FreeFiles(); free_files < kDiskReserveFiles) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the disk of the scheduler's data directory has room for ", free_files,
+        " files, and the last ", kDiskReserveFiles,
+        " are kept for the database, so the service takes no models; remove some files"));
+  }
   return absl::OkStatus();
 }
 

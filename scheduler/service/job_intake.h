@@ -15,6 +15,7 @@
 #include "proto/access/identity.h"
 #include "proto/jobs.pb.h"
 #include "scheduler/service/scheduler_loop.h"
+#include "scheduler/service/storage/upload_quota.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {
@@ -27,16 +28,24 @@ struct ServiceLimits {
 };
 
 inline constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // kept free for the database
+inline constexpr int64_t kDiskReserveFiles = 1000;               // likewise
 
 // Thread-safe.
 class JobIntake {
  public:
   // All outlive this.
   JobIntake(SchedulerLoop* loop, RecordStore* store, BlobStore* blobs, ServiceLimits limits)
-      : loop_(loop), store_(store), blobs_(blobs), limits_(limits) {}
+      : loop_(loop),
+        store_(store),
+        blobs_(blobs),
+        limits_(limits),
+        uploads_(blobs, {.bytes = 2 * limits.max_model_bytes}) {}
 
   // ResourceExhausted if a model of so many bytes is over the limit, or the disk is full.
   absl::Status CheckRoom(int64_t model_bytes) const;
+
+  // What tenants have uploaded and no job refers to.
+  UploadQuota* uploads() { return &uploads_; }
 
   // Looks at a job before its model is taken, and fills in whose it is. The result counts as one more
   // unfinished job of the user until it is let go; by then the job that was submitted counts itself. A
@@ -52,6 +61,7 @@ class JobIntake {
   RecordStore* const store_;
   BlobStore* const blobs_;
   const ServiceLimits limits_;
+  UploadQuota uploads_;
   absl::Mutex mutex_;
   std::map<std::string, int> claimed_ ABSL_GUARDED_BY(mutex_);  // places of ClaimPlace, by user
 };

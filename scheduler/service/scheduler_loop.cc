@@ -21,7 +21,10 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr size_t kMaxInbox = 8192;  // streams wait when the core falls behind
+// Streams wait when the core falls behind so many events, or bytes of what workers sent. The core takes
+// all that is there, so it may hold as much again. One event more may be in the inbox.
+constexpr size_t kMaxInbox = 8192;
+constexpr int64_t kMaxInboxBytes = int64_t{128} << 20;
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // keeps the times in job reasons fresh
 constexpr absl::Duration kFindAgain = absl::Seconds(1);     // pause after a read that failed
 // A turn takes milliseconds, and there is one every kLongestSleep.
@@ -33,6 +36,23 @@ constexpr absl::Duration kFlushLimit = absl::Seconds(2);
 // After this time a client is told that the store does not take the job.
 constexpr absl::Duration kDurableLimit = absl::Seconds(30);
 constexpr absl::Duration kLook = absl::Milliseconds(100);  // between looks for what ends a wait
+
+// About what is large in an event.
+int64_t BytesOf(const Event& event) {
+  if (const auto* built = std::get_if<CandidateBuilt>(&event)) return built->artifact_bytes;
+  const auto* end = std::get_if<StageFinished>(&event);
+  if (end == nullptr) return 0;
+  if (const auto* proposed = std::get_if<Proposed>(&end->result)) {
+    size_t bytes = proposed->search_state.size();
+    for (const v1::Candidate& candidate : proposed->candidates) bytes += candidate.trace().size();
+    return static_cast<int64_t>(bytes);
+  }
+  if (const auto* updated = std::get_if<Updated>(&end->result))
+    return static_cast<int64_t>(updated->search_state.size());
+  if (const auto* imported = std::get_if<Imported>(&end->result))
+    return static_cast<int64_t>(imported->model.ByteSizeLong());
+  return 0;
+}
 
 const char* StateName(v1::JobState state) {
   return state == v1::JOB_DONE ? "done" : state == v1::JOB_FAILED ? "failed" : "cancelled";
@@ -152,10 +172,12 @@ absl::Status SchedulerLoop::LoadJobs() {
 
 bool SchedulerLoop::Post(Input input) {
   auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return inbox_.size() < kMaxInbox || stop_;
+    return (inbox_.size() < kMaxInbox && inbox_bytes_ < kMaxInboxBytes) || stop_;
   };
+  const int64_t bytes = BytesOf(input.event);
   absl::MutexLock lock(&mutex_, absl::Condition(&room));
   if (stop_) return false;
+  inbox_bytes_ += bytes;
   inbox_.push_back(std::move(input));
   return true;
 }
@@ -186,6 +208,7 @@ void SchedulerLoop::Run() {
       last_turn_ = MonotonicNow();
       shown_ = false;
       inputs.swap(inbox_);
+      inbox_bytes_ = 0;
       leased.swap(leased_);
       found.swap(found_);
       if (store_problem_) inputs.push_front({StoreBlocked{*store_problem_}});

@@ -185,6 +185,7 @@ class SchedulerLoop {
   // destroyed after the inbox.
   std::set<std::pair<std::string, std::string>> claimed_keys_ ABSL_GUARDED_BY(mutex_);
   std::deque<Input> inbox_ ABSL_GUARDED_BY(mutex_);
+  int64_t inbox_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<std::pair<AttemptId, v1::Lease>> leased_ ABSL_GUARDED_BY(mutex_);
   // The largest fencing token seen for each slot. Leases with a smaller one are not used.
   std::map<SlotId, uint64_t> fences_ ABSL_GUARDED_BY(mutex_);

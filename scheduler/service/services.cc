@@ -48,6 +48,8 @@ constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
 // Records that a query reads at a time. A peer that does not read them costs the first page, a
 // millisecond or two; one that reads gets pages of up to a few MiB, which take some ten milliseconds.
 constexpr int64_t kFirstPageRecords = 100, kPageRecords = 2000;
+// Of one upload: as many as a BlobList may name.
+constexpr int kMaxBlobs = 32768;
 constexpr size_t kImportGroup = 500;              // records in one transaction
 constexpr size_t kImportBytes = size_t{8} << 20;  // likewise, about
 // A group that takes longer is refused; the client imports it again.
@@ -113,6 +115,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   }
   absl::StatusOr<std::unique_ptr<BlobStore::Writer>> blob = blobs_->NewWriter();
   if (!blob.ok()) return ToGrpc(blob.status());
+  UploadQuota::Upload upload(intake_.uploads(), CallerOf(*context, tokens_).tenant);
   bool complete = false;
   std::string expected;
   for (; has_chunk; has_chunk = !complete && read()) {
@@ -124,6 +127,8 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
                                       static_cast<int64_t>(chunk.data().size()));
         !room.ok())
       return room;
+    if (absl::Status grown = upload.Grow(static_cast<int64_t>(chunk.data().size())); !grown.ok())
+      return ToGrpc(grown);
     if (absl::Status status = (*blob)->Append(chunk.data()); !status.ok()) return ToGrpc(status);
     complete = chunk.last();
     expected = chunk.sha256();
@@ -136,6 +141,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   absl::StatusOr<std::string> digest = (*blob)->Commit(expected);
   if (!digest.ok()) return ToGrpc(digest.status());
   model.file = *digest;
+  upload.Stored(model.file);
   if (!parts.blobs().empty()) {
     int missing = 0;
     for (const v1::BlobRef& part : parts.blobs())
@@ -151,6 +157,8 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   }
   absl::StatusOr<std::string> job = loop_->Submit(spec, model, submit_key);
   if (!job.ok()) return ToGrpc(job.status());
+  intake_.uploads()->Refer(model.file);
+  for (const v1::BlobRef& part : parts.blobs()) intake_.uploads()->Refer(part.sha256());
   response->set_job(*job);
   return grpc::Status::OK;
 }
@@ -196,6 +204,8 @@ grpc::Status JobServiceImpl::UploadBlobs(grpc::ServerContext* context,
   CallLimits::Call call(calls_, CallLimits::kUploads, context, CallerOf(*context, tokens_));
   if (!call.ok()) return call.status();
   std::unique_ptr<BlobStore::Writer> blob;
+  std::optional<UploadQuota::Upload> upload;  // of `blob`
+  const std::string tenant = CallerOf(*context, tokens_).tenant;
   std::string name;
   int64_t total_bytes = 0;
   v1::Chunk chunk;
@@ -206,21 +216,33 @@ grpc::Status JobServiceImpl::UploadBlobs(grpc::ServerContext* context,
               "blobs come one after the other, in chunks named by their digest"};
     }
     if (blob == nullptr) {
+      if (response->blobs_size() == kMaxBlobs) {
+        return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+                absl::StrCat("a call takes ", kMaxBlobs, " blobs; send the others by another one")};
+      }
       absl::StatusOr<std::unique_ptr<BlobStore::Writer>> writer = blobs_->NewWriter();
       if (!writer.ok()) return ToGrpc(writer.status());
       blob = *std::move(writer);
+      upload.emplace(intake_.uploads(), tenant);
       name = chunk.name();
     }
     total_bytes += static_cast<int64_t>(chunk.data().size());
     if (grpc::Status room = CheckRoom(total_bytes); !room.ok()) return room;
+    if (absl::Status grown = upload->Grow(static_cast<int64_t>(chunk.data().size())); !grown.ok())
+      return ToGrpc(grown);
     if (absl::Status status = blob->Append(chunk.data()); !status.ok()) return ToGrpc(status);
     if (!chunk.last()) continue;
+    if (blob->size_bytes() == 0) return {grpc::StatusCode::INVALID_ARGUMENT, "a blob is empty"};
+    if (!blobs_->Has(name, blob->size_bytes())) {  // if it is there, nothing has to be synced
+      absl::StatusOr<std::string> digest = blob->Commit(name);
+      if (!digest.ok()) return ToGrpc(digest.status());
+      upload->Stored(name);
+    }
     v1::BlobRef& stored = *response->add_blobs();
     stored.set_bytes(blob->size_bytes());
-    absl::StatusOr<std::string> digest = blob->Commit(name);
-    if (!digest.ok()) return ToGrpc(digest.status());
-    stored.set_sha256(*digest);
+    stored.set_sha256(name);
     blob.reset();
+    upload.reset();
   }
   if (stopping_) return {grpc::StatusCode::UNAVAILABLE, "the scheduler is shutting down"};
   if (context->IsCancelled()) return grpc::Status::CANCELLED;

@@ -1,6 +1,10 @@
 #include "scheduler/store/store_writer.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/thread_priority.h"
@@ -107,20 +111,33 @@ void StoreWriter::Flush(absl::Duration limit) {
   mutex_.AwaitWithTimeout(absl::Condition(&there), limit);
 }
 
+std::deque<StoreWriter::Entry> StoreWriter::TakeGroup(int64_t* batches) {
+  std::deque<Entry> group;
+  while (!queue_.empty() && group.size() < kMaxGroup) {
+    queued_bytes_ -= queue_.front().bytes;
+    group.push_back(std::move(queue_.front()));
+    queue_.pop_front();
+  }
+  *batches = static_cast<int64_t>(group.size());
+  for (size_t i = 0; i < kImportsOfGroup && !imports_.empty(); ++i) {
+    group.push_back(std::move(imports_.front()));
+    imports_.pop_front();
+  }
+  return group;
+}
+
 void StoreWriter::Loop() {
   (void)RunBeforeOthers();  // results count, and are shown, only once they are written
   while (true) {
     std::deque<Entry> group;
+    int64_t batches = 0;
     {
-      auto work = [this]()
-                      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !queue_.empty() || stop_; };
+      auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return !queue_.empty() || !imports_.empty() || stop_;
+      };
       absl::MutexLock lock(&mutex_, absl::Condition(&work));
-      if (queue_.empty()) return;
-      while (!queue_.empty() && group.size() < kMaxGroup) {
-        queued_bytes_ -= queue_.front().bytes;
-        group.push_back(std::move(queue_.front()));
-        queue_.pop_front();
-      }
+      group = TakeGroup(&batches);
+      if (group.empty()) return;
     }
     const bool written = ApplyAll(group);
     for (const Entry& entry : group) {
@@ -128,13 +145,15 @@ void StoreWriter::Loop() {
       if (!written && entry.answer) entry.answer(Ending());
     }
     absl::MutexLock lock(&mutex_);
-    settled_ += static_cast<int64_t>(group.size());
+    settled_ += batches;
     if (written) continue;
     settled_ += static_cast<int64_t>(queue_.size());
-    for (const Entry& entry : queue_) {
-      if (entry.answer) entry.answer(Ending());
+    for (std::deque<Entry>* left : {&queue_, &imports_}) {
+      for (const Entry& entry : *left) {
+        if (entry.answer) entry.answer(Ending());
+      }
+      left->clear();
     }
-    queue_.clear();
     queued_bytes_ = 0;
   }
 }
@@ -218,21 +237,34 @@ absl::StatusOr<std::vector<absl::Status>> StoreWriter::Import(
     state->answers.resize(records.size());
     state->open = records.size();
   }
+  std::deque<Entry> entries;
   for (size_t i = 0; i < records.size(); ++i) {
-    WriteAnswered({InsertRecord{records[i], 0, true}}, [state, i](const absl::Status& s) {
-      absl::MutexLock lock(&state->mutex);
-      state->answers[i] = s;
-      --state->open;
-    });
+    entries.push_back(
+        {{InsertRecord{records[i], 0, true}}, nullptr, [state, i](const absl::Status& s) {
+           absl::MutexLock lock(&state->mutex);
+           state->answers[i] = s;
+           --state->open;
+         }});
   }
-  absl::MutexLock lock(&state->mutex);
-  auto all = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mutex) { return state->open == 0; };
-  if (!state->mutex.AwaitWithTimeout(absl::Condition(&all), limit)) {
-    HEDDLE_RETURN_IF_ERROR(problem());
-    return absl::UnavailableError(
-        "the database does not take writes now; import again later, what is there is skipped");
+  const absl::Time end = absl::Now() + limit;
+  bool queued = false;
+  {
+    auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return imports_.size() < kMaxImports || give_up_;
+    };
+    absl::MutexLock lock(&mutex_);
+    queued = mutex_.AwaitWithDeadline(absl::Condition(&room), end);
+    if (give_up_) return Ending();
+    if (queued) std::move(entries.begin(), entries.end(), std::back_inserter(imports_));
   }
-  return state->answers;
+  if (queued) {
+    auto all = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mutex) { return state->open == 0; };
+    absl::MutexLock lock(&state->mutex);
+    if (state->mutex.AwaitWithDeadline(absl::Condition(&all), end)) return state->answers;
+  }
+  HEDDLE_RETURN_IF_ERROR(problem());
+  return absl::UnavailableError(
+      "the database does not take writes now; import again later, what is there is skipped");
 }
 
 }  // namespace heddle::scheduler

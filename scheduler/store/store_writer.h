@@ -1,6 +1,7 @@
 // The only thread that writes to the record store. It applies batches in the order in which they
 // come, and all that have gathered in one transaction (group commit), so that one sync of the disk
-// serves them all.
+// serves them all. Imported records have a queue of their own: each transaction takes only a few of
+// them, behind the batches that have gathered, so imports do not hold decisions up.
 #pragma once
 
 #include <deque>
@@ -52,11 +53,11 @@ class StoreWriter {
   // Why the store takes no writes now, as told to Hooks::blocked; OK: it takes them.
   absl::Status problem() const;
   // Writes imported records and waits for the store's status of each (see RecordStore::Apply).
-  // problem() if there is one, or Unavailable if it takes longer than `limit`; records written by
-  // then stay.
+  // problem() if there is one, or Unavailable if it takes longer than `limit`, the wait for a place in
+  // the queue included; records written by then stay, and others may still follow.
   absl::StatusOr<std::vector<absl::Status>> Import(const std::vector<v1::Record>& records,
                                                    absl::Duration limit);
-  // Waits until everything queued before is durable, or until `limit` has passed, because the store
+  // Waits until everything queued before, imports aside, is durable, or until `limit` has passed, because the store
   // may not take writes for long.
   void Flush(absl::Duration limit);
 
@@ -69,6 +70,8 @@ class StoreWriter {
   };
   void Enqueue(Entry entry);
   void Loop();
+  // The next transaction, in this order; empty: nothing is queued. `batches`: those that are no imports.
+  std::deque<Entry> TakeGroup(int64_t* batches) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ApplyAll(const std::deque<Entry>& entries);
   void SetProblem(const absl::Status& problem);
 
@@ -76,6 +79,10 @@ class StoreWriter {
   static constexpr size_t kMaxQueue = 4096;
   static constexpr size_t kMaxQueueBytes = size_t{256} << 20;
   static constexpr size_t kMaxGroup = 512;  // keeps one transaction under a second
+  // Imported records that wait: an import is queued as a whole while there are fewer. And those that one
+  // transaction takes, which add some milliseconds to it.
+  static constexpr size_t kMaxImports = 1024;
+  static constexpr size_t kImportsOfGroup = 64;
 
   RecordStore* const store_;
   const Hooks hooks_;
@@ -83,7 +90,8 @@ class StoreWriter {
   mutable absl::Mutex mutex_;
   std::deque<Entry> queue_ ABSL_GUARDED_BY(mutex_);
   size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t queued_ ABSL_GUARDED_BY(mutex_) = 0;  // entries ever queued
+  std::deque<Entry> imports_ ABSL_GUARDED_BY(mutex_);
+  int64_t queued_ ABSL_GUARDED_BY(mutex_) = 0;  // entries ever in queue_
   int64_t settled_ ABSL_GUARDED_BY(mutex_) =
       0;  // of these, entries that are durable or never will be
   absl::Status problem_ ABSL_GUARDED_BY(mutex_);

@@ -41,6 +41,24 @@ TEST(StageScript, AnswersFollowFromTheQuestion) {
   EXPECT_LT(crashed, 140);
 }
 
+// Without it, the memory of a scheduler with hollow workers would say nothing of one with real workers.
+TEST(StageScript, BuildsSendCodeOfSomeSize) {
+  const StageScript script(ScriptOptions{});
+  v1::StageStart start;
+  start.set_kind(v1::STAGE_BUILD);
+  double bytes = 0;
+  for (int64_t id = 1; id <= 200; ++id) {
+    v1::StageInput input;
+    input.mutable_build()->mutable_candidate()->set_id(id);
+    input.mutable_build()->mutable_candidate()->set_trace(absl::StrCat("trace ", id));
+    const v1::StageEvent answer = script.AnswerTo(start, input);
+    EXPECT_EQ(CheckEvent(start, answer), absl::OkStatus());
+    bytes += static_cast<double>(answer.built().artifact().ByteSizeLong());
+  }
+  EXPECT_GT(bytes / 200, 60e3);
+  EXPECT_LT(bytes / 200, 120e3);
+}
+
 // All ways in which stages end: well, by scripted faults, and by calls that break.
 TEST(HollowWorkers, TuneJobsToTheirEnd) {
   const auto farm =

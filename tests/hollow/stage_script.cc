@@ -1,5 +1,6 @@
 #include "tests/hollow/stage_script.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -18,6 +19,10 @@ constexpr double kUsualNs = 1e6;      // of a kernel
 constexpr double kTraceSpread = 0.5;  // standard deviation of log(time) over the traces of a task
 constexpr size_t kStateBytes = 256;   // of a search
 constexpr size_t kModuleBytes = 1024;
+// Of a candidate's code: the median, and the spread of log(bytes). Chosen to be no less than usual code.
+constexpr double kCodeBytes = 64 << 10;
+constexpr double kCodeSpread = 0.7;
+constexpr double kMaxCodeBytes = 1 << 20;
 
 // Of a stage, or of one candidate.
 absl::Duration UsualTime(v1::StageKind kind) {
@@ -90,6 +95,11 @@ v1::StageEvent StageScript::AnswerTo(const v1::StageStart& start,
     built.set_candidate(candidate.id());
     built.set_build_ns(absl::ToInt64Nanoseconds(TimeOf(start, candidate.id())));
     built.mutable_artifact()->add_kernels()->set_symbol(candidate.trace());
+    const std::string& trace = candidate.trace();
+    const double bytes =
+        kCodeBytes * std::exp(kCodeSpread * Normal(Chance(trace, 9), Chance(trace, 10)));
+    built.mutable_artifact()->set_shared_object(
+        std::string(static_cast<size_t>(std::min(bytes, kMaxCodeBytes)), 'c'));
     return event;
   }
   const v1::Candidate& candidate = input.profile().candidate();

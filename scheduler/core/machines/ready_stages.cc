@@ -23,17 +23,20 @@ bool BacksOff(const Job& job, absl::Time not_before, Effects* effects) {
 }
 
 // First the stages that supply the device, then those that end a round, then those that begin one.
-void AddTuningStages(const Job& job, Effects* effects, std::vector<ReadyIndex::Item>* items) {
+void AddTuningStages(const Job& job, bool room, Effects* effects,
+                     std::vector<ReadyIndex::Item>* items) {
   struct Has {
     bool built = false, unbuilt = false;
   };
   std::vector<Has> candidates;
   candidates.reserve(job.in_flight.size());
+  bool may_build = true;
   for (TaskIndex index : job.in_flight) {
     Has& has = candidates.emplace_back();
     for (const auto& [id, candidate] : job.tasks[index.value].open) {
       has.built |= Is<Built>(candidate.where);
       has.unbuilt |= Is<Unbuilt>(candidate.where);
+      may_build &= room || Is<Unbuilt>(candidate.where);
     }
   }
   const bool may_profile = MayTakeDevice(job);
@@ -43,7 +46,7 @@ void AddTuningStages(const Job& job, Effects* effects, std::vector<ReadyIndex::I
       const TaskIndex index = job.in_flight[i];
       const Task& task = job.tasks[index.value];
       const bool ready = kind == v1::STAGE_PROFILE  ? may_profile && candidates[i].built
-                         : kind == v1::STAGE_BUILD  ? candidates[i].unbuilt
+                         : kind == v1::STAGE_BUILD  ? may_build && candidates[i].unbuilt
                          : kind == v1::STAGE_UPDATE ? Is<WantsUpdate>(task.phase)
                                                     : Is<WantsPropose>(task.phase);
       if (!ready || BacksOff(job, task.not_before, effects)) continue;
@@ -57,7 +60,7 @@ void AddTuningStages(const Job& job, Effects* effects, std::vector<ReadyIndex::I
 }  // namespace
 
 std::vector<ReadyIndex::Item> ReadyStages(const Job& job, const std::map<FetchId, Fetch>& fetches,
-                                          Effects* effects) {
+                                          bool room, Effects* effects) {
   std::vector<ReadyIndex::Item> items;
   auto add = [&](v1::StageKind kind, std::optional<FetchId> fetch) {
     items.push_back({{job.id, kind, std::nullopt, fetch, false}, SlotIndex::CpuLane(kind, job)});
@@ -68,7 +71,7 @@ std::vector<ReadyIndex::Item> ReadyStages(const Job& job, const std::map<FetchId
   }
   if (job.paused || job.final()) return items;
   if (Is<Tuning>(job.phase)) {
-    AddTuningStages(job, effects, &items);
+    AddTuningStages(job, room, effects, &items);
   } else if (!job.live && !BacksOff(job, job.not_before, effects)) {
     if (!Is<Comparing>(job.phase)) {
       add(StageOf(job.phase), std::nullopt);

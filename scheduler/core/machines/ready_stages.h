@@ -14,8 +14,9 @@ namespace heddle::scheduler {
 
 // In the job's own order: first modules that users wait for, then profile, build, update and
 // propose stages. Stages of one kind are in the order in which their tasks began their rounds. If a
-// stage backs off, the job is woken when the backoff ends.
+// stage backs off, the job is woken when the backoff ends. Without `room` (artifact_room.h), a job that has
+// built code, or is building some, builds no more.
 std::vector<ReadyIndex::Item> ReadyStages(const Job& job, const std::map<FetchId, Fetch>& fetches,
-                                          Effects* effects);
+                                          bool room, Effects* effects);
 
 }  // namespace heddle::scheduler

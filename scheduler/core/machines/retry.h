@@ -21,6 +21,8 @@ struct DispatcherOptions {
   // The plan that a contest chose pays at most this share of its pool for trials of tasks that it does not have
   // (trial_budget.h).
   double losers_share = 0.5;
+  // Of code that is built and not measured yet (artifact_room.h).
+  int64_t max_artifact_bytes = int64_t{1} << 30;
   int hopeless_after = 16;  // a task ends after this many trials if nothing valid is known
   absl::Duration compare_wait = absl::Minutes(10);  // for a device; then the job ends without
   absl::Duration retry_backoff = absl::Milliseconds(500);  // doubles with each fault in a row

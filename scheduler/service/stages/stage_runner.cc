@@ -551,6 +551,7 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       out.build_ns = built.build_ns();
       if (built.has_artifact()) {
         out.artifact = std::make_shared<v1::Artifact>(built.artifact());
+        out.artifact_bytes = static_cast<int64_t>(built.artifact().ByteSizeLong());
       } else {
         out.measured = measured(built.failure());
         out.message = built.failure().message();

@@ -2,6 +2,7 @@
 // refers to them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <fstream>
@@ -162,6 +163,45 @@ TEST_F(BlobsTest, TheLimitIsThatOfAllPartsTogether) {
   std::string job;
   EXPECT_EQ(SubmitWith(List(blobs), &job, std::string(600'000, 'm')).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST_F(BlobsTest, WhatIsThereIsNotWrittenAgain) {
+  ASSERT_TRUE(Upload({a_}).ok());
+  struct stat before, after;
+  ASSERT_EQ(stat(PathOf(a_).c_str(), &before), 0);
+  ASSERT_TRUE(Upload({a_}).ok());
+  ASSERT_EQ(stat(PathOf(a_).c_str(), &after), 0);
+  EXPECT_EQ(before.st_ino, after.st_ino);
+}
+
+TEST_F(BlobsTest, AnUploadHasSoManyBlobsAndNoEmptyOnes) {
+  EXPECT_EQ(Upload({""}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  ASSERT_TRUE(Upload(std::vector<std::string>(100, "x")).ok());
+  const grpc::Status status = Upload(std::vector<std::string>(32769, "x"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("32768 blobs"));
+}
+
+// The limit is twice that of a model.
+TEST_F(BlobsTest, UploadsThatNoJobRefersToHaveALimit) {
+  std::vector<std::string> blobs;
+  for (char c : {'a', 'b', 'c'}) blobs.push_back(std::string(1'500'000, c));
+  ASSERT_TRUE(Upload({blobs[0]}).ok());
+  ASSERT_TRUE(Upload({blobs[0]}).ok()) << "it counts once";
+  ASSERT_TRUE(Upload({blobs[1]}).ok());
+  const grpc::Status status = Upload({blobs[2]});
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("twice heddle-scheduler --max-model-mib"));
+  EXPECT_THAT(status.error_message(), HasSubstr("submit what they are for"));
+  std::string job;
+  ASSERT_TRUE(SubmitWith(List({blobs[0]}), &job).ok());
+  ASSERT_TRUE(Upload({blobs[2]}).ok()) << "the job's part counts no more";
+  const std::string more(1'500'000, 'd');
+  EXPECT_FALSE(Upload({more}).ok());
+  WaitFinal(job);
+  MakeOld();
+  ASSERT_TRUE(SweepBlobs(store_.get(), {}, absl::Now(), blobs_.get()).ok());
+  EXPECT_TRUE(Upload({more}).ok()) << "nor does what is gone";
 }
 
 TEST_F(BlobsTest, ADamagedPartFailsTheJobAndIsSentAgain) {

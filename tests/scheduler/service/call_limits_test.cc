@@ -13,13 +13,17 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A server of its own whose Submit does nothing but wait for its peer.
+// A server of its own whose Submit does nothing but wait for its peer. Who calls is in the metadata.
 class WaitingService final : public v1::JobService::Service {
  public:
   explicit WaitingService(CallLimits* limits) : limits_(limits) {}
   grpc::Status Submit(grpc::ServerContext* context, grpc::ServerReader<v1::SubmitRequest>* reader,
                       v1::SubmitResponse*) override {
-    CallLimits::Call call(limits_, CallLimits::kUploads, context, {.role = Role::kLocal});
+    Identity caller{.role = Role::kLocal};
+    const auto uri = context->client_metadata().find("caller");
+    if (uri != context->client_metadata().end())
+      caller = *ParseIdentity({uri->second.data(), uri->second.length()});
+    CallLimits::Call call(limits_, CallLimits::kUploads, context, caller);
     if (!call.ok()) return call.status();
     ++running;
     v1::SubmitRequest request;
@@ -56,7 +60,9 @@ class CallLimitsTest : public ::testing::Test {
   }
 
   struct Stream {
-    explicit Stream(v1::JobService::Stub* stub) : writer(stub->Submit(&context, &response)) {
+    explicit Stream(v1::JobService::Stub* stub, const std::string& caller = "") {
+      if (!caller.empty()) context.AddMetadata("caller", caller);
+      writer = stub->Submit(&context, &response);
       v1::SubmitRequest request;
       request.mutable_spec()->set_name("x");
       writer->Write(request);
@@ -141,6 +147,23 @@ TEST_F(CallLimitsTest, WhoStandsStillMakesRoom) {
   absl::SleepFor(absl::Milliseconds(100));
   Stream served(stub_.get());
   EXPECT_TRUE(served.Finish().ok());
+}
+
+TEST_F(CallLimitsTest, UsersOfATenantShareItsUploads) {
+  CallLimits::Options options;
+  options.most[CallLimits::kUploads] = 4;
+  options.queueing = absl::Milliseconds(20);
+  Start(options);
+  Stream ann(stub_.get(), "heddle://user/ann?tenant=vision");
+  Stream bob(stub_.get(), "heddle://user/bob?tenant=vision");
+  AwaitRunning(2);
+  Stream carl(stub_.get(), "heddle://user/carl?tenant=vision");
+  const grpc::Status refused = carl.writer->Finish();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("your tenant has 2 uploads at a time already"));
+  Stream dora(stub_.get(), "heddle://user/dora?tenant=speech");
+  AwaitRunning(3);
+  for (Stream* stream : {&ann, &bob, &dora}) EXPECT_TRUE(stream->Finish().ok());
 }
 
 class LongCallsTest : public ServiceTest {};

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "scheduler/store/memory_record_store.h"
+#include "tests/scheduler/service/gated_store.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -92,6 +95,65 @@ TEST(StoreWriterTest, AnEmptyBatchWaitsForThoseBeforeIt) {
     writer.Write({}, [&, i] { EXPECT_GE(*store->LastJob(), i + 1); });
   }
   writer.Flush(absl::Seconds(60));
+}
+
+// Decisions wait for the transaction that runs, not for the imports that are queued.
+TEST(StoreWriterTest, ImportsComeAfterDecisions) {
+  GatedStore store(MakeMemoryRecordStore());
+  StoreWriter::Hooks hooks;
+  hooks.blocked = [](const absl::Status&) { ADD_FAILURE(); };
+  hooks.fatal = hooks.rejected = [](const std::string& reason) { ADD_FAILURE() << reason; };
+  StoreWriter writer(&store, hooks);
+  std::vector<v1::Record> records;
+  for (int i = 0; i < 900; ++i) {
+    records.push_back(Measured(0, 0).record);
+    records.back().set_trace(std::to_string(i));
+    records.back().set_median_ns(5);
+    records.back().set_imported_by("ann");
+  }
+  store.SetOpen(false);
+  std::vector<std::thread> importers;
+  for (int i = 0; i < 2; ++i) {
+    importers.emplace_back([&, i] {
+      std::vector<v1::Record> mine = records;
+      for (v1::Record& record : mine) record.set_device_key(i == 0 ? "a" : "b");
+      const auto answers = writer.Import(mine, absl::Seconds(60));
+      ASSERT_TRUE(answers.ok()) << answers.status();
+      for (const absl::Status& answer : *answers) EXPECT_TRUE(answer.ok()) << answer;
+    });
+  }
+  absl::SleepFor(absl::Milliseconds(200));  // until they are queued
+  JobRow job;
+  job.id = 1;
+  absl::Notification durable;
+  size_t before = 0;  // imported records
+  v1::RecordQuery all;
+  all.set_limit(2000);
+  writer.Write({PutJob{job}}, [&] {
+    before = store.Query(all)->size();
+    durable.Notify();
+  });
+  store.SetOpen(true);
+  durable.WaitForNotification();
+  EXPECT_LE(before, 128u) << "those of the transaction that ran, and of the job's own";
+  for (std::thread& importer : importers) importer.join();
+  EXPECT_EQ(store.Query(all)->size(), 1800u);
+}
+
+// While the store is slow, an import waits for a place no longer than it may.
+TEST(StoreWriterTest, AnImportIsRefusedWhenItsTimeIsUp) {
+  GatedStore store(MakeMemoryRecordStore());
+  StoreWriter::Hooks hooks;
+  hooks.blocked = [](const absl::Status&) { ADD_FAILURE(); };
+  hooks.fatal = hooks.rejected = [](const std::string& reason) { ADD_FAILURE() << reason; };
+  StoreWriter writer(&store, hooks);
+  store.SetOpen(false);
+  const std::vector<v1::Record> records(2000, Measured(0, 0).record);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(absl::IsUnavailable(writer.Import(records, absl::Milliseconds(50)).status()))
+        << "all but the first find the queue full";
+  }
+  store.SetOpen(true);
 }
 
 }  // namespace
