@@ -26,20 +26,16 @@ using grpc::experimental::InterceptionHookPoints;
 
 constexpr size_t kMaxMessage = 500;  // of a result; the rest is cut off
 
-nlohmann::ordered_json LineOf(const Identity& caller, std::string_view method,
-                              const std::string& job, absl::StatusCode code,
-                              std::string_view message, const std::string& detail = "") {
-  nlohmann::ordered_json line = {
-      {"time", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone())},
-      {"role", std::string(RoleName(caller.role))},
-      {"name", caller.name},
-      {"tenant", caller.tenant},
-      {"method", std::string(method)}};
-  if (!job.empty()) line["job"] = job;
-  if (!detail.empty()) line["detail"] = detail.substr(0, kMaxMessage);
-  line["result"] = absl::StatusCodeToString(code);
-  if (!message.empty()) line["message"] = std::string(message.substr(0, kMaxMessage));
-  return line;
+std::string TimeText(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
+}
+
+nlohmann::ordered_json LineOf(const Identity& caller, std::string_view method, absl::Time time) {
+  return {{"time", TimeText(time)},
+          {"role", std::string(RoleName(caller.role))},
+          {"name", caller.name},
+          {"tenant", caller.tenant},
+          {"method", std::string(method)}};
 }
 
 std::string Dump(const nlohmann::ordered_json& line) {
@@ -161,23 +157,64 @@ void RotatingLog::Add(const std::string& line) {
   if (!whole) ++lost_;
 }
 
+absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(const std::string& folder) {
+  return Open(folder, Options());
+}
+
 absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(const std::string& folder,
-                                                         RotatingLog::Limits limits) {
+                                                         Options options) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     return absl::InvalidArgumentError(absl::StrCat(folder, ": ", std::strerror(errno)));
-  HEDDLE_ASSIGN_OR_RETURN(auto calls, RotatingLog::Open(folder, "calls", limits));
-  HEDDLE_ASSIGN_OR_RETURN(auto refused, RotatingLog::Open(folder, "refused", limits));
-  return std::unique_ptr<AuditLog>(new AuditLog(std::move(calls), std::move(refused)));
+  HEDDLE_ASSIGN_OR_RETURN(auto calls, RotatingLog::Open(folder, "calls", options.files));
+  HEDDLE_ASSIGN_OR_RETURN(auto refused, RotatingLog::Open(folder, "refused", options.files));
+  return std::unique_ptr<AuditLog>(
+      new AuditLog(std::move(options), std::move(calls), std::move(refused)));
+}
+
+AuditLog::~AuditLog() {
+  absl::MutexLock lock(&mutex_);
+  for (File* file : {&calls_, &refused_}) BeginMinute(file, options_.now());
 }
 
 void AuditLog::Call(const Identity& caller, std::string_view method, const std::string& job,
                     const grpc::Status& result, const std::string& detail) {
-  calls_->Add(Dump(LineOf(caller, method, job, static_cast<absl::StatusCode>(result.error_code()),
-                          result.error_message(), detail)));
+  Add(&calls_, caller, method, job, static_cast<absl::StatusCode>(result.error_code()),
+      result.error_message(), detail);
 }
 
 void AuditLog::Refused(const Identity& caller, std::string_view method, const absl::Status& why) {
-  refused_->Add(Dump(LineOf(caller, method, "", why.code(), std::string(why.message()))));
+  Add(&refused_, caller, method, "", why.code(), why.message(), "");
+}
+
+void AuditLog::Add(File* file, const Identity& caller, std::string_view method,
+                   const std::string& job, absl::StatusCode code, std::string_view message,
+                   const std::string& detail) {
+  const absl::Time now = options_.now();
+  nlohmann::ordered_json line = LineOf(caller, method, now);
+  nlohmann::ordered_json key = line;
+  key.erase("time");
+  {
+    absl::MutexLock lock(&mutex_);
+    if (absl::ToUnixSeconds(now) / 60 != file->minute) BeginMinute(file, now);
+    if (++file->calls[Dump(key)] > options_.lines) return;
+  }
+  if (!job.empty()) line["job"] = job;
+  if (!detail.empty()) line["detail"] = detail.substr(0, kMaxMessage);
+  line["result"] = absl::StatusCodeToString(code);
+  if (!message.empty()) line["message"] = std::string(message.substr(0, kMaxMessage));
+  file->log->Add(Dump(line));
+}
+
+void AuditLog::BeginMinute(File* file, absl::Time now) {
+  for (const auto& [key, calls] : file->calls) {
+    if (calls <= options_.lines) continue;
+    nlohmann::ordered_json line = {{"time", TimeText(now)}};
+    line.update(nlohmann::ordered_json::parse(key));
+    line["left_out"] = calls - options_.lines;
+    file->log->Add(Dump(line));
+  }
+  file->calls.clear();
+  file->minute = absl::ToUnixSeconds(now) / 60;
 }
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> AuditLog::Interceptor(

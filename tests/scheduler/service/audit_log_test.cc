@@ -79,7 +79,7 @@ TEST_F(AuditLogTest, OldLinesGoAndTheNewestStay) {
 }
 
 TEST_F(AuditLogTest, ManyThreadsLoseNothing) {
-  auto log = AuditLog::Open(folder_).value();
+  auto log = AuditLog::Open(folder_, {.lines = 1000}).value();
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
@@ -91,6 +91,36 @@ TEST_F(AuditLogTest, ManyThreadsLoseNothing) {
   std::set<std::string> jobs;
   for (const nlohmann::json& line : Lines("calls.jsonl")) jobs.insert(line.value("job", ""));
   EXPECT_EQ(jobs.size(), 1000u);
+}
+
+// Who calls again and again hides neither what others did nor what else he did.
+TEST_F(AuditLogTest, ACallerGetsSoManyLinesAMinute) {
+  absl::Time now = absl::FromUnixSeconds(6000);
+  const Identity ann{Role::kUser, "ann", "vision"}, bob{Role::kUser, "bob", "vision"};
+  {
+    auto log = AuditLog::Open(folder_, {.lines = 60, .now = [&] { return now; }}).value();
+    for (int i = 0; i < 1000; ++i) {
+      log->Call(ann, "PauseJob", absl::StrCat("j", i), grpc::Status::OK);
+      log->Refused(ann, "CollectJobs", absl::PermissionDeniedError("no"));
+    }
+    log->Call(ann, "CancelJob", "j7", grpc::Status::OK);
+    log->Call(bob, "PauseJob", "j8", grpc::Status::OK);
+    EXPECT_EQ(Lines("calls.jsonl").size(), 62u);
+    now += absl::Minutes(1);
+    log->Call(ann, "PauseJob", "j9", grpc::Status::OK);
+    const auto lines = Lines("calls.jsonl");
+    ASSERT_EQ(lines.size(), 64u);
+    EXPECT_EQ(lines[59].value("job", ""), "j59");
+    EXPECT_EQ(lines[60].value("method", ""), "CancelJob");
+    EXPECT_EQ(lines[61].value("name", ""), "bob");
+    EXPECT_EQ(lines[62].value("left_out", 0), 940);
+    EXPECT_EQ(lines[62].value("name", ""), "ann");
+    EXPECT_EQ(lines[62].value("tenant", ""), "vision");
+    EXPECT_EQ(lines[62].value("method", ""), "PauseJob");
+    EXPECT_FALSE(lines[62].contains("result"));
+    EXPECT_EQ(lines[63].value("job", ""), "j9");
+  }
+  EXPECT_EQ(Lines("refused.jsonl").size(), 61u) << "the end of the log tells, too";
 }
 
 TEST_F(AuditLogTest, AFolderThatCannotBeIsNamed) {
