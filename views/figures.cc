@@ -51,7 +51,7 @@ double EstimatedModelNs(const v1::Job& job, bool untuned) {
   double sum = 0;
   for (const v1::TaskStatus& task : job.tasks()) {
     if (task.info().weight() == 0) continue;  // of other plans
-    const double ns = untuned ? task.untuned_ns() : task.best_ns();
+    const double ns = untuned ? task.untuned_ns() : KernelNs(task);
     if (ns <= 0) return 0;
     sum += ns * task.info().weight();
   }
@@ -64,7 +64,22 @@ double ModelNs(const v1::Job& job) {
   return job.comparison().module_is_default() ? result.default_ns() : result.ns();
 }
 
+bool KeepsAllDefaults(const v1::Job& job) {
+  const v1::CompareResult& result = job.comparison().result();
+  return job.comparison().has_result() && result.ns() > 0 && result.ns() == result.default_ns() &&
+         result.gain().low() == result.gain().high();
+}
+
+double KernelNs(const v1::TaskStatus& task) {
+  return task.keeps_default() && task.untuned_ns() > 0 ? task.untuned_ns() : task.best_ns();
+}
+
 std::string ModelGain(const v1::Job& job) {
+  if (KeepsAllDefaults(job)) {
+    return fmt::format(
+        "model {}; the module has the default kernels; no tuned one was surely faster",
+        FormatNs(ModelNs(job)));
+  }
   if (job.comparison().has_result()) {
     const v1::Gain& gain = job.comparison().result().gain();
     const std::string measured = fmt::format("{:.2f}x ({:.3f} to {:.3f}, {} rounds in turns)",
@@ -89,8 +104,8 @@ std::string ModelTime(const v1::Job& job) {
 
 std::string WhyTimesDiffer(const v1::Job& job) {
   const double sum = EstimatedModelNs(job, false), model = ModelNs(job);
-  if (!job.comparison().has_result() || job.comparison().module_is_default() || sum <= 0 ||
-      model <= 0)
+  if (!job.comparison().has_result() || job.comparison().module_is_default() ||
+      KeepsAllDefaults(job) || sum <= 0 || model <= 0)
     return "";
   return fmt::format(
       "best: each kernel alone, with cold caches, in all {}; the whole model took {}",
@@ -145,6 +160,7 @@ std::string SlotStateWord(v1::SlotState state) {
 }
 
 double TaskGain(const v1::TaskStatus& task) {
+  if (task.keeps_default()) return 1;
   if (task.has_compared()) return task.compared().gain().ratio();
   return task.best_ns() > 0 && task.untuned_ns() > 0 ? task.untuned_ns() / task.best_ns() : 0;
 }

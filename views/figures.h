@@ -17,10 +17,16 @@ std::string ShownState(const v1::Job& job);
 std::string StageWord(v1::StageKind kind);       // "import", "profile", ..; "?" for none
 std::string SlotStateWord(v1::SlotState state);  // "free", "held", ..
 
-// Sum over the tasks of weight x best; 0 while a task has no measurement.
+// Sum over the tasks of weight x KernelNs, or x the time of the default kernel; 0 while a task has no measurement.
 double EstimatedModelNs(const v1::Job& job, bool untuned);
 // The best known time of one inference; 0: unknown.
 double ModelNs(const v1::Job& job);
+// Whether the comparison took every tuned kernel back, so that the module is the one with the default kernels and
+// there is no gain to tell. (Where module_is_default is set, the whole was slower although kernels were faster.)
+bool KeepsAllDefaults(const v1::Job& job);
+// The time of the kernel that the module has of the task, measured alone: the best, or the default one where
+// that was kept; 0: unknown.
+double KernelNs(const v1::TaskStatus& task);
 // The time and gain of the whole model, in one line: as compared in turns if that is done, otherwise the
 // sums of its tasks, each timed by itself; empty while a task has no time.
 std::string ModelGain(const v1::Job& job);
@@ -37,7 +43,7 @@ inline constexpr const char* kSumMeans =
 std::string WhyTimesDiffer(const v1::Job& job);
 // The job's reason without the leading word for its state: "cancelled: no time" becomes "no time". Empty if the reason is that word alone.
 std::string ReasonBeyondState(const v1::Job& job);
-// How many times as fast as with its default schedule the task runs: as compared inside the model if
+// How many times as fast as with its default schedule the task runs: 1 where the module keeps that, as compared inside the model if
 // that is done, otherwise by the times of its records; 0: unknown.
 double TaskGain(const v1::TaskStatus& task);
 

@@ -293,6 +293,8 @@ class WholeRoad(unittest.TestCase):
         self.assertIn("kernel_0", report.read_text())
         self.h("report", self.job, "-o", report, check=0)
         self.assertNotIn("kernel_0", report.read_text())
+        # Where a schedule won, what it made of the loops stands beside what the default one made of them.
+        self.assertEqual(report.read_text().count("Loops of both"), report.read_text().count("Steps of both"))
 
     def test_a_search_begins_with_what_others_learned(self):
         """Those of the first job, which had another target on this device."""

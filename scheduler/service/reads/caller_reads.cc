@@ -9,6 +9,7 @@
 #include "base/vocabulary/strategies.h"
 #include "proto/access/access_table.h"
 #include "proto/grpc_util.h"
+#include "scheduler/service/stages/tracker_watch.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -191,7 +192,12 @@ absl::StatusOr<v1::ListWorkersResponse> CallerReads::ListWorkers(absl::Duration 
   grpc::ClientContext context;
   SetDeadline(&context, limit);
   v1::ListWorkersResponse response;
-  HEDDLE_RETURN_IF_ERROR(FromGrpc(loop_->tracker()->ListWorkers(&context, {}, &response)));
+  const absl::Status status = FromGrpc(loop_->tracker()->ListWorkers(&context, {}, &response));
+  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+    return absl::Status(status.code(),
+                        TrackerNotReached(loop_->tracker_address(), status.message()));
+  }
+  HEDDLE_RETURN_IF_ERROR(status);
   return response;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -32,6 +33,9 @@ class WatchedSlots {
  private:
   std::map<std::string, std::vector<SlotInfo>> workers_;
 };
+
+// What people are told of a tracker at `address` to which a call failed with this message.
+std::string TrackerNotReached(const std::string& address, std::string_view message);
 
 class TrackerWatch {
  public:

@@ -1,11 +1,11 @@
-#include "client/views/noise.h"
+#include "views/noise.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
 
-namespace heddle::client {
+namespace heddle {
 
 std::map<std::pair<std::string, std::string>, Noise> NoiseOf(
     const std::vector<v1::Record>& records) {
@@ -42,4 +42,4 @@ std::string NoiseText(const Noise& noise) {
   return fmt::format("{:.1f} %, {:.0f} % repeated", 100 * noise.spread, 100 * noise.repeated);
 }
 
-}  // namespace heddle::client
+}  // namespace heddle
