@@ -195,7 +195,7 @@ absl::StatusOr<v1::ListWorkersResponse> CallerReads::ListWorkers(absl::Duration 
   const absl::Status status = FromGrpc(loop_->tracker()->ListWorkers(&context, {}, &response));
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
     return absl::Status(status.code(),
-                        TrackerNotReached(loop_->tracker_address(), status.message()));
+                        TrackerNotReached(loop_->tracker_address(), std::string(status.message())));
   }
   HEDDLE_RETURN_IF_ERROR(status);
   return response;

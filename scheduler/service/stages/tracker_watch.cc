@@ -72,7 +72,7 @@ std::vector<SlotInfo> WatchedSlots::List() const {
   return slots;
 }
 
-std::string TrackerNotReached(const std::string& address, std::string_view message) {
+std::string TrackerNotReached(const std::string& address, const std::string& message) {
   return absl::StrCat("the tracker at ", address, " is not to be reached (", message,
                       "); is heddle-tracker running?");
 }

@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -35,7 +34,7 @@ class WatchedSlots {
 };
 
 // What people are told of a tracker at `address` to which a call failed with this message.
-std::string TrackerNotReached(const std::string& address, std::string_view message);
+std::string TrackerNotReached(const std::string& address, const std::string& message);
 
 class TrackerWatch {
  public:
