@@ -288,6 +288,7 @@ class WholeRoad(unittest.TestCase):
         self.h("explain", self.job, "--assembly", check=2)
         self.h("explain", self.job, 1, "--lines", 5, check=2)
         self.h("explain", self.job, 99, "--assembly", check=4)
+        self.assertIn("--http 127.0.0.1:8080 serves one", (self.path / "log").read_text())  # who looks for the page is told how to get it
         report = self.path / "report.html"
         self.h("report", self.job, "-o", report, "--assembly", check=0)
         self.assertIn("kernel_0", report.read_text())
