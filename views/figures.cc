@@ -47,6 +47,10 @@ std::string ShownState(const v1::Job& job) {
   return StateWord(job.state());
 }
 
+double KernelNs(const v1::TaskStatus& task) {
+  return task.keeps_default() ? task.untuned_ns() : task.best_ns();
+}
+
 double EstimatedModelNs(const v1::Job& job, bool untuned) {
   double sum = 0;
   for (const v1::TaskStatus& task : job.tasks()) {
@@ -64,22 +68,10 @@ double ModelNs(const v1::Job& job) {
   return job.comparison().module_is_default() ? result.default_ns() : result.ns();
 }
 
-bool KeepsAllDefaults(const v1::Job& job) {
-  const v1::CompareResult& result = job.comparison().result();
-  return job.comparison().has_result() && result.ns() > 0 && result.ns() == result.default_ns() &&
-         result.gain().low() == result.gain().high();
-}
-
-double KernelNs(const v1::TaskStatus& task) {
-  return task.keeps_default() && task.untuned_ns() > 0 ? task.untuned_ns() : task.best_ns();
-}
-
 std::string ModelGain(const v1::Job& job) {
-  if (KeepsAllDefaults(job)) {
-    return fmt::format(
-        "model {}; the module has the default kernels; no tuned one was surely faster",
-        FormatNs(ModelNs(job)));
-  }
+  if (KeepsAllDefaults(job))
+    return fmt::format("model {} with the default kernels; no tuned one was surely faster",
+                       FormatNs(ModelNs(job)));
   if (job.comparison().has_result()) {
     const v1::Gain& gain = job.comparison().result().gain();
     const std::string measured = fmt::format("{:.2f}x ({:.3f} to {:.3f}, {} rounds in turns)",
@@ -96,6 +88,11 @@ std::string ModelGain(const v1::Job& job) {
   return text;
 }
 
+bool KeepsAllDefaults(const v1::Job& job) {
+  const v1::Gain& gain = job.comparison().result().gain();
+  return job.comparison().has_result() && gain.ratio() == 1 && gain.low() == gain.high();
+}
+
 bool IsSum(const v1::Job& job) { return ModelNs(job) > 0 && !job.comparison().has_result(); }
 
 std::string ModelTime(const v1::Job& job) {
@@ -104,8 +101,8 @@ std::string ModelTime(const v1::Job& job) {
 
 std::string WhyTimesDiffer(const v1::Job& job) {
   const double sum = EstimatedModelNs(job, false), model = ModelNs(job);
-  if (!job.comparison().has_result() || job.comparison().module_is_default() ||
-      KeepsAllDefaults(job) || sum <= 0 || model <= 0)
+  if (!job.comparison().has_result() || job.comparison().module_is_default() || sum <= 0 ||
+      model <= 0)
     return "";
   return fmt::format(
       "best: each kernel alone, with cold caches, in all {}; the whole model took {}",
