@@ -9,7 +9,6 @@
 #include "base/vocabulary/strategies.h"
 #include "proto/access/access_table.h"
 #include "proto/grpc_util.h"
-#include "scheduler/service/stages/tracker_watch.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -192,12 +191,14 @@ absl::StatusOr<v1::ListWorkersResponse> CallerReads::ListWorkers(absl::Duration 
   grpc::ClientContext context;
   SetDeadline(&context, limit);
   v1::ListWorkersResponse response;
-  const absl::Status status = FromGrpc(loop_->tracker()->ListWorkers(&context, {}, &response));
-  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
-    return absl::Status(status.code(),
-                        TrackerNotReached(loop_->tracker_address(), std::string(status.message())));
+  absl::Status asked = FromGrpc(loop_->tracker()->ListWorkers(&context, {}, &response));
+  if (absl::IsUnavailable(asked) || absl::IsDeadlineExceeded(asked)) {
+    // gRPC's own text names neither the tracker nor what to do.
+    asked = absl::Status(asked.code(),
+                         absl::StrCat("the tracker at ", loop_->tracker_address(),
+                                      " is not to be reached; is heddle-tracker running?"));
   }
-  HEDDLE_RETURN_IF_ERROR(status);
+  HEDDLE_RETURN_IF_ERROR(asked);
   return response;
 }
 

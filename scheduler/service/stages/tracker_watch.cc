@@ -72,11 +72,6 @@ std::vector<SlotInfo> WatchedSlots::List() const {
   return slots;
 }
 
-std::string TrackerNotReached(const std::string& address, const std::string& message) {
-  return absl::StrCat("the tracker at ", address, " is not to be reached (", message,
-                      "); is heddle-tracker running?");
-}
-
 TrackerWatch::TrackerWatch(std::shared_ptr<v1::TrackerService::StubInterface> tracker,
                            std::string address, LeaseKeeper* leases,
                            std::function<void(SlotsChanged)> changed)
@@ -139,7 +134,8 @@ void TrackerWatch::Loop() {
     } else if (status.error_code() == grpc::StatusCode::ABORTED) {
       last.problem = absl::StrCat(tracker, " lists its workers anew: ", status.error_message());
     } else {
-      last.problem = TrackerNotReached(address_, status.error_message());
+      last.problem = absl::StrCat(tracker, " is not to be reached (", status.error_message(),
+                                  "); is heddle-tracker running?");
     }
     absl::MutexLock lock(&mutex_);
     context_ = nullptr;

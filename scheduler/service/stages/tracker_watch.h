@@ -33,9 +33,6 @@ class WatchedSlots {
   std::map<std::string, std::vector<SlotInfo>> workers_;
 };
 
-// What people are told of a tracker at `address` to which a call failed with this message.
-std::string TrackerNotReached(const std::string& address, const std::string& message);
-
 class TrackerWatch {
  public:
   TrackerWatch(std::shared_ptr<v1::TrackerService::StubInterface> tracker, std::string address,
