@@ -6,11 +6,14 @@ include(CMakePackageConfigHelpers)
 install(TARGETS heddle RUNTIME COMPONENT client)
 install(TARGETS heddle-scheduler heddle-tracker heddle-sim RUNTIME COMPONENT server)
 install(PROGRAMS deploy/heddle-ca TYPE BIN COMPONENT server)
-install(DIRECTORY deploy/autoscaler deploy/slurm deploy/kubernetes DESTINATION ${CMAKE_INSTALL_DATADIR}/heddle COMPONENT server
-  FILES_MATCHING PATTERN "*.py" PATTERN "*.toml" PATTERN "*.sbatch" PATTERN "*.yaml")
+install(DIRECTORY deploy/autoscaler deploy/slurm deploy/kubernetes deploy/prometheus deploy/grafana
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/heddle COMPONENT server
+  FILES_MATCHING PATTERN "*.py" PATTERN "*.toml" PATTERN "*.sbatch" PATTERN "*.yaml" PATTERN "*.yml" PATTERN "*.json")
 install(TARGETS heddle-worker RUNTIME COMPONENT worker)
 install(FILES README.md LICENSE TYPE DOC COMPONENT client)
 install(DIRECTORY docs TYPE DOC COMPONENT client)
+# docs/python.md leads there.
+install(FILES python/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/python COMPONENT client)
 install(DIRECTORY examples TYPE DOC COMPONENT dev)
 install(FILES deploy/systemd/heddle-scheduler.service deploy/systemd/heddle-scheduler-standby.service deploy/systemd/heddle-tracker.service
   DESTINATION lib/systemd/system COMPONENT server)

@@ -24,8 +24,8 @@ Html SubmitPage(const SubmitForm& form) {
     page += Element("p", Text("What was entered is kept, but for the file: choose it once more."));
   }
   page += Element(
-      "p", Text("An ONNX file with its weights in it. For all options, and for weights in files of "
-                "their own, use `heddle submit`."));
+      "p", Text("An ONNX file with its weights in it, or a file of XGBoost or LightGBM. For all "
+                "options, and for weights in files of their own, use `heddle submit`."));
   const std::string proposed = form.targets.empty() ? "" : form.targets.front();
   Html fields = Hidden("key", form.key);
   fields += Field("target", "Target",

@@ -18,6 +18,7 @@
 #include "views/format.h"
 #include "views/forms.h"
 #include "views/inputs.h"
+#include "views/noise.h"
 #include "views/parts.h"
 #include "views/task_charts.h"
 
@@ -64,21 +65,32 @@ std::string SlotName(const std::string& worker, const std::string& slot) {
   return absl::StrCat(worker, "/", slot);
 }
 
-// By slot: the part of the time that stages held it.
-std::map<std::string, double> BusyShares(const RecentStages& recent) {
-  std::map<std::string, double> busy;
-  const double all = static_cast<double>(recent.now_unix_ns - recent.begin_unix_ns);
-  if (all <= 0) return busy;
+std::string Percent(double share) { return fmt::format("{:.0f} %", 100 * std::min(1.0, share)); }
+
+// How busy slots were since the first stage that is known: a service that began ten minutes ago was
+// not idle for hours before.
+struct BusySlots {
+  std::map<std::string, double> shares;  // by slot: the part of that time that stages held it
+  std::string column;                    // names that time: "busy in the last 10m00s"
+};
+BusySlots BusyOf(const RecentStages& recent) {
+  const int64_t now = recent.now_unix_ns;
+  int64_t since = recent.spans.empty() ? recent.begin_unix_ns : now;
+  for (const v1::StageSpan& span : recent.spans) since = std::min(since, span.start_unix_ns());
+  since = std::max(since, recent.begin_unix_ns);
+  BusySlots busy;
+  busy.column = absl::StrCat("busy in the last ", HumanDuration(absl::Nanoseconds(now - since)));
+  if (now <= since) return busy;
   for (const v1::StageSpan& span : recent.spans) {
-    const int64_t begin = std::max(span.start_unix_ns(), recent.begin_unix_ns);
-    const int64_t end = std::min(EndOf(span, recent.now_unix_ns), recent.now_unix_ns);
-    if (end > begin)
-      busy[SlotName(span.worker(), span.slot())] += static_cast<double>(end - begin) / all;
+    const int64_t begin = std::max(span.start_unix_ns(), since);
+    const int64_t end = std::min(EndOf(span, now), now);
+    if (end > begin) {
+      busy.shares[SlotName(span.worker(), span.slot())] +=
+          static_cast<double>(end - begin) / static_cast<double>(now - since);
+    }
   }
   return busy;
 }
-
-std::string Percent(double share) { return fmt::format("{:.0f} %", 100 * std::min(1.0, share)); }
 
 // Rows by slot, spans by kind of stage.
 Html StageChart(const std::string& title, const std::vector<v1::StageSpan>& spans, int64_t begin,
@@ -110,17 +122,24 @@ std::string SlotKindWord(v1::SlotKind kind) {
   return kind == v1::SLOT_DEVICE ? "device" : kind == v1::SLOT_CPU ? "cpu" : "?";
 }
 
+// The table; without rows, what to do about that. `missing`: why no machines are known, which the
+// page has said; empty: there are none.
+Html MachineTable(const HtmlTable& table, const std::string& missing) {
+  if (table.empty() && !missing.empty()) return {};
+  return table.ToHtml(
+      "no machine has reported; start heddle-worker, or the scheduler with --embedded");
+}
+
 // Per worker and kind of slot.
-Html FleetTable(const v1::ListWorkersResponse& machines, const RecentStages& recent) {
-  const std::map<std::string, double> busy = BusyShares(recent);
-  const std::string hours =
-      HumanDuration(absl::Nanoseconds(recent.now_unix_ns - recent.begin_unix_ns));
+Html FleetTable(const v1::ListWorkersResponse& machines, const std::string& missing,
+                const RecentStages& recent) {
+  const BusySlots busy = BusyOf(recent);
   HtmlTable table("Slots of each machine", {{"machine"},
                                             {"slots"},
                                             {"held", true},
                                             {"free", true},
                                             {"not usable", true},
-                                            {absl::StrCat("busy in the last ", hours), true}});
+                                            {busy.column, true}});
   for (const v1::WorkerStatus& worker : machines.workers()) {
     for (const v1::SlotKind kind : {v1::SLOT_CPU, v1::SLOT_DEVICE}) {
       int all = 0, held = 0, free = 0;
@@ -130,8 +149,8 @@ Html FleetTable(const v1::ListWorkersResponse& machines, const RecentStages& rec
         ++all;
         held += slot.state() == v1::SLOT_HELD;
         free += slot.state() == v1::SLOT_FREE;
-        const auto found = busy.find(SlotName(worker.worker(), slot.slot().name()));
-        if (found != busy.end()) share += found->second;
+        const auto found = busy.shares.find(SlotName(worker.worker(), slot.slot().name()));
+        if (found != busy.shares.end()) share += found->second;
       }
       if (all == 0) continue;
       table.Add({Text(worker.worker()), Text(fmt::format("{} {}", all, SlotKindWord(kind))),
@@ -139,8 +158,7 @@ Html FleetTable(const v1::ListWorkersResponse& machines, const RecentStages& rec
                  Text(absl::StrCat(all - held - free)), Text(Percent(share / all))});
     }
   }
-  return table.ToHtml(
-      "no machine has reported; start heddle-worker, or the scheduler with --embedded");
+  return MachineTable(table, missing);
 }
 
 Html Tile(int64_t number, const char* what) {
@@ -174,8 +192,8 @@ Html TaskTableOf(const JobDetails& details) {
                              : Element("a", Text(label), {{"href", absl::StrCat("#task", i + 1)}}),
                Text(absl::StrCat(task.info().weight())),
                Text(fmt::format("{} of {}", task.trials(), task.budget())),
-               Text(absl::StrCat(task.failed())), Text(FormatNs(task.best_ns())),
-               Text(FormatGflops(task.info().flops(), task.best_ns())),
+               Text(absl::StrCat(task.failed())), Text(FormatNs(KernelNs(task))),
+               Text(FormatGflops(task.info().flops(), KernelNs(task))),
                Text(FormatRatio(TaskGain(task))), Text(Cut(doing, 120))});
   }
   Html html = table.ToHtml("the model is not imported yet");
@@ -240,17 +258,37 @@ Html Actions(const JobDetails& details) {
   return buttons.markup.empty() ? buttons : Element("div", buttons, {{"class", "actions"}});
 }
 
-Html Traces(const TaskDetails& details) {
-  if (details.best_trace.empty()) return {};
-  Html html = Element("h2", Text("The schedule that won"));
-  if (details.default_trace.empty() || details.default_trace == details.best_trace) {
-    html +=
-        Element("p", Text(details.default_trace.empty() ? "The default schedule was not measured."
-                                                        : "The default schedule is the best one."));
-    return html + Element("pre", Text(details.best_trace), {{"tabindex", "0"}});
+// How fast a run of `ns` is that does `flops`; of a task without arithmetic, by its runs.
+double SpeedOf(double flops, double ns) { return ns <= 0 ? 0 : flops > 0 ? flops / ns : 1e9 / ns; }
+const char* SpeedUnit(double flops) { return flops > 0 ? "GFLOP/s" : "runs/s"; }
+
+// `flops`: of the task that the trials are of. Empty if there are none.
+Html BestOverTime(const std::vector<Trial>& trials, double flops) {
+  if (trials.empty()) return {};
+  int64_t first_ns = INT64_MAX, last_ns = 0;
+  for (const Trial& trial : trials) {
+    first_ns = std::min(first_ns, trial.created_unix_ns);
+    last_ns = std::max(last_ns, trial.created_unix_ns);
   }
+  const auto seconds = [first_ns](int64_t at_ns) {
+    return static_cast<double>(at_ns - first_ns) / 1e9;
+  };
+  std::vector<PlotPoint> line;
+  for (const Trial& trial : trials) {
+    if (trial.fastest_so_far)
+      line.push_back({seconds(trial.created_unix_ns), SpeedOf(flops, trial.median_ns)});
+  }
+  if (!line.empty()) line.push_back({seconds(last_ns), line.back().y});
+  return Element("figure",
+                 Html{ScatterPlot("The best so far over time", "seconds since the first trial",
+                                  SpeedUnit(flops), {}, line, SvgUse::kPage)});
+}
+
+// The two texts in rows side by side; what they are of, and their times, stand above.
+Html SideBySide(const char* what, const TaskDetails& details, const std::string& left,
+                const std::string& right) {
   Html rows;
-  for (const AlignedRow& row : AlignLines(details.default_trace, details.best_trace)) {
+  for (const AlignedRow& row : AlignLines(left, right)) {
     Attributes attributes;
     if (row.mark != ' ') attributes.emplace_back("class", "differs");
     // The mark tells what the shade tells, for those who do not see it.
@@ -265,8 +303,10 @@ Html Traces(const TaskDetails& details) {
     return Element("th", Text(text), {{"scope", "col"}});
   };
   const Html table =
-      Element("caption", Text("Steps of both. Shaded where they differ: ~ changed, - only in the "
-                              "default, + only in the best")) +
+      Element("caption",
+              Text(absl::StrCat(what,
+                                " of both. Shaded where they differ: ~ changed, - only in "
+                                "the default, + only in the best"))) +
       Element(
           "thead",
           Element("tr",
@@ -276,11 +316,38 @@ Html Traces(const TaskDetails& details) {
                                                         ? details.default_ns / details.best_ns
                                                         : 0))))) +
       Element("tbody", rows);
-  return html + Element("div", Element("table", table, {{"class", "trace"}}),
-                        {{"class", "scroll"},
-                         {"tabindex", "0"},
-                         {"role", "region"},
-                         {"aria-label", "Schedules side by side"}});
+  return Element("div", Element("table", table, {{"class", "trace"}}),
+                 {{"class", "scroll"},
+                  {"tabindex", "0"},
+                  {"role", "region"},
+                  {"aria-label", absl::StrCat(what, " side by side")}});
+}
+
+// What the schedules made of the task's loops. The scheduler opens no program, so the page names the
+// command whose file has them.
+Html ScheduledLoops(const TaskDetails& details) {
+  if (details.links) {
+    return Element(
+        "p", Element("code", Text(fmt::format("heddle report {} -o FILE", details.job.id()))) +
+                 Text(" shows the loops that both schedules make, side by side."));
+  }
+  if (details.default_loops.empty() || details.best_loops.empty()) return {};
+  return Element("details",
+                 Element("summary", Text("The loops that both schedules make")) +
+                     SideBySide("Loops", details, details.default_loops, details.best_loops));
+}
+
+Html Traces(const TaskDetails& details) {
+  if (details.best_trace.empty()) return {};
+  Html html = Element("h2", Text("The schedule that won"));
+  if (details.default_trace.empty() || details.default_trace == details.best_trace) {
+    html +=
+        Element("p", Text(details.default_trace.empty() ? "The default schedule was not measured."
+                                                        : "The default schedule is the best one."));
+    return html + Element("pre", Text(details.best_trace), {{"tabindex", "0"}});
+  }
+  return html + SideBySide("Steps", details, details.default_trace, details.best_trace) +
+         ScheduledLoops(details);
 }
 
 }  // namespace
@@ -328,7 +395,8 @@ Html OverviewPage(const Overview& overview) {
   page += Element("h2", Text("Machines"));
   Html machines;
   if (!overview.machines_missing.empty()) machines += Warning(overview.machines_missing);
-  page += Live("machines", machines + FleetTable(overview.machines, overview.recent));
+  page += Live("machines", machines + FleetTable(overview.machines, overview.machines_missing,
+                                                 overview.recent));
   page += Element("h2", Text("Jobs that ended"));
   page += Live("ended", JobTable(overview.finished, "The latest that ended",
                                  "none of the newest jobs has ended"));
@@ -410,10 +478,8 @@ Html TaskPage(const TaskDetails& details) {
     page += Element("h2", Text(fmt::format("Task {}: {}", number, info.label())),
                     {{"id", absl::StrCat("task", number)}});
   }
-  const char* unit = info.flops() > 0 ? "GFLOP/s" : "runs/s";
-  const auto speed = [&](double ns) {
-    return ns <= 0 ? 0 : info.flops() > 0 ? info.flops() / ns : 1e9 / ns;
-  };
+  const char* unit = SpeedUnit(info.flops());
+  const auto speed = [&](double ns) { return SpeedOf(info.flops(), ns); };
   Html facts = Facts({
       {"doing", Text(task.doing())},
       {"trials",
@@ -422,7 +488,8 @@ Html TaskPage(const TaskDetails& details) {
                         details.older_left_out ? "at least " : "", details.all_trials))},
       {"best", Text(FormatNs(task.best_ns()))},
       {"default schedule", Text(FormatNs(task.untuned_ns()))},
-      {"gain", Text(FormatRatio(TaskGain(task)))},
+      {"gain", Text(task.keeps_default() ? "none: the module keeps the default kernel"
+                                         : FormatRatio(TaskGain(task)))},
       {"uses in the model", Text(absl::StrCat(info.weight()))},
       {"work", Text(info.flops() > 0 ? fmt::format("{:.1f} MFLOP", info.flops() / 1e6) : "")},
       {"target", Text(job.spec().target())},
@@ -439,15 +506,11 @@ Html TaskPage(const TaskDetails& details) {
   };
   page += live("facts", facts);
 
-  std::vector<PlotPoint> points, best, over_time;
+  std::vector<PlotPoint> points, best;
   HtmlTable steps(
       "The trials that were the fastest so far, the latest first",
       {{"trial", true}, {"time"}, {unit, true}, {"latency", true}, {"found by"}, {"job"}});
   std::vector<const Trial*> fastest;
-  int64_t first_ns = 0;
-  for (const Trial& trial : details.trials) {
-    if (first_ns == 0 || trial.created_unix_ns < first_ns) first_ns = trial.created_unix_ns;
-  }
   for (const Trial& trial : details.trials) {
     const double y = speed(trial.median_ns);
     const auto x = static_cast<double>(trial.number);
@@ -455,16 +518,8 @@ Html TaskPage(const TaskDetails& details) {
     if (!trial.fastest_so_far) continue;
     fastest.push_back(&trial);
     best.push_back({x, y});
-    over_time.push_back(
-        {std::max(0.0, static_cast<double>(trial.created_unix_ns - first_ns) / 1e9), y});
   }
-  if (!fastest.empty()) {
-    best.push_back({static_cast<double>(details.all_trials), best.back().y});
-    double last = over_time.back().x;
-    for (const Trial& trial : details.trials)
-      last = std::max(last, static_cast<double>(trial.created_unix_ns - first_ns) / 1e9);
-    over_time.push_back({last, over_time.back().y});
-  }
+  if (!fastest.empty()) best.push_back({static_cast<double>(details.all_trials), best.back().y});
   for (size_t i = fastest.size(); i-- > 0 && fastest.size() - i <= kMostSteps;) {
     const Trial& trial = *fastest[i];
     steps.Add({Text(absl::StrCat(trial.number)), Time(trial.created_unix_ns),
@@ -478,9 +533,7 @@ Html TaskPage(const TaskDetails& details) {
         "div",
         Element("figure", Html{ScatterPlot("Speed of the trials; the line is the best so far",
                                            "trial", unit, points, best, SvgUse::kPage)}) +
-            Element("figure",
-                    Html{ScatterPlot("The best so far over time", "seconds since the first trial",
-                                     unit, {}, over_time, SvgUse::kPage)}),
+            BestOverTime(details.trials, info.flops()),
         {{"class", "charts"}});
     if (details.all_trials > static_cast<int64_t>(details.trials.size())) {
       charts +=
@@ -504,16 +557,16 @@ Html TaskPage(const TaskDetails& details) {
 }
 
 Html MachinesPage(const Machines& machines) {
-  const std::map<std::string, double> busy = BusyShares(machines.recent);
-  const std::string hours =
-      HumanDuration(absl::Nanoseconds(machines.recent.now_unix_ns - machines.recent.begin_unix_ns));
+  const BusySlots busy = BusyOf(machines.recent);
+  const auto noises = NoiseOf(machines.noise_records);
   HtmlTable table("Slots", {{"slot"},
                             {"kind"},
                             {"cores"},
                             {"device"},
                             {"state"},
                             {"why"},
-                            {absl::StrCat("busy in the last ", hours), true},
+                            {busy.column, true},
+                            {"noise", true},
                             {"load of its host", true}});
   size_t slots = 0;
   for (const v1::WorkerStatus& worker : machines.machines.workers()) {
@@ -528,21 +581,31 @@ Html MachinesPage(const Machines& machines) {
       if (cores.size() > 8) absl::StrAppend(&list, ",.. (", cores.size(), ")");
       const bool bad = status.state() == v1::SLOT_QUARANTINED;
       const Html word = Text(SlotStateWord(status.state()));
-      const auto found = busy.find(SlotName(worker.worker(), slot.name()));
+      const auto found = busy.shares.find(SlotName(worker.worker(), slot.name()));
+      const auto noise = noises.find({worker.worker(), slot.name()});
       std::string why = status.reason();
-      if (!slot.note().empty()) absl::StrAppend(&why, why.empty() ? "" : "; ", slot.note());
+      // The tracker gives the note as the reason where it knows no other.
+      if (!slot.note().empty() && slot.note() != why)
+        absl::StrAppend(&why, why.empty() ? "" : "; ", slot.note());
       table.Add({Class("nowrap", Text(SlotName(worker.worker(), slot.name()))),
                  Text(SlotKindWord(slot.kind())), Text(list), Text(slot.device_key()),
                  bad ? Class("bad", word) : word, Text(Cut(why, 240)),
-                 Text(found == busy.end() ? "0 %" : Percent(found->second)),
+                 Text(found == busy.shares.end() ? "0 %" : Percent(found->second)),
+                 Text(noise == noises.end() ? "-" : NoiseText(noise->second)),
                  Text(fmt::format("{:.1f}", worker.load_average()))});
     }
   }
   Html page = Element("h1", Text("Machines"));
   Html list;
   if (!machines.missing.empty()) list += Warning(machines.missing);
-  list += table.ToHtml(
-      "no machine has reported; start heddle-worker, or the scheduler with --embedded");
+  list += MachineTable(table, machines.missing);
+  if (!table.empty() && !noises.empty()) {
+    list +=
+        Faint(fmt::format("Noise: how far repeated times of a kernel lie apart, and trials that "
+                          "were disturbed and so "
+                          "measured again, of the last {} records.",
+                          machines.noise_records.size()));
+  }
   if (slots > kMostSlots)
     list += Element("p", Text(fmt::format("showing {} of {} slots", kMostSlots, slots)));
   page += Live("slots", list);
@@ -603,6 +666,7 @@ Html RecordsPage(const RecordsView& view) {
   }
   const bool one_place = !view.device_key.empty();
   page += Element("h2", Text(one_place ? absl::StrCat("On ", view.device_key) : "On all devices"));
+  page += BestOverTime(view.trials, view.flops);
   HtmlTable latest(one_place ? absl::StrCat("Records for ", view.target, ", the newest first")
                              : "Records, the newest first",
                    {{"id", true}, {"made"}, {"latency", true}, {"found by"}, {"job"}, {"outcome"}});

@@ -87,6 +87,8 @@ struct TaskDetails {
   // The latest kMostPredicted trials at most, the oldest first; those without a prediction are left out.
   std::vector<PredictedTrial> predicted;
   std::string workload;  // the task as loops, before any schedule; empty: not known
+  // The same after each schedule; empty: not known. The scheduler opens no program, so these are in a file only.
+  std::string best_loops, default_loops;
   // The task's kernel in the job's module, as lines of assembly, and the schedule that it was built with. If there are no
   // lines, `kernel_missing` says why; if that is empty too, nobody asked for them.
   std::vector<std::string> kernel;
@@ -100,6 +102,8 @@ struct Machines {
   v1::ListWorkersResponse machines;
   std::string missing;  // why there are none; empty: there are
   RecentStages recent;
+  // The latest of all tasks, which say how quiet the slots are: kNoiseRecords (views/noise.h) at most.
+  std::vector<v1::Record> noise_records{};
   bool may_drain = false;  // the caller may take machines out of use
 };
 Html MachinesPage(const Machines& machines);
@@ -120,6 +124,8 @@ struct RecordsView {
   // Of one target and device key.
   std::string target, device_key;
   std::vector<v1::Record> latest;  // the newest first
+  std::vector<Trial> trials;       // of that target and device key, as in TaskDetails
+  double flops = 0;                // of the task
   Part part;                       // of the tasks, or of these records
 };
 Html RecordsPage(const RecordsView& records);

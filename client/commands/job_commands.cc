@@ -12,10 +12,10 @@
 #include "client/commands/commands.h"
 #include "client/modules/module_signature.h"
 #include "client/views/json.h"
-#include "client/views/noise.h"
 #include "client/views/progress_view.h"
 #include "client/views/timeline_view.h"
 #include "compiler/machine/measured_machine.h"
+#include "views/noise.h"
 
 namespace heddle::client {
 namespace {
@@ -24,7 +24,6 @@ namespace {
 constexpr absl::Duration kWatchPatience = absl::Seconds(60);
 constexpr absl::Duration kSilence = absl::Seconds(2);  // until who waits is told for what
 constexpr size_t kNameColumns = 40;                    // of a job's name in the list
-constexpr int64_t kNoiseRecords = 500;  // the latest, which say how quiet the slots are
 
 // The job with what follows from it: the time of one inference now and with the default schedules (0: not
 // known), and the gain.

@@ -14,6 +14,8 @@
 #include "client/commands/commands.h"
 #include "client/modules/kernel_code.h"
 #include "client/views/explain.h"
+#include "compiler/ir/text.h"
+#include "compiler/schedule/trace.h"
 #include "views/html.h"
 #include "views/pages.h"
 
@@ -24,6 +26,15 @@ namespace {
 constexpr int64_t kMostTrials = 1'000'000;
 constexpr int64_t kTrialsShown = 300;  // of these, beside those that were the fastest so far
 constexpr int kMostTasks = 100;        // with charts; the table of tasks has more (views/pages.cc)
+
+// The task's loops after the schedule; empty if one of the two is of a version that this client cannot read.
+std::string LoopsOf(const std::string& workload, const std::string& trace) {
+  const absl::StatusOr<ir::Program> naive = ir::Parse(workload);
+  const absl::StatusOr<schedule::Trace> steps = schedule::ParseTrace(trace);
+  if (!naive.ok() || !steps.ok()) return "";
+  const absl::StatusOr<ir::Program> scheduled = schedule::Replay(*naive, *steps);
+  return scheduled.ok() ? ir::Print(*scheduled) : "";
+}
 
 absl::StatusOr<views::TaskDetails> TaskOf(const ServiceClient& client, const v1::Job& job,
                                           int index) {
@@ -79,6 +90,8 @@ absl::StatusOr<views::TaskDetails> TaskOf(const ServiceClient& client, const v1:
   details.limits = {evidence.peak_gflops(), evidence.memory_gbps()};
   details.default_trace = untuned.trace();
   details.default_ns = untuned.median_ns();
+  details.best_loops = LoopsOf(details.workload, details.best_trace);
+  details.default_loops = LoopsOf(details.workload, details.default_trace);
   return details;
 }
 

@@ -24,6 +24,7 @@
 #include "proto/job_states.h"
 #include "scheduler/page/comparisons.h"
 #include "views/forms.h"
+#include "views/noise.h"
 #include "views/pages.h"
 
 namespace heddle::scheduler {
@@ -191,6 +192,15 @@ std::string Missing(const absl::Status& status) {
 
 std::string CallerText(const Identity& caller) {
   return caller.role == Role::kLocal ? "" : ToText(caller);
+}
+
+std::vector<views::Trial> TrialsOf(const TrialSample& sample) {
+  std::vector<views::Trial> trials;
+  for (const TrialPoint& point : sample.points) {
+    trials.push_back({point.number, point.created_unix_ns, point.median_ns, point.origin, point.job,
+                      point.fastest_so_far});
+  }
+  return trials;
 }
 
 // Where not all stages were read, those shown cover the time from the first of them.
@@ -441,11 +451,10 @@ absl::StatusOr<views::Page> Page::Task(const Identity& caller, const std::string
   HEDDLE_ASSIGN_OR_RETURN(const TrialSample sample,
                           source_->SampleTrials(caller, id, kTrialsShown));
   details.all_trials = sample.all;
+  details.trials = TrialsOf(sample);
   const TrialPoint* best = nullptr;
   const TrialPoint* untuned = nullptr;
   for (const TrialPoint& point : sample.points) {
-    details.trials.push_back({point.number, point.created_unix_ns, point.median_ns, point.origin,
-                              point.job, point.fastest_so_far});
     if (point.fastest_so_far) best = &point;
     if (point.origin == "default" && point.median_ns > 0 &&
         (untuned == nullptr || point.median_ns < untuned->median_ns))
@@ -490,6 +499,12 @@ absl::StatusOr<views::Page> Page::Machines(const Identity& caller) const {
       machines.recent.spans,
       source_->LatestStages(caller, machines.recent.begin_unix_ns, kStagesShown));
   CoverWhatWasRead(&machines.recent);
+  // Who may not read records sees the machines without their noise.
+  if (CheckMethod(caller, kQueryRecords).ok()) {
+    HEDDLE_ASSIGN_OR_RETURN(RecordPage latest, source_->QueryRecords(caller, v1::RecordQuery(),
+                                                                     std::nullopt, kNoiseRecords));
+    machines.noise_records = std::move(latest.records);
+  }
   machines.may_drain = CheckMethod(caller, kAcquire).ok();
   return views::Page{
       .title = "Machines", .path = {}, .caller = {}, .content = views::MachinesPage(machines)};
@@ -547,7 +562,14 @@ absl::StatusOr<views::Page> Page::Records(const Identity& caller, const Query& q
     view.latest = std::move(latest.records);
     if (view.latest.empty() && place == std::nullopt)
       return absl::NotFoundError(absl::StrCat("no record is of the task ", view.key));
-    if (!view.latest.empty()) view.label = view.latest.front().label();
+    if (!view.latest.empty()) {
+      view.label = view.latest.front().label();
+      view.flops = view.latest.front().flops();
+    }
+    HEDDLE_ASSIGN_OR_RETURN(
+        const TrialSample sample,
+        source_->SampleTrials(caller, {view.key, view.target, view.device_key}, kTrialsShown));
+    view.trials = TrialsOf(sample);
   }
   return views::Page{
       .title = "Records", .path = {}, .caller = {}, .content = views::RecordsPage(view)};

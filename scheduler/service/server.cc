@@ -407,6 +407,8 @@ absl::Status RunServer(const ServerOptions& options) {
     stop();
     return written;
   }
+  if (http == nullptr && options.embedded)
+    spdlog::info("there is no page for a browser; --http 127.0.0.1:8080 serves one");
   if (http != nullptr) std::printf("page at http://%s/\n", http->address().c_str());
   std::printf("listening on %s\n", WithPort(listen, port).c_str());
   std::fflush(stdout);

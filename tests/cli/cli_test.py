@@ -288,11 +288,14 @@ class WholeRoad(unittest.TestCase):
         self.h("explain", self.job, "--assembly", check=2)
         self.h("explain", self.job, 1, "--lines", 5, check=2)
         self.h("explain", self.job, 99, "--assembly", check=4)
+        self.assertIn("--http 127.0.0.1:8080 serves one", (self.path / "log").read_text())  # who looks for the page is told how to get it
         report = self.path / "report.html"
         self.h("report", self.job, "-o", report, "--assembly", check=0)
         self.assertIn("kernel_0", report.read_text())
         self.h("report", self.job, "-o", report, check=0)
         self.assertNotIn("kernel_0", report.read_text())
+        # Where a schedule won, what it made of the loops stands beside what the default one made of them.
+        self.assertEqual(report.read_text().count("Loops of both"), report.read_text().count("Steps of both"))
 
     def test_a_search_begins_with_what_others_learned(self):
         """Those of the first job, which had another target on this device."""

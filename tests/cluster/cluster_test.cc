@@ -1,6 +1,7 @@
 // The promise of the whole service: kill -9 of any process in mid-job costs time and nothing else.
 // At the end every trial is there exactly once, and the module computes what the model says.
 #include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,6 +17,7 @@
 #include "compiler/runtime/executor.h"
 #include "compiler/runtime/module.h"
 #include "proto/job_states.h"
+#include "tests/access/lab.h"
 #include "tests/cluster/mini_cluster.h"
 #include "tests/driver/forest_text.h"
 #include "tests/driver/run_model.h"
@@ -212,6 +214,22 @@ TEST_F(ClusterTest, EveryTrialOnceWhateverIsKilled) {
 }
 
 // By default tasks get trials where they save most; what is decided so far outlives the scheduler.
+TEST_F(ClusterTest, EveryDaemonAnswersForItsHealth) {
+  std::string worker;  // its address, once it has reported
+  while (worker.empty() && absl::Now() < limit_) {
+    const absl::StatusOr<v1::ListWorkersResponse> workers = client_->ListDevices();
+    if (workers.ok() && workers->workers_size() > 0) worker = workers->workers(0).address();
+    absl::SleepFor(absl::Milliseconds(50));
+  }
+  for (const std::string& address :
+       {cluster_.tracker_address(), worker, cluster_.scheduler_address()}) {
+    const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+    const Answer answer = Call(channel, "grpc.health.v1.Health/Check", "");
+    EXPECT_TRUE(answer.status.ok()) << address << ": " << answer.status.error_message();
+    EXPECT_THAT(answer.messages, ::testing::ElementsAre("\x08\x01")) << address;  // SERVING
+  }
+}
+
 TEST_F(ClusterTest, TheDefaultAllocationSurvivesItsScheduler) {
   const std::string job = Submit("", kTrialsPerTask / 2);
   ASSERT_FALSE(job.empty());

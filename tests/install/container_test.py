@@ -61,6 +61,13 @@ def compose_problems(document, folder, bin_folder):
     for name, service in services.items():
         command = service["command"]
         yield from (f"{name}: {p}" for p in command_problems(command if isinstance(command, list) else command.split(), bin_folder))
+        # Who is asked for its health serves it there.
+        words = command.split() if isinstance(command, str) else command
+        page = words[words.index("--http") + 1] if "--http" in words else None
+        if "healthcheck" in service and service.get("environment", {}).get("HEALTH") != f"http://{page}/healthz":
+            yield f"{name}: its health is asked for elsewhere than at {page}"
+        if words[0].startswith("heddle-") and "healthcheck" not in service:
+            yield f"{name}: nobody asks for its health"
         for other in service.get("depends_on", {}):
             if other not in services:
                 yield f"{name} depends on {other}, which is no service"
@@ -90,7 +97,7 @@ def main():
         print("python3-yaml is missing: apt install python3-yaml; compose.yaml is not read")
     else:
         bad = yaml.safe_load("services: {a: {command: heddle-tracker --nothing, depends_on: {b: {}}, volumes: ['c:/c']}}\nvolumes: {}\n")
-        assert len(list(compose_problems(bad, folder, bin_folder))) == 3, "finds too little in a bad compose file"
+        assert len(list(compose_problems(bad, folder, bin_folder))) == 4, "finds too little in a bad compose file"
         found += compose_problems(yaml.safe_load((folder / "compose.yaml").read_text()), folder, bin_folder)
     print("\n".join(found))
     return 1 if found else 0

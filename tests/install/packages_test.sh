@@ -43,10 +43,12 @@ in_package() {
   if grep -q ' \./\(usr/local\|root\)' <<<"$listed"; then fail "$name has files where packages have none"; fi
 }
 field() { dpkg-deb -f "$work/packages/${1}_"*.deb "$2"; }
-in_package heddle-client ./usr/bin/heddle ./usr/share/man/man1/heddle.1.gz ./usr/share/bash-completion/completions/heddle
+in_package heddle-client ./usr/bin/heddle ./usr/share/man/man1/heddle.1.gz ./usr/share/bash-completion/completions/heddle \
+  ./usr/share/doc/heddle/docs/python.md ./usr/share/doc/heddle/python/README.md
 in_package heddle-server ./usr/bin/heddle-scheduler ./usr/bin/heddle-tracker ./usr/bin/heddle-sim ./usr/bin/heddle-ca \
   ./usr/lib/systemd/system/heddle-scheduler.service ./etc/default/heddle-tracker \
-  ./usr/lib/systemd/system/heddle-scheduler-standby.service ./etc/default/heddle-scheduler-standby
+  ./usr/lib/systemd/system/heddle-scheduler-standby.service ./etc/default/heddle-scheduler-standby \
+  ./usr/share/heddle/prometheus/prometheus.yml ./usr/share/heddle/grafana/heddle.json
 in_package heddle-worker ./usr/bin/heddle-worker ./usr/lib/systemd/system/heddle-worker.service ./etc/default/heddle-worker
 in_package libheddle0 ./usr/lib/libheddle.so.0
 in_package libheddle-dev ./usr/include/heddle.h ./usr/lib/libheddle.so ./usr/lib/pkgconfig/heddle.pc \

@@ -1,8 +1,11 @@
 """What the forms of the page do, in a browser without scripts, on a service with a tracker and a worker: a model is submitted and tuned, a job's
-priority is changed, and a machine is drained and resumed."""
+priority is changed, and a machine is drained and resumed; with scripts, its trials are followed. HEDDLE_PICTURES names a folder for pictures of
+the pages."""
 import json
+import os
 import pathlib
 import re
+import statistics
 import subprocess
 import tempfile
 import time
@@ -96,6 +99,60 @@ class ActionsTest(unittest.TestCase):
         self.assertEqual(self.scheduler.heddle("fetch", job, "-o", module).returncode, 0)
         self.assertGreater(module.stat().st_size, 1000)
         self.assertIn(("heddle.v1.JobService/Submit", job, "OK"), [(line["method"], line.get("job"), line["result"]) for line in self.audit()])
+
+    def with_scripts(self):
+        """From here to the end of the test, pages run their scripts."""
+        self.browser.call("Emulation.setScriptExecutionDisabled", value=False)
+        self.addCleanup(self.browser.call, "Emulation.setScriptExecutionDisabled", value=True)
+
+    def test_trials_are_seen_as_they_are_made(self):
+        job = self.submit(1000)
+        self.with_scripts()
+        self.browser.go(f"{self.root}/jobs/{job}")
+        self.browser.wait_for("document.getElementById('connection').textContent === 'live'", 10)
+        made = "Number([...document.querySelectorAll('#facts dt')].find((e) => e.textContent === 'trials').nextElementSibling.textContent.trim().split(' ')[0])"
+        deadline = time.monotonic() + LIMIT_S / 2
+        while self.json("show", job)["trials"] == 0:
+            self.assertLess(time.monotonic(), deadline, "no trial")
+            time.sleep(0.2)
+        delays, before = [], 0
+        while len(delays) < 8:
+            trials = self.json("show", job)["trials"]
+            if trials == before:
+                self.assertLess(time.monotonic(), deadline, "no further trial")
+                time.sleep(0.1)
+                continue
+            before = trials
+            delays.append(self.browser.wait_for(f"{made} >= {trials}", 20))
+        print(f"trials were seen after {statistics.median(delays):.2f} s in the median, {max(delays):.2f} s at most")
+        # One that is slower may be the fault of a machine that tunes and draws on the same two cores.
+        self.assertLess(statistics.median(delays), 2)
+        self.assertEqual(self.scheduler.act(job, "cancel")[0], 303)
+        self.browser.wait_for("document.getElementById('facts').textContent.includes('cancelled')", 20)
+
+    def test_pictures(self):
+        folder = os.environ.get("HEDDLE_PICTURES")
+        if not folder:
+            self.skipTest("HEDDLE_PICTURES names no folder")
+        done = self.submit(32)
+        self.assertEqual(self.scheduler.heddle("wait", done, "--timeout", LIMIT_S).returncode, 0)
+        goes_on = self.submit(1000)
+        while self.json("show", goes_on)["trials"] == 0:
+            time.sleep(0.2)
+        # The task that gained most has the most to show.
+        tasks = self.json("show", done)["tasks"]
+        gains = [task["untuned_ns"] / task["best_ns"] if task["best_ns"] else 0 for task in tasks]
+        task = gains.index(max(gains))
+        self.with_scripts()
+        for name, page in (("overview", "/"), ("job", f"/jobs/{done}"), ("task", f"/jobs/{done}/tasks/{task + 1}"), ("machines", "/machines"),
+                           ("records", f"/records?key={tasks[task]['info']['key']}")):
+            for variant, options in (("", dict(width=1180, height=860)), ("-dark", dict(width=1180, height=860, dark=True)), ("-phone", dict(width=390, height=800, phone=True))):
+                self.browser.show_as(**options)
+                self.browser.go(self.root + page)
+                self.browser.wait_for("['live', null].includes(document.getElementById('connection')?.textContent ?? null)", 10)
+                self.browser.picture(pathlib.Path(folder) / f"page-{name}{variant}.png")
+        self.browser.show_as(1280, 900)
+        self.scheduler.act(goes_on, "cancel")
 
     def test_priority_and_cancel(self):
         job = self.submit(1000)

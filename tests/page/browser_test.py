@@ -1,48 +1,9 @@
 """The page in a headless Chromium: no complaint in the console, live changes, nothing that sticks out on a phone, readable colours,
-reachable by keyboard, useful without scripts. HEDDLE_PICTURES names a folder for pictures of it."""
-import os
-import pathlib
+reachable by keyboard, useful without scripts."""
 import unittest
 
 import browser
 import shown
-
-# Ratio of the luminances of text and ground, for each piece of text (WCAG 2 asks for 4.5). A canvas turns every notation of a colour
-# into numbers.
-CONTRASTS = """
-(() => {
-  const context = Object.assign(document.createElement('canvas'), {width: 1, height: 1}).getContext('2d', {willReadFrequently: true});
-  const channels = (colour) => {
-    context.clearRect(0, 0, 1, 1);
-    context.fillStyle = colour;
-    context.fillRect(0, 0, 1, 1);
-    return context.getImageData(0, 0, 1, 1).data;
-  };
-  const luminance = (colour) => {
-    const [r, g, b] = [...channels(colour)].map((c) => c / 255).map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const ground = (element) => {
-    for (; element; element = element.parentElement) {
-      const colour = getComputedStyle(element).backgroundColor;
-      if (channels(colour)[3] === 255) return colour;
-    }
-    return 'white';
-  };
-  let worst = {ratio: 21, text: ''};
-  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walk.nextNode()) {
-    const element = walk.currentNode.parentElement;
-    if (!walk.currentNode.data.trim() || element.closest('title, .skip')) continue;
-    const style = getComputedStyle(element);
-    const [a, b] = [luminance(element.closest('svg') ? style.fill : style.color), luminance(ground(element))];
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < worst.ratio) worst = {ratio, text: walk.currentNode.data.trim().slice(0, 60)};
-  }
-  return worst;
-})()
-"""
-
 
 @unittest.skipUnless(browser.find(), "there is no chromium: apt-get install chromium")
 class BrowserTest(shown.InBrowser):
@@ -98,7 +59,7 @@ class BrowserTest(shown.InBrowser):
             self.browser.show_as(1280, 900, dark=dark)
             for page in shown.PAGES:
                 self.browser.go(self.root + page)
-                worst = self.browser.evaluate(CONTRASTS)
+                worst = self.browser.evaluate(shown.CONTRASTS)
                 self.assertGreaterEqual(worst["ratio"], 4.5, f"{page} {'dark' if dark else 'light'}: {worst}")
 
     def test_the_keyboard_reaches_everything(self):
@@ -117,17 +78,6 @@ class BrowserTest(shown.InBrowser):
         self.browser.go(self.root + "/")
         text = self.browser.call("DOM.getDocument", depth=-1)
         self.assertIn("j42", str(text))
-
-    def test_pictures(self):
-        folder = os.environ.get("HEDDLE_PICTURES")
-        if not folder:
-            self.skipTest("HEDDLE_PICTURES names no folder")
-        for name, page in (("overview", "/"), ("job", "/jobs/j1"), ("task", "/jobs/j1/tasks/1"), ("machines", "/machines"), ("records", "/records?key=0123456789abcdef"),
-                           ("confirm", "/jobs/j3/cancel")):
-            for variant, options in (("", dict(width=1180, height=860)), ("-dark", dict(width=1180, height=860, dark=True)), ("-phone", dict(width=390, height=800, phone=True))):
-                self.browser.show_as(**options)
-                self.browser.go(self.root + page)
-                self.browser.picture(pathlib.Path(folder) / f"{name}{variant}.png")
 
 
 if __name__ == "__main__":

@@ -117,6 +117,11 @@ class PageTest(unittest.TestCase):
         while b"is being simulated" in (body := self.scheduler.get("/whatif")[2]) and time.monotonic() < deadline:
             time.sleep(0.1)
         self.assertIn(b'<p class="warn">', body)
+        for address in ("/", "/machines", "/whatif"):
+            body = self.scheduler.get(address)[2]
+            self.assertIn(b"the tracker at 127.0.0.1:1 is not to be reached", body, address)
+            self.assertIn(b"is heddle-tracker running?", body, address)
+            self.assertNotIn(b"start heddle-worker", body, address)
 
     def test_the_first_look_at_a_huge_finished_job(self):
         self.scheduler = planted.Scheduler(self.path, lambda database: planted.plant_trials(database, 1, planted.TRIALS))
@@ -144,6 +149,7 @@ class PageTest(unittest.TestCase):
         self.assertIn("the task does 167 FLOP per byte", text)
         self.assertRegex(text, r"best: [^;]*; \d+ % of what arithmetic allows")
         self.assertIn("for i in 1000", text)
+        self.assertIn("The best so far over time", "".join(self.read("/records?key=0123456789abcdef").itertext()))
         # Records are paged by key.
         address, pages = "/records?key=0123456789abcdef", 0
         while address and pages < 3:

@@ -129,6 +129,11 @@ TEST(Pages, NoNameBecomesMarkup) {
   ExpectSound(JobPage(job));
   ExpectSound(ConfirmPage(job.job, "cancel"));
   ExpectSound(TaskPage(Details(100)));
+  TaskDetails in_file = Details(100);
+  in_file.links = false;
+  in_file.default_loops = kHostile;
+  in_file.best_loops = absl::StrCat(kHostile, kHostile);
+  ExpectSound(TaskPage(in_file));
   ExpectSound(MachinesPage({.machines = Workers(), .missing = kHostile, .recent = Recent()}));
   RecordsView records;
   records.search = kHostile;
@@ -221,6 +226,7 @@ TEST(Pages, FormsTakeAnyName) {
     EXPECT_EQ(Malformed("<div>" + page.markup + "</div>"), "");
     EXPECT_THAT(page.markup, Not(HasSubstr("<script")));
   }
+  EXPECT_THAT(SubmitPage({}).markup, HasSubstr("XGBoost or LightGBM")) << "it takes these";
   EXPECT_THAT(MachineActions(machines).markup,
               HasSubstr("<td class=\"number\">2</td><td class=\"number\">1</td>"))
       << "what a scheduler holds is no person's";
@@ -314,12 +320,121 @@ TEST(Pages, MachinesShowHowBusyTheyAreAndWhy) {
   RecentStages recent = Recent();
   recent.spans[0].set_worker("w1");
   workers.mutable_workers(0)->mutable_slots(2)->set_reason("three disturbed measurements");
-  const std::string page =
-      MachinesPage({.machines = workers, .missing = {}, .recent = recent}).markup;
-  EXPECT_THAT(page, HasSubstr("<span class=\"bad\">quarantined</span>"));
-  EXPECT_THAT(page, HasSubstr("three disturbed measurements"));
-  EXPECT_THAT(page, HasSubstr(">50 %<")) << "the stage runs since half an hour";
-  EXPECT_THAT(page, HasSubstr("<svg"));
+  const auto shown = [&] {
+    return MachinesPage({.machines = workers, .missing = {}, .recent = recent}).markup;
+  };
+  EXPECT_THAT(shown(), HasSubstr("<span class=\"bad\">quarantined</span>"));
+  EXPECT_THAT(shown(), HasSubstr("three disturbed measurements"));
+  EXPECT_THAT(shown(), HasSubstr("<svg"));
+  // The stage runs since half an hour, and no other is known.
+  EXPECT_THAT(shown(), AllOf(HasSubstr(">busy in the last 30m00s<"), HasSubstr(">100 %<")));
+  Overview overview;
+  overview.machines = workers;
+  overview.recent = recent;
+  EXPECT_THAT(OverviewPage(overview).markup,
+              AllOf(HasSubstr(">busy in the last 30m00s<"), HasSubstr(">33 %<")))
+      << "one of three slots";
+  // Since another one began an hour ago, an hour counts, and never more than the time that was read.
+  v1::StageSpan& first = recent.spans.emplace_back(recent.spans[0]);
+  first.set_slot("s2");
+  first.set_start_unix_ns(kNow - 1800 * kSecond);
+  first.set_end_unix_ns(kNow + 360 * kSecond);
+  EXPECT_THAT(shown(), AllOf(HasSubstr(">busy in the last 1h00m<"), HasSubstr(">50 %<"),
+                             HasSubstr(">10 %<")));
+}
+
+TEST(Pages, ANoteOfASlotIsReadOnce) {
+  v1::ListWorkersResponse workers = Workers();
+  v1::SlotStatus& slot = *workers.mutable_workers(0)->mutable_slots(1);
+  slot.mutable_slot()->set_note("the daemons run here, too");
+  slot.set_reason("the daemons run here, too");  // as the tracker says of a free slot
+  const auto shown = [&] {
+    return MachinesPage({.machines = workers, .missing = {}, .recent = {}}).markup;
+  };
+  EXPECT_THAT(shown(), HasSubstr("<td>the daemons run here, too</td>"));
+  slot.set_reason("held by ann");
+  EXPECT_THAT(shown(), HasSubstr("<td>held by ann; the daemons run here, too</td>"));
+}
+
+TEST(Pages, MachinesTellTheirNoise) {
+  Machines machines;
+  machines.machines = Workers();
+  machines.machines.mutable_workers(0)->set_worker("w1");
+  EXPECT_THAT(MachinesPage(machines).markup, Not(HasSubstr("Noise:")));
+  v1::Record& record = machines.noise_records.emplace_back();
+  record.set_median_ns(100);
+  for (const double ns : {98.0, 100.0, 102.0}) record.mutable_measurement()->add_samples_ns(ns);
+  record.mutable_measurement()->mutable_evidence()->set_worker("w1");
+  record.mutable_measurement()->mutable_evidence()->set_slot("s2");
+  record.mutable_measurement()->mutable_evidence()->set_times_measured(2);
+  EXPECT_THAT(MachinesPage(machines).markup,
+              AllOf(HasSubstr(">4.0 %, 100 % repeated<"), HasSubstr("of the last 1 records")));
+}
+
+TEST(Pages, WithoutATrackerNobodyIsToldToStartAWorker) {
+  Overview overview;
+  EXPECT_THAT(OverviewPage(overview).markup, HasSubstr("start heddle-worker"));
+  EXPECT_THAT(MachinesPage({}).markup, HasSubstr("start heddle-worker"));
+  overview.machines_missing = "no tracker";
+  for (const Html& page : {OverviewPage(overview),
+                           MachinesPage({.machines = {}, .missing = "no tracker", .recent = {}})}) {
+    EXPECT_THAT(page.markup, HasSubstr("no tracker"));
+    EXPECT_THAT(page.markup, Not(HasSubstr("start heddle-worker")));
+  }
+}
+
+TEST(Pages, AModuleOfDefaultKernelsHasNoGain) {
+  JobDetails details;
+  details.job = MakeJob(1, v1::JOB_DONE, "done");
+  v1::CompareResult& result = *details.job.mutable_comparison()->mutable_result();
+  result.set_ns(31911);
+  result.set_default_ns(31911);
+  result.mutable_gain()->set_ratio(1);
+  details.job.mutable_tasks(0)->set_keeps_default(true);
+  const std::string page = JobPage(details).markup;
+  EXPECT_THAT(page,
+              HasSubstr("model 31.9 us with the default kernels; no tuned one was surely faster"));
+  EXPECT_THAT(page, Not(HasSubstr("rounds in turns")));
+  // The first task's row has the time of the kernel that stays, the second one's that of the best.
+  EXPECT_THAT(page, AllOf(HasSubstr("<td class=\"number\">4.0 us</td>"),
+                          HasSubstr("<td class=\"number\">1.00x</td>"),
+                          HasSubstr("<td class=\"number\">1.0 us</td>"),
+                          HasSubstr("<td class=\"number\">4.00x</td>")));
+  TaskDetails task = Details(20);
+  task.job = details.job;
+  EXPECT_THAT(TaskPage(task).markup, HasSubstr("none: the module keeps the default kernel"));
+  // A measured gain has an interval.
+  result.mutable_gain()->set_low(0.9);
+  result.mutable_gain()->set_high(1.1);
+  EXPECT_THAT(JobPage(details).markup, HasSubstr("rounds in turns"));
+}
+
+TEST(Pages, RecordsAreDrawnOverTime) {
+  RecordsView view;
+  view.key = "0123456789abcdef";
+  view.device_key = "a device";
+  EXPECT_THAT(RecordsPage(view).markup, Not(HasSubstr("<svg")));
+  view.trials = Details(20).trials;
+  view.flops = 2e6;
+  const std::string page = RecordsPage(view).markup;
+  EXPECT_EQ(Malformed(page), "");
+  EXPECT_THAT(page, AllOf(HasSubstr("The best so far over time"), HasSubstr("GFLOP/s")));
+}
+
+TEST(Pages, LoopsThatChangedStandSideBySide) {
+  TaskDetails details = Details(20);
+  details.default_loops = "for i in 64 {\n}\n";
+  details.best_loops = "for i in 8 {\n}\n";
+  // The scheduler has no loops to show.
+  EXPECT_THAT(TaskPage(details).markup, HasSubstr("<code>heddle report j1 -o FILE</code>"));
+  details.links = false;
+  const std::string file = TaskPage(details).markup;
+  EXPECT_THAT(
+      file,
+      HasSubstr("<tr class=\"differs\"><td>~</td><td>for i in 64 {</td><td>for i in 8 {</td>"));
+  EXPECT_THAT(file, HasSubstr("<caption>Loops of both."));
+  details.default_loops = "";
+  EXPECT_THAT(TaskPage(details).markup, Not(HasSubstr("Loops of both")));
 }
 
 }  // namespace

@@ -56,7 +56,8 @@ class CallerReads {
   // RecordStore.SampleTrials and LatestStages; jobs of others have no name.
   absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most);
   absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns, int64_t limit);
-  // The workers that the tracker knows. Unavailable or DeadlineExceeded: it does not answer.
+  // The workers that the tracker knows. Unavailable or DeadlineExceeded: it does not answer,
+  // and the message names it.
   absl::StatusOr<v1::ListWorkersResponse> ListWorkers(absl::Duration limit) const;
 
  private:

@@ -178,7 +178,7 @@ TEST_F(PageTest, ShowsAJobAndWhatItWon) {
   EXPECT_THAT(task, HasSubstr("<circle"));
   EXPECT_THAT(task, HasSubstr("best so far over time"));
   See("/jobs/" + job + "/tasks/99", 404);
-  EXPECT_THAT(See("/machines"), HasSubstr("profile"));
+  EXPECT_THAT(See("/machines"), AllOf(HasSubstr("profile"), HasSubstr("Noise:")));
   // The task leads to its records.
   const v1::Job now = Get(job);
   const std::string key = now.tasks(0).info().key();
@@ -188,6 +188,7 @@ TEST_F(PageTest, ShowsAJobAndWhatItWon) {
   EXPECT_THAT(See("/records?search=no%20such%20task"), Not(HasSubstr(key)));
   const std::string records = See("/records?key=" + key);
   EXPECT_THAT(records, HasSubstr("The fastest for each target and device"));
+  EXPECT_THAT(records, HasSubstr("The best so far over time"));
   EXPECT_THAT(records, HasSubstr("href=\"/jobs/" + job + "\""));
 }
 

@@ -1,4 +1,4 @@
-#include "client/views/noise.h"
+#include "views/noise.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/quantiles.h"
 
-namespace heddle::client {
+namespace heddle {
 
 std::map<std::pair<std::string, std::string>, Noise> NoiseOf(
     const std::vector<v1::Record>& records) {
@@ -40,4 +40,4 @@ std::string NoiseText(const Noise& noise) {
   return fmt::format("{:.1f} %, {:.0f} % repeated", 100 * noise.spread, 100 * noise.repeated);
 }
 
-}  // namespace heddle::client
+}  // namespace heddle

@@ -1,6 +1,7 @@
 // How quiet the slots of workers were when they measured.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -8,7 +9,9 @@
 
 #include "proto/common.pb.h"
 
-namespace heddle::client {
+namespace heddle {
+
+inline constexpr int64_t kNoiseRecords = 500;  // the latest, which say how quiet the slots are
 
 struct Noise {
   int trials = 0;  // valid ones that the figures are about
@@ -26,4 +29,4 @@ std::map<std::pair<std::string, std::string>, Noise> NoiseOf(
 // "1.2 %, 3 % repeated"; "-" without trials.
 std::string NoiseText(const Noise& noise);
 
-}  // namespace heddle::client
+}  // namespace heddle

@@ -1,8 +1,8 @@
-#include "client/views/noise.h"
+#include "views/noise.h"
 
 #include <gtest/gtest.h>
 
-namespace heddle::client {
+namespace heddle {
 namespace {
 
 v1::Record Measured(const std::string& worker, std::vector<double> samples, int times = 1) {
@@ -36,4 +36,4 @@ TEST(Noise, IsToldForEachSlot) {
 }
 
 }  // namespace
-}  // namespace heddle::client
+}  // namespace heddle
