@@ -47,11 +47,15 @@ std::string ShownState(const v1::Job& job) {
   return StateWord(job.state());
 }
 
+double KernelNs(const v1::TaskStatus& task) {
+  return task.keeps_default() ? task.untuned_ns() : task.best_ns();
+}
+
 double EstimatedModelNs(const v1::Job& job, bool untuned) {
   double sum = 0;
   for (const v1::TaskStatus& task : job.tasks()) {
     if (task.info().weight() == 0) continue;  // of other plans
-    const double ns = untuned ? task.untuned_ns() : task.best_ns();
+    const double ns = untuned ? task.untuned_ns() : KernelNs(task);
     if (ns <= 0) return 0;
     sum += ns * task.info().weight();
   }
@@ -65,6 +69,9 @@ double ModelNs(const v1::Job& job) {
 }
 
 std::string ModelGain(const v1::Job& job) {
+  if (KeepsAllDefaults(job))
+    return fmt::format("model {} with the default kernels; no tuned one was surely faster",
+                       FormatNs(ModelNs(job)));
   if (job.comparison().has_result()) {
     const v1::Gain& gain = job.comparison().result().gain();
     const std::string measured = fmt::format("{:.2f}x ({:.3f} to {:.3f}, {} rounds in turns)",
@@ -79,6 +86,11 @@ std::string ModelGain(const v1::Job& job) {
   std::string text = "tasks add up to " + FormatNs(tuned);
   if (untuned > 0) text += fmt::format(" ({} over untuned)", FormatRatio(untuned / tuned));
   return text;
+}
+
+bool KeepsAllDefaults(const v1::Job& job) {
+  const v1::Gain& gain = job.comparison().result().gain();
+  return job.comparison().has_result() && gain.ratio() == 1 && gain.low() == gain.high();
 }
 
 bool IsSum(const v1::Job& job) { return ModelNs(job) > 0 && !job.comparison().has_result(); }
@@ -145,6 +157,7 @@ std::string SlotStateWord(v1::SlotState state) {
 }
 
 double TaskGain(const v1::TaskStatus& task) {
+  if (task.keeps_default()) return 1;
   if (task.has_compared()) return task.compared().gain().ratio();
   return task.best_ns() > 0 && task.untuned_ns() > 0 ? task.untuned_ns() / task.best_ns() : 0;
 }

@@ -17,13 +17,17 @@ std::string ShownState(const v1::Job& job);
 std::string StageWord(v1::StageKind kind);       // "import", "profile", ..; "?" for none
 std::string SlotStateWord(v1::SlotState state);  // "free", "held", ..
 
-// Sum over the tasks of weight x best; 0 while a task has no measurement.
+// The time of the kernel that the module has: of the best one, or of the default one that the task keeps; 0: unknown.
+double KernelNs(const v1::TaskStatus& task);
+// Sum over the tasks of weight x KernelNs, or of the default kernels; 0 while a task has no measurement.
 double EstimatedModelNs(const v1::Job& job, bool untuned);
 // The best known time of one inference; 0: unknown.
 double ModelNs(const v1::Job& job);
 // The time and gain of the whole model, in one line: as compared in turns if that is done, otherwise the
 // sums of its tasks, each timed by itself; empty while a task has no time.
 std::string ModelGain(const v1::Job& job);
+// Whether the compared module has default kernels only, since no tuned one was surely faster. Then there is no gain to measure.
+bool KeepsAllDefaults(const v1::Job& job);
 // Whether ModelNs is the sum of the tasks' best times, and not the time of the whole model.
 bool IsSum(const v1::Job& job);
 // ModelNs as text; a sum of the tasks' times is marked as such, since it is no time of the model.
@@ -38,7 +42,7 @@ std::string WhyTimesDiffer(const v1::Job& job);
 // The job's reason without the leading word for its state: "cancelled: no time" becomes "no time". Empty if the reason is that word alone.
 std::string ReasonBeyondState(const v1::Job& job);
 // How many times as fast as with its default schedule the task runs: as compared inside the model if
-// that is done, otherwise by the times of its records; 0: unknown.
+// that is done, otherwise by the times of its records; 1 where it keeps the default kernel; 0: unknown.
 double TaskGain(const v1::TaskStatus& task);
 
 // The job that a record was measured for. Each service numbers its own jobs, so the job of an imported record is none of those here:

@@ -174,8 +174,8 @@ Html TaskTableOf(const JobDetails& details) {
                              : Element("a", Text(label), {{"href", absl::StrCat("#task", i + 1)}}),
                Text(absl::StrCat(task.info().weight())),
                Text(fmt::format("{} of {}", task.trials(), task.budget())),
-               Text(absl::StrCat(task.failed())), Text(FormatNs(task.best_ns())),
-               Text(FormatGflops(task.info().flops(), task.best_ns())),
+               Text(absl::StrCat(task.failed())), Text(FormatNs(KernelNs(task))),
+               Text(FormatGflops(task.info().flops(), KernelNs(task))),
                Text(FormatRatio(TaskGain(task))), Text(Cut(doing, 120))});
   }
   Html html = table.ToHtml("the model is not imported yet");
