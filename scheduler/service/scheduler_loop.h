@@ -108,6 +108,7 @@ class SchedulerLoop {
 
   StoreWriter* writer() { return writer_.get(); }
   v1::TrackerService::StubInterface* tracker() { return tracker_.get(); }
+  const std::string& tracker_address() const { return options_.tracker_address; }
   const std::string& policy() const { return options_.policy; }
 
   // Whether this process leads for certain (Leadership); if not, it decides nothing.

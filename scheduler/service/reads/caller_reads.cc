@@ -191,7 +191,14 @@ absl::StatusOr<v1::ListWorkersResponse> CallerReads::ListWorkers(absl::Duration 
   grpc::ClientContext context;
   SetDeadline(&context, limit);
   v1::ListWorkersResponse response;
-  HEDDLE_RETURN_IF_ERROR(FromGrpc(loop_->tracker()->ListWorkers(&context, {}, &response)));
+  absl::Status asked = FromGrpc(loop_->tracker()->ListWorkers(&context, {}, &response));
+  if (absl::IsUnavailable(asked) || absl::IsDeadlineExceeded(asked)) {
+    // gRPC's own text names neither the tracker nor what to do.
+    asked = absl::Status(asked.code(),
+                         absl::StrCat("the tracker at ", loop_->tracker_address(),
+                                      " is not to be reached; is heddle-tracker running?"));
+  }
+  HEDDLE_RETURN_IF_ERROR(asked);
   return response;
 }
 
