@@ -25,6 +25,7 @@
 #include "client/commands/sweep_command.h"
 #include "client/config/config_options.h"
 #include "client/modules/streams.h"
+#include "client/views/json.h"
 #include "proto/access/local_socket.h"
 
 using heddle::client::GlobalOptions;

@@ -190,7 +190,7 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
   if (Interrupted()) return kInterrupted;
   if (written.ok()) written = file->Commit();
   // As for what other commands print.
-  if (!written.ok() && output.empty()) return Fail(kInternal, written.message());
+  if (!written.ok() && output.empty()) return Fail(kInternal, std::string(written.message()));
   if (!written.ok()) return Fail(written);
   fmt::print(stderr, "{} records exported\n", count);
   return kDone;

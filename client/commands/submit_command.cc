@@ -71,7 +71,7 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const ModelFile
   fmt::print("\n{} tasks from {} kernel calls, {}; {} trials for {}\n", work.tasks.size(),
              work.kernels, FormatFlops(work.flops), work.trials, spec.target());
   if (matching < 0) {
-    fmt::print("devices are unknown: {}\n", Printable(devices.status().message()));
+    fmt::print("devices are unknown: {}\n", Printable(std::string(devices.status().message())));
   } else if (matching == 0) {
     fmt::print("no device matches, so the job would wait until one registers{}\n",
                keys.empty() ? "; there is none at all"
