@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <limits>
 #include <map>
 #include <optional>
@@ -24,6 +25,7 @@
 #include "client/commands/sweep_command.h"
 #include "client/config/config_options.h"
 #include "client/modules/streams.h"
+#include "client/views/json.h"
 #include "proto/access/local_socket.h"
 
 using heddle::client::GlobalOptions;
@@ -134,14 +136,55 @@ std::string CommandWord(const CLI::App& app, int argc, char** argv) {
   return "";
 }
 
+// The command of that name; null: there is none.
+const CLI::App* CommandNamed(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == name) return command;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> ShownCommands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (!command->get_group().empty()) names.push_back(command->get_name());
+  }
+  return names;
+}
+
+// ", did you mean 'show'?"; empty: no known name is near.
+std::string DidYouMean(const std::string& word, const std::vector<std::string>& known) {
+  const std::string near = heddle::NearName(word, known);
+  return near.empty() ? "" : ", did you mean '" + near + "'?";
+}
+
 // What to say of a command that there is not; empty: it is there, or no command was given.
 std::string UnknownCommand(const CLI::App& app, const std::string& word) {
-  std::vector<std::string> known;
-  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
-  if (word.empty() || std::find(known.begin(), known.end(), word) != known.end()) return "";
-  const std::string nearest = heddle::NearNames(word, known, 1).front();
-  return "there is no command '" + heddle::client::Printable(word) + "'" +
-         (heddle::EditDistance(word, nearest) <= 2 ? ", did you mean '" + nearest + "'?" : "");
+  if (word.empty() || CommandNamed(app, word) != nullptr) return "";
+  const std::string unknown = "there is no command '" + heddle::client::Printable(word) + "'";
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (CommandNamed(*command, word) != nullptr)
+      return unknown + ", did you mean '" + command->get_name() + " " + word + "'?";
+  }
+  return unknown + DidYouMean(word, ShownCommands(app));
+}
+
+// What to say of words that `at`, a command of `app`, does not take. The first one tells what is wrong.
+std::string UnknownWords(const CLI::App& app, const CLI::App& at,
+                         const std::vector<std::string>& words) {
+  const std::string word = words.front().substr(0, words.front().find('='));
+  if (word.starts_with("-")) {
+    std::vector<std::string> known;
+    for (const CLI::App* one : {&app, &at}) {
+      for (const CLI::Option* option : one->get_options()) {
+        for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+      }
+    }
+    return "there is no option '" + heddle::client::Printable(word) + "'" + DidYouMean(word, known);
+  }
+  std::string all;
+  for (const std::string& one : words) all += (all.empty() ? "" : " ") + one;
+  return "not expected: " + heddle::client::Printable(all) + DidYouMean(word, ShownCommands(at));
 }
 
 // The flags of submit, each with a list of values. A new flag of submit is a sweep parameter too.
@@ -197,7 +240,7 @@ void AddFilterFlags(CLI::App* app, heddle::v1::RecordQuery& query) {
     app->add_option(flag, *field, help);
   };
   text("--task", query.mutable_workload_key(),
-       "Task: a workload's key, the beginning of one, or a label");
+       "Task: a workload's key, the beginning of one, or a label (to look: or a part of one)");
   text("--target", query.mutable_target(), "Canonical target text");
   text("--device", query.mutable_device_key(), "Device key");
   text("--job", query.mutable_job(), "Job id");
@@ -217,7 +260,8 @@ void AddQueryFlags(CLI::App* app, heddle::v1::RecordQuery& query) {
       "--valid", [&query](int64_t n) { query.set_valid_only(n > 0); },
       "Leave out failed candidates");
   app->add_option_function<int64_t>(
-      "--limit", [&query](int64_t n) { query.set_limit(n); }, "At most this many");
+      "--limit", [&query](int64_t n) { query.set_limit(n); },
+      "At most this many, the newest (default: 1000; an export has all)");
 }
 
 // Takes what configuration files say as defaults. Help needs none of it.
@@ -376,8 +420,8 @@ int main(int argc, char** argv) {
 
   std::string wait_for = "done";
   std::string wait_timeout = "0";
-  CLI::App* wait_app = command("wait", "Wait for a job, for scripts");
-  wait_app->add_option("job", job_id, "Job id")->required();
+  CLI::App* wait_app = command("wait", "Wait for jobs, for scripts");
+  wait_app->add_option("job", job_ids, "Job ids")->required();
   wait_app->add_option("--for", wait_for, "done or first-valid")
       ->check(CLI::IsMember({"done", "first-valid"}))
       ->capture_default_str();
@@ -385,16 +429,16 @@ int main(int argc, char** argv) {
       ->add_option("--timeout", wait_timeout,
                    "How long, e.g. 30m, or a number of seconds; 0 waits without limit")
       ->capture_default_str();
-  wait_app->callback([&] { code = client::WaitForJob(global, job_id, wait_for, wait_timeout); });
+  wait_app->callback([&] { code = client::WaitForJobs(global, job_ids, wait_for, wait_timeout); });
 
   const auto action = [&](const char* name, const char* help, client::JobAction what) {
     CLI::App* action_app = command(name, help);
-    action_app->add_option("job", job_id, "Job id")->required();
-    action_app->callback([&, what] { code = client::ActOnJob(global, what, job_id); });
+    action_app->add_option("job", job_ids, "Job ids")->required();
+    action_app->callback([&, what] { code = client::ActOnJobs(global, what, job_ids); });
   };
-  action("cancel", "Cancel a job; its records stay", client::JobAction::kCancel);
-  action("pause", "Pause a job after its running stages", client::JobAction::kPause);
-  action("resume", "Resume a paused job", client::JobAction::kResume);
+  action("cancel", "Cancel jobs; their records stay", client::JobAction::kCancel);
+  action("pause", "Pause jobs after their running stages", client::JobAction::kPause);
+  action("resume", "Resume paused jobs", client::JobAction::kResume);
   int priority = 0;
   CLI::App* priority_app =
       command("priority", "Change the order among the jobs of one user; running stages go on");
@@ -625,24 +669,30 @@ int main(int argc, char** argv) {
 
   // What people type before they know the flags.
   CLI::App* help_app = command("help", "Show this help, or that of a command");
-  std::string helped;
-  help_app->add_option("command", helped, "Command");
+  std::vector<std::string> helped;
+  help_app->add_option("command", helped, "Command, with its own command if it has some");
   help_app->callback([&] {
     const CLI::App* of = &app;
-    for (const CLI::App* known : std::as_const(app).get_subcommands({})) {
-      if (known->get_name() == helped) of = known;
+    std::string name = "heddle";
+    for (const std::string& word : helped) {
+      if (const std::string unknown = UnknownCommand(*of, word); !unknown.empty()) {
+        code = client::Fail(client::kUsage, unknown + " (see `" + name + " --help`)");
+        return;
+      }
+      of = CommandNamed(*of, word);
+      name += " " + word;
     }
-    if (of == &app && !helped.empty()) {
-      code = client::Fail(
-          absl::InvalidArgumentError(UnknownCommand(app, helped) + " (see `heddle --help`)"));
-      return;
-    }
-    const std::string name = of == &app ? "heddle" : "heddle " + helped;
-    std::fputs(of->get_formatter()->make_help(of, name, CLI::AppFormatMode::Normal).c_str(),
-               stdout);
+    const std::string text = of->get_formatter()->make_help(of, name, CLI::AppFormatMode::Normal);
+    if (global.output.json)
+      client::PrintOneText("help", text);
+    else
+      std::fputs(text.c_str(), stdout);
   });
   command("version", "Show the version")->callback([&] {
-    std::printf("%s\n", app.version().c_str());
+    if (global.output.json)
+      client::PrintOneText("version", HEDDLE_VERSION);
+    else
+      std::printf("%s\n", app.version().c_str());
   });
 
   // What packages install; hidden, since people who tune do not need it.
@@ -668,12 +718,9 @@ int main(int argc, char** argv) {
     return client::Fail(configured);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& e) {
-    return app.exit(e);
-  } catch (const CLI::CallForAllHelp& e) {
-    return app.exit(e);
-  } catch (const CLI::CallForVersion& e) {
-    return app.exit(e);
+  } catch (const CLI::Success& e) {  // --help or --version
+    code = app.exit(e);
+    std::cout.flush();
   } catch (const CLI::ParseError& e) {
     std::string help = "heddle", message = e.what();
     const CLI::App* at = &app;
@@ -681,14 +728,16 @@ int main(int argc, char** argv) {
       at = at->get_subcommands().front();
       help += " " + at->get_name();
     }
-    // Of a command of commands these are few.
-    if (at != &app && message == "A subcommand is required") {
+    if (message == "A subcommand is required") {
       const char* before = ": ";
-      for (const CLI::App* one : at->get_subcommands({})) {
-        message += before + one->get_name();
+      for (const std::string& name : ShownCommands(*at)) {
+        message += before + name;
         before = ", ";
       }
     }
+    const bool extras = dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr;
+    if (const std::vector<std::string> words = app.remaining(true); extras && !words.empty())
+      message = UnknownWords(app, *at, words);
     return client::Fail(client::kUsage, message + " (see `" + help + " --help`)");
   } catch (const std::system_error& e) {
     // fmt throws when its text cannot be written.

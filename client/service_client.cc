@@ -418,7 +418,7 @@ absl::StatusOr<std::string> ServiceClient::SubmitOnce(
   return response.job();
 }
 
-absl::StatusOr<std::vector<v1::Job>> ServiceClient::ListJobs(bool all) const {
+absl::StatusOr<std::vector<v1::Job>> ServiceClient::ListJobs(bool all, bool* more) const {
   v1::ListJobsRequest request;
   request.set_all(all);
   std::vector<v1::Job> jobs;
@@ -432,6 +432,7 @@ absl::StatusOr<std::vector<v1::Job>> ServiceClient::ListJobs(bool all) const {
     for (v1::Job& job : *response.mutable_jobs()) jobs.push_back(std::move(job));
     if (!jobs.empty()) request.set_before(jobs.back().id());
   } while (response.more() && response.jobs_size() > 0 && jobs.size() < kMaxListedJobs);
+  if (more != nullptr) *more = response.more();
   std::reverse(jobs.begin(), jobs.end());
   return jobs;
 }

@@ -91,8 +91,8 @@ class ServiceClient {
   absl::StatusOr<std::string> Submit(
       const v1::JobSpec& spec, std::string_view model, const std::vector<FilePart>& parts = {},
       const std::function<void(const Upload&)>& progress = nullptr) const;
-  // Oldest first; the newest kMaxListedJobs of them.
-  absl::StatusOr<std::vector<v1::Job>> ListJobs(bool all) const;
+  // Oldest first; the newest kMaxListedJobs of them, or a page more. `more` (optional) tells whether there are others.
+  absl::StatusOr<std::vector<v1::Job>> ListJobs(bool all, bool* more = nullptr) const;
   absl::StatusOr<v1::Job> GetJob(const std::string& job) const;
   absl::StatusOr<v1::Job> CancelJob(const std::string& job, const std::string& reason) const;
   absl::StatusOr<v1::Job> PauseJob(const std::string& job) const;

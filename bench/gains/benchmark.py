@@ -132,8 +132,8 @@ class Gains:
             "taken_back": len(told.get("taken_back", [])),
             "comparisons": told.get("made", 0),
             "module_is_default": told.get("module_is_default", False),
-            # A module that is the default one is as fast as the default one.
-            "told": {"ratio": 1.0, "low": 1.0, "high": 1.0} if told.get("module_is_default") else {end: gain[end] for end in ("ratio", "low", "high")},
+            # A module that is the default one, or has all its kernels (then no round counts), is as fast as the default one.
+            "told": {"ratio": 1.0, "low": 1.0, "high": 1.0} if told.get("module_is_default") or not gain["rounds"] else {end: gain[end] for end in ("ratio", "low", "high")},
             "told_before": gain,
             "later": gains,
             "later_median": statistics.median(gains),

@@ -79,10 +79,12 @@ int ExplainAssembly(const GlobalOptions& global, const std::string& job, const s
 int ReportJob(const GlobalOptions& global, const std::string& job, const std::string& output,
               bool assembly);
 int WatchJob(const GlobalOptions& global, const std::string& job);
-int WaitForJob(const GlobalOptions& global, const std::string& job, const std::string& what,
-               const std::string& timeout);
+// Waits for all of them, and returns the first exit status that is not kDone. The timeout is of all together.
+int WaitForJobs(const GlobalOptions& global, const std::vector<std::string>& jobs,
+                const std::string& what, const std::string& timeout);
 enum class JobAction { kCancel, kPause, kResume };
-int ActOnJob(const GlobalOptions& global, JobAction action, const std::string& job);
+// Goes on with the others after an error, and returns the first exit status that is not kDone.
+int ActOnJobs(const GlobalOptions& global, JobAction action, const std::vector<std::string>& jobs);
 int PrioritizeJob(const GlobalOptions& global, const std::string& job, int priority);
 int FetchModule(const GlobalOptions& global, const std::string& job, const std::string& output,
                 const std::string& schedules);

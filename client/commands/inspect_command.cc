@@ -107,6 +107,10 @@ nlohmann::json ToJson(const Inspection& found) {
     object["tasks"] = TasksToJson(found.prepared->work);
     object["module_parameter_bytes"] = found.prepared->parameter_bytes;
     object["activation_bytes"] = found.prepared->activation_bytes;
+  } else {
+    for (const char* field :
+         {"flops", "kernels", "tasks", "module_parameter_bytes", "activation_bytes"})
+      object[field] = nullptr;
   }
   return object;
 }
@@ -116,8 +120,9 @@ void PrintValues(const char* label, const std::vector<OnnxSummary::Value>& value
                  const std::map<std::string, std::string>& fixed) {
   for (const OnnxSummary::Value& value : values) {
     const auto is = fixed.find(value.name);
-    fmt::print("{:<11}{}: {} {}{}\n", label, value.name, value.type, value.shape,
-               is == fixed.end() ? "" : " = " + is->second);
+    fmt::print("{:<11}{}\n", label,
+               Printable(fmt::format("{}: {} {}{}", value.name, value.type, value.shape,
+                                     is == fixed.end() ? "" : " = " + is->second)));
   }
 }
 
@@ -127,7 +132,7 @@ void PrintParameters(const OnnxSummary& s) {
   for (const auto& [type, bytes] : s.bytes_by_type) {
     if (bytes > 0) parts.push_back(fmt::format("{} {}", type, FormatBytes(bytes)));
   }
-  if (!parts.empty()) fmt::print(": {}", fmt::join(parts, ", "));
+  if (!parts.empty()) fmt::print(": {}", Printable(fmt::format("{}", fmt::join(parts, ", "))));
   fmt::print("\n");
 }
 
@@ -145,11 +150,12 @@ void PrintOperators(const GlobalOptions& global, const OnnxSummary& s) {
 
 void Print(const GlobalOptions& global, const std::string& path, const Inspection& found) {
   const OnnxSummary& s = found.summary;
-  fmt::print("model      {}{}{}\n", path, s.producer.empty() ? "" : ", made by ", s.producer);
+  fmt::print("model      {}{}{}\n", Printable(path), s.producer.empty() ? "" : ", made by ",
+             Printable(s.producer));
   std::vector<std::string> opsets;
   for (const auto& opset : s.opsets)
     opsets.push_back(fmt::format("{} {}", opset.domain, opset.version));
-  fmt::print("opsets     {}\n", fmt::join(opsets, ", "));
+  fmt::print("opsets     {}\n", Printable(fmt::format("{}", fmt::join(opsets, ", "))));
   PrintValues("input", s.inputs, found.input_values);
   PrintValues("output", s.outputs, {});
   PrintParameters(s);
@@ -159,10 +165,9 @@ void Print(const GlobalOptions& global, const std::string& path, const Inspectio
   const TuningWork& work = found.prepared->work;
   if (!found.guessed.empty()) {
     fmt::print("Dimensions are open. The figures below are for a guess:{}\n\n",
-               ShapeFlags(found.guessed));
+               Printable(ShapeFlags(found.guessed)));
   }
-  fmt::print("arithmetic {}\n", work.flops < 1e9 ? fmt::format("{:.3g} MFLOP", work.flops / 1e6)
-                                                 : fmt::format("{:.3g} GFLOP", work.flops / 1e9));
+  fmt::print("arithmetic {}\n", FormatFlops(work.flops));
   fmt::print("memory     {} parameters, {} activations\n",
              FormatBytes(found.prepared->parameter_bytes),
              FormatBytes(found.prepared->activation_bytes));
@@ -205,8 +210,8 @@ int InspectModel(const GlobalOptions& global, const std::string& path, const Mod
     for (const std::string& shape : flags.shapes) given += " --shape " + ShellWord(shape);
     for (const std::string& value : flags.input_values)
       given += " --input-value " + ShellWord(value);
-    fmt::print(stderr, "next: heddle tune {}{}{} -o model.heddle\n", ShellWord(path), given,
-               ShapeFlags(found.guessed));
+    fmt::print(stderr, "next: heddle tune {} -o model.heddle\n",
+               Printable(ShellWord(path) + given + ShapeFlags(found.guessed)));
   }
   return kDone;
 }

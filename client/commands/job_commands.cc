@@ -24,9 +24,10 @@ namespace {
 constexpr absl::Duration kWatchPatience = absl::Seconds(60);
 constexpr absl::Duration kSilence = absl::Seconds(2);  // until who waits is told for what
 constexpr size_t kNameColumns = 40;                    // of a job's name in the list
+constexpr size_t kReasonColumns = 80;                  // of its reason there; `show` has all
 
 // The job with what follows from it: the time of one inference now and with the default schedules (0: not
-// known), and the gain.
+// known), and the gain, as compared if that is done.
 nlohmann::json JobJson(const v1::Job& job) {
   nlohmann::json object = ToJson(job);
   object["schema_version"] = kJsonSchemaVersion;
@@ -35,15 +36,20 @@ nlohmann::json JobJson(const v1::Job& job) {
                                                        : EstimatedModelNs(job, true);
   object["model_ns"] = ns;
   object["default_model_ns"] = untuned;
-  object["gain"] = ns > 0 ? untuned / ns : 0;
+  // The median of the rounds' ratios is not the ratio of the medians.
+  const bool measured = job.comparison().has_result() && !job.comparison().module_is_default();
+  object["gain"] = measured ? job.comparison().result().gain().ratio() : ns > 0 ? untuned / ns : 0;
   return object;
 }
 
-// Whether any task of the job has a measured kernel, of this job or another one.
-bool IsTuned(const v1::Job& job) {
-  return std::any_of(job.tasks().begin(), job.tasks().end(), [](const v1::TaskStatus& task) {
-    return task.best_ns() > 0 || task.known_records() > 0;
-  });
+// Why the best known schedules are the default ones; empty: they are not.
+std::string WhyDefault(const v1::Job& job) {
+  const bool tuned = std::any_of(
+      job.tasks().begin(), job.tasks().end(),
+      [](const v1::TaskStatus& task) { return task.best_ns() > 0 || task.known_records() > 0; });
+  if (!tuned) return "no trial of the job was measured";
+  if (job.comparison().module_is_default()) return "with the tuned kernels the model was slower";
+  return KeepsAllDefaults(job) ? "no tuned kernel was surely faster" : "";
 }
 
 void PrintJson(const nlohmann::json& object) {
@@ -141,8 +147,10 @@ int ExitCodeOf(const v1::Job& job) {
 
 int ListJobs(const GlobalOptions& global, bool all) {
   const ServiceClient client(global.server);
-  const absl::StatusOr<std::vector<v1::Job>> jobs = client.ListJobs(all);
+  bool more = false;
+  const absl::StatusOr<std::vector<v1::Job>> jobs = client.ListJobs(all, &more);
   if (!jobs.ok()) return Fail(jobs.status());
+  if (more) fmt::print(stderr, "showing the newest {} jobs; there are more\n", jobs->size());
   if (global.output.json) {
     for (const v1::Job& job : *jobs) PrintJson(JobJson(job));
     return kDone;
@@ -154,7 +162,8 @@ int ListJobs(const GlobalOptions& global, bool all) {
                fmt::format("{}/{}", job.trials(), job.trials_budget()),
                job.eta_ms() > 0 ? HumanDuration(absl::Milliseconds(job.eta_ms())) : "-",
                global.output.plain ? FormatNs(ModelNs(job)) : ModelTime(job),
-               FormatWallTime(job.created_unix_ns()), job.reason()});
+               FormatWallTime(job.created_unix_ns()),
+               global.output.plain ? job.reason() : Clip(job.reason(), kReasonColumns)});
   }
   if (jobs->empty()) {
     fmt::print(stderr, "{}\n",
@@ -240,16 +249,14 @@ int WatchJob(const GlobalOptions& global, const std::string& id) {
   return code;
 }
 
-int WaitForJob(const GlobalOptions& global, const std::string& id, const std::string& what,
-               const std::string& timeout) {
-  const absl::StatusOr<absl::Duration> span = ParseTimeout(timeout);
-  if (!span.ok()) return Fail(span.status());
-  const ServiceClient client(global.server);
-  const absl::Time deadline = absl::Now() + *span;
+namespace {
+
+int WaitForJob(const GlobalOptions& global, const ServiceClient& client, const std::string& id,
+               const std::string& what, absl::Time deadline) {
   v1::Job last;
   bool reached = false;
   bool timed_out = false;
-  FirstAnswer answer(id, std::min(kWatchPatience, *span));
+  FirstAnswer answer(id, std::min(kWatchPatience, deadline - absl::Now()));
   const absl::Status status = client.WatchJob(id, kWatchPatience, [&](const v1::Job* update) {
     if (update != nullptr) {
       last = *update;
@@ -279,8 +286,8 @@ int WaitForJob(const GlobalOptions& global, const std::string& id, const std::st
   return Fail(code, fmt::format("job {} {}", id, WithReason(StateWord(last.state()), last)));
 }
 
-int ActOnJob(const GlobalOptions& global, JobAction action, const std::string& id) {
-  const ServiceClient client(global.server);
+int ActOnJob(const GlobalOptions& global, const ServiceClient& client, JobAction action,
+             const std::string& id) {
   const absl::StatusOr<v1::Job> job = action == JobAction::kCancel
                                           ? client.CancelJob(id, "by its user")
                                       : action == JobAction::kPause ? client.PauseJob(id)
@@ -292,6 +299,33 @@ int ActOnJob(const GlobalOptions& global, JobAction action, const std::string& i
     fmt::print(stderr, "{} is {}\n", id, Printable(WithReason(StateWord(job->state()), *job)));
   }
   return kDone;
+}
+
+}  // namespace
+
+int WaitForJobs(const GlobalOptions& global, const std::vector<std::string>& ids,
+                const std::string& what, const std::string& timeout) {
+  const absl::StatusOr<absl::Duration> span = ParseTimeout(timeout);
+  if (!span.ok()) return Fail(span.status());
+  const ServiceClient client(global.server);
+  const absl::Time deadline = absl::Now() + *span;
+  int first = kDone;
+  for (const std::string& id : ids) {
+    const int code = WaitForJob(global, client, id, what, deadline);
+    if (first == kDone) first = code;
+    if (code == kInterrupted) return code;
+  }
+  return first;
+}
+
+int ActOnJobs(const GlobalOptions& global, JobAction action, const std::vector<std::string>& ids) {
+  const ServiceClient client(global.server);
+  int first = kDone;
+  for (const std::string& id : ids) {
+    const int code = ActOnJob(global, client, action, id);
+    if (first == kDone) first = code;
+  }
+  return first;
 }
 
 int PrioritizeJob(const GlobalOptions& global, const std::string& id, int priority) {
@@ -332,10 +366,10 @@ int FetchModule(const GlobalOptions& global, const std::string& id, const std::s
   const absl::StatusOr<int64_t> module = FetchModuleFile(client, id, choice, output);
   if (!module.ok()) return Fail(module.status());
   std::string told = schedules;
-  // Where nothing was measured, the best known schedules are the default ones.
   if (const absl::StatusOr<v1::Job> job = client.GetJob(id);
-      job.ok() && choice == v1::SCHEDULE_BEST && !IsTuned(*job))
-    told = "default: no trial of the job was measured";
+      job.ok() && choice == v1::SCHEDULE_BEST) {
+    if (const std::string why = WhyDefault(*job); !why.empty()) told = "default: " + why;
+  }
   const absl::StatusOr<std::string> signer = SignerOfFetched(global, id, output);
   if (!signer.ok()) return Fail(signer.status());
   if (global.output.json) {

@@ -111,20 +111,24 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
     fmt::print("{}\n", object.dump());
     return kDone;
   }
-  fmt::print("model    {} ({})\ntarget   {}\nmade by  {}\n", manifest.model,
-             manifest.model_digest.substr(0, 12), manifest.target, manifest.producer);
+  // Whoever made the file chose its texts.
+  fmt::print("model    {} ({})\ntarget   {}\nmade by  {}\n", Printable(manifest.model),
+             Printable(manifest.model_digest.substr(0, 12)), Printable(manifest.target),
+             Printable(manifest.producer));
   fmt::print("signed   by {}\n", SignatureText(global.server.tls_directory, path));
   if (const auto machine = machine::ParseMeasuredMachine(manifest.machine); machine.ok())
     fmt::print("machine  {}\n", machine::Summary(*machine));
   for (const runtime::TensorSpec& t : manifest.inputs)
-    fmt::print("input    {}: {}[{}]{}\n", t.name, t.dtype, fmt::join(t.shape, ","), NamesText(t));
+    fmt::print("input    {}\n", Printable(fmt::format("{}: {}[{}]{}", t.name, t.dtype,
+                                                      fmt::join(t.shape, ","), NamesText(t))));
   for (int i = 0; i < manifest.NumResults(); ++i) {
     const runtime::TensorSpec& t = manifest.outputs[static_cast<size_t>(i)];
     std::vector<std::string> extents;
     for (int64_t extent : t.shape) extents.push_back(fmt::format("{}", extent));
     for (const runtime::DimLength& length : t.lengths)
       extents[static_cast<size_t>(length.axis)].insert(0, "up to ");
-    fmt::print("output   {}: {}[{}]{}\n", t.name, t.dtype, fmt::join(extents, ","), NamesText(t));
+    fmt::print("output   {}\n", Printable(fmt::format("{}: {}[{}]{}", t.name, t.dtype,
+                                                      fmt::join(extents, ","), NamesText(t))));
   }
   if (manifest.independent_rows) {
     std::vector<int64_t> rows;
@@ -169,7 +173,7 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
     fmt::print(stderr,
                "{} of {} kernels have no recorded time, as default schedules have none that tuning "
                "did not measure; next: heddle run {} --profile\n",
-               unmeasured, manifest.kernels.size(), path);
+               unmeasured, manifest.kernels.size(), Printable(path));
   }
   return kDone;
 }

@@ -14,6 +14,8 @@
 namespace heddle::client {
 namespace {
 
+constexpr int64_t kShownRecords = 1000;  // where there is no --limit
+
 std::string OutcomeWord(v1::Outcome outcome) {
   switch (outcome) {
     case v1::OUTCOME_OK:
@@ -73,12 +75,12 @@ bool IsKey(const std::string& text) {
   return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// Replaces a label, or the beginning of a key, by the key that it means. NotFound: no record is of such a
-// task. InvalidArgument: several tasks match.
-absl::Status FindTask(const ServiceClient& client, v1::RecordQuery* query) {
+// Replaces a label, or the beginning of a key, by the key that it means; with `parts` also a part of a label, if no label is
+// that text. NotFound: no record is of such a task. InvalidArgument: several tasks match.
+absl::Status FindTask(const ServiceClient& client, bool parts, v1::RecordQuery* query) {
   const std::string wanted = query->workload_key();
   if (wanted.empty() || IsKey(wanted)) return absl::OkStatus();
-  std::map<std::string, std::string> labels;  // of the tasks that match, by key
+  std::map<std::string, std::string> labels, partly;  // of the tasks that match, by key
   // The best records name most tasks and are few; a task of failures has none, and is found among the newest
   // million.
   for (const bool best_only : {true, false}) {
@@ -89,9 +91,12 @@ absl::Status FindTask(const ServiceClient& client, v1::RecordQuery* query) {
     const absl::Status status = client.QueryRecords(all, [&](const v1::Record& record) {
       const bool begins = wanted.size() >= 4 && record.workload_key().starts_with(wanted);
       if (begins || record.label() == wanted) labels[record.workload_key()] = record.label();
+      if (parts && record.label().find(wanted) != std::string::npos)
+        partly[record.workload_key()] = record.label();
       return !Interrupted();
     });
     if (!status.ok()) return status;
+    if (labels.empty()) labels = partly;
     if (!labels.empty()) break;
   }
   if (labels.size() == 1) {
@@ -101,8 +106,8 @@ absl::Status FindTask(const ServiceClient& client, v1::RecordQuery* query) {
   if (labels.empty()) {
     return absl::NotFoundError(fmt::format(
         "no record is of a task '{}'; --task takes a key, at least 4 characters with which a key "
-        "begins, or a label, as `heddle records` shows them",
-        wanted));
+        "begins, or a label{}, as `heddle records` shows them",
+        wanted, parts ? " or a part of it" : ""));
   }
   std::vector<std::string> names;
   for (const auto& [key, label] : labels) names.push_back(fmt::format("{} ({})", key, label));
@@ -116,14 +121,21 @@ absl::Status FindTask(const ServiceClient& client, v1::RecordQuery* query) {
 int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& asked) {
   const ServiceClient client(global.server);
   v1::RecordQuery query = asked;
-  if (const absl::Status found = FindTask(client, &query); !found.ok()) return Fail(found);
+  if (const absl::Status found = FindTask(client, /*parts=*/true, &query); !found.ok())
+    return Fail(found);
   const bool evidence = global.output.verbosity > 0;
   std::vector<std::string> header = {"task", "device", "outcome", "median", "GFLOP/s",
                                      "job",  "when",   "key",     "id"};
   if (evidence) header.insert(header.end(), kEvidenceHeader.begin(), kEvidenceHeader.end());
   Table table(header);
+  // One more than is shown tells whether there are others.
+  const bool limited = query.limit() > 0;
+  if (!limited) query.set_limit(kShownRecords + 1);
   int64_t count = 0;
+  bool more = false;
   const absl::Status status = client.QueryRecords(query, [&](const v1::Record& record) {
+    more = !limited && count == kShownRecords;
+    if (more) return false;
     ++count;
     const bool imported = !record.imported_by().empty();  // its job is none of here
     if (global.output.json) {
@@ -147,6 +159,11 @@ int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& asked) {
     return !Interrupted();
   });
   if (!status.ok()) return Fail(status);
+  if (more) {
+    fmt::print(stderr,
+               "showing the newest {} records; --limit N shows more, `heddle records export` all\n",
+               kShownRecords);
+  }
   if (!global.output.json && count > 0) fmt::print("{}", table.ToText(global.output.plain));
   if (count == 0) fmt::print(stderr, "no records match\n");
   return Interrupted() ? kInterrupted : kDone;
@@ -156,7 +173,8 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
                   const std::string& output) {
   const ServiceClient client(global.server);
   v1::RecordQuery full = query;
-  if (const absl::Status found = FindTask(client, &full); !found.ok()) return Fail(found);
+  if (const absl::Status found = FindTask(client, /*parts=*/true, &full); !found.ok())
+    return Fail(found);
   full.set_with_workload(true);
   if (full.limit() == 0) full.set_limit(kAllRecords);  // by default an export is complete
   absl::StatusOr<OutputFile> file = OutputFile::Open(output.empty() ? "-" : output);
@@ -171,6 +189,8 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
   if (!status.ok()) return Fail(status);
   if (Interrupted()) return kInterrupted;
   if (written.ok()) written = file->Commit();
+  // As for what other commands print.
+  if (!written.ok() && output.empty()) return Fail(kInternal, std::string(written.message()));
   if (!written.ok()) return Fail(written);
   fmt::print(stderr, "{} records exported\n", count);
   return kDone;
@@ -212,7 +232,8 @@ int RetractRecords(const GlobalOptions& global, const v1::RecordQuery& asked,
                    const std::string& reason) {
   const ServiceClient client(global.server);
   v1::RecordQuery query = asked;
-  if (const absl::Status found = FindTask(client, &query); !found.ok()) return Fail(found);
+  if (const absl::Status found = FindTask(client, /*parts=*/false, &query); !found.ok())
+    return Fail(found);
   const absl::StatusOr<int64_t> count = client.RetractRecords(query, reason);
   if (!count.ok()) return Fail(count.status());
   if (global.output.json) {

@@ -68,10 +68,10 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const ModelFile
     return kDone;
   }
   fmt::print("{}", WorkTable(work).ToText(global.output.plain));
-  fmt::print("\n{} tasks from {} kernel calls, {:.2f} GFLOP; {} trials for {}\n", work.tasks.size(),
-             work.kernels, work.flops / 1e9, work.trials, spec.target());
+  fmt::print("\n{} tasks from {} kernel calls, {}; {} trials for {}\n", work.tasks.size(),
+             work.kernels, FormatFlops(work.flops), work.trials, spec.target());
   if (matching < 0) {
-    fmt::print("no scheduler answers at {}, so devices are unknown\n", global.server.address);
+    fmt::print("devices are unknown: {}\n", Printable(std::string(devices.status().message())));
   } else if (matching == 0) {
     fmt::print("no device matches, so the job would wait until one registers{}\n",
                keys.empty() ? "; there is none at all"
@@ -140,12 +140,15 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, const Mode
   *spec.mutable_options() = model_options;
   for (const auto& [flag, text] :
        {std::pair("--name", &options.name), std::pair("--device", &options.device_key)}) {
+    if (OneLine(ValidText(*text)) != ValidText(*text))
+      return absl::InvalidArgumentError(
+          fmt::format("{} '{}' has control characters; write one line of text", flag, *text));
     if (ValidText(*text) != *text)
       return absl::InvalidArgumentError(
           fmt::format("{} '{}' is no UTF-8; write it in UTF-8", flag, ValidText(*text)));
   }
   spec.set_name(options.name.empty()
-                    ? ValidText(std::filesystem::path(options.model).stem().string())
+                    ? OneLine(ValidText(std::filesystem::path(options.model).stem().string()))
                     : options.name);
   spec.set_target(ToText(*target));
   spec.set_device_key(options.device_key);
@@ -159,7 +162,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, const Mode
   spec.set_plan_search(options.plan);
   spec.set_force(options.force);
   HEDDLE_RETURN_IF_ERROR(FillJobOptions(options.job, absl::Now(), &spec));
-  if (const char* user = std::getenv("USER")) spec.set_user(ValidText(user));
+  if (const char* user = std::getenv("USER")) spec.set_user(OneLine(ValidText(user)));
   // What the service would refuse is told before anything is sent.
   HEDDLE_RETURN_IF_ERROR(
       ImportModel(model.onnx, FromProto(spec.options(), &model).import).status());

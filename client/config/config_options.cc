@@ -16,17 +16,14 @@
 namespace heddle::client {
 namespace {
 
-constexpr size_t kNearEnough = 2;  // edits to a name that is suggested
-
 absl::Status Bad(const Setting& setting, const std::string& why) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", OriginOf(setting), why));
 }
 
 // ", did you mean 'trials'?"; empty if no name is near.
 std::string Suggestion(const std::string& name, const std::vector<std::string>& known) {
-  const std::vector<std::string> near = NearNames(name, known, 1);
-  if (near.empty() || EditDistance(name, near.front()) > kNearEnough) return "";
-  return fmt::format(", did you mean '{}'?", near.front());
+  const std::string near = NearName(name, known);
+  return near.empty() ? "" : fmt::format(", did you mean '{}'?", near);
 }
 
 std::vector<std::string> CommandsOf(const CLI::App& app) {

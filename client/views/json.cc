@@ -1,6 +1,7 @@
 #include "client/views/json.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -235,6 +236,11 @@ absl::Status FromJsonLine(std::string_view line, Message* message) {
   const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (object.is_discarded()) return absl::InvalidArgumentError("not valid JSON");
   return Parse(object, message);
+}
+
+void PrintOneText(const std::string& name, const std::string& text) {
+  const nlohmann::json object = {{"schema_version", kJsonSchemaVersion}, {name, text}};
+  std::printf("%s\n", object.dump().c_str());
 }
 
 }  // namespace heddle::client

@@ -32,4 +32,7 @@ std::string ToFileJsonLine(const google::protobuf::Message& message);
 // accepted where the message has no such field.
 absl::Status FromJsonLine(std::string_view line, google::protobuf::Message* message);
 
+// Prints a JSON document of one text under that name.
+void PrintOneText(const std::string& name, const std::string& text);
+
 }  // namespace heddle::client

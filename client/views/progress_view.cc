@@ -66,7 +66,7 @@ std::string TaskTable(const v1::Job& job, bool plain) {
     table.Add({fmt::format("{}", i + 1), Clip(task.info().label(), 60),
                fmt::format("{}", task.info().weight()),
                fmt::format("{}/{}", task.trials(), task.budget()), fmt::format("{}", task.failed()),
-               FormatNs(task.best_ns()), FormatGflops(task.info().flops(), task.best_ns()),
+               FormatNs(KernelNs(task)), FormatGflops(task.info().flops(), KernelNs(task)),
                FormatRatio(TaskGain(task)), Clip(DoingOf(task), 40)});
   }
   std::string text = table.ToText(plain) + OthersText(shown.others);
@@ -91,13 +91,13 @@ std::string LiveTaskTable(const v1::Job& job, int width, int rows) {
     std::vector<std::string> row = {fmt::format("{}", i + 1),
                                     task.info().label(),
                                     fmt::format("{}/{}", task.trials(), task.budget()),
-                                    FormatNs(task.best_ns()),
+                                    FormatNs(KernelNs(task)),
                                     FormatRatio(TaskGain(task)),
                                     DoingOf(task)};
     if (wide) {
       row.insert(row.begin() + 2, fmt::format("{}", task.info().weight()));
       row.insert(row.begin() + 4, fmt::format("{}", task.failed()));
-      row.insert(row.begin() + 6, FormatGflops(task.info().flops(), task.best_ns()));
+      row.insert(row.begin() + 6, FormatGflops(task.info().flops(), KernelNs(task)));
     }
     lines.push_back(std::move(row));
   }

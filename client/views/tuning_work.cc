@@ -33,11 +33,18 @@ absl::Duration DurationOf(const TuningWork& work, int device_slots) {
   return kTrial * work.trials / std::max(1, device_slots);
 }
 
+std::string FormatFlops(double flops) {
+  return flops < 1e9 ? fmt::format("{:.3g} MFLOP", flops / 1e6)
+                     : fmt::format("{:.3g} GFLOP", flops / 1e9);
+}
+
 Table WorkTable(const TuningWork& work) {
   Table table({"task", "uses", "MFLOP", "schedules", "key"});
   for (const auto& [task, schedules] : work.tasks) {
-    table.Add({task.label, fmt::format("{}", task.weight), fmt::format("{:.1f}", task.flops / 1e6),
-               fmt::format("{:.2g}", schedules), task.key});
+    table.Add(
+        {task.label, fmt::format("{}", task.weight), fmt::format("{:.1f}", task.flops / 1e6),
+         schedules < 1e7 ? fmt::format("{:.0f}", schedules) : fmt::format("{:.1e}", schedules),
+         task.key});
   }
   return table;
 }

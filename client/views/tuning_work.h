@@ -29,6 +29,8 @@ TuningWork WorkOf(const graph::FusedGraph& fused, const machine::TargetInfo& tar
 // An estimate from a typical trial: build, check, warm-up and repeats.
 absl::Duration DurationOf(const TuningWork& work, int device_slots);
 
+// "1.23 MFLOP"; from 1e9 on "1.23 GFLOP".
+std::string FormatFlops(double flops);
 Table WorkTable(const TuningWork& work);
 nlohmann::json TasksToJson(const TuningWork& work);
 

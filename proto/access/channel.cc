@@ -28,6 +28,14 @@ class BearerToken final : public grpc::MetadataCredentialsPlugin {
 }  // namespace
 
 absl::Status CheckAddress(const std::string& address, const Credentials& credentials) {
+  // Neither a URL nor a port alone is a place to connect to.
+  if (!IsUnixAddress(address) &&
+      (!HasPort(address) || address.starts_with(':') || address.find('/') != std::string::npos)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", address,
+                     "' is no address to connect to; write HOST:PORT with a port up to 65535, "
+                     "such as 127.0.0.1:9190, or unix:PATH"));
+  }
   if (credentials.tls || IsUnixAddress(address) || IsLoopbackAddress(address))
     return absl::OkStatus();
   return absl::InvalidArgumentError(

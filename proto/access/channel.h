@@ -21,7 +21,7 @@ std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::strin
                                                                 const Credentials& credentials,
                                                                 grpc::ChannelArguments* arguments);
 
-// InvalidArgument if the address is on another machine and there is no --tls-dir: nothing is sent in
+// InvalidArgument if the text is neither "unix:PATH" nor "HOST:PORT", or if the address is on another machine and there is no --tls-dir: nothing is sent in
 // the clear.
 absl::Status CheckAddress(const std::string& address, const Credentials& credentials);
 

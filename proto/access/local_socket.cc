@@ -72,13 +72,16 @@ bool IsLoopbackAddress(std::string_view address) {
   return host == "127.0.0.1" || host == "localhost" || host == "[::1]";
 }
 
-absl::Status CheckListenAddress(std::string_view address) {
-  if (IsUnixAddress(address)) return absl::OkStatus();
+bool HasPort(std::string_view address) {
   const size_t colon = address.rfind(':');
   const std::string_view port = colon == std::string_view::npos ? "" : address.substr(colon + 1);
   const bool digits = !port.empty() && port.size() <= 5 &&
                       port.find_first_not_of("0123456789") == std::string_view::npos;
-  if (digits && std::stoi(std::string(port)) <= 65535) return absl::OkStatus();
+  return digits && std::stoi(std::string(port)) <= 65535;
+}
+
+absl::Status CheckListenAddress(std::string_view address) {
+  if (IsUnixAddress(address) || HasPort(address)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--listen ", std::string(address),
       ": is no address to listen on; write HOST:PORT with a port from 0 to 65535, such "

@@ -17,6 +17,8 @@ std::string SocketPath(const std::string& unix_address);
 // Whether it is loopback: 127.0.0.1, ::1 or localhost, with a port.
 bool IsLoopbackAddress(std::string_view address);
 
+// Whether the text ends in ":PORT" with a port from 0 to 65535.
+bool HasPort(std::string_view address);
 // Whether a daemon can listen there. InvalidArgument with an example if the text is neither "unix:PATH" nor
 // "HOST:PORT" with a port from 0 to 65535. Without a host it stands for all of this machine's addresses.
 absl::Status CheckListenAddress(std::string_view address);

@@ -37,9 +37,10 @@ class Task:
     untuned_ns: float
     """The median of the default schedule; 0: not measured."""
     gain: float
-    """How many times as fast as the default schedule: as the whole model was compared, else by the two above; 0: unknown."""
+    """How many times as fast as the default schedule: as the whole model was compared, else by the two above; 1: it keeps
+    the default kernel; 0: unknown."""
     gflops: float
-    """10^9 operations in a second; 0: unknown."""
+    """10^9 operations in a second, of the kernel that the module has; 0: unknown."""
     doing: str
     done: bool
     keeps_default: bool
@@ -55,8 +56,8 @@ class Tasks(list[Task]):
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [
-            (str(t.number), t.label, str(t.uses), f"{t.trials}/{t.budget}", str(t.failed), nanoseconds(t.best_ns),
-             f"{t.gflops:.1f}" if t.gflops else "-", ratio(t.gain),
+            (str(t.number), t.label, str(t.uses), f"{t.trials}/{t.budget}", str(t.failed),
+             nanoseconds(t.untuned_ns if t.keeps_default else t.best_ns), f"{t.gflops:.1f}" if t.gflops else "-", ratio(t.gain),
              "keeps the default kernel" if t.keeps_default else t.doing)
             for t in self[:_SHOWN]
         ]
@@ -84,12 +85,14 @@ def tasks_of(job: dict[str, Any]) -> Tasks:
         if not info.get("weight"):
             continue
         best, untuned = task.get("best_ns", 0), task.get("untuned_ns", 0)
+        keeps = task.get("keeps_default", False)
+        kernel = untuned if keeps else best  # of the module
         gain = part(part(task, "compared"), "gain").get("ratio", 0) or (untuned / best if best and untuned else 0)
         tasks.append(Task(
             number=number, label=info.get("label", ""), key=info.get("key", ""), uses=info["weight"],
             trials=task.get("trials", 0), failed=task.get("failed", 0), budget=task.get("budget", 0), best_ns=best,
-            untuned_ns=untuned, gain=gain, gflops=info.get("flops", 0) / best if best else 0, doing=task.get("doing", ""),
-            done=task.get("done", False), keeps_default=task.get("keeps_default", False),
+            untuned_ns=untuned, gain=1.0 if keeps else gain, gflops=info.get("flops", 0) / kernel if kernel else 0, doing=task.get("doing", ""),
+            done=task.get("done", False), keeps_default=keeps,
             first_error=task.get("first_error", "")))
     return tasks
 

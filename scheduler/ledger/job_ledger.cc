@@ -424,10 +424,11 @@ void JobLedger::KeepComparison(const Compared& compared, const Job& job, v1::Job
         return task.keep_default || (estimated ? task.estimated_weight : task.weight) == 0;
       });
   if (module_digest == plain || all_back) {  // every kernel was taken back, and nothing differs
-    v1::Gain& gain = *comparison.mutable_result()->mutable_gain();
-    gain.set_ratio(1);
-    gain.set_low(1);
-    gain.set_high(1);
+    // What was measured is one module twice, so it says nothing of a gain: there is no interval.
+    v1::CompareResult& same = *comparison.mutable_result();
+    same.set_ns(same.default_ns());
+    same.mutable_gain()->Clear();
+    same.mutable_gain()->set_ratio(1);
   } else if (IsSlower(comparison.result().gain()) && !plain.empty()) {
     comparison.set_module_is_default(true);
     module_digest = plain;

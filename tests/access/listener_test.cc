@@ -95,6 +95,17 @@ TEST_F(ListenerTest, WhatIsNoAddressIsSaidToBeNone) {
 TEST_F(ListenerTest, NothingIsSentInTheClearToAnotherMachine) {
   EXPECT_TRUE(CheckAddress("10.0.0.1:1", Lab::Get().Of("ann")).ok());
   EXPECT_TRUE(absl::IsInvalidArgument(CheckAddress("10.0.0.1:1", {})));
+  // What is no address does not need TLS.
+  for (const char* address : {"bogus", "http://127.0.0.1:9190", "http://lab", "127.0.0.1:99999",
+                              "127.0.0.1:", ":9190", ""}) {
+    for (const Credentials& credentials : {Credentials{}, Lab::Get().Of("ann")}) {
+      const absl::Status refused = CheckAddress(address, credentials);
+      EXPECT_TRUE(absl::IsInvalidArgument(refused)) << address;
+      EXPECT_THAT(std::string(refused.message()), HasSubstr("HOST:PORT")) << address;
+    }
+  }
+  EXPECT_TRUE(CheckAddress("[::1]:9190", {}).ok());
+  EXPECT_TRUE(CheckAddress("unix:socket", {}).ok());
   const auto channel = MakeChannel("10.0.0.1:1", PeerName(Role::kScheduler), {});
   const absl::Time begun = absl::Now();
   EXPECT_FALSE(Call(channel, "grpc.health.v1.Health/Check", "").status.ok());

@@ -9,12 +9,24 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(NearNames, DistanceIsLevenshteins) {
+TEST(NearNames, DistanceCountsEditsAndSwaps) {
   EXPECT_EQ(EditDistance("", ""), 0u);
   EXPECT_EQ(EditDistance("fetch", "fetch"), 0u);
   EXPECT_EQ(EditDistance("fetc", "fetch"), 1u);
   EXPECT_EQ(EditDistance("kitten", "sitting"), 3u);
   EXPECT_EQ(EditDistance("", "abc"), 3u);
+  EXPECT_EQ(EditDistance("trails", "trials"), 1u) << "neighbours that swapped";
+  EXPECT_EQ(EditDistance("ab", "ba"), 1u);
+}
+
+TEST(NearNames, OnlyWhatIsNearIsSuggested) {
+  const std::vector<std::string> known = {"zoo", "report", "show", "trials", "config"};
+  EXPECT_EQ(NearName("shwo", known), "show");
+  EXPECT_EQ(NearName("trails", known), "trials");
+  EXPECT_EQ(NearName("confi", known), "config");
+  EXPECT_EQ(NearName("foo", known), "") << "one of three letters differs";
+  EXPECT_EQ(NearName("export", known), "");
+  EXPECT_EQ(NearName("x", {}), "");
 }
 
 TEST(NearNames, TheNearestComeFirst) {

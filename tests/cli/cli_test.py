@@ -42,7 +42,17 @@ class OneLineErrors(unittest.TestCase):
         self.refused(2, "frobnicate", says=("no command 'frobnicate'", "heddle --help"))
         self.refused(2, "fetc", "j1", says=("did you mean 'fetch'?", "heddle --help"))
         self.refused(2, "--server", "127.0.0.1:1", "shwo", says="did you mean 'show'?")
-        self.refused(2, says="subcommand is required")
+        self.refused(2, says=("subcommand is required: submit, tune, ", "heddle --help"))
+        self.assertNotIn("did you mean", self.refused(2, "foo", says="no command 'foo'"))
+        self.refused(2, "export", says="did you mean 'records export'?")
+        self.refused(2, "submit", "mlp.onnx", "--trails", "5", says=("no option '--trails'", "did you mean '--trials'?", "heddle submit --help"))
+        self.refused(2, "show", "j1", "--sever=127.0.0.1:1", says="did you mean '--server'?")
+        self.refused(2, "jobs", "one", "two", says="not expected: one two (")
+        self.refused(2, "help", "records", "exprt", says=("no command 'exprt'", "did you mean 'export'?"))
+        self.assertIn("JSON lines", heddle("help", "records", "export", check=0).stdout)
+        version = json.loads(heddle("version", "--json", check=0).stdout)
+        self.assertEqual("heddle " + version["version"], heddle("version", check=0).stdout.strip())
+        self.assertIn("--schedules", json.loads(heddle("help", "fetch", "--json", check=0).stdout)["help"])
         self.refused(2, "help", "fetc", says="did you mean 'fetch'?")
         self.assertIn("--schedules", heddle("help", "fetch", check=0).stdout)
         self.assertIn("heddle tune", heddle("help", check=0).stdout)
@@ -59,6 +69,32 @@ class OneLineErrors(unittest.TestCase):
             self.refused(6, "--server", "127.0.0.1:1", "wait", "j1", "--timeout", right, says=("job j1", "127.0.0.1:1"))
         waited = heddle("--server", "127.0.0.1:1", "wait", "j1", "--timeout", "3s", check=6)
         self.assertIn("no scheduler has told of j1 yet", waited.stderr)
+
+    def test_addresses(self):
+        for address in ("bogus", "http://127.0.0.1:9190", "127.0.0.1:99999"):
+            self.refused(2, "jobs", "--server", address, says=(f"'{address}' is no address", "HOST:PORT"))
+        done = subprocess.run([str(BIN / "heddle-scheduler"), "--tracker", "127.0.0.1:99999", "--data", str(self.path / "data"), "--listen", "127.0.0.1:0"],
+                              capture_output=True, text=True, timeout=LIMIT_S)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("is no address", done.stderr)
+
+    def test_names_with_control_characters(self):
+        self.refused(2, "submit", self.path / "mlp.onnx", "--name", "a\nb", says=("--name 'a\\nb'", "control characters"))
+        model = self.path / "a\tb.onnx"
+        model.write_bytes((self.path / "mlp.onnx").read_bytes())
+        self.assertIn("4 tasks", heddle("submit", model, "--dry-run", "--server", "127.0.0.1:1", check=0).stdout)
+
+    def test_a_models_own_texts_move_no_cursor(self):
+        """Every text of the file in turn, which has no control character otherwise, and the file's name."""
+        whole = (self.path / "mlp.onnx").read_bytes()
+        for text in (b"heddle", b"input", b"probabilities", b"fc1.weight", b"fc1.out", b"fc1", b"relu1", b"softmax", b"ai.onnx"):
+            model = self.path / "a\x1b[31mb.onnx"
+            model.write_bytes(whole.replace(text, b"\x1b" + text[1:]))
+            for args in (("inspect", model), ("inspect", model, "-v"), ("inspect", model, "--explain-layout"), ("submit", model, "--dry-run", "--server", "127.0.0.1:1")):
+                with self.subTest(text, command=args[0]):
+                    done = heddle(*args)
+                    self.assertNotIn("\x1b", done.stdout + done.stderr)
+                    self.assertNotIn("\x1b", heddle("inspect", model, "--json").stdout)
 
     def test_names_that_are_no_utf8(self):
         self.refused(2, "submit", self.path / "mlp.onnx", "--name", "caf\udce9", says=("--name 'caf?'", "UTF-8"))
@@ -77,9 +113,11 @@ class OneLineErrors(unittest.TestCase):
     def test_output_that_cannot_be_written(self):
         with open("/dev/full", "w") as full:
             done = subprocess.run([str(BIN / "heddle"), "zoo"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
-        self.assertEqual(done.returncode, 1)
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        self.assertIn("No space left", done.stderr)
+            helped = [subprocess.run([str(BIN / "heddle"), flag], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
+                      for flag in ("--help", "--version")]
+        for one in (done, *helped):
+            self.assertEqual((one.returncode, len(one.stderr.splitlines())), (1, 1), one.stderr)
+            self.assertIn("No space left", one.stderr)
 
     def test_output_files_stay_what_they_are(self):
         heddle("zoo", "mlp", "-o", "/dev/null", check=0)
@@ -167,6 +205,11 @@ class OneLineErrors(unittest.TestCase):
         self.assertEqual(len(found["tasks"]), 4)
         self.assertEqual(found["problem"], "")
         self.refused(2, "inspect", __file__, says="ONNX")
+        refused = json.loads(heddle("inspect", self.path / "mlp.onnx", "--shape", "images=1x3", "--json", check=2).stdout)
+        self.assertEqual(set(refused), set(found))
+        self.assertTrue(refused["problem"])
+        for field in ("flops", "kernels", "tasks", "module_parameter_bytes", "activation_bytes"):
+            self.assertIsNone(refused[field])
         self.refused(2, "inspect", "mlp.onnx", "--shape", "images=1x3", says="no input 'images'")
         self.refused(2, "inspect", "mlp.onnx", "--input-value", "images=1", says="no input 'images'")
         self.refused(2, "inspect", "mlp.onnx", "--input-value", "input=one", says="'one' is no f32")
@@ -392,6 +435,27 @@ class WholeRoad(unittest.TestCase):
         self.assertIn("no records match", self.h("records", "--task", key, check=0).stderr)
         self.assertIn("retracted (made up)", self.h("records", "--task", key, "--retracted", "--plain", check=0).stdout)
 
+    def test_a_long_list_says_that_it_is_cut(self):
+        out, key = self.path / "many.jsonl", "00000000000000aa"
+        self.h("records", "export", "--job", self.job, "--valid", "--limit", 1, "-o", out, check=0)
+        record = {**json.loads(out.read_text()), "workload_key": key, "label": "many of one task"}
+        del record["workload"]
+        made = record["created_unix_ns"]
+        out.write_text("".join(json.dumps({**record, "created_unix_ns": made + i}) + "\n" for i in range(1001)))
+        self.h("records", "import", out, check=0)
+        for flag in ("--plain", "--json"):
+            cut = self.h("records", "--task", key, flag, check=0)
+            self.assertEqual(len(cut.stdout.splitlines()), 1000 + (flag == "--plain"))
+            self.assertIn("showing the newest 1000 records; --limit N", cut.stderr)
+        for limit, said in ((1001, 1001), (7, 7)):
+            whole = self.h("records", "--task", "many of", "--limit", limit, "--json", check=0)  # a part of its label
+            self.assertEqual((len(whole.stdout.splitlines()), whole.stderr), (said, ""))
+        self.h("records", "retract", "--task", "many of", "--reason", "only looked for", check=4)
+        self.h("records", "retract", "--task", key, "--reason", "made up", check=0)
+        full = subprocess.run(f"{BIN}/heddle records export > /dev/full", shell=True, capture_output=True, text=True, timeout=LIMIT_S,
+                              env={**os.environ, "HEDDLE_SERVER": self.server})
+        self.assertEqual((full.returncode, len(full.stderr.splitlines())), (1, 1), full.stderr)
+
     def test_a_job_starts_with_records_at_hand(self):
         out = self.path / "best.jsonl"
         self.h("records", "export", "--job", self.job, "--best", "--valid", "-o", out, check=0)
@@ -505,6 +569,23 @@ class TuneInOneGo(unittest.TestCase):
 
 
 class WithoutWorkers(unittest.TestCase):
+    def test_a_tracker_that_is_missing_is_named(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory)
+            heddle("zoo", "mlp", "-o", path / "mlp.onnx", check=0)
+            service = Service(path, "--tracker", "127.0.0.1:9", embedded=False)
+            try:
+                missing = "the tracker at 127.0.0.1:9 is not to be reached; is heddle-tracker running?"
+                self.assertEqual(heddle("devices", server=service.address, check=5).stderr, f"heddle: {missing}\n")
+                planned = heddle("submit", path / "mlp.onnx", "--dry-run", server=service.address, check=0).stdout
+                self.assertIn(f"devices are unknown: {missing}\n", planned)
+                self.assertNotIn("0.00 GFLOP", planned)
+                jobs = [heddle("submit", path / "mlp.onnx", server=service.address, check=0).stdout.strip() for _ in range(2)]
+                self.assertEqual(len(heddle("cancel", *jobs, "j99", server=service.address, check=4).stderr.splitlines()), 3)
+                heddle("wait", *jobs, server=service.address, check=7)
+            finally:
+                service.stop()
+
     def test_ctrl_c_ends_the_wait_for_an_import(self):
         with tempfile.TemporaryDirectory() as directory:
             path = pathlib.Path(directory)

@@ -243,7 +243,10 @@ class OneService(unittest.TestCase):
             ("run", ("run", self.module)),
             ("run --evaluate", ("run", self.module, "--evaluate", "--rounds", 1)),
             ("run --duration", ("run", self.module, "--duration", "200ms")),
+            ("inspect MODEL", ("inspect", self.path / "mlp.onnx")),
             ("inspect MODULE", ("inspect", self.module)),
+            ("help", ("help", "fetch")),
+            ("version", ("version",)),
             ("backup", ("backup", self.path / "backup")),
             ("check", ("check",)),
             ("zoo NAME", ("zoo", "mlp", "-o", self.path / "again.onnx")),
@@ -253,6 +256,8 @@ class OneService(unittest.TestCase):
         job = self.told("show", "show", self.job)[0]
         self.assertGreater(job["model_ns"], 0)
         self.assertGreater(job["default_model_ns"], 0)
+        if not job["comparison"]["module_is_default"]:
+            self.assertEqual(job["gain"], job["comparison"]["result"]["gain"]["ratio"])
         self.assertIsNone(job["fault"])
         self.assertEqual(job["spec"]["priority"], 0)
 

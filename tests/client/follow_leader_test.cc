@@ -7,12 +7,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -22,10 +24,17 @@
 namespace heddle::client {
 namespace {
 
-// A scheduler without jobs.
+// A scheduler with `pages` full pages of jobs.
 class Service : public v1::JobService::Service {
+ public:
+  std::atomic<int> pages = 0;
+
+ private:
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*,
-                        v1::ListJobsResponse*) override {
+                        v1::ListJobsResponse* response) override {
+    if (pages == 0) return grpc::Status::OK;
+    for (size_t i = 0; i < kMaxListedJobs / 2; ++i) response->add_jobs()->set_id("j1");
+    response->set_more(--pages > 0);
     return grpc::Status::OK;
   }
 };
@@ -110,6 +119,22 @@ TEST(FollowLeaderTest, ConnectionsAreMadeWhileACallLooksForWhoLeads) {
   const absl::Status found = call.get();
   ASSERT_NE(server, nullptr);
   EXPECT_TRUE(found.ok()) << found;
+}
+
+TEST(ListJobsTest, AListThatIsCutSaysSo) {
+  Service service;
+  int port = 0;
+  const std::unique_ptr<grpc::Server> server = Serve(&service, &port);
+  ASSERT_NE(server, nullptr);
+  const ServiceClient client(absl::StrCat("127.0.0.1:", port));
+  for (const int pages : {1, 2, 3}) {
+    service.pages = pages;
+    bool more = pages < 3;
+    const absl::StatusOr<std::vector<v1::Job>> jobs = client.ListJobs(true, &more);
+    ASSERT_TRUE(jobs.ok()) << jobs.status();
+    EXPECT_EQ(jobs->size(), kMaxListedJobs / 2 * static_cast<size_t>(std::min(2, pages)));
+    EXPECT_EQ(more, pages > 2);
+  }
 }
 
 }  // namespace

@@ -89,6 +89,32 @@ TEST(LiveView, TimesThatDoNotAgreeAreExplainedBelowThem) {
   EXPECT_EQ(WhyTimesDiffer(job), "") << "the module has other kernels than the tasks' best";
 }
 
+TEST(LiveView, AModuleOfDefaultKernelsHasNoGain) {
+  v1::Job job = JobOf(2);
+  job.set_state(v1::JOB_DONE);
+  for (v1::TaskStatus& task : *job.mutable_tasks()) {
+    task.set_keeps_default(true);
+    task.mutable_compared()->mutable_gain()->set_ratio(1.02);
+  }
+  v1::CompareResult& result = *job.mutable_comparison()->mutable_result();
+  result.set_default_ns(1'500'000);
+  result.set_ns(1'500'000);
+  result.mutable_gain()->set_ratio(1);
+  EXPECT_EQ(ModelGain(job),
+            "model 1.500 ms with the default kernels; no tuned one was surely faster");
+  for (const std::string& table : {TaskTable(job, true), LiveTaskTable(job, 80, 20)}) {
+    EXPECT_THAT(table, HasSubstr("4.000 ms"));
+    EXPECT_THAT(table, HasSubstr("1.00x"));
+    EXPECT_THAT(table, Not(HasSubstr("1.235 ms"))) << "of no kernel of the module";
+  }
+  EXPECT_THAT(WhyTimesDiffer(job), HasSubstr("in all 16.000 ms"));
+  // A gain that was measured has an interval, also if its median is 1.
+  result.mutable_gain()->set_low(0.99);
+  result.mutable_gain()->set_high(1.01);
+  result.mutable_gain()->set_rounds(20);
+  EXPECT_THAT(ModelGain(job), HasSubstr("1.00x (0.990 to 1.010, 20 rounds in turns)"));
+}
+
 TEST(LiveView, AReasonDoesNotRepeatTheState) {
   v1::Job job = JobOf(0);
   job.set_state(v1::JOB_DONE);

@@ -138,7 +138,7 @@ class ClusterTest : public ::testing::Test {
   // The module has the records' kernels, apart from those that the comparison with the default schedules
   // took back.
   void CheckModule(const v1::Job& job) {
-    EXPECT_GT(job.comparison().result().gain().rounds(), 0) << job.comparison().ShortDebugString();
+    EXPECT_GT(job.comparison().result().default_ns(), 0) << job.comparison().ShortDebugString();
     const auto bytes = client_->FetchModule(job.id(), v1::SCHEDULE_BEST);
     ASSERT_TRUE(bytes.ok()) << bytes.status();
     auto module = runtime::ParseModule(*bytes);

@@ -256,6 +256,14 @@ class ClientTest(unittest.TestCase):
         self.client.jobs()
 
 
+class ViewsTest(unittest.TestCase):
+    def test_a_task_that_keeps_the_default_kernel_has_no_gain(self):
+        task = {"info": {"label": "dense", "weight": 1, "flops": 8e6}, "best_ns": 1e6, "untuned_ns": 2e6, "keeps_default": True, "compared": {"gain": {"ratio": 1.02}}}
+        shown = _views.tasks_of({"tasks": [task]})
+        self.assertEqual((shown[0].gain, shown[0].gflops), (1.0, 4.0))
+        self.assertIn("2.000 ms", repr(shown))
+
+
 class TuneTest(unittest.TestCase):
     """What a notebook does, with a service that is started for it."""
 
