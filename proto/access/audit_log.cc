@@ -183,7 +183,7 @@ void AuditLog::Call(const Identity& caller, std::string_view method, const std::
 }
 
 void AuditLog::Refused(const Identity& caller, std::string_view method, const absl::Status& why) {
-  Add(&refused_, caller, method, "", why.code(), why.message(), "");
+  Add(&refused_, caller, method, "", why.code(), std::string(why.message()), "");
 }
 
 void AuditLog::Add(File* file, const Identity& caller, std::string_view method,
