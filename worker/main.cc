@@ -20,6 +20,7 @@
 #include "base/daemon/libraries.h"
 #include "base/daemon/log.h"
 #include "base/daemon/service_manager.h"
+#include "base/files/open_files.h"
 #include "base/vocabulary/target.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/machine/measured_machine.h"
@@ -393,6 +394,7 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  heddle::RaiseOpenFiles(heddle::kFilesOfDaemon);  // each stage has a connection; children have less
 
   // GPU drivers start threads, so this comes after the above.
   const auto clocks = std::make_shared<std::vector<std::unique_ptr<ClockLock>>>();

@@ -206,13 +206,19 @@ class Classical:
     def any_rows_module(self):
         """The path of the module that a job would make for any number of rows: each block has the forms by measured kernels, and the
         module knows what its blocks take."""
+        if isinstance(self.any_rows, SideError):
+            raise self.any_rows  # it would fail again, and may take long to do so
         if self.any_rows is None:
             blocks = ",".join(map(str, self.args.blocks or []))
-            if self.args.records:
-                made = self.make_module(blocks, "--measured-plan")["path"]
-            else:
-                made = self.module_path(blocks, "any")  # one of a single size has a name of its own
-                run_tool(self.tool("heddle-plan-bench", blocks) + ["--cpus", ",".join(map(str, self.cpus)), "--module", made])
+            try:
+                if self.args.records:
+                    made = self.make_module(blocks, "--measured-plan")["path"]
+                else:
+                    made = self.module_path(blocks, "any")  # one of a single size has a name of its own
+                    run_tool(self.tool("heddle-plan-bench", blocks) + ["--cpus", ",".join(map(str, self.cpus)), "--module", made])
+            except SideError as error:
+                self.any_rows = error
+                raise
             self.any_rows = made
         return self.any_rows
 

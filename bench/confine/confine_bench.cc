@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -101,7 +102,7 @@ class NoCaller final : public worker::StageCaller {
   bool Read(v1::StageInput*) override { return false; }
   bool InputEnded() override { return true; }
   bool Gone() override { return false; }
-  bool Write(const v1::StageEvent&) override { return true; }
+  bool Write(const v1::StageEvent&, const std::function<void()>&) override { return true; }
 };
 
 struct Samples {

@@ -155,15 +155,25 @@ Look WatchThread(pid_t thread, BytesInUse* use) {
   *use = {};
   if (const Look look = AddMemory(thread, &use->memory); look != Look::kSeen) return look;
   Unnamed files;
-  if (const Look look = AddUnnamed(thread, &files); look != Look::kSeen) return look;
+  if (const Look look = AddUnnamed(thread, &files); look != Look::kSeen) {
+    // What a thread without memory has left belongs to root, so it may not be looked at.
+    int64_t memory = 0;
+    return AddMemory(thread, &memory) == Look::kGone ? Look::kGone : look;
+  }
   use->unnamed_files = files.bytes;
   if (files.unseen.empty() || kMapsUnseenFiles) return Look::kSeen;
+  // A program or a library that an upgrade has replaced is no secret: this process runs it, too, and no
+  // stage can make a file of these.
+  Unnamed ours;
+  AddMapped(getpid(), &ours);
   // A file may have been opened, or unmapped and closed, in the midst of the look. What is unseen
   // twice has no descriptor.
   Unnamed again;
   if (const Look look = AddUnnamed(thread, &again); look != Look::kSeen) return look;
   use->unseen_file = std::any_of(again.unseen.begin(), again.unseen.end(),
-                                 [&](const FileId& id) { return files.unseen.count(id) > 0; });
+                                 [&](const FileId& id) {
+                                   return files.unseen.count(id) > 0 && ours.unseen.count(id) == 0;
+                                 });
   return Look::kSeen;
 }
 

@@ -31,6 +31,9 @@ constexpr size_t kMaxOutbox = 1 << 20;
 constexpr absl::Duration kTick = absl::Milliseconds(50);
 // How often the folder of compiled code is checked, which has a thousand files.
 constexpr absl::Duration kFolderTick = absl::Seconds(1);
+// For a result that a child has begun to write when its time is over: a little more than a caller may take
+// for what came before it (stage_call.cc).
+constexpr absl::Duration kReadPatience = absl::Seconds(70);
 // A child that has finished and does not exit within this time is killed; nothing is lost.
 constexpr absl::Duration kExitPatience = absl::Seconds(2);
 // After this many children in a row that fail between candidates, the stage itself is at fault.
@@ -226,43 +229,50 @@ void StageRunner::CheckLimits() {
 
 std::optional<StageRunner::Breach> StageRunner::FindBreach() {
   const absl::Time now = MonotonicNow();
-  // A result that waits to be read is in time: it is the caller or this process that is slow.
-  if (current_.has_value() && now >= candidate_deadline_ && !child_->HasOutput()) {
+  // A result that waits to be read is in time: it is the caller or this process that is slow. But a child
+  // may also write without an end.
+  const bool late = now >= candidate_deadline_ &&
+                    (!child_->HasOutput() || now >= candidate_deadline_ + kReadPatience);
+  if (current_.has_value() && late) {
     return Breach{Failure::kTimeout, absl::StrCat("took longer than its limit of ",
                                                   absl::FormatDuration(candidate_limit_))};
   }
   if (now < next_check_) return std::nullopt;
   next_check_ = now + kTick;
-  std::string excess = Excess();
+  const std::optional<BytesInUse> bytes = child_->Bytes();
+  const std::optional<ThreadsInUse> threads =
+      child_->Threads(confine::MaxThreads(child_->AllowedCores()));
+  // A child that cannot be watched has no limits, so it has no leave to run either.
+  if (!bytes.has_value() || !threads.has_value()) {
+    if (child_->Exited()) return std::nullopt;
+    return Breach{Failure::kUnwatched, "cannot be watched: the system does not tell what it uses"};
+  }
+  std::string excess = Excess(*bytes, *threads);
   if (excess.empty()) return std::nullopt;
   return Breach{Failure::kCrash, std::move(excess)};
 }
 
 void StageRunner::WatchChild() {
   if (child_ == nullptr || breach_.has_value()) return;
+  child_->DrainErr();  // or a child that says much waits, and is late
   breach_ = FindBreach();
   // CheckStage finds out about the stage's own limit afterwards.
   if (breach_.has_value() || MonotonicNow() >= deadline_) child_->Kill();
 }
 
-std::string StageRunner::Excess() {
-  const std::optional<BytesInUse> bytes = child_->Bytes();
+std::string StageRunner::Excess(const BytesInUse& bytes, const ThreadsInUse& threads) {
   const int most_threads = confine::MaxThreads(child_->AllowedCores());
-  const std::optional<ThreadsInUse> threads = child_->Threads(most_threads);
-  // A child that cannot be watched has no limits, so it has no leave to run either.
-  if (!bytes.has_value() || !threads.has_value())
-    return child_->Exited() ? "" : "cannot be watched: the system does not tell what it uses";
-  if (bytes->memory > memory_limit_bytes_)
+  if (bytes.memory > memory_limit_bytes_)
     return absl::StrCat("used more than its memory limit of ", Mebibytes(memory_limit_bytes_));
-  if (threads->count > most_threads)
+  if (threads.count > most_threads)
     return absl::StrCat("had more than ", most_threads, " threads");
-  if (threads->elsewhere) return "had a thread on a core that is not its slot's";
+  if (threads.elsewhere) return "had a thread on a core that is not its slot's";
   const int64_t most_bytes = confine::MaxFileBytes(start_);
-  if (bytes->unnamed_files + folder_->PrivateBytes() > most_bytes)
+  if (bytes.unnamed_files + folder_->PrivateBytes() > most_bytes)
     return absl::StrCat("filled more than ", Mebibytes(most_bytes), " with files");
   // Drivers of GPUs have such files, and so have stages with the parts of a model (shared_bytes.h).
   const bool keeps_weights = HasModel(start_.kind()) && !start_.blobs().empty();
-  if (bytes->unseen_file && options_.gpu.empty() && !keeps_weights)
+  if (bytes.unseen_file && options_.gpu.empty() && !keeps_weights)
     return "hid a file: it has neither a name nor a descriptor";
   if (code_folder_.empty() || MonotonicNow() < next_folder_check_) return "";
   next_folder_check_ = MonotonicNow() + kFolderTick;
@@ -436,6 +446,8 @@ void StageRunner::ChildFailed(Failure failure, const std::string& what) {
 void StageRunner::Recover(Failure failure, const std::string& what, bool from_outside) {
   std::string message = what;
   if (!last_words_.empty()) absl::StrAppend(&message, ": ", last_words_);
+  if (failure == Failure::kUnwatched)
+    return Over(v1::FAULT_INFRASTRUCTURE, absl::StrCat("the stage's process ", message));
   if (!HasCandidates()) {
     return Over(BlameForCrash(start_.kind(), from_outside),
                 absl::StrCat("the stage's process failed: ", message));

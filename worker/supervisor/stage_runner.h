@@ -23,6 +23,7 @@
 #include "worker/confine/stage_folder.h"
 #include "worker/frame.h"
 #include "worker/process/child_process.h"
+#include "worker/process/child_watch.h"
 #include "worker/supervisor/blob_cache.h"
 #include "worker/supervisor/slot_guard.h"
 #include "worker/supervisor/stage_session.h"
@@ -60,7 +61,9 @@ class StageRunner {
     int64_t candidate = 0;
     std::string frame;  // as sent to the child
   };
-  enum class Failure { kCrash, kTimeout };
+  // kUnwatched: this process could not look at the child, as when it has no descriptors left. That is no
+  // fault of what the child ran.
+  enum class Failure { kCrash, kTimeout, kUnwatched };
   struct Breach {
     Failure failure;
     std::string what;  // one line
@@ -72,7 +75,7 @@ class StageRunner {
   void CheckModules();
   void StartChild();
   // What the child does beyond its limits, but for time: one line; empty if nothing.
-  std::string Excess();
+  std::string Excess(const BytesInUse& bytes, const ThreadsInUse& threads);
   // Looks whether the child keeps its limits, as often as is due.
   std::optional<Breach> FindBreach();
   // Does so while the caller takes an event. A child that does not is killed at once; what follows from
