@@ -264,8 +264,7 @@ std::string StageRunner::Excess(const BytesInUse& bytes, const ThreadsInUse& thr
   const int most_threads = confine::MaxThreads(child_->AllowedCores());
   if (bytes.memory > memory_limit_bytes_)
     return absl::StrCat("used more than its memory limit of ", Mebibytes(memory_limit_bytes_));
-  if (threads.count > most_threads)
-    return absl::StrCat("had more than ", most_threads, " threads");
+  if (threads.count > most_threads) return absl::StrCat("had more than ", most_threads, " threads");
   if (threads.elsewhere) return "had a thread on a core that is not its slot's";
   const int64_t most_bytes = confine::MaxFileBytes(start_);
   if (bytes.unnamed_files + folder_->PrivateBytes() > most_bytes)
