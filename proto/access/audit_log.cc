@@ -35,7 +35,7 @@ nlohmann::ordered_json LineOf(const Identity& caller, std::string_view method, a
           {"role", std::string(RoleName(caller.role))},
           {"name", caller.name},
           {"tenant", caller.tenant},
-          {"method", std::string(method)}};
+          {"method", std::string(method.substr(0, kMaxMessage))}};
 }
 
 std::string Dump(const nlohmann::ordered_json& line) {
@@ -193,6 +193,8 @@ void AuditLog::Add(File* file, const Identity& caller, std::string_view method,
   nlohmann::ordered_json line = LineOf(caller, method, now);
   nlohmann::ordered_json key = line;
   key.erase("time");
+  // Whoever is refused may have made up the method's name. Such calls count together.
+  if (file == &refused_ && FindAccessRow(method) == nullptr) key["method"] = "unknown";
   {
     absl::MutexLock lock(&mutex_);
     if (absl::ToUnixSeconds(now) / 60 != file->minute) BeginMinute(file, now);

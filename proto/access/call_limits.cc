@@ -21,18 +21,15 @@ std::string HostOf(const std::string& peer) {
 }
 
 // Whose calls count together.
-std::string PeerOf(CallLimits::Kind kind, const grpc::ServerContext& context,
-                   const Identity& caller) {
-  if (caller.role == Role::kLocal) return HostOf(context.peer());
-  const bool of_tenant = kind == CallLimits::kUploads && !caller.tenant.empty();
-  return of_tenant ? absl::StrCat("tenant ", caller.tenant) : ToText(caller);
+std::string PeerOf(const grpc::ServerContext& context, const Identity& caller) {
+  return caller.role == Role::kLocal ? HostOf(context.peer()) : ToText(caller);
 }
 
 }  // namespace
 
 CallLimits::Call::Call(CallLimits* limits, Kind kind, grpc::ServerContext* context,
                        const Identity& caller)
-    : limits_(limits), kind_(kind), context_(context), peer_(PeerOf(kind, *context, caller)) {
+    : limits_(limits), kind_(kind), context_(context), peer_(PeerOf(*context, caller)) {
   limits_->Admit(this);
 }
 
@@ -72,12 +69,10 @@ void CallLimits::Admit(Call* call) {
     if (options_.refused) options_.refused(theirs ? Refusal::kCallerFull : Refusal::kServiceFull);
     const int64_t wait_ms = absl::ToInt64Milliseconds(options_.retry_after);
     call->context_->AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(wait_ms));
-    call->status_ = {grpc::StatusCode::RESOURCE_EXHAUSTED,
-                     absl::StrCat(!theirs                              ? "the service has "
-                                  : call->peer_.starts_with("tenant ") ? "your tenant has "
-                                                                       : "you have ",
-                                  theirs ? most_of_peer : most, " ", kNames[call->kind_],
-                                  " at a time already; try again after ", wait_ms, " ms")};
+    call->status_ = {
+        grpc::StatusCode::RESOURCE_EXHAUSTED,
+        absl::StrCat(theirs ? "you have " : "the service has ", theirs ? most_of_peer : most, " ",
+                     kNames[call->kind_], " at a time already; try again after ", wait_ms, " ms")};
     return;
   }
   ++count_[call->kind_];

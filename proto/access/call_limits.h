@@ -62,9 +62,8 @@ class CallLimits {
   // One call from its begin to its end.
   class Call {
    public:
-    // `context` must outlive the call. Calls of one caller count together, and uploads of one tenant,
-    // since they fill its share of the disk; those of nobody in particular (Role::kLocal) by the host
-    // that they come from.
+    // `context` must outlive the call. Calls of one caller count together; those of nobody in
+    // particular (Role::kLocal) by the host that they come from.
     Call(CallLimits* limits, Kind kind, grpc::ServerContext* context, const Identity& caller);
     ~Call();
     Call(const Call&) = delete;

@@ -394,7 +394,7 @@ bool Dispatcher::Suits(const SlotInfo& slot, const WorkItem& work) const {
 }
 
 bool Dispatcher::LacksRoom(const Job& job) const {
-  return !artifact_room_.Open(placement_.slot_index().Count(job.lane) > 0);
+  return !artifact_room_.Open(placement_.slot_index().Usable(job.lane) > 0);
 }
 
 absl::Time Dispatcher::ExpectedEnd(const Job& job, absl::Time now) const {

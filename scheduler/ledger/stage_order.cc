@@ -80,6 +80,8 @@ void PlanSearch(const JobLedger& ledger, const JobLedger::JobData& job,
   TransferPlan& plan = order->transfer.emplace();
   plan.search = {task.row.info.key(), spec.target(), params.device_key};
   plan.label = task.row.info.label();
+  plan.hurried =
+      params.time_limit != absl::InfiniteDuration() || params.deadline != absl::InfiniteFuture();
   plan.recent = ledger.transfer_samples().Of(plan.search);
   plan.made.id = {plan.search.target, plan.search.device_key, params.strategy};
   plan.made.model.set_since(ledger.transfer_models().counted(plan.search.device_key));
@@ -139,7 +141,8 @@ void FillTransfer(TransferPlan plan, const OrderInputs& inputs, StageOrder* orde
   const bool asked = !fresh || !search->transfer_model().empty();
   const bool many = stored.ok() && stored->size() >= static_cast<size_t>(kMaxOthers);
   const bool from_all = many && !fresh && !inputs.measured && !inputs.fit_under_way && for_others &&
-                        !id.device_key.empty() && order->start.kind() == v1::STAGE_PROPOSE;
+                        !id.device_key.empty() && !plan.hurried &&
+                        order->start.kind() == v1::STAGE_PROPOSE;
   if (from_all) {
     order->learns_from_all = id;
     order->start.set_time_limit_ms(kLearnFromAllMs);

@@ -22,7 +22,8 @@ namespace heddle::scheduler {
 // What a new search may learn from other tasks, as far as the ledger knows.
 struct TransferPlan {
   WorkloadId search;
-  std::string label;                      // the task's name for people
+  std::string label;     // the task's name for people
+  bool hurried = false;  // the job's time is limited: it does not fit a model for all
   std::vector<TransferSamples> recent;    // the latest samples; the store may not have them yet
   std::optional<v1::TransferModel> kept;  // the stored model for such searches
   PutTransferModel made;                  // where to store a model that the stage fits

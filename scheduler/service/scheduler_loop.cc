@@ -117,12 +117,13 @@ SchedulerLoop::SchedulerLoop(Options options, RecordStore* store, BlobStore* blo
 }
 
 SchedulerLoop::~SchedulerLoop() {
-  watch_.reset();
   {
     absl::MutexLock lock(&mutex_);
     stop_ = true;
   }
+  // First of all, since the watch may wait for a place in the inbox, and the loop for the database.
   writer_->StopWaiting();
+  watch_.reset();
   if (thread_.joinable()) thread_.join();
   reader_.reset();
   for (auto& [id, runner] : runners_) runner->Cancel();

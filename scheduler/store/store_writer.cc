@@ -264,7 +264,7 @@ absl::StatusOr<std::vector<absl::Status>> StoreWriter::Import(
   }
   HEDDLE_RETURN_IF_ERROR(problem());
   return absl::UnavailableError(
-      "the database does not take writes now; import again later, what is there is skipped");
+      "the database has no time for imports now; import again later, what is there is skipped");
 }
 
 }  // namespace heddle::scheduler

@@ -228,6 +228,7 @@ class NemesisRun {
     KeepJobs();
     AwaitTrials(1);
     Say("the tracker loses its tokens");
+    const int refusals = RefusalsOfOldTokens();
     cluster_.worker.Kill();
     cluster_.tracker.Kill();
     std::filesystem::remove(cluster_.File("tracker.state"));
@@ -237,10 +238,12 @@ class NemesisRun {
     constexpr int kLate = 6;
     const int before = TrialsToldOf();
     const absl::Time limit = absl::Now() + kRecovery;
-    while (!ToldOfOldToken() && TrialsToldOf() <= before + kLate && absl::Now() < limit) {
+    while (RefusalsOfOldTokens() == refusals && TrialsToldOf() <= before + kLate &&
+           absl::Now() < limit) {
       KeepJobs();
       absl::SleepFor(absl::Milliseconds(20));
     }
+    EXPECT_LT(absl::Now(), limit) << "no lease with an old token was refused or taken";
     Say("the tracker has its tokens again");
     cluster_.tracker.Kill();
     WriteTokens(absl::Now() + 2 * kTrackerIsAhead);
@@ -249,13 +252,13 @@ class NemesisRun {
     AwaitTrials(TrialsToldOf() + 1);
   }
 
-  // Whether the scheduler wrote into its log that it refused a lease.
-  bool ToldOfOldToken() const {
+  // How often the scheduler wrote into its log that it refused a lease.
+  int RefusalsOfOldTokens() const {
     std::ifstream log(cluster_.File("scheduler.log"));
-    for (std::string line; std::getline(log, line);) {
-      if (absl::StrContains(line, "fencing token")) return true;
-    }
-    return false;
+    int refusals = 0;
+    for (std::string line; std::getline(log, line);)
+      refusals += absl::StrContains(line, "fencing token");
+    return refusals;
   }
 
   // At least two unfinished ones.

@@ -22,7 +22,7 @@ BUGS = {
          "    for (const Entry& entry : group) {\n"
          "      if (entry.durable) entry.durable();\n"
          "    }\n"
-         "    absl::SleepFor(absl::Milliseconds(20));\n"
+         "    absl::SleepFor(absl::Milliseconds(100));\n"
          "    const bool written = ApplyAll(group);\n"),
         ("if (written && entry.durable) entry.durable();", ""),
     ],

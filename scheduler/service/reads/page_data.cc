@@ -221,6 +221,7 @@ class PageData::FormSubmission final : public PageSource::Submission {
         spec_(std::move(spec)),
         submit_key_(std::move(submit_key)),
         place_(std::move(place)),
+        upload_(data->actions_.intake->uploads(), caller_.tenant),
         blob_(std::move(blob)) {}
   ~FormSubmission() override {
     if (blob_ != nullptr)
@@ -229,6 +230,7 @@ class PageData::FormSubmission final : public PageSource::Submission {
   absl::Status Append(std::string_view bytes) override {
     const auto size = static_cast<int64_t>(bytes.size());
     failed_ = data_->actions_.intake->CheckRoom(blob_->size_bytes() + size);
+    if (failed_.ok()) failed_ = upload_.Grow(size);
     if (failed_.ok()) failed_ = blob_->Append(bytes);
     return failed_;
   }
@@ -244,7 +246,10 @@ class PageData::FormSubmission final : public PageSource::Submission {
     if (blob->size_bytes() == 0) return absl::InvalidArgumentError("the model is empty");
     ModelDigests model;
     HEDDLE_ASSIGN_OR_RETURN(model.file, blob->Commit(/*expected=*/""));
-    return data_->loop_->Submit(spec_, model, submit_key_);
+    upload_.Stored(model.file);
+    const absl::StatusOr<std::string> job = data_->loop_->Submit(spec_, model, submit_key_);
+    if (job.ok()) data_->actions_.intake->uploads()->Refer(model.file);
+    return job;
   }
   void Tell(const std::string& job, const absl::Status& status) {
     (void)data_->Tell(caller_, kSubmit, job, status);
@@ -255,6 +260,7 @@ class PageData::FormSubmission final : public PageSource::Submission {
   const v1::JobSpec spec_;
   const std::string submit_key_;
   const std::shared_ptr<void> place_;
+  UploadQuota::Upload upload_;
   std::unique_ptr<BlobStore::Writer> blob_;  // null: Finish was called
   absl::Status failed_;
 };

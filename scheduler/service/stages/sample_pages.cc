@@ -84,6 +84,10 @@ class Pages {
 
 absl::StatusOr<SamplePages> MakeSamplePages(RecordStore* store, const WorkloadId& search, int most,
                                             BlobStore* blobs) {
+  // They are read again only by workers, so the database needs the space more.
+  constexpr int64_t kLeftForOthers = int64_t{256} << 20;
+  if (blobs->FreeBytes() < kLeftForOthers)
+    return absl::ResourceExhaustedError("the disk has no room for pages of transfer samples");
   Pages pages(search, blobs);
   std::optional<WorkloadId> after;
   while (pages.tasks() < most) {

@@ -206,7 +206,12 @@ void StageRunner::Run() {
   for (const auto* warnings : {&order_.warnings, &results.warnings})
     end.warnings.insert(end.warnings.end(), warnings->begin(), warnings->end());
   // What hung or failed because a person, a lease or a worker ended it says nothing of the fit.
-  if (fit_ != nullptr && (!end.started || end.interrupted)) fit_->Succeed();
+  bool cancelled = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    cancelled = !cancelled_.empty();
+  }
+  if (fit_ != nullptr && (!end.started || end.interrupted || cancelled)) fit_->Succeed();
   fit_.reset();
   environment_.post(std::move(end));
   environment_.ended(order_.attempt);

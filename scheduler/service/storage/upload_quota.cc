@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
+#include "scheduler/service/storage/blob_sweeper.h"
 
 namespace heddle::scheduler {
 
@@ -20,7 +22,8 @@ void UploadQuota::Upload::Stored(const std::string& digest) {
   absl::MutexLock lock(&quota_->mutex_);
   Tenant& tenant = quota_->tenants_[tenant_];
   tenant.arriving_bytes -= bytes;
-  if (tenant.stored.emplace(digest, bytes).second) tenant.stored_bytes += bytes;
+  if (tenant.stored.emplace(digest, Blob{bytes, MonotonicNow()}).second)
+    tenant.stored_bytes += bytes;
 }
 
 absl::Status UploadQuota::Take(const std::string& name, int64_t bytes) {
@@ -56,17 +59,24 @@ void UploadQuota::Refer(const std::string& digest) {
   for (auto& [name, tenant] : tenants_) {
     const auto blob = tenant.stored.find(digest);
     if (blob == tenant.stored.end()) continue;
-    tenant.stored_bytes -= blob->second;
+    tenant.stored_bytes -= blob->second.bytes;
     tenant.stored.erase(blob);
   }
 }
 
 void UploadQuota::DropMissing(Tenant* tenant) const {
+  const absl::Time begin = MonotonicNow();
+  if (begin < tenant->next_look) return;
+  // The sweeper looks once an hour.
+  const absl::Time kept = begin - kKeepUnused - absl::Hours(2);
   std::erase_if(tenant->stored, [&](const auto& blob) {
-    if (access(blobs_->PathOf(blob.first).c_str(), F_OK) == 0) return false;
-    tenant->stored_bytes -= blob.second;
+    if (blob.second.stored > kept && access(blobs_->PathOf(blob.first).c_str(), F_OK) == 0)
+      return false;
+    tenant->stored_bytes -= blob.second.bytes;
     return true;
   });
+  const absl::Time end = MonotonicNow();
+  tenant->next_look = end + 10 * (end - begin);
 }
 
 }  // namespace heddle::scheduler

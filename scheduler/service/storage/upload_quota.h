@@ -2,7 +2,8 @@
 //
 // Such a blob is kept for a day (blob_sweeper.h), so without a limit one tenant could fill the disk, and
 // the service would take no models of anybody. A blob counts from its first byte until a job refers to
-// it or it is gone. Blobs that were there before are not counted, and a restart forgets the count.
+// it or it is gone. One that is there after a day is referred to by a job, if not by a call that told of
+// it. Blobs that were there before are not counted, and a restart forgets the count.
 // Thread-safe.
 #pragma once
 
@@ -13,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "base/files/blob_store.h"
 #include "proto/common.pb.h"
 
@@ -48,14 +50,20 @@ class UploadQuota {
   void Refer(const std::string& digest);
 
  private:
+  struct Blob {
+    int64_t bytes = 0;
+    absl::Time stored;
+  };
   struct Tenant {
     int64_t arriving_bytes = 0;
     int64_t stored_bytes = 0;
-    std::map<std::string, int64_t> stored;  // bytes by digest
+    std::map<std::string, Blob> stored;           // by digest
+    absl::Time next_look = absl::InfinitePast();  // for blobs that are gone
   };
   absl::Status Take(const std::string& tenant, int64_t bytes);
   void Return(const std::string& tenant, int64_t bytes);
-  // Drops the blobs that are gone, since the sweeper does not tell.
+  // Drops the blobs that are gone, since the sweeper does not tell, and those that are kept. It looks at
+  // each of them, so at most a tenth of the time goes into that.
   void DropMissing(Tenant* tenant) const;
 
   const BlobStore* const blobs_;

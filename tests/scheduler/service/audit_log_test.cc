@@ -123,6 +123,20 @@ TEST_F(AuditLogTest, ACallerGetsSoManyLinesAMinute) {
   EXPECT_EQ(Lines("refused.jsonl").size(), 61u) << "the end of the log tells, too";
 }
 
+TEST_F(AuditLogTest, MadeUpNamesOfMethodsCountTogether) {
+  const Identity ann{Role::kUser, "ann", "vision"};
+  {
+    auto log = AuditLog::Open(folder_, {.lines = 60}).value();
+    for (int i = 0; i < 1000; ++i) {
+      log->Refused(ann, absl::StrCat("heddle.v1.No/", i, std::string(4000, 'x')),
+                   absl::PermissionDeniedError("no"));
+    }
+  }
+  const auto lines = Lines("refused.jsonl");
+  EXPECT_LE(lines.size(), 2 * 61u) << "of one minute, or of two";
+  EXPECT_LE(lines[0].value("method", "").size(), 500u);
+}
+
 TEST_F(AuditLogTest, AFolderThatCannotBeIsNamed) {
   const auto log = AuditLog::Open(folder_ + "/no/such");
   EXPECT_TRUE(absl::IsInvalidArgument(log.status()));

@@ -149,21 +149,17 @@ TEST_F(CallLimitsTest, WhoStandsStillMakesRoom) {
   EXPECT_TRUE(served.Finish().ok());
 }
 
-TEST_F(CallLimitsTest, UsersOfATenantShareItsUploads) {
+// What they upload counts for their tenant (upload_quota.h), but none waits for another one's slow line.
+TEST_F(CallLimitsTest, UsersOfATenantDoNotShareItsPlaces) {
   CallLimits::Options options;
   options.most[CallLimits::kUploads] = 4;
   options.queueing = absl::Milliseconds(20);
   Start(options);
   Stream ann(stub_.get(), "heddle://user/ann?tenant=vision");
   Stream bob(stub_.get(), "heddle://user/bob?tenant=vision");
-  AwaitRunning(2);
   Stream carl(stub_.get(), "heddle://user/carl?tenant=vision");
-  const grpc::Status refused = carl.writer->Finish();
-  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_THAT(refused.error_message(), HasSubstr("your tenant has 2 uploads at a time already"));
-  Stream dora(stub_.get(), "heddle://user/dora?tenant=speech");
   AwaitRunning(3);
-  for (Stream* stream : {&ann, &bob, &dora}) EXPECT_TRUE(stream->Finish().ok());
+  for (Stream* stream : {&ann, &bob, &carl}) EXPECT_TRUE(stream->Finish().ok());
 }
 
 class LongCallsTest : public ServiceTest {};
