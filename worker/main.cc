@@ -394,7 +394,8 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  heddle::RaiseOpenFiles(heddle::kFilesOfDaemon);  // each stage has a connection; children have less
+  // Each stage has a connection, and is watched through files. Children set a limit of their own.
+  heddle::RaiseOpenFiles(heddle::kFilesOfDaemon);
 
   // GPU drivers start threads, so this comes after the above.
   const auto clocks = std::make_shared<std::vector<std::unique_ptr<ClockLock>>>();

@@ -170,10 +170,9 @@ Look WatchThread(pid_t thread, BytesInUse* use) {
   // twice has no descriptor.
   Unnamed again;
   if (const Look look = AddUnnamed(thread, &again); look != Look::kSeen) return look;
-  use->unseen_file = std::any_of(again.unseen.begin(), again.unseen.end(),
-                                 [&](const FileId& id) {
-                                   return files.unseen.count(id) > 0 && ours.unseen.count(id) == 0;
-                                 });
+  use->unseen_file = std::any_of(again.unseen.begin(), again.unseen.end(), [&](const FileId& id) {
+    return files.unseen.count(id) > 0 && ours.unseen.count(id) == 0;
+  });
   return Look::kSeen;
 }
 
