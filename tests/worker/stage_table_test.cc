@@ -120,8 +120,8 @@ TEST(StageTimes, TheMedianOfThoseThatTookLongerDecides) {
   for (const int seconds : {10, 20, 30}) times.Note(v1::STAGE_BUILD, absl::Seconds(seconds));
   EXPECT_TRUE(can_end(0, 20));
   EXPECT_FALSE(can_end(0, 19));
-  EXPECT_TRUE(can_end(12, 18)) << "30 s, since it has already run for longer than 10 s";
-  EXPECT_FALSE(can_end(12, 17));
+  EXPECT_TRUE(can_end(12, 13)) << "25 s, since it has already run for longer than 10 s";
+  EXPECT_FALSE(can_end(12, 12));
   EXPECT_TRUE(can_end(31, 1)) << "none took so long";
   EXPECT_TRUE(times.CanEnd(v1::STAGE_IMPORT, absl::ZeroDuration(), absl::Seconds(1)));
   for (int i = 0; i < 64; ++i) times.Note(v1::STAGE_BUILD, absl::Seconds(1));

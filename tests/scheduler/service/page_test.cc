@@ -451,9 +451,13 @@ TEST_F(PageTest, BusySlotsAreOfTheTimeThatWasRead) {
   SlowSource source;
   page_ = std::make_unique<Page>(PageOptions{}, &source);
   v1::StageSpan span;
-  span.set_start_unix_ns(absl::GetCurrentTimeNanos() - absl::ToInt64Nanoseconds(absl::Minutes(20)));
+  const auto begin = [&span](absl::Duration ago) {
+    span.set_start_unix_ns(absl::GetCurrentTimeNanos() - absl::ToInt64Nanoseconds(ago));
+  };
+  begin(absl::Minutes(90));  // and it ended later
   source.spans.assign(5999, span);
   EXPECT_THAT(See("/"), HasSubstr("busy in the last 1h00m"));
+  begin(absl::Minutes(20));
   source.spans.assign(6000, span);
   EXPECT_THAT(See("/"), HasSubstr("busy in the last 20m"));
   EXPECT_THAT(See("/machines"), HasSubstr("busy in the last 20m"));
