@@ -23,7 +23,7 @@ namespace heddle {
 // The place of the quantile `share` in [0, 1] among `count` sorted values, from 1 to `count`; 1 of no values. For those who count
 // values instead of keeping them.
 inline int64_t NearestRank(int64_t count, double share) {
-  // share * count may lie some rounding errors above the whole number that is meant, as in 0.07 * 100.
+  // The product can be a little too large: in doubles, 0.07 * 100 is above 7. It is made smaller by as much.
   constexpr double kDown = 1 - 4 * std::numeric_limits<double>::epsilon();
   const auto rank = static_cast<int64_t>(std::ceil(share * static_cast<double>(count) * kDown));
   return std::max<int64_t>(1, std::min(rank, count));

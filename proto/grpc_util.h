@@ -32,8 +32,8 @@ struct Pings {
   // What a server takes. Under `every`, however late pings bunch up: gRPC's own limit of five
   // minutes would cut a client of ours off after the third.
   absl::Duration least_apart = absl::Seconds(10);
-  // Of a server; calls of a dead client end within 40 seconds. A client whose threads do other things
-  // looks at its connections every five seconds only, so the patience is well above that.
+  // Of a server. They add up to 40 seconds, after which the calls of a dead client have ended. A living client
+  // whose threads are busy looks at its connections every five seconds only, so the patience is longer.
   absl::Duration server_every = absl::Seconds(20);
   absl::Duration server_patience = absl::Seconds(20);
 };

@@ -4,9 +4,8 @@
 namespace heddle {
 
 // gRPC says nothing on stderr: errors are the daemon's to tell, in one line (GRPC_VERBOSITY says
-// otherwise). Abseil's mutexes do not look for deadlocks, as they do in Debian's build: one lock for the
-// order of all locks takes a twentieth of the scheduler's time under load. Call it while there is one
-// thread.
+// otherwise). Abseil's mutexes do not look for deadlocks. In Debian's build they would, and each lock would
+// take a lock of the whole process for that. Call it while there is one thread.
 void SetUpLibraries();
 
 }  // namespace heddle

@@ -3,7 +3,7 @@
 //
 // Starts a real heddle-scheduler. Its tracker and its worker are in this process and only pretend. Users
 // are in a third process. It runs many small jobs, in turns for the same time: with the usual calls of
-// users, and with stalled peers and ten times the calls, or with the pages. Prints the medians of both and
+// users, and with more. More is ten times the calls beside stalled peers; with --pages, it is the pages. Prints the medians of both and
 // their ratios: how long a slot waits between two stages (the scheduler's decision and its lease), trials
 // a second, how many calls succeeded, what each of the three processes takes of the CPU, and the
 // scheduler's peak memory. Exits with 1 where a goal (kMost.., kLeast..) is missed, and names it; pages

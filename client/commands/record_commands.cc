@@ -75,8 +75,8 @@ bool IsKey(const std::string& text) {
   return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// Replaces a label, or the beginning of a key, by the key that it means; with `parts` also a part of a label, if no label is
-// that text. NotFound: no record is of such a task. InvalidArgument: several tasks match.
+// Replaces a label, or the beginning of a key, by the key of its task. With `parts`, a part of a label does as well, if there is
+// no label that is the whole text. NotFound: no task with records matches. InvalidArgument: several do.
 absl::Status FindTask(const ServiceClient& client, bool parts, v1::RecordQuery* query) {
   const std::string wanted = query->workload_key();
   if (wanted.empty() || IsKey(wanted)) return absl::OkStatus();

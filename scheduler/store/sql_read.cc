@@ -157,6 +157,20 @@ v1::StageSpan DecodeSpan(const Statement& row) {
   return span;
 }
 
+// Rows of workload key, target, device key, samples, measured and version.
+absl::StatusOr<std::vector<TransferSamples>> TakeSamples(Statement* rows) {
+  std::vector<TransferSamples> found;
+  while (rows->Step()) {
+    TransferSamples& one = found.emplace_back();
+    one.workload = {rows->Text(0), rows->Text(1), rows->Text(2)};
+    one.learned.set_samples(rows->Text(3));
+    one.learned.set_measured(static_cast<int32_t>(rows->Int(4)));
+    one.learned.set_version(static_cast<int32_t>(rows->Int(5)));
+  }
+  HEDDLE_RETURN_IF_ERROR(rows->status());
+  return found;
+}
+
 }  // namespace
 
 namespace {
@@ -875,16 +889,7 @@ absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(SqlSession* db,
       "JOIN experience e USING(workload, target, device) "
       "ORDER BY own DESC, near DESC, e.made_ns DESC, its_key, its_target, its_device");
   rows.Bind(id.key, id.target, id.device_key, std::string(KindOf(id.target)), limit);
-  std::vector<TransferSamples> found;
-  while (rows.Step()) {
-    TransferSamples& one = found.emplace_back();
-    one.workload = {rows.Text(0), rows.Text(1), rows.Text(2)};
-    one.learned.set_samples(rows.Text(3));
-    one.learned.set_measured(static_cast<int32_t>(rows.Int(4)));
-    one.learned.set_version(static_cast<int32_t>(rows.Int(5)));
-  }
-  HEDDLE_RETURN_IF_ERROR(rows.status());
-  return found;
+  return TakeSamples(&rows);
 }
 
 absl::StatusOr<std::vector<TransferSamples>> ReadSamplesAfter(
@@ -906,16 +911,7 @@ absl::StatusOr<std::vector<TransferSamples>> ReadSamplesAfter(
   } else {
     rows.Bind(kind, limit);
   }
-  std::vector<TransferSamples> found;
-  while (rows.Step()) {
-    TransferSamples& one = found.emplace_back();
-    one.workload = {rows.Text(0), rows.Text(1), rows.Text(2)};
-    one.learned.set_samples(rows.Text(3));
-    one.learned.set_measured(static_cast<int32_t>(rows.Int(4)));
-    one.learned.set_version(static_cast<int32_t>(rows.Int(5)));
-  }
-  HEDDLE_RETURN_IF_ERROR(rows.status());
-  return found;
+  return TakeSamples(&rows);
 }
 
 absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> ReadTransferModels(SqlSession* db) {

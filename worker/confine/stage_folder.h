@@ -57,9 +57,9 @@ int64_t FolderBytes(const std::string& path);
 // than anyone should have to wait for.
 bool EmptyFolder(const std::string& path);
 
-// The folder of the job's compiled code in the folder of all, made if needed; a stage of one job
-// cannot leave code that another job would run, nor one of the same name that another scheduler, or an
-// earlier database, has: that was created at another time. Of the folders of jobs, the oldest go, and one that is
+// The folder of the job's compiled code in the folder of all, made if needed. A stage of one job
+// cannot leave code there that another job would run. Jobs of two schedulers, or of an earlier database, may
+// have the same name; the times of their submission tell them apart. Of the folders of jobs, the oldest go, and one that is
 // larger than kMaxCodeBytes begins anew. Empty, if it cannot be made.
 inline constexpr int64_t kMaxCodeBytes = int64_t{1} << 30;
 std::string JobCodeFolder(const std::string& all, const std::string& job, int64_t created_unix_ns,

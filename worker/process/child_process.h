@@ -63,7 +63,7 @@ class ChildProcess {
   std::optional<BytesInUse> Bytes() const { return WatchBytes(pid_); }
   int AllowedCores() const { return CPU_COUNT(&allowed_); }
   bool Exited() const;  // other processes of its group may still run
-  // Whether something can be read from out_fd, or never will be again.
+  // Whether out_fd can be read without waiting: there are bytes, or it has ended.
   bool HasOutput() const;
   pid_t pid() const { return pid_; }
 

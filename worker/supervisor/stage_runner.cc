@@ -256,7 +256,7 @@ void StageRunner::WatchChild() {
   if (child_ == nullptr || breach_.has_value()) return;
   child_->DrainErr();  // or a child that says much waits, and is late
   breach_ = FindBreach();
-  // CheckStage finds out about the stage's own limit afterwards.
+  // A child whose stage is over its limit is killed here; CheckStage then tells the caller.
   if (breach_.has_value() || MonotonicNow() >= deadline_) child_->Kill();
 }
 

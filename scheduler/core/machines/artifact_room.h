@@ -27,7 +27,7 @@ class ArtifactRoom {
   void Observe(int64_t bytes);
   // Whether jobs that have code may build more.
   bool Open(bool has_device) const { return level_ == kRoom || (level_ == kHalf && has_device); }
-  // Whether what Open says has changed since this was asked last.
+  // Whether the answers of Open have changed since the last call of TakeChange.
   bool TakeChange() { return std::exchange(told_, level_) != level_; }
   // How many of `wanted` candidates a build stage that starts now may take: at least one.
   size_t Share(size_t wanted) const;
