@@ -224,6 +224,12 @@ class CpuBackend final : public ExecutorBackend {
   std::vector<std::vector<Call>> calls_;                       // by block
 };
 
+std::vector<int64_t> BlockRows(const Manifest& manifest) {
+  std::vector<int64_t> rows;
+  for (size_t b = 0; b < manifest.NumBlocks(); ++b) rows.push_back(manifest.RowsOf(b));
+  return rows;
+}
+
 // What the kernels of each block took when they were measured; empty if one was not.
 std::vector<double> BlockNs(const Manifest& manifest) {
   std::vector<double> times;
@@ -276,9 +282,11 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Module module, const 
 }
 
 Executor::Executor(Manifest manifest, std::unique_ptr<ExecutorBackend> backend)
-    : manifest_(std::move(manifest)), backend_(std::move(backend)), most_rows_(kMostBytes) {
-  for (size_t b = 0; b < manifest_.NumBlocks(); ++b) block_rows_.push_back(manifest_.RowsOf(b));
-  block_ns_ = BlockNs(manifest_);
+    : manifest_(std::move(manifest)),
+      backend_(std::move(backend)),
+      block_rows_(BlockRows(manifest_)),
+      cut_(block_rows_, BlockNs(manifest_)),
+      most_rows_(kMostBytes) {
   const auto describe = [&](const std::vector<TensorSpec>& specs, std::vector<Tensor>* tensors) {
     for (const TensorSpec& spec : specs) {
       Tensor& tensor = tensors->emplace_back();
@@ -376,33 +384,6 @@ absl::Status Executor::Run(size_t block) {
   return status;
 }
 
-// The time of `left` rows in this block and smaller ones.
-double Executor::NsOf(int64_t left, size_t block) const {
-  const int64_t rows = block_rows_[block], full = left / rows, rest = left % rows;
-  const double ns = static_cast<double>(full) * block_ns_[block];
-  if (rest == 0) return ns;
-  if (block + 1 == block_rows_.size()) return ns + block_ns_[block];
-  const double smaller = NsOf(rest, block + 1);
-  return ns + (rest > block_rows_[block + 1] ? std::min(block_ns_[block], smaller) : smaller);
-}
-
-// Whether a block, not the smallest one, takes `left` rows, which are fewer than it has. Records are of kernels whose constants
-// are cold, so small blocks look slower than they are: what fits into a smaller block stays there.
-bool Executor::Pads(int64_t left, size_t block) const {
-  if (left <= block_rows_[block + 1]) return false;
-  if (!block_ns_.empty()) return block_ns_[block] <= NsOf(left, block + 1);
-  // At most half of its work is for nothing, and smaller blocks take longer for a row.
-  return left >= block_rows_[block] - left;
-}
-
-Executor::Piece Executor::NextPiece(int64_t left) const {
-  for (size_t b = 0; b + 1 < block_rows_.size(); ++b) {
-    if (left >= block_rows_[b]) return {b, block_rows_[b]};
-    if (Pads(left, b)) return {b, left};
-  }
-  return {block_rows_.size() - 1, std::min(left, block_rows_.back())};
-}
-
 absl::Status Executor::RunRows(int64_t rows, const void* const* inputs, void* const* outputs) {
   if (block_rows_[0] == 0)
     return absl::InvalidArgumentError(
@@ -423,7 +404,7 @@ absl::Status Executor::RunRows(int64_t rows, const void* const* inputs, void* co
   }
   Unbind();
   for (int64_t done = 0; done < rows;) {
-    const Piece piece = NextPiece(rows - done);
+    const RowCut::Piece piece = cut_.Next(rows - done);
     const auto begin = static_cast<size_t>(done), count = static_cast<size_t>(piece.rows);
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const size_t row = inputs_[i].row_bytes;

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/runtime/module.h"
+#include "compiler/runtime/row_cut.h"
 #include "compiler/runtime/timing.h"
 
 namespace heddle::runtime {
@@ -58,10 +59,8 @@ class Executor {
   // the block has (Manifest::RowsOf). On a GPU this includes the copies of inputs and outputs. Fails only on a GPU.
   absl::Status Run(size_t block = 0);
   // For independent rows: runs the model on any number of them. inputs[i] holds `rows` rows of input i, densely, and
-  // outputs[i] gets those of output i; a null output is not copied. The largest block that still fits comes first. What is
-  // left and fits into no smaller block goes into one larger block, whose other rows are computed for nothing, if that takes less
-  // time than smaller blocks do, by what their kernels took (KernelSpec::record_ms); if that is not known of each kernel, if it fills
-  // the block at least by half. The smallest block takes what is left in any case. After the run, the executor's own inputs
+  // outputs[i] gets those of output i; a null output is not copied. RowCut (row_cut.h) cuts them into blocks, by what the
+  // kernels took (KernelSpec::record_ms). After the run, the executor's own inputs
   // and outputs begin with those of the last block, and have the shapes of the largest one. `outputs` must not overlap `inputs`.
   // InvalidArgument: rows are not independent, there are less than none or more than an address space holds, or an input or an
   // array is null. Without rows, arrays may be null.
@@ -83,21 +82,13 @@ class Executor {
     std::vector<int64_t> shape;   // of an output: after the last run
     const void* bound = nullptr;  // where it is, if not in the executor's own memory
   };
-  // The block that runs next, and how many of its rows are used.
-  struct Piece {
-    size_t block;
-    int64_t rows;
-  };
-  Piece NextPiece(int64_t left) const;
-  bool Pads(int64_t left, size_t block) const;
-  double NsOf(int64_t left, size_t block) const;
   void SetShapes(size_t block);
   void Unbind();
 
   const Manifest manifest_;
   const std::unique_ptr<ExecutorBackend> backend_;
-  std::vector<int64_t> block_rows_;       // by block
-  std::vector<double> block_ns_;          // by block; empty: not all kernels have records
+  const std::vector<int64_t> block_rows_;  // by block
+  const RowCut cut_;
   int64_t most_rows_ = 0;                 // that RunRows takes
   std::vector<Tensor> inputs_, outputs_;  // as in the manifest
   absl::Status status_;

@@ -206,10 +206,12 @@ std::string WhyNoSelect(const Walk& walk) {
   return "";
 }
 
+// Of one record whose trees stand side by side: columns that may lie in registers, where vectors look them up
+// (kMostLookedUp in schedule/rules/stage.cc).
+constexpr int64_t kMostColumns = 64;
+
 // Trees of one record that stand side by side, in the lanes of vectors of floats. 1: records stand there.
 int64_t SelectBlock(const Walk& walk, const machine::TargetInfo& target) {
-  // A schedule looks columns up by vectors only if there are few (kMostLookedUp in schedule/rules/stage.cc).
-  constexpr int64_t kMostColumns = 64;
   const bool one_by_one = walk.records > 1 || walk.columns > kMostColumns;
   if (one_by_one || target.execution != machine::Execution::kThreads) return 1;
   const int64_t lanes = std::max(1, target.vector_bytes / 4);
@@ -366,12 +368,12 @@ int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 RanksLayout LayoutOf(const Walk& walk, const Cuts& cuts, const machine::TargetInfo& target) {
   // So many may be one more, to be odd.
   constexpr int64_t kManyVectors = 16;
-  // Narrower registers hold too few ranks.
+  // Where registers are narrower, too many hold the ranks.
   constexpr int64_t kLeastLanes = 32;
   const int64_t lanes = std::max(1, target.vector_bytes);
   RanksLayout layout{.trees = walk.trees, .cuts = static_cast<int64_t>(cuts.most)};
-  // The trees of one record stand in the lanes of vectors. They look up its ranks, which a register holds.
-  if (walk.records == 1 && lanes >= kLeastLanes && cuts.Columns() <= lanes &&
+  // The trees of one record stand in the lanes of vectors. They look up its ranks, which a few registers hold.
+  if (walk.records == 1 && lanes >= kLeastLanes && cuts.Columns() <= kMostColumns &&
       walk.trees > lanes / 4) {
     layout.block = lanes;
     layout.trees = RoundUp(walk.trees, lanes);
@@ -539,7 +541,9 @@ double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
       double count = static_cast<double>(cuts->Columns()) * cycles / floats;
       double node = kRanksCycles / bytes;
       if (layout.block > 1) {
-        node = std::max(kTreesCycles / bytes, kNodeBytes / target.graph_core.l2_bytes_per_cycle);
+        const double registers = std::ceil(static_cast<double>(cuts->Columns()) / bytes);
+        node = std::max(registers * kTreesCycles / bytes,
+                        kNodeBytes / target.graph_core.l2_bytes_per_cycle);
         count += static_cast<double>(cuts->Columns()) * kSumCycles;
       }
       const double tree = nodes * node + static_cast<double>(walk.values) * lookup;
