@@ -8,6 +8,7 @@ namespace heddle::runtime {
 namespace {
 
 constexpr double kLeastWork = 0.125;  // of the smallest block's time
+constexpr double kClearly = 1.05;     // times are not known more exactly
 
 }  // namespace
 
@@ -29,8 +30,8 @@ RowCut::RowCut(std::vector<int64_t> rows, const std::vector<double>& cold_ns) {
   for (size_t b = rows.size(); b-- > 0;) {
     if (!warm.empty()) {
       const double of_row = warm[b] / static_cast<double>(std::max<int64_t>(1, rows[b]));
-      if (of_row >= least) continue;
-      least = of_row;
+      if (of_row > kClearly * least) continue;
+      least = std::min(least, of_row);
       ns_.push_back(warm[b]);
     }
     blocks_.push_back(b);

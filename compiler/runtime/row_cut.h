@@ -20,7 +20,7 @@ class RowCut {
   // The block that the first of `left` rows go into, left > 0.
   //
   // The largest block that fits comes first. What is left and fits into no smaller block goes into one larger block, if
-  // that takes less time than smaller blocks do. A block that takes at least as long for a row as a smaller one does is not used. If
+  // that takes less time than smaller blocks do. A block that takes clearly longer for a row than a smaller one does is not used. If
   // times are not known, all blocks are used, and a block takes what is left if that fills it at least by half. The smallest
   // block takes what is left in any case.
   Piece Next(int64_t left) const;

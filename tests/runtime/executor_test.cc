@@ -94,10 +94,7 @@ TEST(ExecutorTest, RecordsSayWhichBlocksAreFaster) {
     for (size_t k = 0; k < 3; ++k) module.manifest.kernels[k].record_ms = ms[k];
     return Executor::Create(std::move(module)).value();
   };
-  const auto slow_3 = executor(10, 8, 1);
-  EXPECT_THAT(SizesOf(*slow_3, 2), ElementsAre(1, 1));
-  EXPECT_THAT(SizesOf(*slow_3, 5), ElementsAre(8, 8, 8, 8, 8)) << "10, not 8 and 2 times 1";
-  EXPECT_THAT(SizesOf(*slow_3, 9), ElementsAre(8, 8, 8, 8, 8, 8, 8, 8, 1));
+  EXPECT_THAT(SizesOf(*executor(10, 8, 1), 9), Each(1)) << "a row takes longest in others";
   const auto slow_1 = executor(10, 9, 9.5);
   EXPECT_THAT(SizesOf(*slow_1, 1), ElementsAre(1)) << "a block of just the rows is taken";
   EXPECT_THAT(SizesOf(*slow_1, 2), ElementsAre(3, 3));
