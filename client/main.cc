@@ -52,7 +52,7 @@ void AddImportFlags(CLI::App* app, heddle::client::ModelFlags& flags,
                       "Shape of an input with dynamic dimensions, name=1x3x224x224, or the extent "
                       "of a dimension by its name, batch=1 (repeatable); for decision trees and "
                       "pipelines of independent rows, the numbers of rows that the module "
-                      "computes at once, rows=1,16,256,4096, which is the default: it then runs "
+                      "computes at once, rows=1,16,128,2048, which is the default: it then runs "
                       "any number of rows in such blocks")
       ->allow_extra_args(false);
   app->add_option("--input-value", flags.input_values,

@@ -13,7 +13,7 @@
 namespace heddle::classical {
 
 // Numbers of rows for any use: one row at a time, a vector's worth, what stays in a cache, and enough for all threads.
-inline constexpr int64_t kUsualBlocks[] = {1, 16, 256, 4096};
+inline constexpr int64_t kUsualBlocks[] = {1, 16, 128, 2048};
 
 // The numbers of rows that a model is to be made for, each once, largest first: those that are given for `dimension`, or kUsualBlocks
 // if there are none. InvalidArgument: one is below 1, or there are more than kMostRowBlocks.

@@ -1,6 +1,7 @@
 #include "compiler/runtime/row_cut.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace heddle::runtime {
@@ -12,27 +13,27 @@ constexpr double kClearly = 1.05;     // times are not known more exactly
 
 }  // namespace
 
-std::vector<double> WarmNs(const std::vector<int64_t>& rows, const std::vector<double>& cold_ns) {
-  std::vector<double> warm = cold_ns;
-  if (cold_ns.size() < 2) return warm;
+std::vector<double> NsInCall(const std::vector<int64_t>& rows, const std::vector<double>& cold_ns) {
+  std::vector<double> times = cold_ns;
+  if (cold_ns.size() < 2) return times;
   const size_t last = rows.size() - 1;
   const double of_row = (cold_ns[last - 1] - cold_ns[last]) /
                         static_cast<double>(std::max<int64_t>(1, rows[last - 1] - rows[last]));
   const double misses = std::clamp(cold_ns[last] - of_row * static_cast<double>(rows[last]), 0.0,
                                    (1 - kLeastWork) * cold_ns[last]);
-  for (double& ns : warm) ns = std::max(ns - misses, kLeastWork * ns);
-  return warm;
+  for (double& ns : times) ns = std::sqrt(ns * std::max(ns - misses, kLeastWork * ns));
+  return times;
 }
 
 RowCut::RowCut(std::vector<int64_t> rows, const std::vector<double>& cold_ns) {
-  const std::vector<double> warm = WarmNs(rows, cold_ns);
+  const std::vector<double> times = NsInCall(rows, cold_ns);
   double least = std::numeric_limits<double>::infinity();  // for a row, of the smaller blocks
   for (size_t b = rows.size(); b-- > 0;) {
-    if (!warm.empty()) {
-      const double of_row = warm[b] / static_cast<double>(std::max<int64_t>(1, rows[b]));
+    if (!times.empty()) {
+      const double of_row = times[b] / static_cast<double>(std::max<int64_t>(1, rows[b]));
       if (of_row > kClearly * least) continue;
       least = std::min(least, of_row);
-      ns_.push_back(warm[b]);
+      ns_.push_back(times[b]);
     }
     blocks_.push_back(b);
     rows_.push_back(rows[b]);

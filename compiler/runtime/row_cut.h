@@ -32,15 +32,16 @@ class RowCut {
   // Blocks that are used, the largest first.
   std::vector<size_t> blocks_;
   std::vector<int64_t> rows_;  // of each of them
-  std::vector<double> ns_;     // with warm caches, estimated; empty: not known
+  std::vector<double> ns_;     // NsInCall; empty: not known
 };
 
-// What a block takes beside others of the same call, which have brought code and constants into the caches; as `cold_ns`.
+// What each block takes in a call of several, estimated; as `cold_ns`.
 //
-// Measured cold, a small block is nearly all cache misses: 16 rows of a linear model with 10 classes 12.7 us, where a further
-// block takes 1.4 us. All blocks have about the same misses, since their constants are the same. So these are what a block of
-// no rows would take, on the line through the two smallest blocks: 11.9 us for one row make 11.8 us there. At least an eighth
-// of the smallest block's time is taken to be work (it was between a fifth and a sixtieth of that of four models with one row).
-std::vector<double> WarmNs(const std::vector<int64_t>& rows, const std::vector<double>& cold_ns);
+// Blocks of a call share code and constants, which only the first one finds outside of the caches. Measured cold, a small block
+// may be nearly all misses: 16 rows of a linear model with 10 classes took 12.7 us, and a further block of the same call 1.4 us. But
+// 16 rows of 500 deep trees took as long in either case, since each row finds other nodes. How much is misses, records do not tell: at
+// most what a block of no rows would take, on the line through the two smallest blocks, and at most seven eighths of the
+// smallest block's time; at least nothing. The result is the geometric mean of both ends, which is as wrong as neither.
+std::vector<double> NsInCall(const std::vector<int64_t>& rows, const std::vector<double>& cold_ns);
 
 }  // namespace heddle::runtime

@@ -369,12 +369,12 @@ TEST(ImportForest, Rows) {
   TestRng rng(7);
   const Forest forest = RandomForest(rng, 3);
   EXPECT_EQ(ImportForest(forest, {}).value().tables.blocks,
-            (std::vector<int64_t>{4096, 256, 16, 1}));
+            (std::vector<int64_t>{2048, 128, 16, 1}));
   EXPECT_EQ(ImportForest(forest, {{"rows", {2, 8}}}).value().tables.blocks,
             (std::vector<int64_t>{8, 2}));
   EXPECT_TRUE(ImportForest(forest, {{"rows", {8}}}).value().tables.blocks.empty());
   EXPECT_THAT(std::string(ImportForest(forest, {{"rows", {8, 0}}}).status().message()),
-              HasSubstr("give them as --shape rows=1,16,256,4096"));
+              HasSubstr("give them as --shape rows=1,16,128,2048"));
   EXPECT_THAT(
       std::string(ImportForest(forest, {{"x", {3, forest.features + 1}}}).status().message()),
       HasSubstr("--shape x=1000x"));

@@ -225,15 +225,15 @@ class Tables(unittest.TestCase):
             rows = random_rows(count)
             self.expect(self.told(self.any, "--input", self.write(rows)), rows)
         shown = heddle("inspect", self.any, check=0).stdout
-        self.assertIn("any number, in blocks of 4096, 256, 16, 1", shown)
+        self.assertIn("any number, in blocks of 2048, 128, 16, 1", shown)
         inspected = json.loads(heddle("inspect", self.any, "--json", check=0).stdout)
-        self.assertEqual([block["rows"] for block in inspected["blocks"]], [4096, 256, 16, 1])
+        self.assertEqual([block["rows"] for block in inspected["blocks"]], [2048, 128, 16, 1])
         timed = heddle("run", self.any, "--rows", 16, "--evaluate", "--rounds", 1, check=0).stdout
         self.assertIn("16 rows a run", timed)
         evaluated = json.loads(heddle("run", self.any, "--rows", 1, "--evaluate", "--rounds", 1, "--json", check=0).stdout.splitlines()[-1])
         self.assertEqual(evaluated["rows"], 1)
         heddle("run", self.any, "--rows", 5, "--check", self.path / "any.json", check=0)
-        self.refused(self.any, "--rows", 5, "--evaluate", says=("no block of 5 rows", "4096 or 256 or 16 or 1"))
+        self.refused(self.any, "--rows", 5, "--evaluate", says=("no block of 5 rows", "2048 or 128 or 16 or 1"))
         self.refused(self.any, "--rows", 5, "--input", self.write(random_rows(3)), says=("--rows 5", "data.csv"))
         self.refused(self.any, "--header", "yes", says=("--header", "no --input is one"))
 
@@ -256,10 +256,10 @@ class Tables(unittest.TestCase):
         timed = heddle("run", self.any, "--against", self.one_row, "--rows", 1, *compare, check=0)
         self.assertIn("1 row a run", timed.stdout)
         self.assertIn("holds another model", timed.stderr)
-        self.refused(self.any, "--against", self.one_row, *compare, says=("4096 rows", "fixed at 1", "give as many"))
+        self.refused(self.any, "--against", self.one_row, *compare, says=("2048 rows", "fixed at 1", "give as many"))
         self.refused(self.one_row, "--against", self.three, *compare,
                      says=("one_row.heddle computes 1 row at once", "three.heddle has no block of as many", "--shape"))
-        self.refused(self.three, "--against", self.any, *compare, says=("no block of 4 rows", "give 4096 or 256 or 16 or 1 rows"))
+        self.refused(self.three, "--against", self.any, *compare, says=("no block of 4 rows", "give 2048 or 128 or 16 or 1 rows"))
 
     def test_columns_that_the_model_lacks_are_ignored_with_a_warning(self):
         rows = random_rows(6)
@@ -377,7 +377,7 @@ class Tables(unittest.TestCase):
 
     def test_a_pipeline_without_a_number_of_rows_takes_any(self):
         inspected = json.loads(heddle("inspect", self.open, "--json", check=0).stdout)
-        self.assertEqual([block["rows"] for block in inspected["blocks"]], [4096, 256, 16, 1])
+        self.assertEqual([block["rows"] for block in inspected["blocks"]], [2048, 128, 16, 1])
         file = self.path / "open.csv"
         for count in (1, 17, 40):
             rows = [([*COLORS, "pink"][i % 4], (i % 7) / 2) for i in range(count)]

@@ -93,10 +93,10 @@ TEST_P(AnyNumberOfRows, IsWhatTheInterpreterGives) {
   EXPECT_EQ(plan->forests.size(), 4u);
   for (const auto& [forest, form] : plan->forests)
     EXPECT_EQ(form, GetParam().form.value_or(form)) << forest;
-  EXPECT_THAT(BlocksOf(module->manifest), ElementsAre(4096, 256, 16, 1));
+  EXPECT_THAT(BlocksOf(module->manifest), ElementsAre(2048, 128, 16, 1));
   auto executor = runtime::Executor::Create(*std::move(module));
   ASSERT_TRUE(executor.ok()) << executor.status();
-  std::set<int64_t> counts = {4095, 4096, kMost};
+  std::set<int64_t> counts = {2047, 2048, 4096, kMost};
   // All tails in turn; of a form that is asked for, those around the ends of vectors and blocks.
   const bool estimated = !GetParam().form.has_value();
   for (int64_t rows = 1; rows <= 600; ++rows) {

@@ -1268,7 +1268,7 @@ TEST(MlTables, OpenRowsAreSeveralBlocks) {
   onnx::ModelProto model = Model(kScaledRows);
   const Graph usual = blocks(model, {});
   EXPECT_TRUE(usual.tables.independent_rows);
-  EXPECT_THAT(usual.tables.blocks, ElementsAre(4096, 256, 16, 1));
+  EXPECT_THAT(usual.tables.blocks, ElementsAre(2048, 128, 16, 1));
   EXPECT_EQ(usual.inputs.size(), 4u);
   EXPECT_THAT(blocks(model, {.shapes = {{"N", {1, 8}}}}).tables.blocks, ElementsAre(8, 1));
   // One number is a fixed one, as is a shape.
@@ -1326,7 +1326,7 @@ TEST(MlTables, RowsThatAreNotIndependentAreOneNumber) {
                                    "y = ai.onnx.ml.OneHotEncoder<cats_strings = ",
                                    Quoted(keys), ">(x)}"),
                       {}),
-              HasSubstr("4096 rows at once, and --shape N=1,16 takes fewer"));
+              HasSubstr("2048 rows at once, and --shape N=1,16 takes fewer"));
   EXPECT_THAT(refusal("(float[N,2] x) => (float[a,b] y) {"
                       "y = ai.onnx.ml.DictVectorizer<string_vocabulary = [\"a\"]>(x)}",
                       {}),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
@@ -40,15 +41,16 @@ TEST(RowCutTest, WithoutTimesBlocksAreFilledAtLeastByHalf) {
   EXPECT_THAT(Pieces({3}, {}, 7), ElementsAre(3, 3, 3));
 }
 
-// What 16 rows take beside one is work; nearly all of one row is misses, which all blocks have once.
-TEST(RowCutTest, MissesOfTheSmallestBlockAreNoWork) {
-  EXPECT_THAT(WarmNs({256, 16, 1}, {50.5e3, 12.7e3, 11.9e3}),
-              ElementsAre(50.5e3 - 0.875 * 11.9e3, 12.7e3 - 0.875 * 11.9e3, 0.125 * 11.9e3));
-  EXPECT_THAT(WarmNs({64, 16}, {64, 16}), ElementsAre(64, 16)) << "no misses";
-  EXPECT_THAT(WarmNs({64, 16}, {84, 36}), ElementsAre(64, 16)) << "20 of misses";
-  EXPECT_THAT(WarmNs({64}, {84}), ElementsAre(84)) << "one block does not tell";
-  EXPECT_THAT(WarmNs({64, 16}, {1, 36}), Each(Gt(0.0))) << "a disturbed time";
-  EXPECT_THAT(WarmNs({64, 16}, {}), ElementsAre());
+// Between all of the time and what is left without misses.
+TEST(RowCutTest, MissesCountAsHalf) {
+  EXPECT_THAT(NsInCall({64, 16}, {64, 16}), ElementsAre(64, 16)) << "no misses";
+  EXPECT_THAT(NsInCall({64, 16}, {84, 36}), ElementsAre(std::sqrt(84.0 * 64), std::sqrt(36.0 * 16)))
+      << "20 of misses";
+  EXPECT_THAT(NsInCall({16, 1}, {64, 64}), ElementsAre(std::sqrt(64.0 * 8), std::sqrt(64.0 * 8)))
+      << "seven eighths at most";
+  EXPECT_THAT(NsInCall({64}, {84}), ElementsAre(84)) << "one block does not tell";
+  EXPECT_THAT(NsInCall({64, 16}, {1, 36}), Each(Gt(0.0))) << "a disturbed time";
+  EXPECT_THAT(NsInCall({64, 16}, {}), ElementsAre());
 }
 
 // Times of one core (AVX2) and of what was fastest there: blocks of 16 for 100 rows, until there is one of 128.
@@ -60,6 +62,8 @@ TEST(RowCutTest, RowsGoWhereTheyWereMeasuredToBeFastest) {
   EXPECT_THAT(Pieces(more, {213.7e3, 31.5e3, 14.1e3, 13.1e3}, 1000), Each(testing::Le(128)));
   EXPECT_THAT(Pieces(few, {1900e3, 129e3, 25.6e3, 21.8e3}, 100), Each(16)) << "100 trees";
   EXPECT_THAT(Pieces(more, {1010e3, 75.1e3, 26e3, 15.1e3}, 100), ElementsAre(128));
+  EXPECT_THAT(Pieces(few, {13e6, 1142e3, 171e3, 96.5e3}, 1000), Each(testing::Ge(256)))
+      << "500 trees";
 }
 
 TEST(RowCutTest, ABlockThatIsSlowerForARowIsNotUsed) {
@@ -84,10 +88,10 @@ TEST(RowCutTest, ACallTakesLittleMoreThanTheBestCut) {
     const double misses = pick(0, 100), of_row = pick(1, 20);
     for (const int64_t n : rows)
       cold.push_back(misses + of_row * static_cast<double>(n) * pick(50, 100) / 100 + pick(0, 20));
-    const std::vector<double> warm = WarmNs(rows, cold);
-    ASSERT_THAT(warm, Each(Gt(0.0)));
+    const std::vector<double> times = NsInCall(rows, cold);
+    ASSERT_THAT(times, Each(Gt(0.0)));
     const auto ns_of = [&](int64_t block) {
-      return warm[static_cast<size_t>(std::find(rows.begin(), rows.end(), block) - rows.begin())];
+      return times[static_cast<size_t>(std::find(rows.begin(), rows.end(), block) - rows.begin())];
     };
     std::vector<double> best = {0};
     for (int64_t n = 1; n <= 120; ++n) {
@@ -99,7 +103,7 @@ TEST(RowCutTest, ACallTakesLittleMoreThanTheBestCut) {
       double taken = 0;
       for (const int64_t block : Pieces(rows, cold, n)) taken += ns_of(block);
       double allowed = 0;
-      for (const double ns : warm) allowed += ns;
+      for (const double ns : times) allowed += ns;
       EXPECT_LE(taken, least + allowed) << "round " << round << ", " << n << " rows";
     }
   }
