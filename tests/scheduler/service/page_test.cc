@@ -363,6 +363,7 @@ TEST_F(PageTest, AMachineIsDrainedAndResumed) {
 class SlowSource final : public PageSource {
  public:
   int64_t changes() override { return 0; }
+  int64_t ChangesOf(const std::string&, int) override { return 0; }
   std::string policy() override { return ""; }
   JobList Unfinished(const Identity&) override { return {}; }
   absl::StatusOr<JobPart> ListJobs(const Identity&, const std::string&, size_t) override {
