@@ -358,7 +358,8 @@ int main(int argc, char** argv) {
   std::vector<std::string> job_ids;
   std::string trace_output;
   CLI::App* trace_app = jobs_app->add_subcommand(
-      "trace", "Export finished jobs for Perfetto (ui.perfetto.dev) and heddle-sim --replay");
+      "trace",
+      "Export jobs for Perfetto (ui.perfetto.dev) and, once they have ended, heddle-sim --replay");
   trace_app->add_option("job", job_ids, "Job ids")->required();
   trace_app->add_option("-o,--output", trace_output, "File to write")->required();
   jobs_app->callback([&] {
