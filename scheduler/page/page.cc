@@ -482,6 +482,8 @@ absl::StatusOr<views::Page> Page::Task(const Identity& caller, const std::string
   HEDDLE_ASSIGN_OR_RETURN(const v1::Record default_record, record_of(untuned));
   details.best_trace = best_record.trace();
   details.default_trace = default_record.trace();
+  details.best_loops = best_record.measurement().loops();
+  details.default_loops = default_record.measurement().loops();
   details.workload = best_record.workload();
   const v1::Evidence& evidence = best_record.measurement().evidence();
   details.limits = {evidence.peak_gflops(), evidence.memory_gbps()};

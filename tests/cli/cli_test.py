@@ -314,6 +314,9 @@ class WholeRoad(unittest.TestCase):
         self.assertGreater(told["roofline"]["peak_gflops"], 0)
         self.assertEqual(told["best_ns"], sorted(told["best_ns"], reverse=True))
         self.assertIn("it has 1 ", self.h("explain", self.job, "nothing", check=4).stderr)
+        # The loops that the page shows.
+        self.assertIn("for ", told["best"]["measurement"]["loops"])
+        self.assertIn("for ", told["default"]["measurement"]["loops"])
 
     def test_the_machine_code_of_a_kernel_is_listed(self):
         done = self.h("explain", self.job, 1, "--assembly", check=0)
