@@ -31,13 +31,15 @@ constexpr auto kStartLimit = std::chrono::seconds(30);
 constexpr auto kStopLimit = std::chrono::seconds(10);
 constexpr absl::Duration kAnswerLimit = absl::Milliseconds(500);
 constexpr absl::Duration kAgain = absl::Milliseconds(200);
-constexpr size_t kLongestSocket = 107;  // bytes of a socket's path
+constexpr size_t kLongestSocket = 107;    // bytes of a socket's path
+constexpr char kPageLine[] = "page at ";  // begins what the service says of its page
 
-std::string LastLine(const std::string& path) {
+// The last line that begins so.
+std::string LastLine(const std::string& path, const std::string& beginning = "") {
   std::ifstream file(path);
   std::string line, last;
   while (std::getline(file, line)) {
-    if (!line.empty()) last = line;
+    if (!line.empty() && line.starts_with(beginning)) last = line;
   }
   return last;
 }
@@ -88,7 +90,8 @@ std::string SiblingBinary(const std::string& name) {
   return !error && std::filesystem::exists(sibling) ? sibling.string() : name;
 }
 
-absl::StatusOr<std::unique_ptr<EmbeddedService>> EmbeddedService::Start(const std::string& data) {
+absl::StatusOr<std::unique_ptr<EmbeddedService>> EmbeddedService::Start(const std::string& data,
+                                                                        const std::string& http) {
   const char* temporary = std::getenv("TMPDIR");
   std::string directory = temporary == nullptr || *temporary == '\0' ? "/tmp" : temporary;
   directory += "/heddle-XXXXXX";
@@ -111,6 +114,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedService>> EmbeddedService::Start(const st
                                     "--port-file",
                                     port_file};
   if (!data.empty()) words.insert(words.end(), {"--data", data});
+  if (!http.empty()) words.insert(words.end(), {"--http", http});
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -150,6 +154,8 @@ absl::StatusOr<std::unique_ptr<EmbeddedService>> EmbeddedService::Start(const st
       fmt::format("the embedded service did not come up: {}", LastLine(log_file)));
 }
 
+std::string EmbeddedService::Page() const { return LastLine(directory_ + "/log", kPageLine); }
+
 absl::Status EmbeddedService::CheckAlive() {
   if (pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) == 0) return absl::OkStatus();
   pid_ = -1;
@@ -188,12 +194,14 @@ bool MayStartService(const ServerAccess& server, const absl::Status& serving) {
 }
 
 absl::StatusOr<std::unique_ptr<CommandService>> CommandService::Find(const ServerAccess& server,
-                                                                     const std::string& data) {
-  std::unique_ptr<CommandService> service(new CommandService(server, DataDirectory(data)));
+                                                                     const std::string& data,
+                                                                     const std::string& http) {
+  std::unique_ptr<CommandService> service(new CommandService(server, DataDirectory(data), http));
   const absl::Status serving = ServiceClient(server).WaitUntilServing(kAnswerLimit);
   if (serving.ok()) {
     if (server.address == SchedulerSocket(service->data_))
       service->lender_ = LenderOf(service->data_);
+    service->TellMissingPage();
     return service;
   }
   if (!MayStartService(server, serving)) return serving;
@@ -218,6 +226,7 @@ absl::Status CommandService::BorrowOrStart() {
       }
       server_ = shared;
       lender_ = LenderOf(data_);
+      TellMissingPage();
       return absl::OkStatus();
     }
     if (!told) {
@@ -225,10 +234,12 @@ absl::Status CommandService::BorrowOrStart() {
                  server_.address);
     }
     told = true;
-    absl::StatusOr<std::unique_ptr<EmbeddedService>> started = EmbeddedService::Start(data_);
+    absl::StatusOr<std::unique_ptr<EmbeddedService>> started = EmbeddedService::Start(data_, http_);
     if (started.ok()) {
       own_ = *std::move(started);
       server_ = {own_->address(), "", ""};
+      if (const std::string page = own_->Page(); !page.empty())
+        fmt::print(stderr, "{}, until this command ends\n", page);
       return absl::OkStatus();
     }
     last = started.status();
@@ -239,6 +250,14 @@ absl::Status CommandService::BorrowOrStart() {
     absl::SleepFor(kAgain);
   } while (MonotonicNow() < deadline);
   return last;
+}
+
+void CommandService::TellMissingPage() const {
+  if (http_.empty()) return;
+  fmt::print(stderr,
+             "no page at {}: --http is for a service that this command starts, and one answers at "
+             "{}\n",
+             http_, server_.address);
 }
 
 absl::Status CommandService::CheckAlive() {

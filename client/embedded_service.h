@@ -26,11 +26,15 @@ class EmbeddedService {
   // Starts `heddle-scheduler --embedded` (the binary beside this one, otherwise from PATH) on the
   // UNIX socket of its data directory `data`, which only this user reaches, and waits until it serves.
   // Where that path is too long for a socket, it is one in a temporary directory, and no other command finds
-  // it. Unavailable with the service's last message if it does not serve within 30 s.
-  // FailedPrecondition: it ended at once, for instance because another service uses the data.
-  static absl::StatusOr<std::unique_ptr<EmbeddedService>> Start(const std::string& data);
+  // it. `http`: its --http; empty: it has no page. Unavailable with the service's last message if it does
+  // not serve within 30 s. FailedPrecondition: it ended at once, for instance because another service uses
+  // the data, or because it cannot serve at `http`.
+  static absl::StatusOr<std::unique_ptr<EmbeddedService>> Start(const std::string& data,
+                                                                const std::string& http = "");
   ~EmbeddedService();
   const std::string& address() const { return address_; }
+  // What it says of its page: "page at http://127.0.0.1:34567/"; empty: it has none.
+  std::string Page() const;
   // Unavailable, with the service's last message and the path of its log, if it has ended by
   // itself.
   absl::Status CheckAlive();
@@ -49,11 +53,13 @@ class EmbeddedService {
 // command. Whoever else uses it then starts it again on the same data, where its jobs go on.
 class CommandService {
  public:
-  // `data` is the data directory of a service that is started; empty: the default one. Tells on stderr
-  // what is started or found. Errors are those of `server`, which is not replaced if it refused the
+  // `data` is the data directory of a service that is started; empty: the default one. `http` is where that
+  // serves its page; empty: nowhere. Tells on stderr what is started or found, and the page's address.
+  // Errors are those of `server`, which is not replaced if it refused the
   // command, nor where MayStartService says so; and those of EmbeddedService::Start.
   static absl::StatusOr<std::unique_ptr<CommandService>> Find(const ServerAccess& server,
-                                                              const std::string& data);
+                                                              const std::string& data,
+                                                              const std::string& http = "");
   const ServerAccess& server() const { return server_; }
   // Whether the service ends with a command, this one or another.
   bool is_private() const { return own_ != nullptr || lender_ > 0; }
@@ -62,13 +68,16 @@ class CommandService {
   absl::Status CheckAlive();
 
  private:
-  CommandService(ServerAccess server, std::string data)
-      : server_(std::move(server)), data_(std::move(data)) {}
+  CommandService(ServerAccess server, std::string data, std::string http)
+      : server_(std::move(server)), data_(std::move(data)), http_(std::move(http)) {}
   // Uses the service at the data directory's socket, or starts it.
   absl::Status BorrowOrStart();
+  // Says so if a page is wanted of a service that this command did not start.
+  void TellMissingPage() const;
 
   ServerAccess server_;
   const std::string data_;
+  const std::string http_;
   std::unique_ptr<EmbeddedService> own_;
   pid_t lender_ = 0;  // the scheduler that another command started; 0: none
 };

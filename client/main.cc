@@ -326,6 +326,12 @@ int main(int argc, char** argv) {
   AddSubmitFlags(tune_app, tune.submit);
   tune_app->add_option("-o,--output", tune.output, "Module file to write")->required();
   tune_app->add_option("--data", tune.data, "Data directory of a service started for this command");
+  tune_app
+      ->add_option("--http", tune.http,
+                   "HOST:PORT of this machine where a service started for this command serves its "
+                   "page, such as 127.0.0.1:0; port 0 picks a free one, and the address is printed "
+                   "(default: no page)")
+      ->check(NotEmpty);
   tune_app->callback([&] { code = client::Tune(global, tune); });
 
   client::SweepOptions sweep;
@@ -358,7 +364,8 @@ int main(int argc, char** argv) {
   std::vector<std::string> job_ids;
   std::string trace_output;
   CLI::App* trace_app = jobs_app->add_subcommand(
-      "trace", "Export finished jobs for Perfetto (ui.perfetto.dev) and heddle-sim --replay");
+      "trace",
+      "Export jobs for Perfetto (ui.perfetto.dev) and, once they have ended, heddle-sim --replay");
   trace_app->add_option("job", job_ids, "Job ids")->required();
   trace_app->add_option("-o,--output", trace_output, "File to write")->required();
   jobs_app->callback([&] {

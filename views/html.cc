@@ -47,7 +47,7 @@ dd { margin: 0; overflow-wrap: anywhere; }
 .warn { color: var(--warn); } .bad { color: var(--bad); } .good { color: var(--good); } .faint { color: var(--faint); }
 progress { width: 6rem; height: .7rem; accent-color: var(--bar); vertical-align: middle; }
 pre { margin: 0; overflow-x: auto; font: 12.5px/1.45 ui-monospace, monospace; }
-.trace td { font: 12.5px/1.45 ui-monospace, monospace; border: 0; padding: 0 .8rem 0 0; overflow-wrap: anywhere; width: 50%; }
+.trace td { font: 12.5px/1.45 ui-monospace, monospace; border: 0; padding: 0 .8rem 0 0; overflow-wrap: anywhere; white-space: pre-wrap; width: 50%; }
 .trace td:first-child { width: 1%; color: var(--faint); }
 .trace tr.differs td { background: var(--raised); }
 svg { max-width: 100%; height: auto; }

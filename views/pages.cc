@@ -323,18 +323,19 @@ Html SideBySide(const char* what, const TaskDetails& details, const std::string&
                   {"aria-label", absl::StrCat(what, " side by side")}});
 }
 
-// What the schedules made of the task's loops. The scheduler opens no program, so the page names the
-// command whose file has them.
+// What the schedules made of the task's loops. Where the page does not know that, it names the command that
+// works it out.
 Html ScheduledLoops(const TaskDetails& details) {
-  if (details.links) {
+  if (details.default_loops.empty() || details.best_loops.empty()) {
+    if (!details.links) return {};
     return Element(
         "p", Element("code", Text(fmt::format("heddle report {} -o FILE", details.job.id()))) +
                  Text(" shows the loops that both schedules make, side by side."));
   }
-  if (details.default_loops.empty() || details.best_loops.empty()) return {};
-  return Element("details",
-                 Element("summary", Text("The loops that both schedules make")) +
-                     SideBySide("Loops", details, details.default_loops, details.best_loops));
+  const Html loops = SideBySide("Loops", details, details.default_loops, details.best_loops);
+  // The file has all tasks; in the page, what is replaced would fold.
+  if (details.links) return loops;
+  return Element("details", Element("summary", Text("The loops that both schedules make")) + loops);
 }
 
 Html Traces(const TaskDetails& details) {

@@ -87,7 +87,8 @@ struct TaskDetails {
   // The latest kMostPredicted trials at most, the oldest first; those without a prediction are left out.
   std::vector<PredictedTrial> predicted;
   std::string workload;  // the task as loops, before any schedule; empty: not known
-  // The same after each schedule; empty: not known. The scheduler opens no program, so these are in a file only.
+  // The same after each schedule; empty: not known. The scheduler opens no program: its page has these from
+  // the worker that measured the trial (Measurement.loops).
   std::string best_loops, default_loops;
   // The task's kernel in the job's module, as lines of assembly, and the schedule that it was built with. If there are no
   // lines, `kernel_missing` says why; if that is empty too, nobody asked for them.

@@ -102,6 +102,7 @@ struct TuneOptions {
   SubmitOptions submit;
   std::string output;  // module file
   std::string data;    // data directory of an embedded service; empty: the service's default
+  std::string http;    // where an embedded service serves its page, HOST:PORT; empty: nowhere
 };
 // Starts an embedded service for its own duration if none is running.
 int Tune(const GlobalOptions& global, const TuneOptions& options);

@@ -23,7 +23,7 @@ int Tune(const GlobalOptions& global, const TuneOptions& options) {
   if (!spec.ok()) return Fail(spec.status());
 
   absl::StatusOr<std::unique_ptr<CommandService>> found =
-      CommandService::Find(global.server, options.data);
+      CommandService::Find(global.server, options.data, options.http);
   if (!found.ok()) return Fail(found.status());
   CommandService& service = **found;
   const ServiceClient client(service.server());

@@ -26,7 +26,8 @@ constexpr size_t kMostDepth = 2;   // of commands
 
 // What only the user's own file may say.
 const std::set<std::string>& OnlyTheUsers() {
-  static const std::set<std::string> options = {"tls-dir", "token-file", "data", "output", "plot"};
+  static const std::set<std::string> options = {"tls-dir", "token-file", "data",
+                                                "http",    "output",     "plot"};
   return options;
 }
 
@@ -171,7 +172,7 @@ absl::StatusOr<std::vector<Setting>> ReadConfig(const std::string& directory,
     return Bad(
         project, setting.line,
         fmt::format("'{}' is not for a project's file, which may be somebody else's: it says "
-                    "whom to trust or where to write; move it to {}",
+                    "whom to trust, where to write or who may look; move it to {}",
                     setting.option, UserConfigPath()));
   }
   std::set<std::string> known;

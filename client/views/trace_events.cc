@@ -23,21 +23,24 @@ Json NameOf(const char* what, int process, int thread, const std::string& name) 
       {"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
 }
 
+// `end_ns`: 0: it goes on at `now_ns`.
 Json Slice(const std::string& name, const std::string& category, int process, int thread,
-           int64_t begin_ns, int64_t end_ns, Json arguments) {
+           int64_t first_ns, int64_t begin_ns, int64_t end_ns, int64_t now_ns, Json arguments) {
+  if (end_ns == 0) arguments["running"] = true;
+  const int64_t until_ns = end_ns == 0 ? now_ns : end_ns;
   return {{"ph", "X"},
           {"name", name},
           {"cat", category},
           {"pid", process},
           {"tid", thread},
-          {"ts", Micros(begin_ns)},
-          {"dur", Micros(std::max<int64_t>(0, end_ns - begin_ns))},
+          {"ts", Micros(begin_ns - first_ns)},
+          {"dur", Micros(std::max<int64_t>(0, until_ns - begin_ns))},
           {"args", std::move(arguments)}};
 }
 
 }  // namespace
 
-Json TraceEvents(const std::vector<std::pair<v1::Job, v1::Timeline>>& jobs) {
+Json TraceEvents(const std::vector<std::pair<v1::Job, v1::Timeline>>& jobs, int64_t now_unix_ns) {
   int64_t first_ns = std::numeric_limits<int64_t>::max();
   for (const auto& [job, timeline] : jobs) {
     if (job.created_unix_ns() != 0) first_ns = std::min(first_ns, job.created_unix_ns());
@@ -52,15 +55,12 @@ Json TraceEvents(const std::vector<std::pair<v1::Job, v1::Timeline>>& jobs) {
   for (const auto& [job, timeline] : jobs) {
     ++job_thread;
     events.push_back(NameOf("thread_name", kJobsProcess, job_thread, job.id()));
-    if (job.finished_unix_ns() != 0) {
-      events.push_back(Slice(job.id() + " " + job.spec().name(), "job", kJobsProcess, job_thread,
-                             job.created_unix_ns() - first_ns, job.finished_unix_ns() - first_ns,
-                             {{"reason", job.reason()}}));
-    }
+    events.push_back(Slice(job.id() + " " + job.spec().name(), "job", kJobsProcess, job_thread,
+                           first_ns, job.created_unix_ns(), job.finished_unix_ns(), now_unix_ns,
+                           {{"reason", job.reason()}}));
     std::map<std::string, std::string> labels;  // of tasks
     for (const v1::TaskStatus& task : job.tasks()) labels[task.info().key()] = task.info().label();
     for (const v1::StageSpan& span : timeline.spans()) {
-      if (span.end_unix_ns() == 0) continue;
       const auto [process, new_process] = processes.try_emplace(
           span.worker(), kJobsProcess + 1 + static_cast<int>(processes.size()));
       if (new_process)
@@ -78,8 +78,10 @@ Json TraceEvents(const std::vector<std::pair<v1::Job, v1::Timeline>>& jobs) {
       if (span.fault().kind() != v1::FAULT_NONE) arguments["fault"] = span.fault().message();
       const std::string kind =
           absl::AsciiStrToLower(absl::StripPrefix(v1::StageKind_Name(span.kind()), "STAGE_"));
+      // A stage whose end nobody noted went on no longer than its job.
+      const int64_t end_ns = span.end_unix_ns() != 0 ? span.end_unix_ns() : job.finished_unix_ns();
       events.push_back(Slice(kind + " " + span.job(), kind, process->second, thread->second,
-                             span.start_unix_ns() - first_ns, span.end_unix_ns() - first_ns,
+                             first_ns, span.start_unix_ns(), end_ns, now_unix_ns,
                              std::move(arguments)));
     }
   }

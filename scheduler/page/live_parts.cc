@@ -13,7 +13,7 @@ constexpr absl::Duration kMostPause = absl::Seconds(2);
 
 }  // namespace
 
-LiveParts::LiveParts(Options options, std::function<int64_t()> changes)
+LiveParts::LiveParts(Options options, Changes changes)
     : options_(options), changes_(std::move(changes)), thread_([this] { Run(); }) {}
 
 LiveParts::~LiveParts() {
@@ -46,11 +46,15 @@ bool LiveParts::HasRoom(const std::string& caller, bool new_page) const {
 }
 
 std::shared_ptr<EventStream> LiveParts::Open(const std::string& key, Render render,
-                                             const std::string& caller) {
+                                             const std::string& caller, Changes own) {
   absl::MutexLock lock(&mutex_);
   auto found = pages_.find(key);
   if (stop_ || !HasRoom(caller, found == pages_.end())) return nullptr;
-  if (found == pages_.end()) found = pages_.emplace(key, OpenPage{std::move(render), caller}).first;
+  if (found == pages_.end()) {
+    found =
+        pages_.emplace(key, OpenPage{std::move(render), caller, std::move(own), options_.refresh})
+            .first;
+  }
   auto events = std::make_shared<EventStream>();
   // The page may have changed between its own request and this one.
   if (found->second.latest != nullptr) events->Send(found->second.latest);
@@ -70,13 +74,13 @@ void LiveParts::Run() {
     absl::Duration pause = kTick;
     const absl::Time now = MonotonicNow();
     const int64_t changes = changes_();
-    std::optional<std::string> next;
+    std::optional<Turn> next;
     {
       absl::MutexLock lock(&mutex_);
       next = Next(now, changes);
     }
     if (next) {
-      Update(*next, changes);
+      Update(*next);
       const absl::Duration took = MonotonicNow() - now;
       pause = std::min(kMostPause, took * (1 / options_.share - 1));
     }
@@ -89,37 +93,46 @@ void LiveParts::Run() {
   }
 }
 
-std::optional<std::string> LiveParts::Next(absl::Time now, int64_t changes) {
-  std::optional<std::string> next;
-  absl::Time oldest = absl::InfiniteFuture();
+std::optional<LiveParts::Turn> LiveParts::Next(absl::Time now, int64_t changes) {
+  std::optional<Turn> next;
+  bool next_changed = false;
+  absl::Time oldest;
   for (const auto& [key, page] : pages_) {
     const absl::Duration age = now - page.rendered;
-    const bool due =
-        age >= options_.refresh || (age >= options_.interval && page.changes != changes);
-    if (!due || page.rendered >= oldest) continue;
+    if (age < options_.interval) continue;
+    const int64_t its_changes = page.own == nullptr ? changes : page.own();
+    const bool changed = page.changes != its_changes;
+    if (!changed && (next_changed || age < page.refresh)) continue;
+    if (next && changed == next_changed && page.rendered >= oldest) continue;
     oldest = page.rendered;
-    next = key;
+    next_changed = changed;
+    next = Turn{key, its_changes};
   }
   return next;
 }
 
-void LiveParts::Update(const std::string& key, int64_t changes) {
+void LiveParts::Update(const Turn& turn) {
   Render render;
   {
     absl::MutexLock lock(&mutex_);
-    render = pages_.at(key).render;  // only this thread removes pages
+    render = pages_.at(turn.key).render;  // only this thread removes pages
   }
   const std::optional<std::string> content = render();
   std::shared_ptr<const std::string> event;
   std::vector<std::shared_ptr<EventStream>> streams;
   {
     absl::MutexLock lock(&mutex_);
-    OpenPage& page = pages_.at(key);
+    OpenPage& page = pages_.at(turn.key);
     page.rendered = MonotonicNow();
-    page.changes = changes;
+    const bool refreshed = page.changes == turn.changes;
+    page.changes = turn.changes;
     if (!content) return;
     auto text = std::make_shared<const std::string>(EventText("parts", *content));
-    if (page.latest != nullptr && *page.latest == *text) return;
+    const bool same = page.latest != nullptr && *page.latest == *text;
+    page.refresh = same && refreshed && page.own != nullptr
+                       ? std::min(2 * page.refresh, options_.most_refresh)
+                       : options_.refresh;
+    if (same) return;
     page.latest = event = std::move(text);
     for (const Stream& stream : page.streams) streams.push_back(stream.events);
   }

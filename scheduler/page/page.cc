@@ -136,6 +136,16 @@ std::pair<std::string, std::map<std::string, std::string>> SplitAddress(
   return {address.substr(0, mark), ParseForm(std::string_view(address).substr(mark + 1))};
 }
 
+// The changes of the job or task that the page at the path is about; null: it is about all jobs.
+LiveParts::Changes ChangesOf(PageSource* source, const std::string& path) {
+  const std::vector<std::string> parts = absl::StrSplit(path, '/');
+  int task = 0;  // by number from 1; 0: the page of the job
+  const bool of_task =
+      parts.size() == 5 && parts[3] == "tasks" && absl::SimpleAtoi(parts[4], &task);
+  if ((parts.size() != 3 && !of_task) || parts[1] != "jobs") return nullptr;
+  return [source, job = parts[2], task] { return source->ChangesOf(job, task); };
+}
+
 // A number in a field of a form. InvalidArgument names the field.
 absl::StatusOr<int> NumberIn(const std::map<std::string, std::string>& fields, const char* name,
                              const char* title) {
@@ -472,6 +482,8 @@ absl::StatusOr<views::Page> Page::Task(const Identity& caller, const std::string
   HEDDLE_ASSIGN_OR_RETURN(const v1::Record default_record, record_of(untuned));
   details.best_trace = best_record.trace();
   details.default_trace = default_record.trace();
+  details.best_loops = best_record.measurement().loops();
+  details.default_loops = default_record.measurement().loops();
   details.workload = best_record.workload();
   const v1::Evidence& evidence = best_record.measurement().evidence();
   details.limits = {evidence.peak_gflops(), evidence.memory_gbps()};
@@ -740,7 +752,8 @@ HttpResponse Page::Events(const Identity& caller, const HttpRequest& request) {
     if (!page.ok()) return std::nullopt;
     return std::move(page->content.markup);
   };
-  std::shared_ptr<EventStream> events = live_.Open(key, render, CallerText(caller));
+  std::shared_ptr<EventStream> events =
+      live_.Open(key, render, CallerText(caller), ChangesOf(source_, path));
   if (events == nullptr) {
     return Refuse(caller, absl::ResourceExhaustedError(
                               "too many pages are open; this one does not follow changes for now"));

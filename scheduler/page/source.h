@@ -81,6 +81,9 @@ class PageSource {
 
   // Grows whenever a job changes.
   virtual int64_t changes() = 0;
+  // Grows whenever this job changes; with a task, by number from 1, whenever that does. 0: the job had ended
+  // before the scheduler began, or there is no such job or task.
+  virtual int64_t ChangesOf(const std::string& job, int task) = 0;
   // Name of the policy that decides whose turn it is.
   virtual std::string policy() = 0;
   // All unfinished jobs, the oldest first.

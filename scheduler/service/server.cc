@@ -403,13 +403,17 @@ absl::Status RunServer(const ServerOptions& options) {
     rule = KeepRule{absl::Hours(24) * options.keep_days, options.keep_jobs};
   const BlobSweeper sweeper(loop.get(), store.get(), blobs.get(), &collector, rule);
   loop->Begin();  // jobs go on only once users can reach the scheduler
+  if (http == nullptr && options.embedded)
+    spdlog::info("there is no page for a browser; --http 127.0.0.1:8080 serves one");
+  // Whoever waits for the port finds the page's address there (client/embedded_service.cc).
+  if (http != nullptr) {
+    std::printf("page at http://%s/\n", http->address().c_str());
+    std::fflush(stdout);
+  }
   if (const absl::Status written = WritePort(options.port_file, port); !written.ok()) {
     stop();
     return written;
   }
-  if (http == nullptr && options.embedded)
-    spdlog::info("there is no page for a browser; --http 127.0.0.1:8080 serves one");
-  if (http != nullptr) std::printf("page at http://%s/\n", http->address().c_str());
   std::printf("listening on %s\n", WithPort(listen, port).c_str());
   std::fflush(stdout);
 

@@ -524,6 +524,7 @@ grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext* context,
       continue;
     }
     record.set_imported_by(caller);
+    record.mutable_measurement()->clear_loops();  // no worker of this service has seen them
     group.push_back(record);
     group_bytes += group.back().ByteSizeLong();
     if (group.size() < kImportGroup && group_bytes < kImportBytes) continue;

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
+#include "base/one_line.h"
 #include "base/vocabulary/job_limits.h"
 #include "base/vocabulary/target.h"
 #include "scheduler/core/policy.h"
@@ -210,6 +211,12 @@ absl::StatusOr<Recorded> ReadRecorded(const std::string& path) {
     scenario.policy = json.value("policy", scheduler::kDefaultPolicy);
     int64_t first = std::numeric_limits<int64_t>::max(), last = 0;
     for (const Json& job : json.at("jobs")) {
+      if (!job.contains("finished_unix_ns")) {
+        const std::string id = OneLine(job.at("id").get<std::string>());
+        return absl::InvalidArgumentError(
+            absl::StrCat(path, ": ", id, " had not ended when it was traced; `heddle wait ", id,
+                         "`, then trace it again"));
+      }
       first = std::min(first, job.at("created_unix_ns").get<int64_t>());
       last = std::max(last, job.at("finished_unix_ns").get<int64_t>());
     }

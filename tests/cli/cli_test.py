@@ -147,6 +147,8 @@ class OneLineErrors(unittest.TestCase):
         sim(2, ".", says=("directory",))
         sim(2, "--replay", ".", says=("directory",))
         sim(2, "--replay", "none.json", says=("heddle jobs trace", "none.json"))
+        (self.path / "early.json").write_text('{"workers": [], "jobs": [{"id": "j3", "created_unix_ns": 1}]}')
+        sim(2, "--replay", "early.json", says=("early.json", "j3 had not ended", "heddle wait j3"))
         sim(2, "--thesis", "--policy", "magic", says=("magic", "round_robin"))
         sim(2, "--fuzz", "-5", says=("--fuzz", "-5"))
         sim(2, "--fuzz", "1", "--seed", "-1", says=("--seed", "-1"))
@@ -312,6 +314,9 @@ class WholeRoad(unittest.TestCase):
         self.assertGreater(told["roofline"]["peak_gflops"], 0)
         self.assertEqual(told["best_ns"], sorted(told["best_ns"], reverse=True))
         self.assertIn("it has 1 ", self.h("explain", self.job, "nothing", check=4).stderr)
+        # The loops that the page shows.
+        self.assertIn("for ", told["best"]["measurement"]["loops"])
+        self.assertIn("for ", told["default"]["measurement"]["loops"])
 
     def test_the_machine_code_of_a_kernel_is_listed(self):
         done = self.h("explain", self.job, 1, "--assembly", check=0)
@@ -530,6 +535,28 @@ class WholeRoad(unittest.TestCase):
         text = self.h("show", *ids, check=0).stdout
         self.assertIn("A = ", text)
         self.assertIn("B = ", text)
+
+    def test_a_job_that_goes_on_is_traced(self):
+        job = self.h("submit", self.path / "mlp.onnx", "--trials", 100000, "--force", "--seed", 9, check=0).stdout.strip()
+        trace = self.path / "running.json"
+        deadline = time.monotonic() + LIMIT_S
+        running = set()
+        while not running & {f"profile {job}", f"build {job}"} and time.monotonic() < deadline:
+            said = self.h("jobs", "trace", job, "-o", trace, check=0).stderr
+            slices = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
+            running = {event["name"] for event in slices if event["args"].get("running")}
+        self.h("cancel", job, check=0)
+        self.assertIn(f"{job} mlp", running)
+        self.assertTrue(running & {f"profile {job}", f"build {job}"}, running)
+        self.assertIn(f"heddle wait {job}", said)
+        self.assertIn(f"import {job}", {event["name"] for event in slices} - running)
+        replayed = subprocess.run([str(BIN / "heddle-sim"), "--replay", str(trace)], capture_output=True, text=True, timeout=LIMIT_S)
+        self.assertEqual(replayed.returncode, 2, replayed.stderr)
+        self.assertIn(f"{job} had not ended", replayed.stderr)
+        # Once it has ended, nothing runs any more.
+        self.h("wait", job, check=7)
+        self.h("jobs", "trace", job, "-o", trace, check=0)
+        self.assertFalse([event for event in json.loads(trace.read_text())["traceEvents"] if event.get("args", {}).get("running")])
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) != 2, "the two-core slot of --embedded is for two cores")
     def test_a_two_core_job_takes_turns_with_one_core_jobs(self):

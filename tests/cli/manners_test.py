@@ -14,6 +14,8 @@ import subprocess
 import tempfile
 import time
 import unittest
+import urllib.error
+import urllib.request
 import zipfile
 
 from programs import BIN, LIMIT_S, Service, heddle, write_npy
@@ -452,49 +454,77 @@ class Addresses(unittest.TestCase):
 
 
 class PrivateServices(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.path = pathlib.Path(directory.name)
+        heddle("zoo", "mlp", "-o", self.path / "mlp.onnx", check=0)
+        self.data = {"XDG_DATA_HOME": str(self.path / "share")}
+
+    def tune(self, output, *flags):
+        """The command, which is killed at the end of the test if it still runs."""
+        env = {**os.environ, **self.data, "XDG_CONFIG_HOME": "/nowhere"}
+        env.pop("HEDDLE_SERVER", None)
+        args = [str(BIN / "heddle"), "tune", str(self.path / "mlp.onnx"), "-o", str(self.path / output), "--batch", "2", "--force", "--no-compare", *map(str, flags)]
+        process = subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env)
+
+        def end():
+            if process.poll() is None:
+                process.kill()
+                process.communicate(timeout=60)
+
+        self.addCleanup(end)
+        return process
+
+    def until(self, process, words):
+        """Reads stderr to the first line that has the words, which is returned."""
+        for line in process.stderr:
+            if words in line:
+                return line
+        self.fail(f"the command ended without saying '{words}'")
+
+    def interrupt(self, process):
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+
     def test_a_second_command_uses_the_service_of_the_first_and_outlives_it(self):
-        with tempfile.TemporaryDirectory() as directory:
-            path = pathlib.Path(directory)
-            heddle("zoo", "mlp", "-o", path / "mlp.onnx", check=0)
-            env = {**os.environ, "XDG_DATA_HOME": str(path / "share"), "XDG_CONFIG_HOME": "/nowhere"}
-            env.pop("HEDDLE_SERVER", None)
+        first = self.tune("first.heddle", "--trials", 1000)
+        self.until(first, "j1:")
+        # Others see what it does.
+        jobs = heddle("jobs", env=self.data, check=0)
+        self.assertIn("j1", jobs.stdout)
+        heddle("show", "j1", env=self.data, check=0)
+        second = self.tune("second.heddle", "--trials", 3, "--seed", 5)
+        self.until(second, "j2:")
+        self.interrupt(first)
+        _, said = second.communicate(timeout=LIMIT_S)
+        self.assertEqual(second.returncode, 0, said)
+        self.assertIn("this one goes on with it", said)
+        self.assertTrue((self.path / "second.heddle").exists())
+        # Nothing is left.
+        self.assertFalse((self.path / "share" / "heddle" / "sockets" / "private").exists())
+        heddle("jobs", env=self.data, check=5)
 
-            def tune(output, *flags):
-                args = [str(BIN / "heddle"), "tune", str(path / "mlp.onnx"), "-o", str(path / output), "--batch", "2", "--force", "--no-compare", *map(str, flags)]
-                return subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env)
-
-            def until(process, words):
-                """Reads stderr until a line has the words."""
-                for line in process.stderr:
-                    if words in line:
-                        return
-                self.fail(f"the command ended without saying '{words}'")
-
-            first = tune("first.heddle", "--trials", 1000)
-            second = None
-            try:
-                until(first, "j1:")
-                # Others see what it does.
-                jobs = heddle("jobs", env={"XDG_DATA_HOME": str(path / "share")}, check=0)
-                self.assertIn("j1", jobs.stdout)
-                heddle("show", "j1", env={"XDG_DATA_HOME": str(path / "share")}, check=0)
-                second = tune("second.heddle", "--trials", 3, "--seed", 5)
-                until(second, "j2:")
-                first.send_signal(signal.SIGINT)
-                first.communicate(timeout=60)
-                self.assertEqual(first.returncode, 130)
-                _, said = second.communicate(timeout=LIMIT_S)
-                self.assertEqual(second.returncode, 0, said)
-                self.assertIn("this one goes on with it", said)
-                self.assertTrue((path / "second.heddle").exists())
-                # Nothing is left.
-                self.assertFalse((path / "share" / "heddle" / "sockets" / "private").exists())
-                heddle("jobs", env={"XDG_DATA_HOME": str(path / "share")}, check=5)
-            finally:
-                for process in (first, second):
-                    if process is not None and process.poll() is None:
-                        process.kill()
-                        process.communicate(timeout=60)
+    def test_a_run_has_a_page_of_its_own(self):
+        self.assertIn("--http", heddle("tune", "--help", check=0).stdout)
+        refused = self.tune("no.heddle", "--http", "0.0.0.0:0")
+        _, said = refused.communicate(timeout=60)
+        self.assertEqual(refused.returncode, 2, said)
+        self.assertIn("ssh -L", said)
+        first = self.tune("first.heddle", "--trials", 1000, "--http", "127.0.0.1:0")
+        page = re.search(r"page at (http://127\.0\.0\.1:\d+/)", self.until(first, "page at"))[1]
+        self.until(first, "j1:")
+        with urllib.request.urlopen(page + "jobs/j1", timeout=60) as answer:
+            self.assertIn(b"Job j1: mlp", answer.read())
+        # Another command does not open a page of a service that it did not start.
+        second = self.tune("second.heddle", "--trials", 1000, "--seed", 5, "--http", "127.0.0.1:0")
+        self.until(second, "no page at 127.0.0.1:0")
+        self.until(second, "j2:")
+        self.interrupt(second)
+        self.interrupt(first)
+        with self.assertRaises(urllib.error.URLError):
+            urllib.request.urlopen(page, timeout=60)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,8 @@ TEST_F(Files, WithoutFilesThereAreNoSettings) {
 }
 
 TEST_F(Files, AProjectDoesNotSayWhomToTrust) {
-  for (const char* line : {"tls-dir = \"x\"", "token-file = \"x\"", "[tune]\noutput = \"x\""}) {
+  for (const char* line : {"tls-dir = \"x\"", "token-file = \"x\"", "[tune]\noutput = \"x\"",
+                           "[tune]\nhttp = \"127.0.0.1:0\""}) {
     Write("project/heddle.toml", line);
     EXPECT_THAT(std::string(Read("project").status().message()),
                 AllOf(HasSubstr("heddle.toml:"), HasSubstr("config.toml")))

@@ -149,6 +149,10 @@ class PageTest(unittest.TestCase):
         self.assertIn("the task does 167 FLOP per byte", text)
         self.assertRegex(text, r"best: [^;]*; \d+ % of what arithmetic allows")
         self.assertIn("for i in 1000", text)
+        # The loops of both schedules are as long as they may be.
+        self.assertIn("Loops of both", text)
+        self.assertIn("for default.0 in 0..64", text)
+        self.assertIn("for best.0 in 0..64", text)
         self.assertIn("The best so far over time", "".join(self.read("/records?key=0123456789abcdef").itertext()))
         # Records are paged by key.
         address, pages = "/records?key=0123456789abcdef", 0

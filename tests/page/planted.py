@@ -49,11 +49,17 @@ def double_field(number, value):
     return varint(number << 3 | 1) + struct.pack("<d", value)
 
 
-def measurement(ns):
+def measurement(ns, loops=""):
     if ns == 0:
         return number_field(1, 5) + text_field(2, "signal 11")
     limits = double_field(17, PEAK_GFLOPS) + double_field(18, MEMORY_GBPS)
-    return number_field(1, 1) + text_field(3, struct.pack("<3d", ns, ns, ns)) + text_field(4, limits)
+    return number_field(1, 1) + text_field(3, struct.pack("<3d", ns, ns, ns)) + text_field(4, limits) + text_field(7, loops)
+
+
+def loops_of(name):
+    """The longest text of loops that a record keeps."""
+    line = f"  for {name}.%d in 0..64 step 8 parallel {{\n"
+    return "".join(line % n for n in range(32768 // (len(line) + 3)))
 
 
 def plant_jobs(database, first, count, state, name="model"):
@@ -76,6 +82,8 @@ def plant_trials(database, job, count):
 
     def median(i):
         return 0 if i % 10 == 9 else 1e6 / (1 + i / count) + 2e5 * (i * 7919 % 101) / 101
+    best = min((i for i in range(count) if median(i)), key=median)
+    loops = {0: loops_of("default"), best: loops_of("best")}
     trace = "\n".join(f"split loop{n} by 8 16 32, step %d of a schedule that is as long as they are" for n in range(6))
     # The model of each batch of 16 puts them into the right order, failed ones last.
     cursor.executemany("INSERT INTO candidates(job,id,task,trace,origin,attempts,learned,predicted,predicted_from) VALUES(?,?,0,?,?,0,1,?,?)",
@@ -83,7 +91,7 @@ def plant_trials(database, job, count):
                         for i in range(count)))
     cursor.executemany("INSERT INTO records(workload,target,device,trace,outcome,median_ns,created_ns,job,candidate,attempt,provenance,measurement,digest,worker)"
                        " VALUES(?,?,?,?,?,?,?,?,?,1,'',?,?,'w1')",
-                       ((workload, target, device, trace % ((i,) * 6), 1 if median(i) else 5, median(i), BEGIN_NS + i * 10**8, job, i + 1, measurement(median(i)),
+                       ((workload, target, device, trace % ((i,) * 6), 1 if median(i) else 5, median(i), BEGIN_NS + i * 10**8, job, i + 1, measurement(median(i), loops.get(i, "")),
                          i.to_bytes(32, "big")) for i in range(count)))
     plant_groups(database)
 

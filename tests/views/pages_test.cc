@@ -129,11 +129,12 @@ TEST(Pages, NoNameBecomesMarkup) {
   ExpectSound(JobPage(job));
   ExpectSound(ConfirmPage(job.job, "cancel"));
   ExpectSound(TaskPage(Details(100)));
-  TaskDetails in_file = Details(100);
-  in_file.links = false;
-  in_file.default_loops = kHostile;
-  in_file.best_loops = absl::StrCat(kHostile, kHostile);
-  ExpectSound(TaskPage(in_file));
+  TaskDetails with_loops = Details(100);
+  with_loops.default_loops = kHostile;
+  with_loops.best_loops = absl::StrCat(kHostile, kHostile);
+  ExpectSound(TaskPage(with_loops));
+  with_loops.links = false;  // in a file
+  ExpectSound(TaskPage(with_loops));
   ExpectSound(MachinesPage({.machines = Workers(), .missing = kHostile, .recent = Recent()}));
   RecordsView records;
   records.search = kHostile;
@@ -425,16 +426,21 @@ TEST(Pages, LoopsThatChangedStandSideBySide) {
   TaskDetails details = Details(20);
   details.default_loops = "for i in 64 {\n}\n";
   details.best_loops = "for i in 8 {\n}\n";
-  // The scheduler has no loops to show.
-  EXPECT_THAT(TaskPage(details).markup, HasSubstr("<code>heddle report j1 -o FILE</code>"));
-  details.links = false;
-  const std::string file = TaskPage(details).markup;
-  EXPECT_THAT(
-      file,
-      HasSubstr("<tr class=\"differs\"><td>~</td><td>for i in 64 {</td><td>for i in 8 {</td>"));
-  EXPECT_THAT(file, HasSubstr("<caption>Loops of both."));
+  for (const bool links : {true, false}) {
+    details.links = links;
+    const std::string page = TaskPage(details).markup;
+    EXPECT_THAT(
+        page,
+        HasSubstr("<tr class=\"differs\"><td>~</td><td>for i in 64 {</td><td>for i in 8 {</td>"));
+    EXPECT_THAT(page, HasSubstr("<caption>Loops of both."));
+    EXPECT_THAT(page, Not(HasSubstr("heddle report j1")));
+  }
   details.default_loops = "";
   EXPECT_THAT(TaskPage(details).markup, Not(HasSubstr("Loops of both")));
+  // The page names the command that works them out.
+  details.links = true;
+  EXPECT_THAT(TaskPage(details).markup, AllOf(HasSubstr("<code>heddle report j1 -o FILE</code>"),
+                                              Not(HasSubstr("Loops of both"))));
 }
 
 }  // namespace

@@ -5,11 +5,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/one_line.h"
+#include "base/quantiles.h"
 #include "base/vocabulary/job_limits.h"
+#include "compiler/schedule/trace.h"
 #include "worker/slots.h"
 
 namespace heddle::worker {
 namespace {
+
+constexpr size_t kMaxLoopsBytes = 32 << 10;  // limit of Measurement.loops
 
 void ToProto(const runtime::GpuLaunch& launch, v1::Kernel::Launch* proto) {
   proto->set_symbol(launch.symbol);
@@ -127,6 +131,21 @@ void SetResult(const absl::StatusOr<Measurement>& measured, v1::Measurement* mea
   measurement->mutable_samples_ns()->Assign(measured->timing.samples_ns.begin(),
                                             measured->timing.samples_ns.end());
   measurement->mutable_evidence()->set_max_error(measured->max_error);
+}
+
+void ShownLoops::Add(const v1::Candidate& candidate, v1::Measurement* measurement) {
+  if (measurement->outcome() != v1::OUTCOME_OK || !naive_.ok()) return;
+  const auto& samples = measurement->samples_ns();
+  const double ns = Median({samples.begin(), samples.end()});
+  const bool fastest = best_ns_ == 0 || ns < best_ns_;
+  if (fastest) best_ns_ = ns;
+  if (!fastest && candidate.origin() != "default") return;
+  const absl::StatusOr<schedule::Trace> trace = schedule::ParseTrace(candidate.trace());
+  if (!trace.ok()) return;
+  const absl::StatusOr<ir::Program> scheduled = schedule::Replay(*naive_, *trace);
+  if (!scheduled.ok()) return;
+  std::string text = ir::Print(*scheduled);
+  if (text.size() <= kMaxLoopsBytes) measurement->set_loops(std::move(text));
 }
 
 absl::StatusOr<MeasureOptions> OptionsOf(const v1::ProfileSpec& spec) {

@@ -139,6 +139,7 @@ absl::Status RunProfile(const v1::StageStart& start, StageIo& io) {
   GuardOptions guard = GuardFor(start, cores);
   v1::Evidence limits;
   MeasureLimits(start, options.threads, &limits);
+  ShownLoops loops(start.profile().workload());
   v1::StageInput input;
   while (io.Read(&input)) {
     const int64_t candidate = input.profile().candidate().id();
@@ -153,6 +154,7 @@ absl::Status RunProfile(const v1::StageStart& start, StageIo& io) {
     event.mutable_profiled()->set_candidate(candidate);
     *event.mutable_profiled()->mutable_measurement() =
         Measure(*bench, input.profile(), cores, limits, guard);
+    loops.Add(input.profile().candidate(), event.mutable_profiled()->mutable_measurement());
     io.Write(event);
   }
   return absl::OkStatus();

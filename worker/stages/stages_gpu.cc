@@ -69,12 +69,14 @@ absl::Status RunProfileOnGpu(const v1::StageStart& start, StageIo& io) {
       WorkloadBench::Create(start.profile().workload(), options);
   if (absl::IsAborted(bench.status())) GiveUp(bench.status());
   if (!bench.ok()) return bench.status();
+  ShownLoops loops(start.profile().workload());
   v1::StageInput input;
   while (io.Read(&input)) {
     v1::StageEvent event;
     event.mutable_profiled()->set_candidate(input.profile().candidate().id());
     TellStarted(io, input.profile().candidate().id());
     *event.mutable_profiled()->mutable_measurement() = Measure(**bench, input.profile(), gpu);
+    loops.Add(input.profile().candidate(), event.mutable_profiled()->mutable_measurement());
     io.Write(event);
   }
   return absl::OkStatus();

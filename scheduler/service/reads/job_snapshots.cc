@@ -69,6 +69,16 @@ int64_t JobSnapshots::changes() const {
   return changes_;
 }
 
+int64_t JobSnapshots::VersionOf(const std::string& job, int task) const {
+  absl::ReaderMutexLock lock(&mutex_);
+  const auto found = snapshots_.find(JobId{ParseJobName(job)});
+  if (found == snapshots_.end()) return 0;
+  if (task == 0) return found->second.version;
+  const auto& tasks = *found->second.task_versions;
+  const auto index = static_cast<size_t>(task) - 1;
+  return index < tasks.size() ? tasks[index] : 0;
+}
+
 bool JobSnapshots::Has(JobId job) const {
   absl::ReaderMutexLock lock(&mutex_);
   return snapshots_.count(job) > 0;

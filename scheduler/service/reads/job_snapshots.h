@@ -51,6 +51,9 @@ class JobSnapshots {
   absl::StatusOr<std::string> Owner(const std::string& job) const;
   // Grows whenever a snapshot changes.
   int64_t changes() const;
+  // The version of the job's snapshot; of a task, by number from 1, the one with which it got its present
+  // state. 0: the job is of the history, or there is no such job or task.
+  int64_t VersionOf(const std::string& job, int task = 0) const;
   // Whether the job has a snapshot of its own, besides what the history knows.
   bool Has(JobId job) const;
   // Returns as soon as the version differs from `version`, or the current snapshot after `timeout`.

@@ -42,6 +42,9 @@ class PageData final : public PageSource {
   void ReadAhead();
 
   int64_t changes() override { return loop_->jobs().changes(); }
+  int64_t ChangesOf(const std::string& job, int task) override {
+    return loop_->jobs().VersionOf(job, task);
+  }
   std::string policy() override { return loop_->policy(); }
   JobList Unfinished(const Identity& caller) override;
   absl::StatusOr<JobPart> ListJobs(const Identity& caller, const std::string& before,

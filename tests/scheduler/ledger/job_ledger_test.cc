@@ -290,6 +290,58 @@ class TransferSamplesTest : public DispatcherTest {
   std::unique_ptr<RecordStore> store_ = MakeMemoryRecordStore();
 };
 
+class KeptLoopsTest : public TransferSamplesTest {
+ protected:
+  // The loops that the record of the task's next trial keeps.
+  std::string Trial(const std::string& origin, double ns) {
+    std::vector<v1::Candidate> proposed(1);
+    proposed[0].set_origin(origin);
+    Finish(v1::STAGE_PROPOSE, Proposed{1, false, proposed, "state"});
+    const StartStage build = First(v1::STAGE_BUILD);
+    const CandidateId candidate = build.candidates.at(0);
+    Feed(CandidateBuilt{build.attempt, candidate, v1::OUTCOME_OK, ""});
+    Feed(StageFinished{build.attempt, {}, true, {}});
+    auto measured = std::make_shared<Measured>();
+    measured->measurement.set_loops("loops");
+    if (ns > 0) measured->measurement.add_samples_ns(ns);
+    const CandidateProfiled profiled{First(v1::STAGE_PROFILE).attempt,
+                                     candidate,
+                                     ns > 0 ? v1::OUTCOME_OK : v1::OUTCOME_RUN_CRASH,
+                                     "",
+                                     ns,
+                                     0,
+                                     measured};
+    std::string kept = "no record";
+    for (const StoreChange& change :
+         ledger_.Absorb(dispatcher_, profiled, Step(profiled).changes, now_, now_)) {
+      if (const auto* made = std::get_if<InsertRecord>(&change))
+        kept = made->record.measurement().loops();
+    }
+    Finish(v1::STAGE_PROFILE, {});
+    Finish(v1::STAGE_UPDATE, Updated{"state"});
+    return kept;
+  }
+};
+
+TEST_F(KeptLoopsTest, AreThoseThatPeopleLookAt) {
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1}), DeviceSlot("p2", {2})}, ""});
+  JobSubmitted submitted{JobId{1}, {}};
+  v1::JobSpec& spec = *submitted.description.mutable_spec();
+  spec.set_target(kTarget);
+  spec.set_trials_per_task(64);
+  spec.set_plan_search("off");
+  spec.set_batch(1);
+  submitted.params = *JobLedger::ParamsFrom(spec, now_, now_);
+  Feed(submitted);
+  Finish(v1::STAGE_IMPORT, ImportOf({{"a"}}, "key"));
+  EXPECT_EQ(Trial("random", 0), "") << "it crashed";
+  EXPECT_EQ(Trial("random", 100), "loops");
+  EXPECT_EQ(Trial("random", 100), "") << "no faster";
+  EXPECT_EQ(Trial("default", 200), "loops") << "what the best is compared with";
+  EXPECT_EQ(Trial("default", 0), "");
+  EXPECT_EQ(Trial("random", 50), "loops");
+}
+
 TEST_F(TransferSamplesTest, IsToldBeforeTheStoreHasIt) {
   TuneOne();
   EXPECT_THAT(Others(1), ElementsAre());

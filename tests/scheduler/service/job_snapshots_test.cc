@@ -77,6 +77,27 @@ TEST_F(JobSnapshotsTest, ToTellWhoseAJobIsNoneIsLoaded) {
   EXPECT_EQ(store_.loads, 0);
 }
 
+TEST_F(JobSnapshotsTest, VersionsAreOfOneJobAndOfOneTask) {
+  const auto view = [](int64_t id, int first, int second) {
+    auto job = std::make_shared<v1::Job>();
+    job->set_id(JobName(id));
+    job->add_tasks()->set_trials(first);
+    job->add_tasks()->set_trials(second);
+    return std::pair<JobId, std::shared_ptr<const v1::Job>>(JobId{id}, job);
+  };
+  constexpr int64_t kOne = kJobs + 1, kOther = kJobs + 2;
+  snapshots_.Put({view(kOne, 0, 0), view(kOther, 0, 0)});
+  snapshots_.Put({view(kOne, 0, 1), view(kOther, 0, 0)});
+  snapshots_.Put({view(kOne, 0, 2)});
+  EXPECT_EQ(snapshots_.VersionOf(JobName(kOne)), 3);
+  EXPECT_EQ(snapshots_.VersionOf(JobName(kOne), 1), 1);
+  EXPECT_EQ(snapshots_.VersionOf(JobName(kOne), 2), 3);
+  EXPECT_EQ(snapshots_.VersionOf(JobName(kOther)), 1);
+  for (const int none : {-1, 3}) EXPECT_EQ(snapshots_.VersionOf(JobName(kOne), none), 0);
+  for (const char* none : {"j1", "j9999", "nonsense"}) EXPECT_EQ(snapshots_.VersionOf(none), 0);
+  EXPECT_EQ(store_.loads, 0);
+}
+
 TEST_F(JobSnapshotsTest, AListLoadsOnlyWhatItShows) {
   EXPECT_THAT(ListOf("nobody"), SizeIs(0));
   EXPECT_EQ(store_.loads, 0);

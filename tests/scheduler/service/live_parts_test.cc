@@ -4,7 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -58,6 +63,104 @@ TEST(LiveParts, WhatChangesByItselfIsRenderedNowAndThen) {
   EXPECT_TRUE(Eventually([&] { return rendered > 3; }));
   // The same content is not sent again: a stream that nobody reads would be dropped.
   EXPECT_TRUE(Eventually([&] { return rendered > 12; }));
+}
+
+TEST(LiveParts, APageOfOneJobIsNotRenderedForOthers) {
+  constexpr int kPages = 100;
+  std::atomic<int64_t> all = 1;
+  std::atomic<int64_t> versions[kPages] = {};
+  std::atomic<int> rendered[kPages] = {};
+  std::atomic<int> lists = 0;
+  LiveParts live(Quick(), [&] { return all.load(); });
+  std::vector<std::shared_ptr<EventStream>> streams;
+  for (int i = 0; i < kPages; ++i) {
+    streams.push_back(live.Open(
+        absl::StrCat("job ", i),
+        [&, i]() -> std::optional<std::string> { return absl::StrCat(++rendered[i]); }, "",
+        [&, i] { return versions[i].load(); }));
+  }
+  streams.push_back(
+      live.Open("all jobs", [&]() -> std::optional<std::string> { return absl::StrCat(++lists); }));
+  const auto sum = [&] {
+    int of_all = 0;
+    for (const std::atomic<int>& one : rendered) of_all += one;
+    return of_all;
+  };
+  ASSERT_TRUE(Eventually([&] { return sum() == kPages && lists == 1; }));
+  for (int change = 1; change <= 5; ++change) {
+    ++versions[7];
+    ++all;
+    ASSERT_TRUE(Eventually([&] { return rendered[7] == 1 + change && lists == 1 + change; }));
+  }
+  EXPECT_EQ(sum(), kPages + 5) << "only the page of the job that changed";
+}
+
+TEST(LiveParts, WhatChangedGoesBeforeWhatIsRefreshed) {
+  constexpr int kPages = 50;
+  LiveParts::Options options = Quick();
+  options.interval = options.refresh = absl::ZeroDuration();  // all pages are always due
+  std::atomic<int> rendered = 0, shown = 0;
+  std::atomic<int64_t> version = 0;
+  // Only of the thread that renders.
+  int changed_at = 0, most_before = 0;
+  int64_t last = 0;
+  {
+    LiveParts live(options, [] { return int64_t{1}; });
+    std::vector<std::shared_ptr<EventStream>> streams;
+    for (int i = 0; i < kPages; ++i) {
+      streams.push_back(live.Open(absl::StrCat(i), [&]() -> std::optional<std::string> {
+        if (++rendered % 97 == 0) {
+          ++version;
+          changed_at = rendered;
+        }
+        return std::nullopt;
+      }));
+    }
+    streams.push_back(live.Open(
+        "the one that changes",
+        [&]() -> std::optional<std::string> {
+          if (version != last) {
+            most_before = std::max(most_before, rendered - changed_at);
+            last = version;
+            ++shown;
+          }
+          return std::nullopt;
+        },
+        "", [&] { return version.load(); }));
+    EXPECT_TRUE(Eventually([&] { return shown >= 10; }));
+  }
+  EXPECT_EQ(most_before, 0) << "pages that were rendered between the change and its own";
+}
+
+TEST(LiveParts, AJobThatRestsIsRefreshedLessAndLess) {
+  LiveParts::Options options = Quick();
+  options.interval = absl::ZeroDuration();
+  options.refresh = absl::Nanoseconds(1);  // so that a page is always due, unless its pause grows
+  options.most_refresh = absl::Hours(1);
+  std::atomic<int64_t> version = 1;
+  std::atomic<int> lists = 0, of_job = 0;
+  std::atomic<bool> moves = false;  // the page of the job shows what time it is
+  LiveParts live(options, [] { return int64_t{1}; });
+  const auto list = live.Open("all jobs", [&]() -> std::optional<std::string> {
+    ++lists;
+    return "the same";
+  });
+  const auto job = live.Open(
+      "job",
+      [&]() -> std::optional<std::string> {
+        ++of_job;
+        return moves ? absl::StrCat(of_job.load()) : "the same";
+      },
+      "", [&] { return version.load(); });
+  ASSERT_TRUE(Eventually([&] { return lists >= 2000; }));
+  EXPECT_LE(of_job, 60) << "each pause is twice the one before";
+  EXPECT_GE(of_job, 2);
+  // A change ends the rest.
+  moves = true;
+  version = 2;
+  const int lists_before = lists, before = of_job;
+  ASSERT_TRUE(Eventually([&] { return lists >= lists_before + 2000; }));
+  EXPECT_GE(of_job - before, 200);
 }
 
 TEST(LiveParts, ForgetsPagesThatNobodyLooksAt) {

@@ -360,9 +360,10 @@ TEST_F(PageTest, AMachineIsDrainedAndResumed) {
 }
 
 // A database that takes as long as the test wants.
-class SlowSource final : public PageSource {
+class SlowSource : public PageSource {
  public:
   int64_t changes() override { return 0; }
+  int64_t ChangesOf(const std::string&, int) override { return 0; }
   std::string policy() override { return ""; }
   JobList Unfinished(const Identity&) override { return {}; }
   absl::StatusOr<JobPart> ListJobs(const Identity&, const std::string&, size_t) override {
@@ -426,6 +427,44 @@ class SlowSource final : public PageSource {
   std::atomic<int> waiting = 0;
   absl::Notification go_on;
 };
+
+// A job with one task, whose default schedule and best one were measured.
+class MeasuredSource final : public SlowSource {
+ public:
+  absl::StatusOr<std::shared_ptr<const v1::Job>> GetJob(const Identity&,
+                                                        const std::string& name) override {
+    auto job = std::make_shared<v1::Job>();
+    job->set_id(name);
+    job->add_tasks()->mutable_info()->set_key("0123456789abcdef");
+    return job;
+  }
+  absl::StatusOr<TrialSample> SampleTrials(const Identity&, const WorkloadId&, int64_t) override {
+    return TrialSample{
+        2, {{1, 11, 1, 100, "default", "j1", true}, {2, 12, 2, 50, "annealing", "j1", true}}};
+  }
+  absl::StatusOr<RecordPage> QueryRecords(const Identity&, const v1::RecordQuery& query,
+                                          const std::optional<RecordPlace>&, int64_t) override {
+    RecordPage page;
+    if (query.id() == 0) return page;
+    v1::Record& record = page.records.emplace_back();
+    record.set_trace(query.id() == 11 ? "vectorize y.0" : "split y.0 8");
+    if (query.id() == 12 && best_loops.empty()) return page;
+    record.mutable_measurement()->set_loops(query.id() == 11 ? "for y.0 in 64\n" : best_loops);
+    return page;
+  }
+
+  std::string best_loops = "for y.0.0 in 8\n";
+};
+
+TEST_F(PageTest, ATaskShowsTheLoopsOfBothSchedules) {
+  MeasuredSource source;
+  page_ = std::make_unique<Page>(PageOptions{}, &source);
+  EXPECT_THAT(See("/jobs/j1/tasks/1"),
+              HasSubstr("<td>~</td><td>for y.0 in 64</td><td>for y.0.0 in 8</td>"));
+  source.best_loops = "";
+  EXPECT_THAT(See("/jobs/j1/tasks/1"), HasSubstr("heddle report j1"));
+  page_.reset();
+}
 
 TEST_F(PageTest, ActionsLeaveThreadsToTheOthers) {
   SlowSource source;
