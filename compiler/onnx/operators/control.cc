@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -131,31 +132,17 @@ int64_t Entry(NodeImport& n, const char* name, size_t i, size_t count) {
 // Whether the body has only operators that ForAll knows. None of them needs a constant that differs between iterations, so the
 // body can be translated for an element that is not known.
 bool IsSimple(const onnx::GraphProto& body) {
-  static const auto* simple = new std::set<std::string>{"Abs",
-                                                        "Add",
-                                                        "Cast",
-                                                        "Constant",
-                                                        "Div",
-                                                        "Exp",
-                                                        "Identity",
-                                                        "Log",
-                                                        "Max",
-                                                        "Min",
-                                                        "Mul",
-                                                        "Neg",
-                                                        "Pow",
-                                                        "ReduceL1",
-                                                        "Sqrt",
-                                                        "ReduceL2",
-                                                        "ReduceMax",
-                                                        "ReduceMean",
-                                                        "ReduceMin",
-                                                        "ReduceProd",
-                                                        "ReduceSum",
-                                                        "Sub",
-                                                        "ReduceSumSquare"};
+  static constexpr std::string_view kSimple[] = {"Abs",        "Add",        "Cast",
+                                                 "Constant",   "Div",        "Exp",
+                                                 "Identity",   "Log",        "Max",
+                                                 "Min",        "Mul",        "Neg",
+                                                 "Pow",        "ReduceL1",   "ReduceL2",
+                                                 "ReduceMax",  "ReduceMean", "ReduceMin",
+                                                 "ReduceProd", "ReduceSum",  "ReduceSumSquare",
+                                                 "Sqrt",       "Sub"};
   return std::all_of(body.node().begin(), body.node().end(), [](const onnx::NodeProto& node) {
-    return simple->contains(onnx::OperatorKey(node));
+    return std::find(std::begin(kSimple), std::end(kSimple), onnx::OperatorKey(node)) !=
+           std::end(kSimple);
   });
 }
 
