@@ -190,8 +190,7 @@ def regressors():
     }
 
 
-# The coupling of so many probabilities stops early, at a step that single precision may take or not.
-@cases.add("SVC rbf, probabilities of 12 classes", tolerance=1e-4)
+@cases.add("SVC rbf, probabilities of 12 classes")
 def _():
     data = task()
     model = classifiers()["SVC rbf, probabilities"]()
