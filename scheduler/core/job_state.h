@@ -217,7 +217,7 @@ struct Job {
   int64_t next_candidate = 1;
   int surveys = 0;      // plan stages that ended a survey
   bool settled = true;  // the plan is chosen; false: import, survey or its plan stage come first
-  bool has_estimated_plan = true;  // the plan is that of the import, or it was taken back to that
+  bool has_estimated_plan = true;  // no plan stage has chosen, or what it chose was taken back
   int compared = 0;                // comparisons made
   absl::Time compare_before = absl::InfiniteFuture();  // the end of waiting for a device for that
   std::string not_compared;       // why a comparison was given up; empty: it was not
