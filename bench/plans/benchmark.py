@@ -79,6 +79,7 @@ class Plans:
         found = [c for c in chosen["contenders"] if c["name"] in measured.times]
         best = chosen["contenders"][chosen["chosen"]]
         first = chosen["contenders"][0]
+        by_records = None if chosen["layouts"] is None else chosen["contenders"][chosen["layouts"]]
         gain = turns.compare(measured.times[best["name"]], measured.times[first["name"]])
         medians = {label: statistics.median(times) for label, times in measured.times.items()}
         predicted = [c["predicted_ns"] for c in found]
@@ -91,6 +92,10 @@ class Plans:
                 "turns_repeated": measured.repeated,
                 "chosen": best["name"],
                 "gain": gain,  # estimated / chosen
+                # The layouts alone: those by estimates / those by the costs of measured kernels, and what the latter are called.
+                # None: the model has no layouts to choose.
+                "layouts": by_records
+                and {"contender": by_records["name"], **turns.compare(measured.times[by_records["name"]], measured.times[first["name"]])},
                 "peer": turns.compare(measured.times[best["name"]], measured.times["ONNX Runtime"]),
                 "peer_ms": medians["ONNX Runtime"] * 1e-6,
                 "rank_correlation": rank_correlation(predicted, real),
@@ -126,6 +131,20 @@ def print_row(row):
         f" held-out error of {row['kernels']} kernels: median {100 * row['held_out_median']:.0f} %",
         flush=True,
     )
+    if row["layouts"]:
+        print(f"{'':<20}layouts by records: {layouts_text(row)}", flush=True)
+
+
+def has_own_layouts(row):
+    """Whether the records choose other layouts than the estimates."""
+    return row["layouts"] is not None and row["layouts"]["contender"] != row["contenders"][0]["name"]
+
+
+def layouts_text(row):
+    if not has_own_layouts(row):
+        return "those by estimates"
+    gain = row["layouts"]
+    return f"{gain['ratio']:.3f} of those by estimates ({gain['ratio_low']:.3f}-{gain['ratio_high']:.3f})"
 
 
 def run(args, result):
@@ -155,4 +174,7 @@ def run(args, result):
                 f" {statistics.geometric_mean(row['gain']['ratio'] for row in rows):.3f} in the mean, least"
                 f" {min(row['gain']['ratio'] for row in rows):.3f}"
             )
+            others = [row["layouts"]["ratio"] for row in rows if has_own_layouts(row)]
+            least = f", least {min(others):.3f}" if others else ""
+            print(f"records choose other layouts than the estimates for {len(others)} of {len(rows)} models{least}")
         result.print_versions()

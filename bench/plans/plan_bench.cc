@@ -87,6 +87,7 @@ class PlanBench {
     return json{{"target", ToText(target_)},
                 {"contenders", contenders},
                 {"chosen", choice.chosen},
+                {"layouts", choice.layouts.has_value() ? json(*choice.layouts) : json()},
                 {"measured_kernels", measured},
                 {"choices", choices + 1},
                 {"kernels", choice.error.kernels},

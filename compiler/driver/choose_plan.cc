@@ -290,7 +290,7 @@ class Chooser {
     if (uniform_.empty()) return absl::OkStatus();
     const graph::MeasuredLayoutCosts costs = LayoutCostsOf(uniform_);
     HEDDLE_ASSIGN_OR_RETURN(Made made, Make(std::nullopt, {}, std::nullopt, &costs));
-    Add("layouts by costs of kernels", std::move(made));
+    choice_.layouts = Add("layouts by costs of kernels", std::move(made));
     return absl::OkStatus();
   }
 

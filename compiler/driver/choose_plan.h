@@ -58,6 +58,9 @@ struct Contender {
 struct PlanChoice {
   std::vector<Contender> contenders;  // distinct plans, in the order above
   size_t chosen = 0;
+  // The contender with the layouts that the costs of kernels choose; it may be the first one. nullopt: there is no layout to
+  // choose, or no kernel with a time.
+  std::optional<size_t> layouts;
   plan::PredictionError error;       // of measured kernels, each predicted from all others
   plan::PredictionError experience;  // of measured kernels, predicted from earlier jobs alone
   std::vector<plan::KernelFactor> learned;  // of measured kernels, for later jobs

@@ -35,12 +35,13 @@ bool Judging(const Job& job) {
   return (Is<Compiling>(job.phase) || Is<Comparing>(job.phase)) && Contending(job);
 }
 
-bool HasEstimatedPlan(const Job& job) {
+bool HasEstimatedTasks(const Job& job) {
   return std::all_of(job.tasks.begin(), job.tasks.end(),
                      [](const Task& task) { return task.weight == task.estimated_weight; });
 }
 
 void TakeEstimatedPlan(Job* job) {
+  job->has_estimated_plan = true;
   for (Task& task : job->tasks) {
     task.weight = task.estimated_weight;
     task.rival_weight = 0;

@@ -217,7 +217,8 @@ struct Job {
   int64_t next_candidate = 1;
   int surveys = 0;      // plan stages that ended a survey
   bool settled = true;  // the plan is chosen; false: import, survey or its plan stage come first
-  int compared = 0;     // comparisons made
+  bool has_estimated_plan = true;  // no plan stage has chosen, or what it chose was taken back
+  int compared = 0;                // comparisons made
   absl::Time compare_before = absl::InfiniteFuture();  // the end of waiting for a device for that
   std::string not_compared;       // why a comparison was given up; empty: it was not
   std::optional<AttemptId> live;  // the running import, plan, compile or compare stage
@@ -311,9 +312,10 @@ bool Contending(const Job& job);
 // Whether the job compiles and compares modules by two plans only to choose between these. It then goes on tuning.
 bool Judging(const Job& job);
 
-// Whether each task has as many uses as in the plan of the import.
-bool HasEstimatedPlan(const Job& job);
-// Gives the tasks the weights of that plan. Nothing contends with it.
+// Whether each task has as many uses as in the plan of the import. Another plan may have the same tasks, and run them in
+// another order.
+bool HasEstimatedTasks(const Job& job);
+// Goes back to that plan, with its weights. Nothing contends with it.
 void TakeEstimatedPlan(Job* job);
 
 // The smaller of two times; 0 means unknown.

@@ -533,8 +533,7 @@ void JobLedger::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time 
   if (!job.not_compared.empty()) row.mutable_comparison()->set_missing(job.not_compared);
   row.set_surveys(job.surveys);
   row.set_plan_settled(job.settled);
-  // Whatever brought the tasks' weights back brings the plan back that has them.
-  if (!row.estimated_plan().empty() && HasEstimatedPlan(job)) {
+  if (!row.estimated_plan().empty() && job.has_estimated_plan) {
     row.set_plan(row.estimated_plan());
     row.clear_estimated_plan();
   }
@@ -577,6 +576,7 @@ Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
   const bool after = Is<Compiling>(job.phase) || Is<Comparing>(job.phase) || Is<Done>(job.phase);
   job.settled = !job.params.plan || after || stored.row.job.plan_settled();
   job.surveys = stored.row.job.surveys();
+  job.has_estimated_plan = stored.row.job.estimated_plan().empty();
   if (stored.row.paused) job.paused = stored.row.job.reason();
   job.stop = stored.row.job.stop();
   job.tuned = absl::Milliseconds(stored.row.job.tuning_ms());

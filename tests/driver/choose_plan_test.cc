@@ -44,6 +44,7 @@ TEST(ChoosePlan, WithoutRecordsTheEstimatedPlanStays) {
   ASSERT_TRUE(choice.ok()) << choice.status();
   EXPECT_EQ(choice->chosen, 0u);
   EXPECT_EQ(choice->error.kernels, 0);
+  EXPECT_FALSE(choice->layouts.has_value());
   EXPECT_GE(choice->contenders.size(), 4u);
   plan::Plan estimated;
   ASSERT_TRUE(PrepareModel(onnx, {}, X86(), {}, &estimated).ok());
@@ -75,6 +76,27 @@ TEST(ChoosePlan, ContendersReplay) {
       saved += ns;
     }
     EXPECT_NEAR(contender.cost.ns + saved, alone, 1e-6 * alone);
+  }
+}
+
+// Where all kernels of one layout are fast, the contender with the layouts by costs of kernels costs what that layout costs.
+TEST(ChoosePlan, LayoutsFollowTheTimesOfKernels) {
+  const std::string onnx = *zoo::MakeZooModel("squeezenet", 0);
+  const auto survey = ChoosePlan(onnx, {}, X86(), {});
+  ASSERT_TRUE(survey.ok()) << survey.status();
+  for (const char* name : {"channels_first everywhere", "channels_last everywhere"}) {
+    const Contender* fast = Find(*survey, name);
+    if (fast == nullptr) continue;  // it is the estimated plan
+    std::map<std::string, double> measured;
+    for (const Contender& contender : survey->contenders) {
+      for (const graph::Task& task : contender.tasks) measured[task.key] = 1e6;
+    }
+    for (const graph::Task& task : fast->tasks) measured[task.key] = 1e3;
+    const auto choice = ChoosePlan(onnx, {}, X86(), measured, {.graphs = 0});
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    ASSERT_TRUE(choice->layouts.has_value());
+    EXPECT_LE(choice->contenders[*choice->layouts].cost.ns, 1.1 * Find(*choice, name)->cost.ns)
+        << name;
   }
 }
 

@@ -252,6 +252,50 @@ TEST(Loops, ScanForthAndBack) {
               ElementsAre(6, 9, 10, 8, 12, 14));
 }
 
+// A body that passes its state on and has simple operators only is not unrolled, so it may have any number of iterations.
+TEST(Loops, ScansOfIndependentIterationsAreOneIteration) {
+  const auto model = [](int count, const std::string& body, const std::string& attributes = "") {
+    return absl::StrCat("(float[2,2] s, float[", count,
+                        ",2] x) => (float[a,b] y) {p = Constant<value = float[1] {3.0}>()\n"
+                        "l, y = Scan<num_scan_inputs = 1",
+                        attributes,
+                        ", body = (float[2,2] s1, float[2] x1) => (float[2,2] t, float[2] u) {"
+                        "t = Identity(s1)\n",
+                        body, "}>(s, x)}");
+  };
+  const std::string distance = "d = Sub(s1, x1)\nu = ReduceSumSquare<axes = [1], keepdims = 0>(d)";
+  // The rows of s are (1, 2) and (3, 4), those of x (1, 2), (3, 4), (5, 6).
+  EXPECT_THAT(Values(17, model(3, distance)), ElementsAre(0, 8, 8, 0, 32, 8));
+  EXPECT_THAT(Values(17, model(3, distance, ", scan_output_axes = [1]")),
+              ElementsAre(0, 8, 32, 8, 0, 8));
+  const std::string back = ", scan_input_directions = [1]";
+  EXPECT_THAT(Values(17, model(3, distance, back)), ElementsAre(32, 8, 8, 0, 0, 8));
+  EXPECT_THAT(Values(17, model(3, distance, back + ", scan_output_directions = [1]")),
+              ElementsAre(0, 8, 8, 0, 32, 8));
+  // A value of the iteration alone, of fewer dimensions, and one of the graph around it.
+  EXPECT_THAT(Values(17, model(3,
+                               "d = Sub(s1, x1)\nr = ReduceL1<axes = [0], keepdims = 0>(x1)\n"
+                               "m = Mul(d, r)\nw = Mul(m, p)\n"
+                               "v = ReduceL1<axes = [-1], keepdims = 0>(w)\nu = Neg(v)")),
+              ElementsAre(0, -36, -84, 0, -264, -132));
+  for (const int count : {3, 1500}) {
+    const auto graph = Import(17, model(count, distance));
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    EXPECT_LE(graph->nodes.size(), 4u);
+  }
+  // Where an iteration needs the one before, or a result does not depend on the element, the scan is unrolled.
+  const auto sums = [](int count) {
+    return absl::StrCat("(float[2] s, float[", count,
+                        ",2] x) => (float[a,b] y) {l, y = Scan<num_scan_inputs = 1, body = "
+                        "(float[2] s1, float[2] x1) => (float[2] t, float[2] u) {"
+                        "t = Add(s1, x1)\nu = Identity(t)}>(s, x)}");
+  };
+  EXPECT_THAT(Values(17, sums(3)), ElementsAre(2, 4, 5, 8, 10, 14));
+  EXPECT_THAT(Refusal(17, sums(1500)), HasSubstr("more than 1024 iterations"));
+  EXPECT_THAT(Values(17, model(2, "u = ReduceL1<axes = [1], keepdims = 0>(s1)")),
+              ElementsAre(3, 7, 3, 7));
+}
+
 // ---- Sequences ----
 
 TEST(Sequences, Disappear) {

@@ -1,8 +1,14 @@
 // Translation of control flow. A branch whose condition is known is taken at import, and loops whose
-// number of iterations is known are unrolled.
+// number of iterations is known are unrolled, or become one iteration over all elements.
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/graph/core/operator.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/slices.h"
 
@@ -118,6 +124,173 @@ int64_t Entry(NodeImport& n, const char* name, size_t i, size_t count) {
   return n.ok() ? list[i] : 0;
 }
 
+// ---- Scans whose iterations do not depend on each other ----
+//
+// A body that passes its states on is translated once, for one element of each scan input, and then made anew with a dimension more, which
+// counts the elements. So the distances of rows to thousands of others (nearest neighbours) are one operator.
+
+// Whether the body has only operators that ForAll knows. None of them needs a constant that differs between iterations, so the
+// body can be translated for an element that is not known.
+bool IsSimple(const onnx::GraphProto& body) {
+  static constexpr std::string_view kSimple[] = {"Abs",        "Add",        "Cast",
+                                                 "Constant",   "Div",        "Exp",
+                                                 "Identity",   "Log",        "Max",
+                                                 "Min",        "Mul",        "Neg",
+                                                 "Pow",        "ReduceL1",   "ReduceL2",
+                                                 "ReduceMax",  "ReduceMean", "ReduceMin",
+                                                 "ReduceProd", "ReduceSum",  "ReduceSumSquare",
+                                                 "Sqrt",       "Sub"};
+  return std::all_of(body.node().begin(), body.node().end(), [](const onnx::NodeProto& node) {
+    return std::find(std::begin(kSimple), std::end(kSimple), onnx::OperatorKey(node)) !=
+           std::end(kSimple);
+  });
+}
+
+// Element 0 of dimension `axis`, without that dimension; no constant, even if v is one.
+ValueId AnElement(NodeImport& n, ValueId v, int64_t axis) {
+  return n.EmitBy(v, [&](GraphBuilder& out, ValueId x) -> absl::StatusOr<ValueId> {
+    Shape shape = out.Type(x).shape;
+    const Shape starts(shape.size(), 0), steps(shape.size(), 1);
+    shape[static_cast<size_t>(axis)] = 1;
+    HEDDLE_ASSIGN_OR_RETURN(
+        const ValueId part,
+        out.Add(OpKind::kSlice, {x}, {{"starts", starts}, {"steps", steps}, {"sizes", shape}},
+                n.name()));
+    shape.erase(shape.begin() + axis);
+    return out.Add(OpKind::kReshape, {part}, {{"shape", shape}}, n.name());
+  });
+}
+
+// v with dimension `from` at place `to`.
+ValueId Moved(NodeImport& n, ValueId v, int64_t from, int64_t to) {
+  Shape perm;
+  for (int64_t d = 0; d < n.Rank(v); ++d) {
+    if (d != from) perm.push_back(d);
+  }
+  perm.insert(perm.begin() + to, from);
+  return n.Transpose(v, perm);
+}
+
+// What `node` makes of all elements, where `all` has operands for all of them, in dimension 0. nullopt: no such form is known.
+std::optional<ValueId> OfAll(NodeImport& n, const Node& node, const std::map<ValueId, ValueId>& all,
+                             int64_t length) {
+  const OpDef& def = Def(node.kind);
+  const Shape result = n.ShapeOf(node.outputs[0]);
+  const auto with_length = [&](Shape shape) {
+    shape.insert(shape.begin(), length);
+    return shape;
+  };
+  if (node.kind == OpKind::kReshape) return n.Reshape(all.at(node.inputs[0]), with_length(result));
+  if (def.family == OpFamily::kReduction) {
+    const auto axes = NormalizeAxes(AttrsOf(node).Ints("axes"), n.Rank(node.inputs[0]));
+    if (!axes.ok()) return std::nullopt;
+    Shape moved = *axes;
+    for (int64_t& axis : moved) ++axis;
+    Attrs attrs = node.attrs;
+    attrs["axes"] = moved;
+    return n.Emit(node.kind, {all.at(node.inputs[0])}, attrs);
+  }
+  const bool plain = std::all_of(def.attrs.begin(), def.attrs.end(), [](const AttrSpec& attr) {
+    return attr.role == AttrRole::kPlain;
+  });
+  if (!def.elementwise || !plain) return std::nullopt;
+  std::vector<ValueId> operands;
+  for (const ValueId x : node.inputs) {
+    const auto found = all.find(x);
+    if (found == all.end()) {
+      operands.push_back(x);
+      continue;
+    }
+    // Operands are aligned at the right, and the elements stand in front of all.
+    Shape shape = n.ShapeOf(x);
+    shape.insert(shape.begin(), result.size() - shape.size(), 1);
+    operands.push_back(n.Reshape(found->second, with_length(shape)));
+  }
+  return n.Emit(node.kind, operands, node.attrs);
+}
+
+// What the nodes that were added behind the elements, the keys of `all`, make of all elements: for each result, a value with the elements in
+// dimension 0. nullopt: no such form is known, or a result does not depend on an element.
+std::optional<std::vector<ValueId>> ForAll(NodeImport& n, const std::vector<ValueId>& results,
+                                           std::map<ValueId, ValueId> all, int64_t length) {
+  const ValueId first = all.begin()->first;
+  std::set<ValueId> needed(results.begin(), results.end());
+  for (auto v = needed.end(); v != needed.begin();) {
+    const Node* node = n.ProducerOf(*--v);
+    if (node == nullptr || all.contains(*v)) continue;
+    // Operands come before results, so they are looked at later.
+    for (const ValueId x : node->inputs) {
+      if (x >= first) needed.insert(x);
+    }
+  }
+  for (const ValueId v : needed) {
+    const Node* found = n.ProducerOf(v);
+    if (found == nullptr || all.contains(v)) continue;
+    const Node node = *found;  // the next Emit may move it
+    const bool depends = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                     [&](ValueId x) { return all.contains(x); });
+    if (!depends) continue;
+    const std::optional<ValueId> made = OfAll(n, node, all, length);
+    if (!made.has_value() || !n.ok()) return std::nullopt;
+    all[v] = *made;
+  }
+  std::vector<ValueId> made;
+  for (const ValueId v : results) {
+    const auto found = all.find(v);
+    if (found == all.end()) return std::nullopt;
+    made.push_back(found->second);
+  }
+  return made;
+}
+
+// The results of ScanOver, or nullopt: the scan has to be unrolled. `axes` are those of the inputs.
+std::optional<std::vector<ValueId>> ScanAtOnce(NodeImport& n, const std::vector<ValueId>& states,
+                                               const std::vector<ValueId>& scanned,
+                                               const std::vector<int64_t>& axes, int64_t length,
+                                               const char* input_directions) {
+  const onnx::AttributeProto* body = n.Find("body");
+  if (!n.ok() || length < 2 || scanned.empty() || body == nullptr || !IsSimple(body->g()))
+    return std::nullopt;
+  const auto is_known = [&](ValueId v) {
+    return n.lengths().Of(v).empty() && NumElements(n.Type(v)) > 0;
+  };
+  if (!std::all_of(states.begin(), states.end(), is_known) ||
+      !std::all_of(scanned.begin(), scanned.end(), is_known))
+    return std::nullopt;
+  const size_t count = states.size(), outputs = static_cast<size_t>(n.NumOutputs()) - count;
+  // Results stand as the elements do, so all have one direction.
+  std::set<bool> backward;
+  for (size_t k = 0; k < scanned.size(); ++k)
+    backward.insert(Entry(n, input_directions, k, scanned.size()) != 0);
+  for (size_t k = 0; k < outputs; ++k)
+    backward.insert(Entry(n, "scan_output_directions", k, outputs) != 0);
+  if (backward.size() > 1) return std::nullopt;
+  std::vector<NamedValue> inputs(states.begin(), states.end());
+  std::map<ValueId, ValueId> all;
+  for (size_t k = 0; k < scanned.size(); ++k) {
+    const ValueId element = AnElement(n, scanned[k], axes[k]);
+    inputs.emplace_back(element);
+    all[element] = Moved(n, scanned[k], axes[k], 0);
+  }
+  if (!n.ok()) return std::nullopt;
+  const std::vector<NamedValue> found = n.Body("body", inputs);
+  if (!n.ok() || found.size() != count + outputs) return std::nullopt;
+  std::vector<ValueId> items;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const bool passed_on = i >= count || found[i].tensor == states[i];
+    if (found[i].kind != NamedValue::Kind::kTensor || !passed_on) return std::nullopt;
+    if (i >= count) items.push_back(found[i].tensor);
+  }
+  const auto made = ForAll(n, items, std::move(all), length);
+  if (!made.has_value()) return std::nullopt;
+  std::vector<ValueId> results = states;
+  for (size_t k = 0; k < outputs; ++k) {
+    const ValueId v = (*made)[k];
+    results.push_back(Moved(n, v, 0, n.Axis(Entry(n, "scan_output_axes", k, outputs), n.Rank(v))));
+  }
+  return results;
+}
+
 // The final states and the scan outputs for these states and inputs.
 std::vector<ValueId> ScanOver(NodeImport& n, std::vector<ValueId> states,
                               const std::vector<ValueId>& scanned, const char* input_directions) {
@@ -134,6 +307,8 @@ std::vector<ValueId> ScanOver(NodeImport& n, std::vector<ValueId> states,
     }
     length = extent;
   }
+  if (const auto at_once = ScanAtOnce(n, states, scanned, axes, length, input_directions))
+    return *at_once;
   if (length > kMostIterations) {
     n.Unsupported(absl::StrCat("more than ", kMostIterations, " iterations"));
     return {};
@@ -214,7 +389,9 @@ void AddControlTranslations(TranslationTable& table) {
   table["Loop"] = {Loop,
                    "a number of iterations that is not known at import, or above 1024; results of "
                    "no iterations"};
-  table["Scan"] = {Scan, "more than 1024 iterations; sequences of several lengths"};
+  table["Scan"] = {Scan,
+                   "more than 1024 iterations, unless they are independent and simple; sequences "
+                   "of several lengths"};
 }
 
 }  // namespace heddle::graph

@@ -217,30 +217,40 @@ class Coupling {
   // `pairwise`: [rows, pairs].
   Coupling(NodeImport& n, ValueId pairwise, int64_t classes, const std::vector<Pair>& pairs)
       : n_(n), classes_(classes), rows_(n.ok() ? n.ShapeOf(pairwise)[0] : 1) {
-    r_.assign(classes, std::vector<ValueId>(classes, -1));
+    // Of the pairs and of their opposites, those that r has, row by row.
+    const ValueId both = Concat(n, {pairwise, Sub(n.ScalarLike(1, pairwise), pairwise)}, 1);
+    Shape places(static_cast<size_t>(classes * classes), 0);
+    std::vector<int64_t> apart(places.size(), 1);
+    for (int64_t i = 0; i < classes; ++i) apart[static_cast<size_t>(i * classes + i)] = 0;
     for (size_t p = 0; p < pairs.size(); ++p) {
       const auto [i, j] = pairs[p];
-      r_[i][j] = Part(n, pairwise, 1, static_cast<int64_t>(p), static_cast<int64_t>(p) + 1);
-      r_[j][i] = Sub(n.ScalarLike(1, pairwise), r_[i][j]);
+      places[static_cast<size_t>(i * classes + j)] = static_cast<int64_t>(p);
+      places[static_cast<size_t>(j * classes + i)] = static_cast<int64_t>(p + pairs.size());
+    }
+    const Shape square{1, classes, classes};
+    const ValueId off = n.Cast(n.Reshape(n.Constant(FromInts(apart)), square), DType::kBool);
+    const ValueId found =
+        n.Emit(OpKind::kGather, {both, n.Constant(FromInts(places))}, {{"axis", int64_t{1}}});
+    const ValueId r = n.Emit(
+        OpKind::kWhere, {off, n.Reshape(found, {rows_, classes, classes}), n.ScalarLike(0, found)});
+    const ValueId turned = n.Transpose(r, {0, 2, 1});
+    diagonal_ =
+        n.Emit(OpKind::kReduceSumSquare, {turned}, {{"axes", Shape{2}}, {"keepdims", int64_t{0}}});
+    q_ = n.Emit(OpKind::kWhere, {off, n.Emit(OpKind::kNeg, {Mul(turned, r)}),
+                                 n.Reshape(diagonal_, {rows_, classes, 1})});
+    for (int64_t i = 0; i < classes; ++i) {
+      std::vector<double> unit(classes, 0);
+      unit[i] = 1;
+      units_.push_back(Matrix(n, unit, 1, classes));
+      places_.push_back(n.Constant(FromInts({i})));
     }
   }
 
   ValueId Run() {
-    std::vector<ValueId> matrix;
-    for (int64_t i = 0; i < classes_; ++i) {
-      diagonal_.push_back(Diagonal(i));
-      for (int64_t j = 0; j < classes_; ++j) {
-        matrix.push_back(
-            i == j ? diagonal_[i]
-                   : n_.Emit(OpKind::kNeg, {n_.Emit(OpKind::kMul, {r_[j][i], r_[i][j]})}));
-      }
-    }
-    const ValueId q = n_.Reshape(Concat(n_, matrix, 1), {rows_, classes_, classes_});
-    for (int64_t i = 0; i < classes_; ++i) rows_of_q_.push_back(At(n_, q, 1, i));
     ValueId p = n_.Fill({DType::kF32, {rows_, classes_}}, 1.0 / static_cast<double>(classes_));
-    // Two classes need two sweeps at most, and random probabilities of up to ten classes four.
-    const int sweeps = classes_ == 2 ? 2 : 6;
-    for (int k = 0; k < sweeps && n_.ok(); ++k) p = Sweep(q, p);
+    // Two classes need two sweeps at most, and random probabilities of up to 60 classes five.
+    const int sweeps = classes_ == 2 ? 2 : classes_ <= 10 ? 6 : 8;
+    for (int k = 0; k < sweeps && n_.ok(); ++k) p = Sweep(p);
     return p;
   }
 
@@ -250,20 +260,15 @@ class Coupling {
   ValueId Mul(ValueId a, ValueId b) { return n_.Emit(OpKind::kMul, {a, b}); }
   ValueId Div(ValueId a, ValueId b) { return n_.Emit(OpKind::kDiv, {a, b}); }
 
-  ValueId Diagonal(int64_t i) {
-    ValueId sum = -1;
-    for (int64_t j = 0; j < classes_; ++j) {
-      if (i == j) continue;
-      const ValueId square = Mul(r_[j][i], r_[j][i]);
-      sum = sum < 0 ? square : Add(sum, square);
-    }
-    return sum;
+  // What v has for class i, in dimension 1: [rows, 1, ..]. The place is data, so that the steps of all classes are the same kernels.
+  ValueId Of(ValueId v, int64_t i) {
+    return n_.Emit(OpKind::kGather, {v, places_[i]}, {{"axis", int64_t{1}}});
   }
 
   // p after one sweep over the classes; of a row that is near enough, p itself.
-  ValueId Sweep(ValueId q, ValueId p) {
+  ValueId Sweep(ValueId p) {
     const ValueId before = p;
-    ValueId qp = n_.Emit(OpKind::kReduceSum, {Mul(q, n_.Reshape(p, {rows_, 1, classes_}))},
+    ValueId qp = n_.Emit(OpKind::kReduceSum, {Mul(q_, n_.Reshape(p, {rows_, 1, classes_}))},
                          {{"axes", Shape{2}}, {"keepdims", int64_t{0}}});
     const Attrs over{{"axes", Shape{1}}, {"keepdims", int64_t{1}}};
     ValueId pqp = n_.Emit(OpKind::kReduceSum, {Mul(p, qp)}, over);
@@ -272,23 +277,22 @@ class Coupling {
     const ValueId near = n_.Emit(
         OpKind::kLess, {error, n_.ScalarLike(0.005 / static_cast<double>(classes_), error)});
     const ValueId one = n_.ScalarLike(1, p), two = n_.ScalarLike(2, p);
-    for (int64_t i = 0; i < classes_; ++i) {
-      const ValueId at = Part(n_, qp, 1, i, i + 1);
-      const ValueId step = Div(Sub(pqp, at), diagonal_[i]), scale = Add(step, one);
-      const ValueId grown = Add(pqp, Mul(step, Add(Mul(step, diagonal_[i]), Mul(two, at))));
+    for (int64_t i = 0; i < classes_ && n_.ok(); ++i) {
+      const ValueId at = Of(qp, i), diagonal = Of(diagonal_, i);
+      const ValueId row = n_.Reshape(Of(q_, i), {rows_, classes_});
+      const ValueId step = Div(Sub(pqp, at), diagonal), scale = Add(step, one);
+      const ValueId grown = Add(pqp, Mul(step, Add(Mul(step, diagonal), Mul(two, at))));
       pqp = Div(Div(grown, scale), scale);
-      qp = Div(Add(qp, Mul(step, rows_of_q_[i])), scale);
-      std::vector<double> unit(classes_, 0);
-      unit[i] = 1;
-      p = Div(Add(p, Mul(step, Matrix(n_, unit, 1, classes_))), scale);
+      qp = Div(Add(qp, Mul(step, row)), scale);
+      p = Div(Add(p, Mul(step, units_[i])), scale);
     }
     return n_.Emit(OpKind::kWhere, {near, before, p});
   }
 
   NodeImport& n_;
   int64_t classes_, rows_;
-  std::vector<std::vector<ValueId>> r_;        // [rows, 1] each
-  std::vector<ValueId> diagonal_, rows_of_q_;  // [rows, 1] and [rows, classes] each
+  ValueId q_ = -1, diagonal_ = -1;       // [rows, classes, classes] and [rows, classes]
+  std::vector<ValueId> units_, places_;  // of each class, [1, classes] and [1]
 };
 
 // 1 / (1 + exp(a score + b)) for each pair (Platt), kept away from 0 and 1.
@@ -302,7 +306,7 @@ ValueId PairProbabilities(NodeImport& n, ValueId scores, const std::vector<doubl
 
 void SvmClassifier(NodeImport& n) {
   constexpr int64_t kMostClasses = 1 << 10;  // with half a million pairs
-  constexpr int64_t kMostCoupled = 10;
+  constexpr int64_t kMostCoupled = 64;       // a class is a step of each sweep: 9,000 nodes
   const ValueId x = RowsOf(n);
   const std::vector<int64_t> labels = ClassLabels(n, "classlabels_ints", "classlabels_strings");
   const std::vector<int64_t> per_class = n.Ints("vectors_per_class");
@@ -363,7 +367,7 @@ void AddLinearTranslations(TranslationTable& table) {
   add("LinearRegressor", LinearRegressor);
   add("LinearClassifier", LinearClassifier, "a single class");
   add("SVMRegressor", SvmRegressor, "post_transform");
-  add("SVMClassifier", SvmClassifier, "a single class; probabilities of more than 10 classes");
+  add("SVMClassifier", SvmClassifier, "a single class; probabilities of more than 64 classes");
 }
 
 }  // namespace heddle::graph

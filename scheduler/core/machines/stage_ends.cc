@@ -98,6 +98,7 @@ void StageEnds::EndPlan(Job& job, const StageFinished& event) {
     if (after == Rounds::After::kTune) TakeEstimatedPlan(&job);
     return rounds_->EndPlanning(job, first, after, false);
   }
+  job.has_estimated_plan = false;
   const bool surveys = rounds_->SurveysFurther(job, planned->plan.survey());
   std::map<std::string, size_t> places;
   for (size_t i = 0; i < first; ++i) {
@@ -117,7 +118,7 @@ void StageEnds::EndPlan(Job& job, const StageFinished& event) {
   }
   if (Surveying(job) && !surveys && job.stop.empty()) {
     Contend(job, *planned, std::move(places), first);
-  } else if (contended && job.stop.empty() && job.params.compare && !HasEstimatedPlan(job)) {
+  } else if (contended && job.stop.empty() && job.params.compare && !HasEstimatedTasks(job)) {
     for (Task& task : job.tasks) task.rival_weight = task.estimated_weight;
     if (Contending(job)) after = Rounds::After::kJudge;
   }
@@ -274,6 +275,7 @@ void StageEnds::EndCompare(Job& job, const StageFinished& event) {
     }
   }
   if (!again && compared->result.has_other_gain() && !KeepsPlan(compared->result)) {
+    job.has_estimated_plan = true;
     for (size_t i = 0; i < job.tasks.size(); ++i) {
       Task& task = job.tasks[i];
       if (task.weight == task.estimated_weight) continue;

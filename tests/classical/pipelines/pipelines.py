@@ -9,9 +9,9 @@ Usage: pipelines.py BIN_DIR [--all] [--only WORDS] [--tune]
   --tune    make modules by heddle tune, with one candidate for each kernel, instead of heddle-compile-default, which is quicker
 
 A model that we refuse has to be refused with the words that its case expects. Where a case says that the converter to ONNX is wrong, ONNX
-Runtime has to make of the file what we make of it. Prints a line for each case and the sums; the exit status is 1 if a model was
-wrong, refused without being expected to, or not refused as expected. Needs the packages of bench/classical/requirements.txt: run.sh
-makes their environment.
+Runtime has to make of the file what we make of it. Prints a line for each case, and then the sums, with each case that is not right and
+why. The exit status is 1 if a model was wrong, refused without being expected to, or not refused as expected. Needs the packages of
+bench/classical/requirements.txt: run.sh makes their environment.
 """
 
 import argparse
@@ -223,6 +223,9 @@ def main():
     print(f"\npipelines: {len(results)} of {len(cases)} cases in {time.monotonic() - begun:.0f} s, {made.ROWS} rows each")
     for word in (*GOOD, "wrong", "refused unexpectedly", "not written"):
         print(f"{count(word):>5} {word}")
+        for found, name, said in results:
+            if found == word != "right":
+                print(f"      - {name}: {said}")
     if not results:
         print("no case was run")
     return 1 if bad or not results else 0

@@ -3,7 +3,7 @@
 import numpy as np
 
 from exporting import by_model
-from made import ROWS, Cases, shipped, task
+from made import ROWS, Cases, classes_of, shipped, task
 
 cases = Cases()
 
@@ -97,8 +97,6 @@ def classifiers():
 
 SHIPPED = ("breast_cancer", "iris", "wine", "digits")
 QUICK = (("LogisticRegression", "digits"), ("RandomForest", "breast_cancer"), ("SVC rbf", "wine"))
-# A row of KNeighbors is compared with 1747 others one by one, in a loop that we would unroll.
-REFUSED = {("KNeighbors", "digits"): "Scan (node 'Sc_Scan', opset 18): more than 1024 iterations"}
 # What the converter gets wrong; ONNX Runtime reads the files as we do.
 EXPORTER = {"Calibrated": "skl2onnx does not write what a calibrated pipeline predicts",
             "OneVsOne": "skl2onnx adds up the scores of pairs in another way"}
@@ -113,10 +111,9 @@ for kind in classifiers():
     for name in SHIPPED:
         if (kind, name) in NOT_WRITTEN:
             continue
-        refused = REFUSED.get((kind, name), "")
-        whole = OTHER_ROWS if kind in WHOLE_KINDS and not refused else ""
+        whole = OTHER_ROWS if kind in WHOLE_KINDS else ""
 
-        @cases.add(f"{kind}, {name}", quick=(kind, name) in QUICK, refused=refused, whole=whole,
+        @cases.add(f"{kind}, {name}", quick=(kind, name) in QUICK, whole=whole,
                    exporter=EXPORTER_OF.get((kind, name), EXPORTER.get(kind, "")))
         def _(kind=kind, name=name):
             return fitted(classifiers()[kind](), name)
@@ -191,6 +188,24 @@ def regressors():
         "SVR sigmoid": lambda: scaled(svm.SVR(kernel="sigmoid")),
         "Voting": lambda: ensemble.VotingRegressor([("a", linear_model.Ridge()), ("b", tree.DecisionTreeRegressor(max_depth=3, random_state=1))]),
     }
+
+
+@cases.add("SVC rbf, probabilities of 12 classes")
+def _():
+    data = task()
+    model = classifiers()["SVC rbf, probabilities"]()
+    return by_model(model.fit(data.x, classes_of(data.y, 12)), data.new)
+
+
+for metric in ("manhattan", "euclidean"):
+
+    # The file has a loop over the 1500 rows.
+    @cases.add(f"KNeighborsRegressor, {metric}, 1500 rows", quick=metric == "euclidean", whole=OTHER_ROWS)
+    def _(metric=metric):
+        from sklearn.neighbors import KNeighborsRegressor
+
+        data = task(count=1500)
+        return by_model(scaled(KNeighborsRegressor(7, metric=metric)).fit(data.x, data.y), data.new)
 
 
 for kind in regressors():

@@ -213,7 +213,7 @@ TEST_F(PlanningTest, WithoutTrialsForBothTheEstimatedPlanStays) {
     while (Is<Tuning>(job(id).phase)) RoundAt(1000);
     End(v1::STAGE_PLAN, PlanOfTwo({{"b", 1}, {"d", 1}}, {{"a", 1}, {"c", 1}}));
     EXPECT_FALSE(Contending(job(id)));
-    EXPECT_TRUE(HasEstimatedPlan(job(id)));
+    EXPECT_TRUE(job(id).has_estimated_plan);
     ASSERT_EQ(job(id).tasks.size(), 2u) << "nobody would measure \"c\" and \"d\"";
     EXPECT_FALSE(Is<Finished>(job(id).tasks[0].phase));
     EXPECT_TRUE(Is<Finished>(job(id).tasks[1].phase));
@@ -308,7 +308,7 @@ TEST_P(UnjudgedTest, WithoutAComparisonTheEstimatedPlanIsTuned) {
     Wait(absl::Minutes(11));
   }
   EXPECT_TRUE(Is<Tuning>(job().phase));
-  EXPECT_TRUE(HasEstimatedPlan(job()));
+  EXPECT_TRUE(job().has_estimated_plan);
   EXPECT_THAT(Ended(), ElementsAre(false, true));
   EXPECT_EQ(job().not_compared, "");
 }
@@ -511,7 +511,35 @@ TEST_F(PlanningTest, APlanThatIsTakenBackTakesItsWeightsAlong) {
     for (const Task& task : job(id).tasks) weights.push_back(task.weight);
     const std::vector<int> chosen = {1, 0, 3, 1}, estimated = {2, 1, 0, 0};
     EXPECT_EQ(weights, back ? estimated : chosen) << id;
+    EXPECT_EQ(job(id).has_estimated_plan, back) << id;
     EXPECT_EQ(Count<TaskChanged>(decisions), back ? 4 : 0);
+  }
+}
+
+// Plans with the same tasks may differ in the order of these, and so in what is still in a cache. The one that was chosen stays until
+// the whole module turns out not to be faster.
+TEST_F(PlanningTest, APlanWithTheTasksOfTheEstimatedOneIsAnotherPlan) {
+  for (const bool back : {false, true}) {
+    const int64_t id = ++last_;
+    TwoCores();
+    JobParams params = Plans();
+    params.compare = params.force = true;
+    Start(id, params, {{"a", 2}, {"b", 0}});
+    EXPECT_TRUE(job(id).has_estimated_plan);
+    while (Is<Tuning>(job(id).phase)) RoundAt(1000);
+    End(v1::STAGE_PLAN, PlanOf({{"a", 2}}));
+    EXPECT_TRUE(HasEstimatedTasks(job(id)));
+    EXPECT_FALSE(job(id).has_estimated_plan);
+    while (Is<Tuning>(job(id).phase)) RoundAt(1000);
+    End(v1::STAGE_PLAN, PlanOf({{"a", 2}}));
+    EXPECT_FALSE(job(id).has_estimated_plan);
+    End(v1::STAGE_COMPILE, Compiled{"tuned", "default", "other", "other default"});
+    Compared compared;
+    compared.result.mutable_other_gain()->set_low(back ? 0.99 : 1.01);
+    compared.result.mutable_gain()->set_ratio(2);
+    End(v1::STAGE_COMPARE, compared);
+    EXPECT_TRUE(Is<Done>(job(id).phase));
+    EXPECT_EQ(job(id).has_estimated_plan, back);
   }
 }
 

@@ -712,6 +712,27 @@ TEST_F(ExperienceTest, IsReportedAsTheFirstPlanStageFoundIt) {
   EXPECT_EQ(Row().plan_report().experience_kernels(), 12);
 }
 
+// Two plans may have the same kernels, as often. The row has the text of the chosen one, also after a restart, until the job goes back.
+TEST_F(ExperienceTest, APlanWithTheKernelsOfTheEstimatedOneIsKept) {
+  Plan();
+  Planned same = PlanWith({});
+  v1::TaskInfo& other = *same.plan.add_tasks();
+  other.set_key("b");
+  other.set_weight(1);
+  Feed(StageFinished{Live(v1::STAGE_PLAN).attempt, {}, true, same});
+  ASSERT_TRUE(HasEstimatedTasks(*dispatcher_.FindJob(JobId{1})));
+  EXPECT_EQ(Row().plan(), "chosen");
+  EXPECT_EQ(Row().estimated_plan(), "estimated");
+  Job loaded = JobLedger().Load({ledger_.data(JobId{1}).row, {}, {}, {}}, now_, now_);
+  EXPECT_FALSE(loaded.has_estimated_plan);
+  same.plan.set_plan("estimated");
+  Feed(StageFinished{Live(v1::STAGE_PLAN).attempt, {}, true, same});
+  EXPECT_EQ(Row().plan(), "estimated");
+  EXPECT_EQ(Row().estimated_plan(), "");
+  loaded = JobLedger().Load({ledger_.data(JobId{1}).row, {}, {}, {}}, now_, now_);
+  EXPECT_TRUE(loaded.has_estimated_plan);
+}
+
 // A step may change several jobs. A result belongs to the one that waits for it.
 TEST_F(ExperienceTest, AJobTakesNoResultOfAnother) {
   Plan();
