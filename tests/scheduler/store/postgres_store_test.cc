@@ -181,7 +181,9 @@ TEST_F(PostgresStoreTest, AStoppedLeaderWritesNothingAfterAMigration) {
       leader = MakeSqlRecordStore(WithoutLock(url_), WithoutLock(url_), WithoutLock(url_));
     leader->SetEpoch(kDefaultPool, leader->Lead(ClaimOf("old", absl::Minutes(1)))->epoch);
     ASSERT_TRUE(ApplyOne(leader.get(), {PutJob{MakeJob(1)}}).ok());
-    if (locked) ASSERT_GT(server_->CutConnections(url_), 0);
+    if (locked) {
+      ASSERT_GT(server_->CutConnections(url_), 0);
+    }
     const absl::Status migrated =
         MigratePostgres(WithoutLock(url_).get(), /*copying=*/false, kNextVersion);
     ASSERT_TRUE(migrated.ok()) << migrated;
