@@ -1,11 +1,11 @@
 #include "views/accuracy.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <map>
-#include <numeric>
 #include <utility>
+
+#include "base/rank_correlation.h"
 
 namespace heddle::views {
 namespace {
@@ -14,34 +14,6 @@ constexpr double kDiffers = 1.03;
 constexpr size_t kMostCompared = 1024;  // trials of a batch: the largest batch of a job
 
 double Speed(const PredictedTrial& trial) { return trial.median_ns > 0 ? 1 / trial.median_ns : 0; }
-
-// The rank of each value, from 0 for the smallest. Equal values share the mean of their ranks.
-std::vector<double> Ranks(const std::vector<double>& values) {
-  std::vector<size_t> order(values.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] < values[b]; });
-  std::vector<double> ranks(values.size());
-  for (size_t begin = 0; begin < order.size();) {
-    size_t end = begin + 1;
-    while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
-    const double mean = static_cast<double>(begin + end - 1) / 2;
-    for (size_t i = begin; i < end; ++i) ranks[order[i]] = mean;
-    begin = end;
-  }
-  return ranks;
-}
-
-std::optional<double> Correlation(const std::vector<double>& a, const std::vector<double>& b) {
-  const double mean = static_cast<double>(a.size() - 1) / 2;  // of ranks, whatever ties there are
-  double aa = 0, bb = 0, ab = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    aa += (a[i] - mean) * (a[i] - mean);
-    bb += (b[i] - mean) * (b[i] - mean);
-    ab += (a[i] - mean) * (b[i] - mean);
-  }
-  if (aa <= 0 || bb <= 0) return std::nullopt;
-  return ab / std::sqrt(aa * bb);
-}
 
 void Compare(const std::vector<const PredictedTrial*>& batch, BatchAccuracy* out) {
   double right = 0, all = 0;
@@ -64,8 +36,8 @@ void Compare(const std::vector<const PredictedTrial*>& batch, BatchAccuracy* out
                         return t->score > best->score;
                       }));
   if (batch.size() < 2) return;
-  const std::vector<double> predicted = Ranks(scores), measured = Ranks(speeds);
-  out->correlation = Correlation(predicted, measured);
+  const std::vector<double> predicted = RanksOf(scores), measured = RanksOf(speeds);
+  out->correlation = RankCorrelation(predicted, measured);
   const auto last = static_cast<double>(batch.size() - 1);
   for (size_t i = 0; i < batch.size(); ++i)
     out->places.push_back({predicted[i] / last, measured[i] / last, batch[i]->median_ns <= 0});

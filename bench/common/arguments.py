@@ -68,6 +68,8 @@ def parse():
     parser.add_argument("--ablation", choices=ABLATIONS, help="search --ablate: run only one of its three parts")
     parser.add_argument("--each", type=bounded(2, 100000), help="search: records taken from each source table; default: 128, as the service does")
     parser.add_argument("--transfer", action="store_true", help="search: trials saved by learning from the tables of --sources; default: C1 to C6")
+    parser.add_argument("--all-tasks", action="store_true", help="search: what a transfer model gains from all records of the other operators over --sample of them")
+    parser.add_argument("--sample", type=bounded(2, 1000000), default=2000, help="search --all-tasks: records of the sample, as many of each operator; default: 2000")
     parser.add_argument("--time", action="store_true", help="search: time of propose and update at 1000 records, and candidates a second")
     args = parser.parse_args()
     if args.threads is None:

@@ -1,5 +1,6 @@
 // heddle-dispatch-bench: how fast the dispatcher decides. Drives it under virtual time with
-// synthetic completions and times each Step alone. No worker runs.
+// synthetic completions and times each Step alone. No worker runs. With --grow it measures twice, the
+// second time with ten times as many of something, and tells how much longer a Step takes then.
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
@@ -27,13 +28,17 @@ struct Flags {
   int tasks = 10;
   int trials = 64;
   int batch = 16;
-  int models = 0;     // 0: as many as jobs
+  int models = 0;  // 0: as many as jobs
+  int tenants = 10;
   int deadlines = 5;  // % of the jobs
   int64_t events = 1'000'000;
   std::string policy = kDefaultPolicy;
   uint64_t seed = 1;
+  std::string grow;
   bool json = false;
 };
+
+constexpr int kTimes = 10;  // of --grow
 
 // One running stage, as a worker would run it.
 struct Run {
@@ -58,7 +63,7 @@ class Bench {
       params.trials_per_task = flags_.trials;
       params.batch = flags_.batch;
       params.pipeline_depth = 2;
-      params.tenant = absl::StrCat("tenant", id % 10);
+      params.tenant = absl::StrCat("tenant", id % flags_.tenants);
       if (id * flags_.deadlines % 100 < flags_.deadlines)
         params.deadline = now_ + absl::Hours(1 + id % 7);
       Feed(JobSubmitted{JobId{id}, params});
@@ -76,14 +81,15 @@ class Bench {
   }
   int64_t steps() const { return static_cast<int64_t>(ns_.size()); }
 
-  int Print() {
+  // Prints what was measured. Returns the mean time of a Step, in nanoseconds.
+  double Print() {
     std::sort(ns_.begin(), ns_.end());
     double total = 0;
     for (double ns : ns_) total += ns;
     auto at = [&](double share) { return QuantileOfSorted(ns_, share) / 1e3; };
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    const double rate = static_cast<double>(ns_.size()) / (total / 1e9);
+    const double mean = total / static_cast<double>(ns_.size());
     const double mib = static_cast<double>(usage.ru_maxrss) / 1024;
     if (flags_.json) {
       std::printf("%s\n",
@@ -91,26 +97,27 @@ class Bench {
                                  {"policy", flags_.policy},
                                  {"jobs", flags_.jobs},
                                  {"models", flags_.models > 0 ? flags_.models : flags_.jobs},
+                                 {"tenants", flags_.tenants},
                                  {"workers", flags_.workers},
                                  {"events", ns_.size()},
-                                 {"events_per_s", rate},
+                                 {"events_per_s", 1e9 / mean},
                                  {"step_p50_us", at(0.5)},
                                  {"step_p99_us", at(0.99)},
                                  {"step_max_us", at(1)},
                                  {"peak_rss_mib", mib}}
                       .dump()
                       .c_str());
-      return 0;
+      return mean;
     }
     const std::string models =
         flags_.models > 0 ? absl::StrCat(" of ", flags_.models, " models") : "";
-    std::printf("%s, %d jobs%s on %d workers, %zu events, %lld stages\n", flags_.policy.c_str(),
-                flags_.jobs, models.c_str(), flags_.workers, ns_.size(),
-                static_cast<long long>(stages_));
-    std::printf("events/s %.0f   Step p50 %.1f us  p99 %.1f us  p99.9 %.1f us  max %.1f us\n", rate,
-                at(0.5), at(0.99), at(0.999), at(1));
+    std::printf("%s, %d jobs%s of %d tenants on %d workers, %zu events, %lld stages\n",
+                flags_.policy.c_str(), flags_.jobs, models.c_str(), flags_.tenants, flags_.workers,
+                ns_.size(), static_cast<long long>(stages_));
+    std::printf("events/s %.0f   Step p50 %.1f us  p99 %.1f us  p99.9 %.1f us  max %.1f us\n",
+                1e9 / mean, at(0.5), at(0.99), at(0.999), at(1));
     std::printf("peak memory %.0f MiB\n", mib);
-    return 0;
+    return mean;
   }
 
  private:
@@ -235,7 +242,8 @@ class Bench {
 }  // namespace heddle::scheduler
 
 int main(int argc, char** argv) {
-  heddle::scheduler::Flags flags;
+  using namespace heddle::scheduler;
+  Flags flags;
   CLI::App app("heddle-dispatch-bench: events per second and latency of the dispatcher");
   app.add_option("--jobs", flags.jobs, "submitted at once")
       ->check(CLI::Range(1, 100'000))
@@ -253,6 +261,9 @@ int main(int argc, char** argv) {
   app.add_option("--trials", flags.trials, "of a task")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
+  app.add_option("--tenants", flags.tenants, "that the jobs are of, in turn")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
   app.add_option("--deadlines", flags.deadlines, "% of the jobs that have one")
       ->check(CLI::Range(0, 100))
       ->capture_default_str();
@@ -260,12 +271,35 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(int64_t{1000}, int64_t{100'000'000}))
       ->capture_default_str();
   app.add_option("--policy", flags.policy)
-      ->check(CLI::IsMember(heddle::scheduler::PolicyNames()))
+      ->check(CLI::IsMember(PolicyNames()))
       ->capture_default_str();
   app.add_option("--seed", flags.seed)->capture_default_str();
-  app.add_flag("--json", flags.json, "one JSON object");
+  app.add_option("--grow", flags.grow,
+                 "measure again with ten times as many, and print the ratio of the mean times of a "
+                 "Step: 1 where it does not depend on them, 10 where it looks at all of them")
+      ->check(CLI::IsMember({"jobs", "tenants", "workers"}));
+  app.add_flag("--json", flags.json, "one JSON object a line");
   if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
-  heddle::scheduler::Bench bench(flags);
-  bench.Go();
-  return bench.Print();
+  const auto measure = [&] {
+    Bench bench(flags);
+    bench.Go();
+    return bench.Print();
+  };
+  const double mean = measure();
+  if (flags.grow.empty()) return 0;
+  int& grows = flags.grow == "jobs"      ? flags.jobs
+               : flags.grow == "tenants" ? flags.tenants
+                                         : flags.workers;
+  grows *= kTimes;
+  const double ratio = measure() / mean;
+  if (flags.json) {
+    std::printf("%s\n",
+                nlohmann::json{{"schema_version", 1}, {"grow", flags.grow}, {"ratio", ratio}}
+                    .dump()
+                    .c_str());
+  } else {
+    std::printf("%d times as many %s: a Step takes %.2f times as long\n", kTimes,
+                flags.grow.c_str(), ratio);
+  }
+  return 0;
 }

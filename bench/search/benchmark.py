@@ -1,6 +1,6 @@
 """Compares search methods on replay tables (bench/search/replay_table.h). Their candidates were measured once, so that a comparison
 takes seconds and always gives the same result. --collect makes tables; --ablate evaluates models and each part of the method;
---transfer evaluates learning from other operators; --live runs methods on the machine itself; --time times the search itself.
+--transfer evaluates learning from other operators, and --all-tasks from all of their records; --live runs methods on the machine itself; --time times the search itself.
 
 A speed is a share of the best speed in the table. A curve is the best share so far after each trial, the mean over seeds. The
 default schedule is the first trial of every method. It does not count in speeds or curves; its share is printed beside them.
@@ -271,7 +271,7 @@ def transfer_between(args, result, program, tables, sources):
     argv = [program, "compare", *tables, "--methods", ",".join((OURS, *knowing)), "--trials", str(trials), "--sources", ",".join(sources)]
     argv += ["--each", str(args.each)] if args.each else []
     lines = run_lines(argv + ["--seeds", str(args.seeds or DEFAULT_SEEDS)])
-    threads = os.path.dirname(tables[0]).endswith("-2") and 2 or 1
+    threads = threads_of(tables[0])
     print(f"\nlearning from {', '.join(map(name_of, sources))}; with {threads} threads trials to {100 * GOOD:.0f} % of what {trials} from scratch find")
     titles = [SHORT.get(method, method) for method in knowing[1:]]
     print(f"{'operator':<16}{'scratch':>9}{'knowing':>9}{'fewer':>8}{'end':>8}{f'best of {FIRST_BATCH}':>16}" + "".join(f"  {title:>9}" for title in titles))
@@ -311,6 +311,56 @@ def print_groups(rows, groups, methods=KNOWING):
         if own and (title, names) in (*HELD_OUT, *(group for group in groups if group[0] == THREADED)):
             fewer = statistics.geometric_mean(row["trials_to"][OURS] / row["trials_to"][methods[0]] for row in own)
             print(f"{title}: {'' if fewer >= ASKED else 'not '}{ASKED} times fewer trials")
+
+
+SAMPLE, ALL = "sample", "all"  # models of heddle-search-bench fit --sample
+FIT_SEEDS = 3
+# Of a line of the program: title, field, factor, digits.
+FITTED = (("pairs, %", "pairs", 100, 1), ("correlation", "correlation", 1, 3), ("64 best, %", "recall", 100, 1), ("fit, s", "fit_s", 1, 1), ("fit, MiB", "fit_mib", 1, 0))
+
+
+def threads_of(table):
+    return 2 if os.path.dirname(table).endswith("-2") else 1
+
+
+def all_tasks(args, result, program):
+    """How well transfer models rank an operator of which they have seen nothing: fitted in memory to a sample of the others' records, as a
+    search was told of others before, and to all of them, from pages of samples with the features on disk, as a worker fits the model that
+    new tasks begin with."""
+    directories = [args.tables] if args.tables else sorted(glob.glob(os.path.join(args.root, "bench", "replay", "*")))
+    tables = [path for directory in directories for path in tables_in(directory)]
+    held_out = [path for path in tables if args.only is None or name_of(path) in args.only]
+    if len({name_of(path) for path in tables}) < 2 or not held_out:
+        raise SideError("a model of other tasks needs tables of two operators: bench/run.sh search --collect makes them")
+    seeds = args.seeds or FIT_SEEDS
+    argv = [program, "fit", *held_out, "--sample", str(args.sample), "--seeds", str(seeds)]
+    lines = run_lines(argv + (["--sources", ",".join(tables)] if held_out != tables else []))
+    print(f"each operator is held out in turn; fitted to {args.sample} records of the others in memory / to all of them from pages; {seeds} seed{'s'[:seeds > 1]}, one core")
+    titles = [f"{title:>19}" for title, *_ in FITTED]
+    print(f"{'operator':<17}{'records':>15}" + "".join(titles))
+    of = {table: {model: [line for line in lines if (line["table"], line["model"]) == (table, model)] for model in (SAMPLE, ALL)} for table in held_out}
+    means = {table: {model: {field: statistics.fmean(line[field] for line in own) for _, field, *_ in (*FITTED, (0, "samples"))} for model, own in models.items()} for table, models in of.items()}
+
+    def print_row(name, rows):
+        cells = ""
+        for _, field, factor, digits in FITTED:
+            both = " / ".join(f"{factor * statistics.fmean(row[model][field] for row in rows):.{digits}f}" for model in (SAMPLE, ALL))
+            cells += f"{both:>19}"
+        records = " / ".join(f"{statistics.fmean(row[model]['samples'] for row in rows):.0f}" for model in (SAMPLE, ALL))
+        print(f"{name:<17}{records:>15}{cells}")
+
+    for table in held_out:
+        print_row(name_of(table) + (", two" if threads_of(table) == 2 else ""), [means[table]])
+    groups = [(title, [table for table in held_out if threads_of(table) == 1 and name_of(table) in names]) for title, names in operators.CLASSES]
+    for title, group in (*groups, ("two threads", [table for table in held_out if threads_of(table) == 2]), ("all", held_out)):
+        if len(group) > 1:
+            print_row(title, [means[table] for table in group])
+    for title, field in (("orders more pairs", "pairs"), ("finds more of the 64 best", "recall")):
+        values = [{model: [line[field] for line in own] for model, own in models.items()} for models in of.values()]
+        better, worse = (sum(margin(row[a], row[b]) > 0 for row in values) for a, b in ((ALL, SAMPLE), (SAMPLE, ALL)))
+        print(f"the model of all {title} on {better} of {len(held_out)} operators, fewer on {worse}, beyond the seeds' standard error")
+    result.rows += [{"name": line["operator"], "threads": threads_of(line["table"]), "disturbed": False, **line} for line in lines]
+    result.save()
 
 
 def time_search(args, result, program):
@@ -387,6 +437,8 @@ def run(args, result):
                     evaluate(args, result, program)
         elif args.transfer:
             transfer(args, result, program)
+        elif args.all_tasks:
+            all_tasks(args, result, program)
         elif args.time:
             time_search(args, result, program)
         else:

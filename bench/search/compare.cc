@@ -1,5 +1,6 @@
 #include "bench/search/compare.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <functional>
 #include <iterator>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -19,11 +21,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/quantiles.h"
+#include "base/rank_correlation.h"
 #include "base/status_macros.h"
 #include "bench/common/usage.h"
 #include "cost_model/features/features.h"
 #include "cost_model/features/roofline.h"
 #include "cost_model/search/strategies.h"
+#include "cost_model/transfer/transfer_samples.h"
 
 namespace heddle::bench {
 namespace {
@@ -128,8 +132,11 @@ RankQuality QualityOf(const ReplayProblem& problem, const std::vector<size_t>& r
     if (++taken > kFirst) break;
     chosen = std::max(chosen, speed(i));
   }
+  std::vector<double> speeds, thoughts(scores.begin(), scores.end());
+  for (const size_t i : order) speeds.push_back(speed(i));
   return {all > 0 ? right / all : 1, found / static_cast<double>(top), tried,
-          best > 0 ? std::max(0.0, 1 - chosen / best) : 0};
+          best > 0 ? std::max(0.0, 1 - chosen / best) : 0,
+          RankCorrelation(RanksOf(thoughts), RanksOf(speeds)).value_or(0)};
 }
 
 absl::StatusOr<RankQuality> EvaluateModel(const ReplayProblem& problem,
@@ -318,6 +325,58 @@ class TableSource final : public cost_model::SampleSource {
   size_t next_ = 0;
 };
 
+// The tables as pages of packed samples, as the service sends them. They are packed beforehand, as an update stage packs
+// those of its task.
+class TablePages final : public cost_model::SamplePages {
+ public:
+  TablePages(const std::vector<const ReplayProblem*>& tables, const FitOptions& options,
+             const ReplayHeader& target) {
+    const std::vector<size_t> columns = *cost_model::ColumnsWithout({});
+    for (const ReplayProblem* table : tables) {
+      std::vector<cost_model::Sample> samples;
+      AddSamples(*table, Shuffled(*table, options.seed),
+                 options.each == 0 ? table->table().rows.size() : options.each, 0,
+                 cost_model::kScoreLevels, columns, /*relative=*/true, samples);
+      const double weight = WeightOf(table->table().header, target);
+      for (size_t begin = 0; begin < samples.size(); begin += cost_model::kMaxTransferSamples) {
+        const size_t end = std::min(samples.size(), begin + cost_model::kMaxTransferSamples);
+        const auto at = [&](size_t i) { return samples.begin() + static_cast<std::ptrdiff_t>(i); };
+        tasks_.push_back({cost_model::PackTransferSamples({at(begin), at(end)}), weight});
+      }
+    }
+  }
+
+  absl::Status Rewind() override {
+    next_ = 0;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<cost_model::RelatedSamples>> Next() override {
+    constexpr size_t kTasks = 64;  // of a page, as in worker/stages/stages_search.cc
+    std::vector<cost_model::RelatedSamples> page;
+    while (next_ < tasks_.size() && page.size() < kTasks) page.push_back(tasks_[next_++]);
+    return page;
+  }
+
+ private:
+  std::vector<cost_model::RelatedSamples> tasks_;
+  size_t next_ = 0;
+};
+
+// The folder for the features of a fit, removed with it.
+class FitFolder {
+ public:
+  FitFolder()
+      : path_(std::filesystem::temp_directory_path() /
+              absl::StrCat("heddle-search-bench-", getpid())) {
+    std::filesystem::create_directories(path_);
+  }
+  ~FitFolder() { std::filesystem::remove_all(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  const std::filesystem::path path_;
+};
+
 // The model, with the number of samples in `fitted`.
 absl::StatusOr<std::unique_ptr<cost_model::Model>> FitTo(
     const std::vector<const ReplayProblem*>& tables, const ReplayHeader& target,
@@ -341,21 +400,32 @@ absl::StatusOr<std::unique_ptr<cost_model::Model>> FitTo(
       HEDDLE_RETURN_IF_ERROR(model->Fit(all));
       return model;
     }
-    const std::string folder =
-        std::filesystem::temp_directory_path() / absl::StrCat("heddle-search-bench-", getpid());
-    std::filesystem::create_directories(folder);
-    absl::StatusOr<std::unique_ptr<cost_model::Model>> made =
-        cost_model::FitToSource(options.model, options.seed, &source, folder, model.get());
-    std::filesystem::remove_all(folder);
-    HEDDLE_ASSIGN_OR_RETURN(model, std::move(made));
+    const FitFolder folder;
+    HEDDLE_ASSIGN_OR_RETURN(model, cost_model::FitToSource(options.model, options.seed, &source,
+                                                           folder.path(), model.get()));
   }
+  return model;
+}
+
+// The same from pages.
+absl::StatusOr<std::unique_ptr<cost_model::Model>> FitToPages(TablePages* pages,
+                                                              const FitOptions& options,
+                                                              const std::vector<size_t>& columns,
+                                                              Fitted* fitted) {
+  cost_model::PagedSamples samples(pages, columns);
+  const FitFolder folder;
+  HEDDLE_ASSIGN_OR_RETURN(
+      std::unique_ptr<cost_model::Model> model,
+      cost_model::FitToSource(options.model, options.seed, &samples, folder.path()));
+  fitted->samples = samples.samples();
   return model;
 }
 
 }  // namespace
 
 absl::StatusOr<Fitted> FitAndRank(const std::vector<std::unique_ptr<ReplayProblem>>& sources,
-                                  const ReplayProblem& problem, const FitOptions& options) {
+                                  const ReplayProblem& problem, const FitOptions& asked) {
+  FitOptions options = asked;
   const ReplayHeader& target = problem.table().header;
   std::vector<const ReplayProblem*> tables;
   for (const auto& source : sources) {
@@ -365,15 +435,20 @@ absl::StatusOr<Fitted> FitAndRank(const std::vector<std::unique_ptr<ReplayProble
   for (size_t i = tables.size(); i > 1; --i) std::swap(tables[i - 1], tables[rng() % i]);
   if (options.tasks > 0 && tables.size() > options.tasks) tables.resize(options.tasks);
   if (tables.empty()) return absl::InvalidArgumentError("one table alone has no others");
+  if (options.records > 0) options.each = (options.records + tables.size() - 1) / tables.size();
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<size_t> columns,
                           cost_model::ColumnsWithout(cost_model::Methods()[0].without));
   Fitted fitted;
   fitted.tasks = static_cast<int>(tables.size());
+  std::optional<TablePages> pages;
+  if (options.paged) pages.emplace(tables, options, target);
+  malloc_trim(0);  // what an earlier fit has freed must not hide what this one takes
   ForgetPeak(getpid());
   const double before = MemoryMib(getpid(), "VmRSS");
   const absl::Time begin = absl::Now();
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<cost_model::Model> model,
-                          FitTo(tables, target, options, columns, &fitted));
+                          pages ? FitToPages(&*pages, options, columns, &fitted)
+                                : FitTo(tables, target, options, columns, &fitted));
   fitted.seconds = SecondsSince(begin);
   fitted.peak_mib = MemoryMib(getpid(), "VmHWM") - before;
   const std::vector<size_t> rows = Shuffled(problem, options.seed);

@@ -67,6 +67,7 @@ struct RankQuality {
   double first = 0;   // candidates in its order until one has 95 % of the best speed
   double regret =
       0;  // 1 - the best speed of the first 16 in its order, as a share of the best speed
+  double correlation = 0;  // Spearman's, of scores and speeds; 0 where all of one side are equal
 };
 
 struct RankOptions {
@@ -82,12 +83,16 @@ struct RankOptions {
 // What a transfer model is fitted to: records of other workloads than the one that it ranks.
 struct FitOptions {
   cost_model::ModelSpec model = {};
-  size_t tasks = 0;  // tables, in an order that depends on the seed; 0: all
-  size_t each = 0;   // records of each; 0: all
+  size_t tasks = 0;    // tables, in an order that depends on the seed; 0: all
+  size_t each = 0;     // records of each; 0: all
+  size_t records = 0;  // not 0: records of all tables together, as many of each, instead of `each`
   size_t window =
       0;  // not 0: fitted to so many tables at a time, adding trees to those that there are
   bool streamed = false;  // from blocks, with the features on disk; windows always are
-  int copies = 1;         // of each record: shows what more of them cost, and teaches nothing
+  // As a worker fits the model that new tasks begin with: from pages of packed transfer samples, with the features on
+  // disk. A search keeps kMaxTransferSamples of a task, so the records of a table count as several tasks.
+  bool paged = false;
+  int copies = 1;  // of each record: shows what more of them cost, and teaches nothing
   uint64_t seed = 0;
 };
 struct Fitted {

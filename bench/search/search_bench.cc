@@ -6,8 +6,10 @@
 //   rank     how well models rank unseen candidates, a line of JSON each: {"operator",
 //            "model", "records", "across": fitted to other operators, "pairs", "recall", "first"}
 //   fit      how well a transfer model ranks the tables of other workloads, by how much it is fitted to, a line
-//            of JSON each: {"operator", "model", "tasks", "samples", "pairs", "recall", "first", "regret",
-//            "fit_s", "fit_mib"}
+//            of JSON each: {"operator", "table", "model", "seed", "tasks", "samples", "pairs", "recall", "first",
+//            "regret", "correlation", "fit_s", "fit_mib"}. With --sample only the two models that it compares: of
+//            so many records, as a search was told of others before, and of all, as a worker fits the model that
+//            new tasks begin with; one after another, so that their times and memory are comparable
 //   live     runs methods on this machine, a line each: {"operator", "method", "seed", "best_ns",
 //            "untuned_ns", "propose_s", "build_s", "measure_s", "update_s"}
 //   time     what the search itself costs on one core, a line each: {"operator", "method",
@@ -127,10 +129,12 @@ void SeeKnobs(const std::vector<std::unique_ptr<ReplayProblem>>& problems,
   for (const auto& problem : problems) problem->SeeKnobs(columns);
 }
 
-// Prints the lines that `work` gives, in order, computed on all cores.
-absl::Status PrintLines(int n, const std::function<absl::StatusOr<std::string>(int)>& work) {
+// Prints the lines that `work` gives, in order, computed on all cores, or on the last one only.
+absl::Status PrintLines(int n, const std::function<absl::StatusOr<std::string>(int)>& work,
+                        bool one_core = false) {
   std::vector<std::vector<int>> core_sets;
   for (const int cpu : AllowedCpus()) core_sets.push_back({cpu});
+  if (one_core) core_sets.erase(core_sets.begin(), core_sets.end() - 1);
   for (const absl::StatusOr<std::string>& line : ForkMap(n, core_sets, kRunLimit, work)) {
     HEDDLE_RETURN_IF_ERROR(line.status());
     std::printf("%s\n", line->c_str());
@@ -314,7 +318,7 @@ absl::Status RunRank(const CompareFlags& flags) {
       });
 }
 
-absl::Status RunFit(const CompareFlags& flags, int copies) {
+absl::Status RunFit(const CompareFlags& flags, int copies, size_t sample) {
   HEDDLE_ASSIGN_OR_RETURN(const auto problems, ReadTables(flags.tables));
   HEDDLE_ASSIGN_OR_RETURN(const auto others, ReadTables(flags.sources));
   const auto& sources = flags.sources.empty() ? problems : others;
@@ -348,14 +352,22 @@ absl::Status RunFit(const CompareFlags& flags, int copies) {
     add("all, many times", {.copies = copies});
     add("all, many times, streamed", {.streamed = true, .copies = copies});
   }
-  const int each = static_cast<int>(problems.size()) * flags.seeds;
+  if (sample > 0) {
+    variants.clear();
+    add("sample", {.records = sample});
+    add("all", {.paged = true});
+  }
+  // What is compared runs side by side.
+  const int models = static_cast<int>(variants.size()), each = models * flags.seeds;
   return PrintLines(
-      static_cast<int>(variants.size()) * each, [&](int i) -> absl::StatusOr<std::string> {
-        auto [name, options] = variants[static_cast<size_t>(i / each)];
-        options.seed = static_cast<uint64_t>(i % flags.seeds);
-        const ReplayProblem& problem = *problems[static_cast<size_t>(i % each / flags.seeds)];
+      static_cast<int>(problems.size()) * each,
+      [&](int i) -> absl::StatusOr<std::string> {
+        auto [name, options] = variants[static_cast<size_t>(i % models)];
+        options.seed = static_cast<uint64_t>(i % each / models);
+        const ReplayProblem& problem = *problems[static_cast<size_t>(i / each)];
         HEDDLE_ASSIGN_OR_RETURN(const Fitted fitted, FitAndRank(sources, problem, options));
         return json{{"operator", problem.table().header.name},
+                    {"table", flags.tables[static_cast<size_t>(i / each)]},
                     {"model", name},
                     {"seed", options.seed},
                     {"tasks", fitted.tasks},
@@ -364,10 +376,12 @@ absl::Status RunFit(const CompareFlags& flags, int copies) {
                     {"recall", fitted.quality.recall},
                     {"first", fitted.quality.first},
                     {"regret", fitted.quality.regret},
+                    {"correlation", fitted.quality.correlation},
                     {"fit_s", fitted.seconds},
                     {"fit_mib", fitted.peak_mib}}
             .dump();
-      });
+      },
+      /*one_core=*/sample > 0);
 }
 
 }  // namespace
@@ -395,6 +409,9 @@ int main(int argc, char** argv) {
   int copies = 1;
   fitting->add_option("--copies", copies, "of each record, to see what more of them cost")
       ->check(CLI::Range(1, 10000));
+  size_t sample = 0;
+  fitting->add_option("--sample", sample, "only a model of so many records, and one of all")
+      ->check(CLI::Range(2, 1'000'000));
   for (CLI::App* command : {comparing, ranking, fitting}) {
     command->add_option("tables", compare.tables, "files")->required();
     command->add_option("--seeds", compare.seeds)->check(CLI::Range(1, 1000));
@@ -425,7 +442,7 @@ int main(int argc, char** argv) {
   if (comparing->parsed()) status = RunCompare(compare);
   if (timing->parsed()) status = RunTime(time);
   if (ranking->parsed()) status = RunRank(compare);
-  if (fitting->parsed()) status = RunFit(compare, copies);
+  if (fitting->parsed()) status = RunFit(compare, copies, sample);
   if (living->parsed()) status = RunLives(live);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-search-bench: %s\n", std::string(status.message()).c_str());

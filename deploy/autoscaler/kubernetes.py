@@ -11,7 +11,7 @@ import urllib.parse
 import urllib.request
 
 from .rules import LEAVING, PENDING, RUNNING
-from .slurm import SourceError
+from .slurm import Source, SourceError
 
 LIMIT_S = 30
 MOST_BYTES = 64 << 20
@@ -19,7 +19,7 @@ MOST_PODS = 500  # of one page of a list
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-class Kubernetes:
+class Kubernetes(Source):
     def __init__(self, settings, classes):
         """`settings`: "api" (default: that of the cluster) and "account", the folder with `token`, `ca.crt` and `namespace`."""
         self._account = pathlib.Path(settings.get("account", ACCOUNT))
@@ -71,6 +71,7 @@ class Kubernetes:
         self._call("DELETE", f"pods/{pod}")
 
     def _call(self, method, path, body=None):
+        self.alive()
         url = f"{self._api}/api/v1/namespaces/{self._namespace}/{path}"
         headers = {"Accept": "application/json"}
         try:

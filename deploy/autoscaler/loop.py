@@ -19,7 +19,7 @@ from .slurm import Slurm, SourceError
 
 SOURCES = {"slurm": Slurm, "kubernetes": Kubernetes}
 MOST_COUNTED_S = 120  # of one round: a computer that slept has counted nothing
-LATE_ROUNDS = 6  # after so many without a look, /healthz says that it hangs
+STUCK_S = 180  # without a new request /healthz says that it hangs: none takes as long, however many a look has
 MOST_CLIENTS = 16  # connections at a time of whoever reads /metrics and /healthz
 CLIENT_S = 10  # without a word from a client
 
@@ -122,14 +122,21 @@ class Autoscaler:
         self._memory = {name: rules.Memory() for name in config.rules}
         self._last = None
         self._said = {}
-        self.looked = time.monotonic()
+        config.source.alive = self._step
+        # For health(), which other threads ask for: when the last look ended, when the latest request of one began.
+        self.looked = self.stepped = time.monotonic()
+
+    def _step(self):
+        self.stepped = time.monotonic()
 
     def round(self, now):
         """One look and what follows. `now` is monotonic. What cannot be seen changes nothing."""
         elapsed = 0 if self._last is None else min(MOST_COUNTED_S, now - self._last)
         self._last = now
         try:
+            self._step()
             samples = observe.fetch_metrics(self._config.metrics)
+            self._step()
             workers = observe.fetch_workers(self._config.heddle)
         except observe.Unobserved as error:
             samples = workers = None
@@ -151,7 +158,8 @@ class Autoscaler:
             if workers is not None:
                 self._class_round(name, samples, workers, instances, now)
         self._counts.write(time.time())
-        self.looked = now
+        self._step()
+        self.looked = self.stepped
 
     def _class_round(self, name, samples, workers, instances, now):
         limits, memory, counted = self._config.rules[name], self._memory[name], self._counts.of(name)
@@ -233,6 +241,15 @@ def status_text(classes, age_s):
     return "\n".join(lines)
 
 
+def health(scaler, every_s, now):
+    """(status, text) of /healthz. A look may take long, such as one that starts many pods at a slow API, and is well as long as it goes on."""
+    look = f"the last look ended {now - scaler.looked:.0f} s ago"
+    still_s = now - scaler.stepped
+    if still_s > every_s + STUCK_S:
+        return 503, f"it hangs: nothing has happened for {still_s:.0f} s; {look}\n"
+    return 200, f"well: {look}\n"
+
+
 class Pages(http.server.ThreadingHTTPServer):
     """Has a thread for each connection, so that a client which stalls holds nobody up. Of too many connections, the oldest one ends."""
 
@@ -279,10 +296,8 @@ def serve(address, scaler, counts, every_s):
         timeout = CLIENT_S
 
         def do_GET(self):
-            late = time.monotonic() - scaler.looked > LATE_ROUNDS * every_s + MOST_COUNTED_S
-            pages = {"/metrics": (200, metrics_text(dict(counts.classes))),
-                     "/healthz": (503, "it has not looked for long\n") if late else (200, "well\n")}
-            status, text = pages.get(self.path, (404, "there are /metrics and /healthz\n"))
+            pages = {"/metrics": lambda: (200, metrics_text(dict(counts.classes))), "/healthz": lambda: health(scaler, every_s, time.monotonic())}
+            status, text = pages.get(self.path, lambda: (404, "there are /metrics and /healthz\n"))()
             self.send_response(status)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.end_headers()

@@ -18,14 +18,13 @@ class SourceError(Exception):
         self.started = tuple(started)
 
 
-def _run(*command):
-    try:
-        return output_of(command, LIMIT_S)
-    except CommandError as error:
-        raise SourceError(str(error)) from error
+class Source:
+    """What the sources of machines have in common."""
+
+    alive = staticmethod(lambda: None)  # called before each request; none takes longer than a minute
 
 
-class Slurm:
+class Slurm(Source):
     def __init__(self, settings, classes):
         """`classes`: name -> {"script": batch script, "sbatch": further arguments of sbatch}."""
         self._classes = {}
@@ -38,7 +37,7 @@ class Slurm:
     def list(self, name):
         """number -> PENDING, RUNNING or LEAVING."""
         instances = {}
-        for line in _run("squeue", "--noheader", "--array", "--name", f"heddle-{name}", "--format", "%F %K %T").splitlines():
+        for line in self._run("squeue", "--noheader", "--array", "--name", f"heddle-{name}", "--format", "%F %K %T").splitlines():
             match = re.fullmatch(r"([0-9]+) ([0-9]+) ([A-Z_]+)", line.strip())
             if not match:
                 continue
@@ -53,11 +52,18 @@ class Slurm:
     def start(self, name, numbers):
         script, options = self._classes[name]
         array = ",".join(map(str, sorted(numbers)))
-        _run("sbatch", "--parsable", f"--job-name=heddle-{name}", f"--array={array}", *options, script)
+        self._run("sbatch", "--parsable", f"--job-name=heddle-{name}", f"--array={array}", *options, script)
 
     def drain(self, name, number):
         """The worker gets SIGTERM, and SIGKILL after Slurm's KillWait."""
         job = self._jobs.get((name, number))
         if job is None:
             raise SourceError(f"squeue lists no task {number} of heddle-{name}")
-        _run("scancel", job)
+        self._run("scancel", job)
+
+    def _run(self, *command):
+        self.alive()
+        try:
+            return output_of(command, LIMIT_S)
+        except CommandError as error:
+            raise SourceError(str(error)) from error

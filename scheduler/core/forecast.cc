@@ -1,7 +1,6 @@
 #include "scheduler/core/forecast.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace heddle::scheduler {
 namespace {
@@ -45,6 +44,7 @@ double Closed(double serial, double busy, int beside) {
 void Forecast::SetSlots(int lane, int count, double displaced) {
   if (lane >= static_cast<int>(lanes_.size())) lanes_.resize(static_cast<size_t>(lane) + 1);
   lanes_[static_cast<size_t>(lane)] = {count, displaced};
+  FindHorizon();
 }
 
 double Forecast::Slots(int lane) const {
@@ -136,17 +136,29 @@ void Forecast::Count(const Load& load, double sign) {
   lane_s_[0] += sign * load.joint_s;
   lane_s_[static_cast<size_t>(load.lane)] += sign * load.device_s;
   deadline_s_ += sign * load.deadline_s;
+  FindHorizon();
+}
+
+void Forecast::FindHorizon() {
+  horizon_ = 0;
+  for (int lane = 0; lane < static_cast<int>(lane_s_.size()); ++lane)
+    horizon_ = std::max(horizon_, LaneSeconds(lane));
 }
 
 void Forecast::Refresh(const Job& job, int lane, int trials_left, std::optional<TaskIndex> task) {
   auto it = jobs_.find(job.id);
   if (it != jobs_.end()) {
     Count(it->second.load, -1);
-    deadlines_.erase({it->second.load.deadline, job.id});
+    const absl::Time deadline = it->second.load.deadline;
+    if (job.final() || job.paused || deadline != job.params.deadline)
+      due_.Erase({deadline, job.id});
   }
   if (job.final() || job.paused) {
     if (it != jobs_.end()) jobs_.erase(it);
-    if (jobs_.empty()) lane_s_.assign(lane_s_.size(), 0), deadline_s_ = 0;  // rounding
+    if (jobs_.empty()) {
+      lane_s_.assign(lane_s_.size(), 0), deadline_s_ = 0;  // rounding
+      FindHorizon();
+    }
     return;
   }
   if (it == jobs_.end()) it = jobs_.emplace(job.id, Entry{}).first;
@@ -198,7 +210,7 @@ void Forecast::Refresh(const Job& job, int lane, int trials_left, std::optional<
   entry.load = load;
   Count(load, 1);
   if (load.deadline != absl::InfiniteFuture())
-    deadlines_.insert({{load.deadline, job.id}, &entry.load});
+    due_.Put({load.deadline, job.id}, {load.lane, load.cpu_s, load.device_s});
 }
 
 const Forecast::Load* Forecast::Of(JobId job) const {
@@ -212,33 +224,22 @@ double Forecast::LaneSeconds(int lane) const {
              : 0;
 }
 
-double Forecast::Horizon() const {
-  double longest = 0;
-  for (int lane = 0; lane < static_cast<int>(lane_s_.size()); ++lane)
-    longest = std::max(longest, LaneSeconds(lane));
-  return longest;
-}
-
 absl::Time Forecast::Finish(const Job& job, bool earlier_deadlines_first, absl::Time now) const {
   auto own = jobs_.find(job.id);
   if (own == jobs_.end()) return absl::InfiniteFuture();
   const Load& load = own->second.load;
-  double cpu = load.cpu_s, device = load.device_s;
-  auto add = [&](const Load& other, double limit_cpu, double limit_device) {
-    cpu += std::min(other.cpu_s, limit_cpu);
-    if (other.lane == load.lane) device += std::min(other.device_s, limit_device);
-  };
+  DueWork::Work work{load.lane, load.cpu_s, load.device_s};
   if (earlier_deadlines_first) {
-    for (const auto& [due, other] : deadlines_) {
-      if (due.first >= load.deadline) break;
-      if (due.second != job.id) add(*other, HUGE_VAL, HUGE_VAL);
-    }
+    due_.AddBefore(load.deadline, &work);
   } else {
     for (const auto& [id, other] : jobs_) {
-      if (id != job.id) add(other.load, load.cpu_s, load.device_s);
+      if (id == job.id) continue;
+      work.cpu_s += std::min(other.load.cpu_s, load.cpu_s);
+      if (other.load.lane == load.lane)
+        work.device_s += std::min(other.load.device_s, load.device_s);
     }
   }
-  const double seconds = std::max(load.span_s, Busiest(cpu, device, load.lane));
+  const double seconds = std::max(load.span_s, Busiest(work.cpu_s, work.device_s, load.lane));
   return now + absl::Seconds(seconds);
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "scheduler/core/due_work.h"
 #include "scheduler/core/duration_model.h"
 #include "scheduler/core/job_state.h"
 
@@ -40,7 +41,7 @@ class Forecast {
   // LaneSeconds: time until the lane's work is done if the lane never idles. Horizon: the maximum
   // over all lanes, a lower bound on the makespan.
   double LaneSeconds(int lane) const;
-  double Horizon() const;
+  double Horizon() const { return horizon_; }
   // Seconds until all jobs with a deadline are done if they run one after the other.
   double DeadlineSeconds() const { return deadline_s_; }
   // Predicted duration of one stage with `units` candidates.
@@ -50,7 +51,7 @@ class Forecast {
   absl::Duration InFlight(const Job& job, int lane) const;
   // When the job will be done. With `earlier_deadlines_first`, only jobs with an earlier deadline
   // run before it. Otherwise jobs take turns, and each other job takes at most as many slot-seconds
-  // as this one until it ends.
+  // as this one until it ends; then all jobs are looked at.
   absl::Time Finish(const Job& job, bool earlier_deadlines_first, absl::Time now) const;
   const DurationModel& durations() const { return durations_; }
 
@@ -68,6 +69,7 @@ class Forecast {
   TaskLoad Estimate(const Job& job, TaskIndex index, int lane, int extra) const;
   double Seconds(const Job& job, v1::StageKind kind, std::optional<TaskIndex> task) const;
   void Count(const Load& load, double sign);
+  void FindHorizon();
   double Slots(int lane) const;
   double Displaced(int lane) const;
   // Seconds until this work of one job is done on its busiest lane if nothing else runs.
@@ -82,7 +84,8 @@ class Forecast {
   std::vector<Lane> lanes_;
   // Slot-seconds of all jobs, by lane. The CPU lane's sum includes what devices displace (joint_s).
   std::vector<double> lane_s_;
-  std::map<std::pair<absl::Time, JobId>, const Load*> deadlines_;
+  double horizon_ = 0;  // asked for far more often than it changes
+  DueWork due_;
   double deadline_s_ = 0;
 };
 

@@ -12,25 +12,20 @@ ReadyIndex::Cursor::Cursor(const ReadyIndex& index, const Policy& policy, int la
     const TierRank rank = policy.RankOfTier(tier);
     if (rank != kHeldBack) heads_.push_back({rank, nodes.begin(), nodes.end()});
   }
-  Choose();
-}
-
-void ReadyIndex::Cursor::Choose() {
-  best_ = -1;
-  for (size_t i = 0; i < heads_.size(); ++i) {
-    const Head& head = heads_[i];
-    if (head.at == head.end) continue;
-    if (best_ >= 0) {
-      const Head& best = heads_[static_cast<size_t>(best_)];
-      if (best.rank != head.rank ? best.rank < head.rank : *best.at < *head.at) continue;
-    }
-    best_ = static_cast<int>(i);
-  }
+  const auto first = std::min_element(heads_.begin(), heads_.end(),
+                                      [](const Head& a, const Head& b) { return After(b, a); });
+  if (first != heads_.end()) std::iter_swap(heads_.begin(), first);
 }
 
 void ReadyIndex::Cursor::Next() {
-  ++heads_[static_cast<size_t>(best_)].at;
-  Choose();
+  if (!heap_) std::make_heap(heads_.begin(), heads_.end(), After);
+  heap_ = true;
+  std::pop_heap(heads_.begin(), heads_.end(), After);
+  if (Head& head = heads_.back(); ++head.at == head.end) {
+    heads_.pop_back();
+  } else {
+    std::push_heap(heads_.begin(), heads_.end(), After);
+  }
 }
 
 void ReadyIndex::Insert(const Entry& entry) {

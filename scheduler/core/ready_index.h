@@ -32,13 +32,14 @@ class ReadyIndex {
     bool operator<(const Node& other) const { return Order() < other.Order(); }
   };
 
-  // Walks the items of one lane in order. Valid until the index changes.
+  // Walks the items of one lane in order. Valid until the index changes. To make one takes time in the number
+  // of tiers, and Next in its logarithm.
   class Cursor {
    public:
     Cursor(const ReadyIndex& index, const Policy& policy, int lane);
-    bool done() const { return best_ < 0; }
-    const Node& node() const { return *heads_[static_cast<size_t>(best_)].at; }
-    const TierRank& tier() const { return heads_[static_cast<size_t>(best_)].rank; }
+    bool done() const { return heads_.empty(); }
+    const Node& node() const { return *heads_.front().at; }
+    const TierRank& tier() const { return heads_.front().rank; }
     void Next();
     // Whether this one's item comes before the other's; neither is done.
     bool Before(const Cursor& other) const {
@@ -50,9 +51,13 @@ class ReadyIndex {
       TierRank rank;
       std::set<Node>::const_iterator at, end;
     };
-    void Choose();
+    // Whether the next item of `a` comes after that of `b`.
+    static bool After(const Head& a, const Head& b) {
+      return a.rank != b.rank ? b.rank < a.rank : *b.at < *a.at;
+    }
+    // The next item of each tier that has one; the first of them all is in front.
     std::vector<Head> heads_;
-    int best_ = -1;
+    bool heap_ = false;  // whether heads_ is a heap: only once a second item is asked for
   };
 
   // Sets all ready items of the job, in its own order. Asks the policy for ranks only if the items

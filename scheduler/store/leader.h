@@ -3,7 +3,8 @@
 //
 // A leader has a lease and renews it. Each change of the leader has a new number, its epoch, and every
 // write of a leader is checked against the epoch that is stored. So a leader that was stopped or cut
-// off cannot write after another has taken over, whatever the clocks say.
+// off cannot write after another has taken over, whatever the clocks say. The same check reads the version of the tables, so
+// neither can one that goes on after a newer program has migrated them.
 #pragma once
 
 #include <cstdint>

@@ -355,6 +355,7 @@ class RecordStore {
   // as a whole, or not at all if its answer is an error; that does not touch the others. An error
   // for the whole call means that nothing changed: ResourceExhausted when the disk is full (free
   // space and call again), Aborted when another scheduler leads (SetEpoch; the caller must end),
+  // FailedPrecondition when a newer program has migrated the tables (the caller must end),
   // Internal for anything else. Unavailable alone (the database is locked by another program or cannot be
   // reached) leaves in doubt whether the call was taken: call again with the same batches; they are not
   // applied twice.
@@ -365,14 +366,14 @@ class RecordStore {
   // the caller if Leader::scheduler is its name. The claim is durable on return.
   // ResourceExhausted: the store takes no writes from anybody now (the disk is full, or another
   // program has locked it), so nobody else can take the leadership either. Aborted: another was
-  // faster; ask again. Other errors: nothing is known.
+  // faster; ask again. FailedPrecondition: a newer program has migrated the tables. Other errors: nothing is known.
   virtual absl::StatusOr<Leader> Lead(const LeaderClaim& claim) = 0;
   // Lets go of the leadership of that epoch, after the last write; no error if another leads by now.
   virtual absl::Status EndLead(const std::string& pool, int64_t epoch) = 0;
   // Who leads; writes nothing.
   virtual absl::StatusOr<Leader> LeaderOf(const std::string& pool) = 0;
-  // From now on, Apply of this object works only while this epoch is the stored one, which each call
-  // checks in its own transaction. Without this call, Apply checks nothing.
+  // From now on, Apply of this object works only while this epoch is the stored one and the tables are of this program's
+  // version, both of which each call checks in its own transaction. Without this call, Apply checks nothing.
   virtual void SetEpoch(const std::string& pool, int64_t epoch) = 0;
   // A random name, 32 hexadecimal digits, that the store got when it was made. All schedulers that use the store read the
   // same one, and a backup of the store keeps it. `heddle store copy` does not copy it.

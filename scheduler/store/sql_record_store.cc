@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "scheduler/store/sql_read.h"
 #include "scheduler/store/sql_writer.h"
+#include "scheduler/store/sqlite_schema.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -23,7 +25,9 @@ constexpr int64_t kMaxPageRows = 10'000;  // that a page looks at, so that nobod
 // Of a transaction, for statistics that an older program did not keep, or that a retraction made wrong.
 constexpr absl::Duration kCountLimit = absl::Milliseconds(20);
 
-constexpr char kCheckEpoch[] = "UPDATE leaders SET epoch=epoch WHERE pool=? AND epoch=?";
+// The version of the tables, as an expression.
+constexpr char kVersion[] = "(SELECT user_version FROM pragma_user_version)";
+constexpr char kCheckEpoch[] = "UPDATE leaders SET epoch=epoch WHERE pool=? AND epoch=? AND ";
 
 absl::StatusOr<LeaderRow> ReadLeader(SqlSession* session, const std::string& pool) {
   LeaderRow row;
@@ -112,7 +116,7 @@ class SqlRecordStore : public RecordStore {
     absl::MutexLock lock(&write_mutex_);
     pool_ = pool;
     epoch_ = epoch;
-    leads_ = std::make_unique<Statement>(write_.get(), kCheckEpoch);
+    leads_ = std::make_unique<Statement>(write_.get(), absl::StrCat(kCheckEpoch, kVersion, "=?"));
   }
   absl::StatusOr<std::string> Identity() override {
     return ForScheduler([&](SqlSession* session) -> absl::StatusOr<std::string> {
@@ -322,18 +326,32 @@ class SqlRecordStore : public RecordStore {
                                   .Bind(claim.pool, row.scheduler, row.address, row.epoch, renewed,
                                         lease, before.epoch, absl::ToUnixNanos(before.renewed))
                                   .RunIfItChanges());
-      return changed ? absl::OkStatus()
-                     : absl::AbortedError("another scheduler claims the leadership just now");
+      if (!changed) return absl::AbortedError("another scheduler claims the leadership just now");
+      return CheckVersion();
     }));
     return leader;
   }
 
-  // The first change of each transaction. It locks the row, so that no other scheduler takes the leadership before
-  // the transaction has ended.
+  // FailedPrecondition: a newer program has migrated the tables since the store was opened. Whoever migrates first
+  // waits for open transactions that have changed the table of leaders, so this holds until the transaction ends.
+  absl::Status CheckVersion() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
+    Statement query(write_.get(), absl::StrCat("SELECT ", kVersion));
+    const int64_t version = query.Step() ? query.Int(0) : 0;
+    HEDDLE_RETURN_IF_ERROR(query.status());
+    if (version == kSchemaVersion) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat("its tables are of version ", version,
+                                                      " by now, and this program knows ",
+                                                      kSchemaVersion, ": use the newer program"));
+  }
+
+  // The first change of each transaction: nobody else leads, and the tables are as this program knows them. It
+  // locks the row, so that no other scheduler takes the leadership before the transaction has ended.
   absl::Status CheckEpoch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
     if (epoch_ == 0) return absl::OkStatus();
-    HEDDLE_ASSIGN_OR_RETURN(const bool leads, leads_->Bind(pool_, epoch_).RunIfItChanges());
+    HEDDLE_ASSIGN_OR_RETURN(const bool leads,
+                            leads_->Bind(pool_, epoch_, kSchemaVersion).RunIfItChanges());
     if (leads) return absl::OkStatus();
+    HEDDLE_RETURN_IF_ERROR(CheckVersion());
     HEDDLE_ASSIGN_OR_RETURN(const LeaderRow row, ReadLeader(write_.get(), pool_));
     HEDDLE_ASSIGN_OR_RETURN(const int64_t now, write_->ClockNs());
     return NotLeading(LeaderAt(row, absl::FromUnixNanos(now)), epoch_);

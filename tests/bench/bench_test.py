@@ -218,6 +218,18 @@ class SearchTest(unittest.TestCase):
             ranked = json.loads(pathlib.Path(out).read_text())["rows"]
             self.assertEqual({(row["name"], row["model"]) for row in ranked}, {(n, m) for n in (ROW, OTHER_ROW) for m in ("annealing", "annealing:depth=2")})
             self.assertTrue(all(row["first"] >= 1 and row["across"] for row in ranked))
+            done = run("--all-tasks", "--sample", "40", "--seeds", "2", "--json", out, only=f"{ROW},{OTHER_ROW}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            fitted = json.loads(pathlib.Path(out).read_text())["rows"]
+            self.assertEqual({(row["name"], row["model"], row["seed"]) for row in fitted}, {(n, m, s) for n in (ROW, OTHER_ROW) for m in ("sample", "all") for s in (0, 1)})
+            for row in fitted:
+                # Each is fitted to the records of the other one only.
+                self.assertEqual(row["samples"], 40 if row["model"] == "sample" else 64 if row["name"] == ROW else 96)
+                self.assertTrue(-1 <= row["correlation"] <= 1 and 0 <= row["pairs"] <= 1 and 0 <= row["recall"] <= 1 and row["fit_s"] > 0, row)
+            self.assertIn(f"\n{ROW} ", done.stdout)
+            self.assertIn("the model of all orders more pairs on", done.stdout)
+            only_one = run("--all-tasks", "--sample", "40", "--seeds", "1", "--json", out, only=ROW)
+            self.assertEqual([row["name"] for row in json.loads(pathlib.Path(out).read_text())["rows"]], [ROW, ROW], only_one.stderr)
             done = run("--transfer", "--sources", tables, "--methods", "annealing+others", "--seeds", "2", "--each", "40", "--trials", "24", "--json", out)
             self.assertEqual(done.returncode, 0, done.stderr)
             (row,) = json.loads(pathlib.Path(out).read_text())["rows"]

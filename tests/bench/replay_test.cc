@@ -397,5 +397,40 @@ TEST(Rank, LearnsFromItsOwnTable) {
             absl::StatusCode::kInvalidArgument);
 }
 
+std::vector<std::unique_ptr<ReplayProblem>> ThreeTables() {
+  std::vector<std::unique_ptr<ReplayProblem>> problems;
+  for (const int extent : {64, 128, 192}) {
+    problems.push_back(*ReplayProblem::Make(MakeTable(200, extent)));
+  }
+  return problems;
+}
+
+// Pages are what a worker fits to; a sample of the records is what a search was told of before.
+TEST(Fit, PagesOfAllRecordsRankAsAllRecordsInMemoryDo) {
+  const auto problems = ThreeTables();
+  FitOptions options;
+  options.model = cost_model::Methods()[0].others;
+  const size_t others =
+      problems[1]->table().rows.size() + problems[2]->table().rows.size();  // of the first
+  const auto memory = FitAndRank(problems, *problems[0], options);
+  options.paged = true;
+  const auto paged = FitAndRank(problems, *problems[0], options);
+  options.paged = false;
+  options.records = 60;
+  const auto sample = FitAndRank(problems, *problems[0], options);
+  ASSERT_TRUE(memory.ok() && paged.ok() && sample.ok()) << paged.status();
+  EXPECT_EQ(memory->samples, static_cast<int64_t>(others)) << "none of the table's own";
+  EXPECT_EQ(paged->samples, memory->samples);
+  EXPECT_EQ(sample->samples, 60);
+  EXPECT_EQ(paged->tasks, 2);
+  EXPECT_NEAR(paged->quality.pairs, memory->quality.pairs, 0.05);
+  EXPECT_GT(paged->quality.pairs, 0.6);
+  EXPECT_GT(paged->quality.correlation, 0.2);
+  EXPECT_LE(paged->quality.correlation, 1);
+  const auto again = FitAndRank(problems, *problems[0], options);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->quality.pairs, sample->quality.pairs) << "it repeats exactly";
+}
+
 }  // namespace
 }  // namespace heddle::bench

@@ -398,6 +398,7 @@ class Api(http.server.BaseHTTPRequestHandler):
     pods = {}
     deny = False
     quota = math.inf  # pods that may be made
+    starts = None  # a semaphore: making a pod takes until it is let
 
     def answer(self, status, body):
         text = json.dumps(body).encode()
@@ -422,6 +423,8 @@ class Api(http.server.BaseHTTPRequestHandler):
         if self.path == base + "podtemplates/heddle-worker-cpu":
             return self.answer(200, {"kind": "PodTemplate", "template": TEMPLATE})
         if self.command == "POST" and self.path == base + "pods":
+            if self.starts is not None:
+                self.starts.acquire()
             name = body["metadata"]["name"]
             if name in self.pods:
                 return self.fail(409, "AlreadyExists", f'pods "{name}" already exists')
@@ -465,7 +468,7 @@ class KubernetesTest(Folder):
         super().setUp()
         (self.folder / "token").write_text("a-token\n")
         (self.folder / "namespace").write_text("lab")
-        Api.calls, Api.pods, Api.deny, Api.quota = [], {}, False, math.inf
+        Api.calls, Api.pods, Api.deny, Api.quota, Api.starts = [], {}, False, math.inf, None
         server = serve(Api)
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
@@ -559,6 +562,43 @@ idle_s = 60
         scaler.round(1000 + settings.rules["cpu"].register_s)
         self.assertEqual(counts.of("cpu")["failed_starts"], 3)
 
+    def test_it_is_well_while_starts_are_slow(self):
+        config, _, _ = self.settings(METRICS)  # two pods are to be made
+        settings = loop.read_config(config)
+        counts = loop.Counts(settings.state)
+        scaler = loop.Autoscaler(settings, counts, lambda line: None)
+        pages = loop.serve("127.0.0.1:0", scaler, counts, settings.every_s)
+        self.addCleanup(pages.server_close)
+        self.addCleanup(pages.shutdown)
+        starts = Api.starts = threading.Semaphore(0)
+        self.addCleanup(starts.release, 9)
+        look = threading.Thread(target=scaler.round, args=(1000,), daemon=True)
+
+        def health():
+            with socket.create_connection(pages.server_address, timeout=30) as client:
+                client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+                with client.makefile("rb") as answer:
+                    return answer.read().decode()
+
+        def wait_for_start(number):
+            until = time.monotonic() + 60
+            while sum(method == "POST" for method, _ in Api.calls) < number and time.monotonic() < until:
+                time.sleep(0.01)
+
+        look.start()
+        wait_for_start(1)
+        scaler.looked -= 1000  # the look has taken long by now
+        self.assertRegex(health(), r" 200 [\s\S]*well: the last look ended 10\d\d s ago")
+        scaler.stepped -= 1000  # and so has this one start
+        self.assertRegex(health(), r" 503 [\s\S]*hangs: nothing has happened for 10\d\d s; the last look")
+        starts.release()
+        wait_for_start(2)
+        self.assertRegex(health(), r" 200 [\s\S]*well: the last look ended 10\d\d s ago")
+        starts.release()
+        look.join(60)
+        self.assertRegex(health(), r" 200 [\s\S]*well: the last look ended \d{1,2} s ago")
+        self.assertEqual(sorted(Api.pods), ["heddle-cpu-0", "heddle-cpu-1"])
+
     def test_the_loop_follows_the_work(self):
         """From a job that waits to no pod: the program with its real parts, a scheduler's metrics and a tracker's list that are files."""
         config, metrics, devices = self.settings(METRICS)
@@ -596,7 +636,7 @@ class PagesTest(unittest.TestCase):
 
     def setUp(self):
         counts = types.SimpleNamespace(classes={"cpu": dict.fromkeys(loop.Counts.FIELDS, 0)})
-        self.scaler = types.SimpleNamespace(looked=time.monotonic())
+        self.scaler = types.SimpleNamespace(looked=time.monotonic(), stepped=time.monotonic())
         server = loop.serve("127.0.0.1:0", self.scaler, counts, every_s=1)
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
@@ -617,7 +657,7 @@ class PagesTest(unittest.TestCase):
         self.assertIn(" 200 ", self.page("/healthz"))
         self.assertIn('heddle_autoscaler_starts_total{class="cpu"} 0', self.page("/metrics"))
         self.assertIn(" 404 ", self.page("/other"))
-        self.scaler.looked -= 1000
+        self.scaler.stepped -= 1000
         self.assertIn(" 503 ", self.page("/healthz"))
 
     def test_a_client_that_stalls_holds_nobody_up(self):

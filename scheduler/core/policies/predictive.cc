@@ -39,6 +39,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 
 #include "absl/container/node_hash_map.h"
@@ -157,11 +158,14 @@ class Predictive : public Policy {
     if (!known.runs && runs) {
       known.tenant = TenantOf(job);
       Tenant& tenant = tenants_[static_cast<size_t>(known.tenant)];
-      if (tenant.running == 0) tenant.served = std::max(tenant.served, Floor());
-      ++tenant.running;
+      if (tenant.running++ == 0) {
+        tenant.served = std::max(tenant.served, Floor());
+        running_served_.insert(tenant.served);
+      }
       ++running_;
     } else if (known.runs && !runs) {
-      --tenants_[static_cast<size_t>(known.tenant)].running;
+      Tenant& tenant = tenants_[static_cast<size_t>(known.tenant)];
+      if (--tenant.running == 0) running_served_.erase(running_served_.find(tenant.served));
       --running_;
     }
     if (job.params.deadline != absl::InfiniteFuture()) {
@@ -385,26 +389,29 @@ class Predictive : public Policy {
     return it->second;
   }
 
-  // Service of the least served tenant with running jobs.
-  double Floor() const {
-    double floor = HUGE_VAL;
-    for (const Tenant& tenant : tenants_) {
-      if (tenant.running > 0) floor = std::min(floor, tenant.served);
+  // Service of the least served tenant with running jobs; 0 without any.
+  double Floor() const { return running_served_.empty() ? 0 : *running_served_.begin(); }
+
+  void SetServed(Tenant* tenant, double served) {
+    if (tenant->running > 0) {
+      running_served_.erase(running_served_.find(tenant->served));
+      running_served_.insert(served);
     }
-    return floor == HUGE_VAL ? 0 : floor;
+    tenant->served = served;
   }
 
   void Serve(int64_t number, int lane, double seconds) {
     if (tenants_.size() < 3) return;  // only one tenant besides the one for fetches
     Tenant& tenant = tenants_[static_cast<size_t>(number)];
-    tenant.served += seconds / std::max(1, view_.slots->Count(lane));
-    tenant.served = std::min(tenant.served, Floor() + kLag);
+    SetServed(&tenant, tenant.served + seconds / std::max(1, view_.slots->Count(lane)));
+    if (const double most = Floor() + kLag; tenant.served > most) SetServed(&tenant, most);
   }
 
   absl::node_hash_map<int64_t, PlannedJob> jobs_;  // unfinished, or with live stages
   std::map<std::string, int64_t> tenant_numbers_;
   std::vector<Tenant> tenants_{1};  // the first one stands for fetches, which go before all others
-  std::map<int, int> builds_;       // running builds, by the device lane they feed
+  std::multiset<double> running_served_;  // Tenant::served of those with running jobs
+  std::map<int, int> builds_;             // running builds, by the device lane they feed
   std::map<AttemptId, std::pair<int, double>> charged_;
   int running_ = 0;
   int shared_ = 0;              // running jobs of urgency kShared

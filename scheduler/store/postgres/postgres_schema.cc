@@ -126,23 +126,22 @@ absl::Status SetPostgresVersion(int64_t version, PostgresSession* session) {
   return session->Execute(absl::StrCat("UPDATE heddle_schema SET version=", version));
 }
 
-absl::StatusOr<bool> PostgresFits(PostgresSession* session, bool copying) {
+absl::StatusOr<bool> PostgresFits(PostgresSession* session, bool copying, int version) {
   HEDDLE_ASSIGN_OR_RETURN(const int64_t found, PostgresVersion(session));
-  if (found == kSchemaVersion || (copying && found == -kSchemaVersion)) return true;
+  if (found == version || (copying && found == -version)) return true;
   if (found < 0) {
     return absl::FailedPreconditionError(
         "a copy into it did not end; run the same `heddle store copy` again");
   }
-  if (found > kSchemaVersion) {
-    return absl::FailedPreconditionError(absl::StrCat("it is of version ", found,
-                                                      ", this program knows ", kSchemaVersion,
-                                                      ": use the newer program"));
+  if (found > version) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "it is of version ", found, ", this program knows ", version, ": use the newer program"));
   }
   return false;
 }
 
-absl::Status MigratePostgres(PostgresSession* session, bool copying) {
-  HEDDLE_ASSIGN_OR_RETURN(const bool fits, PostgresFits(session, copying));
+absl::Status MigratePostgres(PostgresSession* session, bool copying, int version) {
+  HEDDLE_ASSIGN_OR_RETURN(const bool fits, PostgresFits(session, copying, version));
   if (fits) return absl::OkStatus();
   HEDDLE_ASSIGN_OR_RETURN(const int64_t found, PostgresVersion(session));
   if (found > 0 && found < kFirstVersion) {
@@ -151,19 +150,27 @@ absl::Status MigratePostgres(PostgresSession* session, bool copying) {
         " on; `heddle records export` with the program that made it "
         "keeps its records, then give this one an empty database"));
   }
-  std::string sql = "BEGIN;";
+  std::string sql;
   if (found == 0) {
-    absl::StrAppend(&sql,
-                    "CREATE TABLE heddle_schema(version BIGINT NOT NULL);"
-                    "INSERT INTO heddle_schema VALUES(0);");
+    sql =
+        "CREATE TABLE heddle_schema(version BIGINT NOT NULL);"
+        "INSERT INTO heddle_schema VALUES(0);";
   }
   for (size_t i = 0; i < kMigrations.size(); ++i) {
     if (kFirstVersion + static_cast<int64_t>(i) <= found) continue;
     absl::StrAppend(&sql, absl::StrReplaceAll(kMigrations[i], {{"STRING", "TEXT COLLATE \"C\""}}));
   }
-  absl::StrAppend(&sql, "UPDATE heddle_schema SET version=", kSchemaVersion, "; COMMIT");
-  absl::Status status = session->Execute(sql);
-  if (!status.ok()) (void)session->Execute("ROLLBACK");
+  absl::StrAppend(&sql, "UPDATE heddle_schema SET version=", version);
+  HEDDLE_RETURN_IF_ERROR(session->Begin(SqlSession::Running::kAtOnce));
+  absl::Status status;
+  if (found > 0) {
+    // Each transaction of a leader changes this table first, so no other one is open from here to the commit.
+    status = session->EndOtherWriters("leaders");
+    if (status.ok()) status = session->Execute("LOCK TABLE leaders IN EXCLUSIVE MODE");
+  }
+  if (status.ok()) status = session->Execute(sql);
+  if (status.ok()) return session->CommitRepeatable();
+  session->Rollback();
   return status;
 }
 

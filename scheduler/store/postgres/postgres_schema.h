@@ -8,15 +8,19 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "scheduler/store/postgres/postgres_session.h"
+#include "scheduler/store/sqlite_schema.h"
 
 namespace heddle::scheduler {
 
-// Whether the database has the tables of this version, or is what `copying` goes on with. FailedPrecondition: it has a newer
+// Whether the database has the tables of the version, or is what `copying` goes on with. FailedPrecondition: it has a newer
 // version, or a copy into it did not end (copy_store.h).
-absl::StatusOr<bool> PostgresFits(PostgresSession* session, bool copying);
+absl::StatusOr<bool> PostgresFits(PostgresSession* session, bool copying,
+                                  int version = kSchemaVersion);
 // Makes the tables, or runs the missing migrations, in one transaction. Errors as above. Nobody else may use the
-// database meanwhile (postgres_use.h). Also FailedPrecondition: the version is older than the first one here.
-absl::Status MigratePostgres(PostgresSession* session, bool copying);
+// database meanwhile (postgres_use.h). A leader that does nevertheless, since its connection keeps no locks, is found
+// out: this waits for its transaction, or ends one that stands still, and its next one is refused since the version is
+// another (sql_record_store.cc). Also FailedPrecondition: the version is older than the first one here.
+absl::Status MigratePostgres(PostgresSession* session, bool copying, int version = kSchemaVersion);
 
 // The version of the database; 0: it has no tables; negative: a copy into it did not end.
 absl::StatusOr<int64_t> PostgresVersion(PostgresSession* session);

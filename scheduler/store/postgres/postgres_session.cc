@@ -24,12 +24,13 @@ constexpr int kEndMs = 3000;           // a server process that is told to end n
 constexpr int kOldestServer = 140000;  // of PQserverVersion: pg_terminate_backend waits since 14
 
 // The words of SQLite's SQL that PostgreSQL has others for.
-constexpr std::array<std::pair<absl::string_view, absl::string_view>, 5> kWords = {{
+constexpr std::array<std::pair<absl::string_view, absl::string_view>, 6> kWords = {{
     {" INDEXED BY jobs_unfinished", ""},  // its planner needs no such hints
     {" INDEXED BY records_best", ""},
     {"CROSS JOIN", "JOIN"},  // there it only forces the order
     {"instr(", "strpos("},
     {"COLLATE BINARY", "COLLATE \"C\""},
+    {"SELECT user_version FROM pragma_user_version", "SELECT version FROM heddle_schema"},
 }};
 
 // Types of parameters and columns, as the server's table pg_type numbers them.

@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <random>
+#include <vector>
 
+#include "scheduler/core/due_work.h"
 #include "scheduler/core/policies/deadline_watch.h"
 #include "scheduler/core/slot_index.h"
 
@@ -62,7 +66,98 @@ TEST(ForecastTest, LaneSecondsAreTheSumsOfTheLoads) {
       }
       for (int lane = 0; lane < kLanes; ++lane)
         ASSERT_NEAR(forecast.LaneSeconds(lane), sums[lane] / slots[lane], 1e-6) << "seed " << seed;
+      ASSERT_EQ(forecast.Horizon(), std::max({0.0, forecast.LaneSeconds(0), forecast.LaneSeconds(1),
+                                              forecast.LaneSeconds(2)}));
       ASSERT_NEAR(forecast.DeadlineSeconds(), deadlines, 1e-6);
+    }
+  }
+}
+
+// By the plain definition: every job is looked at.
+double PlainFinish(const Forecast& forecast, const std::vector<Job>& jobs, const Job& job,
+                   bool earlier_deadlines_first, const int* slots, const double* displaced) {
+  const Forecast::Load& own = *forecast.Of(job.id);
+  double cpu = own.cpu_s, device = own.device_s;
+  for (const Job& one : jobs) {
+    const Forecast::Load* load = forecast.Of(one.id);
+    if (load == nullptr || one.id == job.id) continue;
+    if (earlier_deadlines_first && load->deadline >= own.deadline) continue;
+    const auto part = [&](double theirs, double mine) {
+      return earlier_deadlines_first ? theirs : std::min(theirs, mine);
+    };
+    cpu += part(load->cpu_s, own.cpu_s);
+    if (load->lane == own.lane) device += part(load->device_s, own.device_s);
+  }
+  return std::max(
+      {own.span_s, (cpu + displaced[own.lane] * device) / slots[0], device / slots[own.lane]});
+}
+
+TEST(ForecastTest, AJobIsDoneAfterThoseBeforeIt) {
+  constexpr int kJobs = 400;  // several blocks of DueWork
+  const int slots[] = {3, 2, 4};
+  const double displaced[] = {0, 0.5, 0};
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  Dice dice(1);
+  Forecast forecast;
+  for (int lane = 0; lane < 3; ++lane) forecast.SetSlots(lane, slots[lane], displaced[lane]);
+  std::vector<Job> jobs(kJobs);
+  for (int i = 0; i < kJobs; ++i) {
+    Job& job = jobs[static_cast<size_t>(i)];
+    job.id = JobId{i + 1};
+    job.phase = Tuning{};
+    job.tasks.resize(1);
+    if (dice.Below(8)) job.params.deadline = now + absl::Seconds(dice.Below(200));
+  }
+  for (int step = 0; step < 4000; ++step) {
+    Job& job = jobs[static_cast<size_t>(dice.Below(kJobs))];
+    job.tasks[0].budget = dice.Below(100);
+    job.paused.reset();
+    if (dice.Below(9) == 0) job.paused.emplace();
+    forecast.Refresh(job, 1 + static_cast<int>(job.id.value % 2), dice.Below(200), std::nullopt);
+    const Job& asked = jobs[static_cast<size_t>(dice.Below(kJobs))];
+    if (forecast.Of(asked.id) == nullptr) continue;
+    for (const bool earlier_first : {true, false}) {
+      const double plain = PlainFinish(forecast, jobs, asked, earlier_first, slots, displaced);
+      ASSERT_NEAR(absl::ToDoubleSeconds(forecast.Finish(asked, earlier_first, now) - now), plain,
+                  1e-6)
+          << "step " << step;
+    }
+  }
+}
+
+// With as many jobs as most schedulers have, even the rounding is that of adding one after another.
+TEST(DueWorkTest, SumsAreThoseOfTheJobsInOrder) {
+  for (const int jobs : {100, 3000}) {
+    Dice dice(static_cast<uint64_t>(jobs));
+    DueWork work;
+    std::map<DueWork::Due, DueWork::Work> plain;
+    for (int step = 0; step < 5 * jobs; ++step) {
+      const JobId job{dice.Below(jobs)};
+      const DueWork::Due due{absl::FromUnixSeconds(job.value * 7919 % (jobs / 2)), job};
+      const DueWork::Work one{dice.Below(3), dice.Below(1000) / 7.0, dice.Below(1000) / 11.0};
+      if (dice.Below(3) == 0) {
+        work.Erase(due);
+        plain.erase(due);
+      } else {
+        work.Put(due, one);
+        plain[due] = one;
+      }
+      if (jobs > 1000 && step % 50 != 0) continue;
+      const absl::Time end = absl::FromUnixSeconds(dice.Below(jobs / 2 + 2));
+      DueWork::Work sum{dice.Below(4), 0.3, 0.7};
+      DueWork::Work expected = sum;
+      for (const auto& [at, other] : plain) {
+        if (at.first >= end) break;
+        expected.cpu_s += other.cpu_s;
+        if (other.lane == expected.lane) expected.device_s += other.device_s;
+      }
+      work.AddBefore(end, &sum);
+      if (jobs <= 128) {
+        ASSERT_EQ(sum.cpu_s, expected.cpu_s) << "step " << step;
+        ASSERT_EQ(sum.device_s, expected.device_s) << "step " << step;
+      }
+      ASSERT_NEAR(sum.cpu_s, expected.cpu_s, 1e-6) << "step " << step;
+      ASSERT_NEAR(sum.device_s, expected.device_s, 1e-6) << "step " << step;
     }
   }
 }

@@ -324,6 +324,71 @@ class Course {
   std::map<FetchId, AskedFor> fetches_;
 };
 
+// Ranks at random, and keeps the ranks. Several tiers have the same rank, and work of one tier is held back.
+class RandomRanks : public Policy {
+ public:
+  explicit RandomRanks(uint64_t seed) : random_(seed) {}
+  Rank RankOf(const WorkItem& work, const Job&, const Wait&) override {
+    Rank& rank = ranks[work] = {};
+    rank.tier = Below(9);
+    rank.key = {static_cast<double>(Below(3)), static_cast<double>(Below(3))};
+    rank.waits = Below(10) == 0;
+    return rank;
+  }
+  TierRank RankOfTier(int64_t tier) const override {
+    return tier == 3 ? kHeldBack : TierRank{1, static_cast<double>(tier * 5 % 4), 0};
+  }
+  int Below(int n) { return static_cast<int>(random_() % static_cast<uint64_t>(n)); }
+
+  std::map<WorkItem, Rank> ranks;  // as told last
+
+ private:
+  std::mt19937_64 random_;
+};
+
+TEST(ReadyIndexTest, ACursorGivesTheOrderOfASort) {
+  using Place = std::tuple<TierRank, std::array<double, 2>, JobId, int>;
+  size_t compared = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    RandomRanks policy(seed);
+    ReadyIndex index;
+    std::vector<Job> jobs(static_cast<size_t>(1 + policy.Below(60)));
+    for (size_t i = 0; i < jobs.size(); ++i) jobs[i].id = JobId{static_cast<int64_t>(i) + 1};
+    std::map<JobId, std::vector<ReadyIndex::Item>> ready;
+    for (int step = 0; step < 200; ++step) {
+      const Job& job = jobs[static_cast<size_t>(policy.Below(static_cast<int>(jobs.size())))];
+      std::vector<ReadyIndex::Item> items;
+      for (int i = policy.Below(5); i > 0; --i) {
+        const WorkItem work{{job.id, v1::STAGE_BUILD, TaskIndex{i}, std::nullopt}, false};
+        items.push_back({work, policy.Below(2)});
+      }
+      index.Set(job, items, /*rank_again=*/policy.Below(2) == 0, &policy, absl::UnixEpoch());
+      ready[job.id] = items;
+    }
+    std::array<std::vector<Place>, 2> expected;
+    for (const auto& [job, items] : ready) {
+      for (size_t i = 0; i < items.size(); ++i) {
+        const Rank& rank = policy.ranks.at(items[i].work);
+        const TierRank tier = policy.RankOfTier(rank.tier);
+        if (rank.waits || tier == kHeldBack) continue;
+        expected[static_cast<size_t>(items[i].lane)].push_back(
+            {tier, rank.key, job, static_cast<int>(i)});
+      }
+    }
+    for (int lane = 0; lane < index.lanes(); ++lane) {
+      std::vector<Place>& wanted = expected[static_cast<size_t>(lane)];
+      std::sort(wanted.begin(), wanted.end());
+      std::vector<Place> found;
+      for (ReadyIndex::Cursor cursor(index, policy, lane); !cursor.done(); cursor.Next())
+        found.push_back(
+            {cursor.tier(), cursor.node().key, cursor.node().job, cursor.node().position});
+      ASSERT_EQ(found, wanted) << "seed " << seed;
+      compared += found.size();
+    }
+  }
+  EXPECT_GT(compared, 1000u);
+}
+
 TEST(IndexTest, AnswersAreThoseOfThePlainDefinition) {
   int shared = 0, fetched = 0;
   for (uint64_t seed = 1; seed <= 20 && !HasFailure(); ++seed) {

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "scheduler/store/sqlite_schema.h"
+#include "scheduler/store/sqlite_session.h"
 #include "tests/scheduler/store/all_stores.h"
 
 namespace heddle::scheduler {
@@ -129,6 +131,19 @@ class SharedStoreTest : public ::testing::TestWithParam<std::string> {
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }
+  // As a migration to the next version that leaves the tables as they are.
+  void RaiseVersion() const {
+    if (GetParam() == "Postgres") {
+      const auto raised = PostgresServer::Shared()->Sql(
+          urls_[0], absl::StrCat("UPDATE heddle_schema SET version=", kSchemaVersion + 1));
+      ASSERT_TRUE(raised.ok()) << raised.status();
+      return;
+    }
+    auto db = Connect(directory_ + "/0.db", SQLITE_OPEN_READWRITE);
+    ASSERT_TRUE(db.ok()) << db.status();
+    const std::string sql = absl::StrCat("PRAGMA user_version=", kSchemaVersion + 1);
+    ASSERT_TRUE(Execute(db->get(), sql.c_str()).ok());
+  }
   std::string directory_, urls_[2];
 };
 INSTANTIATE_TEST_SUITE_P(All, SharedStoreTest, ::testing::Values("Sqlite", "Postgres"),
@@ -174,6 +189,28 @@ TEST_P(SharedStoreTest, OneOfManyClaimsIsTaken) {
     told += one.ok() ? 1 : 0;
   }
   EXPECT_GE(told, 1);
+}
+
+// As after a leader without the lock on the data folder was stopped: it took over from one that was stopped with the lock,
+// that one has ended since, and a scheduler of a newer version has found the lock free and has migrated the tables.
+TEST_P(SharedStoreTest, NobodyWritesToTablesThatANewerProgramHasMigrated) {
+  const auto leader = Open();
+  const auto standby = Open();
+  leader->SetEpoch(kDefaultPool, leader->Lead(Claim("old"))->epoch);
+  ASSERT_TRUE(leader->Apply({Batch{PutJob{MakeJob(1)}}}).ok());
+  RaiseVersion();
+  for (int i = 0; i < 2; ++i) {
+    const auto refused =
+        leader->Apply({Batch{PutJob{MakeJob(2)}}, Batch{MakeRecord(1, 1, 0, 5)}}).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("use the newer program"));
+  }
+  LeaderClaim sure = Claim("another old one");
+  sure.leader_has_ended = true;
+  EXPECT_TRUE(absl::IsFailedPrecondition(standby->Lead(sure).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(leader->Lead(Claim("old")).status()));
+  EXPECT_EQ(leader->LeaderOf(kDefaultPool)->epoch, 1) << "nothing of a claim stays";
+  EXPECT_THAT(leader->LoadJobs().value(), SizeIs(1));
 }
 
 TEST_P(SharedStoreTest, AnotherStoreHasAnotherName) {

@@ -26,8 +26,11 @@
 #include "scheduler/store/memory_record_store.h"
 #include "scheduler/store/open_store.h"
 #include "scheduler/store/postgres/postgres_record_store.h"
+#include "scheduler/store/postgres/postgres_schema.h"
 #include "scheduler/store/postgres/postgres_session.h"
+#include "scheduler/store/sql_record_store.h"
 #include "scheduler/store/sqlite_record_store.h"
+#include "scheduler/store/sqlite_schema.h"
 #include "scheduler/store/store_writer.h"
 #include "tests/scheduler/store/fault_workload.h"
 #include "tests/scheduler/store/postgres_server.h"
@@ -66,6 +69,8 @@ TEST(PostgresSqlTest, ParametersAreNumberedByUse) {
                        "WHERE instr(x COLLATE BINARY, 'a')>0")
                 .text,
             "FROM jobs j JOIN tasks t ON t.job=j.id WHERE strpos(x COLLATE \"C\", 'a')>0");
+  EXPECT_EQ(ToPostgres("(SELECT user_version FROM pragma_user_version)=?").text,
+            "(SELECT version FROM heddle_schema)=$1");
 }
 
 TEST(PostgresSqlTest, StatesBecomeCodes) {
@@ -154,6 +159,60 @@ TEST_F(PostgresStoreTest, ATransactionThatStandsStillHoldsNobodyUp) {
   EXPECT_EQ(leader->scheduler, "second");
   EXPECT_EQ(leader->epoch, 2);
   EXPECT_FALSE((*stopped)->Commit().ok());
+}
+
+constexpr int kNextVersion = kSchemaVersion + 1;  // whose tables are those of this one
+
+// A connection that has no lock on the database, such as one through a pool of connections.
+std::unique_ptr<PostgresSession> WithoutLock(const std::string& url) {
+  auto session =
+      PostgresSession::Open({.url = url, .application = "without a lock", .connected = nullptr});
+  EXPECT_TRUE(session.ok()) << session.status();
+  return *std::move(session);
+}
+
+// The lock keeps a newer program from migrating under a leader that is stopped; a leader that has lost it with its
+// connections finds out when it connects again, and one that never had it when it writes.
+TEST_F(PostgresStoreTest, AStoppedLeaderWritesNothingAfterAMigration) {
+  for (const bool locked : {true, false}) {
+    url_ = server_->NewDatabase();
+    std::unique_ptr<RecordStore> leader = MustOpen(url_);
+    if (!locked)
+      leader = MakeSqlRecordStore(WithoutLock(url_), WithoutLock(url_), WithoutLock(url_));
+    leader->SetEpoch(kDefaultPool, leader->Lead(ClaimOf("old", absl::Minutes(1)))->epoch);
+    ASSERT_TRUE(ApplyOne(leader.get(), {PutJob{MakeJob(1)}}).ok());
+    if (locked) {
+      ASSERT_GT(server_->CutConnections(url_), 0);
+    }
+    const absl::Status migrated =
+        MigratePostgres(WithoutLock(url_).get(), /*copying=*/false, kNextVersion);
+    ASSERT_TRUE(migrated.ok()) << migrated;
+    for (int i = 0; i < 2; ++i) {
+      const absl::Status refused = ApplyOne(leader.get(), {PutJob{MakeJob(2)}});
+      EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+      EXPECT_THAT(std::string(refused.message()), HasSubstr("use the newer program"));
+    }
+    const absl::Status led = leader->Lead(ClaimOf("old", absl::Minutes(1))).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(led)) << led;
+    EXPECT_EQ(Sql("SELECT count(*) FROM jobs"), "1");
+    EXPECT_EQ(Sql("SELECT epoch FROM leaders"), "1");
+    EXPECT_TRUE(absl::IsFailedPrecondition(OpenPostgresRecordStore(url_).status()));
+  }
+}
+
+TEST_F(PostgresStoreTest, AMigrationEndsATransactionThatStandsStill) {
+  ASSERT_TRUE(MustOpen(url_)->Lead(ClaimOf("old", absl::Minutes(1))).ok());
+  const std::unique_ptr<PostgresSession> stopped = WithoutLock(url_);
+  ASSERT_TRUE(stopped->Begin(SqlSession::Running::kAtOnce).ok());
+  ASSERT_TRUE(stopped->Execute("UPDATE leaders SET epoch=epoch").ok());
+  ASSERT_TRUE(stopped->Execute("INSERT INTO targets VALUES(1, 'old')").ok());
+  absl::SleepFor(absl::Milliseconds(700));  // one that is under way gets its time
+  const absl::Status migrated =
+      MigratePostgres(WithoutLock(url_).get(), /*copying=*/false, kNextVersion);
+  ASSERT_TRUE(migrated.ok()) << migrated;
+  EXPECT_FALSE(stopped->Commit().ok());
+  EXPECT_EQ(Sql("SELECT count(*) FROM targets"), "0");
+  EXPECT_EQ(Sql("SELECT version FROM heddle_schema"), absl::StrCat(kNextVersion));
 }
 
 // The leadership of a scheduler that cannot reach the server is open to others.
