@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import pathlib
 import sys
@@ -51,8 +52,21 @@ def _export(what: str, export: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         return export(*args, **kwargs)
     except Exception as error:
+        missing = _missing_package(error)
+        if missing:
+            raise UsageError(
+                f"{what}: that needs the package {missing}, which is missing or too old; pip install --upgrade {missing}") from error
         line = " ".join(str(error).split())[:500] or type(error).__name__
         raise UsageError(f"{what}: {line}") from error
+
+
+def _missing_package(error: BaseException | None) -> str:
+    """The package whose import failed, if that is the reason of the error: "onnxscript", say, of torch; otherwise ""."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            return error.name.split(".")[0]
+        error = error.__cause__
+    return ""
 
 
 def _of_onnx(model: Any, example_inputs: Any, folder: pathlib.Path) -> pathlib.Path:
@@ -70,14 +84,28 @@ def _of_torch(model: Any, example_inputs: Any, folder: pathlib.Path) -> pathlib.
     torch = sys.modules["torch"]
     path = folder / "model.onnx"
     inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
-    training = model.training
+    # Parts may be in other modes than the whole: normalisation that is not trained on, say.
+    modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
         with torch.no_grad():
-            _export("torch.onnx cannot export the model", torch.onnx.export, model, inputs, str(path))
+            # Newer versions print what they do unless verbose is False.
+            _export("torch.onnx cannot export the model", torch.onnx.export, model, inputs, str(path),
+                    input_names=_torch_names(torch, model, inputs), verbose=False)
     finally:
-        model.train(training)
+        for part, training in modes:
+            part.training = training
     return path
+
+
+def _torch_names(torch: Any, model: Any, inputs: tuple[Any, ...]) -> list[str] | None:
+    """What the module's forward calls its inputs. None, for torch to find names: they are not all tensors with names."""
+    try:
+        parameters = list(inspect.signature(model.forward).parameters.values())[: len(inputs)]
+    except (TypeError, ValueError):  # a scripted module
+        return None
+    named = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    return named if len(named) == len(inputs) and all(isinstance(value, torch.Tensor) for value in inputs) else None
 
 
 def _of_scikit(model: Any, example_inputs: Any, folder: pathlib.Path) -> pathlib.Path:

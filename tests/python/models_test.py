@@ -59,24 +59,48 @@ class FormsTest(unittest.TestCase):
     def test_torch(self):
         asked = []
 
-        def export(model, inputs, path):
-            asked.append((inputs, model.training))
+        def export(model, inputs, path, input_names, verbose):
+            asked.append((inputs, input_names, [part.training for part in model.modules()], verbose))
             pathlib.Path(path).write_bytes(b"exported")
 
-        def train(self, mode=True):
-            self.training = mode
+        module = stand_in("Module", "torch.nn.modules.module")
+        frozen = module()
+        frozen.training = False
 
-        module = stand_in("Module", "torch.nn.modules.module", training=True, train=train, eval=lambda self: self.train(False))
-        model = type("Net", (module,), {"__module__": "__main__"})()
-        torch = types.SimpleNamespace(onnx=types.SimpleNamespace(export=export), no_grad=contextlib.nullcontext)
+        class Net(module):
+            training = True
+
+            def modules(self):
+                return [self, frozen]
+
+            def eval(self):
+                self.training = frozen.training = False
+
+            def forward(self, image, mask=None, *rest):
+                pass
+
+        model = Net()
+        torch = types.SimpleNamespace(onnx=types.SimpleNamespace(export=export), no_grad=contextlib.nullcontext, Tensor=str)
         with mock.patch.dict(sys.modules, torch=torch):
             self.assertEqual(self.content(model, "x"), (b"exported", ".onnx", "Net"))
-            self.content(model, ("x", "y"))
+            for inputs in (("x", "y"), ("x", "y", "z"), ("x", None)):
+                self.content(model, inputs)
             self.refused("example_inputs", model)
             torch.onnx.export = mock.Mock(side_effect=RuntimeError("no such\noperator"))
             self.refused("torch.onnx cannot export the model: no such operator", model, "x")
-        self.assertEqual(asked, [(("x",), False), (("x", "y"), False)])
-        self.assertTrue(model.training)
+        self.assertEqual([inputs for inputs, *_ in asked], [("x",), ("x", "y"), ("x", "y", "z"), ("x", None)])
+        self.assertEqual([names for _, names, *_ in asked], [["image"], ["image", "mask"], None, None])
+        self.assertEqual({(tuple(modes), verbose) for *_, modes, verbose in asked}, {((False, False), False)})
+        self.assertEqual((model.training, frozen.training), (True, False))
+
+    def test_a_package_that_the_exporter_lacks_is_named(self):
+        """As torch 2.9 says it of onnxscript, and torch 2.5 of onnx."""
+        missing = ModuleNotFoundError("No module named 'onnxscript.ir'", name="onnxscript.ir")
+        wrapped = RuntimeError("Module onnx is not installed!")
+        wrapped.__cause__ = ModuleNotFoundError("No module named 'onnx'", name="onnx")
+        for error, name in ((missing, "onnxscript"), (wrapped, "onnx")):
+            model = stand_in("ModelProto", "onnx", SerializeToString=mock.Mock(side_effect=error))()
+            self.refused(f"pip install --upgrade {name}", model)
 
     def test_scikit(self):
         asked = {}
