@@ -29,10 +29,11 @@ try:
     from sklearn import datasets
     from sklearn.base import BaseEstimator
     from sklearn.compose import ColumnTransformer
-    from sklearn.ensemble import GradientBoostingClassifier, RandomForestRegressor
+    from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestRegressor
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
+    from sklearn.svm import LinearSVC
 except ImportError as error:
     MISSING = f"{error}; tests/classical/pipelines/run.sh --install gets scikit-learn and skl2onnx"
 else:
@@ -79,6 +80,19 @@ class ScikitTest(unittest.TestCase):
         model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)).fit(x, data.target)
         self.check_classifier(model, x[:ROWS], x[:ROWS])
 
+    def test_histogram_gradient_boosting(self):
+        data = datasets.load_iris()
+        x = data.data.astype(np.float32)
+        model = HistGradientBoostingClassifier(max_iter=4, random_state=1).fit(x, data.target)
+        self.check_classifier(model, x[:ROWS], x[:ROWS])
+
+    def test_a_classifier_without_probabilities(self):
+        data = datasets.load_iris()
+        x = data.data.astype(np.float32)
+        model = LinearSVC(random_state=1).fit(x, data.target)
+        outputs = self.tuned(model).run(x[::4])
+        self.assertEqual(outputs["label"].tolist(), model.predict(x[::4]).tolist())
+
     def test_a_regressor(self):
         data = datasets.load_diabetes()
         x = data.data.astype(np.float32)
@@ -93,6 +107,21 @@ class ScikitTest(unittest.TestCase):
         model = make_pipeline(OneHotEncoder(), LogisticRegression()).fit(x, x[:, 0] == x[:, 1])
         module = self.check_classifier(model, x[:ROWS], x[:ROWS], example_inputs=x)
         self.assertTrue(module.inputs[0].is_text)
+
+    @unittest.skipUnless(importlib.util.find_spec("pandas"), "there is no pandas")
+    def test_a_data_frame(self):
+        import pandas
+
+        rng = np.random.default_rng(1)
+        frame = pandas.DataFrame({"age": rng.integers(18, 90, 200), "income": rng.normal(50, 20, 200), "city": rng.choice(["Rome", "Oslo", "Bern"], 200)})
+        columns = ColumnTransformer([("numbers", StandardScaler(), ["age", "income"]), ("texts", OneHotEncoder(), ["city"])])
+        model = make_pipeline(columns, LogisticRegression()).fit(frame, np.where(frame.age + frame.income > 100, "yes", "no"))
+        some = frame[:ROWS]
+        module = self.check_classifier(model, some, {name: some[[name]] for name in some}, example_inputs=frame)
+        self.assertEqual([(spec.name, spec.dtype, spec.is_text) for spec in module.inputs],
+                         [("age", "i64", False), ("income", "f32", False), ("city", "u8", True)])
+        with self.assertRaisesRegex(heddle.UsageError, "example_inputs"):
+            self.tuned(model)
 
     def test_what_cannot_be_exported_says_so(self):
         class Own(BaseEstimator):
