@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes Debian packages of the release build: heddle-client, heddle-server (scheduler, tracker, simulator), heddle-worker, libheddle0 and
-# libheddle-dev. They run on the Debian release that they are made on; libheddle0 runs on later ones, too.
+# Makes Debian packages of the release build: heddle-client, heddle-server (scheduler, tracker, simulator), heddle-worker, libheddle0,
+# libheddle-dev and python3-heddle. They run on the Debian release that they are made on; libheddle0 runs on later ones, too. A build
+# without the Python package gives no python3-heddle.
 #
 # Usage: deploy/packages.sh [--no-build] [FOLDER]   (default: build/packages; --no-build: the programs are built already)
 # Who makes packages for others says so by DEBFULLNAME and DEBEMAIL, as with Debian's own tools.
@@ -28,7 +29,7 @@ for tool in dpkg-deb dpkg-shlibdeps strip; do
   }
 done
 if "$build"; then
-  deploy/build.sh heddle heddle-scheduler heddle-tracker heddle-worker heddle-sim heddle_shared installed_texts
+  deploy/build.sh heddle heddle-scheduler heddle-tracker heddle-worker heddle-sim heddle_shared heddle_python installed_texts
 fi
 
 version=$(sed -n 's/^project(heddle VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
@@ -44,20 +45,34 @@ trap 'rm -rf "$work"' EXIT
 # dependencies NAME: the libraries that the programs of the tree need, as Debian names them with the versions.
 dependencies() {
   local files
-  mapfile -t files < <(find "$work/$1/usr/bin" "$work/$1/usr/lib" -type f -perm -u=x -o -name '*.so.*' -type f 2>/dev/null |
+  mapfile -t files < <(find "$work/$1/usr/bin" "$work/$1/usr/lib" -type f -perm -u=x -o -name '*.so*' -type f 2>/dev/null |
     while read -r file; do if head -c 4 "$file" | grep -q ELF; then echo "$file"; fi; done)
   [ ${#files[@]} -gt 0 ] || return 0
   mkdir -p "$work/source/debian"
   printf 'Source: heddle\nMaintainer: %s\n\nPackage: %s\nArchitecture: any\n' "$maintainer" "$1" >"$work/source/debian/control"
-  (cd "$work/source" && dpkg-shlibdeps -O "${files[@]}") | sed -n 's/^shlibs:Depends=//p'
+  (cd "$work/source" && dpkg-shlibdeps -O -S"$work/libheddle0" "${files[@]}") | sed -n 's/^shlibs:Depends=//p'
 }
 
-# package NAME COMPONENT SECTION RECOMMENDS DEPENDS SUMMARY, with the long description on stdin and the scripts of the package in the
-# folder $work/NAME.scripts.
+# unpack_wheel WHEEL TREE: the Python package as it is in the wheel, but for what Debian has elsewhere: libheddle.so in libheddle0, and the
+# licence. Without the list of files (RECORD), pip leaves the package to Debian.
+unpack_wheel() {
+  local packages=$2/usr/lib/python3/dist-packages
+  local info=$packages/heddle-$version.dist-info
+  mkdir -p "$packages"
+  python3 -m zipfile -e "$1" "$packages"
+  rm "$packages"/heddle/libheddle.so.* "$info/LICENSE" "$info/RECORD"
+  echo debian >"$info/INSTALLER"
+  strip --strip-unneeded --remove-section=.comment "$packages"/heddle/*.so
+}
+
+# package NAME CONTENT SECTION RECOMMENDS DEPENDS SUMMARY, with the long description on stdin and the scripts of the package in the
+# folder $work/NAME.scripts. CONTENT: a component of `cmake --install`, or a wheel.
 package() {
-  local name=$1 component=$2 section=$3 recommends=$4 depends=$5 summary=$6
+  local name=$1 content=$2 section=$3 recommends=$4 depends=$5 summary=$6
   local tree=$work/$name doc=$work/$name/usr/share/doc/$name libraries size
-  if ! DESTDIR=$tree cmake --install build/release --component "$component" --prefix /usr --strip >"$work/install.log" 2>&1; then
+  if [ "${content%.whl}" != "$content" ]; then
+    unpack_wheel "$content" "$tree"
+  elif ! DESTDIR=$tree cmake --install build/release --component "$content" --prefix /usr --strip >"$work/install.log" 2>&1; then
     cat "$work/install.log" >&2
     exit 1
   fi
@@ -74,7 +89,7 @@ package() {
   fi
   [ ! -d "$work/$name.scripts" ] || cp "$work/$name.scripts"/* "$tree/DEBIAN/"
   find "$tree" -mindepth 1 -type d -exec chmod 755 {} +
-  find "$tree" -name '*.so.*' -type f -exec chmod 644 {} +
+  find "$tree" -name '*.so*' -type f -exec chmod 644 {} +
   libraries=$(dependencies "$name")
   depends=$(printf '%s' "$depends${depends:+${libraries:+, }}$libraries")
   size=$(du -sk --apparent-size --exclude=DEBIAN "$tree" | cut -f1)
@@ -119,8 +134,13 @@ daemon_scripts() {
 daemon_scripts heddle-server heddle heddle-tracker heddle-scheduler heddle-scheduler-standby
 daemon_scripts heddle-worker '' heddle-worker
 mkdir -p "$work/libheddle0.scripts"
-printf 'libheddle 0 libheddle0\n' >"$work/libheddle0.scripts/shlibs"
+printf 'libheddle 0 libheddle0 (>= %s)\n' "$version" >"$work/libheddle0.scripts/shlibs"
 printf 'activate-noawait ldconfig\n' >"$work/libheddle0.scripts/triggers"
+# Python's bytecode is made where the package is installed.
+mkdir -p "$work/python3-heddle.scripts"
+printf '#!/bin/sh\nset -e\nif [ "$1" = configure ]; then\n  py3compile -p python3-heddle\nfi\n' >"$work/python3-heddle.scripts/postinst"
+printf '#!/bin/sh\nset -e\npy3clean -p python3-heddle\n' >"$work/python3-heddle.scripts/prerm"
+chmod 755 "$work/python3-heddle.scripts"/*
 
 package heddle-client client science 'heddle-server, heddle-worker' '' 'tunes neural networks for the machine they run on' <<'END'
 The command heddle submits models to a service that tunes them, shows its
@@ -143,4 +163,20 @@ END
 package libheddle-dev dev libdevel '' "libheddle0 (= $version)" 'header of libheddle' <<'END'
 The header, and how CMake and pkg-config find the library: for programs that
 run modules which Heddle has tuned.
+END
+
+# The wheel for Debian's own Python.
+minor=$(/usr/bin/python3 -c 'import sys; print(sys.version_info.minor)')
+wheel=build/release/python/heddle-$version-cp3$minor-cp3$minor-linux_$(uname -m).whl
+if [ ! -e "$wheel" ]; then
+  echo "packages.sh: there is no $wheel (target heddle_python), so python3-heddle is left out" >&2
+  exit 0
+fi
+# NumPy as in the wheel's own METADATA.
+package python3-heddle "$wheel" python 'heddle-server, heddle-worker' \
+  "python3 (>= 3.$minor~), python3 (<< 3.$((minor + 1))), python3-numpy (>= 1:1.23)" 'tunes and runs models from Python' <<'END'
+The package heddle of Python tunes models of ONNX, torch, scikit-learn,
+XGBoost and LightGBM, follows jobs of a service, and runs tuned modules on
+NumPy arrays. With heddle-server and heddle-worker on the same machine it
+starts such a service by itself.
 END

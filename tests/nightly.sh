@@ -115,7 +115,7 @@ run_tests() {
 
 run_packages() {
   deploy/setup.sh --tests
-  configure_and_build release heddle heddle-scheduler heddle-tracker heddle-worker heddle-sim heddle_shared installed_texts
+  configure_and_build release heddle heddle-scheduler heddle-tracker heddle-worker heddle-sim heddle_shared heddle_python installed_texts
   tests/install/packages_test.sh --root || status=1
 }
 

@@ -2,14 +2,21 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import pathlib
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from .errors import UsageError
+
+# Held while a function of another package is replaced.
+_PATCHING = threading.Lock()
 
 
 @contextlib.contextmanager
@@ -51,8 +58,21 @@ def _export(what: str, export: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         return export(*args, **kwargs)
     except Exception as error:
+        missing = _missing_package(error)
+        if missing:
+            raise UsageError(
+                f"{what}: that needs the package {missing}, which is missing or too old; pip install --upgrade {missing}") from error
         line = " ".join(str(error).split())[:500] or type(error).__name__
         raise UsageError(f"{what}: {line}") from error
+
+
+def _missing_package(error: BaseException | None) -> str:
+    """The package whose import failed, if that is the reason of the error: "onnxscript", say, of torch; otherwise ""."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            return error.name.split(".")[0]
+        error = error.__cause__
+    return ""
 
 
 def _of_onnx(model: Any, example_inputs: Any, folder: pathlib.Path) -> pathlib.Path:
@@ -70,14 +90,28 @@ def _of_torch(model: Any, example_inputs: Any, folder: pathlib.Path) -> pathlib.
     torch = sys.modules["torch"]
     path = folder / "model.onnx"
     inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
-    training = model.training
+    # Parts may be in other modes than the whole: normalisation that is not trained on, say.
+    modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
         with torch.no_grad():
-            _export("torch.onnx cannot export the model", torch.onnx.export, model, inputs, str(path))
+            # Newer versions print what they do unless verbose is False.
+            _export("torch.onnx cannot export the model", torch.onnx.export, model, inputs, str(path),
+                    input_names=_torch_names(torch, model, inputs), verbose=False)
     finally:
-        model.train(training)
+        for part, training in modes:
+            part.training = training
     return path
+
+
+def _torch_names(torch: Any, model: Any, inputs: tuple[Any, ...]) -> list[str] | None:
+    """What the module's forward calls its inputs. None, for torch to find names: they are not all tensors with names."""
+    try:
+        parameters = list(inspect.signature(model.forward).parameters.values())[: len(inputs)]
+    except (TypeError, ValueError):  # a scripted module
+        return None
+    named = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    return named if len(named) == len(inputs) and all(isinstance(value, torch.Tensor) for value in inputs) else None
 
 
 def _of_scikit(model: Any, example_inputs: Any, folder: pathlib.Path) -> pathlib.Path:
@@ -86,19 +120,59 @@ def _of_scikit(model: Any, example_inputs: Any, folder: pathlib.Path) -> pathlib
         from skl2onnx.common.data_types import FloatTensorType
     except ImportError as error:
         raise UsageError("models of scikit-learn are exported by skl2onnx; install it: pip install skl2onnx") from error
-    # Scores as one matrix, not as a list of dictionaries.
-    options = {"zipmap": False} if hasattr(model, "classes_") else None
     if example_inputs is not None:
-        given: dict[str, Any] = {"X": example_inputs[:1]}
+        if len(getattr(example_inputs, "shape", ())) != 2:
+            raise UsageError("example_inputs of a model of scikit-learn are rows with their types: a 2-D array or a data frame")
+        given: dict[str, Any] = {"X": _single_precision(example_inputs[:1])}
     elif hasattr(model, "n_features_in_"):
         given = {"initial_types": [("X", FloatTensorType([None, model.n_features_in_]))]}
     else:
         raise UsageError("a model of scikit-learn that is not fitted cannot be exported; fit it, or give example_inputs")
     # The versions of ONNX that our importer is tested with.
     versions = {"": 18, "ai.onnx.ml": 3}
-    proto = _export(
-        "skl2onnx cannot export the model", skl2onnx.to_onnx, model, options=options, target_opset=versions, **given)
+    what = "skl2onnx cannot export the model"
+    if example_inputs is None and hasattr(model, "feature_names_in_"):
+        what += " (some rows as example_inputs would tell it the columns)"
+    with _plain_attributes():
+        proto = _export(what, _to_onnx, skl2onnx, model, target_opset=versions, **given)
     return _of_onnx(proto, None, folder)
+
+
+def _single_precision(rows: Any) -> Any:
+    """The rows, an array or a data frame, with float32 for float64: skl2onnx's encoders give float32, which it does not convert
+    where both meet."""
+    if hasattr(rows, "dtypes"):
+        return rows.astype({column: np.float32 for column, kind in rows.dtypes.items() if kind == np.float64})
+    return rows.astype(np.float32) if rows.dtype == np.float64 else rows
+
+
+def _to_onnx(skl2onnx: Any, model: Any, **given: Any) -> Any:
+    if hasattr(model, "classes_"):
+        # Scores as one matrix, not as a list of dictionaries. NameError: a step has no such option, since it never gives those.
+        with contextlib.suppress(NameError):
+            return skl2onnx.to_onnx(model, options={"zipmap": False}, **given)
+    return skl2onnx.to_onnx(model, **given)
+
+
+@contextlib.contextmanager
+def _plain_attributes() -> Iterator[None]:
+    """Lets skl2onnx give arrays, booleans and NumPy's numbers as attributes of a node, for the time of the context: current
+    versions of Protobuf refuse them, and with them the histogram gradient boosting of scikit-learn."""
+    import onnx
+
+    def plain(value: Any) -> Any:
+        return int(value) if isinstance(value, (bool, np.bool_)) else value.item() if isinstance(value, np.generic) else value
+
+    def make(key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
+        return made(key, [plain(v) for v in value] if isinstance(value, (list, np.ndarray)) else value, *args, **kwargs)
+
+    with _PATCHING:
+        made = onnx.helper.make_attribute
+        onnx.helper.make_attribute = make
+        try:
+            yield
+        finally:
+            onnx.helper.make_attribute = made
 
 
 def _of_xgboost(model: Any, example_inputs: Any, folder: pathlib.Path) -> pathlib.Path:

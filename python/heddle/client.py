@@ -186,7 +186,7 @@ class Client:
             torch.nn.Module (exported by torch.onnx, with example_inputs); an estimator or pipeline of scikit-learn
             (exported by skl2onnx); a Booster of xgboost or lightgbm.
         example_inputs: of a torch module, what its forward takes: a tensor, or a tuple. Of scikit-learn, some rows of
-            data, if their types are not all numbers.
+            data, an array or a data frame, if their columns have names or are not all numbers; float64 becomes float32.
         options: heddle.TuningOptions.
 
         UsageError: the model or an option is refused. Unreachable: no scheduler answers.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the Debian packages of the release build and looks into them. With --root it also shows them to lintian, installs them into a new
 # minimal Debian (debootstrap, with the mirror of this machine; needs root and takes some minutes), starts the service there as the units
-# do, and tunes a small model.
+# do, and tunes a small model, from Python, too.
 # Usage: packages_test.sh [--root]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -60,6 +60,19 @@ for package in heddle-server heddle-worker; do
   for script in postinst prerm postrm; do sh -n "$work/$package/$script" || fail "$script of $package is no script"; done
   grep -q '^/etc/default/heddle-' "$work/$package/conffiles" || fail "$package would overwrite what its administrator wrote"
 done
+python=false
+if compgen -G "$work/packages/python3-heddle_*.deb" >/dev/null; then
+  python=true
+  in_package python3-heddle ./usr/lib/python3/dist-packages/heddle/py.typed
+  for package in python3-heddle libheddle0; do dpkg-deb -x "$work/packages/${package}_"*.deb "$work/python"; done
+  PYTHONPATH=$work/python/usr/lib/python3/dist-packages LD_LIBRARY_PATH=$work/python/usr/lib \
+    /usr/bin/python3 -B tests/install/python_package.py "$work/python" build/release/python "$(field python3-heddle Depends)" ||
+    fail "python3-heddle is not as it should be"
+  dpkg-deb -e "$work/packages/python3-heddle_"*.deb "$work/python3-heddle"
+  for script in postinst prerm; do sh -n "$work/python3-heddle/$script" || fail "$script of python3-heddle is no script"; done
+else
+  echo "the build has no wheel for Debian's Python; python3-heddle is not tested"
+fi
 (cd "$work" && mkdir tree && dpkg-deb -x packages/heddle-worker_*.deb tree && dpkg-deb --control packages/heddle-worker_*.deb control &&
   cd tree && md5sum -c --quiet ../control/md5sums) || fail "the checksums of heddle-worker do not fit its files"
 echo "$(find "$work/packages" -name '*.deb' | wc -l) packages are as they should be"
@@ -131,4 +144,26 @@ in_root sh -c "export HEDDLE_SERVER=$HEDDLE_SERVER && cd /root && heddle zoo mlp
   heddle run mlp.heddle --check mlp.onnx && heddle devices" >"$work/log" 2>&1 ||
   fail "$(cat "$work/log" "$work"/{tracker,scheduler,worker}.log | tail -n 30)"
 grep 'against the interpreter' "$work/log"
+
+if "$python"; then
+  cat >"$root/root/tunes.py" <<'END'
+import importlib.metadata
+import heddle, numpy
+
+assert heddle.__file__.startswith("/usr/lib/python3/dist-packages/"), heddle.__file__
+assert importlib.metadata.version("heddle") == heddle.__version__
+module = heddle.tune("/root/mlp.onnx", trials=2, force=True, compare=False, progress=False)  # by a service that it starts
+assert module.job.state == "done" and len(module.job.trials()) > 0
+x = numpy.random.default_rng(1).standard_normal(module.inputs[0].shape).astype("float32")
+here, other = (m.run({"input": x})["probabilities"] for m in (module, heddle.Module("/root/mlp.heddle")))
+numpy.testing.assert_allclose(here, other, rtol=1e-4, atol=1e-6)
+print(f"Python {importlib.metadata.version('heddle')} tunes and runs: {module.job}")
+END
+  in_root timeout 300 python3 /root/tunes.py >"$work/log" 2>&1 || fail "$(tail -n 20 "$work/log")"
+  cat "$work/log"
+  packages=$root/usr/lib/python3/dist-packages
+  compgen -G "$packages/heddle/__pycache__/client.*.pyc" >/dev/null || fail "python3-heddle has no bytecode"
+  in_root apt-get remove -y python3-heddle >"$work/log" 2>&1 || fail "$(tail -n 20 "$work/log")"
+  [ ! -e "$packages/heddle" ] || fail "python3-heddle leaves $(find "$packages/heddle")"
+fi
 echo "the packages tune on a clean $release"

@@ -13,6 +13,8 @@ from unittest import mock
 
 sys.argv.pop(1)
 
+import numpy as np
+
 import heddle
 from heddle._models import as_file
 
@@ -59,45 +61,85 @@ class FormsTest(unittest.TestCase):
     def test_torch(self):
         asked = []
 
-        def export(model, inputs, path):
-            asked.append((inputs, model.training))
+        def export(model, inputs, path, input_names, verbose):
+            asked.append((inputs, input_names, [part.training for part in model.modules()], verbose))
             pathlib.Path(path).write_bytes(b"exported")
 
-        def train(self, mode=True):
-            self.training = mode
+        module = stand_in("Module", "torch.nn.modules.module")
+        frozen = module()
+        frozen.training = False
 
-        module = stand_in("Module", "torch.nn.modules.module", training=True, train=train, eval=lambda self: self.train(False))
-        model = type("Net", (module,), {"__module__": "__main__"})()
-        torch = types.SimpleNamespace(onnx=types.SimpleNamespace(export=export), no_grad=contextlib.nullcontext)
+        class Net(module):
+            training = True
+
+            def modules(self):
+                return [self, frozen]
+
+            def eval(self):
+                self.training = frozen.training = False
+
+            def forward(self, image, mask=None, *rest):
+                pass
+
+        model = Net()
+        torch = types.SimpleNamespace(onnx=types.SimpleNamespace(export=export), no_grad=contextlib.nullcontext, Tensor=str)
         with mock.patch.dict(sys.modules, torch=torch):
             self.assertEqual(self.content(model, "x"), (b"exported", ".onnx", "Net"))
-            self.content(model, ("x", "y"))
+            for inputs in (("x", "y"), ("x", "y", "z"), ("x", None)):
+                self.content(model, inputs)
             self.refused("example_inputs", model)
             torch.onnx.export = mock.Mock(side_effect=RuntimeError("no such\noperator"))
             self.refused("torch.onnx cannot export the model: no such operator", model, "x")
-        self.assertEqual(asked, [(("x",), False), (("x", "y"), False)])
-        self.assertTrue(model.training)
+        self.assertEqual([inputs for inputs, *_ in asked], [("x",), ("x", "y"), ("x", "y", "z"), ("x", None)])
+        self.assertEqual([names for _, names, *_ in asked], [["image"], ["image", "mask"], None, None])
+        self.assertEqual({(tuple(modes), verbose) for *_, modes, verbose in asked}, {((False, False), False)})
+        self.assertEqual((model.training, frozen.training), (True, False))
+
+    def test_a_package_that_the_exporter_lacks_is_named(self):
+        """As torch 2.9 says it of onnxscript, and torch 2.5 of onnx."""
+        missing = ModuleNotFoundError("No module named 'onnxscript.ir'", name="onnxscript.ir")
+        wrapped = RuntimeError("Module onnx is not installed!")
+        wrapped.__cause__ = ModuleNotFoundError("No module named 'onnx'", name="onnx")
+        for error, name in ((missing, "onnxscript"), (wrapped, "onnx")):
+            model = stand_in("ModelProto", "onnx", SerializeToString=mock.Mock(side_effect=error))()
+            self.refused(f"pip install --upgrade {name}", model)
 
     def test_scikit(self):
         asked = {}
+        made = []
+        helper = types.SimpleNamespace(make_attribute=lambda key, value: made.append(value))
+        make_attribute = helper.make_attribute
 
         def to_onnx(model, **given):
+            if "options" in given and type(model).__name__ == "LinearSVC":
+                raise NameError("Option 'zipmap' not in ['nocl']")
             asked.update(given)
+            for value in (np.array([0.5, 1], np.float32), [True, np.uint32(3), "text"], 7):
+                helper.make_attribute("key", value)
             return stand_in("ModelProto", "onnx_ml_pb2", SerializeToString=lambda self: b"pipeline")()
 
         types_ = types.SimpleNamespace(FloatTensorType=lambda shape: ("float", shape))
-        packages = {"skl2onnx": types.SimpleNamespace(to_onnx=to_onnx), "skl2onnx.common": types.SimpleNamespace(),
-                    "skl2onnx.common.data_types": types_}
+        packages = {"onnx": types.SimpleNamespace(helper=helper), "skl2onnx": types.SimpleNamespace(to_onnx=to_onnx),
+                    "skl2onnx.common": types.SimpleNamespace(), "skl2onnx.common.data_types": types_}
         base = stand_in("BaseEstimator", "sklearn.base")
         fitted = type("LogisticRegression", (base,), {"__module__": "sklearn.linear_model", "classes_": [0, 1], "n_features_in_": 5})()
         with mock.patch.dict(sys.modules, packages):
             self.assertEqual(self.content(fitted), (b"pipeline", ".onnx", "LogisticRegression"))
             self.assertEqual(asked["initial_types"], [("X", ("float", [None, 5]))])
             self.assertEqual(asked["options"], {"zipmap": False})
+            self.assertEqual((made, [type(v) for v in made[0]], [type(v) for v in made[1]]),
+                             ([[0.5, 1], [1, 3, "text"], 7], [float, float], [int, int, str]))
+            self.assertIs(helper.make_attribute, make_attribute)
             asked.clear()
-            self.content(fitted, [[1], [2]])
-            self.assertEqual(asked["X"], [[1]])
+            for kind, wanted in ((int, int), (np.float64, np.float32), (object, object)):
+                self.content(fitted, np.array([[1], [2]], kind))
+                self.assertEqual((asked["X"].tolist(), asked["X"].dtype), ([[1]], np.dtype(wanted)))
+            asked.clear()
+            self.content(type("LinearSVC", (type(fitted),), {})())
+            self.assertNotIn("options", asked)
             self.refused("not fitted", base())
+            for rows in ([[1], [2]], np.array([1, 2])):
+                self.refused("2-D array", fitted, rows)
         with mock.patch.dict(sys.modules, {"skl2onnx": None}):
             self.refused("pip install skl2onnx", fitted)
 
