@@ -290,7 +290,7 @@ absl::Status RunServer(const ServerOptions& options) {
   CallLimits calls{
       {.refused = [&refusals](CallLimits::Refusal refusal) { refusals.Count(refusal); }}};
   JobServiceImpl jobs(loop.get(), store.get(), blobs.get(), &calls, limits, &tokens);
-  RecordServiceImpl records(loop.get(), store.get(), &calls, &tokens);
+  RecordServiceImpl records(loop.get(), store.get(), &calls, limits, &tokens);
   Collector collector(loop.get(), store.get(), blobs.get());
   StoreServiceImpl care(database, blobs.get(), &collector, &calls);
   grpc::EnableDefaultHealthCheckService(true);
