@@ -269,6 +269,7 @@ absl::Status RunServer(const ServerOptions& options) {
   loop_options.leads = [&leadership] { return leadership->Holds(); };
   loop_options.fatal = EndAtOnce;
   loop_options.policy = options.policy;
+  loop_options.max_artifact_bytes = options.built_code_mib << 20;
   loop_options.lease = absl::Seconds(options.lease_s);
   if (options.embedded) {
     const std::vector<int> cores = AvailableCores();
