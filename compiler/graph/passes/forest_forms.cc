@@ -208,9 +208,8 @@ std::string WhyNoSelect(const Walk& walk) {
 
 // Trees of one record that stand side by side, in the lanes of vectors of floats. 1: records stand there.
 int64_t SelectBlock(const Walk& walk, const machine::TargetInfo& target) {
-  // A schedule looks columns up by vectors only if there are few (kMostLookedUp in schedule/rules/stage.cc).
-  constexpr int64_t kMostColumns = 64;
-  const bool one_by_one = walk.records > 1 || walk.columns > kMostColumns;
+  // A schedule looks columns up by vectors only if there are few.
+  const bool one_by_one = walk.records > 1 || walk.columns > machine::kMostLookedUp;
   if (one_by_one || target.execution != machine::Execution::kThreads) return 1;
   const int64_t lanes = std::max(1, target.vector_bytes / 4);
   return walk.trees % lanes == 0 ? lanes : 1;
