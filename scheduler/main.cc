@@ -61,6 +61,10 @@ int main(int argc, char** argv) {
                  "largest model taken, MiB, with its weights")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
+  app.add_option("--built-code-mib", options.built_code_mib,
+                 "memory for code that is built and waits to be measured, MiB")
+      ->check(CLI::Range(16, 1 << 20))
+      ->capture_default_str();
   app.add_option("--lease", options.lease_s,
                  "seconds that a slot stays held after this scheduler was last heard of")
       ->check(CLI::Range(1, 3600))

@@ -305,8 +305,14 @@ grpc::Status TrackerServiceImpl::ListWorkers(grpc::ServerContext*, const v1::Lis
 grpc::Status TrackerServiceImpl::WatchWorkers(grpc::ServerContext* context,
                                               const v1::ListWorkersRequest* request,
                                               grpc::ServerWriter<v1::ListWorkersResponse>* writer) {
+  return Watch(context, *request,
+               [&](const v1::ListWorkersResponse& answer) { return writer->Write(answer); });
+}
+
+grpc::Status TrackerServiceImpl::Watch(grpc::ServerContext* context,
+                                       const v1::ListWorkersRequest& request, const Write& write) {
   const Identity caller = CallerOf(*context, nullptr);
-  CallLimits::Call call(&calls_, KindOfWatch(caller, *request), context, caller);
+  CallLimits::Call call(&calls_, KindOfWatch(caller, request), context, caller);
   if (!call.ok()) return call.status();
   {
     absl::MutexLock lock(&mutex_);
@@ -323,10 +329,10 @@ grpc::Status TrackerServiceImpl::WatchWorkers(grpc::ServerContext* context,
       if (!first) mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kTick);
       if (stopping_) break;
       changed = first || pool_.version() != seen;
-      if (changed) changes = pool_.ChangesSince(request->changes() ? seen : 0, MonotonicNow());
+      if (changed) changes = pool_.ChangesSince(request.changes() ? seen : 0, MonotonicNow());
     }
     if (!changed) continue;
-    if (request->changes() && changes.whole && seen != 0) {
+    if (request.changes() && changes.whole && seen != 0) {
       end = {grpc::StatusCode::ABORTED,
              "too many workers have gone since the last message; call again for the whole list"};
       break;
@@ -336,7 +342,7 @@ grpc::Status TrackerServiceImpl::WatchWorkers(grpc::ServerContext* context,
     v1::ListWorkersResponse response;
     ToProto(changes.workers, &response);
     response.mutable_gone()->Assign(changes.gone.begin(), changes.gone.end());
-    if (!call.WithPeer([&] { return writer->Write(response); })) break;
+    if (!call.WithPeer([&] { return write(response); })) break;
   }
   absl::MutexLock lock(&mutex_);
   --watches_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -36,6 +37,12 @@ class TrackerServiceImpl final : public v1::TrackerService::Service {
   // destructor.
   ~TrackerServiceImpl() override;
   void Stop();
+
+  // WatchWorkers. `write` hands an answer to the caller, and waits until there is room for it; false: the caller
+  // is gone. One that lets it wait for too long (ServiceOptions.calls) is cut off: its context is cancelled.
+  using Write = std::function<bool(const v1::ListWorkersResponse&)>;
+  grpc::Status Watch(grpc::ServerContext* context, const v1::ListWorkersRequest& request,
+                     const Write& write);
 
   // What is there now, and what happened so far.
   struct Summary {

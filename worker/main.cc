@@ -29,6 +29,7 @@
 #include "worker/child/stage_child.h"
 #include "worker/confine/mechanisms.h"
 #include "worker/confine/stage_folder.h"
+#include "worker/process/stage_cgroup.h"
 #include "worker/slots.h"
 #include "worker/stages/gpus.h"
 #include "worker/stages/measure_child.h"
@@ -95,6 +96,7 @@ absl::Status ChooseConfinement(const heddle::worker::confine::Confinement& wante
     spdlog::log(feature.required ? spdlog::level::warn : spdlog::level::info,
                 "confinement of stages: {}", confine::Describe(feature));
   }
+  if (runner->confinement.cgroup) heddle::worker::StageCgroup::LimitThreads();
   spdlog::info("stages are confined by: {}", confine::ToText(runner->confinement));
   return absl::OkStatus();
 }
@@ -278,7 +280,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--confine", confined_by,
                  "What keeps stages in: 'all' that this host offers, 'none', or some of "
-                 "user,namespaces,landlock,filter")
+                 "user,namespaces,landlock,filter,cgroup")
       ->capture_default_str();
   app.add_option("--stage-user", stage_user,
                  "User that stages run as, if the worker is root; default: nobody");

@@ -84,16 +84,24 @@ void Dispatcher::Proceed(const Subject& subject) {
 }
 
 void Dispatcher::UpdateReady(const Job& job, bool rank_again) {
-  artifact_room_.Count(job);
-  placement_.ready().Set(job, ReadyStages(job, fetches_.all(), !LacksRoom(job), &effects_),
+  const bool idle = IsIdle(job);
+  artifact_room_.Count(job, idle);
+  placement_.ready().Set(job, ReadyStages(job, fetches_.all(), artifact_room_.For(idle), &effects_),
                          rank_again, policy_.get(), effects_.now());
 }
 
-// Builds of all jobs begin to wait for room, or wait no longer.
+// Builds of all jobs begin to wait for room, or wait no longer. This also finds out anew which jobs are idle,
+// before code of these is dropped.
 void Dispatcher::NoteRoom() {
-  if (!artifact_room_.TakeChange()) return;
-  for (const auto& [id, job] : jobs_) {
-    if (!job.final() && !job.in_flight.empty()) UpdateReady(job, false);
+  while (artifact_room_.TakeChange()) {
+    for (const auto& [id, job] : jobs_) {
+      if (!job.final() && !job.in_flight.empty()) UpdateReady(job, false);
+    }
+    while (const std::optional<JobId> idle = artifact_room_.ToDrop()) {
+      Job& job = jobs_.at(*idle);
+      effects_.Emit(DropArtifacts{job.id, DropBuilt(job, artifact_room_.Excess())});
+      UpdateReady(job, false);
+    }
   }
 }
 
@@ -135,7 +143,9 @@ void Dispatcher::Start(const Placement::Assignment& assignment) {
       case v1::STAGE_BUILD: {
         const int lane = SlotIndex::CpuLane(work.kind, job);
         const size_t share =
-            LacksRoom(job) ? 1 : artifact_room_.Share(placement_.BuildShare(task, lane));
+            LacksRoom(job)
+                ? 1
+                : artifact_room_.Share(placement_.BuildShare(task, lane), IsIdle(job));
         start.candidates = Take<Unbuilt, Building>(task, share, attempt);
         break;
       }
@@ -233,7 +243,8 @@ void Dispatcher::On(const FetchAbandoned& event) {
 
 // ---- slots and records ----
 
-// Touches the jobs whose rounds may begin, or whose end is estimated anew, because of their lanes. With
+// Touches the jobs whose rounds may begin, whose end is estimated anew, or that become idle or active, because
+// of their lanes. With
 // thousands of jobs and workers, all of them would take longer than the time between two changes.
 void Dispatcher::On(const SlotsChanged& event) {
   const SlotIndex& slots = placement_.slot_index();
@@ -250,7 +261,8 @@ void Dispatcher::On(const SlotsChanged& event) {
     const bool awaits_device =
         Is<Tuning>(job.phase) && (!job.queue.empty() || job.params.device_key.empty());
     const bool has_deadline = job.params.deadline != absl::InfiniteFuture();
-    if (((awaits_device || has_deadline) && changed[static_cast<size_t>(job.lane)]) ||
+    const bool idle_matters = artifact_room_.Tight() && !job.in_flight.empty();
+    if (((awaits_device || has_deadline || idle_matters) && changed[static_cast<size_t>(job.lane)]) ||
         (has_deadline && changed[SlotIndex::kCpuLane]))
       effects_.Touch(id);
   }
@@ -391,10 +403,6 @@ bool Dispatcher::Suits(const SlotInfo& slot, const WorkItem& work) const {
   if (!SlotIndex::Suits(slot, work.kind, job.params)) return false;
   const std::string* avoided = placement_.Avoided(job, work);
   return avoided == nullptr || slot.id.worker != *avoided;
-}
-
-bool Dispatcher::LacksRoom(const Job& job) const {
-  return !artifact_room_.Open(placement_.slot_index().Usable(job.lane) > 0);
 }
 
 absl::Time Dispatcher::ExpectedEnd(const Job& job, absl::Time now) const {

@@ -79,9 +79,15 @@ class Dispatcher {
   const std::string& tracker_problem() const { return placement_.tracker_problem(); }
   const std::string& store_problem() const { return store_problem_; }
   const Forecast& forecast() const { return forecast_; }
+  // Whether nothing of the job can be measured now: it is paused, or has no usable device.
+  bool IsIdle(const Job& job) const {
+    return job.paused || placement_.slot_index().Usable(job.lane) == 0;
+  }
   // Bytes of code that is not measured yet, and whether the job's builds wait for that (artifact_room.h).
   int64_t artifact_bytes() const { return artifact_room_.bytes(); }
-  bool LacksRoom(const Job& job) const;
+  bool LacksRoom(const Job& job) const {
+    return artifact_room_.For(IsIdle(job)) != BuildRoom::kMany;
+  }
   // Work that could run if a slot were free, as of the last Step, in the order of the policy.
   std::vector<WorkItem> ReadyWork() const;
   // Calls `look` with all work that waits for a slot, as of the last Step, and since when it waits. Work

@@ -233,6 +233,12 @@ struct FinishCandidate {
   v1::Outcome outcome;
   std::string message;
 };
+// The code of these candidates is dropped; they are built again (machines/artifact_room.h). Nothing of it is
+// durable: a restart drops all code.
+struct DropArtifacts {
+  JobId job;
+  std::vector<CandidateId> candidates;
+};
 // The search has learned the task's final results of candidates before this one.
 struct MarkLearned {
   JobId job;
@@ -266,8 +272,8 @@ struct TakeSearch {
   JobId from_job;
   TaskIndex from_task;
 };
-using Change = std::variant<AddCandidates, SetAttempts, FinishCandidate, MarkLearned, TaskChanged,
-                            JobChanged, FindRecords, DeadlineEstimate, TakeSearch>;
+using Change = std::variant<AddCandidates, SetAttempts, FinishCandidate, DropArtifacts, MarkLearned,
+                            TaskChanged, JobChanged, FindRecords, DeadlineEstimate, TakeSearch>;
 
 // ---- orders ----
 struct StartStage : StageWork {

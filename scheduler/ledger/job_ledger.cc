@@ -208,6 +208,8 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
         batch.push_back(std::move(made));
       }
       ShareUntuned(*done);
+    } else if (const auto* drop = std::get_if<DropArtifacts>(&change)) {
+      for (CandidateId id : drop->candidates) jobs_.at(drop->job).built.erase(id);
     } else if (const auto* take = std::get_if<TakeSearch>(&change)) {
       put_state(take->job, take->task, TaskOf(take->from_job, take->from_task).search_state);
     } else if (const auto* learned = std::get_if<MarkLearned>(&change)) {

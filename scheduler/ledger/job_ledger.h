@@ -39,7 +39,7 @@ class JobLedger {
     JobRow row;
     std::vector<TaskData> tasks;
     std::map<CandidateId, CandidateRow> candidates;  // dropped when the job ends
-    std::map<CandidateId, BuiltCandidate> built;     // those without a final record
+    std::map<CandidateId, BuiltCandidate> built;     // no final record, and not dropped
     // Records made before the job had a device (of builds that failed). A record belongs to a
     // device key, so they wait until the job has one. A restart forgets them, and the candidates
     // are built again.

@@ -42,7 +42,17 @@ absl::StatusOr<std::shared_ptr<void>> JobIntake::Admit(const Identity& caller,
                             store_->FindSubmitted(spec->user(), submit_key));
     if (known) return std::shared_ptr<void>();
   }
+  HEDDLE_RETURN_IF_ERROR(
+      jobs_a_day_.Check(caller.tenant, 1, MonotonicNow(),
+                        absl::StrCat("submitted ", limits_.max_jobs_a_day, " jobs")));
   return ClaimPlace(spec->user());
+}
+
+void JobIntake::Submitted(const Identity& caller, const ModelDigests& model,
+                          const v1::BlobList& parts) {
+  jobs_a_day_.Take(caller.tenant, 1, MonotonicNow());
+  uploads_.Refer(model.file);
+  for (const v1::BlobRef& part : parts.blobs()) uploads_.Refer(part.sha256());
 }
 
 absl::StatusOr<std::shared_ptr<void>> JobIntake::ClaimPlace(const std::string& user) {

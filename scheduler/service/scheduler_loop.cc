@@ -93,7 +93,7 @@ SchedulerLoop::SchedulerLoop(Options options, RecordStore* store, BlobStore* blo
       blobs_(blobs),
       tracker_(v1::TrackerService::NewStub(
           MakeChannel(options_.tracker_address, PeerName(Role::kTracker), options_.credentials))),
-      dispatcher_(std::move(policy)),
+      dispatcher_(std::move(policy), {.max_artifact_bytes = options_.max_artifact_bytes}),
       history_(store_),
       leases_(std::make_unique<LeaseKeeper>(tracker_, options_.holder, options_.lease)) {
   StoreWriter::Hooks hooks;

@@ -55,6 +55,7 @@ class SchedulerLoop {
         "scheduler";  // name at the tracker: unique, and the same after a restart or take-over
     absl::Duration lease = absl::Seconds(60);  // of a slot, unless it is renewed
     std::string policy = kDefaultPolicy;
+    int64_t max_artifact_bytes = DispatcherOptions().max_artifact_bytes;
     std::function<void(std::string)> fatal;  // called with a message when the process must end
     // Whether this scheduler leads for certain (Leadership::Holds); asked before each turn, which waits for it. Null: there is
     // no other.

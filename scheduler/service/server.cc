@@ -269,6 +269,7 @@ absl::Status RunServer(const ServerOptions& options) {
   loop_options.leads = [&leadership] { return leadership->Holds(); };
   loop_options.fatal = EndAtOnce;
   loop_options.policy = options.policy;
+  loop_options.max_artifact_bytes = options.built_code_mib << 20;
   loop_options.lease = absl::Seconds(options.lease_s);
   if (options.embedded) {
     const std::vector<int> cores = AvailableCores();
@@ -290,7 +291,7 @@ absl::Status RunServer(const ServerOptions& options) {
   CallLimits calls{
       {.refused = [&refusals](CallLimits::Refusal refusal) { refusals.Count(refusal); }}};
   JobServiceImpl jobs(loop.get(), store.get(), blobs.get(), &calls, limits, &tokens);
-  RecordServiceImpl records(loop.get(), store.get(), &calls, &tokens);
+  RecordServiceImpl records(loop.get(), store.get(), &calls, limits, &tokens);
   Collector collector(loop.get(), store.get(), blobs.get());
   StoreServiceImpl care(database, blobs.get(), &collector, &calls);
   grpc::EnableDefaultHealthCheckService(true);

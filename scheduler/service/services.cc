@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/thread_priority.h"
 #include "proto/access/access_table.h"
@@ -140,10 +141,11 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
     return {grpc::StatusCode::DATA_LOSS, "the model ended before its last chunk; submit again"};
   if ((*blob)->size_bytes() == 0) return {grpc::StatusCode::INVALID_ARGUMENT, "the model is empty"};
   ModelDigests model;
+  const bool known = IsDigest(expected) && blobs_->Has(expected, (*blob)->size_bytes());
   absl::StatusOr<std::string> digest = (*blob)->Commit(expected);
   if (!digest.ok()) return ToGrpc(digest.status());
   model.file = *digest;
-  upload.Stored(model.file);
+  upload.Stored(model.file, known);
   if (!parts.blobs().empty()) {
     int missing = 0;
     for (const v1::BlobRef& part : parts.blobs())
@@ -159,8 +161,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   }
   absl::StatusOr<std::string> job = loop_->Submit(spec, model, submit_key);
   if (!job.ok()) return ToGrpc(job.status());
-  intake_.uploads()->Refer(model.file);
-  for (const v1::BlobRef& part : parts.blobs()) intake_.uploads()->Refer(part.sha256());
+  intake_.Submitted(CallerOf(*context, tokens_), model, parts);
   response->set_job(*job);
   return grpc::Status::OK;
 }
@@ -491,14 +492,31 @@ grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext* context,
     response->set_rejected(response->rejected() + 1);
     if (response->first_error().empty()) response->set_first_error(why);
   };
+  const Identity identity = CallerOf(*context, tokens_);
   std::vector<v1::Record> group;
   size_t group_bytes = 0;
+  // Known records take nothing of what the tenant may import.
+  auto check = [&]() -> absl::Status {
+    if (identity.role == Role::kOperator) return absl::OkStatus();
+    const absl::Status status = imports_a_day_.Check(
+        identity.tenant, static_cast<int64_t>(group_bytes), MonotonicNow(),
+        absl::StrCat("imported ", imports_a_day_.a_day() >> 20, " MiB of records"));
+    if (status.ok()) return status;
+    return {status.code(),
+            absl::StrCat(status.message(), " (", response->imported(),
+                         " records of this call are imported, and known ones are skipped), or let "
+                         "an operator import them")};
+  };
   auto write = [&]() -> absl::Status {
+    HEDDLE_RETURN_IF_ERROR(check());
     HEDDLE_ASSIGN_OR_RETURN(std::vector<absl::Status> results,
                             loop_->writer()->Import(group, kImportLimit));
-    for (const absl::Status& result : results) {
+    for (size_t i = 0; i < results.size(); ++i) {
+      const absl::Status& result = results[i];
       if (result.ok()) {
         response->set_imported(response->imported() + 1);
+        imports_a_day_.Take(identity.tenant, static_cast<int64_t>(group[i].ByteSizeLong()),
+                            MonotonicNow());
       } else if (absl::IsAlreadyExists(result)) {
         response->set_skipped(response->skipped() + 1);
       } else {

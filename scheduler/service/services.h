@@ -15,6 +15,7 @@
 #include "scheduler/service/job_intake.h"
 #include "scheduler/service/reads/caller_reads.h"
 #include "scheduler/service/scheduler_loop.h"
+#include "scheduler/service/storage/daily_quota.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {
@@ -89,8 +90,12 @@ class JobServiceImpl final : public v1::JobService::Service {
 class RecordServiceImpl final : public v1::RecordService::Service {
  public:
   RecordServiceImpl(SchedulerLoop* loop, RecordStore* store, CallLimits* calls,
-                    const TokenFile* tokens = nullptr)
-      : loop_(loop), store_(store), calls_(calls), tokens_(tokens) {}
+                    const ServiceLimits& limits, const TokenFile* tokens = nullptr)
+      : loop_(loop),
+        store_(store),
+        calls_(calls),
+        tokens_(tokens),
+        imports_a_day_(limits.max_import_bytes_a_day) {}
   grpc::Status QueryRecords(grpc::ServerContext* context, const v1::RecordQuery* request,
                             grpc::ServerWriter<v1::Record>* writer) override;
   grpc::Status ImportRecords(grpc::ServerContext* context, grpc::ServerReader<v1::Record>* reader,
@@ -104,6 +109,7 @@ class RecordServiceImpl final : public v1::RecordService::Service {
   RecordStore* const store_;
   CallLimits* const calls_;
   const TokenFile* const tokens_;
+  DailyQuota imports_a_day_;  // bytes
 };
 
 }  // namespace heddle::scheduler

@@ -199,6 +199,7 @@ int RunFuzz(const Flags& flags) {
                              {"fail_overs", totals->fail_overs},
                              {"late_writes", totals->late_writes},
                              {"infrastructure_faults", totals->faults},
+                             {"dropped_builds", totals->dropped},
                              {"stale_answers", totals->stale},
                              {"lost_trials", totals->lost},
                              {"jobs_done", totals->done_jobs},

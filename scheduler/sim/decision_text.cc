@@ -29,6 +29,11 @@ struct ChangeText {
                         d.attempt, " ", d.stage.value, " ", static_cast<int>(d.outcome), " ",
                         d.message);
   }
+  std::string operator()(const DropArtifacts& d) const {
+    std::string text = absl::StrCat("drop ", d.job.value);
+    for (CandidateId id : d.candidates) absl::StrAppend(&text, " ", id.value);
+    return text;
+  }
   std::string operator()(const MarkLearned& d) const {
     return absl::StrCat("learned ", d.job.value, " ", d.task.value, " ", d.before.value);
   }

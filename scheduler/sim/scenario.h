@@ -36,6 +36,7 @@ struct StageTime {
   bool per_candidate = false;
   double load = 1;  // share of its slot that it uses; the rest can serve others without slowing it
 };
+inline constexpr int64_t kCodeBytes = int64_t{128} << 10;  // of a built candidate (Scenario::code_room)
 inline constexpr int kStageKinds = 9;  // v1::StageKind
 using StageTimes = std::array<StageTime, kStageKinds>;
 
@@ -167,6 +168,9 @@ struct Scenario {
   std::string policy = "round_robin";
   std::vector<SimSlot> slots;
   std::vector<SimJob> jobs;
+  // Built candidates whose code fits a scheduler's memory (DispatcherOptions.max_artifact_bytes); 0: all of them.
+  // Only random worlds have it.
+  int code_room = 0;
   Faults faults;
   Schedulers schedulers;
   Network network;

@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <compare>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -892,26 +896,76 @@ absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(SqlSession* db,
   return TakeSamples(&rows);
 }
 
+namespace {
+
+// Rows of the tables of workloads, targets and devices that stand for a WorkloadId.
+struct WorkloadRow {
+  int64_t workload = 0, target = 0, device = 0;
+  friend auto operator<=>(const WorkloadRow&, const WorkloadRow&) = default;
+};
+
+// The targets of a kind that have transfer samples. Each step of the recursion finds the next target by one
+// search of the index, so neither rows of samples nor targets without any are looked at.
+absl::StatusOr<std::vector<int64_t>> TargetsWithSamples(SqlSession* db, const std::string& kind) {
+  Statement rows(db,
+                 "WITH RECURSIVE used(target) AS (SELECT min(target) FROM experience UNION ALL "
+                 "SELECT (SELECT min(e.target) FROM experience e WHERE e.target>u.target) "
+                 "FROM used u WHERE u.target IS NOT NULL) "
+                 "SELECT t.id FROM used u JOIN targets t ON t.id=u.target "
+                 "WHERE substr(t.text, 1, instr(t.text || ' ', ' ') - 1)=?");
+  rows.Bind(kind);
+  std::vector<int64_t> targets;
+  while (rows.Step()) targets.push_back(rows.Int(0));
+  HEDDLE_RETURN_IF_ERROR(rows.status());
+  return targets;
+}
+
+}  // namespace
+
+// Takes the first of each target, and of these the first of all, so a page costs what it returns for each
+// target of the kind, however many samples other kinds have.
 absl::StatusOr<std::vector<TransferSamples>> ReadSamplesAfter(
     SqlSession* db, const std::string& kind, const std::optional<WorkloadId>& after,
     int64_t limit) {
-  // By the primary key, so that a page reads no more than it returns where one kind has most rows.
-  Statement rows(db, std::string("SELECT w.key, t.text, d.key, e.samples, e.measured, e.version "
-                                 "FROM experience e JOIN workloads w ON w.id=e.workload "
-                                 "JOIN targets t ON t.id=e.target JOIN devices d ON d.id=e.device "
-                                 "WHERE substr(t.text, 1, instr(t.text || ' ', ' ') - 1)=?1 ") +
-                         (after ? "AND (e.workload,e.target,e.device) < "
-                                  "((SELECT id FROM workloads WHERE key=?3),"
-                                  "(SELECT id FROM targets WHERE text=?4),"
-                                  "(SELECT id FROM devices WHERE key=?5)) "
-                                : "") +
-                         "ORDER BY e.workload DESC, e.target DESC, e.device DESC LIMIT ?2");
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  WorkloadRow last{kMost, kMost, kMost};
   if (after) {
-    rows.Bind(kind, limit, after->key, after->target, after->device_key);
-  } else {
-    rows.Bind(kind, limit);
+    Statement row(db,
+                  "SELECT w.id, t.id, d.id FROM workloads w, targets t, devices d "
+                  "WHERE w.key=? AND t.text=? AND d.key=?");
+    row.Bind(after->key, after->target, after->device_key);
+    const bool found = row.Step();
+    if (found) last = {row.Int(0), row.Int(1), row.Int(2)};
+    HEDDLE_RETURN_IF_ERROR(row.status());
+    if (!found) return std::vector<TransferSamples>();
   }
-  return TakeSamples(&rows);
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<int64_t> targets, TargetsWithSamples(db, kind));
+  std::vector<WorkloadRow> places;
+  Statement of_target(db,
+                      "SELECT workload, device FROM experience WHERE target=?1 "
+                      "AND (workload, device) < (?2, ?3) "
+                      "ORDER BY workload DESC, device DESC LIMIT ?4");
+  for (const int64_t target : targets) {
+    // Of the workload of `last`, a smaller target has all devices still to come, a larger one none.
+    const int64_t device = target < last.target ? kMost : target == last.target ? last.device : 0;
+    of_target.Bind(target, last.workload, device, limit);
+    while (of_target.Step()) places.push_back({of_target.Int(0), target, of_target.Int(1)});
+    HEDDLE_RETURN_IF_ERROR(of_target.status());
+  }
+  std::sort(places.begin(), places.end(), std::greater<>());
+  if (static_cast<int64_t>(places.size()) > limit) places.resize(static_cast<size_t>(limit));
+  std::vector<TransferSamples> page;
+  Statement rows(db,
+                 "SELECT w.key, t.text, d.key, e.samples, e.measured, e.version "
+                 "FROM experience e JOIN workloads w ON w.id=e.workload "
+                 "JOIN targets t ON t.id=e.target JOIN devices d ON d.id=e.device "
+                 "WHERE e.workload=? AND e.target=? AND e.device=?");
+  for (const WorkloadRow& place : places) {
+    rows.Bind(place.workload, place.target, place.device);
+    HEDDLE_ASSIGN_OR_RETURN(std::vector<TransferSamples> found, TakeSamples(&rows));
+    std::move(found.begin(), found.end(), std::back_inserter(page));
+  }
+  return page;
 }
 
 absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> ReadTransferModels(SqlSession* db) {

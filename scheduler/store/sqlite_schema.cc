@@ -164,6 +164,10 @@ WITH RECURSIVE found(workload, target, device) AS (
     (SELECT n.id FROM records n WHERE (n.workload, n.target, n.device)>(f.workload, f.target, f.device)
      ORDER BY n.workload, n.target, n.device LIMIT 1))
 SELECT workload, target, device, 0, 0, 0, 0, 0, 0 FROM found;
+)sql",
+    // Samples on one target are read without those on others, the newest workload first.
+    R"sql(
+CREATE INDEX experience_pages ON experience(target, workload, device);
 )sql"};
 
 // The SQL function worker_of: the worker that a stored measurement names.

@@ -8,7 +8,7 @@ struct sqlite3;
 
 namespace heddle::scheduler {
 
-inline constexpr int kSchemaVersion = 13;
+inline constexpr int kSchemaVersion = 14;
 
 // Runs the missing migrations up to that version, in one transaction. FailedPrecondition if the
 // database has a newer version, or a negative one: a copy into it did not end (copy_store.h); or if it needs a

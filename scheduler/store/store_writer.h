@@ -43,9 +43,9 @@ class StoreWriter {
   // writes.
   void StopWaiting();
 
-  // Queues a batch. `durable`, if set, is called on the writer's thread when the batch, and all that
-  // was queued before it, is on disk; the batch may be empty. Blocks while the queue is full. After
-  // StopWaiting the batch is dropped instead and never becomes durable.
+  // Queues a batch. `durable`, if set, is called on the writer's thread when the batch, and all
+  // that was queued before it, is on disk; the batch may be empty. Blocks while the queue is full.
+  // After StopWaiting the batch is dropped instead and never becomes durable.
   void Write(Batch batch, std::function<void()> durable = nullptr);
   // The same for changes that the store may refuse. `answer` gets the store's status on the
   // writer's thread, or Unavailable if the process ends before.
@@ -53,12 +53,12 @@ class StoreWriter {
   // Why the store takes no writes now, as told to Hooks::blocked; OK: it takes them.
   absl::Status problem() const;
   // Writes imported records and waits for the store's status of each (see RecordStore::Apply).
-  // problem() if there is one, or Unavailable if it takes longer than `limit`, the wait for a place in
-  // the queue included; records written by then stay, and others may still follow.
+  // problem() if there is one, or Unavailable if it takes longer than `limit`, the wait for a place
+  // in the queue included; records written by then stay, and others may still follow.
   absl::StatusOr<std::vector<absl::Status>> Import(const std::vector<v1::Record>& records,
                                                    absl::Duration limit);
-  // Waits until everything queued before, imports aside, is durable, or until `limit` has passed, because the store
-  // may not take writes for long.
+  // Waits until everything queued before, imports aside, is durable, or until `limit` has passed,
+  // because the store may not take writes for long.
   void Flush(absl::Duration limit);
 
  private:
@@ -70,7 +70,8 @@ class StoreWriter {
   };
   void Enqueue(Entry entry);
   void Loop();
-  // The next transaction, in this order; empty: nothing is queued. `batches`: those that are no imports.
+  // The next transaction, in this order; empty: nothing is queued. `batches`: those that are no
+  // imports.
   std::deque<Entry> TakeGroup(int64_t* batches) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ApplyAll(const std::deque<Entry>& entries);
   void SetProblem(const absl::Status& problem);
@@ -79,8 +80,8 @@ class StoreWriter {
   static constexpr size_t kMaxQueue = 4096;
   static constexpr size_t kMaxQueueBytes = size_t{256} << 20;
   static constexpr size_t kMaxGroup = 512;  // keeps one transaction under a second
-  // Imported records that wait: an import is queued as a whole while there are fewer. And those that one
-  // transaction takes, which add some milliseconds to it.
+  // Imported records that wait: an import is queued as a whole while there are fewer. And those
+  // that one transaction takes, which add some milliseconds to it.
   static constexpr size_t kMaxImports = 1024;
   static constexpr size_t kImportsOfGroup = 64;
 

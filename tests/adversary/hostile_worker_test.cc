@@ -7,16 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "tests/adversary/hostile_service_test.h"
 #include "tests/adversary/mutate.h"
-#include "tests/adversary/store_checks.h"
-#include "tests/scheduler/service/service_fixture.h"
 
 namespace heddle::scheduler {
 namespace {
 
 using ::testing::HasSubstr;
 
-class HostileWorkerTest : public ServiceTest {
+class HostileWorkerTest : public HostileServiceTest {
  protected:
   // The faults of a job's stages, as the timeline shows them.
   std::vector<v1::Fault> Faults(const std::string& job) {
@@ -127,25 +126,14 @@ TEST_F(HostileWorkerTest, MutatedEventsLeaveTheStoreWhole) {
     jobs.push_back(MustSubmit(spec));
     if (jobs.size() < 8) continue;
     // The oldest one has had its time.
-    v1::Job ended;
-    (void)Act(&v1::JobService::Stub::CancelJob, jobs.front(), &ended);
+    Cancel(jobs.front());
     jobs.erase(jobs.begin());
     absl::SleepFor(absl::Milliseconds(50));
   }
   EXPECT_GE(so_far.load(), wanted) << "not all mutations were made in time";
   cluster_.worker.SetMutator(nullptr);
-  for (const std::string& job : jobs) {
-    v1::Job ended;
-    (void)Act(&v1::JobService::Stub::CancelJob, job, &ended);
-  }
-  v1::JobSpec spec = Spec();
-  spec.set_force(true);
-  EXPECT_EQ(WaitFinal(MustSubmit(spec)).state(), v1::JOB_DONE);
-  Stop();
-  ExpectWholeStore(directory_ + "/heddle.db");
-  Start();
-  spec.set_force(false);
-  EXPECT_EQ(WaitFinal(MustSubmit(spec)).state(), v1::JOB_DONE);
+  for (const std::string& job : jobs) Cancel(job);
+  ExpectAllIsWell();
 }
 
 }  // namespace

@@ -78,6 +78,13 @@ class OneLineErrors(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("is no address", done.stderr)
 
+    def test_ranges_of_the_scheduler(self):
+        for value in ("15", "1048577", "much"):
+            done = subprocess.run([str(BIN / "heddle-scheduler"), "--built-code-mib", value, "--data", str(self.path / "data")],
+                                  capture_output=True, text=True, timeout=LIMIT_S)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("--built-code-mib", done.stderr)
+
     def test_names_with_control_characters(self):
         self.refused(2, "submit", self.path / "mlp.onnx", "--name", "a\nb", says=("--name 'a\\nb'", "control characters"))
         model = self.path / "a\tb.onnx"

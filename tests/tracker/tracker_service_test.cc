@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -286,6 +287,66 @@ TEST_F(TrackerServiceTest, StalledWatchersKeepNoSchedulerOut) {
   EXPECT_TRUE(reader->Read(&list)) << "the scheduler's place was taken";
   context.TryCancel();
   reader->Finish();
+}
+
+// Watches of another service, to which nothing can be written once it stalls. The buffers of gRPC hold more than a
+// list, so no peer could make a watch wait by taking nothing.
+class SlowWriter final : public v1::TrackerService::Service {
+ public:
+  explicit SlowWriter(TrackerServiceImpl* tracker) : tracker_(tracker) {}
+  grpc::Status WatchWorkers(grpc::ServerContext* context, const v1::ListWorkersRequest* request,
+                            grpc::ServerWriter<v1::ListWorkersResponse>* writer) override {
+    return tracker_->Watch(context, *request, [&](const v1::ListWorkersResponse& answer) {
+      while (stalls && !context->IsCancelled()) absl::SleepFor(absl::Milliseconds(1));
+      return writer->Write(answer);
+    });
+  }
+  std::atomic<bool> stalls{true};
+
+ private:
+  TrackerServiceImpl* const tracker_;
+};
+
+TEST_F(TrackerServiceTest, AWatcherThatTakesNothingLosesItsPlace) {
+  std::atomic<int> slow{0};
+  ServiceOptions options;
+  options.calls.patience = absl::Milliseconds(200);
+  options.calls.refused = [&](CallLimits::Refusal why) {
+    slow += why == CallLimits::Refusal::kSlowPeer;
+  };
+  Start(options);
+  SlowWriter watches(service_.get());
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&watches);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const auto stub = v1::TrackerService::NewStub(grpc::CreateChannel(
+      "127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
+  for (const bool changes : {true, false}) {
+    const int before = slow;
+    grpc::ClientContext context;
+    v1::ListWorkersRequest request;
+    request.set_changes(changes);
+    const auto reader = stub->WatchWorkers(&context, request);
+    v1::ListWorkersResponse list;
+    EXPECT_FALSE(reader->Read(&list));
+    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+    EXPECT_EQ(slow, before + 1);
+  }
+  AwaitWatches(0);
+  watches.stalls = false;
+  grpc::ClientContext context;
+  const auto reader = stub->WatchWorkers(&context, {});
+  v1::ListWorkersResponse list;
+  EXPECT_TRUE(reader->Read(&list)) << "one that reads has its place";
+  absl::SleepFor(2 * options.calls.patience);
+  EXPECT_EQ(slow, 2) << "a silent list makes nobody slow";
+  context.TryCancel();
+  reader->Finish();
+  service_->Stop();
+  server->Shutdown();
+  Start({});  // what it tells of refusals ends before the service of this test does
 }
 
 TEST_F(TrackerServiceTest, WhatPeopleTakeAndGiveBackIsKept) {

@@ -26,6 +26,7 @@
 #include "worker/confine/mechanisms.h"
 #include "worker/confine/policy.h"
 #include "worker/confine/stage_folder.h"
+#include "worker/process/stage_cgroup.h"
 
 namespace heddle::worker::confine {
 namespace {
@@ -36,22 +37,45 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(MechanismsTest, TextsGoThereAndBack) {
-  for (unsigned bits = 0; bits < 16; ++bits) {
+  for (unsigned bits = 0; bits < 32; ++bits) {
     Confinement confinement;
     confinement.user = (bits & 1) != 0;
     confinement.namespaces = (bits & 2) != 0;
     confinement.landlock = (bits & 4) != 0;
     confinement.filter = (bits & 8) != 0;
+    confinement.cgroup = (bits & 16) != 0;
     if (confinement.user) confinement.uid = 1000 + bits;
     const auto parsed = ParseConfinement(ToText(confinement));
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     EXPECT_EQ(*parsed, confinement) << ToText(confinement);
-    EXPECT_EQ(parsed->any(), bits != 0);
+    EXPECT_EQ(parsed->any(), (bits & 15) != 0) << "the process itself does nothing about its group";
   }
-  EXPECT_EQ(ToText(*ParseConfinement("all")), "user=65534:65534,namespaces,landlock,filter");
+  EXPECT_EQ(ToText(*ParseConfinement("all")), "user=65534:65534,namespaces,landlock,filter,cgroup");
   EXPECT_EQ(ToText(*ParseConfinement("filter,user")), "user=65534:65534,filter");
   for (const char* wrong : {"", "everything", "filter,", "user=1", "user=x:1", "filter=1:1"})
     EXPECT_THAT(ParseConfinement(wrong).status().message(), HasSubstr("confines nothing")) << wrong;
+}
+
+// What /proc says in a unit of systemd, in a container, beside cgroup v1, and without cgroup v2.
+TEST(CgroupTest, TheOwnGroupIsFound) {
+  constexpr char kV1[] = "30 25 0:27 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids\n";
+  constexpr char kV2[] = "35 25 0:31 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
+  const auto find = [](const std::string& cgroup, const std::string& mounts) {
+    const OwnCgroup own = FindOwnCgroup(cgroup, mounts);
+    return own.folder + (own.topmost ? " topmost" : "");
+  };
+  EXPECT_EQ(find("0::/system.slice/heddle-worker.service\n", kV2),
+            "/sys/fs/cgroup/system.slice/heddle-worker.service");
+  EXPECT_EQ(find("0::/\n", kV2), "/sys/fs/cgroup topmost");
+  EXPECT_EQ(find("8:pids:/a\n0::/b\n", absl::StrCat(kV1, "36 25 0:31 / /unified rw - cgroup2 c rw\n")),
+            "/unified/b");
+  const std::string part = "40 25 0:31 /docker/x /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
+  EXPECT_EQ(find("0::/docker/x\n", part), "/sys/fs/cgroup topmost");
+  EXPECT_EQ(find("0::/docker/x/y\n", part), "/sys/fs/cgroup/y");
+  EXPECT_EQ(find("0::/docker/xy\n", part), "") << "the mount does not show it";
+  EXPECT_EQ(find("0::/a\n", kV1), "");
+  EXPECT_EQ(find("8:pids:/a\n", kV2), "");
+  EXPECT_EQ(find("", ""), "");
 }
 
 TEST(MechanismsTest, WhatIsMissingIsNamedWithARemedy) {
@@ -60,7 +84,7 @@ TEST(MechanismsTest, WhatIsMissingIsNamedWithARemedy) {
       {.name = "filter", .available = true, .why = "fine"},
       {.name = "landlock", .why = "the kernel is old", .remedy = "take a newer one"},
       {.name = "user", .why = "not root", .remedy = "be root", .required = false}};
-  EXPECT_EQ(ToText(Available(all, features)), "namespaces,filter");
+  EXPECT_EQ(ToText(Available(all, features)), "namespaces,filter,cgroup");
   EXPECT_EQ(RequireAll(features).message(),
             "stages cannot be confined by landlock: the kernel is old; take a newer one");
   EXPECT_EQ(Describe(features[0]), "filter: yes, fine");
@@ -71,7 +95,7 @@ TEST(MechanismsTest, WhatIsMissingIsNamedWithARemedy) {
 // What the probe finds is what the host has, and every line that says no says what to do.
 TEST(MechanismsTest, ProbesAnswer) {
   const std::vector<Feature> features = ProbeConfinement(ParseConfinement("all").value());
-  ASSERT_EQ(features.size(), 4u);
+  ASSERT_EQ(features.size(), 5u);
   for (const Feature& feature : features) {
     EXPECT_FALSE(feature.why.empty()) << feature.name;
     EXPECT_EQ(feature.remedy.empty(), feature.available) << Describe(feature);

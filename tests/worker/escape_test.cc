@@ -25,11 +25,13 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
@@ -40,6 +42,7 @@
 #include "worker/confine/landlock.h"
 #include "worker/confine/mechanisms.h"
 #include "worker/confine/stage_folder.h"
+#include "worker/process/stage_cgroup.h"
 #include "worker/slots.h"
 #include "worker/supervisor/stage_runner.h"
 
@@ -554,6 +557,67 @@ TEST_F(EscapeTest, TheWorkerSaysWhatIsOffered) {
   EXPECT_EQ(status, 2);
   EXPECT_THAT(Output(worker + " --confine=wishes 2>&1", &status), HasSubstr("'wishes'"));
   EXPECT_EQ(status, 2);
+}
+
+// A stage may leave its session where there is no filter. Its control group ends it all the same, and nothing
+// of the group is left.
+TEST_F(EscapeTest, AControlGroupEndsWhatHasLeftTheSession) {
+  const confine::Confinement wanted{.cgroup = true};
+  const std::vector<confine::Feature> features = confine::ProbeConfinement(wanted);
+  if (!confine::Available(wanted, features).cgroup) {
+    for (const confine::Feature& feature : features)
+      if (feature.name == "cgroup") GTEST_SKIP() << confine::Describe(feature);
+  }
+  const auto left_alive = [&](const Confinement& confinement) {
+    const std::string place = NewFolder(0777);
+    EXPECT_THAT(Try("daemonise " + place + "/daemon", confinement), HasSubstr("escaped: "));
+    // It is told its number after it has left, and may end before it writes that.
+    pid_t daemon = 0;
+    const absl::Time limit = MonotonicNow() + absl::Seconds(2);
+    while (daemon == 0 && MonotonicNow() < limit) {
+      absl::SleepFor(absl::Milliseconds(10));
+      std::ifstream(place + "/daemon") >> daemon;
+    }
+    std::filesystem::remove_all(place);
+    return daemon > 0 && Alive(daemon);
+  };
+  EXPECT_TRUE(left_alive({})) << "the attempt works";
+  EXPECT_FALSE(left_alive(wanted));
+  const auto text_of = [](const char* path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const OwnCgroup own =
+      FindOwnCgroup(text_of("/proc/self/cgroup"), text_of("/proc/self/mountinfo"));
+  for (const auto& entry : std::filesystem::directory_iterator(own.folder)) {
+    EXPECT_FALSE(absl::StartsWith(entry.path().filename().string(),
+                                  absl::StrCat("heddle-stage-", getpid(), "-")))
+        << entry.path();
+  }
+}
+
+// More threads than the supervisor could count in time.
+TEST_F(EscapeTest, AControlGroupLimitsThreads) {
+  const auto group = StageCgroup::Make(1);
+  if (!group.ok()) GTEST_SKIP() << group.status().message();
+  if (!(*group)->limits_threads()) GTEST_SKIP() << "groups here have no limit of threads (pids.max)";
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[1]);
+    char end = 0;
+    while (read(ends[0], &end, 1) > 0) continue;  // until it is in the group
+    const pid_t second = fork();
+    if (second == 0) _exit(0);
+    _exit(second < 0 && errno == EAGAIN ? 0 : 1);
+  }
+  EXPECT_TRUE((*group)->Add(pid).ok());
+  close(ends[0]);
+  close(ends[1]);
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0) << "it could start a second one";
 }
 
 // What was a process of the stage, in whatever session, is gone when the stage has ended: with the

@@ -22,6 +22,7 @@
 #include "worker/confine/landlock.h"
 #include "worker/confine/view.h"
 #include "worker/process/child_watch.h"
+#include "worker/process/stage_cgroup.h"
 
 namespace heddle::worker::confine {
 namespace {
@@ -30,6 +31,7 @@ constexpr char kUser[] = "user";
 constexpr char kNamespaces[] = "namespaces";
 constexpr char kLandlock[] = "landlock";
 constexpr char kFilter[] = "filter";
+constexpr char kCgroup[] = "cgroup";
 
 // Performs `attempt` in a process of its own, and returns the line that it fails with; empty: none.
 std::string Attempt(const std::function<absl::Status()>& attempt) {
@@ -84,7 +86,7 @@ Feature SwitchedOff(const std::string& name) {
   return {.name = name,
           .why = "it is switched off",
           .remedy = "start the worker without --confine",
-          .required = name != kUser || geteuid() == 0};
+          .required = name != kCgroup && (name != kUser || geteuid() == 0)};
 }
 
 Feature UserFeature(const Confinement& wanted) {
@@ -162,6 +164,16 @@ Feature FilterFeature() {
   return feature;
 }
 
+Feature CgroupFeature() {
+  Feature feature{.name = kCgroup, .required = false};
+  const absl::StatusOr<std::string> probed = StageCgroup::Probe();
+  feature.available = probed.ok();
+  feature.why = probed.ok() ? *probed : std::string(probed.status().message());
+  if (!feature.available)
+    feature.remedy = "run the worker under systemd with Delegate=pids, on a host with cgroup v2";
+  return feature;
+}
+
 }  // namespace
 
 std::string ToText(const Confinement& confinement) {
@@ -171,6 +183,7 @@ std::string ToText(const Confinement& confinement) {
   if (confinement.namespaces) words.push_back(kNamespaces);
   if (confinement.landlock) words.push_back(kLandlock);
   if (confinement.filter) words.push_back(kFilter);
+  if (confinement.cgroup) words.push_back(kCgroup);
   return words.empty() ? "none" : absl::StrJoin(words, ",");
 }
 
@@ -178,7 +191,7 @@ absl::StatusOr<Confinement> ParseConfinement(absl::string_view text) {
   Confinement result;
   if (text == "none") return result;
   if (text == "all") {
-    result.user = result.namespaces = result.landlock = result.filter = true;
+    result.user = result.namespaces = result.landlock = result.filter = result.cgroup = true;
     return result;
   }
   for (const absl::string_view word : absl::StrSplit(text, ',')) {
@@ -188,6 +201,8 @@ absl::StatusOr<Confinement> ParseConfinement(absl::string_view text) {
       result.landlock = true;
     } else if (word == kFilter) {
       result.filter = true;
+    } else if (word == kCgroup) {
+      result.cgroup = true;
     } else if (word == kUser) {
       result.user = true;
     } else {
@@ -196,7 +211,7 @@ absl::StatusOr<Confinement> ParseConfinement(absl::string_view text) {
           !absl::SimpleAtoi(parts[2], &result.gid)) {
         return absl::InvalidArgumentError(
             absl::StrCat("'", word, "' confines nothing; give 'all', 'none', or some of ", kUser,
-                         ",", kNamespaces, ",", kLandlock, ",", kFilter));
+                         ",", kNamespaces, ",", kLandlock, ",", kFilter, ",", kCgroup));
       }
       result.user = true;
     }
@@ -208,6 +223,7 @@ std::vector<Feature> ProbeConfinement(const Confinement& wanted) {
   return {wanted.filter ? FilterFeature() : SwitchedOff(kFilter),
           wanted.landlock ? LandlockFeature() : SwitchedOff(kLandlock),
           wanted.namespaces ? NamespacesFeature() : SwitchedOff(kNamespaces),
+          wanted.cgroup ? CgroupFeature() : SwitchedOff(kCgroup),
           wanted.user ? UserFeature(wanted) : SwitchedOff(kUser)};
 }
 
@@ -219,6 +235,7 @@ Confinement Available(const Confinement& wanted, const std::vector<Feature>& fea
     if (feature.name == kNamespaces) result.namespaces = false;
     if (feature.name == kLandlock) result.landlock = false;
     if (feature.name == kFilter) result.filter = false;
+    if (feature.name == kCgroup) result.cgroup = false;
   }
   return result;
 }

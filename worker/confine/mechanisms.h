@@ -1,6 +1,6 @@
-// The four mechanisms that keep the process of a stage from harming its host, and which of them this
-// host offers. What each of them stops is in docs/operating.md; the order in which they are applied
-// is in confine.h.
+// The mechanisms that keep the process of a stage from harming its host, and which of them this
+// host offers. What each of them stops is in docs/operating.md; the order in which the process applies
+// the first four is in confine.h.
 #pragma once
 
 #include <sys/types.h>
@@ -24,16 +24,19 @@ struct Confinement {
   bool landlock = false;
   // The kernel refuses all system calls but those of a list (seccomp).
   bool filter = false;
+  // The supervisor puts the process into a control group, which ends as a whole (stage_cgroup.h).
+  bool cgroup = false;
   uid_t uid = 65534;
   gid_t gid = 65534;
 
+  // Whether the process has any to apply.
   bool any() const { return user || namespaces || landlock || filter; }
   friend bool operator==(const Confinement&, const Confinement&) = default;
 };
 
-// "user=65534:65534,namespaces,landlock,filter"; "none".
+// "user=65534:65534,namespaces,landlock,filter,cgroup"; "none".
 std::string ToText(const Confinement& confinement);
-// The opposite. "all" stands for the four mechanisms, and "user" without numbers keeps the default
+// The opposite. "all" stands for all mechanisms, and "user" without numbers keeps the default
 // ones. InvalidArgument names a word that is none of these.
 absl::StatusOr<Confinement> ParseConfinement(absl::string_view text);
 

@@ -20,6 +20,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
 #include "worker/confine/policy.h"
 
 namespace heddle::worker {
@@ -174,13 +175,24 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
     return absl::UnavailableError(
         absl::StrCat("cannot tell the cores of this process: ", std::strerror(errno)));
   }
+  std::unique_ptr<StageCgroup> cgroup;
+  if (options.confinement.cgroup) {
+    // The supervisor tells a child by its looks that it has too many threads (child_watch.h). The kernel stops
+    // what is faster.
+    const int most = 2 * confine::MaxThreads(CPU_COUNT(&allowed));
+    HEDDLE_ASSIGN_OR_RETURN(cgroup, StageCgroup::Make(most));
+  }
   pid_t pid = 0;
   if (const int error = Spawn(options, in, out, err, &pid); error != 0) {
     return absl::UnavailableError(
         absl::StrCat("cannot start ", options.command[0], ": ", std::strerror(error)));
   }
-  return std::unique_ptr<ChildProcess>(new ChildProcess(
-      pid, allowed, Pipe::Take(in.write), Pipe::Take(out.read), Pipe::Take(err.read)));
+  std::unique_ptr<ChildProcess> child(
+      new ChildProcess(pid, allowed, Pipe::Take(in.write), Pipe::Take(out.read),
+                       Pipe::Take(err.read), std::move(cgroup)));
+  // It has not been told yet what to do, so it has started nothing that would stay outside.
+  if (child->cgroup_ != nullptr) HEDDLE_RETURN_IF_ERROR(child->cgroup_->Add(pid));
+  return child;
 }
 
 ChildProcess::~ChildProcess() {
@@ -234,6 +246,7 @@ bool ChildProcess::HasOutput() const {
 void ChildProcess::Kill() const {
   kill(-pid_, SIGKILL);
   kill(pid_, SIGKILL);  // in case it died before it had a group
+  if (cgroup_ != nullptr) cgroup_->Kill();
 }
 
 ChildEnd ChildProcess::End(absl::Duration patience) {
@@ -246,6 +259,7 @@ ChildEnd ChildProcess::End(absl::Duration patience) {
   while (wait4(pid_, &end.wait_status, 0, &usage) < 0 && errno == EINTR) {
   }
   pid_ = 0;
+  cgroup_.reset();
   DrainErr();
   end.cpu = absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
   end.peak_memory_bytes = static_cast<int64_t>(usage.ru_maxrss) * 1024;

@@ -10,12 +10,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/confine/mechanisms.h"
 #include "worker/process/child_watch.h"
+#include "worker/process/stage_cgroup.h"
 
 namespace heddle::worker {
 
@@ -24,7 +26,8 @@ struct ChildOptions {
       command;                     // program and first arguments; the limits follow (stage_child.h)
   std::vector<int> cores;          // empty: any
   int64_t memory_limit_bytes = 0;  // of address space (stage_child.h); 0: none
-  confine::Confinement confinement{};      // which the child applies to itself (stage_child.h)
+  // Which the child applies to itself (stage_child.h), but for its control group.
+  confine::Confinement confinement{};
   std::string folder{};                    // working directory; empty: that of this process
   std::vector<std::string> environment{};  // "NAME=value", besides confine::PassedVariables
 };
@@ -67,21 +70,23 @@ class ChildProcess {
   bool HasOutput() const;
   pid_t pid() const { return pid_; }
 
-  // Kills its whole group. End is still to be called.
+  // Kills its whole group, and its control group if it has one. End is still to be called.
   void Kill() const;
-  // Waits up to `patience` for the child to end by itself, kills its whole group and reaps it.
-  // Afterwards no process of the group is left.
+  // Waits up to `patience` for the child to end by itself, kills its groups as Kill does and reaps it.
+  // Afterwards no process of them is left.
   ChildEnd End(absl::Duration patience);
 
  private:
-  ChildProcess(pid_t pid, const cpu_set_t& allowed, int in, int out, int err)
-      : allowed_(allowed), pid_(pid), in_(in), out_(out), err_(err) {}
+  ChildProcess(pid_t pid, const cpu_set_t& allowed, int in, int out, int err,
+               std::unique_ptr<StageCgroup> cgroup)
+      : allowed_(allowed), pid_(pid), in_(in), out_(out), err_(err), cgroup_(std::move(cgroup)) {}
 
   const cpu_set_t allowed_;  // the cores on which it was started
   pid_t pid_;                // 0 once reaped
   int in_;
   int out_;
   int err_;
+  std::unique_ptr<StageCgroup> cgroup_;  // null: it has none
   std::string err_tail_;
 };
 

@@ -77,6 +77,7 @@ void WorkerMetrics::Read(Sources sources) {
   confined("namespaces", sources.confinement.namespaces);
   confined("landlock", sources.confinement.landlock);
   confined("filter", sources.confinement.filter);
+  confined("cgroup", sources.confinement.cgroup);
   const Gauge running = metrics->AddGauge("heddle_worker_running_stages", "Stages that run now.");
   const Gauge quarantined =
       metrics->AddGauge("heddle_worker_quarantined_slots", "Slots in quarantine.");

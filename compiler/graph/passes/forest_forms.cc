@@ -206,13 +206,9 @@ std::string WhyNoSelect(const Walk& walk) {
   return "";
 }
 
-// Of one record whose trees stand side by side: columns that may lie in registers, where vectors look them up
-// (kMostLookedUp in schedule/rules/stage.cc).
-constexpr int64_t kMostColumns = 64;
-
-// Trees of one record that stand side by side, in the lanes of vectors of floats. 1: records stand there.
+// Trees of one record that stand side by side, in the lanes of vectors of floats, if registers hold its columns. 1: records stand there.
 int64_t SelectBlock(const Walk& walk, const machine::TargetInfo& target) {
-  const bool one_by_one = walk.records > 1 || walk.columns > kMostColumns;
+  const bool one_by_one = walk.records > 1 || walk.columns > machine::kMostLookedUp;
   if (one_by_one || target.execution != machine::Execution::kThreads) return 1;
   const int64_t lanes = std::max(1, target.vector_bytes / 4);
   return walk.trees % lanes == 0 ? lanes : 1;
@@ -373,7 +369,7 @@ RanksLayout LayoutOf(const Walk& walk, const Cuts& cuts, const machine::TargetIn
   const int64_t lanes = std::max(1, target.vector_bytes);
   RanksLayout layout{.trees = walk.trees, .cuts = static_cast<int64_t>(cuts.most)};
   // The trees of one record stand in the lanes of vectors. They look up its ranks, which a few registers hold.
-  if (walk.records == 1 && lanes >= kLeastLanes && cuts.Columns() <= kMostColumns &&
+  if (walk.records == 1 && lanes >= kLeastLanes && cuts.Columns() <= machine::kMostLookedUp &&
       walk.trees > lanes / 4) {
     layout.block = lanes;
     layout.trees = RoundUp(walk.trees, lanes);

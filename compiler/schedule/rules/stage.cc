@@ -12,8 +12,7 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMinLanes = 4;       // of an axis that is summed lane by lane
-constexpr int64_t kMostLookedUp = 64;  // elements of a table that may lie in registers
+constexpr int64_t kMinLanes = 4;  // of an axis that is summed lane by lane
 
 std::vector<Path> ConsumersOf(const std::vector<Path>& blocks, const ir::Block& producer) {
   std::vector<Path> consumers;
@@ -70,7 +69,7 @@ void FindVectorAxis(Stage& stage) {
 
 // Whether a load finds an element of a small table, by numbers that lie side by side along the iterator.
 bool IsLookup(const ir::Expr& load, const ir::Var* iter) {
-  if (load->buffer->NumElements() > kMostLookedUp) return false;
+  if (load->buffer->NumElements() > machine::kMostLookedUp) return false;
   int numbers = 0;
   bool side_by_side = true;
   for (const ir::Expr& index : load->args) {

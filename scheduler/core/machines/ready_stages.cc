@@ -23,20 +23,20 @@ bool BacksOff(const Job& job, absl::Time not_before, Effects* effects) {
 }
 
 // First the stages that supply the device, then those that end a round, then those that begin one.
-void AddTuningStages(const Job& job, bool room, Effects* effects,
+void AddTuningStages(const Job& job, BuildRoom room, Effects* effects,
                      std::vector<ReadyIndex::Item>* items) {
   struct Has {
     bool built = false, unbuilt = false;
   };
   std::vector<Has> candidates;
   candidates.reserve(job.in_flight.size());
-  bool may_build = true;
+  bool may_build = room != BuildRoom::kNone;
   for (TaskIndex index : job.in_flight) {
     Has& has = candidates.emplace_back();
     for (const auto& [id, candidate] : job.tasks[index.value].open) {
       has.built |= Is<Built>(candidate.where);
       has.unbuilt |= Is<Unbuilt>(candidate.where);
-      may_build &= room || Is<Unbuilt>(candidate.where);
+      may_build &= room == BuildRoom::kMany || Is<Unbuilt>(candidate.where);
     }
   }
   const bool may_profile = MayTakeDevice(job);
@@ -60,7 +60,7 @@ void AddTuningStages(const Job& job, bool room, Effects* effects,
 }  // namespace
 
 std::vector<ReadyIndex::Item> ReadyStages(const Job& job, const std::map<FetchId, Fetch>& fetches,
-                                          bool room, Effects* effects) {
+                                          BuildRoom room, Effects* effects) {
   std::vector<ReadyIndex::Item> items;
   auto add = [&](v1::StageKind kind, std::optional<FetchId> fetch) {
     items.push_back({{job.id, kind, std::nullopt, fetch, false}, SlotIndex::CpuLane(kind, job)});

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "scheduler/core/job_state.h"
+#include "scheduler/core/machines/artifact_room.h"
 #include "scheduler/core/machines/effects.h"
 #include "scheduler/core/machines/fetches.h"
 #include "scheduler/core/ready_index.h"
@@ -14,9 +15,8 @@ namespace heddle::scheduler {
 
 // In the job's own order: first modules that users wait for, then profile, build, update and
 // propose stages. Stages of one kind are in the order in which their tasks began their rounds. If a
-// stage backs off, the job is woken when the backoff ends. Without `room` (artifact_room.h), a job that has
-// built code, or is building some, builds no more.
+// stage backs off, the job is woken when the backoff ends. `room` says what may be built.
 std::vector<ReadyIndex::Item> ReadyStages(const Job& job, const std::map<FetchId, Fetch>& fetches,
-                                          bool room, Effects* effects);
+                                          BuildRoom room, Effects* effects);
 
 }  // namespace heddle::scheduler

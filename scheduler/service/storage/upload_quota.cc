@@ -17,8 +17,9 @@ absl::Status UploadQuota::Upload::Grow(int64_t bytes) {
   return absl::OkStatus();
 }
 
-void UploadQuota::Upload::Stored(const std::string& digest) {
+void UploadQuota::Upload::Stored(const std::string& digest, bool known) {
   const int64_t bytes = std::exchange(bytes_, 0);
+  if (!known) quota_->a_day_.Take(tenant_, bytes, MonotonicNow());
   absl::MutexLock lock(&quota_->mutex_);
   Tenant& tenant = quota_->tenants_[tenant_];
   tenant.arriving_bytes -= bytes;
@@ -29,6 +30,10 @@ void UploadQuota::Upload::Stored(const std::string& digest) {
 absl::Status UploadQuota::Take(const std::string& name, int64_t bytes) {
   absl::MutexLock lock(&mutex_);
   Tenant& tenant = tenants_[name];
+  HEDDLE_RETURN_IF_ERROR(a_day_.Check(
+      name, tenant.arriving_bytes + bytes, MonotonicNow(),
+      absl::StrCat("uploaded ", limits_.bytes_a_day >> 20,
+                   " MiB (eight times heddle-scheduler --max-model-mib)")));
   const auto full = [&] {
     return tenant.arriving_bytes + tenant.stored_bytes + bytes > limits_.bytes ||
            static_cast<int64_t>(tenant.stored.size()) >= limits_.blobs;
@@ -39,7 +44,7 @@ absl::Status UploadQuota::Take(const std::string& name, int64_t bytes) {
     return absl::OkStatus();
   }
   return absl::ResourceExhaustedError(absl::StrCat(
-      name.empty() ? "callers without a tenant" : absl::StrCat("tenant ", name), " uploaded ",
+      TenantText(name), " uploaded ",
       (tenant.arriving_bytes + tenant.stored_bytes) >> 20, " MiB in ", tenant.stored.size(),
       " blobs that no job refers to, and the limit is ", limits_.bytes >> 20,
       " MiB (twice heddle-scheduler --max-model-mib) and ", limits_.blobs,

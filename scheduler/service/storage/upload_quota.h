@@ -1,4 +1,5 @@
-// How much of the disk blobs may take that a tenant has uploaded and that no job refers to.
+// How much of the disk blobs may take that a tenant has uploaded: those that no job refers to, and all of
+// a day.
 //
 // Such a blob is kept for a day (blob_sweeper.h), so without a limit one tenant could fill the disk, and
 // the service would take no models of anybody. A blob counts from its first byte until a job refers to
@@ -17,6 +18,7 @@
 #include "absl/time/time.h"
 #include "base/files/blob_store.h"
 #include "proto/common.pb.h"
+#include "scheduler/service/storage/daily_quota.h"
 
 namespace heddle::scheduler {
 
@@ -25,8 +27,10 @@ class UploadQuota {
   struct Limits {
     int64_t bytes = int64_t{1} << 35;  // of one tenant
     int64_t blobs = 131'072;           // likewise; each takes an inode, and memory here
+    int64_t bytes_a_day = int64_t{1} << 37;  // of one tenant, whatever jobs refer to them
   };
-  UploadQuota(const BlobStore* blobs, Limits limits) : blobs_(blobs), limits_(limits) {}
+  UploadQuota(const BlobStore* blobs, Limits limits)
+      : blobs_(blobs), limits_(limits), a_day_(limits.bytes_a_day) {}
 
   // One blob that arrives. Not thread-safe. Destroyed before Stored, it counts no more.
   class Upload {
@@ -37,8 +41,8 @@ class UploadQuota {
     ~Upload() { quota_->Return(tenant_, bytes_); }
     // ResourceExhausted if so many bytes more are over the limit of the tenant; says what to do.
     absl::Status Grow(int64_t bytes);
-    // The blob is stored, and counts for the tenant.
-    void Stored(const std::string& digest);
+    // The blob is stored, and counts for the tenant. `known`: it was there before, so it counts for no day.
+    void Stored(const std::string& digest, bool known = false);
 
    private:
     UploadQuota* const quota_;
@@ -68,6 +72,7 @@ class UploadQuota {
 
   const BlobStore* const blobs_;
   const Limits limits_;
+  DailyQuota a_day_;
   absl::Mutex mutex_;
   std::map<std::string, Tenant> tenants_ ABSL_GUARDED_BY(mutex_);
 };

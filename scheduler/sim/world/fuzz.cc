@@ -163,6 +163,7 @@ Scenario RandomScenario(uint64_t seed, bool faults) {
   for (int h = 0; h < hosts; ++h) AddHost(h, &dice, &scenario);
   const int jobs = 1 + dice.Below(4);
   for (int i = 0; i < jobs; ++i) scenario.jobs.push_back(RandomJob(i, faults, &dice, scenario));
+  if (seed % 3 == 1) scenario.code_room = 1 + Dice(Mix({seed, 3})).Below(12);
   if (!faults) return scenario;
   scenario.faults = RandomFaults();
   if (seed % 2 == 0) scenario.faults.liar = scenario.slots.front().info.id.worker;
@@ -321,6 +322,7 @@ absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::strin
       totals.transfer_orders += result->transfer_orders;
       totals.contests += result->contests;
       totals.fail_overs += result->fail_overs;
+      totals.dropped += result->dropped;
       totals.late_writes += result->late_writes;
       totals.judged += result->judged;
       totals.relieved += result->relieved;

@@ -27,7 +27,7 @@ absl::StatusOr<std::string> CheckPipelinedResume(uint64_t seed, const std::strin
 struct FuzzTotals {
   int64_t seeds = 0, steps = 0, trials = 0, restarts = 0, faults = 0, lost = 0, done_jobs = 0,
           stale = 0, orders = 0, warm_orders = 0, transfer_orders = 0, contests = 0, judged = 0,
-          relieved = 0, fail_overs = 0, late_writes = 0;
+          relieved = 0, fail_overs = 0, late_writes = 0, dropped = 0;
   std::string violation;  // of the smallest seed that has one
   uint64_t seed = 0;      // the seed of `violation`
 };

@@ -202,6 +202,20 @@ void Promises::CheckStep(const Dispatcher& dispatcher) {
   }
   CheckNoIdleSlot(dispatcher);
   CheckNobodyStarves(dispatcher);
+  CheckIdleCode(dispatcher);
+}
+
+// While jobs whose code could be measured wait for room, no other job's code takes any.
+void Promises::CheckIdleCode(const Dispatcher& dispatcher) {
+  if (!dispatcher.store_problem().empty()) return;
+  bool waits = false, idle_code = false;
+  for (const auto& [id, job] : dispatcher.jobs()) {
+    if (job.final()) continue;
+    const bool idle = dispatcher.IsIdle(job);
+    waits |= !idle && dispatcher.LacksRoom(job);
+    for (const Task& task : job.tasks) idle_code |= idle && CountWhere<Built>(task) > 0;
+  }
+  if (waits && idle_code) Violation("code that nobody can measure keeps others from building");
 }
 
 // Whether the dispatcher avoids the slot for now. It may do so only after a refusal.

@@ -89,6 +89,7 @@ class Promises {
   bool BacksOff(const Dispatcher& dispatcher, const SlotInfo& slot);
   bool CoresFree(const Dispatcher& dispatcher, const SlotInfo& slot) const;
   void CheckNobodyStarves(const Dispatcher& dispatcher);
+  void CheckIdleCode(const Dispatcher& dispatcher);
   void CheckConfirmed(const Dispatcher& dispatcher, const Job& job);
 
   const Scenario& scenario_;

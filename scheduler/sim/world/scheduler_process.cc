@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "scheduler/ledger/known_records.h"
+#include "scheduler/sim/scenario.h"
 
 namespace heddle::sim {
 namespace {
@@ -18,7 +19,8 @@ constexpr double kFlushChance = 0.3;  // after a step
 
 SchedulerProcess::SchedulerProcess(std::string policy, AttemptId first_attempt,
                                    const Agenda& agenda, RecordStore* store, Dice* dice,
-                                   Plant* plant, std::function<void(const std::string&)> violation)
+                                   Plant* plant, std::function<void(const std::string&)> violation,
+                                   int code_room)
     : policy_(std::move(policy)),
       pool_(absl::StrCat(kDefaultPool, " ", first_attempt.value)),
       agenda_(agenda),
@@ -26,6 +28,7 @@ SchedulerProcess::SchedulerProcess(std::string policy, AttemptId first_attempt,
       dice_(dice),
       plant_(plant),
       violation_(std::move(violation)),
+      code_room_(code_room),
       next_attempt_(first_attempt.value) {}
 
 void SchedulerProcess::Boot(const std::function<bool(JobId)>& mine,
@@ -34,6 +37,7 @@ void SchedulerProcess::Boot(const std::function<bool(JobId)>& mine,
   if (plant_->Is(Planted::kStarve)) policy = Starve(std::move(policy));
   DispatcherOptions options;
   if (plant_->Is(Planted::kChargeLosers)) options.losers_share = 1;
+  if (code_room_ > 0) options.max_artifact_bytes = code_room_ * kCodeBytes;
   dispatcher_ = std::make_unique<Dispatcher>(std::move(policy), options);
   ledger_ = JobLedger();
   wake_ = absl::InfinitePast();

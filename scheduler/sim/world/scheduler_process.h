@@ -28,10 +28,11 @@ using namespace heddle::scheduler;  // NOLINT: the simulator is the scheduler's 
 
 class SchedulerProcess {
  public:
-  // Pointers and references outlive this. `store` is null in worlds that are not durable.
+  // Pointers and references outlive this. `store` is null in worlds that are not durable. `code_room`: see
+  // Scenario.
   SchedulerProcess(std::string policy, AttemptId first_attempt, const Agenda& agenda,
                    RecordStore* store, Dice* dice, Plant* plant,
-                   std::function<void(const std::string&)> violation);
+                   std::function<void(const std::string&)> violation, int code_room = 0);
 
   // ---- life and death ----
   // Begins a life, in which it leads, with those jobs of the store that are `mine`. `loaded` is called
@@ -79,6 +80,7 @@ class SchedulerProcess {
   Dice* const dice_;
   Plant* const plant_;
   const std::function<void(const std::string&)> violation_;
+  const int code_room_;
   std::unique_ptr<Dispatcher> dispatcher_;
   JobLedger ledger_;
   std::vector<Batch> pending_;  // not durable yet

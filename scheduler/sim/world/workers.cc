@@ -352,6 +352,7 @@ Event Workers::BuildAnswer(AttemptId id, const CandidateWork& candidate) const {
   CandidateBuilt built{id, candidate.id, bad ? v1::OUTCOME_BUILD_ERROR : v1::OUTCOME_OK,
                        bad ? "refused" : ""};
   if (options_.durable && !bad) built.artifact = ArtifactOf(candidate);
+  if (scenario_.code_room > 0 && !bad) built.artifact_bytes = kCodeBytes;
   built.measured = MeasuredBy(stage, options_.durable);
   return built;
 }

@@ -156,7 +156,7 @@ World::World(const Scenario& scenario, const std::string& policy, const WorldOpt
                            taught);
     processes_.emplace_back(alone_ ? "round_robin" : policy,
                             AttemptId{static_cast<int64_t>(i) * kAttemptsPerProcess + 1}, agenda_,
-                            store_.get(), &dice_, &plant_, report);
+                            store_.get(), &dice_, &plant_, report, scenario_.code_room);
   }
   for (size_t i = 0; i < processes; ++i) Boot(static_cast<int>(i));
   for (size_t i = 0; i < scenario_.jobs.size(); ++i) {
@@ -368,6 +368,8 @@ std::optional<JobId> World::CountContest(const Dispatcher& dispatcher, const Eve
 void World::Note(int index, const Event& event, const Change& change) {
   if (const auto* add = std::get_if<AddCandidates>(&change)) {
     if (store_ == nullptr) proposed_.Added(*add);
+  } else if (const auto* drop = std::get_if<DropArtifacts>(&change)) {
+    result_.dropped += static_cast<int64_t>(drop->candidates.size());
   } else if (std::holds_alternative<SetAttempts>(change)) {
     if (!scenario_.disturbed()) Violation("an attempt is counted in a world without faults");
   } else if (const auto* done = std::get_if<FinishCandidate>(&change)) {

@@ -104,6 +104,9 @@ INSERT INTO store VALUES(replace(CAST(gen_random_uuid() AS TEXT), '-', ''));
 -- The number of the last commit (PostgresSession::Commit), in one row.
 CREATE TABLE heddle_commit(number BIGINT NOT NULL);
 INSERT INTO heddle_commit VALUES(0);
+)sql",
+    R"sql(
+CREATE INDEX experience_pages ON experience(target, workload, device);
 )sql"};
 static_assert(kFirstVersion + kMigrations.size() == kSchemaVersion + 1,
               "a migration of SQLite needs one here, with the same result");

@@ -1,4 +1,5 @@
-// How much built code waits to be measured, and that every job makes progress all the same.
+// How much built code waits to be measured, that every job makes progress all the same, and that code which
+// nobody can measure makes way.
 #include "scheduler/core/machines/artifact_room.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +10,10 @@
 namespace heddle::scheduler {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
@@ -29,46 +33,76 @@ Candidate BuiltOf(int64_t bytes) { return {0, Built{}, bytes}; }
 TEST(ArtifactRoomTest, CodeCountsUntilItIsMeasured) {
   ArtifactRoom room(64 * kMiB);
   Job job = JobWith(1, {BuiltOf(5 * kMiB), {0, Profiling{AttemptId{1}}, 3 * kMiB}, {}});
-  room.Count(job);
-  room.Count(job);
+  room.Count(job, false);
+  room.Count(job, false);
   EXPECT_EQ(room.bytes(), 8 * kMiB);
-  room.Count(JobWith(2, {BuiltOf(kMiB)}));
+  room.Count(JobWith(2, {BuiltOf(kMiB)}), false);
   EXPECT_EQ(room.bytes(), 9 * kMiB);
   job.tasks[0].open.erase(CandidateId{1});
-  room.Count(job);
+  room.Count(job, false);
   EXPECT_EQ(room.bytes(), 4 * kMiB);
   job.phase = Cancelled{};
-  room.Count(job);
+  room.Count(job, false);
   EXPECT_EQ(room.bytes(), kMiB) << "the ledger drops the code of a job that has ended";
 }
 
 TEST(ArtifactRoomTest, ALimitCountsUntilAQuarterIsFree) {
   ArtifactRoom room(64 * kMiB);
   auto open = [&](int64_t mib) {
-    room.Count(JobWith(1, {BuiltOf(mib * kMiB)}));
-    return std::pair(room.Open(true), room.Open(false));
+    room.Count(JobWith(1, {BuiltOf(mib * kMiB)}), false);
+    return std::pair(room.For(false), room.For(true));
   };
-  EXPECT_EQ(open(31), std::pair(true, true));
+  using enum BuildRoom;
+  EXPECT_EQ(open(31), std::pair(kMany, kMany));
   EXPECT_FALSE(room.TakeChange());
-  EXPECT_EQ(open(32), std::pair(true, false)) << "jobs without a device leave room to the others";
+  EXPECT_EQ(open(32), std::pair(kMany, kNone)) << "idle jobs leave room to the others";
   EXPECT_TRUE(room.TakeChange());
   EXPECT_FALSE(room.TakeChange());
-  EXPECT_EQ(open(64), std::pair(false, false));
-  EXPECT_EQ(open(49), std::pair(false, false));
-  EXPECT_EQ(open(47), std::pair(true, false));
-  EXPECT_EQ(open(23), std::pair(true, true));
+  EXPECT_EQ(open(64), std::pair(kOne, kNone));
+  EXPECT_EQ(open(49), std::pair(kOne, kNone));
+  EXPECT_EQ(open(47), std::pair(kMany, kNone));
+  EXPECT_EQ(open(23), std::pair(kMany, kMany));
 }
 
 TEST(ArtifactRoomTest, ABuildTakesNoMoreCandidatesThanThereIsRoomFor) {
   ArtifactRoom room(64 * kMiB);
   for (int i = 0; i < 200; ++i) room.Observe(4 * kMiB);
-  EXPECT_GE(room.Share(100), 16u);
-  EXPECT_LE(room.Share(100), 17u) << "by the mean of late";
-  EXPECT_EQ(room.Share(3), 3u);
-  room.Count(JobWith(1, std::vector<Candidate>(14, {0, Building{AttemptId{1}}})));
-  EXPECT_LE(room.Share(100), 3u) << "what is being built counts";
-  room.Count(JobWith(1, {BuiltOf(80 * kMiB)}));
-  EXPECT_EQ(room.Share(100), 1u);
+  EXPECT_GE(room.Share(100, false), 16u);
+  EXPECT_LE(room.Share(100, false), 17u) << "by the mean of late";
+  EXPECT_EQ(room.Share(3, false), 3u);
+  EXPECT_LE(room.Share(100, true), 8u) << "of an idle job: of half of the room";
+  room.Count(JobWith(1, std::vector<Candidate>(14, {0, Building{AttemptId{1}}})), false);
+  EXPECT_LE(room.Share(100, false), 3u) << "what is being built counts";
+  room.Count(JobWith(1, {BuiltOf(80 * kMiB)}), false);
+  EXPECT_EQ(room.Share(100, false), 1u);
+}
+
+TEST(ArtifactRoomTest, InAFullRoomIdleCodeIsDropped) {
+  ArtifactRoom room(64 * kMiB);
+  Job idle = JobWith(2, {BuiltOf(9 * kMiB), {0, Profiling{AttemptId{1}}, 9 * kMiB}, BuiltOf(9 * kMiB)});
+  room.Count(idle, true);
+  EXPECT_EQ(room.ToDrop(), std::nullopt) << "there is room";
+  const Job active = JobWith(3, {BuiltOf(40 * kMiB)});
+  room.Count(active, false);
+  EXPECT_TRUE(room.TakeChange());
+  EXPECT_TRUE(room.TakeChange()) << "until it is dropped";
+  ASSERT_EQ(room.ToDrop(), JobId{2});
+  EXPECT_GT(room.Excess(), 18 * kMiB);
+  room.Count(idle, false);
+  EXPECT_EQ(room.ToDrop(), std::nullopt) << "it is idle no more";
+  room.Count(idle, true);
+  // What a stage measures stays.
+  EXPECT_THAT(DropBuilt(idle, room.Excess()), ElementsAre(CandidateId{3}, CandidateId{1}));
+  EXPECT_TRUE(Is<Unbuilt>(idle.tasks[0].open.at(CandidateId{1}).where));
+  room.Count(idle, true);
+  EXPECT_EQ(room.bytes(), 49 * kMiB);
+  EXPECT_EQ(room.ToDrop(), std::nullopt) << "there is no more";
+}
+
+TEST(ArtifactRoomTest, NoMoreIsDroppedThanHasTo) {
+  Job job = JobWith(1, {BuiltOf(kMiB), BuiltOf(kMiB), BuiltOf(kMiB)});
+  EXPECT_THAT(DropBuilt(job, kMiB + 1), ElementsAre(CandidateId{3}, CandidateId{2}));
+  EXPECT_THAT(DropBuilt(job, 0), IsEmpty());
 }
 
 // Everything that is built takes 300 MiB, so the limit of 1 GiB is reached with the fourth.
@@ -106,6 +140,16 @@ class LackOfRoomTest : public DispatcherTest {
       Step(StageFinished{profile.attempt, {}, true, {}});
     return static_cast<int>(given.size());
   }
+  // Measures and builds until so many candidates are measured, or nothing more happens. Returns how many.
+  int MeasureAll(int wanted) {
+    int measured = 0;
+    for (int i = 0; i < 200 && measured < wanted; ++i) {
+      BuildAll();
+      if (IsLive(v1::STAGE_PROFILE)) measured += Measure();
+      if (IsLive(v1::STAGE_COMPILE)) End(v1::STAGE_COMPILE, Compiled{"module"});
+    }
+    return measured;
+  }
   // With two build slots. An unusable device is there, too.
   void Slots(bool usable) {
     SlotInfo device = DeviceSlot("p1", {1});
@@ -114,8 +158,9 @@ class LackOfRoomTest : public DispatcherTest {
   }
 };
 
+// The device is there, and measures nothing until the builds wait.
 TEST_F(LackOfRoomTest, BuildsWaitForMeasurements) {
-  Slots(false);
+  Slots(true);
   for (int i = 0; i < 2; ++i) Submit(1 + i, 8, 8);
   for (const char* key : {"a", "b"}) Import({key});
   for (int i = 0; i < 2; ++i) End(v1::STAGE_PROPOSE, Proposed{8, false});
@@ -129,15 +174,55 @@ TEST_F(LackOfRoomTest, BuildsWaitForMeasurements) {
   End(v1::STAGE_PROPOSE, Proposed{8, false});
   EXPECT_EQ(BuildAll(), 1);
   // Measurements make room, until all is built and measured.
-  Slots(true);
-  int measured = 0;
-  for (int i = 0; i < 200 && measured < 24; ++i) {
-    BuildAll();
-    if (IsLive(v1::STAGE_PROFILE)) measured += Measure();
-    if (IsLive(v1::STAGE_COMPILE)) End(v1::STAGE_COMPILE, Compiled{"module"});
-  }
-  EXPECT_EQ(measured, 24);
+  EXPECT_EQ(MeasureAll(24), 24);
   EXPECT_EQ(dispatcher_.artifact_bytes(), 0);
+}
+
+// Job 1 holds the device with its one candidate, so the code of job 2 waits.
+class IdleCodeTest : public LackOfRoomTest {
+ protected:
+  IdleCodeTest() {
+    Slots(true);
+    Submit(1, 1, 1);
+    Import({"a"});
+    End(v1::STAGE_PROPOSE, Proposed{1, false});
+    BuildAll();
+    Submit(2, 8, 8);
+    Import({"b"});
+    End(v1::STAGE_PROPOSE, Proposed{8, false});
+    built_ = BuildAll();
+    EXPECT_GE(built_, 4) << "the room is full";
+    EXPECT_THAT(dropped_, IsEmpty()) << "its code could be measured";
+  }
+
+  int built_ = 0;
+};
+
+// No trial is lost, none is made twice.
+TEST_F(IdleCodeTest, APausedJobsCodeMakesWayAndIsBuiltAgain) {
+  Step(PauseRequested{JobId{2}, "later"});
+  EXPECT_THAT(dropped_, Not(IsEmpty()));
+  EXPECT_LT(dispatcher_.artifact_bytes(), 768 * kMiB);
+  Submit(3, 8, 8);
+  Import({"c"});
+  End(v1::STAGE_PROPOSE, Proposed{8, false});
+  EXPECT_GE(BuildAll(), 2) << "not one at a time";
+  EXPECT_EQ(MeasureAll(1 + 8), 1 + 8) << "of jobs 1 and 3";
+  Step(ResumeRequested{JobId{2}});
+  EXPECT_EQ(MeasureAll(8), 8);
+  EXPECT_EQ(job(2).tasks[0].trials, 8);
+  EXPECT_EQ(job(3).tasks[0].trials, 8);
+}
+
+TEST_F(IdleCodeTest, CodeForADeviceThatLeftMakesWayAndIsBuiltAgain) {
+  Slots(false);
+  EXPECT_THAT(dropped_, Not(IsEmpty()));
+  const size_t dropped = dropped_.size();
+  EXPECT_EQ(BuildAll(), 0) << "more than half of the room is used";
+  EXPECT_EQ(dropped_.size(), dropped);
+  Slots(true);
+  EXPECT_EQ(MeasureAll(1 + 8), 1 + 8);
+  EXPECT_EQ(job(2).tasks[0].trials, 8);
 }
 
 // So that they leave room to the others.

@@ -81,7 +81,7 @@ class DispatcherTest : public ::testing::Test {
   explicit DispatcherTest(std::string_view policy = "round_robin")
       : dispatcher_(*MakePolicy(policy)) {}
   // Every decision of the step, and of the answers to what it asks; the started stages in order in
-  // `started_`.
+  // `started_`, dropped code in `dropped_`.
   Decisions Step(const Event& event) {
     Decisions decisions = dispatcher_.Step(event, now_);
     for (size_t i = 0; i < decisions.changes.size(); ++i) {
@@ -92,6 +92,8 @@ class DispatcherTest : public ::testing::Test {
       decisions.orders.insert(decisions.orders.end(), more.orders.begin(), more.orders.end());
     }
     for (const StartStage& start : All<StartStage>(decisions)) started_.push_back(start);
+    for (const DropArtifacts& drop : All<DropArtifacts>(decisions))
+      dropped_.insert(dropped_.end(), drop.candidates.begin(), drop.candidates.end());
     return decisions;
   }
   void TwoCores() {
@@ -158,6 +160,7 @@ class DispatcherTest : public ::testing::Test {
   Dispatcher dispatcher_;
   absl::Time now_ = absl::FromUnixSeconds(1000);
   std::vector<StartStage> started_;
+  std::vector<CandidateId> dropped_;  // candidates whose code was dropped
   bool answer_finds_ = true;
 };
 

@@ -199,14 +199,17 @@ TEST_F(MachinesTest, ReadyStagesFeedTheDeviceFirst) {
   Job& job = Add(1, {"a"});
   Task& task = Fly(job, 2, Built{});
   task.open[CandidateId{2}].where = Unbuilt{};
-  auto kinds = [&](bool room = true) {
+  auto kinds = [&](BuildRoom room = BuildRoom::kMany) {
     std::vector<v1::StageKind> kinds;
     for (const ReadyIndex::Item& item : ReadyStages(job, {}, room, &effects_))
       kinds.push_back(item.work.kind);
     return kinds;
   };
   EXPECT_THAT(kinds(), ElementsAre(v1::STAGE_PROFILE, v1::STAGE_BUILD));
-  EXPECT_THAT(kinds(false), ElementsAre(v1::STAGE_PROFILE)) << "it has code already";
+  EXPECT_THAT(kinds(BuildRoom::kOne), ElementsAre(v1::STAGE_PROFILE)) << "it has code already";
+  task.open[CandidateId{1}].where = Unbuilt{};
+  EXPECT_THAT(kinds(BuildRoom::kOne), ElementsAre(v1::STAGE_BUILD));
+  EXPECT_THAT(kinds(BuildRoom::kNone), IsEmpty());
   task.not_before = now_ + absl::Seconds(1);
   EXPECT_THAT(kinds(), IsEmpty());
   EXPECT_EQ(effects_.NextWake(), task.not_before);

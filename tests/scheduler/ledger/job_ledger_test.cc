@@ -593,6 +593,20 @@ TEST_F(TransferSamplesTest, IsLearnedFromAllOfManyTasks) {
 }
 
 // A job whose tasks are all on record, so that it only plans. Of "b" nobody knows the default schedule's time.
+class BuiltCodeTest : public TransferSamplesTest {};
+
+TEST_F(BuiltCodeTest, IsGoneOnceItIsDropped) {
+  TuneOne();
+  Learn("of a");
+  Finish(v1::STAGE_PROPOSE, Proposed{1, false, std::vector<v1::Candidate>(1), state_});
+  const StartStage build = First(v1::STAGE_BUILD);
+  const CandidateId candidate = build.candidates.at(0);
+  Feed(CandidateBuilt{build.attempt, candidate, v1::OUTCOME_OK, "", std::make_shared<v1::Artifact>()});
+  EXPECT_NE(ledger_.data(JobId{1}).ArtifactOf(candidate), nullptr);
+  ledger_.Absorb(dispatcher_, Tick{}, {DropArtifacts{JobId{1}, {candidate}}}, now_, now_);
+  EXPECT_EQ(ledger_.data(JobId{1}).ArtifactOf(candidate), nullptr);
+}
+
 class ExperienceTest : public DispatcherTest {
  protected:
   void Plan(bool no_transfer = false) {

@@ -204,6 +204,24 @@ TEST_F(BlobsTest, UploadsThatNoJobRefersToHaveALimit) {
   EXPECT_TRUE(Upload({more}).ok()) << "nor does what is gone";
 }
 
+// The limit is eight times that of a model.
+TEST_F(BlobsTest, UploadsOfADayHaveALimitWhateverJobsReferToThem) {
+  const auto blob = [](char c) { return std::string(1'900'000, c); };
+  grpc::Status refused;
+  char next = 'a';
+  for (; next < 'z' && refused.ok(); ++next) {
+    refused = Upload({blob(next)});
+    if (!refused.ok()) continue;
+    EXPECT_TRUE(next != 'a' || Upload({blob(next)}).ok()) << "it counts once";
+    std::string job;
+    EXPECT_TRUE(SubmitWith(List({blob(next)}), &job).ok());
+  }
+  EXPECT_EQ(next - 'a', 9) << "eight were taken";
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("within a day; try again after"));
+  EXPECT_EQ(CountMissing({blob('a')}), 0) << "jobs keep theirs";
+}
+
 TEST_F(BlobsTest, ADamagedPartFailsTheJobAndIsSentAgain) {
   ASSERT_TRUE(Upload({a_}).ok());
   std::string damaged = a_;

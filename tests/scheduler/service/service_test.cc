@@ -541,6 +541,69 @@ TEST_F(ServiceTest, RecordsTravel) {
   EXPECT_EQ(Query(query).size(), 1u) << "the service says who it was, not the record";
 }
 
+// Of a tenant's day.
+class DailyLimitsTest : public ServiceTest {
+ protected:
+  ServiceLimits Limits() const override {
+    ServiceLimits limits = ServiceTest::Limits();
+    limits.max_jobs_a_day = 3;
+    limits.max_import_bytes_a_day = 1000;
+    return limits;
+  }
+  static v1::Record RecordOf(int number) {
+    v1::Record record;
+    record.set_schema_version(1);
+    record.set_workload_key("0123456789abcdef");
+    record.set_target("llvm -mcpu=x");
+    record.set_device_key("key");
+    record.mutable_measurement()->set_outcome(v1::OUTCOME_OK);
+    record.mutable_measurement()->add_samples_ns(100);
+    record.set_created_unix_ns(number);
+    return record;
+  }
+  grpc::Status Import(int first, int end, v1::ImportRecordsResponse* response) {
+    grpc::ClientContext context;
+    auto writer = records_->ImportRecords(&context, response);
+    for (int i = first; i < end; ++i) writer->Write(RecordOf(i));
+    writer->WritesDone();
+    return writer->Finish();
+  }
+};
+
+// A cancelled job counts as any other, and a submission that is sent again is none.
+TEST_F(DailyLimitsTest, SubmitAndCancelInALoopEnds) {
+  std::string job;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(Submit(Spec(), "a model", &job, "", absl::StrCat("key ", i)).ok());
+    v1::Job cancelled;
+    ASSERT_TRUE(Act(&v1::JobService::Stub::CancelJob, job, &cancelled).ok());
+  }
+  const std::string last = job;
+  const grpc::Status refused = Submit(Spec(), "a model", &job, "", "key 3");
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("submitted 3 jobs, as much as one may within a day"));
+  EXPECT_THAT(refused.error_message(), HasSubstr("try again after"));
+  ASSERT_TRUE(Submit(Spec(), "a model", &job, "", "key 2").ok());
+  EXPECT_EQ(job, last);
+}
+
+TEST_F(DailyLimitsTest, ImportsOfADayAreBoundedAndKnownRecordsAreFree) {
+  v1::ImportRecordsResponse response;
+  const grpc::Status first = Import(0, 2, &response);
+  ASSERT_TRUE(first.ok()) << first.error_message();
+  ASSERT_EQ(response.imported(), 2) << response.first_error();
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(Import(0, 2, &response).ok());
+    EXPECT_EQ(response.skipped(), 2);
+  }
+  grpc::Status refused;
+  int taken = 2;
+  for (; taken < 50 && refused.ok(); ++taken) refused = Import(taken, taken + 1, &response);
+  EXPECT_LT(taken, 50);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << refused.error_message();
+  EXPECT_THAT(refused.error_message(), HasSubstr("within a day; try again after"));
+}
+
 // The estimate of a deadline comes with the submission itself, before the job is kept.
 TEST_F(ServiceTest, ADeadlineThatHasPassedIsNoReasonToEnd) {
   v1::JobSpec spec = Spec();

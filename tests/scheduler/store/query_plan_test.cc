@@ -255,6 +255,45 @@ TEST(QueryPlanTest, APageOfOldRecordsReadsNothingAgain) {
   }
 }
 
+// ---- samples of a rare kind of target ----
+
+// What SQLite does to read a page of the samples of one kind, of which there are three, all of the oldest
+// workload, among so many of another kind.
+int64_t StepsOfRareSamples(int others) {
+  const std::string directory = TempDirectory();
+  sqlite3_auto_extension(reinterpret_cast<void (*)()>(CountAllSteps));
+  auto store = OpenSqliteRecordStore(directory + "/test.db");
+  EXPECT_TRUE(store.ok()) << store.status();
+  Batch batch = {PutJob{MakeJob(1)}};
+  v1::TransferSamples samples;
+  samples.set_samples("samples");
+  const auto learn = [&](int task, const std::string& target, const std::string& device) {
+    batch.push_back(PutLearned{1, task, {}, {Key(task), target, device}, samples, 9, 2});
+  };
+  for (int i = 0; i < others; ++i) {
+    batch.push_back(PutTask{MakeTask(1, i)});
+    learn(i, "llvm -mcpu=x", "dev");
+  }
+  learn(0, "rare -a", "dev");
+  learn(0, "rare -a", "dev 2");
+  learn(0, "rare -b", "dev");
+  EXPECT_TRUE((*store)->Apply({std::move(batch)})->front().ok());
+  steps = 0;
+  const auto page = (*store)->SamplesAfter("rare", std::nullopt, 9);
+  EXPECT_TRUE(page.ok()) << page.status();
+  if (page.ok()) EXPECT_EQ(page->size(), 3u);
+  store->reset();
+  sqlite3_reset_auto_extension();
+  std::filesystem::remove_all(directory);
+  return steps;
+}
+
+TEST(QueryPlanTest, APageOfSamplesReadsNoneOfOtherKinds) {
+  const int64_t some = StepsOfRareSamples(20), more = StepsOfRareSamples(400);
+  EXPECT_GT(some, 10) << "steps are counted";
+  EXPECT_LT(more, some + some / 2);
+}
+
 // ---- statistics that are kept ----
 
 // A store in each of the databases. Parameter: whether it is PostgreSQL.
@@ -407,7 +446,7 @@ TEST_P(SqlStoreTest, StatisticsThatAnOlderProgramDidNotKeepAreCountedAfterTheSta
                     ->Execute("UPDATE record_groups SET counted=0, records=7, known=7, best_ns=1")
                     .ok());
   } else {  // as the version before this left it
-    ASSERT_TRUE(session()->Execute("DROP TABLE record_groups; PRAGMA user_version=12").ok());
+    ASSERT_TRUE(session()->Execute("DROP TABLE record_groups; DROP INDEX experience_pages; PRAGMA user_version=12").ok());
   }
   Reopen();
   EXPECT_EQ(Uncounted(), kTasks);

@@ -1,0 +1,186 @@
+#include "worker/process/stage_cgroup.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+
+namespace heddle::worker {
+namespace {
+
+constexpr absl::string_view kStages = "heddle-stage-";     // names of groups: this, process, number
+constexpr absl::string_view kWorker = "heddle-supervisor";  // the group of a worker that limits threads
+// Processes that were killed are gone at once, unless they hang in a driver.
+constexpr absl::Duration kEndPatience = absl::Seconds(2);
+
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Writes the whole text by one call, as the kernel wants it. The error's line names the file.
+absl::Status WriteText(const std::string& path, const std::string& text) {
+  const int file = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  const bool written =
+      file >= 0 && write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const int error = errno;
+  if (file >= 0) close(file);
+  if (written) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("cannot write '", text, "' to ", path, ": ", std::strerror(error)));
+}
+
+bool HasWord(const std::string& path, absl::string_view word) {
+  for (const absl::string_view one :
+       absl::StrSplit(ReadText(path), absl::ByAnyChar(" \n"), absl::SkipEmpty())) {
+    if (one == word) return true;
+  }
+  return false;
+}
+
+// Whether the group was given to whoever runs in it: systemd marks it so.
+bool Delegated(const std::string& folder) {
+  for (const char* name : {"trusted.delegate", "user.delegate"}) {
+    char value = 0;
+    if (getxattr(folder.c_str(), name, &value, 1) == 1 && value == '1') return true;
+  }
+  return false;
+}
+
+// The folder in which groups are made.
+absl::StatusOr<std::string> Place() {
+  OwnCgroup own = FindOwnCgroup(ReadText("/proc/self/cgroup"), ReadText("/proc/self/mountinfo"));
+  if (own.folder.empty())
+    return absl::UnavailableError("no cgroup v2 is mounted, or the worker is in none");
+  // A worker that limits threads was in the group above.
+  if (absl::EndsWith(own.folder, absl::StrCat("/", kWorker)))
+    return std::filesystem::path(own.folder).parent_path().string();
+  if (own.topmost || Delegated(own.folder)) return own.folder;
+  return absl::UnavailableError(absl::StrCat("the group ", own.folder,
+                                             " was not given to the worker"));
+}
+
+}  // namespace
+
+OwnCgroup FindOwnCgroup(absl::string_view cgroup, absl::string_view mountinfo) {
+  OwnCgroup own;
+  absl::string_view path;
+  for (absl::string_view line : absl::StrSplit(cgroup, '\n')) {
+    if (absl::ConsumePrefix(&line, "0::")) path = line;  // those of cgroup v1 have other numbers
+  }
+  if (path.empty()) return own;
+  for (const absl::string_view line : absl::StrSplit(mountinfo, '\n')) {
+    // "ID PARENT MAJOR:MINOR ROOT FOLDER OPTIONS [TAGS ..] - cgroup2 SOURCE OPTIONS"
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
+    if (words.size() < 5 || !absl::StrContains(line, " - cgroup2 ")) continue;
+    // The mount may show a part of the tree only.
+    absl::string_view rest = path;
+    if (words[3] != "/" && !absl::ConsumePrefix(&rest, words[3])) continue;
+    absl::ConsumeSuffix(&rest, "/");
+    if (!rest.empty() && rest.front() != '/') continue;
+    own.folder = absl::StrCat(words[4], rest);
+    own.topmost = rest.empty();
+  }
+  return own;
+}
+
+absl::StatusOr<std::unique_ptr<StageCgroup>> StageCgroup::Make(int max_threads) {
+  static std::atomic<int64_t> number{0};
+  HEDDLE_ASSIGN_OR_RETURN(const std::string place, Place());
+  std::string folder = absl::StrCat(place, "/", kStages, getpid(), "-", ++number);
+  if (mkdir(folder.c_str(), 0755) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot make the group ", folder, ": ", std::strerror(errno)));
+  }
+  const std::string limit = folder + "/pids.max";
+  std::unique_ptr<StageCgroup> group(new StageCgroup(folder, access(limit.c_str(), F_OK) == 0));
+  if (access((folder + "/cgroup.kill").c_str(), F_OK) != 0)
+    return absl::UnavailableError("the kernel cannot end a group at once; it can from 5.14 on");
+  if (group->limits_threads())
+    HEDDLE_RETURN_IF_ERROR(WriteText(limit, absl::StrCat(max_threads)));
+  return group;
+}
+
+absl::Status StageCgroup::Add(pid_t pid) {
+  return WriteText(folder_ + "/cgroup.procs", absl::StrCat(pid));
+}
+
+void StageCgroup::Kill() const { (void)WriteText(folder_ + "/cgroup.kill", "1"); }
+
+StageCgroup::~StageCgroup() {
+  Kill();
+  const absl::Time give_up = MonotonicNow() + kEndPatience;
+  while (rmdir(folder_.c_str()) != 0 && errno == EBUSY && MonotonicNow() < give_up)
+    absl::SleepFor(absl::Milliseconds(1));
+}
+
+absl::StatusOr<std::string> StageCgroup::Probe() {
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<StageCgroup> group, Make(1));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string place, Place());
+  const pid_t pid = fork();
+  if (pid < 0) return absl::UnavailableError("cannot start a process");
+  if (pid == 0) {
+    while (true) pause();
+  }
+  const absl::Status added = group->Add(pid);
+  if (!added.ok()) kill(pid, SIGKILL);
+  group->Kill();
+  waitpid(pid, nullptr, 0);
+  HEDDLE_RETURN_IF_ERROR(added);
+  const bool limits = group->limits_threads() || HasWord(place + "/cgroup.controllers", "pids");
+  return std::string(limits ? "whatever a stage starts ends with it, and the kernel counts threads"
+                            : "whatever a stage starts ends with it; the kernel counts no threads");
+}
+
+void StageCgroup::LimitThreads() {
+  const absl::StatusOr<std::string> place = Place();
+  if (!place.ok()) return;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(*place, error)) {
+    const std::string name = entry.path().filename();
+    absl::string_view rest = name;
+    pid_t worker = 0;
+    const bool left = absl::ConsumePrefix(&rest, kStages) &&
+                      absl::SimpleAtoi(rest.substr(0, rest.find('-')), &worker) &&
+                      kill(worker, 0) != 0 && errno == ESRCH;
+    if (left) rmdir(entry.path().c_str());
+  }
+  const std::string controllers = *place + "/cgroup.controllers";
+  const std::string turned_on = *place + "/cgroup.subtree_control";
+  if (!HasWord(controllers, "pids") || HasWord(turned_on, "pids")) return;
+  // The topmost group of the machine is not the worker's to change. Only that one has no type.
+  if (access((*place + "/cgroup.type").c_str(), F_OK) != 0) return;
+  const std::string own = absl::StrCat(*place, "/", kWorker);
+  mkdir(own.c_str(), 0755);
+  const std::string self = absl::StrCat(getpid());
+  const bool moved = WriteText(own + "/cgroup.procs", self).ok();
+  // With another process in it, such as the scheduler of an embedded worker, its groups could have none.
+  const bool empty = moved && ReadText(*place + "/cgroup.procs").empty();
+  if (empty && WriteText(turned_on, "+pids").ok()) return;
+  if (moved) (void)WriteText(*place + "/cgroup.procs", self);
+  rmdir(own.c_str());
+}
+
+}  // namespace heddle::worker

@@ -1,0 +1,60 @@
+// A control group (cgroup v2) for the processes of one stage: all of them end with it, also those that have
+// left the stage's process group, and the kernel lets them have only so many threads, where the supervisor
+// only looks now and then (child_watch.h).
+//
+// Groups are made beside the worker's own processes: in its control group if that was given to it (systemd's
+// Delegate=), or in the topmost one that it sees, as root or in a container.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace heddle::worker {
+
+// Where a process is, from /proc/self/cgroup and /proc/self/mountinfo.
+struct OwnCgroup {
+  std::string folder;    // of its group; empty: there is no cgroup v2
+  bool topmost = false;  // there is none above it that it sees
+};
+OwnCgroup FindOwnCgroup(absl::string_view cgroup, absl::string_view mountinfo);
+
+class StageCgroup {
+ public:
+  // Makes a group without processes. Threads are limited only if LimitThreads was done, or somebody else has
+  // turned the limit on. Unavailable, with one line, if no group can be made.
+  static absl::StatusOr<std::unique_ptr<StageCgroup>> Make(int max_threads);
+  // Ends what is in the group, waits for that, and removes the group.
+  ~StageCgroup();
+  StageCgroup(const StageCgroup&) = delete;
+  StageCgroup& operator=(const StageCgroup&) = delete;
+
+  // Moves the process into the group. Those that it starts from then on are in it, too.
+  absl::Status Add(pid_t pid);
+  // Kills all processes of the group.
+  void Kill() const;
+  bool limits_threads() const { return limits_threads_; }
+
+  // Tries a group, with a process of its own in it. One line says what groups can do here. Unavailable says
+  // what is missing.
+  static absl::StatusOr<std::string> Probe();
+  // Turns the limit of threads on for groups made later. For that, the calling process moves into a group
+  // of its own beside them, since one with limited groups has no processes itself. Also removes groups that
+  // ended workers have left. Call once, before there are stages; without effect where there are no groups.
+  static void LimitThreads();
+
+ private:
+  StageCgroup(std::string folder, bool limits_threads)
+      : folder_(std::move(folder)), limits_threads_(limits_threads) {}
+
+  const std::string folder_;
+  const bool limits_threads_;
+};
+
+}  // namespace heddle::worker
