@@ -29,7 +29,7 @@ namespace heddle::worker {
 namespace {
 
 constexpr absl::string_view kStages = "heddle-stage-";     // names of groups: this, process, number
-constexpr absl::string_view kWorker = "heddle-supervisor";  // the group of a worker that limits threads
+constexpr absl::string_view kWorker = "heddle-supervisor";  // of a worker that limits threads
 // Processes that were killed are gone at once, unless they hang in a driver.
 constexpr absl::Duration kEndPatience = absl::Seconds(2);
 

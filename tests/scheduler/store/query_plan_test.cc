@@ -445,7 +445,10 @@ TEST_P(SqlStoreTest, StatisticsThatAnOlderProgramDidNotKeepAreCountedAfterTheSta
                     ->Execute("UPDATE record_groups SET counted=0, records=7, known=7, best_ns=1")
                     .ok());
   } else {  // as the version before this left it
-    ASSERT_TRUE(session()->Execute("DROP TABLE record_groups; DROP INDEX experience_pages; PRAGMA user_version=12").ok());
+    ASSERT_TRUE(session()
+                    ->Execute("DROP TABLE record_groups; DROP INDEX experience_pages; "
+                              "PRAGMA user_version=12")
+                    .ok());
   }
   Reopen();
   EXPECT_EQ(Uncounted(), kTasks);
