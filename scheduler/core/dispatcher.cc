@@ -143,9 +143,8 @@ void Dispatcher::Start(const Placement::Assignment& assignment) {
       case v1::STAGE_BUILD: {
         const int lane = SlotIndex::CpuLane(work.kind, job);
         const size_t share =
-            LacksRoom(job)
-                ? 1
-                : artifact_room_.Share(placement_.BuildShare(task, lane), IsIdle(job));
+            LacksRoom(job) ? 1
+                           : artifact_room_.Share(placement_.BuildShare(task, lane), IsIdle(job));
         start.candidates = Take<Unbuilt, Building>(task, share, attempt);
         break;
       }
