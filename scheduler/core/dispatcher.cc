@@ -143,9 +143,8 @@ void Dispatcher::Start(const Placement::Assignment& assignment) {
       case v1::STAGE_BUILD: {
         const int lane = SlotIndex::CpuLane(work.kind, job);
         const size_t share =
-            LacksRoom(job)
-                ? 1
-                : artifact_room_.Share(placement_.BuildShare(task, lane), IsIdle(job));
+            LacksRoom(job) ? 1
+                           : artifact_room_.Share(placement_.BuildShare(task, lane), IsIdle(job));
         start.candidates = Take<Unbuilt, Building>(task, share, attempt);
         break;
       }
@@ -262,7 +261,8 @@ void Dispatcher::On(const SlotsChanged& event) {
         Is<Tuning>(job.phase) && (!job.queue.empty() || job.params.device_key.empty());
     const bool has_deadline = job.params.deadline != absl::InfiniteFuture();
     const bool idle_matters = artifact_room_.Tight() && !job.in_flight.empty();
-    if (((awaits_device || has_deadline || idle_matters) && changed[static_cast<size_t>(job.lane)]) ||
+    const bool device_matters = awaits_device || has_deadline || idle_matters;
+    if ((device_matters && changed[static_cast<size_t>(job.lane)]) ||
         (has_deadline && changed[SlotIndex::kCpuLane]))
       effects_.Touch(id);
   }

@@ -45,8 +45,8 @@ class JobIntake {
         store_(store),
         blobs_(blobs),
         limits_(limits),
-        uploads_(blobs, {.bytes = 2 * limits.max_model_bytes,
-                         .bytes_a_day = 8 * limits.max_model_bytes}),
+        uploads_(blobs,
+                 {.bytes = 2 * limits.max_model_bytes, .bytes_a_day = 8 * limits.max_model_bytes}),
         jobs_a_day_(limits.max_jobs_a_day) {}
 
   // ResourceExhausted if a model of so many bytes is over the limit, or the disk is full.

@@ -36,8 +36,8 @@ struct StageTime {
   bool per_candidate = false;
   double load = 1;  // share of its slot that it uses; the rest can serve others without slowing it
 };
-inline constexpr int64_t kCodeBytes = int64_t{128} << 10;  // of a built candidate (Scenario::code_room)
-inline constexpr int kStageKinds = 9;  // v1::StageKind
+inline constexpr int64_t kCodeBytes = int64_t{128} << 10;  // of a candidate (Scenario::code_room)
+inline constexpr int kStageKinds = 9;                      // v1::StageKind
 using StageTimes = std::array<StageTime, kStageKinds>;
 
 // Measured times of a task's candidates. The median of the n-th is

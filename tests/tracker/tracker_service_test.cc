@@ -321,8 +321,8 @@ TEST_F(TrackerServiceTest, AWatcherThatTakesNothingLosesItsPlace) {
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&watches);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  const auto stub = v1::TrackerService::NewStub(grpc::CreateChannel(
-      "127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
+  const auto stub = v1::TrackerService::NewStub(
+      grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
   for (const bool changes : {true, false}) {
     const int before = slow;
     grpc::ClientContext context;

@@ -67,8 +67,9 @@ TEST(CgroupTest, TheOwnGroupIsFound) {
   EXPECT_EQ(find("0::/system.slice/heddle-worker.service\n", kV2),
             "/sys/fs/cgroup/system.slice/heddle-worker.service");
   EXPECT_EQ(find("0::/\n", kV2), "/sys/fs/cgroup topmost");
-  EXPECT_EQ(find("8:pids:/a\n0::/b\n", absl::StrCat(kV1, "36 25 0:31 / /unified rw - cgroup2 c rw\n")),
-            "/unified/b");
+  EXPECT_EQ(
+      find("8:pids:/a\n0::/b\n", absl::StrCat(kV1, "36 25 0:31 / /unified rw - cgroup2 c rw\n")),
+      "/unified/b");
   const std::string part = "40 25 0:31 /docker/x /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
   EXPECT_EQ(find("0::/docker/x\n", part), "/sys/fs/cgroup topmost");
   EXPECT_EQ(find("0::/docker/x/y\n", part), "/sys/fs/cgroup/y");

@@ -600,7 +600,8 @@ TEST_F(EscapeTest, AControlGroupEndsWhatHasLeftTheSession) {
 TEST_F(EscapeTest, AControlGroupLimitsThreads) {
   const auto group = StageCgroup::Make(1);
   if (!group.ok()) GTEST_SKIP() << group.status().message();
-  if (!(*group)->limits_threads()) GTEST_SKIP() << "groups here have no limit of threads (pids.max)";
+  if (!(*group)->limits_threads())
+    GTEST_SKIP() << "groups here have no limit of threads (pids.max)";
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   const pid_t pid = fork();

@@ -187,9 +187,9 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
     return absl::UnavailableError(
         absl::StrCat("cannot start ", options.command[0], ": ", std::strerror(error)));
   }
-  std::unique_ptr<ChildProcess> child(
-      new ChildProcess(pid, allowed, Pipe::Take(in.write), Pipe::Take(out.read),
-                       Pipe::Take(err.read), std::move(cgroup)));
+  std::unique_ptr<ChildProcess> child(new ChildProcess(pid, allowed, Pipe::Take(in.write),
+                                                       Pipe::Take(out.read), Pipe::Take(err.read),
+                                                       std::move(cgroup)));
   // It has not been told yet what to do, so it has started nothing that would stay outside.
   if (child->cgroup_ != nullptr) HEDDLE_RETURN_IF_ERROR(child->cgroup_->Add(pid));
   return child;

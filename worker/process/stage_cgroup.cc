@@ -28,8 +28,8 @@
 namespace heddle::worker {
 namespace {
 
-constexpr absl::string_view kStages = "heddle-stage-";     // names of groups: this, process, number
-constexpr absl::string_view kWorker = "heddle-supervisor";  // the group of a worker that limits threads
+constexpr absl::string_view kStages = "heddle-stage-";  // names of groups: this, process, number
+constexpr absl::string_view kWorker = "heddle-supervisor";  // of a worker that limits threads
 // Processes that were killed are gone at once, unless they hang in a driver.
 constexpr absl::Duration kEndPatience = absl::Seconds(2);
 
@@ -78,8 +78,8 @@ absl::StatusOr<std::string> Place() {
   if (absl::EndsWith(own.folder, absl::StrCat("/", kWorker)))
     return std::filesystem::path(own.folder).parent_path().string();
   if (own.topmost || Delegated(own.folder)) return own.folder;
-  return absl::UnavailableError(absl::StrCat("the group ", own.folder,
-                                             " was not given to the worker"));
+  return absl::UnavailableError(
+      absl::StrCat("the group ", own.folder, " was not given to the worker"));
 }
 
 }  // namespace
@@ -118,8 +118,7 @@ absl::StatusOr<std::unique_ptr<StageCgroup>> StageCgroup::Make(int max_threads) 
   std::unique_ptr<StageCgroup> group(new StageCgroup(folder, access(limit.c_str(), F_OK) == 0));
   if (access((folder + "/cgroup.kill").c_str(), F_OK) != 0)
     return absl::UnavailableError("the kernel cannot end a group at once; it can from 5.14 on");
-  if (group->limits_threads())
-    HEDDLE_RETURN_IF_ERROR(WriteText(limit, absl::StrCat(max_threads)));
+  if (group->limits_threads()) HEDDLE_RETURN_IF_ERROR(WriteText(limit, absl::StrCat(max_threads)));
   return group;
 }
 

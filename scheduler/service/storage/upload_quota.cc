@@ -30,10 +30,10 @@ void UploadQuota::Upload::Stored(const std::string& digest, bool known) {
 absl::Status UploadQuota::Take(const std::string& name, int64_t bytes) {
   absl::MutexLock lock(&mutex_);
   Tenant& tenant = tenants_[name];
-  HEDDLE_RETURN_IF_ERROR(a_day_.Check(
-      name, tenant.arriving_bytes + bytes, MonotonicNow(),
-      absl::StrCat("uploaded ", limits_.bytes_a_day >> 20,
-                   " MiB (eight times heddle-scheduler --max-model-mib)")));
+  HEDDLE_RETURN_IF_ERROR(
+      a_day_.Check(name, tenant.arriving_bytes + bytes, MonotonicNow(),
+                   absl::StrCat("uploaded ", limits_.bytes_a_day >> 20,
+                                " MiB (eight times heddle-scheduler --max-model-mib)")));
   const auto full = [&] {
     return tenant.arriving_bytes + tenant.stored_bytes + bytes > limits_.bytes ||
            static_cast<int64_t>(tenant.stored.size()) >= limits_.blobs;
@@ -44,10 +44,9 @@ absl::Status UploadQuota::Take(const std::string& name, int64_t bytes) {
     return absl::OkStatus();
   }
   return absl::ResourceExhaustedError(absl::StrCat(
-      TenantText(name), " uploaded ",
-      (tenant.arriving_bytes + tenant.stored_bytes) >> 20, " MiB in ", tenant.stored.size(),
-      " blobs that no job refers to, and the limit is ", limits_.bytes >> 20,
-      " MiB (twice heddle-scheduler --max-model-mib) and ", limits_.blobs,
+      TenantText(name), " uploaded ", (tenant.arriving_bytes + tenant.stored_bytes) >> 20,
+      " MiB in ", tenant.stored.size(), " blobs that no job refers to, and the limit is ",
+      limits_.bytes >> 20, " MiB (twice heddle-scheduler --max-model-mib) and ", limits_.blobs,
       " blobs; submit what they are for, or wait: what no job uses is removed after a day"));
 }
 

@@ -25,8 +25,8 @@ namespace heddle::scheduler {
 class UploadQuota {
  public:
   struct Limits {
-    int64_t bytes = int64_t{1} << 35;  // of one tenant
-    int64_t blobs = 131'072;           // likewise; each takes an inode, and memory here
+    int64_t bytes = int64_t{1} << 35;        // of one tenant
+    int64_t blobs = 131'072;                 // likewise; each takes an inode, and memory here
     int64_t bytes_a_day = int64_t{1} << 37;  // of one tenant, whatever jobs refer to them
   };
   UploadQuota(const BlobStore* blobs, Limits limits)

@@ -52,7 +52,7 @@ struct WorldResult {
   int64_t measurements = 0, disturbed = 0, stale_answers = 0;
   // Pools that another scheduler took over; writes of whom they replaced that were refused.
   int64_t fail_overs = 0, late_writes = 0;
-  int64_t dropped = 0;   // built candidates whose code made way for others (machines/artifact_room.h)
+  int64_t dropped = 0;   // built candidates whose code made way for others (artifact_room.h)
   int64_t contests = 0;  // plan stages that ended one (machines/contest.h)
   int64_t judged = 0;    // comparisons that chose between two plans
   // Plans that go on after a contest and whose pool pays only a part of what the others have used.

@@ -79,7 +79,8 @@ TEST(ArtifactRoomTest, ABuildTakesNoMoreCandidatesThanThereIsRoomFor) {
 
 TEST(ArtifactRoomTest, InAFullRoomIdleCodeIsDropped) {
   ArtifactRoom room(64 * kMiB);
-  Job idle = JobWith(2, {BuiltOf(9 * kMiB), {0, Profiling{AttemptId{1}}, 9 * kMiB}, BuiltOf(9 * kMiB)});
+  Job idle =
+      JobWith(2, {BuiltOf(9 * kMiB), {0, Profiling{AttemptId{1}}, 9 * kMiB}, BuiltOf(9 * kMiB)});
   room.Count(idle, true);
   EXPECT_EQ(room.ToDrop(), std::nullopt) << "there is room";
   const Job active = JobWith(3, {BuiltOf(40 * kMiB)});

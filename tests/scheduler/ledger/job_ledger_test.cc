@@ -601,7 +601,8 @@ TEST_F(BuiltCodeTest, IsGoneOnceItIsDropped) {
   Finish(v1::STAGE_PROPOSE, Proposed{1, false, std::vector<v1::Candidate>(1), state_});
   const StartStage build = First(v1::STAGE_BUILD);
   const CandidateId candidate = build.candidates.at(0);
-  Feed(CandidateBuilt{build.attempt, candidate, v1::OUTCOME_OK, "", std::make_shared<v1::Artifact>()});
+  Feed(CandidateBuilt{build.attempt, candidate, v1::OUTCOME_OK, "",
+                      std::make_shared<v1::Artifact>()});
   EXPECT_NE(ledger_.data(JobId{1}).ArtifactOf(candidate), nullptr);
   ledger_.Absorb(dispatcher_, Tick{}, {DropArtifacts{JobId{1}, {candidate}}}, now_, now_);
   EXPECT_EQ(ledger_.data(JobId{1}).ArtifactOf(candidate), nullptr);

@@ -36,8 +36,8 @@ TEST(DailyQuotaTest, EachTenantHasItsOwn) {
   const absl::Status refused = quota.Check("", 1, kStart, "did 10 things");
   EXPECT_TRUE(absl::IsResourceExhausted(refused));
   EXPECT_EQ(refused.message(),
-            "callers without a tenant did 10 things, as much as one may within a day; try again after "
-            "2h24m");
+            "callers without a tenant did 10 things, as much as one may within a day; try again "
+            "after 2h24m");
   EXPECT_THAT(std::string(quota.Check("a", 1, kStart, "").message()), HasSubstr("tenant a"));
 }
 

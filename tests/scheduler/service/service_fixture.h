@@ -61,7 +61,8 @@ class ServiceTest : public ::testing::Test {
     loop_->Begin();
     jobs_service_ = std::make_unique<JobServiceImpl>(loop_.get(), store_.get(), blobs_.get(),
                                                      &calls_, Limits());
-    records_service_ = std::make_unique<RecordServiceImpl>(loop_.get(), store_.get(), &calls_, Limits());
+    records_service_ =
+        std::make_unique<RecordServiceImpl>(loop_.get(), store_.get(), &calls_, Limits());
     collector_ = std::make_unique<Collector>(loop_.get(), store_.get(), blobs_.get());
     store_service_ = std::make_unique<StoreServiceImpl>(directory_ + "/heddle.db", blobs_.get(),
                                                         collector_.get(), &calls_);

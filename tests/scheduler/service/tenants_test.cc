@@ -30,8 +30,8 @@ class TenantsTest : public ServiceTest {
     audit_ = AuditLog::Open(directory_ + "/audit").value();
     guarded_jobs_ = std::make_unique<JobServiceImpl>(loop_.get(), store_.get(), blobs_.get(),
                                                      &calls_, Limits(), tokens_.get());
-    guarded_records_ =
-        std::make_unique<RecordServiceImpl>(loop_.get(), store_.get(), &calls_, Limits(), tokens_.get());
+    guarded_records_ = std::make_unique<RecordServiceImpl>(loop_.get(), store_.get(), &calls_,
+                                                           Limits(), tokens_.get());
     grpc::ServerBuilder builder;
     int port = 0;
     ListenerOptions listener;
