@@ -192,8 +192,11 @@ class Bench {
     switch (run->start.kind) {
       case v1::STAGE_IMPORT: {
         Imported imported;
-        for (int i = 0; i < flags_.tasks; ++i)
-          imported.model.add_tasks()->set_key(absl::StrCat(ModelOf(run->start.job), "/", i));
+        for (int i = 0; i < flags_.tasks; ++i) {
+          v1::TaskInfo& task = *imported.model.add_tasks();
+          task.set_key(absl::StrCat(ModelOf(run->start.job), "/", i));
+          task.set_weight(1);  // what the plan does not use is not tuned
+        }
         return At(1, StageFinished{id, {}, true, imported});
       }
       case v1::STAGE_PROPOSE:

@@ -330,7 +330,9 @@ def all_tasks(args, result, program):
     directories = [args.tables] if args.tables else sorted(glob.glob(os.path.join(args.root, "bench", "replay", "*")))
     tables = [path for directory in directories for path in tables_in(directory)]
     held_out = [path for path in tables if args.only is None or name_of(path) in args.only]
-    if len({name_of(path) for path in tables}) < 2 or not held_out:
+    if args.only and not held_out:
+        raise SideError(f"no table of {', '.join(args.only)}: bench/run.sh search --collect makes it")
+    if len({name_of(path) for path in tables}) < 2:
         raise SideError("a model of other tasks needs tables of two operators: bench/run.sh search --collect makes them")
     seeds = args.seeds or FIT_SEEDS
     argv = [program, "fit", *held_out, "--sample", str(args.sample), "--seeds", str(seeds)]
