@@ -53,7 +53,7 @@ class ScikitTest(unittest.TestCase):
         cls.addClassCleanup(cls.service.stop)
 
     def tuned(self, model, **options):
-        return heddle.tune(model, server=self.service.address, trials=2, batch=2, compare=False, progress=False, shapes={"rows": BLOCKS}, **options)
+        return heddle.tune(model, server=self.service.address, trials=1, batch=1, compare=False, progress=False, shapes={"rows": BLOCKS}, **options)
 
     def check_classifier(self, model, x, inputs, **options):
         """Labels and probabilities of a classifier, whatever its labels are."""

@@ -68,7 +68,7 @@ class TorchTest(unittest.TestCase):
         torch.manual_seed(1)
 
     def tuned(self, model, **options):
-        return heddle.tune(model, server=self.service.address, trials=2, batch=2, compare=False, progress=False, **options)
+        return heddle.tune(model, server=self.service.address, trials=1, batch=1, compare=False, progress=False, **options)
 
     def expected(self, model, *inputs):
         """What torch computes, as the module is used: not trained."""
