@@ -7,9 +7,6 @@ namespace heddle {
 // nice value of -5). Takes the right to do so, which root and a service with LimitNICE=-5 have.
 // False: this process has no such right, and nothing changes.
 bool RunBeforeOthers();
-// Gives the calling thread about a tenth of the share of a thread of usual priority (a nice value of 10). For long work for
-// users that takes locks which others take, too: those must not be held for long.
-void RunWithLess();
 // Gives the calling thread the lowest priority (a nice value of 19), so that it hardly takes time from others.
 void RunAfterOthers();
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -11,7 +10,6 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
-#include "base/thread_priority.h"
 #include "proto/access/access_table.h"
 #include "proto/access/listener.h"
 #include "proto/check_message.h"
@@ -407,57 +405,6 @@ grpc::Status JobServiceImpl::ListDevices(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-namespace {
-
-// The answer to a query, page by page: it takes no more memory however many records there are.
-class RecordStream {
- public:
-  RecordStream(grpc::ServerContext* context, const v1::RecordQuery& request, CallerReads& reads,
-               CallLimits::Call& call, grpc::ServerWriter<v1::Record>* writer)
-      : context_(context),
-        request_(request),
-        reads_(reads),
-        call_(call),
-        writer_(writer),
-        left_(request.limit() > 0 ? request.limit() : QueryLimit(request)) {}
-
-  bool done() const { return left_ <= 0; }
-  grpc::Status SendPage() {
-    absl::StatusOr<RecordPage> page =
-        reads_.QueryRecords(request_, place_, std::min(left_, page_records_));
-    page_records_ = std::min(2 * page_records_, kPageRecords);
-    if (!page.ok()) return ToGrpc(page.status());
-    for (const v1::Record& record : page->records) {
-      // Small records gather until they fill a packet.
-      const auto write = [&] {
-        return writer_->Write(record, grpc::WriteOptions().set_buffer_hint());
-      };
-      if (!call_.WithPeer(write)) return grpc::Status::CANCELLED;
-    }
-    place_ = page->last;
-    left_ = place_ ? left_ - static_cast<int64_t>(page->records.size()) : 0;
-    // Pages may be empty.
-    return context_->IsCancelled() ? grpc::Status::CANCELLED : grpc::Status::OK;
-  }
-  grpc::Status SendAll() {
-    grpc::Status status;
-    while (!done() && status.ok()) status = SendPage();
-    return status;
-  }
-
- private:
-  grpc::ServerContext* const context_;
-  const v1::RecordQuery& request_;
-  CallerReads& reads_;
-  CallLimits::Call& call_;
-  grpc::ServerWriter<v1::Record>* const writer_;
-  int64_t left_;
-  int64_t page_records_ = kFirstPageRecords;
-  std::optional<RecordPlace> place_;
-};
-
-}  // namespace
-
 grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
                                              const v1::RecordQuery* request,
                                              grpc::ServerWriter<v1::Record>* writer) {
@@ -471,16 +418,27 @@ grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
     writer->SendInitialMetadata();
     return true;
   });
-  RecordStream stream(context, *request, reads, call, writer);
-  grpc::Status status = stream.SendPage();
-  if (stream.done() || !status.ok()) return status;
-  // Long answers are most of what users cost the scheduler. A thread of gRPC serves others afterwards, so it must not have less
-  // of the cores; one of the query's own may.
-  std::thread([&] {
-    RunWithLess();
-    status = stream.SendAll();
-  }).join();
-  return status;
+  // Pages take no more memory however many there are.
+  int64_t left = request->limit() > 0 ? request->limit() : QueryLimit(*request);
+  int64_t page_records = kFirstPageRecords;
+  for (std::optional<RecordPlace> place; left > 0;) {
+    absl::StatusOr<RecordPage> page =
+        reads.QueryRecords(*request, place, std::min(left, page_records));
+    page_records = std::min(2 * page_records, kPageRecords);
+    if (!page.ok()) return ToGrpc(page.status());
+    for (const v1::Record& record : page->records) {
+      // Small records gather until they fill a packet.
+      const auto write = [&] {
+        return writer->Write(record, grpc::WriteOptions().set_buffer_hint());
+      };
+      if (!call.WithPeer(write)) return grpc::Status::CANCELLED;
+    }
+    left -= static_cast<int64_t>(page->records.size());
+    place = page->last;
+    if (!place) break;
+    if (context->IsCancelled()) return grpc::Status::CANCELLED;  // pages may be empty
+  }
+  return grpc::Status::OK;
 }
 
 grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext* context,
