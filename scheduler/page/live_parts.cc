@@ -101,7 +101,8 @@ std::optional<LiveParts::Turn> LiveParts::Next(absl::Time now, int64_t changes) 
     const absl::Duration age = now - page.rendered;
     if (age < options_.interval) continue;
     const int64_t its_changes = page.own == nullptr ? changes : page.own();
-    const bool changed = page.changes != its_changes;
+    // One that waits for long goes before those that change all the time.
+    const bool changed = page.changes != its_changes || age >= options_.most_refresh;
     if (!changed && (next_changed || age < page.refresh)) continue;
     if (next && changed == next_changed && page.rendered >= oldest) continue;
     oldest = page.rendered;

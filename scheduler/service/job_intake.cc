@@ -48,9 +48,9 @@ absl::StatusOr<std::shared_ptr<void>> JobIntake::Admit(const Identity& caller,
   return ClaimPlace(spec->user());
 }
 
-void JobIntake::Submitted(const Identity& caller, const ModelDigests& model,
+void JobIntake::Submitted(const Identity& caller, bool fresh, const ModelDigests& model,
                           const v1::BlobList& parts) {
-  jobs_a_day_.Take(caller.tenant, 1, MonotonicNow());
+  if (fresh) jobs_a_day_.Take(caller.tenant, 1, MonotonicNow());
   uploads_.Refer(model.file);
   for (const v1::BlobRef& part : parts.blobs()) uploads_.Refer(part.sha256());
 }

@@ -62,8 +62,10 @@ class JobIntake {
   // submitted as many as it may within a day.
   absl::StatusOr<std::shared_ptr<void>> Admit(const Identity& caller, const std::string& submit_key,
                                               v1::JobSpec* spec);
-  // The caller's submission has become a job of this model.
-  void Submitted(const Identity& caller, const ModelDigests& model, const v1::BlobList& parts);
+  // The caller's submission has become a job of this model. `fresh`: not one that was sent again, for which Admit
+  // returns null.
+  void Submitted(const Identity& caller, bool fresh, const ModelDigests& model,
+                 const v1::BlobList& parts);
 
  private:
   absl::StatusOr<std::shared_ptr<void>> ClaimPlace(const std::string& user);

@@ -98,10 +98,10 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
     return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must be the job's spec"};
   }
   if (grpc::Status checked = Check(request); !checked.ok()) return checked;
+  const Identity caller = CallerOf(*context, tokens_);
   v1::JobSpec spec = request.spec();
   const std::string submit_key = request.submit_key();
-  const absl::StatusOr<std::shared_ptr<void>> place =
-      intake_.Admit(CallerOf(*context, tokens_), submit_key, &spec);
+  const absl::StatusOr<std::shared_ptr<void>> place = intake_.Admit(caller, submit_key, &spec);
   if (!place.ok()) return ToGrpc(place.status());
   v1::BlobList parts;
   int64_t part_bytes = 0;
@@ -116,7 +116,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   }
   absl::StatusOr<std::unique_ptr<BlobStore::Writer>> blob = blobs_->NewWriter();
   if (!blob.ok()) return ToGrpc(blob.status());
-  UploadQuota::Upload upload(intake_.uploads(), CallerOf(*context, tokens_).tenant);
+  UploadQuota::Upload upload(intake_.uploads(), caller.tenant);
   bool complete = false;
   std::string expected;
   for (; has_chunk; has_chunk = !complete && read()) {
@@ -159,7 +159,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   }
   absl::StatusOr<std::string> job = loop_->Submit(spec, model, submit_key);
   if (!job.ok()) return ToGrpc(job.status());
-  intake_.Submitted(CallerOf(*context, tokens_), model, parts);
+  intake_.Submitted(caller, *place != nullptr, model, parts);
   response->set_job(*job);
   return grpc::Status::OK;
 }
@@ -473,6 +473,7 @@ grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext* context,
       const absl::Status& result = results[i];
       if (result.ok()) {
         response->set_imported(response->imported() + 1);
+        if (identity.role == Role::kOperator) continue;
         imports_a_day_.Take(identity.tenant, static_cast<int64_t>(group[i].ByteSizeLong()),
                             MonotonicNow());
       } else if (absl::IsAlreadyExists(result)) {

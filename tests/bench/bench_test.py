@@ -910,7 +910,7 @@ class ClassicalTest(unittest.TestCase):
             self.assertEqual((told.returncode, told.stderr), (0, ""))
             form = re.compile(r"(\d+) rows: a call (\d+) ns, its (\d+) kernels (-?\d+) ns, beyond them (-?\d+) ns")
             lines = [[int(number) for number in form.fullmatch(line).groups()] for line in told.stdout.splitlines()]
-            self.assertEqual([line[0] for line in lines], [1, 16, 256, 4096])
+            self.assertEqual([line[0] for line in lines], [1, 16, 128, 2048])
             for _, call, kernels, inside, beyond in lines:
                 self.assertGreater(min(call, kernels), 0)
                 self.assertAlmostEqual(call, inside + beyond, delta=2)

@@ -5,11 +5,13 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -25,6 +27,14 @@
 
 namespace heddle::worker {
 namespace {
+
+// A group is more than every host offers, so a stage runs without one, too. The supervisor still ends its session.
+void WarnWithoutGroup(const absl::Status& why) {
+  static std::atomic<bool> told{false};
+  if (told.exchange(true)) return;
+  spdlog::warn("stages run without a control group from now on where one cannot be had: {}",
+               std::string(why.message()));
+}
 
 // Error messages use only the last line; a few more help when someone debugs the worker.
 constexpr size_t kErrTailBytes = 4096;
@@ -180,7 +190,11 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
     // The supervisor tells a child by its looks that it has too many threads (child_watch.h). The kernel stops
     // what is faster.
     const int most = 2 * confine::MaxThreads(CPU_COUNT(&allowed));
-    HEDDLE_ASSIGN_OR_RETURN(cgroup, StageCgroup::Make(most));
+    absl::StatusOr<std::unique_ptr<StageCgroup>> made = StageCgroup::Make(most);
+    if (made.ok())
+      cgroup = *std::move(made);
+    else
+      WarnWithoutGroup(made.status());
   }
   pid_t pid = 0;
   if (const int error = Spawn(options, in, out, err, &pid); error != 0) {
@@ -191,7 +205,12 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
                                                        Pipe::Take(out.read), Pipe::Take(err.read),
                                                        std::move(cgroup)));
   // It has not been told yet what to do, so it has started nothing that would stay outside.
-  if (child->cgroup_ != nullptr) HEDDLE_RETURN_IF_ERROR(child->cgroup_->Add(pid));
+  if (child->cgroup_ != nullptr) {
+    if (const absl::Status added = child->cgroup_->Add(pid); !added.ok()) {
+      WarnWithoutGroup(added);
+      child->cgroup_.reset();
+    }
+  }
   return child;
 }
 

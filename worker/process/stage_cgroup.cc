@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -32,6 +33,7 @@ constexpr absl::string_view kStages = "heddle-stage-";  // names of groups: this
 constexpr absl::string_view kWorker = "heddle-supervisor";  // of a worker that limits threads
 // Processes that were killed are gone at once, unless they hang in a driver.
 constexpr absl::Duration kEndPatience = absl::Seconds(2);
+constexpr int kMostLeft = 100;  // groups of an earlier process, at most, that are passed over
 
 std::string ReadText(const std::string& path) {
   std::ifstream file(path);
@@ -109,10 +111,17 @@ OwnCgroup FindOwnCgroup(absl::string_view cgroup, absl::string_view mountinfo) {
 absl::StatusOr<std::unique_ptr<StageCgroup>> StageCgroup::Make(int max_threads) {
   static std::atomic<int64_t> number{0};
   HEDDLE_ASSIGN_OR_RETURN(const std::string place, Place());
-  std::string folder = absl::StrCat(place, "/", kStages, getpid(), "-", ++number);
-  if (mkdir(folder.c_str(), 0755) != 0) {
+  std::string folder;
+  int made = -1;
+  // An earlier process with this number may have left some.
+  for (int k = 0; made != 0 && k < kMostLeft; ++k) {
+    folder = absl::StrCat(place, "/", kStages, getpid(), "-", ++number);
+    made = mkdir(folder.c_str(), 0755);
+    if (made != 0 && errno != EEXIST) break;
+  }
+  if (made != 0) {
     return absl::UnavailableError(
-        absl::StrCat("cannot make the group ", folder, ": ", std::strerror(errno)));
+        absl::StrCat("cannot make a group in ", place, ": ", std::strerror(errno)));
   }
   const std::string limit = folder + "/pids.max";
   std::unique_ptr<StageCgroup> group(new StageCgroup(folder, access(limit.c_str(), F_OK) == 0));
@@ -141,6 +150,7 @@ absl::StatusOr<std::string> StageCgroup::Probe() {
   const pid_t pid = fork();
   if (pid < 0) return absl::UnavailableError("cannot start a process");
   if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     while (true) pause();
   }
   const absl::Status added = group->Add(pid);
@@ -163,8 +173,12 @@ void StageCgroup::LimitThreads() {
     pid_t worker = 0;
     const bool left = absl::ConsumePrefix(&rest, kStages) &&
                       absl::SimpleAtoi(rest.substr(0, rest.find('-')), &worker) &&
-                      kill(worker, 0) != 0 && errno == ESRCH;
-    if (left) rmdir(entry.path().c_str());
+                      (worker == getpid() || (kill(worker, 0) != 0 && errno == ESRCH));
+    if (!left) continue;
+    // What is in it has outlived its worker. A group is empty a moment after its end; if not, the next start removes it.
+    (void)WriteText(absl::StrCat(entry.path().string(), "/cgroup.kill"), "1");
+    for (int k = 0; rmdir(entry.path().c_str()) != 0 && errno == EBUSY && k < 100; ++k)
+      absl::SleepFor(absl::Milliseconds(1));
   }
   const std::string controllers = *place + "/cgroup.controllers";
   const std::string turned_on = *place + "/cgroup.subtree_control";

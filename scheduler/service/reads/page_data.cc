@@ -248,7 +248,8 @@ class PageData::FormSubmission final : public PageSource::Submission {
     HEDDLE_ASSIGN_OR_RETURN(model.file, blob->Commit(/*expected=*/""));
     upload_.Stored(model.file);
     const absl::StatusOr<std::string> job = data_->loop_->Submit(spec_, model, submit_key_);
-    if (job.ok()) data_->actions_.intake->Submitted(caller_, model, /*parts=*/{});
+    if (job.ok())
+      data_->actions_.intake->Submitted(caller_, place_ != nullptr, model, /*parts=*/{});
     return job;
   }
   void Tell(const std::string& job, const absl::Status& status) {

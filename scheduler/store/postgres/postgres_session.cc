@@ -19,6 +19,10 @@
 namespace heddle::scheduler {
 namespace {
 
+// The epoch of a leader is read beside its writes, so a statement must see what others committed before it. A database may have
+// another level as its default.
+constexpr const char* kBegin = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
 constexpr absl::Duration kPause = absl::Milliseconds(250);  // between attempts to connect
 constexpr int kEndMs = 3000;           // a server process that is told to end needs moments
 constexpr int kOldestServer = 140000;  // of PQserverVersion: pg_terminate_backend waits since 14
@@ -583,11 +587,11 @@ absl::Status PostgresSession::Execute(const std::string& sql) {
 absl::Status PostgresSession::Begin(Running running) {
   if (in_transaction_) return absl::InternalError("a transaction is open already");
   HEDDLE_RETURN_IF_ERROR(Ready());
-  absl::Status status = RunText("BEGIN");
+  absl::Status status = RunText(kBegin);
   if (absl::IsUnavailable(status) && !Connected()) {
     // It was lost since the last call; nothing was begun.
     HEDDLE_RETURN_IF_ERROR(Ready());
-    status = RunText("BEGIN");
+    status = RunText(kBegin);
   }
   HEDDLE_RETURN_IF_ERROR(status);
   in_transaction_ = true;
