@@ -53,8 +53,9 @@ class EmbeddedService {
 // command. Whoever else uses it then starts it again on the same data, where its jobs go on.
 class CommandService {
  public:
-  // `data` is the data directory of a service that is started; empty: the default one. `http` is where that
-  // serves its page; empty: nowhere. Tells on stderr what is started or found, and the page's address.
+  // `data` is the data directory of a service that is started; empty: the default one. `http` is the address
+  // at which a service that is started serves its page; empty: it serves none. Prints on stderr which service is started
+  // or found, and the address of the page.
   // Errors are those of `server`, which is not replaced if it refused the
   // command, nor where MayStartService says so; and those of EmbeddedService::Start.
   static absl::StatusOr<std::unique_ptr<CommandService>> Find(const ServerAccess& server,

@@ -4,8 +4,8 @@
 namespace heddle {
 
 // gRPC says nothing on stderr: errors are the daemon's to tell, in one line (GRPC_VERBOSITY says
-// otherwise). Abseil's mutexes do not look for deadlocks. In Debian's build they would, and each lock would
-// take a lock of the whole process for that. Call it while there is one thread.
+// otherwise). Abseil's search for deadlocks is turned off: Debian's build has it on, and then every lock of a mutex
+// also locks one mutex of the whole process. Call this before other threads are started.
 void SetUpLibraries();
 
 }  // namespace heddle

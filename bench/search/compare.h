@@ -89,8 +89,8 @@ struct FitOptions {
   size_t window =
       0;  // not 0: fitted to so many tables at a time, adding trees to those that there are
   bool streamed = false;  // from blocks, with the features on disk; windows always are
-  // As a worker fits the model that new tasks begin with: from pages of packed transfer samples, with the features on
-  // disk. A search keeps kMaxTransferSamples of a task, so the records of a table count as several tasks.
+  // The model is fitted from pages of packed transfer samples, with the features on disk. A worker fits the model that
+  // new tasks begin with in the same way. A search keeps kMaxTransferSamples of a task, so the records of a table count as several tasks.
   bool paged = false;
   int copies = 1;  // of each record: shows what more of them cost, and teaches nothing
   uint64_t seed = 0;

@@ -7,9 +7,9 @@
 //            "model", "records", "across": fitted to other operators, "pairs", "recall", "first"}
 //   fit      how well a transfer model ranks the tables of other workloads, by how much it is fitted to, a line
 //            of JSON each: {"operator", "table", "model", "seed", "tasks", "samples", "pairs", "recall", "first",
-//            "regret", "correlation", "fit_s", "fit_mib"}. With --sample only the two models that it compares: of
-//            so many records, as a search was told of others before, and of all, as a worker fits the model that
-//            new tasks begin with; one after another, so that their times and memory are comparable
+//            "regret", "correlation", "fit_s", "fit_mib"}. --sample N compares two models: one fitted to
+//            N records of other operators, one fitted to all of them as a worker does. They are fitted one after
+//            another, so that their times and memory are comparable
 //   live     runs methods on this machine, a line each: {"operator", "method", "seed", "best_ns",
 //            "untuned_ns", "propose_s", "build_s", "measure_s", "update_s"}
 //   time     what the search itself costs on one core, a line each: {"operator", "method",

@@ -21,8 +21,8 @@ enum class Execution {
   kGrid,     // a grid of blocks of threads, each block with shared memory
 };
 
-// Schedules look elements of a table up by vectors only if it has no more of them, so that it may lie in
-// registers (schedule/rules/stage.h). Forms of forests are chosen accordingly.
+// The most elements of a table that may lie in vector registers. Schedules look elements up by vectors in such tables
+// only (schedule/rules/stage.h), and forms of forests are chosen accordingly.
 inline constexpr int64_t kMostLookedUp = 64;
 
 struct TargetInfo {

@@ -39,9 +39,10 @@ class RowCut {
 //
 // Blocks of a call share code and constants, which only the first one finds outside of the caches. Measured cold, a small block
 // may be nearly all misses: 16 rows of a linear model with 10 classes took 12.7 us, and a further block of the same call 1.4 us. But
-// 16 rows of 500 deep trees took as long in either case, since each row finds other nodes. How much is misses, records do not tell: at
-// most what a block of no rows would take, on the line through the two smallest blocks, and at most seven eighths of the
-// smallest block's time; at least nothing. The result is the geometric mean of both ends, which is as wrong as neither.
+// 16 rows of 500 deep trees took as long in either case, since each row finds other nodes. Records do not
+// tell which share is misses. It is at least 0. It is at most what a block of no rows would take by the straight line through the
+// two smallest blocks, and at most seven eighths of the smallest block's time. The result is the geometric mean of the times for
+// the least and the most misses, so that its ratio to either is the same.
 std::vector<double> NsInCall(const std::vector<int64_t>& rows, const std::vector<double>& cold_ns);
 
 }  // namespace heddle::runtime

@@ -242,9 +242,9 @@ void Dispatcher::On(const FetchAbandoned& event) {
 
 // ---- slots and records ----
 
-// Touches the jobs whose rounds may begin, whose end is estimated anew, or that become idle or active, because
-// of their lanes. With
-// thousands of jobs and workers, all of them would take longer than the time between two changes.
+// Touches only jobs that the changed lanes matter to: their rounds may begin, their end is estimated anew, or they
+// become idle or active. With thousands of jobs and workers, touching all jobs would take longer than the time between
+// two changes.
 void Dispatcher::On(const SlotsChanged& event) {
   const SlotIndex& slots = placement_.slot_index();
   const std::vector<SlotIndex::LaneFigures> before = slots.Figures();

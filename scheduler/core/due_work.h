@@ -40,7 +40,7 @@ class DueWork {
     double cpu_s = 0;
     std::vector<double> device_s;  // by lane
   };
-  // The first block that does not end before `due`; the number of blocks if all do.
+  // The index of the first block whose last job is not due before `due`; the number of blocks if there is none.
   size_t BlockOf(const Due& due) const;
   // Summed anew rather than changed by differences, whose rounding errors would add up.
   static void Sum(Block* block);

@@ -1,7 +1,7 @@
 // Reports when a job's deadline seems out of reach, or within reach again.
 //
-// An estimate looks at many jobs (Forecast::Finish), so there is a pause between two estimates: 1 % of the time to the
-// estimated end, but at most 10 s. An estimate is reported only if it has changed materially, so
+// An estimate may look at many jobs (Forecast::Finish). So there is a pause after each one: 1 % of the time that is left
+// until the estimated end, but at most 10 s. An estimate is reported only if it has changed materially, so
 // one that fluctuates around the deadline is reported once.
 #pragma once
 

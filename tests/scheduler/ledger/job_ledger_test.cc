@@ -229,8 +229,8 @@ class TransferSamplesTest : public DispatcherTest {
   void Finish(v1::StageKind kind, decltype(StageFinished::result) result) {
     Feed(StageFinished{First(kind).attempt, {}, true, std::move(result)});
   }
-  // One candidate of the first of two tasks, "a" and "b", up to its update.
-  void TuneOne() {
+  // A job that tunes one candidate at a time, as far as its import.
+  void SubmitJob() {
     Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1}), DeviceSlot("p2", {2})}, ""});
     JobSubmitted submitted{JobId{1}, {}};
     v1::JobSpec& spec = *submitted.description.mutable_spec();
@@ -240,6 +240,10 @@ class TransferSamplesTest : public DispatcherTest {
     spec.set_batch(1);
     submitted.params = *JobLedger::ParamsFrom(spec, now_, now_);
     Feed(submitted);
+  }
+  // One candidate of the first of two tasks, "a" and "b", up to its update.
+  void TuneOne() {
+    SubmitJob();
     Finish(v1::STAGE_IMPORT, ImportOf({{"a"}, {"b"}}, "key"));
     Round();
   }
@@ -324,15 +328,7 @@ class KeptLoopsTest : public TransferSamplesTest {
 };
 
 TEST_F(KeptLoopsTest, AreThoseThatPeopleLookAt) {
-  Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1}), DeviceSlot("p2", {2})}, ""});
-  JobSubmitted submitted{JobId{1}, {}};
-  v1::JobSpec& spec = *submitted.description.mutable_spec();
-  spec.set_target(kTarget);
-  spec.set_trials_per_task(64);
-  spec.set_plan_search("off");
-  spec.set_batch(1);
-  submitted.params = *JobLedger::ParamsFrom(spec, now_, now_);
-  Feed(submitted);
+  SubmitJob();
   Finish(v1::STAGE_IMPORT, ImportOf({{"a"}}, "key"));
   EXPECT_EQ(Trial("random", 0), "") << "it crashed";
   EXPECT_EQ(Trial("random", 100), "loops");
