@@ -97,20 +97,35 @@ void PrintTable(const runtime::Manifest& manifest, const Measured& measured, int
     sum.winograd = sum.winograd || kernel.winograd;
   }
   sum.label = "all kernels";
-  Table table({"kernel", "uses", "time", "share", "", "GFLOP/s", "of peak", "moved", "GB/s",
-               "of memory", "bound by", "of bound"});
+  const bool limited = measured.limits.gflops > 0;  // a GPU's limits are not known
+  std::vector<std::string> head = {"kernel",  "uses",    "time",  "share", "",
+                                   "GFLOP/s", "of peak", "moved", "GB/s"};
+  if (limited) {
+    head.insert(head.end(), {"of memory", "bound by", "of bound"});
+  } else {
+    head.erase(head.begin() + 6);
+  }
+  Table table(head);
   const auto add = [&](const KernelProfile& kernel, bool with_bar) {
     const double share = sum.ns > 0 ? kernel.ns / sum.ns : 0;
     const double gflops = kernel.ns > 0 ? kernel.flops / kernel.ns : 0;
     const double gbps = kernel.ns > 0 ? static_cast<double>(kernel.bytes) / kernel.ns : 0;
-    const Roofline roofline = RooflineOf(kernel, measured.limits);
-    table.Add({kernel.label + (kernel.winograd && with_bar ? ", winograd" : ""),
-               fmt::format("{}", kernel.uses), FormatNs(kernel.ns), Percent(share),
-               with_bar ? Bar(share, plain) : "", FormatGflops(kernel.flops, kernel.ns),
-               Share(gflops, measured.limits.gflops), FormatBytes(kernel.bytes),
-               fmt::format("{:.1f}", gbps), Share(gbps, measured.limits.gbps),
-               with_bar ? (roofline.memory ? "memory" : "compute") : "",
-               with_bar ? Percent(roofline.share) : ""});
+    std::vector<std::string> row = {
+        kernel.label + (kernel.winograd && with_bar ? ", winograd" : ""),
+        fmt::format("{}", kernel.uses),
+        FormatNs(kernel.ns),
+        Percent(share),
+        with_bar ? Bar(share, plain) : "",
+        FormatGflops(kernel.flops, kernel.ns)};
+    if (limited) row.push_back(Share(gflops, measured.limits.gflops));
+    row.insert(row.end(), {FormatBytes(kernel.bytes), fmt::format("{:.1f}", gbps)});
+    if (limited) {
+      const Roofline roofline = RooflineOf(kernel, measured.limits);
+      row.insert(row.end(), {Share(gbps, measured.limits.gbps),
+                             with_bar ? (roofline.memory ? "memory" : "compute") : "",
+                             with_bar ? Percent(roofline.share) : ""});
+    }
+    table.Add(std::move(row));
   };
   for (const KernelProfile& kernel : measured.kernels) add(kernel, true);
   table.AddRule();
@@ -122,6 +137,10 @@ void PrintTable(const runtime::Manifest& manifest, const Measured& measured, int
                  ? fmt::format(" with {} rows", manifest.RowsOf(measured.block))
                  : "",
              FormatNs(measured.whole_ns), FormatNs(sum.ns), measured.rounds);
+  if (!limited) {
+    fmt::print("{}; limits of a GPU are not measured here\n", manifest.target);
+    return;
+  }
   fmt::print(
       "limits measured now: {:.0f} GFLOP/s, {:.1f} GB/s reading {}, as much as the model touches; "
       "{} thread{}; {}\n",
@@ -142,24 +161,29 @@ void PrintJson(const runtime::Manifest& manifest, const Measured& measured, int 
                            {"threads", threads},
                            {"cpu", CpuName()},
                            {"rounds", measured.rounds},
-                           {"peak_gflops", measured.limits.gflops},
-                           {"bandwidth_gbps", measured.limits.gbps},
                            {"rows", manifest.RowsOf(measured.block)},
                            {"footprint_bytes", FootprintBytes(manifest, measured.block)},
                            {"inference_ns", measured.whole_ns},
                            {"kernels", nlohmann::json::array()}};
+  const bool limited = measured.limits.gflops > 0;
+  if (limited) {
+    object["peak_gflops"] = measured.limits.gflops;
+    object["bandwidth_gbps"] = measured.limits.gbps;
+  }
   for (const KernelProfile& kernel : measured.kernels) {
+    nlohmann::json& row =
+        object["kernels"].emplace_back(nlohmann::json{{"task", kernel.task},
+                                                      {"label", kernel.label},
+                                                      {"schedule", kernel.schedule},
+                                                      {"winograd", kernel.winograd},
+                                                      {"uses", kernel.uses},
+                                                      {"ns", kernel.ns},
+                                                      {"flops", kernel.flops},
+                                                      {"bytes", kernel.bytes}});
+    if (!limited) continue;
     const Roofline roofline = RooflineOf(kernel, measured.limits);
-    object["kernels"].push_back({{"task", kernel.task},
-                                 {"label", kernel.label},
-                                 {"schedule", kernel.schedule},
-                                 {"winograd", kernel.winograd},
-                                 {"uses", kernel.uses},
-                                 {"ns", kernel.ns},
-                                 {"flops", kernel.flops},
-                                 {"bytes", kernel.bytes},
-                                 {"bound", roofline.memory ? "memory" : "compute"},
-                                 {"share_of_bound", roofline.share}});
+    row["bound"] = roofline.memory ? "memory" : "compute";
+    row["share_of_bound"] = roofline.share;
   }
   fmt::print("{}\n", object.dump());
 }

@@ -55,7 +55,7 @@ class WorkloadBench {
   static absl::StatusOr<std::unique_ptr<WorkloadBench>> Create(std::string_view workload,
                                                                const MeasureOptions& options);
   virtual ~WorkloadBench() = default;
-  // Checks and times a candidate. On a CPU, one that is surely slower than the fastest candidate before it is timed
+  // Checks and times a candidate. One that is surely slower than the fastest candidate before it is timed
   // with fewer calls and samples (runtime::TimingOptions::rival_ns): most candidates are, and precise times of them
   // would take most of the device's time. Outputs are poisoned first, so that elements that are not written
   // are found, and results are checked again after a second run. DataLoss "wrong result: ..." names

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 
 #include "base/quantiles.h"
+#include "compiler/runtime/race.h"
 
 namespace heddle::runtime {
 namespace {
@@ -23,30 +23,6 @@ void Flush(std::vector<char>& memory) {
   for (size_t i = 0; i < memory.size(); i += kLine) memory[i] = static_cast<char>(memory[i] + 1);
   asm volatile("" : : "r"(memory.data()) : "memory");
 }
-
-// Watches whether a function is surely slower than its rival.
-class Race {
- public:
-  explicit Race(double rival_ns) : rival_ns_(rival_ns) {}
-  void AddCall(double ns) {
-    ++calls_;
-    fastest_call_ = std::min(fastest_call_, ns);
-  }
-  void AddSample(double ns) {
-    ++samples_;
-    fastest_sample_ = std::min(fastest_sample_, ns);
-  }
-  bool lost() const {
-    return rival_ns_ > 0 && ((calls_ >= kFewCalls && fastest_call_ > kFarSlower * rival_ns_) ||
-                             (samples_ >= kFewSamples && fastest_sample_ > kSlower * rival_ns_));
-  }
-
- private:
-  const double rival_ns_;
-  int64_t calls_ = 0, samples_ = 0;
-  double fastest_call_ = std::numeric_limits<double>::infinity();
-  double fastest_sample_ = std::numeric_limits<double>::infinity();
-};
 
 // One sample of cold calls, each timed alone. It ends when the calls have taken `min_ns`, or when
 // three times that has passed in total, because flushing takes longer than a short kernel.

@@ -241,6 +241,32 @@ TEST_F(CudaTest, ColdCallsAreTimedWithoutTheFlush) {
   for (const double ns : warm->samples_ns) EXPECT_NEAR(ns, 50000, 50);
 }
 
+TEST_F(CudaTest, AKernelSlowerThanItsRivalIsTimedShortly) {
+  auto device = Open();
+  auto module = device->Load(FakeCubin());
+  const auto kernel = CudaKernel::Bind(**module, {{.symbol = "a"}}, {}, 0, 0);
+  fake_->launch_ns = [](const test::FakeLaunch&) { return 50000.0; };
+  const auto call = [&] { return kernel->Launch(*device); };
+  TimingOptions options;
+  options.repeats = 5;
+  options.min_repeat = absl::Microseconds(500);
+  options.flush_bytes = 1;
+  options.rival_ns = 25000;
+  const auto far = TimeOnDevice(*device, call, options);
+  ASSERT_TRUE(far.ok()) << far.status();
+  EXPECT_EQ(far->samples_ns.size(), 1u);
+  EXPECT_EQ(far->calls, options.warmup_calls + kFewCalls) << "it does not even fill the sample";
+  options.rival_ns = 40000;
+  const auto near = TimeOnDevice(*device, call, options);
+  EXPECT_EQ(near->samples_ns.size(), static_cast<size_t>(kFewSamples));
+  options.flush_bytes = 0;
+  const auto warm = TimeOnDevice(*device, call, options);
+  EXPECT_EQ(warm->samples_ns.size(), static_cast<size_t>(kFewSamples));
+  options.rival_ns = 60000;
+  const auto winner = TimeOnDevice(*device, call, options);
+  EXPECT_EQ(winner->samples_ns.size(), 5u) << "a winner is timed in full";
+}
+
 // The device still fills memory, then warms its caches, when the host has given it what is timed.
 TEST_F(CudaTest, WarmCallsAreGivenWhileTheDeviceIsBusy) {
   auto device = Open();

@@ -1,9 +1,11 @@
 #include "compiler/runtime/cuda/timing.h"
-#include "base/status_macros.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+
+#include "base/status_macros.h"
+#include "compiler/runtime/race.h"
 
 namespace heddle::runtime {
 namespace {
@@ -25,8 +27,8 @@ double NsSince(Clock::time_point start) {
 
 class Sampler {
  public:
-  Sampler(CudaDevice& device, const std::function<absl::Status()>& call)
-      : device_(device), call_(call) {}
+  Sampler(CudaDevice& device, const std::function<absl::Status()>& call, Race& race)
+      : device_(device), call_(call), race_(race) {}
 
   // Call before the first sample.
   absl::Status Prepare(bool cold) {
@@ -45,13 +47,14 @@ class Sampler {
     int64_t done = 0, batch = 1;
     // The limit on the total time is for short kernels, before which flushing takes longer than the
     // kernel.
-    while (done == 0 || (sum < min_ns && NsSince(begin) < 3 * min_ns)) {
+    while (done == 0 || (sum < min_ns && NsSince(begin) < 3 * min_ns && !race_.lost())) {
       HEDDLE_ASSIGN_OR_RETURN(const double ns, cold_ ? ColdBatch(batch) : WarmBatch(batch, calls));
       sum += ns;
       done += batch;
       const double per_call = std::max(sum / static_cast<double>(done), 10.0);
-      batch = std::clamp<int64_t>(std::llround(std::ceil((min_ns - sum) / per_call)), 1,
-                                  std::min(kLargestBatch, 4 * done));
+      const int64_t largest =
+          done < kFewCalls ? kFewCalls - done : std::min(kLargestBatch, 4 * done);
+      batch = std::clamp<int64_t>(std::llround(std::ceil((min_ns - sum) / per_call)), 1, largest);
     }
     *calls += done;
     return sum / static_cast<double>(done);
@@ -74,6 +77,7 @@ class Sampler {
     double sum = 0;
     for (size_t i = 0; i < events; i += 2) {
       HEDDLE_ASSIGN_OR_RETURN(const double ns, device_.ElapsedNs(i, i + 1));
+      race_.AddCall(ns);
       sum += ns;
     }
     return sum;
@@ -103,6 +107,7 @@ class Sampler {
 
   CudaDevice& device_;
   const std::function<absl::Status()>& call_;
+  Race& race_;
   DeviceMemory fill_;
   bool cold_ = false;
   uint8_t pattern_ = 0;
@@ -124,12 +129,14 @@ absl::StatusOr<Timing> TimeOnDevice(CudaDevice& device, const std::function<absl
     if (!s.ok()) return s;
     ++timing.calls;
   }
-  Sampler sampler(device, call);
+  Race race(options.rival_ns);
+  Sampler sampler(device, call, race);
   HEDDLE_RETURN_IF_ERROR(sampler.Prepare(options.flush_bytes > 0));
   for (int i = 0; i < std::max(options.repeats, 1); ++i) {
-    if (i > 0 && NsSince(start) > limit_ns) break;
+    if (i > 0 && (NsSince(start) > limit_ns || race.lost())) break;
     HEDDLE_ASSIGN_OR_RETURN(const double sample, sampler.Sample(min_ns, &timing.calls));
     timing.samples_ns.push_back(sample);
+    race.AddSample(sample);
   }
   return timing;
 }

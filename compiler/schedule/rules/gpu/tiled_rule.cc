@@ -6,6 +6,8 @@
 // virtual threads repeat that pattern at a distance, so that their accesses stay close together.
 // Where results are few and sums long, the sums may be made in parts.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +28,16 @@ constexpr int64_t kMaxStep = 64;
 constexpr int64_t kMaxAccumulators = 128;  // of a thread; operands and addresses need the rest
 constexpr int64_t kMinThreads = 32;
 constexpr int64_t kMaxUnrolledTerms = 1024;  // multiply-adds of one thread in a step
+constexpr int64_t kMaxPreferredThreads = 512;
+constexpr int64_t kUsualStep = 16;  // terms of a step
+
+// The model behind the preferred schedule, in cycles of one multiprocessor. On an H200 (ResNet-18,
+// batch 1), a step of a lone block took 900 to 1250 cycles whatever its arithmetic.
+constexpr double kStepLatency = 900;     // from the fetch of a step to the next
+constexpr double kLanes = 128;           // multiply-adds in a cycle
+constexpr double kOperandReads = 8;      // of each term, in multiply-adds of one thread
+constexpr double kFetchedPerCycle = 16;  // 32-bit numbers from the second-level cache
+constexpr double kLaunchCycles = 4000;   // of the kernel that adds up the parts
 
 // Factors to split an extent by: its divisors, and powers of two, which may leave a tail.
 std::vector<int64_t> SplitsOf(int64_t extent, int64_t limit) {
@@ -53,15 +65,26 @@ class GpuTiledRule : public Rule {
  public:
   GpuTiledRule(const Stage& stage, const machine::TargetInfo& target, Knobs& knobs)
       : stage_(stage), target_(target), operands_(OperandsOf(*stage.block)) {
-    AddSpatialKnobs(knobs);
-    AddReduceKnobs(knobs);
+    for (size_t k = 0; k < reduce().size(); ++k) {
+      if (reduce()[k].extent > reduce()[parts_axis_].extent) parts_axis_ = k;
+    }
+    const std::vector<int64_t> parts = PartsOf(stage_, reduce()[parts_axis_].extent, target_);
+    const std::vector<int64_t> steps = PreferredSteps();
+    const Choice preferred = Preferred(parts, steps);
+    AddSpatialKnobs(preferred.splits, knobs);
+    step_knobs_.resize(steps.size(), -1);
+    for (size_t k = steps.size(); k-- > 0;) {
+      step_knobs_[k] = knobs.Add(absl::StrCat("step ", reduce()[k].loop),
+                                 Divisors(reduce()[k].extent, kMaxStep), steps[k]);
+    }
     for (const GpuOperand& operand : operands_) {
       shared_.push_back(
           knobs.Add(absl::StrCat("share ", operand.buffer, " of ", Name()), {0, 1}, 1));
     }
     unroll_ = knobs.Add(absl::StrCat("unroll a step of ", Name()), {0, 1}, 1);
     vectors_ = knobs.Add(absl::StrCat("fetch width of ", Name()), {1, 2, 4}, 4);
-    AddPartsKnob(knobs);
+    if (parts.size() > 1)
+      parts_ = knobs.Add(absl::StrCat("parts of the sums of ", Name()), parts, preferred.parts);
   }
 
   absl::Status Apply(const Knobs& knobs, const Point& point, Recorder& out) const override;
@@ -76,14 +99,19 @@ class GpuTiledRule : public Rule {
   const std::vector<Axis>& spatial() const { return stage_.view.spatial; }
   const std::vector<Axis>& reduce() const { return stage_.view.reduce; }
 
-  void AddSpatialKnobs(Knobs& knobs);
-  void AddReduceKnobs(Knobs& knobs);
-  void AddPartsKnob(Knobs& knobs);
+  std::vector<int64_t> PreferredSteps() const;
+  void AddSpatialKnobs(const std::vector<SpatialSplit>& preferred, Knobs& knobs);
   int64_t PartsAt(const Knobs& knobs, const Point& point) const {
     return parts_ < 0 ? 1 : knobs.Value(point, parts_);
   }
   absl::Status ApplyInParts(const Knobs& knobs, const Point& point, Recorder& out) const;
-  std::vector<SpatialSplit> PreferredSplits() const;
+  // What a schedule prefers.
+  struct Choice {
+    std::vector<SpatialSplit> splits;
+    int64_t parts = 1;
+  };
+  double Cycles(const std::vector<SpatialSplit>& splits, int64_t parts, int64_t step_terms) const;
+  Choice Preferred(const std::vector<int64_t>& parts, const std::vector<int64_t>& steps) const;
   std::vector<SpatialSplit> Pattern(int64_t tile, int64_t threads, int64_t row_tile,
                                     int64_t row_threads) const;
   std::vector<SpatialSplit> SplitsAt(const Knobs& knobs, const Point& point) const;
@@ -102,30 +130,63 @@ class GpuTiledRule : public Rule {
   size_t parts_axis_ = 0;  // the reduce axis that is cut
 };
 
-// Threads and tiles that keep the whole GPU busy: much arithmetic for each value read, enough
-// threads in a block, a block for each multiprocessor. Compares some patterns, each with one width
-// along the axis that moves fastest through the result and another along the axes before it.
-std::vector<SpatialSplit> GpuTiledRule::PreferredSplits() const {
-  std::vector<SpatialSplit> best(spatial().size());
-  double best_score = -1;
+// Cycles that a schedule takes, by a model of one multiprocessor. Its blocks take a step of the
+// reduction each in turn. A step takes as long as fetch and barrier, or as its arithmetic and
+// fetches for all blocks there. Parts shorten the sums and cost a second launch.
+double GpuTiledRule::Cycles(const std::vector<SpatialSplit>& splits, int64_t parts,
+                            int64_t step_terms) const {
+  double blocks = static_cast<double>(parts), threads = 1, sums = 1, rows = 1, columns = 1;
+  for (size_t k = 0; k < splits.size(); ++k) {
+    const int64_t inside = splits[k].Inside();
+    blocks *= static_cast<double>((spatial()[k].extent + inside - 1) / inside);
+    threads *= static_cast<double>(splits[k].threads);
+    sums *= static_cast<double>(splits[k].tile);
+    rows *= columns;
+    columns = static_cast<double>(inside);
+  }
+  const auto terms = static_cast<double>(ElementsOf(reduce()));
   const auto results = static_cast<double>(ElementsOf(spatial()));
+  const auto step = static_cast<double>(step_terms);
+  const double steps = terms / step / static_cast<double>(parts);
+  const double arithmetic = threads * (sums + kOperandReads) / kLanes;
+  const double fetches = (rows + columns) / kFetchedPerCycle;
+  const double resident = std::ceil(blocks / target_.multiprocessors);
+  double cycles = steps * std::max(kStepLatency, resident * step * (arithmetic + fetches));
+  if (parts > 1) {
+    cycles += kLaunchCycles + 2 * static_cast<double>(parts) * results /
+                                  (kFetchedPerCycle * target_.multiprocessors);
+  }
+  return cycles;
+}
+
+// The split and the number of parts that take the fewest cycles by the model. Compares some
+// patterns, each with one width along the axis that moves fastest through the result and another
+// along the axes before it. `steps`: the terms of a step along each reduce axis.
+GpuTiledRule::Choice GpuTiledRule::Preferred(const std::vector<int64_t>& parts,
+                                             const std::vector<int64_t>& steps) const {
+  int64_t step_terms = 1;
+  for (const int64_t step : steps) step_terms *= step;
+  Choice best{std::vector<SpatialSplit>(spatial().size()), 1};
+  double fewest = std::numeric_limits<double>::infinity();
   for (const int64_t tile : {4, 2, 1}) {
     for (const int64_t threads : {16, 8, 32, 64}) {
       for (const int64_t row_tile : {8, 4, 2, 1}) {
         for (const int64_t row_threads : {16, 8, 4, 2, 32, 64}) {
-          std::vector<SpatialSplit> splits = Pattern(tile, threads, row_tile, row_threads);
-          double block = 1, sums = 1;
+          const std::vector<SpatialSplit> splits = Pattern(tile, threads, row_tile, row_threads);
+          int64_t block = 1, sums = 1;
           for (const SpatialSplit& split : splits) {
-            block *= static_cast<double>(split.threads);
-            sums *= static_cast<double>(split.tile);
+            block *= split.threads;
+            sums *= split.tile;
           }
-          if (block > 512 || block < kMinThreads || sums > kMaxAccumulators) continue;
-          const double waves = results / (block * sums * target_.multiprocessors);
-          const double score =
-              sums / (sums + 8) * std::min(1.0, waves) * std::min(1.0, block / 256);
-          if (score <= best_score * 1.001) continue;
-          best_score = score;
-          best = std::move(splits);
+          if (block > kMaxPreferredThreads || block < kMinThreads || sums > kMaxAccumulators)
+            continue;
+          for (const int64_t number : parts) {
+            if (reduce()[parts_axis_].extent / number % steps[parts_axis_] != 0) continue;
+            const double cycles = Cycles(splits, number, step_terms);
+            if (cycles >= fewest * 0.999) continue;
+            fewest = cycles;
+            best = {splits, number};
+          }
         }
       }
     }
@@ -153,8 +214,7 @@ std::vector<SpatialSplit> GpuTiledRule::Pattern(int64_t tile, int64_t threads, i
   return splits;
 }
 
-void GpuTiledRule::AddSpatialKnobs(Knobs& knobs) {
-  const std::vector<SpatialSplit> preferred = PreferredSplits();
+void GpuTiledRule::AddSpatialKnobs(const std::vector<SpatialSplit>& preferred, Knobs& knobs) {
   for (size_t k = 0; k < spatial().size(); ++k) {
     const Axis& axis = spatial()[k];
     const bool one = axis.extent == 1;
@@ -168,25 +228,15 @@ void GpuTiledRule::AddSpatialKnobs(Knobs& knobs) {
   }
 }
 
-// Steps of about 16 terms, from the innermost reduce axis outwards.
-void GpuTiledRule::AddReduceKnobs(Knobs& knobs) {
-  int64_t wanted = 16;
-  step_knobs_.resize(reduce().size(), -1);
+// Steps of about kUsualStep terms, from the innermost reduce axis outwards.
+std::vector<int64_t> GpuTiledRule::PreferredSteps() const {
+  std::vector<int64_t> steps(reduce().size(), 1);
+  int64_t wanted = kUsualStep;
   for (size_t k = reduce().size(); k-- > 0;) {
-    const int64_t preferred = LargestDivisorUpTo(reduce()[k].extent, wanted);
-    wanted = std::max<int64_t>(1, wanted / preferred);
-    step_knobs_[k] = knobs.Add(absl::StrCat("step ", reduce()[k].loop),
-                               Divisors(reduce()[k].extent, kMaxStep), preferred);
+    steps[k] = LargestDivisorUpTo(reduce()[k].extent, wanted);
+    wanted = std::max<int64_t>(1, wanted / steps[k]);
   }
-}
-
-void GpuTiledRule::AddPartsKnob(Knobs& knobs) {
-  for (size_t k = 0; k < reduce().size(); ++k) {
-    if (reduce()[k].extent > reduce()[parts_axis_].extent) parts_axis_ = k;
-  }
-  std::vector<int64_t> values = PartsOf(stage_, reduce()[parts_axis_].extent, target_);
-  if (values.size() > 1)
-    parts_ = knobs.Add(absl::StrCat("parts of the sums of ", Name()), std::move(values), 1);
+  return steps;
 }
 
 std::vector<SpatialSplit> GpuTiledRule::SplitsAt(const Knobs& knobs, const Point& point) const {
