@@ -178,11 +178,7 @@ void CudaLaunch::GroupNest(const For& thread, const Group& group) {
                     ", ", group.column, ", ", operand(p.a, ta), ", ", operand(p.b, tb), ");"));
   for (size_t k = 0; k < g.outer.size(); ++k) Close();
   Line("h_group_commit();");
-  if (group.late) {
-    Line("h_group_wait<1>();");
-  } else {
-    WaitForGroup(group);
-  }
+  if (!group.late) WaitForGroup(group);
 }
 
 void CudaLaunch::WaitForGroup(const Group& group) {

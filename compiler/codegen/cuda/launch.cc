@@ -289,8 +289,10 @@ absl::Status CudaLaunch::VisitFor(const For& loop) {
   Open(absl::StrCat("for (", type, " ", name, " = 0; ", name, " < ", loop.extent, "; ++", name,
                     ") "));
   HEDDLE_RETURN_IF_ERROR(Visit(loop.body));
+  const auto late = late_.find(&loop);
+  if (late != late_.end()) Line("h_group_wait<1>();");  // for that of the iteration before
   Close();
-  if (auto it = late_.find(&loop); it != late_.end()) WaitForGroup(*it->second);
+  if (late != late_.end()) WaitForGroup(*late->second);
   return absl::OkStatus();
 }
 
