@@ -103,8 +103,8 @@ void CudaLaunch::FindGroups(const Stmt& s) {
     if (loop == nullptr) return true;
     analyzer.Bind(loop->var.get(), {0, loop->extent - 1});
     if (loop->kind == LoopKind::kThreadX) threads = std::max(threads, loop->extent);
-    other_axis |= (loop->kind == LoopKind::kThreadY || loop->kind == LoopKind::kThreadZ) &&
-                  loop->extent > 1;
+    other_axis |=
+        (loop->kind == LoopKind::kThreadY || loop->kind == LoopKind::kThreadZ) && loop->extent > 1;
     return true;
   });
   if (other_axis) return;
@@ -125,9 +125,8 @@ void CudaLaunch::FindGroups(const Stmt& s) {
     const TensorProduct& p = group.product.product;
     const Linear sum = analyzer.SimplifyToLinear(exprs_.Element(*p.sums, p.indices));
     const auto half = Stride(sum, p.rows->var.get()), column = Stride(sum, p.columns->var.get());
-    const auto tile = group.product.tiles == nullptr
-                          ? std::optional<int64_t>(0)
-                          : Stride(sum, group.product.tiles->var.get());
+    const auto tile = group.product.tiles == nullptr ? std::optional<int64_t>(0)
+                                                     : Stride(sum, group.product.tiles->var.get());
     if (!half || !column || !tile || DependsOn(sum, loop->var.get())) return;
     group.half = *half;
     group.column = *column;
@@ -160,7 +159,8 @@ void CudaLaunch::GroupNest(const For& thread, const Group& group) {
   const auto operand = [&](const Expr& load, bool transposed) {
     const Buffer& buffer = *load->buffer;
     const int64_t panel_bytes =
-        transposed ? buffer.shape[buffer.shape.size() - 2] * kPanelWidth * SizeOf(buffer.dtype) : 16;
+        transposed ? buffer.shape[buffer.shape.size() - 2] * kPanelWidth * SizeOf(buffer.dtype)
+                   : 16;
     const Expr element = exprs_.analyzer().Simplify(PanelElement(buffer, first_of(load->args)));
     return absl::StrCat("h_operand(", exprs_.NameOf(&buffer), ", ", panel_bytes, ") + (unsigned)(",
                         exprs_.Value(element), ") / ", kPieceElements);

@@ -194,9 +194,9 @@ absl::Status CudaLaunch::Emit(const Stmt& s) {
     Line("extern __shared__ __align__(1024) unsigned char h_shared[];");
   }
   HEDDLE_RETURN_IF_ERROR(Visit(s));
-  source_ =
-      absl::StrCat(functions_, "extern \"C\" __global__ void __launch_bounds__(", demand_.threads_per_block,
-                   ") ", symbol_, "(", parameters_, ") {\n", body_, "}\n");
+  source_ = absl::StrCat(functions_, "extern \"C\" __global__ void __launch_bounds__(",
+                         demand_.threads_per_block, ") ", symbol_, "(", parameters_, ") {\n", body_,
+                         "}\n");
   return absl::OkStatus();
 }
 

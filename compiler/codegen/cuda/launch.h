@@ -63,7 +63,7 @@ class CudaLaunch {
     ir::GroupProduct product;
     int64_t half = 0, tile = 0, column = 0;  // distances of a sum from the one 8 rows, 8 columns or
                                              // one column further
-    bool late = false;  // it may still run until the second barrier after it
+    bool late = false;                       // it may still run until the second barrier after it
   };
   // Finds such thread loops, the loops in which they run late, and the memory that is in panels.
   void FindGroups(const ir::Stmt& s);
@@ -102,10 +102,10 @@ class CudaLaunch {
   int operands_ = 0;      // number of tensor nests whose registers are named
   bool guarded_ = false;  // inside the guard that picks the first thread of unbound axes
   bool use_groups_;
-  std::unordered_map<const ir::For*, Group> groups_;         // by thread loop
-  std::unordered_map<const ir::For*, const Group*> late_;    // by the loop around the thread loop
-  std::vector<ir::VarRef> group_vars_;                       // keeps them alive
-  std::string functions_;                                    // that the launch uses
+  std::unordered_map<const ir::For*, Group> groups_;       // by thread loop
+  std::unordered_map<const ir::For*, const Group*> late_;  // by the loop around the thread loop
+  std::vector<ir::VarRef> group_vars_;                     // keeps them alive
+  std::string functions_;                                  // that the launch uses
   std::unordered_map<const ir::Buffer*, int64_t> shared_;  // offsets in bytes
   std::unordered_set<const ir::Store*> async_;
   int64_t shared_bytes_ = 0;

@@ -74,8 +74,8 @@ class Matcher {
     quad_ = bind(".quad", 4);
     for (const For* inner : {p.rows, p.columns, p.terms})
       analyzer_.Bind(inner->var.get(), {0, inner->extent - 1});
-    lanes_ = {warp_.get(),          row_.get(),          quad_.get(), p.rows->var.get(),
-              p.columns->var.get(), p.terms->var.get()};
+    lanes_ = {warp_.get(),       row_.get(),           quad_.get(),
+              p.rows->var.get(), p.columns->var.get(), p.terms->var.get()};
   }
 
   std::optional<GroupProduct> Match(TensorProduct product, const std::vector<const For*>& loops) {
@@ -117,7 +117,8 @@ class Matcher {
                         VarExpr(row_) * Int(4) + VarExpr(quad_);
     std::vector<Linear> indices;
     for (const Expr& index : load->args)
-      indices.push_back(analyzer_.SimplifyToLinear(Substitute(index, {{thread_.var.get(), thread}})));
+      indices.push_back(
+          analyzer_.SimplifyToLinear(Substitute(index, {{thread_.var.get(), thread}})));
     return indices;
   }
   static bool Moves(const std::vector<Linear>& indices, const Var* var) {

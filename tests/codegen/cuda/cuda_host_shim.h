@@ -266,9 +266,8 @@ inline unsigned short h_element(uintptr_t base, unsigned long long d, bool trans
   const auto field = [&](int bit) { return static_cast<unsigned>(d >> bit & 0x3fff) << 4; };
   const unsigned leading = field(16), stride = field(32);
   if (d >> 62 != 1) ++h_misaligned;
-  const unsigned place =
-      transposed ? i / 64 * leading + i % 64 * 2 + k / 8 * stride + k % 8 * 128
-                 : i / 8 * stride + i % 8 * 128 + k * 2;
+  const unsigned place = transposed ? i / 64 * leading + i % 64 * 2 + k / 8 * stride + k % 8 * 128
+                                    : i / 8 * stride + i % 8 * 128 + k * 2;
   unsigned address = (field(0) + place) & 0x3ffff;
   address ^= (address >> 7 & 7) << 4;
   uintptr_t at = (base & ~uintptr_t{0x3ffff}) | address;
@@ -310,13 +309,11 @@ void h_make(const h_begun& p) {
       for (unsigned j = 0; j < 2; ++j)
         for (unsigned k = 0; k < 16; ++k)
           p.s[static_cast<int>(i) * p.half + static_cast<int>(t) * p.tile +
-              static_cast<int>(j) * p.column] +=
-              h_single(T{p.operands[i * 16 + k]}) *
-              h_single(T{p.operands[32 + (t * 2 + j) * 16 + k]});
+              static_cast<int>(j) * p.column] += h_single(T{p.operands[i * 16 + k]}) *
+                                                 h_single(T{p.operands[32 + (t * 2 + j) * 16 + k]});
 }
 template <int n, class T, int ta, int tb>
-void h_group(float* s, int half, int tile, int column, unsigned long long a,
-             unsigned long long b) {
+void h_group(float* s, int half, int tile, int column, unsigned long long a, unsigned long long b) {
   const auto read = h_operands<n, ta, tb>;
   h_open.push_back({read, h_make<n, T>, s, half, tile, column, a, b, read(a, b)});
 }

@@ -25,9 +25,9 @@
 namespace heddle::testing {
 namespace {
 
+using ir::DType;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using ir::DType;
 
 // Random decisions, but those whose description ends with one of these words are given.
 using Given = std::vector<std::pair<std::string, int>>;
@@ -98,7 +98,8 @@ TEST(GroupProduct, ComputesTheSame) {
   for (size_t k = 0; k < naive.size(); ++k) {
     // Where there are 128 columns, they lie in two panels, and one product has them all.
     const bool wide = naive[k].outputs[0]->shape.back() == 128;
-    const schedule::Trace trace = GroupTrace(naive[k], rng, wide ? Given{{"tiles j", -1}} : Given{});
+    const schedule::Trace trace =
+        GroupTrace(naive[k], rng, wide ? Given{{"tiles j", -1}} : Given{});
     about.push_back(absl::StrCat(ir::Print(naive[k]), schedule::ToText(trace)));
     auto result = LowerForGpu(naive[k], trace);
     ASSERT_TRUE(result.ok()) << result.status() << about[k];
@@ -128,7 +129,8 @@ TEST(GroupProduct, ComputesTheSame) {
       ASSERT_TRUE(RunInterpreter(naive[k], inputs, expected).ok());
       absl::Status status = (*host)->Run(k, inputs, found);
       if (status.ok()) status = Compare(naive[k], expected, found);
-      EXPECT_TRUE(status.ok()) << arch << ": " << status << "\n" << about[k] << ir::Print(lowered[k]);
+      EXPECT_TRUE(status.ok()) << arch << ": " << status << "\n"
+                               << about[k] << ir::Print(lowered[k]);
     }
   }
 }

@@ -41,7 +41,8 @@ std::string HostSource(std::string kernels) {
              "(void* const* arguments, const unsigned* d) {\n  return h_launch(" + name +
              ", arguments, {d[0], d[1], d[2]}, {d[3], d[4], d[5]});\n}\n";
   }
-  return "#include <cmath>\nusing namespace std;\n#define H_HOST\n#define __device__\n#define __forceinline__ "
+  return "#include <cmath>\nusing namespace std;\n#define H_HOST\n#define __device__\n#define "
+         "__forceinline__ "
          "inline\n" +
          std::string(PlainPrelude()) +
          "#include \"" HEDDLE_SOURCE_DIR "/tests/codegen/cuda/cuda_host_shim.h\"\n" + kernels +

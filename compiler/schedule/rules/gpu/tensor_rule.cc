@@ -25,8 +25,8 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMaxWarps = 8;      // most warps along one axis
-constexpr int64_t kMaxTiles = 8;      // most tiles of one warp along one axis
+constexpr int64_t kMaxWarps = 8;  // most warps along one axis
+constexpr int64_t kMaxTiles = 8;  // most tiles of one warp along one axis
 constexpr int64_t kMaxGroupTiles = ir::kMaxGroupColumns / ir::kTensorColumns;  // of four warps
 constexpr int64_t kMaxStepTiles = 4;  // most products along the terms of a step
 constexpr int64_t kMaxSums = 128;     // most sums of a thread
@@ -101,7 +101,8 @@ bool IsMatrix(const ir::Expr& load, const Axis& own, const Axis& terms) {
   const size_t rank = load->args.size();
   if (rank < 2) return false;
   for (size_t d = 0; d + 2 < rank; ++d) {
-    if (ir::UsesVar(load->args[d], own.iter) || ir::UsesVar(load->args[d], terms.iter)) return false;
+    if (ir::UsesVar(load->args[d], own.iter) || ir::UsesVar(load->args[d], terms.iter))
+      return false;
   }
   const ir::Expr &last = load->args[rank - 1], &before = load->args[rank - 2];
   return (is(last, own) && is(before, terms)) || (is(last, terms) && is(before, own));
@@ -295,8 +296,7 @@ absl::StatusOr<GpuTensorRule::Loops> GpuTensorRule::SplitAll(const WarpSplit& m,
                                                              Recorder& out) const {
   const int64_t row_blocks = RowTiles() / (m.warps * m.tiles);
   std::vector<int64_t> row_parts = {row_blocks, m.warps, m.tiles, 2, 8};
-  if (groups)
-    row_parts = {row_blocks, m.warps / ir::kGroupWarps, m.tiles, ir::kGroupWarps, 2, 8};
+  if (groups) row_parts = {row_blocks, m.warps / ir::kGroupWarps, m.tiles, ir::kGroupWarps, 2, 8};
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> row, out.Split(LoopOf(rows()), row_parts));
   HEDDLE_ASSIGN_OR_RETURN(
       const std::vector<Loop> column,
@@ -338,9 +338,8 @@ absl::Status GpuTensorRule::Apply(const Knobs& knobs, const Point& point, Record
   const WarpSplit m = RowsAt(knobs, point), n = ColumnsAt(knobs, point);
   if (axes_.operand == ir::DType::kF32) HEDDLE_RETURN_IF_ERROR(out.Tf32(Name()));
   HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, Accumulate(stage_, out));
-  HEDDLE_ASSIGN_OR_RETURN(
-      const Loops loops,
-      SplitAll(m, n, knobs.Value(point, step_), GroupsAt(knobs, point), out));
+  HEDDLE_ASSIGN_OR_RETURN(const Loops loops,
+                          SplitAll(m, n, knobs.Value(point, step_), GroupsAt(knobs, point), out));
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> copy,
                           out.ReverseComputeAt(epilogue, loops.block));
   int64_t shared_bytes = 0;
