@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "bench/common/candidate_runner.h"
 #include "bench/common/fork_map.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
@@ -35,7 +36,7 @@ constexpr absl::Duration kRunLimit = absl::Seconds(20);
 absl::StatusOr<std::string> Compile(const std::vector<ir::Program>& programs, size_t begin,
                                     const Target& target) {
   pass::LowerOptions options;
-  options.target.execution = machine::Execution::kGrid;
+  HEDDLE_ASSIGN_OR_RETURN(options.target, codegen::DescribeTarget(target));
   std::vector<ir::Program> lowered;
   for (size_t k = begin; k < std::min(begin + kTogether, programs.size()); ++k) {
     HEDDLE_ASSIGN_OR_RETURN(lowered.emplace_back(), pass::Lower(programs[k], options));

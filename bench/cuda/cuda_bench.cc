@@ -117,7 +117,8 @@ class Bench {
         CheckConformance(programs, target_.target, options_.device, cpus_, deadline);
     for (size_t k = 0; k < programs.size(); ++k)
       take(programs[k].name, statuses[k], ir::Print(programs[k]));
-    std::vector<std::string> names{"mlp", "resnet18", "128x256x512f16", "64x24x48f16"};
+    std::vector<std::string> names{"mlp", "resnet18", "128x256x512f16", "256x512x256f16",
+                                   "64x24x48f16"};
     if (options_.conformance_only && !options_.only.empty()) names = options_.only;
     for (const std::string& name : names) {
       HEDDLE_ASSIGN_OR_RETURN(const std::vector<Workload> workloads,

@@ -55,8 +55,8 @@ constexpr Pass kPasses[] = {
     {"compact_buffers", Plain<CompactBuffers>, true, Pass::kBoth},
     {"lift_lane_buffers", Plain<LiftLaneBuffers>, true, Pass::kCpu},
     {"simplify", Plain<Simplify>, true, Pass::kBoth},
-    {"pad_shared", Plain<PadShared>, true, Pass::kGpu},
-    {"overlap_fetches", Plain<OverlapFetches>, true, Pass::kGpu},
+    {"pad_shared", PadShared, true, Pass::kGpu},
+    {"overlap_fetches", OverlapFetches, true, Pass::kGpu},
     {"insert_barriers", Plain<InsertBarriers>, false, Pass::kGpu},
     // Before unrolling, while a guard is still one condition over a loop variable.
     {"partition_loops", Plain<PartitionLoops>, true, Pass::kCpu},

@@ -4,7 +4,9 @@
 #include <optional>
 #include <unordered_set>
 
+#include "compiler/ir/analysis/group_product.h"
 #include "compiler/ir/visit.h"
+#include "compiler/machine/group_products.h"
 #include "compiler/pass/fresh_names.h"
 
 namespace heddle::pass {
@@ -16,6 +18,7 @@ namespace {
 using Buffers = std::unordered_set<const Buffer*>;
 
 constexpr int64_t kMaxParts = 3;
+constexpr int64_t kMaxGroupParts = 4;  // with products of four warps
 
 Buffers Written(const Stmt& s) {
   Buffers written;
@@ -42,14 +45,32 @@ bool IsThreadLoop(const Stmt& s) {
   return loop && IsGpuThread(loop->kind);
 }
 
+using Loops = std::unordered_set<const For*>;
+
+// The thread loops that are products of four warps.
+Loops GroupLoops(const Stmt& s) {
+  Analyzer analyzer;
+  Loops loops;
+  VisitStmt(s, [&](const Stmt& node) {
+    const For* loop = As<For>(node);
+    if (loop == nullptr) return true;
+    analyzer.Bind(loop->var.get(), {0, loop->extent - 1});
+    if (MatchGroupProduct(*loop, analyzer)) loops.insert(loop);
+    return true;
+  });
+  return loops;
+}
+
 class Overlapper {
  public:
-  explicit Overlapper(const Program& program) : names_(program) {}
+  Overlapper(const Program& program, const machine::TargetInfo& target)
+      : names_(program), target_(target) {}
 
   Stmt EachLaunch(const Stmt& s) {
     return RewriteStmt(s, [&](const Stmt& node) -> Stmt {
       if (!IsBlockLoop(node) || Any(As<For>(node)->body, IsBlockLoop)) return node;
       written_ = Written(node);
+      groups_ = machine::MakesGroupProducts(target_) ? GroupLoops(node) : Loops();
       shared_bytes_ = 0;
       limit_ = kMaxDoubledBytes;
       VisitStmt(node, [&](const Stmt& x) {
@@ -89,7 +110,7 @@ class Overlapper {
       body = alloc->body;
     }
     const Seq* seq = As<Seq>(body);
-    if (buffers.empty() || seq == nullptr || shared_bytes_ + bytes > limit_) return std::nullopt;
+    if (buffers.empty() || seq == nullptr) return std::nullopt;
     std::vector<Stmt> fetches, rest;
     for (const Stmt& s : seq->stmts) {
       const bool fetch = rest.empty() && FetchesOnly(s, own);
@@ -102,11 +123,19 @@ class Overlapper {
       }
     }
     const bool plain = std::all_of(fetches.begin(), fetches.end(), IsThreadLoop);
-    const bool more = limit_ == kMaxDoubledTensorBytes && plain && loop.extent > kMaxParts &&
-                      shared_bytes_ + (kMaxParts - 1) * bytes <= limit_;
-    const int64_t parts = more ? kMaxParts : 2;
-    shared_bytes_ += (parts - 1) * bytes;
-    return Rebuild(loop, buffers, parts, fetches, MakeSeq(std::move(rest)));
+    const bool groups = plain && rest.size() == 1 && groups_.count(As<For>(rest[0])) > 0;
+    const auto fits = [&](int64_t parts, int64_t limit) {
+      return plain && loop.extent > parts && shared_bytes_ + (parts - 1) * bytes <= limit;
+    };
+    Plan plan;
+    for (int64_t parts = kMaxGroupParts; groups && parts > 2 && !plan.late_product; --parts) {
+      if (fits(parts, target_.shared_bytes_per_block)) plan = {parts, parts - 2, true};
+    }
+    if (!plan.late_product && limit_ == kMaxDoubledTensorBytes && fits(kMaxParts, limit_))
+      plan = {kMaxParts, kMaxParts - 1, false};
+    if (!plan.late_product && shared_bytes_ + bytes > limit_) return std::nullopt;
+    shared_bytes_ += (plan.parts - 1) * bytes;
+    return Rebuild(loop, buffers, plan, fetches, MakeSeq(std::move(rest)));
   }
 
   bool FetchesOnly(const Stmt& s, const Buffers& own) const {
@@ -120,9 +149,15 @@ class Overlapper {
     return true;
   }
 
-  // An iteration uses one part while the data of the next parts - 1 iterations is fetched.
-  Stmt Rebuild(const For& loop, const std::vector<BufferRef>& buffers, int64_t parts,
+  struct Plan {
+    int64_t parts = 2;
+    int64_t ahead = 1;          // iterations between a fetch and its use
+    bool late_product = false;  // the product of an iteration may run during the next one
+  };
+
+  Stmt Rebuild(const For& loop, const std::vector<BufferRef>& buffers, const Plan& plan,
                const std::vector<Stmt>& fetches, const Stmt& rest) {
+    const int64_t parts = plan.parts;
     std::vector<BufferRef> copies;
     for (const BufferRef& buffer : buffers) {
       auto all = std::make_shared<Buffer>(*buffer);
@@ -134,13 +169,15 @@ class Overlapper {
       for (size_t i = 0; i < buffers.size(); ++i) moved = Part(moved, *buffers[i], copies[i], part);
       return moved;
     };
-    const Expr k = VarExpr(loop.var), next = k + Int(parts - 1);
+    const Expr k = VarExpr(loop.var), next = k + Int(plan.ahead);
     std::vector<Stmt> first, body;
-    for (int64_t i = 0; i + 1 < parts; ++i) {
+    for (int64_t i = 0; i < plan.ahead; ++i) {
       for (const Stmt& fetch : fetches) first.push_back(names_.Clone(at(fetch, Int(i), Int(i))));
     }
-    const int late = static_cast<int>((parts - 2) * static_cast<int64_t>(fetches.size()));
+    const int late = static_cast<int>((plan.ahead - 1) * static_cast<int64_t>(fetches.size()));
+    const Stmt use = at(rest, k, FloorMod(k, Int(parts)));
     body.push_back(MakeStmt(Barrier{late}));
+    if (plan.late_product) body.push_back(use);
     // If the barrier counts fetches, each one needs a condition of its own.
     std::vector<Stmt> groups = fetches;
     if (late == 0) groups = {MakeSeq(fetches)};
@@ -148,7 +185,7 @@ class Overlapper {
       body.push_back(
           MakeStmt(If{Lt(next, Int(loop.extent)), at(group, next, FloorMod(next, Int(parts)))}));
     }
-    body.push_back(at(rest, k, FloorMod(k, Int(parts))));
+    if (!plan.late_product) body.push_back(use);
     first.push_back(MakeStmt(For{loop.var, loop.extent, loop.kind, MakeSeq(std::move(body))}));
     Stmt result = MakeSeq(std::move(first));
     for (size_t i = buffers.size(); i-- > 0;)
@@ -167,16 +204,18 @@ class Overlapper {
   }
 
   FreshNames names_;
+  const machine::TargetInfo& target_;
   Buffers written_;           // buffers that the launch writes
+  Loops groups_;              // thread loops that are products of four warps
   int64_t shared_bytes_ = 0;  // shared memory of the launch
   int64_t limit_ = kMaxDoubledBytes;
 };
 
 }  // namespace
 
-Program OverlapFetches(const Program& program) {
+Program OverlapFetches(const Program& program, const machine::TargetInfo& target) {
   Program result = program;
-  result.body = Overlapper(program).EachLaunch(program.body);
+  result.body = Overlapper(program, target).EachLaunch(program.body);
   return result;
 }
 

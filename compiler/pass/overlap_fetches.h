@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/ir/ir.h"
+#include "compiler/machine/target_info.h"
 
 namespace heddle::pass {
 
@@ -17,7 +18,10 @@ inline constexpr int64_t kMaxDoubledTensorBytes = 96 << 10;
 // loops the memory has two halves: while an iteration uses one, the data of the next iteration is
 // fetched into the other. A back end that copies asynchronously then has the time of a whole
 // iteration. With tensor cores, whose iterations are short, the memory has three parts if they fit,
-// and a copy has the time of two iterations.
-ir::Program OverlapFetches(const ir::Program& program);
+// and a copy has the time of two iterations. If the target makes the products by four warps at a
+// time, the memory has four parts, or three, of all that a block may have; a fetch comes after the
+// product and goes neither where this product reads nor where the one before it read, so that a
+// product may still run during the next iteration.
+ir::Program OverlapFetches(const ir::Program& program, const machine::TargetInfo& target);
 
 }  // namespace heddle::pass

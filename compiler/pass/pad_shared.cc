@@ -1,8 +1,11 @@
 #include "compiler/pass/pad_shared.h"
 
 #include <memory>
+#include <unordered_set>
 
+#include "compiler/ir/analysis/group_product.h"
 #include "compiler/ir/visit.h"
+#include "compiler/machine/group_products.h"
 
 namespace heddle::pass {
 
@@ -36,16 +39,35 @@ bool TermsApart(const Expr& load, const For& rows) {
          (UsesVar(last, rows.var.get()) || UsesVar(last, columns->var.get()));
 }
 
+// The operands of products of four warps.
+std::unordered_set<const Buffer*> InPanels(const Stmt& s) {
+  Analyzer analyzer;
+  std::unordered_set<const Buffer*> buffers;
+  VisitStmt(s, [&](const Stmt& node) {
+    const For* loop = As<For>(node);
+    if (loop == nullptr) return true;
+    analyzer.Bind(loop->var.get(), {0, loop->extent - 1});
+    if (const auto group = MatchGroupProduct(*loop, analyzer)) {
+      buffers.insert(group->product.a->buffer.get());
+      buffers.insert(group->product.b->buffer.get());
+    }
+    return true;
+  });
+  return buffers;
+}
+
 }  // namespace
 
-Program PadShared(const Program& program) {
+Program PadShared(const Program& program, const machine::TargetInfo& target) {
+  std::unordered_set<const Buffer*> panels;
+  if (machine::MakesGroupProducts(target)) panels = InPanels(program.body);
   BufferMap map;
   VisitStmt(program.body, [&](const Stmt& s) {
     const For* loop = As<For>(s);
     if (loop == nullptr || loop->kind != LoopKind::kTensor) return true;
     VisitLoads(loop->body, [&](const Expr& load) {
       const Buffer* buffer = load->buffer.get();
-      if (map.count(buffer)) return;
+      if (map.count(buffer) || panels.count(buffer)) return;
       const bool words = SizeOf(load->dtype) == 4 && TermsApart(load, *loop);
       if (BufferRef padded = Padded(*buffer, words)) map[buffer] = std::move(padded);
     });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/ir/ir.h"
+#include "compiler/machine/target_info.h"
 
 namespace heddle::pass {
 
@@ -10,7 +11,8 @@ namespace heddle::pass {
 // bytes: a warp reads a piece of each of eight rows at a time, and rows that are an odd number of
 // pieces apart lie in different banks. An f32 operand that is contiguous along rows or columns of
 // the product is read word by word, eight words from each of four rows of terms; for it a piece has
-// eight elements.
-ir::Program PadShared(const ir::Program& program);
+// eight elements. Operands of products that the target makes by four warps at a time stay as they
+// are: their panels have no conflicts (ir/analysis/group_product.h).
+ir::Program PadShared(const ir::Program& program, const machine::TargetInfo& target);
 
 }  // namespace heddle::pass

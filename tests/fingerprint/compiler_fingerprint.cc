@@ -115,7 +115,7 @@ class TaskFingerprint {
     if (target_.target.kind == TargetKind::kCuda) {
       std::string source;
       for (const ir::Program& program : programs) {
-        const auto kernel = codegen::EmitCuda(program, "kernel");
+        const auto kernel = codegen::EmitCuda(program, "kernel", target_);
         absl::StrAppend(&source, kernel.ok() ? kernel->source : kernel.status().ToString(), "\n");
       }
       Say(absl::StrCat(what, " cuda"), source);

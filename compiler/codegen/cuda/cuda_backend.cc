@@ -91,11 +91,15 @@ absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered, co
   Artifact artifact;
   std::string source = kCudaPrelude;
   std::set<std::string> symbols;
+  bool groups = false;
   for (const ir::Program& program : lowered) {
     std::string symbol = Symbol(program.name);  // two names may give the same symbol
     while (!symbols.insert(symbol).second) symbol += '_';
-    HEDDLE_ASSIGN_OR_RETURN(CudaKernel code, EmitCuda(program, symbol));
-    for (const GpuDemand& demand : code.demands) HEDDLE_RETURN_IF_ERROR(CheckDemand(demand, info));
+    HEDDLE_ASSIGN_OR_RETURN(CudaKernel code, EmitCuda(program, symbol, info));
+    for (const GpuDemand& demand : code.demands) {
+      HEDDLE_RETURN_IF_ERROR(CheckDemand(demand, info));
+      groups |= demand.group_products;
+    }
     source += code.source;
     KernelInfo& kernel = artifact.kernels.emplace_back();
     kernel.symbol = program.name;
@@ -115,10 +119,12 @@ absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered, co
     return absl::UnavailableError(
         absl::StrCat(nvrtc->Version(), " of this machine does not know ", target.cpu));
   }
-  HEDDLE_ASSIGN_OR_RETURN(Nvrtc::Result result,
-                          Compiled(*nvrtc, source,
-                                   {"-arch=" + target.cpu, "-std=c++17", "-w", "--ptxas-options=-v",
-                                    "-default-device"}));
+  // What only sm_90a has runs on the same devices, but on no later ones.
+  const std::string arch = absl::StrCat("-arch=", target.cpu, groups ? "a" : "");
+  HEDDLE_ASSIGN_OR_RETURN(
+      Nvrtc::Result result,
+      Compiled(*nvrtc, source,
+               {arch, "-std=c++17", "-w", "--ptxas-options=-v", "-default-device"}));
   if (options.log) *options.log = result.log;
   ReadReport(result.log, &artifact);
   artifact.shared_object = std::move(result.cubin);
@@ -168,7 +174,7 @@ class Cuda final : public Backend {
   }
   absl::Status CheckLimits(const ir::Program& lowered, const Target& resolved) const override {
     HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, DescribeGpu(resolved));
-    HEDDLE_ASSIGN_OR_RETURN(const CudaKernel code, EmitCuda(lowered, Symbol(lowered.name)));
+    HEDDLE_ASSIGN_OR_RETURN(const CudaKernel code, EmitCuda(lowered, Symbol(lowered.name), info));
     for (const GpuDemand& demand : code.demands) HEDDLE_RETURN_IF_ERROR(CheckDemand(demand, info));
     return absl::OkStatus();
   }

@@ -9,6 +9,7 @@
 #include "compiler/codegen/cuda/launch.h"
 #include "compiler/codegen/cuda/locals.h"
 #include "compiler/ir/visit.h"
+#include "compiler/machine/group_products.h"
 #include "compiler/pass/overwrite.h"
 
 namespace heddle::codegen {
@@ -63,7 +64,8 @@ Uses UsesOf(const Stmt& launch) {
 
 class ProgramEmitter {
  public:
-  ProgramEmitter(const Program& program, const std::string& symbol) : symbol_(symbol) {
+  ProgramEmitter(const Program& program, const std::string& symbol, bool groups)
+      : symbol_(symbol), groups_(groups) {
     int index = 0;
     for (const auto* list : {&program.inputs, &program.outputs}) {
       for (const BufferRef& buffer : *list) places_[buffer.get()] = {index++, 0};
@@ -116,7 +118,7 @@ class ProgramEmitter {
 
   absl::Status Launch(const Stmt& whole) {
     HEDDLE_ASSIGN_OR_RETURN(const Stmt s, SpreadLocals(whole));
-    CudaLaunch launch(absl::StrCat(symbol_, "_", kernel_.launches.size()));
+    CudaLaunch launch(absl::StrCat(symbol_, "_", kernel_.launches.size()), groups_);
     const Uses uses = UsesOf(s);
     runtime::GpuLaunch& info = kernel_.launches.emplace_back();
     for (const Buffer* buffer : uses.buffers) {
@@ -146,6 +148,7 @@ class ProgramEmitter {
   }
 
   std::string symbol_;
+  bool groups_;  // whether the target makes products of four warps
   CudaKernel kernel_;
   std::map<const Buffer*, runtime::GpuArgument> places_;
   std::unordered_set<const Buffer*> overlapping_;  // inputs and outputs that may share memory
@@ -154,8 +157,9 @@ class ProgramEmitter {
 
 }  // namespace
 
-absl::StatusOr<CudaKernel> EmitCuda(const Program& lowered, const std::string& symbol) {
-  return ProgramEmitter(lowered, symbol).Run(lowered.body);
+absl::StatusOr<CudaKernel> EmitCuda(const Program& lowered, const std::string& symbol,
+                                    const machine::TargetInfo& target) {
+  return ProgramEmitter(lowered, symbol, machine::MakesGroupProducts(target)).Run(lowered.body);
 }
 
 }  // namespace heddle::codegen

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/codegen/cuda/gpu_arch.h"
 #include "compiler/ir/ir.h"
+#include "compiler/machine/target_info.h"
 #include "compiler/runtime/gpu_launch.h"
 
 namespace heddle::codegen {
@@ -21,6 +22,7 @@ struct CudaKernel {
 // The launches of a program (cuda_backend.h). Each is a function named `symbol` and a number.
 // Unimplemented: a launch inside a loop or condition, or a local buffer that cannot be spread over
 // the threads (locals.h).
-absl::StatusOr<CudaKernel> EmitCuda(const ir::Program& lowered, const std::string& symbol);
+absl::StatusOr<CudaKernel> EmitCuda(const ir::Program& lowered, const std::string& symbol,
+                                    const machine::TargetInfo& target);
 
 }  // namespace heddle::codegen

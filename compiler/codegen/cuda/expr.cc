@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/analysis/group_product.h"
 #include "compiler/ir/arithmetic.h"
 
 namespace heddle::codegen {
@@ -380,7 +381,10 @@ Expr CudaExpressions::Element(const ir::Buffer& buffer, const std::vector<Expr>&
 }
 
 std::string CudaExpressions::Access(const ir::Buffer& buffer, const std::vector<Expr>& indices) {
-  return absl::StrCat(buffers_.at(&buffer), "[", Int64(Element(buffer, indices)), "]");
+  const std::string& name = buffers_.at(&buffer);
+  if (!UsesPanels(&buffer)) return absl::StrCat(name, "[", Int64(Element(buffer, indices)), "]");
+  const Expr element = analyzer_.Simplify(ir::PanelElement(buffer, indices));
+  return absl::StrCat(name, "[h_swapped(", Int64(element), ")]");
 }
 
 }  // namespace heddle::codegen

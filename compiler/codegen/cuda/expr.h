@@ -3,6 +3,7 @@
 
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "compiler/ir/analysis/analyzer.h"
@@ -36,6 +37,9 @@ class CudaExpressions {
   // The row-major index of the element that an access reads or writes.
   ir::Expr Element(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
   std::string Access(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
+  // Lays the buffer out in panels (ir/analysis/group_product.h).
+  void UsePanels(const ir::Buffer* buffer) { panels_.insert(buffer); }
+  bool UsesPanels(const ir::Buffer* buffer) const { return panels_.count(buffer) > 0; }
 
  private:
   bool FitsInt(const ir::Expr& e);
@@ -51,6 +55,7 @@ class CudaExpressions {
   std::unordered_map<std::string, int> used_;
   std::unordered_map<const ir::Var*, std::string> vars_;
   std::unordered_map<const ir::Buffer*, std::string> buffers_;
+  std::unordered_set<const ir::Buffer*> panels_;
   std::unordered_map<const ir::ExprNode*, std::string> replaced_;
   std::unordered_map<const ir::ExprNode*, bool> fits_;
   std::vector<ir::Expr> kept_;  // keeps the nodes of fits_ alive

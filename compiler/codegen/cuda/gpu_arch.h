@@ -22,6 +22,7 @@ struct GpuDemand {
   int64_t register_words = 0;    // 32-bit words in the local buffers of a thread
   int64_t blocks[3] = {1, 1, 1};
   bool tensor_cores = false;
+  bool group_products = false;  // of four warps, which only code for sm_90a has
 };
 
 // Checks whether the architecture can run the launch. ResourceExhausted: it exceeds a limit, for

@@ -20,6 +20,10 @@ constexpr const char* kAxisNames[] = {"blockIdx.x",  "blockIdx.y",  "blockIdx.z"
 // A launch must request more shared memory than this explicitly.
 constexpr int64_t kMaxStaticShared = 48 << 10;
 constexpr int64_t kSharedAlignment = 16;
+// The swaps of a panel follow the address: 8 rows of 128 bytes.
+constexpr int64_t kPanelAlignment = 1024;
+
+int64_t RoundUp(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 int AxisOf(LoopKind kind) {
   if (!IsGpuBlock(kind) && !IsGpuThread(kind)) return -1;
@@ -100,9 +104,10 @@ absl::Status CudaLaunch::Measure(const Stmt& s) {
     const Buffer& buffer = *alloc->buffer;
     if (buffer.scope == Scope::kLocal) words += (buffer.SizeBytes() + 3) / 4;
     if (buffer.scope == Scope::kShared) {
+      const int64_t alignment = exprs_.UsesPanels(&buffer) ? kPanelAlignment : kSharedAlignment;
+      shared_bytes_ = RoundUp(shared_bytes_, alignment);
       shared_[&buffer] = shared_bytes_;
-      shared_bytes_ +=
-          (buffer.SizeBytes() + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+      shared_bytes_ += RoundUp(buffer.SizeBytes(), kSharedAlignment);
     }
     if (buffer.scope == Scope::kGlobal && !exprs_.Knows(&buffer)) {
       status = absl::UnimplementedError(
@@ -111,6 +116,7 @@ absl::Status CudaLaunch::Measure(const Stmt& s) {
     return true;
   });
   dynamic_ = shared_bytes_ > kMaxStaticShared;
+  demand_.group_products = !groups_.empty();
   demand_.threads_per_block = extents_[3] * extents_[4] * extents_[5];
   for (int axis = 0; axis < 3; ++axis) demand_.block[axis] = extents_[3 + axis];
   demand_.shared_bytes = shared_bytes_;
@@ -182,14 +188,15 @@ bool CudaLaunch::AsyncStore(const Store& store) {
 
 absl::Status CudaLaunch::Emit(const Stmt& s) {
   FindAsync(s);
+  if (use_groups_) FindGroups(s);
   HEDDLE_RETURN_IF_ERROR(Measure(s));
   if (dynamic_) {
-    Line("extern __shared__ __align__(128) unsigned char h_shared[];");
+    Line("extern __shared__ __align__(1024) unsigned char h_shared[];");
   }
   HEDDLE_RETURN_IF_ERROR(Visit(s));
-  source_ =
-      absl::StrCat("extern \"C\" __global__ void __launch_bounds__(", demand_.threads_per_block,
-                   ") ", symbol_, "(", parameters_, ") {\n", body_, "}\n");
+  source_ = absl::StrCat(functions_, "extern \"C\" __global__ void __launch_bounds__(",
+                         demand_.threads_per_block, ") ", symbol_, "(", parameters_, ") {\n", body_,
+                         "}\n");
   return absl::OkStatus();
 }
 
@@ -239,6 +246,7 @@ absl::Status CudaLaunch::VisitAny(const Stmt& s) {
       Line(barrier->late == 0 ? "h_async_wait();"
                               : absl::StrCat("h_async_wait_but<", barrier->late, ">();"));
     }
+    if (!groups_.empty()) Line("h_group_publish();");
     Line("__syncthreads();");
   } else if (As<Block>(s)) {
     return absl::FailedPreconditionError("CUDA: the program is not lowered: it has blocks");
@@ -255,8 +263,9 @@ absl::Status CudaLaunch::VisitAlloc(const Alloc& alloc) {
   if (auto it = shared_.find(&buffer); it != shared_.end()) {
     Line(dynamic_ ? absl::StrCat(type, "* const ", name, " = (", type, "*)(h_shared + ", it->second,
                                  ");")
-                  : absl::StrCat("__shared__ __align__(16) ", type, " ", name, "[",
-                                 buffer.NumElements(), "];"));
+                  : absl::StrCat("__shared__ __align__(",
+                                 exprs_.UsesPanels(&buffer) ? kPanelAlignment : kSharedAlignment,
+                                 ") ", type, " ", name, "[", buffer.NumElements(), "];"));
   } else {
     Line(absl::StrCat("__align__(16) ", type, " ", name, "[", buffer.NumElements(), "];"));
   }
@@ -280,7 +289,10 @@ absl::Status CudaLaunch::VisitFor(const For& loop) {
   Open(absl::StrCat("for (", type, " ", name, " = 0; ", name, " < ", loop.extent, "; ++", name,
                     ") "));
   HEDDLE_RETURN_IF_ERROR(Visit(loop.body));
+  const auto late = late_.find(&loop);
+  if (late != late_.end()) Line("h_group_wait<1>();");  // for that of the iteration before
   Close();
+  if (late != late_.end()) WaitForGroup(*late->second);
   return absl::OkStatus();
 }
 
@@ -295,7 +307,11 @@ absl::Status CudaLaunch::VisitAxis(const For& loop, int axis) {
   if (some) Open(absl::StrCat("if (", name, " < ", loop.extent, ") "));
   bound_[axis] = true;
   if (axis == 3) thread_ = &loop, thread_name_ = name;
-  HEDDLE_RETURN_IF_ERROR(Visit(loop.body));
+  if (auto it = groups_.find(&loop); it != groups_.end()) {
+    GroupNest(loop, it->second);
+  } else {
+    HEDDLE_RETURN_IF_ERROR(Visit(loop.body));
+  }
   if (axis == 3) thread_ = nullptr;
   bound_[axis] = false;
   if (some) Close();

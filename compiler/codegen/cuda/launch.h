@@ -11,13 +11,15 @@
 #include "absl/status/statusor.h"
 #include "compiler/codegen/cuda/expr.h"
 #include "compiler/codegen/cuda/gpu_arch.h"
+#include "compiler/ir/analysis/group_product.h"
 #include "compiler/ir/ir.h"
 
 namespace heddle::codegen {
 
 class CudaLaunch {
  public:
-  explicit CudaLaunch(std::string symbol) : symbol_(std::move(symbol)) {}
+  // `groups`: the target makes products of four warps.
+  CudaLaunch(std::string symbol, bool groups) : symbol_(std::move(symbol)), use_groups_(groups) {}
 
   // `alone`: its memory does not overlap with that of any other parameter.
   void AddParameter(const ir::Buffer& buffer, bool written, bool alone);
@@ -54,7 +56,25 @@ class CudaLaunch {
   // products into registers, then makes the products. False if the loop is no such nest.
   absl::StatusOr<bool> TensorNest(const ir::For& loop);
   // The number of registers that the operands of such a nest take in each thread.
-  static int64_t TensorWords(const ir::Stmt& s);
+  int64_t TensorWords(const ir::Stmt& s) const;
+
+  // A thread loop that four warps make together (group.cc). The sums of a product lie in an array.
+  struct Group {
+    ir::GroupProduct product;
+    int64_t half = 0, tile = 0, column = 0;  // distances of a sum from the one 8 rows, 8 columns or
+                                             // one column further
+    bool late = false;                       // it may still run until the second barrier after it
+  };
+  // Finds such thread loops, the loops in which they run late, and the memory that is in panels.
+  void FindGroups(const ir::Stmt& s);
+  // Whether the product `group` that is made in each iteration of the loop may run during the next
+  // one: only the product touches its sums, and neither this iteration nor the next stores anything
+  // where the product reads.
+  static bool MayRunLate(const ir::For& loop, const ir::For& group, const Group& product,
+                         ir::Analyzer& analyzer);
+  void GroupNest(const ir::For& thread, const Group& group);
+  // Waits for all products of the group. Its sums may be used then.
+  void WaitForGroup(const Group& group);
   // Writes a vectorized loop around one store with vector loads and stores. False if the memory
   // accesses do not allow that.
   bool VectorStore(const ir::For& loop, const ir::Store& store);
@@ -81,6 +101,11 @@ class CudaLaunch {
   bool in_fetch_ = false;
   int operands_ = 0;      // number of tensor nests whose registers are named
   bool guarded_ = false;  // inside the guard that picks the first thread of unbound axes
+  bool use_groups_;
+  std::unordered_map<const ir::For*, Group> groups_;       // by thread loop
+  std::unordered_map<const ir::For*, const Group*> late_;  // by the loop around the thread loop
+  std::vector<ir::VarRef> group_vars_;                     // keeps them alive
+  std::string functions_;                                  // that the launch uses
   std::unordered_map<const ir::Buffer*, int64_t> shared_;  // offsets in bytes
   std::unordered_set<const ir::Store*> async_;
   int64_t shared_bytes_ = 0;

@@ -57,6 +57,15 @@ HD unsigned h_tou32(double x) { return (unsigned)h_f2i(x, 0, 4294967295.0); }
 HD signed char h_toi8(double x) { return (signed char)h_f2i(x, -128, 127); }
 HD unsigned char h_tou8(double x) { return (unsigned char)h_f2i(x, 0, 255); }
 HD int h_toi32(double x) { return (int)h_f2i(x, -2147483648.0, 2147483647.0); }
+// The place of element n of a panel (ir/analysis/group_product.h).
+HD int h_swapped(int n) { return n ^ (n >> 3 & 56); }
+// Describes an operand of h_group: its address in shared memory; the bytes from one panel to the
+// next, where rows or columns are neighbours; 1024 bytes from eight rows of a panel to the next; a
+// swap of pieces within 128 bytes. One piece of 16 bytes further is one more.
+HD u64 h_operand_at(unsigned address, unsigned panel_bytes) {
+  return (u64)1 << 62 | (u64)(1024 >> 4) << 32 | (u64)(panel_bytes >> 4) << 16 |
+         (u64)((address & 0x3ffff) >> 4);
+}
 // Copies from global to shared memory behind the thread's back, zeros where it is not `on`.
 HD void h_async4(void* to, const void* from, bool on) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(
@@ -141,6 +150,26 @@ HD void h_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); 
 template <int n> HD void h_async_wait_but() {
   asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
 }
+// Products of four warps (sm_90a): 64 x n sums of 16 terms of T. A launch defines the shapes that it
+// uses. The thread's first sum is at s; those 8 rows, 8 columns and one column further are at s +
+// half, s + tile and s + column. ta: rows of a are neighbours in memory; tb: columns of b.
+template <int n, class T, int ta, int tb>
+HD void h_group(float* s, int half, int tile, int column, u64 a, u64 b);
+HD u64 h_operand(const void* first, unsigned panel_bytes) {
+  return h_operand_at((unsigned)__cvta_generic_to_shared(first), panel_bytes);
+}
+// The same value in all threads of a warp, which the compiler is told.
+HD int h_uniform(int v) { return __shfl_sync(0xffffffffu, v, 0); }
+// Before a barrier: what this thread stored in shared memory may be read by products.
+HD void h_group_publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+HD void h_group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+HD void h_group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Waits for all but the last n committed.
+template <int n> HD void h_group_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory");
+}
+// Keeps uses of a sum behind the wait.
+HD void h_group_keep(float& sum) { asm volatile("" : "+f"(sum)::"memory"); }
 )cuda";
 
 }  // namespace heddle::codegen

@@ -64,10 +64,11 @@ bool MovesOne(const std::vector<const For*>& outer, const std::vector<Expr>& loa
 
 }  // namespace
 
-int64_t CudaLaunch::TensorWords(const Stmt& s) {
+int64_t CudaLaunch::TensorWords(const Stmt& s) const {
   int64_t most = 0;
   VisitStmt(s, [&](const Stmt& node) {
     const For* loop = As<For>(node);
+    if (groups_.count(loop)) return false;  // its operands stay in memory
     std::vector<const For*> outer;
     const For* tensor = nullptr;
     if (loop == nullptr || !ChainOf(*loop, &outer, &tensor)) return true;

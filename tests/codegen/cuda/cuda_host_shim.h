@@ -2,7 +2,8 @@
 // the other. Included by sources that host_code.cc makes; the pure functions of prelude.h
 // stand before it. Shared memory is static, as blocks do not overlap; asynchronous copies happen
 // when they are waited for, the latest that a GPU may do them. Vectors that are loaded or stored at
-// other places than multiples of their size are counted.
+// other places than multiples of their size are counted, and so are products of four warps whose
+// operands change while they run.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -231,10 +233,107 @@ inline void h_product_tf32(float& c0, float& c1, float& c2, float& c3, const uns
   h_product(c, a, b, 32, [](unsigned v, unsigned) { return __uint_as_float(v & 0xffffe000); });
 }
 
+// ---- Products of four warps
+
+// PTX ISA, wgmma.mma_async and matrix descriptors. Shared memory has addresses of 18 bits: the lower
+// ones of this CPU's. Bits that no descriptor uses number the buffer, whose address has the others.
+struct h_buffers {
+  std::mutex lock;
+  std::vector<const unsigned char*> all;
+};
+inline h_buffers h_known;
+constexpr int h_number_bit = 52;
+inline unsigned long long h_operand(const void* first, unsigned panel_bytes) {
+  const auto* bytes = static_cast<const unsigned char*>(first);
+  const std::lock_guard<std::mutex> guard(h_known.lock);
+  size_t number = 0;
+  while (number < h_known.all.size() && h_known.all[number] != bytes) ++number;
+  if (number == h_known.all.size()) h_known.all.push_back(bytes);
+  const auto address = static_cast<unsigned>(reinterpret_cast<uintptr_t>(bytes) & 0x3ffff);
+  return h_operand_at(address, panel_bytes) | static_cast<unsigned long long>(number % 512)
+                                                  << h_number_bit;
+}
+inline uintptr_t h_buffer_of(unsigned long long d) {
+  const std::lock_guard<std::mutex> guard(h_known.lock);
+  const auto base = reinterpret_cast<uintptr_t>(h_known.all[d >> h_number_bit & 511]);
+  if (base % 1024 != 0) ++h_misaligned;
+  return base;
+}
+// Element (i, k) of an operand: row or column i, term k. With swap mode 1, the 16-byte pieces of 128
+// bytes are swapped by the bits of the address above them.
+inline unsigned short h_element(uintptr_t base, unsigned long long d, bool transposed, unsigned i,
+                                unsigned k) {
+  const auto field = [&](int bit) { return static_cast<unsigned>(d >> bit & 0x3fff) << 4; };
+  const unsigned leading = field(16), stride = field(32);
+  if (d >> 62 != 1) ++h_misaligned;
+  const unsigned place = transposed ? i / 64 * leading + i % 64 * 2 + k / 8 * stride + k % 8 * 128
+                                    : i / 8 * stride + i % 8 * 128 + k * 2;
+  unsigned address = (field(0) + place) & 0x3ffff;
+  address ^= (address >> 7 & 7) << 4;
+  uintptr_t at = (base & ~uintptr_t{0x3ffff}) | address;
+  if (at < base) at += 0x40000;
+  unsigned short bits;
+  std::memcpy(&bits, reinterpret_cast<const void*>(at), sizeof bits);
+  return bits;
+}
+// A product that this thread has begun. It is made when it is waited for, the latest that a GPU may
+// do it; its operands have to be the same when it begins.
+struct h_begun {
+  std::vector<unsigned short> (*read)(unsigned long long a, unsigned long long b);
+  void (*make)(const h_begun&);
+  float* s;
+  int half, tile, column;
+  unsigned long long a, b;
+  std::vector<unsigned short> operands;  // two rows, then the columns, 16 terms each
+};
+inline thread_local std::vector<h_begun> h_open;                    // not committed
+inline thread_local std::vector<std::vector<h_begun>> h_committed;  // and not waited for
+template <int n, int ta, int tb>
+std::vector<unsigned short> h_operands(unsigned long long a, unsigned long long b) {
+  std::vector<unsigned short> numbers;
+  const unsigned lane = h_own_lane(), row = h_linear / 32 % 4 * 16 + lane / 4;
+  const uintptr_t a_base = h_buffer_of(a), b_base = h_buffer_of(b);
+  for (unsigned i = 0; i < 2; ++i)
+    for (unsigned k = 0; k < 16; ++k) numbers.push_back(h_element(a_base, a, ta, row + 8 * i, k));
+  for (unsigned t = 0; t < n / 8; ++t)
+    for (unsigned j = 0; j < 2; ++j)
+      for (unsigned k = 0; k < 16; ++k)
+        numbers.push_back(h_element(b_base, b, tb, 8 * t + lane % 4 * 2 + j, k));
+  return numbers;
+}
+template <int n, class T>
+void h_make(const h_begun& p) {
+  if (p.read(p.a, p.b) != p.operands) ++h_misaligned;
+  for (unsigned t = 0; t < n / 8; ++t)
+    for (unsigned i = 0; i < 2; ++i)
+      for (unsigned j = 0; j < 2; ++j)
+        for (unsigned k = 0; k < 16; ++k)
+          p.s[static_cast<int>(i) * p.half + static_cast<int>(t) * p.tile +
+              static_cast<int>(j) * p.column] += h_single(T{p.operands[i * 16 + k]}) *
+                                                 h_single(T{p.operands[32 + (t * 2 + j) * 16 + k]});
+}
+template <int n, class T, int ta, int tb>
+void h_group(float* s, int half, int tile, int column, unsigned long long a, unsigned long long b) {
+  const auto read = h_operands<n, ta, tb>;
+  h_open.push_back({read, h_make<n, T>, s, half, tile, column, a, b, read(a, b)});
+}
+inline int h_uniform(int v) { return v; }
+inline void h_group_publish() {}
+inline void h_group_begin() {}
+inline void h_group_commit() { h_committed.push_back(std::move(h_open)), h_open.clear(); }
+template <int n>
+void h_group_wait() {
+  while (h_committed.size() > static_cast<size_t>(n)) {
+    for (const h_begun& p : h_committed.front()) p.make(p);
+    h_committed.erase(h_committed.begin());
+  }
+}
+inline void h_group_keep(float&) {}
+
 // ---- Launches
 
 // Dynamic shared memory, as much as any GPU has.
-alignas(128) inline unsigned char h_dynamic[227 << 10];
+alignas(1024) inline unsigned char h_dynamic[227 << 10];
 
 template <class... P, size_t... I>
 void h_call(void (*kernel)(P...), void* const* arguments, std::index_sequence<I...>) {
@@ -252,10 +351,11 @@ int h_launch(void (*kernel)(P...), void* const* arguments, h_dim grid, h_dim blo
     h_current = &state;
     const auto run = [&](unsigned t) {
       h_linear = t;
-      h_copies.clear(), h_fetches.clear();
+      h_copies.clear(), h_fetches.clear(), h_open.clear(), h_committed.clear();
       threadIdx = {t % block.x, t / block.x % block.y, t / block.x / block.y};
       blockIdx = {b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
       h_call(kernel, arguments, std::index_sequence_for<P...>());
+      if (!h_open.empty() || !h_committed.empty()) ++h_misaligned;
     };
     std::vector<std::thread> running;
     for (unsigned t = 1; t < threads; ++t) running.emplace_back(run, t);

@@ -17,7 +17,7 @@ class CudaOnHost {
  public:
   // Lowered GPU programs with different names. Unavailable where there is no C++ compiler any more.
   static absl::StatusOr<std::unique_ptr<CudaOnHost>> Compile(
-      const std::vector<ir::Program>& lowered);
+      const std::vector<ir::Program>& lowered, const std::string& arch = "sm_90");
   ~CudaOnHost();
 
   // Program k. Internal if it accesses memory that is not aligned as PTX asks.

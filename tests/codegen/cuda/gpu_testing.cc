@@ -120,13 +120,14 @@ machine::TargetInfo GpuTarget(const std::string& arch) {
   return *codegen::DescribeTarget(*ParseTarget("cuda -arch=" + arch));
 }
 
-absl::StatusOr<ir::Program> LowerForGpu(const ir::Program& naive, const schedule::Trace& trace) {
+absl::StatusOr<ir::Program> LowerForGpu(const ir::Program& naive, const schedule::Trace& trace,
+                                        const std::string& arch) {
   absl::StatusOr<ir::Program> scheduled = schedule::Replay(naive, trace);
   if (!scheduled.ok()) return At(scheduled.status(), "replay");
   if (absl::Status s = ir::Verify(*scheduled); !s.ok())
     return At(s, absl::StrCat("scheduled ", ir::Print(*scheduled)));
   pass::LowerOptions options;
-  options.target.execution = machine::Execution::kGrid;
+  options.target = GpuTarget(arch);
   absl::StatusOr<ir::Program> lowered = pass::Lower(*scheduled, options);
   if (!lowered.ok()) return At(lowered.status(), "lower");
   return lowered;

@@ -18,7 +18,8 @@ namespace heddle::testing {
 machine::TargetInfo GpuTarget(const std::string& arch = "sm_90");
 
 // The trace replayed, verified and lowered for a GPU. The error says at which of these.
-absl::StatusOr<ir::Program> LowerForGpu(const ir::Program& naive, const schedule::Trace& trace);
+absl::StatusOr<ir::Program> LowerForGpu(const ir::Program& naive, const schedule::Trace& trace,
+                                        const std::string& arch = "sm_90");
 
 // Runs a lowered GPU program with race detection and compares with the naive program; then again
 // with each thread's share of the local buffers in memory of its own, as the back end places it.

@@ -31,7 +31,7 @@ void Replace(std::string& text, const std::string& from, const std::string& to) 
 std::string HostSource(std::string kernels) {
   if (kernels.starts_with(kPrelude)) kernels.erase(0, kPrelude.size());
   // Dynamic shared memory is declared, not defined, in each kernel.
-  Replace(kernels, "extern __shared__ __align__(128) unsigned char h_shared[];",
+  Replace(kernels, "extern __shared__ __align__(1024) unsigned char h_shared[];",
           "unsigned char* const h_shared = h_dynamic;");
   std::string table;
   const std::regex kernel(R"(__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\()");
@@ -41,7 +41,8 @@ std::string HostSource(std::string kernels) {
              "(void* const* arguments, const unsigned* d) {\n  return h_launch(" + name +
              ", arguments, {d[0], d[1], d[2]}, {d[3], d[4], d[5]});\n}\n";
   }
-  return "#include <cmath>\nusing namespace std;\n#define __device__\n#define __forceinline__ "
+  return "#include <cmath>\nusing namespace std;\n#define H_HOST\n#define __device__\n#define "
+         "__forceinline__ "
          "inline\n" +
          std::string(PlainPrelude()) +
          "#include \"" HEDDLE_SOURCE_DIR "/tests/codegen/cuda/cuda_host_shim.h\"\n" + kernels +
