@@ -26,8 +26,12 @@ constexpr int64_t kMaxThreadsPerAxis = 64;
 constexpr int64_t kMaxTile = 8;
 constexpr int64_t kMaxStep = 64;
 constexpr int64_t kMaxAccumulators = 128;  // of a thread; operands and addresses need the rest
+// With fewer, accumulators spill into memory, and the assembler takes up to half a minute.
+constexpr int64_t kOtherRegisters = 24;  // of a thread
 constexpr int64_t kMinThreads = 32;
-constexpr int64_t kMaxUnrolledTerms = 1024;  // multiply-adds of one thread in a step
+// Multiply-adds of one thread in a step that is unrolled. Loads from global memory have conditions,
+// and the assembler takes many seconds for a thousand of them.
+constexpr int64_t kMaxUnrolledTerms = 512, kMaxUnrolledLoads = 128;
 constexpr int64_t kMaxPreferredThreads = 512;
 constexpr int64_t kUsualStep = 16;  // terms of a step
 
@@ -272,10 +276,11 @@ absl::Status GpuTiledRule::Check(const Knobs& knobs, const Point& point) const {
   if (threads < kMinThreads) {
     return absl::FailedPreconditionError(absl::StrCat(threads, " threads are less than a warp"));
   }
-  if (accumulators > kMaxAccumulators || accumulators * threads > target_.registers_per_block) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("exceeds the limits of ", target_.target.cpu, ": ", accumulators,
-                     " accumulators in each of ", threads, " threads"));
+  if (accumulators > kMaxAccumulators ||
+      (accumulators + kOtherRegisters) * threads > target_.registers_per_block) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "exceeds the limits of ", target_.target.cpu, ": ", accumulators, " accumulators and ",
+        kOtherRegisters, " other registers in each of ", threads, " threads"));
   }
   return absl::OkStatus();
 }
@@ -338,8 +343,9 @@ absl::Status GpuTiledRule::Apply(const Knobs& knobs, const Point& point, Recorde
   HEDDLE_ASSIGN_OR_RETURN(const Loop thread, out.Fuse(loops.threads));
   HEDDLE_ASSIGN_OR_RETURN(const Loop block, out.Fuse(loops.blocks));
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> copy, out.ReverseComputeAt(epilogue, block));
-  int64_t shared_bytes = 0;
+  int64_t shared_bytes = 0, unrolled = kMaxUnrolledTerms;
   for (size_t i = 0; i < operands_.size(); ++i) {
+    if (knobs.Value(point, shared_[i]) == 0) unrolled = kMaxUnrolledLoads;
     HEDDLE_RETURN_IF_ERROR(FetchOperand(stage_, operands_[i], knobs.Value(point, shared_[i]) != 0,
                                         loops.steps.back(), threads, knobs.Value(point, vectors_),
                                         &shared_bytes, out));
@@ -351,7 +357,7 @@ absl::Status GpuTiledRule::Apply(const Knobs& knobs, const Point& point, Recorde
   int64_t terms = accumulators;
   for (size_t k = loops.inner.size(); k-- > 0 && knobs.Value(point, unroll_) != 0;) {
     terms *= loops.inner[k].extent;
-    if (terms > kMaxUnrolledTerms) break;
+    if (terms > unrolled) break;
     HEDDLE_RETURN_IF_ERROR(out.Unroll(loops.inner[k]));
   }
   return out.DecomposeReduction(Name(), loops.steps[0]);
