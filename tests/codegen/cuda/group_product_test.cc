@@ -180,8 +180,9 @@ TEST(GroupProduct, CompilesWithoutSpillsOrSerialisation) {
                                                {.source = &source, .log = &log});
     ASSERT_TRUE(artifact.ok()) << artifact.status() << source;
     EXPECT_THAT(source, HasSubstr("h_group<256, ")) << source;
-    // ptxas says so where it lets products wait for each other.
+    // The assembler says so where it lets products wait for each other, or adds waits.
     EXPECT_THAT(log, Not(HasSubstr("serialized"))) << source;
+    EXPECT_THAT(log, Not(HasSubstr("injected"))) << source;
     for (const runtime::GpuLaunch& launch : artifact->kernels[0].launches) {
       EXPECT_GT(launch.registers, 128);
       EXPECT_EQ(launch.local_bytes, 0) << source;
