@@ -366,14 +366,15 @@ class RecordStore {
   // the caller if Leader::scheduler is its name. The claim is durable on return.
   // ResourceExhausted: the store takes no writes from anybody now (the disk is full, or another
   // program has locked it), so nobody else can take the leadership either. Aborted: another was
-  // faster; ask again. FailedPrecondition: a newer program has migrated the tables. Other errors: nothing is known.
+  // faster; ask again. FailedPrecondition: a newer program has migrated the tables, or the database no longer takes this
+  // one; asking again does not help. Other errors: nothing is known.
   virtual absl::StatusOr<Leader> Lead(const LeaderClaim& claim) = 0;
   // Lets go of the leadership of that epoch, after the last write; no error if another leads by now.
   virtual absl::Status EndLead(const std::string& pool, int64_t epoch) = 0;
   // Who leads; writes nothing.
   virtual absl::StatusOr<Leader> LeaderOf(const std::string& pool) = 0;
-  // From now on, Apply of this object works only while this epoch is the stored one and the tables are of this program's
-  // version, both of which each call checks in its own transaction. Without this call, Apply checks nothing.
+  // From now on, Apply of this object works only while this epoch is the stored one, which each call checks in its own
+  // transaction. A migration of the tables ends the epoch. Without this call, Apply checks nothing.
   virtual void SetEpoch(const std::string& pool, int64_t epoch) = 0;
   // A random name, 32 hexadecimal digits, that the store got when it was made. All schedulers that use the store read the
   // same one, and a backup of the store keeps it. `heddle store copy` does not copy it.

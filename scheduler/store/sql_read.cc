@@ -190,6 +190,18 @@ std::string SelectJobs(const std::string& columns, const JobSelection& selection
 
 }  // namespace
 
+absl::StatusOr<LeaderRow> ReadLeader(SqlSession* db, const std::string& pool) {
+  LeaderRow leader;
+  Statement row(db,
+                "SELECT scheduler, address, epoch, renewed_ns, lease_ns FROM leaders WHERE pool=?");
+  if (row.Bind(pool).Step()) {
+    leader = {row.Text(0), row.Text(1), row.Int(2), absl::FromUnixNanos(row.Int(3)),
+              absl::Nanoseconds(row.Int(4))};
+  }
+  HEDDLE_RETURN_IF_ERROR(row.status());
+  return leader;
+}
+
 absl::StatusOr<std::vector<StoredJob>> ReadJobs(SqlSession* db, const JobSelection& selection) {
   std::vector<StoredJob> jobs;
   {

@@ -16,6 +16,8 @@
 
 namespace heddle::scheduler {
 
+// Who leads the pool, as it is stored.
+absl::StatusOr<LeaderRow> ReadLeader(SqlSession* db, const std::string& pool);
 absl::StatusOr<std::vector<StoredJob>> ReadJobs(SqlSession* db, const JobSelection& selection);
 absl::StatusOr<std::vector<JobOwner>> ReadOwners(SqlSession* db, const JobSelection& selection);
 absl::StatusOr<int64_t> ReadLastJob(SqlSession* db);

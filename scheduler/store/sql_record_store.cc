@@ -25,22 +25,6 @@ constexpr int64_t kMaxPageRows = 10'000;  // that a page looks at, so that nobod
 // Of a transaction, for statistics that an older program did not keep, or that a retraction made wrong.
 constexpr absl::Duration kCountLimit = absl::Milliseconds(20);
 
-// The version of the tables, as an expression.
-constexpr char kVersion[] = "(SELECT user_version FROM pragma_user_version)";
-constexpr char kCheckEpoch[] = "UPDATE leaders SET epoch=epoch WHERE pool=? AND epoch=? AND ";
-
-absl::StatusOr<LeaderRow> ReadLeader(SqlSession* session, const std::string& pool) {
-  LeaderRow row;
-  Statement query(
-      session, "SELECT scheduler, address, epoch, renewed_ns, lease_ns FROM leaders WHERE pool=?");
-  if (query.Bind(pool).Step()) {
-    row = {query.Text(0), query.Text(1), query.Int(2), absl::FromUnixNanos(query.Int(3)),
-           absl::Nanoseconds(query.Int(4))};
-  }
-  HEDDLE_RETURN_IF_ERROR(query.status());
-  return row;
-}
-
 class SqlRecordStore : public RecordStore {
   // A read whose connection was lost is repeated on a new one.
   template <typename Read>
@@ -116,7 +100,8 @@ class SqlRecordStore : public RecordStore {
     absl::MutexLock lock(&write_mutex_);
     pool_ = pool;
     epoch_ = epoch;
-    leads_ = std::make_unique<Statement>(write_.get(), absl::StrCat(kCheckEpoch, kVersion, "=?"));
+    leads_ = std::make_unique<Statement>(
+        write_.get(), "UPDATE leaders SET epoch=epoch WHERE pool=? AND epoch=?");
   }
   absl::StatusOr<std::string> Identity() override {
     return ForScheduler([&](SqlSession* session) -> absl::StatusOr<std::string> {
@@ -335,7 +320,7 @@ class SqlRecordStore : public RecordStore {
   // FailedPrecondition: a newer program has migrated the tables since the store was opened. Whoever migrates first
   // waits for open transactions that have changed the table of leaders, so this holds until the transaction ends.
   absl::Status CheckVersion() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
-    Statement query(write_.get(), absl::StrCat("SELECT ", kVersion));
+    Statement query(write_.get(), "SELECT user_version FROM pragma_user_version");
     const int64_t version = query.Step() ? query.Int(0) : 0;
     HEDDLE_RETURN_IF_ERROR(query.status());
     if (version == kSchemaVersion) return absl::OkStatus();
@@ -344,12 +329,12 @@ class SqlRecordStore : public RecordStore {
                                                       kSchemaVersion, ": use the newer program"));
   }
 
-  // The first change of each transaction: nobody else leads, and the tables are as this program knows them. It
+  // The first change of each transaction: nobody else leads, and nobody has migrated the tables (kEndEpochs). It
   // locks the row, so that no other scheduler takes the leadership before the transaction has ended.
   absl::Status CheckEpoch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
     if (epoch_ == 0) return absl::OkStatus();
     HEDDLE_ASSIGN_OR_RETURN(const bool leads,
-                            leads_->Bind(pool_, epoch_, kSchemaVersion).RunIfItChanges());
+                            leads_->Bind(pool_, epoch_).RunIfItChanges());
     if (leads) return absl::OkStatus();
     HEDDLE_RETURN_IF_ERROR(CheckVersion());
     HEDDLE_ASSIGN_OR_RETURN(const LeaderRow row, ReadLeader(write_.get(), pool_));
