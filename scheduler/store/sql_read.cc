@@ -6,7 +6,6 @@
 #include <array>
 #include <compare>
 #include <functional>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/vocabulary/choose_trials.h"
 #include "base/vocabulary/target.h"
@@ -935,7 +935,7 @@ absl::StatusOr<std::vector<int64_t>> TargetsWithSamples(SqlSession* db, const st
 }  // namespace
 
 // Takes the first of each target, and of these the first of all, so a page costs what it returns for each
-// target of the kind, however many samples other kinds have.
+// target of the kind, however many samples other kinds have. The number of statements does not depend on the page's size.
 absl::StatusOr<std::vector<TransferSamples>> ReadSamplesAfter(
     SqlSession* db, const std::string& kind, const std::optional<WorkloadId>& after,
     int64_t limit) {
@@ -966,18 +966,25 @@ absl::StatusOr<std::vector<TransferSamples>> ReadSamplesAfter(
   }
   std::sort(places.begin(), places.end(), std::greater<>());
   if (static_cast<int64_t>(places.size()) > limit) places.resize(static_cast<size_t>(limit));
-  std::vector<TransferSamples> page;
-  Statement rows(db,
-                 "SELECT w.key, t.text, d.key, e.samples, e.measured, e.version "
-                 "FROM experience e JOIN workloads w ON w.id=e.workload "
-                 "JOIN targets t ON t.id=e.target JOIN devices d ON d.id=e.device "
-                 "WHERE e.workload=? AND e.target=? AND e.device=?");
-  for (const WorkloadRow& place : places) {
-    rows.Bind(place.workload, place.target, place.device);
-    HEDDLE_ASSIGN_OR_RETURN(std::vector<TransferSamples> found, TakeSamples(&rows));
-    std::move(found.begin(), found.end(), std::back_inserter(page));
-  }
-  return page;
+  if (places.empty()) return std::vector<TransferSamples>();
+  // All in one statement. Its text depends on the limit alone, so a connection prepares it once; the zeros at the end
+  // stand for no row.
+  std::vector<int64_t> ids;
+  for (const WorkloadRow& place : places)
+    ids.insert(ids.end(), {place.workload, place.target, place.device});
+  ids.resize(static_cast<size_t>(3 * limit));
+  const std::vector<std::string> values(
+      static_cast<size_t>(limit), "(CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT))");
+  Statement rows(
+      db, absl::StrCat("SELECT w.key, t.text, d.key, e.samples, e.measured, e.version FROM (VALUES ",
+                       absl::StrJoin(values, ", "),
+                       ") AS p CROSS JOIN experience e "
+                       "ON e.workload=p.column1 AND e.target=p.column2 AND e.device=p.column3 "
+                       "JOIN workloads w ON w.id=e.workload JOIN targets t ON t.id=e.target "
+                       "JOIN devices d ON d.id=e.device "
+                       "ORDER BY e.workload DESC, e.target DESC, e.device DESC"));
+  rows.BindAll(ids);
+  return TakeSamples(&rows);
 }
 
 absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> ReadTransferModels(SqlSession* db) {

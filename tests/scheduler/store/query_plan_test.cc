@@ -204,10 +204,12 @@ TEST(QueryPlanTest, NoStatementScansALargeTable) {
 // ---- all pages of old records ----
 
 int64_t steps = 0;  // of SQLite's virtual machine
+int64_t runs = 0;   // of statements
 
 int CountSteps(unsigned, void*, void* statement, void*) {
   steps += sqlite3_stmt_status(static_cast<sqlite3_stmt*>(statement), SQLITE_STMTSTATUS_VM_STEP,
                                /*resetFlg=*/1);
+  ++runs;
   return 0;
 }
 int CountAllSteps(sqlite3* db, char**, const sqlite3_api_routines*) {
@@ -291,6 +293,32 @@ TEST(QueryPlanTest, APageOfSamplesReadsNoneOfOtherKinds) {
   const int64_t some = StepsOfRareSamples(20), more = StepsOfRareSamples(400);
   EXPECT_GT(some, 10) << "steps are counted";
   EXPECT_LT(more, some + some / 2);
+}
+
+// Each statement is a round trip to PostgreSQL.
+TEST(QueryPlanTest, APageOfSamplesTakesFewStatements) {
+  const std::string directory = TempDirectory();
+  sqlite3_auto_extension(reinterpret_cast<void (*)()>(CountAllSteps));
+  auto store = OpenSqliteRecordStore(directory + "/test.db");
+  ASSERT_TRUE(store.ok()) << store.status();
+  Batch batch = {PutJob{MakeJob(1)}};
+  v1::TransferSamples samples;
+  samples.set_samples("samples");
+  for (int i = 0; i < 40; ++i) {
+    batch.push_back(PutTask{MakeTask(1, i)});
+    batch.push_back(PutLearned{1, i, {}, {Key(i), "llvm", "dev"}, samples, 9, 2});
+  }
+  ASSERT_TRUE((*store)->Apply({std::move(batch)})->front().ok());
+  for (const size_t limit : {4, 40}) {
+    runs = 0;
+    const auto page = (*store)->SamplesAfter("llvm", std::nullopt, static_cast<int64_t>(limit));
+    ASSERT_TRUE(page.ok()) << page.status();
+    EXPECT_EQ(page->size(), limit);
+    EXPECT_EQ(runs, 3) << "the targets, the rows of the one target, their samples";
+  }
+  store->reset();
+  sqlite3_reset_auto_extension();
+  std::filesystem::remove_all(directory);
 }
 
 // ---- statistics that are kept ----
