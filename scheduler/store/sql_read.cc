@@ -638,7 +638,8 @@ absl::StatusOr<RecordPage> ReadRecords(SqlSession* db, const v1::RecordQuery& qu
     HEDDLE_ASSIGN_OR_RETURN(end, PlaceAfter(db, after, most.rows));
   }
   const std::string sql = absl::StrCat(
-      "SELECT w.key, w.text, w.label, w.flops, t.text, d.key, r.trace, r.median_ns, r.created_ns, "
+      "SELECT w.key, ", query.with_workload() ? "w.text" : "''",
+      ", w.label, w.flops, t.text, d.key, r.trace, r.median_ns, r.created_ns, "
       "r.job, r.candidate, r.attempt, r.provenance, r.measurement, c.origin, c.predicted, "
       "c.predicted_from, r.id, r.imported_by, r.retracted_ns, r.retracted_by, r.retraction FROM ",
       query.best_only() ? best : "records r",
@@ -660,7 +661,7 @@ absl::StatusOr<RecordPage> ReadRecords(SqlSession* db, const v1::RecordQuery& qu
     v1::Record record;
     record.set_schema_version(1);
     record.set_workload_key(rows.Text(0));
-    if (query.with_workload()) record.set_workload(rows.Text(1));
+    record.set_workload(rows.Text(1));
     record.set_label(rows.Text(2));
     record.set_flops(rows.Real(3));
     record.set_target(rows.Text(4));

@@ -40,17 +40,22 @@ class SqlRecordStore : public RecordStore {
     return Repeated(read, read_.get());
   }
   template <typename Read>
+  auto ForLaterPages(const Read& read) {
+    absl::MutexLock lock(&later_mutex_);
+    return Repeated(read, later_.get());
+  }
+  template <typename Read>
   auto ForUsers(const Read& read) {
     absl::MutexLock lock(&users_mutex_);
     return Repeated(read, users_.get());
   }
 
  public:
-  SqlRecordStore(std::unique_ptr<SqlSession> write, std::unique_ptr<SqlSession> read,
-                 std::unique_ptr<SqlSession> users)
-      : write_(std::move(write)),
-        read_(std::move(read)),
-        users_(std::move(users)),
+  explicit SqlRecordStore(SqlSessions sessions)
+      : write_(std::move(sessions.write)),
+        read_(std::move(sessions.read)),
+        users_(std::move(sessions.users)),
+        later_(std::move(sessions.later)),
         writer_(write_.get()) {}
 
   absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) override {
@@ -189,9 +194,10 @@ class SqlRecordStore : public RecordStore {
   absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,
                                        const std::optional<RecordPlace>& after,
                                        int64_t limit) override {
-    return ForUsers([&](SqlSession* session) {
+    const auto read = [&](SqlSession* session) {
       return ReadRecords(session, query, after, limit, {kMaxPageBytes, kMaxPageRows});
-    });
+    };
+    return after ? ForLaterPages(read) : ForUsers(read);
   }
   absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) override {
     return ForUsers([&](SqlSession* session) { return ReadTrialSample(session, id, most); });
@@ -404,9 +410,11 @@ class SqlRecordStore : public RecordStore {
   absl::Mutex write_mutex_;
   absl::Mutex read_mutex_;
   absl::Mutex users_mutex_;
+  absl::Mutex later_mutex_;
   const std::unique_ptr<SqlSession> write_;
-  const std::unique_ptr<SqlSession> read_;   // for the scheduler
-  const std::unique_ptr<SqlSession> users_;  // for what users ask, which may take long
+  const std::unique_ptr<SqlSession> read_;
+  const std::unique_ptr<SqlSession> users_;
+  const std::unique_ptr<SqlSession> later_;
   SqlWriter writer_ ABSL_GUARDED_BY(write_mutex_);
   // A call whose commit was not answered: its results, if it was committed.
   struct InDoubt {
@@ -421,10 +429,8 @@ class SqlRecordStore : public RecordStore {
 
 }  // namespace
 
-std::unique_ptr<RecordStore> MakeSqlRecordStore(std::unique_ptr<SqlSession> write,
-                                                std::unique_ptr<SqlSession> read,
-                                                std::unique_ptr<SqlSession> users) {
-  return std::make_unique<SqlRecordStore>(std::move(write), std::move(read), std::move(users));
+std::unique_ptr<RecordStore> MakeSqlRecordStore(SqlSessions sessions) {
+  return std::make_unique<SqlRecordStore>(std::move(sessions));
 }
 
 }  // namespace heddle::scheduler

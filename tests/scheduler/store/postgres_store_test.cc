@@ -178,7 +178,8 @@ TEST_F(PostgresStoreTest, AStoppedLeaderWritesNothingAfterAMigration) {
     url_ = server_->NewDatabase();
     std::unique_ptr<RecordStore> leader = MustOpen(url_);
     if (!locked)
-      leader = MakeSqlRecordStore(WithoutLock(url_), WithoutLock(url_), WithoutLock(url_));
+      leader = MakeSqlRecordStore(
+          {WithoutLock(url_), WithoutLock(url_), WithoutLock(url_), WithoutLock(url_)});
     leader->SetEpoch(kDefaultPool, leader->Lead(ClaimOf("old", absl::Minutes(1)))->epoch);
     ASSERT_TRUE(ApplyOne(leader.get(), {PutJob{MakeJob(1)}}).ok());
     if (locked) {

@@ -321,6 +321,44 @@ TEST(QueryPlanTest, APageOfSamplesTakesFewStatements) {
   std::filesystem::remove_all(directory);
 }
 
+// ---- long answers ----
+
+std::vector<sqlite3*> readers;  // connections that read pages of records, in order
+
+int NoteReader(unsigned, void*, void* statement, void*) {
+  auto* const read = static_cast<sqlite3_stmt*>(statement);
+  if (absl::StrContains(sqlite3_sql(read), "LIMIT ?12"))
+    readers.push_back(sqlite3_db_handle(read));
+  return 0;
+}
+int NoteReaders(sqlite3* db, char**, const sqlite3_api_routines*) {
+  return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, NoteReader, nullptr);
+}
+
+// So that those who ask little wait for nobody who reads on and on.
+TEST(LongAnswersTest, LaterPagesHaveAConnectionOfTheirOwn) {
+  const std::string directory = TempDirectory();
+  sqlite3_auto_extension(reinterpret_cast<void (*)()>(NoteReaders));
+  auto store = OpenSqliteRecordStore(directory + "/test.db");
+  ASSERT_TRUE(store.ok()) << store.status();
+  for (int i = 1; i <= 3; ++i) {
+    InsertRecord record = MakeRecord(1, i, 0, 100);
+    record.imported = true;
+    ASSERT_TRUE((*store)->Apply({Batch{record}})->front().ok());
+  }
+  readers.clear();
+  const auto first = (*store)->QueryPage({}, std::nullopt, 1);
+  ASSERT_TRUE(first.ok() && first->last) << first.status();
+  EXPECT_TRUE((*store)->QueryPage({}, first->last, 1).ok());
+  EXPECT_TRUE((*store)->QueryPage({}, std::nullopt, 1).ok());
+  ASSERT_THAT(readers, ::testing::SizeIs(3));
+  EXPECT_NE(readers[0], readers[1]);
+  EXPECT_EQ(readers[0], readers[2]);
+  store->reset();
+  sqlite3_reset_auto_extension();
+  std::filesystem::remove_all(directory);
+}
+
 // ---- statistics that are kept ----
 
 // A store in each of the databases. Parameter: whether it is PostgreSQL.
