@@ -240,6 +240,8 @@ struct InsertCandidate {
 //   Imported: the job only tells where the record came from, and record.imported_by who brought it.
 //   AlreadyExists if a record with the same workload, target, device key, trace, creation time and
 //   samples is there.
+// Of the records of a workload, target and device key that were measured here, those of default schedules and the fastest
+// of the others keep their loops (Measurement.loops): a faster one drops those of the fastest before it.
 struct InsertRecord {
   v1::Record record;
   uint64_t fencing_token = 0;
@@ -418,7 +420,7 @@ class RecordStore {
   virtual absl::StatusOr<std::map<SlotId, uint64_t>> Fences() = 0;
   // The latest `limit` stages of the job, by start.
   virtual absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) = 0;
-  // Newest first. For the scheduler itself: its reads do not wait for those of users.
+  // Newest first, without loops (Measurement.loops). For the scheduler itself: its reads do not wait for those of users.
   virtual absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) = 0;
   // For users: at most `limit`, and about 8 MiB, of the records that Query gives without a limit, those that come after
   // `after`. Each page is read at a time of its own. Records made between pages are newer and so not

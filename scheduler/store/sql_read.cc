@@ -687,6 +687,7 @@ absl::StatusOr<RecordPage> ReadRecords(SqlSession* db, const v1::RecordQuery& qu
     if (!record.mutable_measurement()->ParseFromString(rows.Text(13))) {
       return absl::DataLossError("a record's measurement is not readable");
     }
+    if (!most.loops) record.mutable_measurement()->clear_loops();
     page.last = {rows.Int(8), rows.Int(17)};
     bytes += record.ByteSizeLong();
     page.records.push_back(std::move(record));
@@ -870,7 +871,7 @@ absl::StatusOr<std::optional<v1::Record>> ReadBestMeasured(SqlSession* db, const
   if (row.Step()) query.set_id(row.Int(0));
   HEDDLE_RETURN_IF_ERROR(row.status());
   if (query.id() == 0) return std::optional<v1::Record>();
-  HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ReadRecords(db, query, std::nullopt, 1, {}));
+  HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ReadRecords(db, query, std::nullopt, 1, {.loops = false}));
   if (page.records.empty()) return std::optional<v1::Record>();  // retracted between the two reads
   return std::optional<v1::Record>(std::move(page.records.front()));
 }

@@ -187,7 +187,7 @@ class SqlRecordStore : public RecordStore {
   absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) override {
     HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ForScheduler([&](SqlSession* session) {
                               return ReadRecords(session, query, std::nullopt, QueryLimit(query),
-                                                 {});
+                                                 {.loops = false});
                             }));
     return std::move(page.records);
   }
@@ -195,7 +195,7 @@ class SqlRecordStore : public RecordStore {
                                        const std::optional<RecordPlace>& after,
                                        int64_t limit) override {
     const auto read = [&](SqlSession* session) {
-      return ReadRecords(session, query, after, limit, {kMaxPageBytes, kMaxPageRows});
+      return ReadRecords(session, query, after, limit, {.bytes = kMaxPageBytes, .rows = kMaxPageRows});
     };
     return after ? ForLaterPages(read) : ForUsers(read);
   }

@@ -87,7 +87,9 @@ void UseAll(RecordStore& store) {
   v1::StageSpan span;
   span.set_attempt_id(1);
   span.set_job("j1");
-  apply({MakeRecord(1, 1, 0, 100), MakeRecord(1, 2, 0, 80), imported, PutSearchState{1, 0, "s"},
+  InsertRecord slow = MakeRecord(1, 2, 0, 90), fast = MakeRecord(1, 4, 0, 80);
+  for (InsertRecord* one : {&slow, &fast}) one->record.mutable_measurement()->set_loops("loops");
+  apply({MakeRecord(1, 1, 0, 100), slow, fast, imported, PutSearchState{1, 0, "s"},
          PutLearned{1, 0, {}, id, samples, 9, 2},
          PutTransferModel{{id.target, id.device_key, "annealing"}, model},
          PutMachine{"dev", "machine 1"}, PutExperience{id.target, "dev", 9, {factor}},
