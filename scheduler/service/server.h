@@ -32,7 +32,8 @@ struct ServerOptions {
   std::string otlp;  // http://HOST:PORT of a collector of OpenTelemetry; empty: none
   std::string policy = kDefaultPolicy;  // a name for MakePolicy
   long long max_model_mib = 16384;
-  int64_t built_code_mib = 1024;  // DispatcherOptions.max_artifact_bytes
+  int64_t max_jobs_a_day = 20'000;  // ServiceLimits.max_jobs_a_day
+  int64_t built_code_mib = 1024;    // DispatcherOptions.max_artifact_bytes
   int lease_s = 60;               // how long a slot stays held when the scheduler is gone
   std::string tls_directory;      // certificates, as `heddle-ca issue` makes them; empty: none
   std::string token_file;         // of tokens.h; empty: DATA/tokens

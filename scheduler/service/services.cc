@@ -143,11 +143,10 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
     return {grpc::StatusCode::DATA_LOSS, "the model ended before its last chunk; submit again"};
   if ((*blob)->size_bytes() == 0) return {grpc::StatusCode::INVALID_ARGUMENT, "the model is empty"};
   ModelDigests model;
-  const bool known = IsDigest(expected) && blobs_->Has(expected, (*blob)->size_bytes());
   absl::StatusOr<std::string> digest = (*blob)->Commit(expected);
   if (!digest.ok()) return ToGrpc(digest.status());
   model.file = *digest;
-  upload.Stored(model.file, known);
+  upload.Stored(model.file, (*blob)->known());
   if (!parts.blobs().empty()) {
     int missing = 0;
     for (const v1::BlobRef& part : parts.blobs())
@@ -241,7 +240,7 @@ grpc::Status JobServiceImpl::UploadBlobs(grpc::ServerContext* context,
     if (!blobs_->Has(name, blob->size_bytes())) {  // if it is there, nothing has to be synced
       absl::StatusOr<std::string> digest = blob->Commit(name);
       if (!digest.ok()) return ToGrpc(digest.status());
-      upload->Stored(name);
+      upload->Stored(name, blob->known());
     }
     v1::BlobRef& stored = *response->add_blobs();
     stored.set_bytes(blob->size_bytes());
