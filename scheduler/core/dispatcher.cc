@@ -390,7 +390,8 @@ void Dispatcher::On(const StageFinished& event) {
 
 absl::Time Dispatcher::NextWake(absl::Time now) const {
   // Nothing is dropped while the store takes nothing (GiveOutSlots).
-  const absl::Time drop = store_problem_.empty() ? artifact_room_.NextDrop() : absl::InfiniteFuture();
+  const absl::Time drop =
+      store_problem_.empty() ? artifact_room_.NextDrop() : absl::InfiniteFuture();
   return std::max(now, std::min({effects_.NextWake(), placement_.slot_index().NextWake(),
                                  placement_.ready().NextStart(), drop}));
 }

@@ -219,8 +219,8 @@ void MemoryWriter::DropLoops(const v1::Record& record) {
   int64_t best_id = 0;
   for (const auto& [id, other] : t_.records) {
     const v1::Record& its = other.record;
-    if (other.imported || its.has_retraction() ||
-        its.measurement().outcome() != v1::OUTCOME_OK || WorkloadOf(its) != WorkloadOf(record))
+    if (other.imported || its.has_retraction() || its.measurement().outcome() != v1::OUTCOME_OK ||
+        WorkloadOf(its) != WorkloadOf(record))
       continue;
     const auto candidate = t_.candidates.find({ParseJobName(its.job()), its.candidate()});
     if (candidate != t_.candidates.end() && candidate->second.row.origin == "default") continue;

@@ -871,7 +871,8 @@ absl::StatusOr<std::optional<v1::Record>> ReadBestMeasured(SqlSession* db, const
   if (row.Step()) query.set_id(row.Int(0));
   HEDDLE_RETURN_IF_ERROR(row.status());
   if (query.id() == 0) return std::optional<v1::Record>();
-  HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ReadRecords(db, query, std::nullopt, 1, {.loops = false}));
+  HEDDLE_ASSIGN_OR_RETURN(RecordPage page,
+                          ReadRecords(db, query, std::nullopt, 1, {.loops = false}));
   if (page.records.empty()) return std::optional<v1::Record>();  // retracted between the two reads
   return std::optional<v1::Record>(std::move(page.records.front()));
 }
@@ -978,13 +979,14 @@ absl::StatusOr<std::vector<TransferSamples>> ReadSamplesAfter(
   const std::vector<std::string> values(
       static_cast<size_t>(limit), "(CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT))");
   Statement rows(
-      db, absl::StrCat("SELECT w.key, t.text, d.key, e.samples, e.measured, e.version FROM (VALUES ",
-                       absl::StrJoin(values, ", "),
-                       ") AS p CROSS JOIN experience e "
-                       "ON e.workload=p.column1 AND e.target=p.column2 AND e.device=p.column3 "
-                       "JOIN workloads w ON w.id=e.workload JOIN targets t ON t.id=e.target "
-                       "JOIN devices d ON d.id=e.device "
-                       "ORDER BY e.workload DESC, e.target DESC, e.device DESC"));
+      db,
+      absl::StrCat("SELECT w.key, t.text, d.key, e.samples, e.measured, e.version FROM (VALUES ",
+                   absl::StrJoin(values, ", "),
+                   ") AS p CROSS JOIN experience e "
+                   "ON e.workload=p.column1 AND e.target=p.column2 AND e.device=p.column3 "
+                   "JOIN workloads w ON w.id=e.workload JOIN targets t ON t.id=e.target "
+                   "JOIN devices d ON d.id=e.device "
+                   "ORDER BY e.workload DESC, e.target DESC, e.device DESC"));
   rows.BindAll(ids);
   return TakeSamples(&rows);
 }

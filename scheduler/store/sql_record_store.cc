@@ -105,8 +105,8 @@ class SqlRecordStore : public RecordStore {
     absl::MutexLock lock(&write_mutex_);
     pool_ = pool;
     epoch_ = epoch;
-    leads_ = std::make_unique<Statement>(
-        write_.get(), "UPDATE leaders SET epoch=epoch WHERE pool=? AND epoch=?");
+    leads_ = std::make_unique<Statement>(write_.get(),
+                                         "UPDATE leaders SET epoch=epoch WHERE pool=? AND epoch=?");
   }
   absl::StatusOr<std::string> Identity() override {
     return ForScheduler([&](SqlSession* session) -> absl::StatusOr<std::string> {
@@ -195,7 +195,8 @@ class SqlRecordStore : public RecordStore {
                                        const std::optional<RecordPlace>& after,
                                        int64_t limit) override {
     const auto read = [&](SqlSession* session) {
-      return ReadRecords(session, query, after, limit, {.bytes = kMaxPageBytes, .rows = kMaxPageRows});
+      return ReadRecords(session, query, after, limit,
+                         {.bytes = kMaxPageBytes, .rows = kMaxPageRows});
     };
     return after ? ForLaterPages(read) : ForUsers(read);
   }
@@ -339,8 +340,7 @@ class SqlRecordStore : public RecordStore {
   // locks the row, so that no other scheduler takes the leadership before the transaction has ended.
   absl::Status CheckEpoch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
     if (epoch_ == 0) return absl::OkStatus();
-    HEDDLE_ASSIGN_OR_RETURN(const bool leads,
-                            leads_->Bind(pool_, epoch_).RunIfItChanges());
+    HEDDLE_ASSIGN_OR_RETURN(const bool leads, leads_->Bind(pool_, epoch_).RunIfItChanges());
     if (leads) return absl::OkStatus();
     HEDDLE_RETURN_IF_ERROR(CheckVersion());
     HEDDLE_ASSIGN_OR_RETURN(const LeaderRow row, ReadLeader(write_.get(), pool_));

@@ -13,7 +13,8 @@ struct SqlSessions {
   std::unique_ptr<SqlSession> write;  // the only one that writes
   std::unique_ptr<SqlSession> read;   // for the scheduler
   std::unique_ptr<SqlSession> users;  // for what users ask, which may take long
-  std::unique_ptr<SqlSession> later;  // for later pages of a query, whose reader may have little of the cores
+  std::unique_ptr<SqlSession>
+      later;  // for later pages of a query, whose reader may have little of the cores
 };
 std::unique_ptr<RecordStore> MakeSqlRecordStore(SqlSessions sessions);
 

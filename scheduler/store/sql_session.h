@@ -115,8 +115,7 @@ class Statement {
   // The same for a number of parameters that only the caller knows.
   Statement& BindAll(absl::Span<const int64_t> values) {
     driver_->Reset();
-    for (size_t i = 0; i < values.size(); ++i)
-      driver_->BindInt(static_cast<int>(i) + 1, values[i]);
+    for (size_t i = 0; i < values.size(); ++i) driver_->BindInt(static_cast<int>(i) + 1, values[i]);
     return *this;
   }
   // True while there is a row.

@@ -81,9 +81,8 @@ TEST(CgroupTest, TheOwnGroupIsFound) {
 
 TEST(CgroupTest, GroupsAreMadeInTheGroupThatWasGiven) {
   const auto place = [](const std::string& folder, bool topmost = false) {
-    const auto found = PlaceOfGroups({folder, topmost}, [](const std::string& group) {
-      return group == "/sys/fs/cgroup/unit";
-    });
+    const auto found = PlaceOfGroups(
+        {folder, topmost}, [](const std::string& group) { return group == "/sys/fs/cgroup/unit"; });
     return found.ok() ? *found : std::string(found.status().message());
   };
   EXPECT_EQ(place("/sys/fs/cgroup/unit"), "/sys/fs/cgroup/unit");

@@ -45,9 +45,7 @@ class ArtifactRoom {
   void Observe(int64_t bytes);
   BuildRoom For(bool idle) const;
   // Whether the answers of For have changed since the last call of TakeChange, or code is to be dropped.
-  bool TakeChange(absl::Time now) {
-    return std::exchange(told_, level_) != level_ || ToDrop(now);
-  }
+  bool TakeChange(absl::Time now) { return std::exchange(told_, level_) != level_ || ToDrop(now); }
   // The job whose code is to be dropped next, while the room is full: the one that has been idle for the longest, and
   // for longer than the grace. Of several, the newest.
   std::optional<JobId> ToDrop(absl::Time now) const;
@@ -77,9 +75,9 @@ class ArtifactRoom {
 
   const int64_t max_bytes_;
   const absl::Duration grace_;
-  int64_t mean_bytes_ = int64_t{128} << 10;  // until something is built
-  int64_t built_bytes_ = 0, building_ = 0;   // the sums of counted_
-  std::map<JobId, Counted> counted_;         // jobs with any
+  int64_t mean_bytes_ = int64_t{128} << 10;     // until something is built
+  int64_t built_bytes_ = 0, building_ = 0;      // the sums of counted_
+  std::map<JobId, Counted> counted_;            // jobs with any
   std::map<absl::Time, std::set<JobId>> idle_;  // those with an idle_since, by it
   Level level_ = kRoom, told_ = kRoom;
 };

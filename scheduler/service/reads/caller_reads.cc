@@ -149,8 +149,7 @@ absl::StatusOr<RecordPage> CallerReads::QueryRecords(const v1::RecordQuery& quer
   if (asks_for_others && !sees_all) return RecordPage();
   if (!query.job().empty() && !MaySee(query.job(), kQueryRecords)) return RecordPage();
   HEDDLE_ASSIGN_OR_RETURN(
-      RecordPage page,
-      read ? read(query, after, limit) : store_->QueryPage(query, after, limit));
+      RecordPage page, read ? read(query, after, limit) : store_->QueryPage(query, after, limit));
   if (sees_all) return page;
   for (v1::Record& record : page.records) {
     // An imported record names a job of the service that it came from.

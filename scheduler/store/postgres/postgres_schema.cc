@@ -127,8 +127,7 @@ absl::StatusOr<int64_t> PostgresVersion(PostgresSession* session) {
 }
 
 absl::Status SetPostgresVersion(int64_t version, PostgresSession* session) {
-  return session->Execute(
-      absl::StrCat(kEndEpochs, "UPDATE heddle_schema SET version=", version));
+  return session->Execute(absl::StrCat(kEndEpochs, "UPDATE heddle_schema SET version=", version));
 }
 
 absl::StatusOr<bool> PostgresFits(PostgresSession* session, bool copying, int version) {

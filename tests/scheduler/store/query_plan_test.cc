@@ -329,8 +329,7 @@ std::vector<sqlite3*> readers;  // connections that read pages of records, in or
 
 int NoteReader(unsigned, void*, void* statement, void*) {
   auto* const read = static_cast<sqlite3_stmt*>(statement);
-  if (absl::StrContains(sqlite3_sql(read), "LIMIT ?12"))
-    readers.push_back(sqlite3_db_handle(read));
+  if (absl::StrContains(sqlite3_sql(read), "LIMIT ?12")) readers.push_back(sqlite3_db_handle(read));
   return 0;
 }
 int NoteReaders(sqlite3* db, char**, const sqlite3_api_routines*) {
