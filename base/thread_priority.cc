@@ -7,7 +7,10 @@ namespace heddle {
 namespace {
 
 constexpr int kNice = -5;  // about three times the share of a thread of usual priority
+constexpr int kNiceLess = 10;
 constexpr int kNiceLast = 19;
+
+void SetNice(int nice) { (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), nice); }
 
 }  // namespace
 
@@ -16,7 +19,8 @@ bool RunBeforeOthers() {
   return setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice) == 0;
 }
 
-// Everybody may lower a priority, so this does not fail.
-void RunAfterOthers() { (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceLast); }
+// Everybody may lower a priority, so these do not fail.
+void RunWithLess() { SetNice(kNiceLess); }
+void RunAfterOthers() { SetNice(kNiceLast); }
 
 }  // namespace heddle

@@ -341,6 +341,11 @@ absl::Status CheckMessage(const Message& message) {
 
 void TrimLines(Message* message) { Trim(message, RulesOf(*message)); }
 
+size_t MostTextBytes(const Descriptor& type, int field) {
+  const v1::Rule& rule = type.FindFieldByNumber(field)->options().GetExtension(v1::rule);
+  return static_cast<size_t>(rule.text());
+}
+
 std::string FindGaps(const Descriptor& type) {
   std::set<const Descriptor*> inside, done;
   std::string gaps;

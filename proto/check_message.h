@@ -22,6 +22,9 @@ inline constexpr size_t kMaxUnknownBytes = 4096;
 // a repeated one loses the items beyond its limit. For the output of a process of ours, whose long message is no reason to drop a result.
 void TrimLines(google::protobuf::Message* message);
 
+// The most bytes that the text `field` of the message type may have, as its rule (rule).text says. For whoever makes the text.
+size_t MostTextBytes(const google::protobuf::Descriptor& type, int field);
+
 // Why the rules of the message type and of all types inside it are not complete, one line for each field; empty: they are. A text, a
 // list or a floating-point number needs a limit, and a rule must suit the type of its field.
 std::string FindGaps(const google::protobuf::Descriptor& type);

@@ -61,6 +61,11 @@ int main(int argc, char** argv) {
                  "largest model taken, MiB, with its weights")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
+  app.add_option("--max-jobs-a-day", options.max_jobs_a_day,
+                 "jobs that a tenant may submit within a day; 0: any number. Callers without a "
+                 "tenant, as all are on a socket of this machine, count as one")
+      ->check(CLI::Range(0, 1'000'000'000))
+      ->capture_default_str();
   app.add_option("--built-code-mib", options.built_code_mib,
                  "memory for code that is built and waits to be measured, MiB")
       ->check(CLI::Range(16, 1 << 20))

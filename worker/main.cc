@@ -85,6 +85,7 @@ std::string OpenCodeCache(const std::string& folder) {
 absl::Status ChooseConfinement(const heddle::worker::confine::Confinement& wanted, bool required,
                                heddle::worker::RunnerOptions* runner) {
   namespace confine = heddle::worker::confine;
+  if (wanted.cgroup) heddle::worker::StageCgroup::LimitThreads();
   const std::vector<confine::Feature> features = confine::ProbeConfinement(wanted);
   runner->confinement = confine::Available(wanted, features);
   if (required) {
@@ -96,7 +97,6 @@ absl::Status ChooseConfinement(const heddle::worker::confine::Confinement& wante
     spdlog::log(feature.required ? spdlog::level::warn : spdlog::level::info,
                 "confinement of stages: {}", confine::Describe(feature));
   }
-  if (runner->confinement.cgroup) heddle::worker::StageCgroup::LimitThreads();
   spdlog::info("stages are confined by: {}", confine::ToText(runner->confinement));
   return absl::OkStatus();
 }

@@ -91,6 +91,7 @@ absl::StatusOr<std::string> BlobStore::Writer::Commit(const std::string& expecte
   const std::string folder = directory_ + "/" + digest.substr(0, 2);
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return ErrnoStatus(folder);
   const std::string final_path = folder + "/" + digest;
+  known_ = access(final_path.c_str(), F_OK) == 0;
   if (rename(path_.c_str(), final_path.c_str()) != 0) return ErrnoStatus(final_path);
   path_.clear();
   HEDDLE_RETURN_IF_ERROR(SyncDirectory(folder));

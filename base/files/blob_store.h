@@ -38,6 +38,8 @@ class BlobStore {
     // Returns the digest. DataLoss if `expected` is not empty and differs. The blob is durable on
     // return.
     absl::StatusOr<std::string> Commit(const std::string& expected);
+    // Whether Commit found the blob there already.
+    bool known() const { return known_; }
     int64_t size_bytes() const { return size_bytes_; }
 
    private:
@@ -46,6 +48,7 @@ class BlobStore {
     std::string directory_, path_;
     int file_;
     int64_t size_bytes_ = 0;
+    bool known_ = false;
     Sha256 hash_;
   };
   absl::StatusOr<std::unique_ptr<Writer>> NewWriter();

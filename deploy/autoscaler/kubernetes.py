@@ -6,12 +6,11 @@ Inside a pod, the service account is the identity (deploy/kubernetes/autoscaler.
 import json
 import pathlib
 import ssl
-import urllib.error
 import urllib.parse
-import urllib.request
 
 from .rules import LEAVING, PENDING, RUNNING
 from .slurm import Source, SourceError
+from .web import ask
 
 LIMIT_S = 30
 MOST_BYTES = 64 << 20
@@ -81,16 +80,15 @@ class Kubernetes(Source):
             if body is not None:
                 data = json.dumps(body).encode()
                 headers["Content-Type"] = "application/json"
-            request = urllib.request.Request(url, data=data, headers=headers, method=method)
-            with urllib.request.urlopen(request, timeout=LIMIT_S, context=self._tls) as answer:
-                return json.loads(answer.read(MOST_BYTES))
-        except urllib.error.HTTPError as error:
-            if method == "DELETE" and error.code == 404:
-                return {}
-            try:
-                why = json.loads(error.read(65536)).get("message", "")
-            except ValueError:
-                why = ""
-            raise SourceError(f"{method} {path}: status {error.code} {why}".strip()) from error
+            status, text = ask(url, LIMIT_S, MOST_BYTES, method, data, headers, self._tls)
+            if 200 <= status < 300:
+                return json.loads(text)
         except (OSError, ValueError) as error:
             raise SourceError(f"{method} {path}: {error}") from error
+        if method == "DELETE" and status == 404:
+            return {}
+        try:
+            why = json.loads(text).get("message", "")
+        except (ValueError, AttributeError):
+            why = ""
+        raise SourceError(f"{method} {path}: status {status} {why}".strip())

@@ -2,9 +2,9 @@
 
 import json
 import re
-import urllib.request
 
 from .commands import CommandError, output_of
+from .web import ask
 
 LIMIT_S = 20
 MOST_BYTES = 16 << 20  # of the metrics
@@ -29,8 +29,10 @@ def read_metrics(text):
 
 def fetch_metrics(url):
     try:
-        with urllib.request.urlopen(url, timeout=LIMIT_S) as answer:
-            return read_metrics(answer.read(MOST_BYTES).decode())
+        status, text = ask(url, LIMIT_S, MOST_BYTES)
+        if status != 200:
+            raise ValueError(f"status {status}")
+        return read_metrics(text.decode())
     except (OSError, ValueError) as error:
         raise Unobserved(f"{url}: {error}; is heddle-scheduler running there with --http?") from error
 

@@ -74,8 +74,8 @@ class CallLimits {
     const grpc::Status& status() const { return status_; }
     bool ok() const { return status_.ok(); }
 
-    // Runs `step`, which waits for the peer: one Read or one Write of the stream. Returns its result.
-    // If the peer takes too long, the call is cancelled, and `step` ends by that.
+    // Runs `step`, which waits for the peer: one Read or Write of the stream, or some small ones. Returns its
+    // result. If the peer takes too long, the call is cancelled, and `step` ends by that.
     template <typename Step>
     auto WithPeer(const Step& step) {
       const Waiting waiting(this);

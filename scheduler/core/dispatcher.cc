@@ -85,7 +85,7 @@ void Dispatcher::Proceed(const Subject& subject) {
 
 void Dispatcher::UpdateReady(const Job& job, bool rank_again) {
   const bool idle = IsIdle(job);
-  artifact_room_.Count(job, idle);
+  artifact_room_.Count(job, idle, effects_.now());
   placement_.ready().Set(job, ReadyStages(job, fetches_.all(), artifact_room_.For(idle), &effects_),
                          rank_again, policy_.get(), effects_.now());
 }
@@ -93,11 +93,11 @@ void Dispatcher::UpdateReady(const Job& job, bool rank_again) {
 // Builds of all jobs begin to wait for room, or wait no longer. This also finds out anew which jobs are idle,
 // before code of these is dropped.
 void Dispatcher::NoteRoom() {
-  while (artifact_room_.TakeChange()) {
+  while (artifact_room_.TakeChange(effects_.now())) {
     for (const auto& [id, job] : jobs_) {
       if (!job.final() && !job.in_flight.empty()) UpdateReady(job, false);
     }
-    while (const std::optional<JobId> idle = artifact_room_.ToDrop()) {
+    while (const std::optional<JobId> idle = artifact_room_.ToDrop(effects_.now())) {
       Job& job = jobs_.at(*idle);
       effects_.Emit(DropArtifacts{job.id, DropBuilt(job, artifact_room_.Excess())});
       UpdateReady(job, false);
@@ -389,8 +389,11 @@ void Dispatcher::On(const StageFinished& event) {
 // ---- questions ----
 
 absl::Time Dispatcher::NextWake(absl::Time now) const {
+  // Nothing is dropped while the store takes nothing (GiveOutSlots).
+  const absl::Time drop =
+      store_problem_.empty() ? artifact_room_.NextDrop() : absl::InfiniteFuture();
   return std::max(now, std::min({effects_.NextWake(), placement_.slot_index().NextWake(),
-                                 placement_.ready().NextStart()}));
+                                 placement_.ready().NextStart(), drop}));
 }
 
 std::vector<WorkItem> Dispatcher::ReadyWork() const {

@@ -152,7 +152,7 @@ class Dispatcher {
   LiveStages live_;
   Effects effects_;
   Placement placement_;
-  ArtifactRoom artifact_room_{options_.max_artifact_bytes};
+  ArtifactRoom artifact_room_{options_.max_artifact_bytes, options_.idle_code_grace};
   Forecast forecast_;
   Fetches fetches_;
   Deadlines deadlines_;

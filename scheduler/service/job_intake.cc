@@ -44,7 +44,8 @@ absl::StatusOr<std::shared_ptr<void>> JobIntake::Admit(const Identity& caller,
   }
   HEDDLE_RETURN_IF_ERROR(
       jobs_a_day_.Check(caller.tenant, 1, MonotonicNow(),
-                        absl::StrCat("submitted ", limits_.max_jobs_a_day, " jobs")));
+                        absl::StrCat("submitted ", limits_.max_jobs_a_day,
+                                     " jobs (heddle-scheduler --max-jobs-a-day)")));
   return ClaimPlace(spec->user());
 }
 

@@ -26,9 +26,9 @@ struct ServiceLimits {
   // Unfinished jobs, in all and of one user. Each costs memory, and time of every decision.
   int max_jobs = 10'000;
   int max_jobs_of_user = 2'000;
-  // Jobs that callers of one tenant may submit within a day (daily_quota.h). Each keeps rows, and memory until
-  // the scheduler's next start, however soon it is cancelled.
-  int max_jobs_a_day = 20'000;
+  // Jobs that callers of one tenant may submit within a day (daily_quota.h); 0: any number. Each keeps rows, and memory
+  // until the scheduler's next start, however soon it is cancelled.
+  int64_t max_jobs_a_day = 20'000;
   // Records that callers of one tenant may import within a day. They stay for ever. Operators have no limit.
   int64_t max_import_bytes_a_day = int64_t{16} << 30;
 };

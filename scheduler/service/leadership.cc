@@ -91,6 +91,11 @@ bool Leadership::Renew() {
     Lose(std::string(NotLeading(*leader, epoch_).message()));
     return false;
   }
+  // The tables are of a newer program, or the database no longer takes this one: that does not pass.
+  if (absl::IsFailedPrecondition(leader.status())) {
+    Lose(absl::StrCat("the leadership is lost: ", leader.status().message()));
+    return false;
+  }
   std::string problem;
   // While nobody can write, nobody can take over either, and a leader that ended would only be missed by
   // those who read. As soon as there are writes again, the epoch tells whether another was faster.

@@ -7,7 +7,8 @@
 // time as long as the clocks of this host and of the store run alike within one part in eight; real ones
 // differ by less than one in a thousand. A process that is stopped notices nothing of this; for it, the store
 // checks the epoch with every write. If nobody has taken over, as where no other scheduler stands by, the next renewal
-// gives the leadership back in the same epoch; without one for a minute, the process ends.
+// gives the leadership back in the same epoch; without one for a minute, the process ends. It ends at once if the store
+// says that it can never be renewed (FailedPrecondition), as after a newer program has migrated the tables.
 //
 // Meanwhile its clients are refused (lead_check.h), since another may lead and know better.
 //

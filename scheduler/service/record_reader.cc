@@ -6,7 +6,8 @@
 
 namespace heddle::scheduler {
 
-RecordReader::RecordReader(RecordStore* store) : store_(store), thread_([this] { Run(); }) {}
+RecordReader::RecordReader(RecordStore* store, Priority priority)
+    : store_(store), priority_(priority), thread_([this] { Run(); }) {}
 
 RecordReader::~RecordReader() {
   {
@@ -22,7 +23,11 @@ void RecordReader::Read(std::function<void(RecordStore*)> lookup) {
 }
 
 void RecordReader::Run() {
-  (void)RunBeforeOthers();  // the dispatcher waits for it
+  if (priority_ == Priority::kLess) {
+    RunWithLess();
+  } else {
+    (void)RunBeforeOthers();
+  }
   while (true) {
     std::function<void(RecordStore*)> lookup;
     {

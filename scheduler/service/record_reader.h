@@ -1,5 +1,5 @@
-// Reads the store on behalf of the core thread, which must not wait for a disk: thousands of jobs
-// may ask for the records of one device key.
+// Reads the store on behalf of others. The core thread must not wait for a disk: thousands of jobs may ask for the
+// records of one device key. And long answers to users must not take the cores that decisions need.
 #pragma once
 
 #include <deque>
@@ -15,7 +15,11 @@ namespace heddle::scheduler {
 // Runs lookups one after another on its own thread.
 class RecordReader {
  public:
-  explicit RecordReader(RecordStore* store);
+  enum class Priority {
+    kBeforeOthers,  // where this process may (base/thread_priority.h)
+    kLess,          // about a tenth of the share of a usual thread
+  };
+  RecordReader(RecordStore* store, Priority priority);
   // Ends after the running lookup; queued ones are dropped.
   ~RecordReader();
   void Read(std::function<void(RecordStore*)> lookup);
@@ -24,6 +28,7 @@ class RecordReader {
   void Run();
 
   RecordStore* const store_;
+  const Priority priority_;
   absl::Mutex mutex_;
   std::deque<std::function<void(RecordStore*)>> queue_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

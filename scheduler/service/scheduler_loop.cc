@@ -113,7 +113,8 @@ SchedulerLoop::SchedulerLoop(Options options, RecordStore* store, BlobStore* blo
   hooks.committed = [this](absl::Duration took) { metrics_.Committed(took); };
   hooks.fatal = options_.fatal;
   writer_ = std::make_unique<StoreWriter>(store_, std::move(hooks));
-  reader_ = std::make_unique<RecordReader>(store_);
+  reader_ = std::make_unique<RecordReader>(
+      store_, RecordReader::Priority::kBeforeOthers);  // the dispatcher waits for it
 }
 
 SchedulerLoop::~SchedulerLoop() {

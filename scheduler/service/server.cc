@@ -287,6 +287,7 @@ absl::Status RunServer(const ServerOptions& options) {
 
   ServiceLimits limits;
   limits.max_model_bytes = options.max_model_mib << 20;
+  limits.max_jobs_a_day = options.max_jobs_a_day;
   const RefusedCalls refusals(loop->metrics());
   CallLimits calls{
       {.refused = [&refusals](CallLimits::Refusal refusal) { refusals.Count(refusal); }}};

@@ -32,10 +32,11 @@ struct ServerOptions {
   std::string otlp;  // http://HOST:PORT of a collector of OpenTelemetry; empty: none
   std::string policy = kDefaultPolicy;  // a name for MakePolicy
   long long max_model_mib = 16384;
-  int64_t built_code_mib = 1024;  // DispatcherOptions.max_artifact_bytes
-  int lease_s = 60;               // how long a slot stays held when the scheduler is gone
-  std::string tls_directory;      // certificates, as `heddle-ca issue` makes them; empty: none
-  std::string token_file;         // of tokens.h; empty: DATA/tokens
+  int64_t max_jobs_a_day = 20'000;  // ServiceLimits.max_jobs_a_day
+  int64_t built_code_mib = 1024;    // DispatcherOptions.max_artifact_bytes
+  int lease_s = 60;                 // how long a slot stays held when the scheduler is gone
+  std::string tls_directory;        // certificates, as `heddle-ca issue` makes them; empty: none
+  std::string token_file;           // of tokens.h; empty: DATA/tokens
   // Finished jobs that ended so many days ago are collected (keep_rule.h), except the `keep_jobs` that
   // ended last. 0 days: none is.
   int keep_days = 0;

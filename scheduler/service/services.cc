@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
@@ -46,9 +47,12 @@ v1::Job ChangesSince(int64_t version, const JobSnapshots::Snapshot& snapshot) {
 
 constexpr absl::Duration kTrackerLimit = absl::Seconds(5);
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
-// Records that a query reads at a time. A peer that does not read them costs the first page, a
-// millisecond or two; one that reads gets pages of up to a few MiB, which take some ten milliseconds.
+// Records that a query reads at a time. The first page takes a millisecond or two; whoever takes it gets pages of up
+// to a few MiB, which take some ten milliseconds. A page is read once the peer's connection has taken those before it, which
+// may be megabytes though nobody reads them.
 constexpr int64_t kFirstPageRecords = 100, kPageRecords = 2000;
+// So much a peer has to take in the time that CallLimits gives it, so that a slow line is none that stands still.
+constexpr size_t kTakenAtATime = size_t{64} << 10;
 // Of one upload: as many as a BlobList may name.
 constexpr int kMaxBlobs = 32768;
 constexpr size_t kImportGroup = 500;              // records in one transaction
@@ -139,11 +143,10 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
     return {grpc::StatusCode::DATA_LOSS, "the model ended before its last chunk; submit again"};
   if ((*blob)->size_bytes() == 0) return {grpc::StatusCode::INVALID_ARGUMENT, "the model is empty"};
   ModelDigests model;
-  const bool known = IsDigest(expected) && blobs_->Has(expected, (*blob)->size_bytes());
   absl::StatusOr<std::string> digest = (*blob)->Commit(expected);
   if (!digest.ok()) return ToGrpc(digest.status());
   model.file = *digest;
-  upload.Stored(model.file, known);
+  upload.Stored(model.file, (*blob)->known());
   if (!parts.blobs().empty()) {
     int missing = 0;
     for (const v1::BlobRef& part : parts.blobs())
@@ -237,7 +240,7 @@ grpc::Status JobServiceImpl::UploadBlobs(grpc::ServerContext* context,
     if (!blobs_->Has(name, blob->size_bytes())) {  // if it is there, nothing has to be synced
       absl::StatusOr<std::string> digest = blob->Commit(name);
       if (!digest.ok()) return ToGrpc(digest.status());
-      upload->Stored(name);
+      upload->Stored(name, blob->known());
     }
     v1::BlobRef& stored = *response->add_blobs();
     stored.set_bytes(blob->size_bytes());
@@ -405,6 +408,19 @@ grpc::Status JobServiceImpl::ListDevices(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
+absl::StatusOr<RecordPage> RecordServiceImpl::ReadLater(const v1::RecordQuery& query,
+                                                        const std::optional<RecordPlace>& after,
+                                                        int64_t limit) {
+  absl::StatusOr<RecordPage> page;
+  absl::Notification read;
+  later_pages_.Read([&](RecordStore* store) {
+    page = store->QueryPage(query, after, limit);
+    read.Notify();
+  });
+  read.WaitForNotification();
+  return page;
+}
+
 grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
                                              const v1::RecordQuery* request,
                                              grpc::ServerWriter<v1::Record>* writer) {
@@ -422,16 +438,22 @@ grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
   int64_t left = request->limit() > 0 ? request->limit() : QueryLimit(*request);
   int64_t page_records = kFirstPageRecords;
   for (std::optional<RecordPlace> place; left > 0;) {
+    const auto later = [this](const auto&... what) { return ReadLater(what...); };
     absl::StatusOr<RecordPage> page =
-        reads.QueryRecords(*request, place, std::min(left, page_records));
+        reads.QueryRecords(*request, place, std::min(left, page_records),
+                           place ? CallerReads::ReadPage(later) : nullptr);
     page_records = std::min(2 * page_records, kPageRecords);
     if (!page.ok()) return ToGrpc(page.status());
-    for (const v1::Record& record : page->records) {
-      // Small records gather until they fill a packet.
-      const auto write = [&] {
-        return writer->Write(record, grpc::WriteOptions().set_buffer_hint());
+    for (auto next = page->records.begin(); next != page->records.end();) {
+      const auto write_some = [&] {
+        for (size_t bytes = 0; next != page->records.end() && bytes < kTakenAtATime; ++next) {
+          // Small records gather until they fill a packet.
+          if (!writer->Write(*next, grpc::WriteOptions().set_buffer_hint())) return false;
+          bytes += next->ByteSizeLong();
+        }
+        return true;
       };
-      if (!call.WithPeer(write)) return grpc::Status::CANCELLED;
+      if (!call.WithPeer(write_some)) return grpc::Status::CANCELLED;
     }
     left -= static_cast<int64_t>(page->records.size());
     place = page->last;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,7 @@
 #include "proto/jobs.grpc.pb.h"
 #include "scheduler/service/job_intake.h"
 #include "scheduler/service/reads/caller_reads.h"
+#include "scheduler/service/record_reader.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/storage/daily_quota.h"
 #include "scheduler/store/record_store.h"
@@ -95,7 +97,8 @@ class RecordServiceImpl final : public v1::RecordService::Service {
         store_(store),
         calls_(calls),
         tokens_(tokens),
-        imports_a_day_(limits.max_import_bytes_a_day) {}
+        imports_a_day_(limits.max_import_bytes_a_day),
+        later_pages_(store, RecordReader::Priority::kLess) {}
   grpc::Status QueryRecords(grpc::ServerContext* context, const v1::RecordQuery* request,
                             grpc::ServerWriter<v1::Record>* writer) override;
   grpc::Status ImportRecords(grpc::ServerContext* context, grpc::ServerReader<v1::Record>* reader,
@@ -105,11 +108,18 @@ class RecordServiceImpl final : public v1::RecordService::Service {
                               v1::RetractRecordsResponse* response) override;
 
  private:
+  // A page that is not the first one. Long answers are most of what users cost the scheduler, so one thread reads such pages
+  // for all calls, with a small share of the cores. Their calls only wait for it: the threads of gRPC serve others, too, and
+  // must not have less.
+  absl::StatusOr<RecordPage> ReadLater(const v1::RecordQuery& query,
+                                       const std::optional<RecordPlace>& after, int64_t limit);
+
   SchedulerLoop* const loop_;
   RecordStore* const store_;
   CallLimits* const calls_;
   const TokenFile* const tokens_;
   DailyQuota imports_a_day_;  // bytes
+  RecordReader later_pages_;
 };
 
 }  // namespace heddle::scheduler

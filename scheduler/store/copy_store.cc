@@ -12,6 +12,7 @@
 #include "base/one_line.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
+#include "scheduler/store/leader.h"
 #include "scheduler/store/open_store.h"
 #include "scheduler/store/postgres/postgres_schema.h"
 #include "scheduler/store/postgres/postgres_session.h"
@@ -274,6 +275,7 @@ class End {
   virtual SqlSession* session() = 0;
   // As kSchemaVersion; negative: a copy into the store did not end.
   virtual absl::StatusOr<int64_t> Version() = 0;
+  // Ends the epoch of whoever leads, too.
   virtual absl::Status SetVersion(int64_t version) = 0;
 };
 
@@ -288,7 +290,7 @@ class SqliteEnd final : public End {
     return version;
   }
   absl::Status SetVersion(int64_t version) override {
-    return session_.Execute(absl::StrCat("PRAGMA user_version=", version));
+    return session_.Execute(absl::StrCat(kEndEpochs, "PRAGMA user_version=", version));
   }
 
  private:

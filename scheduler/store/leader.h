@@ -3,7 +3,7 @@
 //
 // A leader has a lease and renews it. Each change of the leader has a new number, its epoch, and every
 // write of a leader is checked against the epoch that is stored. So a leader that was stopped or cut
-// off cannot write after another has taken over, whatever the clocks say. The same check reads the version of the tables, so
+// off cannot write after another has taken over, whatever the clocks say. Whoever migrates the tables ends the epoch, too, so
 // neither can one that goes on after a newer program has migrated them.
 #pragma once
 
@@ -16,6 +16,9 @@ namespace heddle::scheduler {
 
 // The only pool for now. Several schedulers may come to lead one each.
 inline constexpr char kDefaultPool[] = "default";
+
+// The SQL by which a change of the tables' version ends the epoch of whoever leads, in the same transaction.
+inline constexpr char kEndEpochs[] = "UPDATE leaders SET epoch=epoch+1;";
 
 struct LeaderClaim {
   std::string pool = kDefaultPool;

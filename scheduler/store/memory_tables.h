@@ -96,6 +96,8 @@ class MemoryWriter {
     map->erase(it);
   }
 
+  // Drops the loops of the record that was the fastest until this one came.
+  void DropLoops(const v1::Record& record);
   void AddWorkload(const std::string& key, MemoryTables::Workload workload);
   int64_t NextRecord() const;  // id
 

@@ -240,6 +240,8 @@ struct InsertCandidate {
 //   Imported: the job only tells where the record came from, and record.imported_by who brought it.
 //   AlreadyExists if a record with the same workload, target, device key, trace, creation time and
 //   samples is there.
+// Of the records of a workload, target and device key that were measured here, those of default schedules and the fastest
+// of the others keep their loops (Measurement.loops): a faster one drops those of the fastest before it.
 struct InsertRecord {
   v1::Record record;
   uint64_t fencing_token = 0;
@@ -366,14 +368,15 @@ class RecordStore {
   // the caller if Leader::scheduler is its name. The claim is durable on return.
   // ResourceExhausted: the store takes no writes from anybody now (the disk is full, or another
   // program has locked it), so nobody else can take the leadership either. Aborted: another was
-  // faster; ask again. FailedPrecondition: a newer program has migrated the tables. Other errors: nothing is known.
+  // faster; ask again. FailedPrecondition: a newer program has migrated the tables, or the database no longer takes this
+  // one; asking again does not help. Other errors: nothing is known.
   virtual absl::StatusOr<Leader> Lead(const LeaderClaim& claim) = 0;
   // Lets go of the leadership of that epoch, after the last write; no error if another leads by now.
   virtual absl::Status EndLead(const std::string& pool, int64_t epoch) = 0;
   // Who leads; writes nothing.
   virtual absl::StatusOr<Leader> LeaderOf(const std::string& pool) = 0;
-  // From now on, Apply of this object works only while this epoch is the stored one and the tables are of this program's
-  // version, both of which each call checks in its own transaction. Without this call, Apply checks nothing.
+  // From now on, Apply of this object works only while this epoch is the stored one, which each call checks in its own
+  // transaction. A migration of the tables ends the epoch. Without this call, Apply checks nothing.
   virtual void SetEpoch(const std::string& pool, int64_t epoch) = 0;
   // A random name, 32 hexadecimal digits, that the store got when it was made. All schedulers that use the store read the
   // same one, and a backup of the store keeps it. `heddle store copy` does not copy it.
@@ -417,13 +420,13 @@ class RecordStore {
   virtual absl::StatusOr<std::map<SlotId, uint64_t>> Fences() = 0;
   // The latest `limit` stages of the job, by start.
   virtual absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) = 0;
-  // Newest first. For the scheduler itself: its reads do not wait for those of users.
+  // Newest first, without loops (Measurement.loops). For the scheduler itself: its reads do not wait for those of users.
   virtual absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) = 0;
   // For users: at most `limit`, and about 8 MiB, of the records that Query gives without a limit, those that come after
   // `after`. Each page is read at a time of its own. Records made between pages are newer and so not
   // seen; with best_only, a workload that got a new best record in between is not seen either.
   // A page of a query to which no index leads looks at some ten thousand records. It may have few of them or none, and yet a
-  // `last`.
+  // `last`. Pages with an `after` hold up nobody but each other, so they may be read by a thread of low priority.
   virtual absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,
                                                const std::optional<RecordPlace>& after,
                                                int64_t limit) = 0;

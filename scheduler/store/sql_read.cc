@@ -6,7 +6,6 @@
 #include <array>
 #include <compare>
 #include <functional>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/vocabulary/choose_trials.h"
 #include "base/vocabulary/target.h"
@@ -189,6 +189,18 @@ std::string SelectJobs(const std::string& columns, const JobSelection& selection
 }
 
 }  // namespace
+
+absl::StatusOr<LeaderRow> ReadLeader(SqlSession* db, const std::string& pool) {
+  LeaderRow leader;
+  Statement row(db,
+                "SELECT scheduler, address, epoch, renewed_ns, lease_ns FROM leaders WHERE pool=?");
+  if (row.Bind(pool).Step()) {
+    leader = {row.Text(0), row.Text(1), row.Int(2), absl::FromUnixNanos(row.Int(3)),
+              absl::Nanoseconds(row.Int(4))};
+  }
+  HEDDLE_RETURN_IF_ERROR(row.status());
+  return leader;
+}
 
 absl::StatusOr<std::vector<StoredJob>> ReadJobs(SqlSession* db, const JobSelection& selection) {
   std::vector<StoredJob> jobs;
@@ -626,7 +638,8 @@ absl::StatusOr<RecordPage> ReadRecords(SqlSession* db, const v1::RecordQuery& qu
     HEDDLE_ASSIGN_OR_RETURN(end, PlaceAfter(db, after, most.rows));
   }
   const std::string sql = absl::StrCat(
-      "SELECT w.key, w.text, w.label, w.flops, t.text, d.key, r.trace, r.median_ns, r.created_ns, "
+      "SELECT w.key, ", query.with_workload() ? "w.text" : "''",
+      ", w.label, w.flops, t.text, d.key, r.trace, r.median_ns, r.created_ns, "
       "r.job, r.candidate, r.attempt, r.provenance, r.measurement, c.origin, c.predicted, "
       "c.predicted_from, r.id, r.imported_by, r.retracted_ns, r.retracted_by, r.retraction FROM ",
       query.best_only() ? best : "records r",
@@ -648,7 +661,7 @@ absl::StatusOr<RecordPage> ReadRecords(SqlSession* db, const v1::RecordQuery& qu
     v1::Record record;
     record.set_schema_version(1);
     record.set_workload_key(rows.Text(0));
-    if (query.with_workload()) record.set_workload(rows.Text(1));
+    record.set_workload(rows.Text(1));
     record.set_label(rows.Text(2));
     record.set_flops(rows.Real(3));
     record.set_target(rows.Text(4));
@@ -674,6 +687,7 @@ absl::StatusOr<RecordPage> ReadRecords(SqlSession* db, const v1::RecordQuery& qu
     if (!record.mutable_measurement()->ParseFromString(rows.Text(13))) {
       return absl::DataLossError("a record's measurement is not readable");
     }
+    if (!most.loops) record.mutable_measurement()->clear_loops();
     page.last = {rows.Int(8), rows.Int(17)};
     bytes += record.ByteSizeLong();
     page.records.push_back(std::move(record));
@@ -857,7 +871,8 @@ absl::StatusOr<std::optional<v1::Record>> ReadBestMeasured(SqlSession* db, const
   if (row.Step()) query.set_id(row.Int(0));
   HEDDLE_RETURN_IF_ERROR(row.status());
   if (query.id() == 0) return std::optional<v1::Record>();
-  HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ReadRecords(db, query, std::nullopt, 1, {}));
+  HEDDLE_ASSIGN_OR_RETURN(RecordPage page,
+                          ReadRecords(db, query, std::nullopt, 1, {.loops = false}));
   if (page.records.empty()) return std::optional<v1::Record>();  // retracted between the two reads
   return std::optional<v1::Record>(std::move(page.records.front()));
 }
@@ -923,7 +938,7 @@ absl::StatusOr<std::vector<int64_t>> TargetsWithSamples(SqlSession* db, const st
 }  // namespace
 
 // Takes the first of each target, and of these the first of all, so a page costs what it returns for each
-// target of the kind, however many samples other kinds have.
+// target of the kind, however many samples other kinds have. The number of statements does not depend on the page's size.
 absl::StatusOr<std::vector<TransferSamples>> ReadSamplesAfter(
     SqlSession* db, const std::string& kind, const std::optional<WorkloadId>& after,
     int64_t limit) {
@@ -954,18 +969,26 @@ absl::StatusOr<std::vector<TransferSamples>> ReadSamplesAfter(
   }
   std::sort(places.begin(), places.end(), std::greater<>());
   if (static_cast<int64_t>(places.size()) > limit) places.resize(static_cast<size_t>(limit));
-  std::vector<TransferSamples> page;
-  Statement rows(db,
-                 "SELECT w.key, t.text, d.key, e.samples, e.measured, e.version "
-                 "FROM experience e JOIN workloads w ON w.id=e.workload "
-                 "JOIN targets t ON t.id=e.target JOIN devices d ON d.id=e.device "
-                 "WHERE e.workload=? AND e.target=? AND e.device=?");
-  for (const WorkloadRow& place : places) {
-    rows.Bind(place.workload, place.target, place.device);
-    HEDDLE_ASSIGN_OR_RETURN(std::vector<TransferSamples> found, TakeSamples(&rows));
-    std::move(found.begin(), found.end(), std::back_inserter(page));
-  }
-  return page;
+  if (places.empty()) return std::vector<TransferSamples>();
+  // All in one statement. Its text depends on the limit alone, so a connection prepares it once; the zeros at the end
+  // stand for no row.
+  std::vector<int64_t> ids;
+  for (const WorkloadRow& place : places)
+    ids.insert(ids.end(), {place.workload, place.target, place.device});
+  ids.resize(static_cast<size_t>(3 * limit));
+  const std::vector<std::string> values(
+      static_cast<size_t>(limit), "(CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT))");
+  Statement rows(
+      db,
+      absl::StrCat("SELECT w.key, t.text, d.key, e.samples, e.measured, e.version FROM (VALUES ",
+                   absl::StrJoin(values, ", "),
+                   ") AS p CROSS JOIN experience e "
+                   "ON e.workload=p.column1 AND e.target=p.column2 AND e.device=p.column3 "
+                   "JOIN workloads w ON w.id=e.workload JOIN targets t ON t.id=e.target "
+                   "JOIN devices d ON d.id=e.device "
+                   "ORDER BY e.workload DESC, e.target DESC, e.device DESC"));
+  rows.BindAll(ids);
+  return TakeSamples(&rows);
 }
 
 absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> ReadTransferModels(SqlSession* db) {

@@ -16,6 +16,8 @@
 
 namespace heddle::scheduler {
 
+// Who leads the pool, as it is stored.
+absl::StatusOr<LeaderRow> ReadLeader(SqlSession* db, const std::string& pool);
 absl::StatusOr<std::vector<StoredJob>> ReadJobs(SqlSession* db, const JobSelection& selection);
 absl::StatusOr<std::vector<JobOwner>> ReadOwners(SqlSession* db, const JobSelection& selection);
 absl::StatusOr<int64_t> ReadLastJob(SqlSession* db);
@@ -42,6 +44,7 @@ absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(SqlSession* db);
 absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(SqlSession* db, int64_t job, int64_t limit);
 // What a page of records may cost besides its number of records.
 struct PageCost {
+  bool loops = true;  // whether it has Measurement.loops, which are for people and long
   size_t bytes = std::numeric_limits<size_t>::max();
   // Records that it looks at, where no index leads to those that match; it may have none then, and
   // RecordPage.last tells where the next page goes on.

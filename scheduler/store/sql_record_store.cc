@@ -25,22 +25,6 @@ constexpr int64_t kMaxPageRows = 10'000;  // that a page looks at, so that nobod
 // Of a transaction, for statistics that an older program did not keep, or that a retraction made wrong.
 constexpr absl::Duration kCountLimit = absl::Milliseconds(20);
 
-// The version of the tables, as an expression.
-constexpr char kVersion[] = "(SELECT user_version FROM pragma_user_version)";
-constexpr char kCheckEpoch[] = "UPDATE leaders SET epoch=epoch WHERE pool=? AND epoch=? AND ";
-
-absl::StatusOr<LeaderRow> ReadLeader(SqlSession* session, const std::string& pool) {
-  LeaderRow row;
-  Statement query(
-      session, "SELECT scheduler, address, epoch, renewed_ns, lease_ns FROM leaders WHERE pool=?");
-  if (query.Bind(pool).Step()) {
-    row = {query.Text(0), query.Text(1), query.Int(2), absl::FromUnixNanos(query.Int(3)),
-           absl::Nanoseconds(query.Int(4))};
-  }
-  HEDDLE_RETURN_IF_ERROR(query.status());
-  return row;
-}
-
 class SqlRecordStore : public RecordStore {
   // A read whose connection was lost is repeated on a new one.
   template <typename Read>
@@ -56,17 +40,22 @@ class SqlRecordStore : public RecordStore {
     return Repeated(read, read_.get());
   }
   template <typename Read>
+  auto ForLaterPages(const Read& read) {
+    absl::MutexLock lock(&later_mutex_);
+    return Repeated(read, later_.get());
+  }
+  template <typename Read>
   auto ForUsers(const Read& read) {
     absl::MutexLock lock(&users_mutex_);
     return Repeated(read, users_.get());
   }
 
  public:
-  SqlRecordStore(std::unique_ptr<SqlSession> write, std::unique_ptr<SqlSession> read,
-                 std::unique_ptr<SqlSession> users)
-      : write_(std::move(write)),
-        read_(std::move(read)),
-        users_(std::move(users)),
+  explicit SqlRecordStore(SqlSessions sessions)
+      : write_(std::move(sessions.write)),
+        read_(std::move(sessions.read)),
+        users_(std::move(sessions.users)),
+        later_(std::move(sessions.later)),
         writer_(write_.get()) {}
 
   absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) override {
@@ -116,7 +105,8 @@ class SqlRecordStore : public RecordStore {
     absl::MutexLock lock(&write_mutex_);
     pool_ = pool;
     epoch_ = epoch;
-    leads_ = std::make_unique<Statement>(write_.get(), absl::StrCat(kCheckEpoch, kVersion, "=?"));
+    leads_ = std::make_unique<Statement>(write_.get(),
+                                         "UPDATE leaders SET epoch=epoch WHERE pool=? AND epoch=?");
   }
   absl::StatusOr<std::string> Identity() override {
     return ForScheduler([&](SqlSession* session) -> absl::StatusOr<std::string> {
@@ -197,16 +187,18 @@ class SqlRecordStore : public RecordStore {
   absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) override {
     HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ForScheduler([&](SqlSession* session) {
                               return ReadRecords(session, query, std::nullopt, QueryLimit(query),
-                                                 {});
+                                                 {.loops = false});
                             }));
     return std::move(page.records);
   }
   absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,
                                        const std::optional<RecordPlace>& after,
                                        int64_t limit) override {
-    return ForUsers([&](SqlSession* session) {
-      return ReadRecords(session, query, after, limit, {kMaxPageBytes, kMaxPageRows});
-    });
+    const auto read = [&](SqlSession* session) {
+      return ReadRecords(session, query, after, limit,
+                         {.bytes = kMaxPageBytes, .rows = kMaxPageRows});
+    };
+    return after ? ForLaterPages(read) : ForUsers(read);
   }
   absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) override {
     return ForUsers([&](SqlSession* session) { return ReadTrialSample(session, id, most); });
@@ -335,7 +327,7 @@ class SqlRecordStore : public RecordStore {
   // FailedPrecondition: a newer program has migrated the tables since the store was opened. Whoever migrates first
   // waits for open transactions that have changed the table of leaders, so this holds until the transaction ends.
   absl::Status CheckVersion() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
-    Statement query(write_.get(), absl::StrCat("SELECT ", kVersion));
+    Statement query(write_.get(), "SELECT user_version FROM pragma_user_version");
     const int64_t version = query.Step() ? query.Int(0) : 0;
     HEDDLE_RETURN_IF_ERROR(query.status());
     if (version == kSchemaVersion) return absl::OkStatus();
@@ -344,12 +336,11 @@ class SqlRecordStore : public RecordStore {
                                                       kSchemaVersion, ": use the newer program"));
   }
 
-  // The first change of each transaction: nobody else leads, and the tables are as this program knows them. It
+  // The first change of each transaction: nobody else leads, and nobody has migrated the tables (kEndEpochs). It
   // locks the row, so that no other scheduler takes the leadership before the transaction has ended.
   absl::Status CheckEpoch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
     if (epoch_ == 0) return absl::OkStatus();
-    HEDDLE_ASSIGN_OR_RETURN(const bool leads,
-                            leads_->Bind(pool_, epoch_, kSchemaVersion).RunIfItChanges());
+    HEDDLE_ASSIGN_OR_RETURN(const bool leads, leads_->Bind(pool_, epoch_).RunIfItChanges());
     if (leads) return absl::OkStatus();
     HEDDLE_RETURN_IF_ERROR(CheckVersion());
     HEDDLE_ASSIGN_OR_RETURN(const LeaderRow row, ReadLeader(write_.get(), pool_));
@@ -419,9 +410,11 @@ class SqlRecordStore : public RecordStore {
   absl::Mutex write_mutex_;
   absl::Mutex read_mutex_;
   absl::Mutex users_mutex_;
+  absl::Mutex later_mutex_;
   const std::unique_ptr<SqlSession> write_;
-  const std::unique_ptr<SqlSession> read_;   // for the scheduler
-  const std::unique_ptr<SqlSession> users_;  // for what users ask, which may take long
+  const std::unique_ptr<SqlSession> read_;
+  const std::unique_ptr<SqlSession> users_;
+  const std::unique_ptr<SqlSession> later_;
   SqlWriter writer_ ABSL_GUARDED_BY(write_mutex_);
   // A call whose commit was not answered: its results, if it was committed.
   struct InDoubt {
@@ -436,10 +429,8 @@ class SqlRecordStore : public RecordStore {
 
 }  // namespace
 
-std::unique_ptr<RecordStore> MakeSqlRecordStore(std::unique_ptr<SqlSession> write,
-                                                std::unique_ptr<SqlSession> read,
-                                                std::unique_ptr<SqlSession> users) {
-  return std::make_unique<SqlRecordStore>(std::move(write), std::move(read), std::move(users));
+std::unique_ptr<RecordStore> MakeSqlRecordStore(SqlSessions sessions) {
+  return std::make_unique<SqlRecordStore>(std::move(sessions));
 }
 
 }  // namespace heddle::scheduler

@@ -8,11 +8,14 @@
 
 namespace heddle::scheduler {
 
-// The database has the tables of this version. The three sessions are connections of their own: `write`
-// is the only one that writes, `read` is for the scheduler, `users` for what users ask, which may
-// take long.
-std::unique_ptr<RecordStore> MakeSqlRecordStore(std::unique_ptr<SqlSession> write,
-                                                std::unique_ptr<SqlSession> read,
-                                                std::unique_ptr<SqlSession> users);
+// Connections of their own to a database that has the tables of this version.
+struct SqlSessions {
+  std::unique_ptr<SqlSession> write;  // the only one that writes
+  std::unique_ptr<SqlSession> read;   // for the scheduler
+  std::unique_ptr<SqlSession> users;  // for what users ask, which may take long
+  std::unique_ptr<SqlSession>
+      later;  // for later pages of a query, whose reader may have little of the cores
+};
+std::unique_ptr<RecordStore> MakeSqlRecordStore(SqlSessions sessions);
 
 }  // namespace heddle::scheduler

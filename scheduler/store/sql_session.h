@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace heddle::scheduler {
 
@@ -109,6 +110,12 @@ class Statement {
     driver_->Reset();
     int index = 0;
     (BindOne(++index, values), ...);
+    return *this;
+  }
+  // The same for a number of parameters that only the caller knows.
+  Statement& BindAll(absl::Span<const int64_t> values) {
+    driver_->Reset();
+    for (size_t i = 0; i < values.size(); ++i) driver_->BindInt(static_cast<int>(i) + 1, values[i]);
     return *this;
   }
   // True while there is a row.

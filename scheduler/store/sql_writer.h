@@ -50,6 +50,8 @@ class SqlWriter {
   // Takes a record that was not retracted out of its group's statistics, before it goes or is retracted. The
   // group is counted anew if the record was the fastest.
   absl::Status LeaveGroup(int64_t record);
+  // Drops the loops of the record that was the fastest until now, before one of so many nanoseconds comes (InsertRecord).
+  absl::Status DropLoops(int64_t workload, int64_t target, int64_t device, double median_ns);
   // Statements are prepared once per connection.
   Statement& Prepared(const char* sql);
   absl::StatusOr<int64_t> Select(const char* sql, const std::string& key);

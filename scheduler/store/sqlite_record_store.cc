@@ -49,9 +49,11 @@ absl::StatusOr<std::unique_ptr<RecordStore>> Open(const std::string& path, bool 
   HEDDLE_RETURN_IF_ERROR(Migrate(db, kSchemaVersion, in_use));
   HEDDLE_ASSIGN_OR_RETURN(Connection read, ConnectReader(path));
   HEDDLE_ASSIGN_OR_RETURN(Connection users, ConnectReader(path));
-  return MakeSqlRecordStore(std::make_unique<SqliteSession>(std::move(write)),
-                            std::make_unique<SqliteSession>(std::move(read)),
-                            std::make_unique<SqliteSession>(std::move(users)));
+  HEDDLE_ASSIGN_OR_RETURN(Connection later, ConnectReader(path));
+  return MakeSqlRecordStore({.write = std::make_unique<SqliteSession>(std::move(write)),
+                             .read = std::make_unique<SqliteSession>(std::move(read)),
+                             .users = std::make_unique<SqliteSession>(std::move(users)),
+                             .later = std::make_unique<SqliteSession>(std::move(later))});
 }
 
 std::string WayOut(absl::StatusCode code) {

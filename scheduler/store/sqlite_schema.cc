@@ -4,8 +4,11 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "proto/common.pb.h"
+#include "scheduler/store/leader.h"
+#include "scheduler/store/sql_read.h"
 #include "scheduler/store/sqlite_session.h"
 
 namespace heddle::scheduler {
@@ -170,6 +173,8 @@ SELECT workload, target, device, 0, 0, 0, 0, 0, 0 FROM found;
 CREATE INDEX experience_pages ON experience(target, workload, device);
 )sql"};
 
+constexpr int64_t kLeadersSince = 12;  // the first version with the table of leaders
+
 // The SQL function worker_of: the worker that a stored measurement names.
 void WorkerOf(sqlite3_context* context, int, sqlite3_value** values) {
   v1::Measurement measured;
@@ -186,6 +191,18 @@ absl::StatusOr<int64_t> VersionOf(sqlite3* db) {
   const int64_t version = query.Step() ? query.Int(0) : 0;
   HEDDLE_RETURN_IF_ERROR(query.status());
   return version;
+}
+
+// Unavailable: somebody leads. Its lease tells that also where it has no lock on the data folder, as one that took over
+// from a leader that was stopped.
+absl::Status CheckNobodyLeads(SqliteSession* session) {
+  HEDDLE_ASSIGN_OR_RETURN(const LeaderRow row, ReadLeader(session, kDefaultPool));
+  HEDDLE_ASSIGN_OR_RETURN(const int64_t now, session->ClockNs());
+  const Leader leader = LeaderAt(row, absl::FromUnixNanos(now));
+  if (leader.remaining == absl::ZeroDuration()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "it needs a migration, and a scheduler of an older version leads on it, at ", leader.address,
+      ", or ended less than ", absl::FormatDuration(row.lease), " ago without letting go"));
 }
 
 }  // namespace
@@ -212,6 +229,10 @@ absl::Status Migrate(sqlite3* db, int version, bool in_use) {
     status = absl::FailedPreconditionError(absl::StrCat("the database is of version ", found,
                                                         ", this program knows ", version,
                                                         ": use the newer program"));
+  } else if (found >= kLeadersSince && found < version) {
+    SqliteSession session(db);
+    status = CheckNobodyLeads(&session);
+    if (status.ok()) status = Execute(db, kEndEpochs);
   }
   for (int64_t i = found; status.ok() && i < version; ++i) {
     status = Execute(db, kMigrations[static_cast<size_t>(i)]);

@@ -10,9 +10,10 @@ namespace heddle::scheduler {
 
 inline constexpr int kSchemaVersion = 14;
 
-// Runs the missing migrations up to that version, in one transaction. FailedPrecondition if the
-// database has a newer version, or a negative one: a copy into it did not end (copy_store.h); or if it needs a
-// migration and `in_use`, since only who leads may write.
+// Runs the missing migrations up to that version, in one transaction that also ends the epoch of whoever led
+// (leader.h). FailedPrecondition if the database has a newer version, or a negative one: a copy into it did not end
+// (copy_store.h); or if it needs a migration and `in_use`, since only who leads may write. Unavailable if it needs a
+// migration and the lease of a leader has not ended.
 absl::Status Migrate(sqlite3* db, int version = kSchemaVersion, bool in_use = false);
 
 }  // namespace heddle::scheduler

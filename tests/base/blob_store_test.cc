@@ -50,6 +50,12 @@ TEST_F(BlobStoreTest, RoundTripUnderTheKnownDigest) {
   EXPECT_EQ(digest, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(*Get(digest), "abc");
   EXPECT_EQ(Put("abc"), digest) << "twice is no error";
+  for (const std::string text : {"abc", "abd"}) {
+    const auto writer = store_->NewWriter();
+    ASSERT_TRUE((*writer)->Append(text).ok());
+    ASSERT_TRUE((*writer)->Commit("").ok());
+    EXPECT_EQ((*writer)->known(), text == "abc");
+  }
 }
 
 TEST_F(BlobStoreTest, AWrongDigestLeavesNothing) {

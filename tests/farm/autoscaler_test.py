@@ -20,7 +20,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "deploy"))
 
-from autoscaler import kubernetes, loop, observe, rules, slurm  # noqa: E402
+from autoscaler import kubernetes, loop, observe, rules, slurm, web  # noqa: E402
 
 SEEDS = range(1, 151)
 
@@ -461,6 +461,49 @@ def serve(handler):
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     return server
+
+
+class WebTest(unittest.TestCase):
+    def address(self, pieces):
+        """Of a server that sends these pieces of bytes, each a moment after the one before, to one client."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+
+        def serve_one():
+            client, _ = listener.accept()
+            with client:
+                client.recv(65536)
+                try:
+                    for piece in pieces:
+                        client.sendall(piece)
+                        time.sleep(0.01)
+                except OSError:
+                    pass  # the client has gone
+
+        threading.Thread(target=serve_one, daemon=True).start()
+        return f"http://127.0.0.1:{listener.getsockname()[1]}/x?y=1"
+
+    def test_an_answer(self):
+        head = b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\n"
+        self.assertEqual(web.ask(self.address([head, b"none"]), 60, 100), (404, b"none"))
+        self.assertEqual(web.ask(self.address([head, b"none"]), 60, 2), (404, b"no"))
+
+    def test_a_byte_now_and_then_does_not_outlast_the_limit(self):
+        slow = [b"x"] * 300
+        for pieces in (
+            [b"HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n", *slow],
+            [b"HTTP/1.0 200 OK\r\n\r\n", *slow],  # the answer has the connection for itself
+            [b"HTTP/1.1 200 OK\r\nX-Header: ", *slow, b"\r\nContent-Length: 0\r\n\r\n"],
+        ):
+            with self.assertRaisesRegex(TimeoutError, "no whole answer within 0.3 s"):
+                web.ask(self.address(pieces), 0.3, 1000)
+
+    def test_no_answer(self):
+        for pieces in ([], [b"nonsense\r\n\r\n"]):
+            with self.assertRaises((OSError, ValueError)):
+                web.ask(self.address(pieces), 60, 100)
+        with self.assertRaisesRegex(ValueError, "no http:// or https:// address"):
+            web.ask("file:///etc/passwd", 60, 100)
 
 
 class KubernetesTest(Folder):

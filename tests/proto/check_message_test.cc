@@ -215,6 +215,16 @@ TEST(CheckMessage, NamesTheFieldAndItsLimit) {
   EXPECT_EQ(told(heartbeat), "slots has 1025 items; at most 1024 are allowed");
 }
 
+TEST(CheckMessage, TellsHowLongATextMayBe) {
+  const size_t most =
+      MostTextBytes(*v1::Measurement::descriptor(), v1::Measurement::kLoopsFieldNumber);
+  v1::Measurement measurement;
+  measurement.set_loops(std::string(most, 'x'));
+  EXPECT_TRUE(CheckMessage(measurement).ok());
+  measurement.set_loops(std::string(most + 1, 'x'));
+  EXPECT_FALSE(CheckMessage(measurement).ok());
+}
+
 TEST(CheckMessage, FieldsOfALaterVersionAreIgnoredIfTheyAreSmall) {
   v1::Record record = GoodRecord();
   auto* unknown = record.GetReflection()->MutableUnknownFields(&record);

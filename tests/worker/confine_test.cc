@@ -79,6 +79,41 @@ TEST(CgroupTest, TheOwnGroupIsFound) {
   EXPECT_EQ(find("", ""), "");
 }
 
+TEST(CgroupTest, GroupsAreMadeInTheGroupThatWasGiven) {
+  const auto place = [](const std::string& folder, bool topmost = false) {
+    const auto found = PlaceOfGroups(
+        {folder, topmost}, [](const std::string& group) { return group == "/sys/fs/cgroup/unit"; });
+    return found.ok() ? *found : std::string(found.status().message());
+  };
+  EXPECT_EQ(place("/sys/fs/cgroup/unit"), "/sys/fs/cgroup/unit");
+  EXPECT_EQ(place("/sys/fs/cgroup/unit/main"), "/sys/fs/cgroup/unit") << "DelegateSubgroup=main";
+  EXPECT_EQ(place("/sys/fs/cgroup/unit/heddle-supervisor"), "/sys/fs/cgroup/unit");
+  EXPECT_EQ(place("/sys/fs/cgroup/heddle-supervisor"), "/sys/fs/cgroup") << "of a container";
+  EXPECT_EQ(place("/sys/fs/cgroup", true), "/sys/fs/cgroup");
+  EXPECT_THAT(place("/sys/fs/cgroup/unit/main/more"), HasSubstr("was not given to the worker"));
+  EXPECT_THAT(place("/sys/fs/cgroup/user.slice"), HasSubstr("was not given to the worker"));
+  EXPECT_THAT(place(""), HasSubstr("no cgroup v2"));
+}
+
+// In folders that look like groups of the kernel.
+TEST(CgroupTest, ThreadsAreLimitedWhereNobodyElseIsInTheGroup) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/group", getpid());
+  std::filesystem::create_directories(folder);
+  const auto can = [&](const std::string& controllers, const std::string& processes) {
+    std::ofstream(folder + "/cgroup.controllers") << controllers;
+    std::ofstream(folder + "/cgroup.procs") << processes;
+    return CanLimitThreads(folder, 7);
+  };
+  EXPECT_FALSE(can("cpu pids memory\n", "7\n")) << "the topmost group of the machine";
+  std::ofstream(folder + "/cgroup.type") << "domain\n";
+  EXPECT_TRUE(can("cpu pids memory\n", "7\n"));
+  EXPECT_TRUE(can("pids\n", "")) << "the process is in a group below";
+  EXPECT_FALSE(can("pids\n", "7\n77\n")) << "another process is there";
+  EXPECT_FALSE(can("pids\n", "0\n")) << "it is not even in this namespace";
+  EXPECT_FALSE(can("cpu memory\n", "7\n"));
+  std::filesystem::remove_all(folder);
+}
+
 TEST(MechanismsTest, WhatIsMissingIsNamedWithARemedy) {
   const Confinement all = ParseConfinement("all").value();
   const std::vector<Feature> features = {

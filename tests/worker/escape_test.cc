@@ -583,13 +583,9 @@ TEST_F(EscapeTest, AControlGroupEndsWhatHasLeftTheSession) {
   };
   EXPECT_TRUE(left_alive({})) << "the attempt works";
   EXPECT_FALSE(left_alive(wanted));
-  const auto text_of = [](const char* path) {
-    std::ifstream file(path);
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  };
-  const OwnCgroup own =
-      FindOwnCgroup(text_of("/proc/self/cgroup"), text_of("/proc/self/mountinfo"));
-  for (const auto& entry : std::filesystem::directory_iterator(own.folder)) {
+  const absl::StatusOr<std::string> groups = StageCgroup::Place();
+  ASSERT_TRUE(groups.ok()) << groups.status();
+  for (const auto& entry : std::filesystem::directory_iterator(*groups)) {
     EXPECT_FALSE(absl::StartsWith(entry.path().filename().string(),
                                   absl::StrCat("heddle-stage-", getpid(), "-")))
         << entry.path();

@@ -71,17 +71,27 @@ bool Delegated(const std::string& folder) {
   return false;
 }
 
-// The folder in which groups are made.
-absl::StatusOr<std::string> Place() {
-  OwnCgroup own = FindOwnCgroup(ReadText("/proc/self/cgroup"), ReadText("/proc/self/mountinfo"));
-  if (own.folder.empty())
-    return absl::UnavailableError("no cgroup v2 is mounted, or the worker is in none");
-  // A worker that limits threads was in the group above.
-  if (absl::EndsWith(own.folder, absl::StrCat("/", kWorker)))
-    return std::filesystem::path(own.folder).parent_path().string();
-  if (own.topmost || Delegated(own.folder)) return own.folder;
-  return absl::UnavailableError(
-      absl::StrCat("the group ", own.folder, " was not given to the worker"));
+// The processes in the group itself, by their numbers.
+std::vector<std::string> ProcessesOf(const std::string& folder) {
+  return absl::StrSplit(ReadText(folder + "/cgroup.procs"), '\n', absl::SkipEmpty());
+}
+
+// Removes groups of workers that have ended, and what has outlived them.
+void RemoveLeft(const std::string& place) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(place, error)) {
+    const std::string name = entry.path().filename();
+    absl::string_view rest = name;
+    pid_t worker = 0;
+    const bool left = absl::ConsumePrefix(&rest, kStages) &&
+                      absl::SimpleAtoi(rest.substr(0, rest.find('-')), &worker) &&
+                      (worker == getpid() || (kill(worker, 0) != 0 && errno == ESRCH));
+    if (!left) continue;
+    (void)WriteText(absl::StrCat(entry.path().string(), "/cgroup.kill"), "1");
+    // A group is empty a moment after its end; if not, the next start removes it.
+    for (int k = 0; rmdir(entry.path().c_str()) != 0 && errno == EBUSY && k < 100; ++k)
+      absl::SleepFor(absl::Milliseconds(1));
+  }
 }
 
 }  // namespace
@@ -106,6 +116,34 @@ OwnCgroup FindOwnCgroup(absl::string_view cgroup, absl::string_view mountinfo) {
     own.topmost = rest.empty();
   }
   return own;
+}
+
+absl::StatusOr<std::string> PlaceOfGroups(
+    const OwnCgroup& own, const std::function<bool(const std::string& folder)>& given) {
+  if (own.folder.empty())
+    return absl::UnavailableError("no cgroup v2 is mounted, or the worker is in none");
+  const std::string above = std::filesystem::path(own.folder).parent_path();
+  if (absl::EndsWith(own.folder, absl::StrCat("/", kWorker))) return above;
+  if (own.topmost || given(own.folder)) return own.folder;
+  if (given(above)) return above;  // as with systemd's DelegateSubgroup=
+  return absl::UnavailableError(
+      absl::StrCat("the group ", own.folder, " was not given to the worker"));
+}
+
+bool CanLimitThreads(const std::string& folder, pid_t process) {
+  if (!HasWord(folder + "/cgroup.controllers", "pids")) return false;
+  // Only the topmost group of the machine has no type. It is not the worker's to change.
+  if (access((folder + "/cgroup.type").c_str(), F_OK) != 0) return false;
+  // With a process in it, such as the scheduler of an embedded worker, its groups could have none.
+  for (const std::string& inside : ProcessesOf(folder)) {
+    if (inside != absl::StrCat(process)) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<std::string> StageCgroup::Place() {
+  return PlaceOfGroups(
+      FindOwnCgroup(ReadText("/proc/self/cgroup"), ReadText("/proc/self/mountinfo")), Delegated);
 }
 
 absl::StatusOr<std::unique_ptr<StageCgroup>> StageCgroup::Make(int max_threads) {
@@ -158,7 +196,7 @@ absl::StatusOr<std::string> StageCgroup::Probe() {
   group->Kill();
   waitpid(pid, nullptr, 0);
   HEDDLE_RETURN_IF_ERROR(added);
-  const bool limits = group->limits_threads() || HasWord(place + "/cgroup.controllers", "pids");
+  const bool limits = group->limits_threads() || CanLimitThreads(place, getpid());
   return std::string(limits ? "whatever a stage starts ends with it, and the kernel counts threads"
                             : "whatever a stage starts ends with it; the kernel counts no threads");
 }
@@ -166,32 +204,22 @@ absl::StatusOr<std::string> StageCgroup::Probe() {
 void StageCgroup::LimitThreads() {
   const absl::StatusOr<std::string> place = Place();
   if (!place.ok()) return;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(*place, error)) {
-    const std::string name = entry.path().filename();
-    absl::string_view rest = name;
-    pid_t worker = 0;
-    const bool left = absl::ConsumePrefix(&rest, kStages) &&
-                      absl::SimpleAtoi(rest.substr(0, rest.find('-')), &worker) &&
-                      (worker == getpid() || (kill(worker, 0) != 0 && errno == ESRCH));
-    if (!left) continue;
-    // What is in it has outlived its worker. A group is empty a moment after its end; if not, the next start removes it.
-    (void)WriteText(absl::StrCat(entry.path().string(), "/cgroup.kill"), "1");
-    for (int k = 0; rmdir(entry.path().c_str()) != 0 && errno == EBUSY && k < 100; ++k)
-      absl::SleepFor(absl::Milliseconds(1));
-  }
-  const std::string controllers = *place + "/cgroup.controllers";
+  RemoveLeft(*place);
+  if (!CanLimitThreads(*place, getpid())) return;
   const std::string turned_on = *place + "/cgroup.subtree_control";
-  if (!HasWord(controllers, "pids") || HasWord(turned_on, "pids")) return;
-  // The topmost group of the machine is not the worker's to change. Only that one has no type.
-  if (access((*place + "/cgroup.type").c_str(), F_OK) != 0) return;
+  const bool is_on = HasWord(turned_on, "pids");
+  if (ProcessesOf(*place).empty()) {  // this process is in a group below
+    if (!is_on) (void)WriteText(turned_on, "+pids");
+    return;
+  }
+  // Where an earlier worker has turned the limit on, this process was put into the group all the same. While both is so,
+  // groups in it can have no processes.
+  if (is_on) (void)WriteText(turned_on, "-pids");
   const std::string own = absl::StrCat(*place, "/", kWorker);
   mkdir(own.c_str(), 0755);
   const std::string self = absl::StrCat(getpid());
   const bool moved = WriteText(own + "/cgroup.procs", self).ok();
-  // With another process in it, such as the scheduler of an embedded worker, its groups could have none.
-  const bool empty = moved && ReadText(*place + "/cgroup.procs").empty();
-  if (empty && WriteText(turned_on, "+pids").ok()) return;
+  if (moved && ProcessesOf(*place).empty() && WriteText(turned_on, "+pids").ok()) return;
   if (moved) (void)WriteText(*place + "/cgroup.procs", self);
   rmdir(own.c_str());
 }

@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,6 +26,15 @@ struct OwnCgroup {
 };
 OwnCgroup FindOwnCgroup(absl::string_view cgroup, absl::string_view mountinfo);
 
+// The folder in which a worker in that group makes groups: its own group, or the one above if the worker was put, or has put
+// itself (LimitThreads), into a group below the one that was given to it. `given`: whether a group was given to whoever
+// runs in it. Unavailable, with one line, if there is none.
+absl::StatusOr<std::string> PlaceOfGroups(
+    const OwnCgroup& own, const std::function<bool(const std::string& folder)>& given);
+// Whether the process can have the kernel count threads in groups made in the folder. It cannot in the topmost group of
+// the machine, nor where another process is in the folder's group itself.
+bool CanLimitThreads(const std::string& folder, pid_t process);
+
 class StageCgroup {
  public:
   // Makes a group without processes. Threads are limited only if LimitThreads was done, or somebody else has
@@ -41,13 +51,15 @@ class StageCgroup {
   void Kill() const;
   bool limits_threads() const { return limits_threads_; }
 
-  // Tries a group, with a process of its own in it. One line says what groups can do here. Unavailable says
-  // what is missing.
-  static absl::StatusOr<std::string> Probe();
+  // PlaceOfGroups for the calling process.
+  static absl::StatusOr<std::string> Place();
   // Turns the limit of threads on for groups made later. For that, the calling process moves into a group
   // of its own beside them, since one with limited groups has no processes itself. Also removes groups that
-  // ended workers have left. Call once, before there are stages; without effect where there are no groups.
+  // ended workers have left. Call once, before Probe and before there are stages; without effect where there are no groups.
   static void LimitThreads();
+  // Tries a group, with a process of its own in it. One line says what groups can do here, or could after LimitThreads.
+  // Unavailable says what is missing.
+  static absl::StatusOr<std::string> Probe();
 
  private:
   StageCgroup(std::string folder, bool limits_threads)

@@ -8,12 +8,11 @@
 #include "base/quantiles.h"
 #include "base/vocabulary/job_limits.h"
 #include "compiler/schedule/trace.h"
+#include "proto/check_message.h"
 #include "worker/slots.h"
 
 namespace heddle::worker {
 namespace {
-
-constexpr size_t kMaxLoopsBytes = 32 << 10;  // limit of Measurement.loops
 
 void ToProto(const runtime::GpuLaunch& launch, v1::Kernel::Launch* proto) {
   proto->set_symbol(launch.symbol);
@@ -145,7 +144,9 @@ void ShownLoops::Add(const v1::Candidate& candidate, v1::Measurement* measuremen
   const absl::StatusOr<ir::Program> scheduled = schedule::Replay(*naive_, *trace);
   if (!scheduled.ok()) return;
   std::string text = ir::Print(*scheduled);
-  if (text.size() <= kMaxLoopsBytes) measurement->set_loops(std::move(text));
+  static const size_t most =
+      MostTextBytes(*v1::Measurement::descriptor(), v1::Measurement::kLoopsFieldNumber);
+  if (text.size() <= most) measurement->set_loops(std::move(text));
 }
 
 absl::StatusOr<MeasureOptions> OptionsOf(const v1::ProfileSpec& spec) {

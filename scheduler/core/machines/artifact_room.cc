@@ -10,30 +10,34 @@ constexpr int64_t kLatest = 16;  // artifacts, about, that the mean is of
 
 }  // namespace
 
-void ArtifactRoom::Count(const Job& job, bool idle) {
-  Counted now;
-  bool droppable = false;
+void ArtifactRoom::Count(const Job& job, bool idle, absl::Time now) {
+  Counted found;
+  int64_t droppable_bytes = 0;
   if (!job.final()) {
     for (TaskIndex index : job.in_flight) {
       for (const auto& [id, candidate] : job.tasks[index.value].open) {
         if (Is<Building>(candidate.where)) {
-          ++now.building;
+          ++found.building;
         } else if (!Is<Unbuilt>(candidate.where)) {
-          now.built_bytes += candidate.artifact_bytes;
-          droppable |= Is<Built>(candidate.where);
+          found.built_bytes += candidate.artifact_bytes;
+          if (Is<Built>(candidate.where)) droppable_bytes += candidate.artifact_bytes;
         }
       }
     }
   }
   const auto place = counted_.try_emplace(job.id).first;
-  built_bytes_ += now.built_bytes - place->second.built_bytes;
-  building_ += now.building - place->second.building;
-  place->second = now;
-  if (now.built_bytes == 0 && now.building == 0) counted_.erase(place);
-  if (idle && droppable) {
-    idle_.insert(job.id);
-  } else {
-    idle_.erase(job.id);
+  const Counted before = place->second;
+  if (idle && droppable_bytes > 0) found.idle_since = std::min(before.idle_since, now);
+  built_bytes_ += found.built_bytes - before.built_bytes;
+  building_ += found.building - before.building;
+  place->second = found;
+  if (found.built_bytes == 0 && found.building == 0) counted_.erase(place);
+  if (before.idle_since != found.idle_since) {
+    if (const auto since = idle_.find(before.idle_since); since != idle_.end()) {
+      since->second.erase(job.id);
+      if (since->second.empty()) idle_.erase(since);
+    }
+    if (found.idle_since != absl::InfiniteFuture()) idle_[found.idle_since].insert(job.id);
   }
   SetLevel();
 }
@@ -60,9 +64,13 @@ BuildRoom ArtifactRoom::For(bool idle) const {
   return level_ == kFull ? BuildRoom::kOne : BuildRoom::kMany;
 }
 
-std::optional<JobId> ArtifactRoom::ToDrop() const {
-  if (level_ != kFull || idle_.empty()) return std::nullopt;
-  return *idle_.rbegin();
+std::optional<JobId> ArtifactRoom::ToDrop(absl::Time now) const {
+  if (NextDrop() > now) return std::nullopt;
+  return *idle_.begin()->second.rbegin();
+}
+
+absl::Time ArtifactRoom::NextDrop() const {
+  return level_ != kFull || idle_.empty() ? absl::InfiniteFuture() : idle_.begin()->first + grace_;
 }
 
 size_t ArtifactRoom::Share(size_t wanted, bool idle) const {

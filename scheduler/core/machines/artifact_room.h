@@ -7,9 +7,11 @@
 // every job makes progress, however long the code of others waits.
 //
 // Idle jobs are paused or have no usable device. They build only while less than half of the room is
-// used, and when the room is full, their code is dropped and built again later. So code that nobody can
-// measure now never keeps others from building. To be dropped a second time, it needs other jobs that
-// build as much as half of the room meanwhile.
+// used, and when the room is full, the code of those that have been idle for a while
+// (DispatcherOptions.idle_code_grace) is dropped and built again later. So code that nobody can measure
+// keeps others from building for no longer than that, and a device that is away for moments, as while its
+// worker starts anew, costs no code. To be dropped a second time, it needs other jobs that build as much as
+// half of the room meanwhile.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "scheduler/core/job_state.h"
 
 namespace heddle::scheduler {
@@ -33,17 +36,21 @@ enum class BuildRoom {
 
 class ArtifactRoom {
  public:
-  explicit ArtifactRoom(int64_t max_bytes) : max_bytes_(max_bytes) {}
+  ArtifactRoom(int64_t max_bytes, absl::Duration idle_code_grace)
+      : max_bytes_(max_bytes), grace_(idle_code_grace) {}
 
   // Counts the candidates of the job anew. Call when they have changed, or whether it is idle.
-  void Count(const Job& job, bool idle);
+  void Count(const Job& job, bool idle, absl::Time now);
   // A candidate was built.
   void Observe(int64_t bytes);
   BuildRoom For(bool idle) const;
   // Whether the answers of For have changed since the last call of TakeChange, or code is to be dropped.
-  bool TakeChange() { return std::exchange(told_, level_) != level_ || ToDrop(); }
-  // The job whose code is to be dropped next: the newest idle one that has any, while the room is full.
-  std::optional<JobId> ToDrop() const;
+  bool TakeChange(absl::Time now) { return std::exchange(told_, level_) != level_ || ToDrop(now); }
+  // The job whose code is to be dropped next, while the room is full: the one that has been idle for the longest, and
+  // for longer than the grace. Of several, the newest.
+  std::optional<JobId> ToDrop(absl::Time now) const;
+  // When there will be one if nothing changes; InfiniteFuture: never.
+  absl::Time NextDrop() const;
   // So many bytes are to be dropped.
   int64_t Excess() const { return bytes() - Resume(max_bytes_) + 1; }
   // Whether idle jobs may not build.
@@ -58,6 +65,8 @@ class ArtifactRoom {
   struct Counted {
     int64_t built_bytes = 0;
     int64_t building = 0;  // candidates
+    // Since when it was found idle, with code that no stage measures; InfiniteFuture: it is not.
+    absl::Time idle_since = absl::InfiniteFuture();
   };
   // A limit that was reached counts until the sum is below three quarters of it. Otherwise each measured
   // candidate would have all jobs looked at.
@@ -65,10 +74,11 @@ class ArtifactRoom {
   void SetLevel();
 
   const int64_t max_bytes_;
-  int64_t mean_bytes_ = int64_t{128} << 10;  // until something is built
-  int64_t built_bytes_ = 0, building_ = 0;   // the sums of counted_
-  std::map<JobId, Counted> counted_;         // jobs with any
-  std::set<JobId> idle_;                     // idle jobs with code that no stage measures
+  const absl::Duration grace_;
+  int64_t mean_bytes_ = int64_t{128} << 10;     // until something is built
+  int64_t built_bytes_ = 0, building_ = 0;      // the sums of counted_
+  std::map<JobId, Counted> counted_;            // jobs with any
+  std::map<absl::Time, std::set<JobId>> idle_;  // those with an idle_since, by it
   Level level_ = kRoom, told_ = kRoom;
 };
 

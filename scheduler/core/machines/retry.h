@@ -23,6 +23,9 @@ struct DispatcherOptions {
   double losers_share = 0.5;
   // Of code that is built and not measured yet (artifact_room.h).
   int64_t max_artifact_bytes = int64_t{1} << 30;
+  // So long the code of a job that is paused or has no usable device is kept in any case (artifact_room.h). A worker that
+  // starts anew, or whose host does, is mostly back by then.
+  absl::Duration idle_code_grace = absl::Seconds(30);
   int hopeless_after = 16;  // a task ends after this many trials if nothing valid is known
   absl::Duration compare_wait = absl::Minutes(10);  // for a device; then the job ends without
   absl::Duration retry_backoff = absl::Milliseconds(500);  // doubles with each fault in a row

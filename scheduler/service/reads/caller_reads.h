@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -51,8 +52,12 @@ class CallerReads {
                                                   const std::string& task) const;
   // RecordStore.QueryPage without what the caller may not know: which job of another tenant made a
   // record, and who of another tenant brought it or took it back.
+  // `read`, if given, reads the page in place of the store.
+  using ReadPage = std::function<absl::StatusOr<RecordPage>(
+      const v1::RecordQuery& query, const std::optional<RecordPlace>& after, int64_t limit)>;
   absl::StatusOr<RecordPage> QueryRecords(const v1::RecordQuery& query,
-                                          const std::optional<RecordPlace>& after, int64_t limit);
+                                          const std::optional<RecordPlace>& after, int64_t limit,
+                                          const ReadPage& read = nullptr);
   // RecordStore.SampleTrials and LatestStages; jobs of others have no name.
   absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most);
   absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns, int64_t limit);

@@ -246,7 +246,7 @@ class PageData::FormSubmission final : public PageSource::Submission {
     if (blob->size_bytes() == 0) return absl::InvalidArgumentError("the model is empty");
     ModelDigests model;
     HEDDLE_ASSIGN_OR_RETURN(model.file, blob->Commit(/*expected=*/""));
-    upload_.Stored(model.file);
+    upload_.Stored(model.file, blob->known());
     const absl::StatusOr<std::string> job = data_->loop_->Submit(spec_, model, submit_key_);
     if (job.ok())
       data_->actions_.intake->Submitted(caller_, place_ != nullptr, model, /*parts=*/{});

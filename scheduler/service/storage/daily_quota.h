@@ -20,7 +20,7 @@ namespace heddle::scheduler {
 
 class DailyQuota {
  public:
-  // `a_day` > 0, of each tenant.
+  // Of each tenant; 0: any amount.
   explicit DailyQuota(int64_t a_day) : a_day_(a_day) {}
 
   // How long the tenant has to wait until it may take `amount`; zero: it may now. An amount above a day's

@@ -42,7 +42,7 @@ class UploadQuota {
     // ResourceExhausted if so many bytes more are over the limit of the tenant; says what to do.
     absl::Status Grow(int64_t bytes);
     // The blob is stored, and counts for the tenant. `known`: it was there before, so it counts for no day.
-    void Stored(const std::string& digest, bool known = false);
+    void Stored(const std::string& digest, bool known);
 
    private:
     UploadQuota* const quota_;

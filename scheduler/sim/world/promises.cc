@@ -11,6 +11,8 @@
 namespace heddle::sim {
 namespace {
 
+// A little more than the idle_code_grace of a dispatcher, for schedulers whose decisions take time.
+constexpr absl::Duration kLongestGrace = absl::Seconds(60);
 // A little more than the longest backoff of a dispatcher (its max_backoff).
 constexpr absl::Duration kLongestBackoff = absl::Seconds(11);
 
@@ -76,6 +78,7 @@ void Promises::BeginLife() {
   blocked_.clear();
   passed_over_.clear();
   accusers_.clear();
+  idle_code_.clear();
   orders_.BeginLife();
 }
 
@@ -205,17 +208,25 @@ void Promises::CheckStep(const Dispatcher& dispatcher) {
   CheckIdleCode(dispatcher);
 }
 
-// While jobs whose code could be measured wait for room, no other job's code takes any.
+// While jobs whose code could be measured wait for room, no other job's code takes any for long.
 void Promises::CheckIdleCode(const Dispatcher& dispatcher) {
-  if (!dispatcher.store_problem().empty()) return;
-  bool waits = false, idle_code = false;
+  bool waits = false;
+  std::map<JobId, absl::Time> idle_code;
   for (const auto& [id, job] : dispatcher.jobs()) {
     if (job.final()) continue;
     const bool idle = dispatcher.IsIdle(job);
     waits |= !idle && dispatcher.LacksRoom(job);
-    for (const Task& task : job.tasks) idle_code |= idle && CountWhere<Built>(task) > 0;
+    const auto built = [](const Task& task) { return CountWhere<Built>(task) > 0; };
+    if (!idle || std::none_of(job.tasks.begin(), job.tasks.end(), built)) continue;
+    const auto known = idle_code_.find(id);
+    idle_code[id] = known == idle_code_.end() ? now() : known->second;
   }
-  if (waits && idle_code) Violation("code that nobody can measure keeps others from building");
+  if (!waits || !dispatcher.store_problem().empty()) idle_code.clear();
+  idle_code_ = std::move(idle_code);
+  for (const auto& [id, since] : idle_code_) {
+    if (now() - since > kLongestGrace)
+      Violation("code that nobody can measure keeps others from building");
+  }
 }
 
 // Whether the dispatcher avoids the slot for now. It may do so only after a refusal.

@@ -106,6 +106,8 @@ class Promises {
   std::set<JobId> unlucky_;                         // with an update that failed
   // Workers that told a user fault of a stage in this life, since it last succeeded, in order.
   std::map<JobId, std::map<std::pair<v1::StageKind, int>, std::vector<std::string>>> accusers_;
+  // Idle jobs with code while others wait for room, and since when.
+  std::map<JobId, absl::Time> idle_code_;
   // Stages of other jobs that began while ready work of this job, for a device or not, waited.
   std::map<std::pair<JobId, bool>, int> passed_over_;
 };

@@ -31,21 +31,24 @@ std::string UserName() {
 
 absl::StatusOr<std::unique_ptr<RecordStore>> Open(const std::string& url) {
   const std::string name = UserName();
+  SqlSessions sessions;
   HEDDLE_ASSIGN_OR_RETURN(
-      std::unique_ptr<SqlSession> write,
+      sessions.write,
       PostgresSession::Open(
           {.url = url, .application = name, .connected = [](PostgresSession* session) {
              return UsePostgres(PostgresUse::kShare, session);
            }}));
   HEDDLE_ASSIGN_OR_RETURN(
-      std::unique_ptr<SqlSession> read,
+      sessions.read,
       PostgresSession::Open(
           {.url = url, .application = name, .patience = kReadPatience, .connected = nullptr}));
-  HEDDLE_ASSIGN_OR_RETURN(
-      std::unique_ptr<SqlSession> users,
-      PostgresSession::Open(
-          {.url = url, .application = name, .patience = kUserPatience, .connected = nullptr}));
-  return MakeSqlRecordStore(std::move(write), std::move(read), std::move(users));
+  for (std::unique_ptr<SqlSession>* session : {&sessions.users, &sessions.later}) {
+    HEDDLE_ASSIGN_OR_RETURN(
+        *session,
+        PostgresSession::Open(
+            {.url = url, .application = name, .patience = kUserPatience, .connected = nullptr}));
+  }
+  return MakeSqlRecordStore(std::move(sessions));
 }
 
 }  // namespace

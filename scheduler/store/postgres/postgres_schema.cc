@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
+#include "scheduler/store/leader.h"
 #include "scheduler/store/sqlite_schema.h"
 
 namespace heddle::scheduler {
@@ -126,7 +127,7 @@ absl::StatusOr<int64_t> PostgresVersion(PostgresSession* session) {
 }
 
 absl::Status SetPostgresVersion(int64_t version, PostgresSession* session) {
-  return session->Execute(absl::StrCat("UPDATE heddle_schema SET version=", version));
+  return session->Execute(absl::StrCat(kEndEpochs, "UPDATE heddle_schema SET version=", version));
 }
 
 absl::StatusOr<bool> PostgresFits(PostgresSession* session, bool copying, int version) {
@@ -163,7 +164,7 @@ absl::Status MigratePostgres(PostgresSession* session, bool copying, int version
     if (kFirstVersion + static_cast<int64_t>(i) <= found) continue;
     absl::StrAppend(&sql, absl::StrReplaceAll(kMigrations[i], {{"STRING", "TEXT COLLATE \"C\""}}));
   }
-  absl::StrAppend(&sql, "UPDATE heddle_schema SET version=", version);
+  absl::StrAppend(&sql, kEndEpochs, "UPDATE heddle_schema SET version=", version);
   HEDDLE_RETURN_IF_ERROR(session->Begin(SqlSession::Running::kAtOnce));
   absl::Status status;
   if (found > 0) {

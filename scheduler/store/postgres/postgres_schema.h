@@ -18,12 +18,13 @@ absl::StatusOr<bool> PostgresFits(PostgresSession* session, bool copying,
                                   int version = kSchemaVersion);
 // Makes the tables, or runs the missing migrations, in one transaction. Errors as above. Nobody else may use the
 // database meanwhile (postgres_use.h). A leader that does nevertheless, since its connection keeps no locks, is found
-// out: this waits for its transaction, or ends one that stands still, and its next one is refused since the version is
-// another (sql_record_store.cc). Also FailedPrecondition: the version is older than the first one here.
+// out: this waits for its transaction, or ends one that stands still, and its next one is refused since its epoch is
+// over (leader.h). Also FailedPrecondition: the version is older than the first one here.
 absl::Status MigratePostgres(PostgresSession* session, bool copying, int version = kSchemaVersion);
 
 // The version of the database; 0: it has no tables; negative: a copy into it did not end.
 absl::StatusOr<int64_t> PostgresVersion(PostgresSession* session);
+// Ends the epoch of whoever leads, too.
 absl::Status SetPostgresVersion(int64_t version, PostgresSession* session);
 
 }  // namespace heddle::scheduler

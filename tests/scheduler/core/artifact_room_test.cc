@@ -16,6 +16,8 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
+const absl::Time kStart = absl::UnixEpoch() + absl::Hours(1);
+const absl::Duration kGrace = DispatcherOptions().idle_code_grace;
 
 // A job of one task with these candidates.
 Job JobWith(int64_t id, const std::vector<Candidate>& candidates) {
@@ -31,33 +33,33 @@ Job JobWith(int64_t id, const std::vector<Candidate>& candidates) {
 Candidate BuiltOf(int64_t bytes) { return {0, Built{}, bytes}; }
 
 TEST(ArtifactRoomTest, CodeCountsUntilItIsMeasured) {
-  ArtifactRoom room(64 * kMiB);
+  ArtifactRoom room(64 * kMiB, kGrace);
   Job job = JobWith(1, {BuiltOf(5 * kMiB), {0, Profiling{AttemptId{1}}, 3 * kMiB}, {}});
-  room.Count(job, false);
-  room.Count(job, false);
+  room.Count(job, false, kStart);
+  room.Count(job, false, kStart);
   EXPECT_EQ(room.bytes(), 8 * kMiB);
-  room.Count(JobWith(2, {BuiltOf(kMiB)}), false);
+  room.Count(JobWith(2, {BuiltOf(kMiB)}), false, kStart);
   EXPECT_EQ(room.bytes(), 9 * kMiB);
   job.tasks[0].open.erase(CandidateId{1});
-  room.Count(job, false);
+  room.Count(job, false, kStart);
   EXPECT_EQ(room.bytes(), 4 * kMiB);
   job.phase = Cancelled{};
-  room.Count(job, false);
+  room.Count(job, false, kStart);
   EXPECT_EQ(room.bytes(), kMiB) << "the ledger drops the code of a job that has ended";
 }
 
 TEST(ArtifactRoomTest, ALimitCountsUntilAQuarterIsFree) {
-  ArtifactRoom room(64 * kMiB);
+  ArtifactRoom room(64 * kMiB, kGrace);
   auto open = [&](int64_t mib) {
-    room.Count(JobWith(1, {BuiltOf(mib * kMiB)}), false);
+    room.Count(JobWith(1, {BuiltOf(mib * kMiB)}), false, kStart);
     return std::pair(room.For(false), room.For(true));
   };
   using enum BuildRoom;
   EXPECT_EQ(open(31), std::pair(kMany, kMany));
-  EXPECT_FALSE(room.TakeChange());
+  EXPECT_FALSE(room.TakeChange(kStart));
   EXPECT_EQ(open(32), std::pair(kMany, kNone)) << "idle jobs leave room to the others";
-  EXPECT_TRUE(room.TakeChange());
-  EXPECT_FALSE(room.TakeChange());
+  EXPECT_TRUE(room.TakeChange(kStart));
+  EXPECT_FALSE(room.TakeChange(kStart));
   EXPECT_EQ(open(64), std::pair(kOne, kNone));
   EXPECT_EQ(open(49), std::pair(kOne, kNone));
   EXPECT_EQ(open(47), std::pair(kMany, kNone));
@@ -65,39 +67,59 @@ TEST(ArtifactRoomTest, ALimitCountsUntilAQuarterIsFree) {
 }
 
 TEST(ArtifactRoomTest, ABuildTakesNoMoreCandidatesThanThereIsRoomFor) {
-  ArtifactRoom room(64 * kMiB);
+  ArtifactRoom room(64 * kMiB, kGrace);
   for (int i = 0; i < 200; ++i) room.Observe(4 * kMiB);
   EXPECT_GE(room.Share(100, false), 16u);
   EXPECT_LE(room.Share(100, false), 17u) << "by the mean of late";
   EXPECT_EQ(room.Share(3, false), 3u);
   EXPECT_LE(room.Share(100, true), 8u) << "of an idle job: of half of the room";
-  room.Count(JobWith(1, std::vector<Candidate>(14, {0, Building{AttemptId{1}}})), false);
+  room.Count(JobWith(1, std::vector<Candidate>(14, {0, Building{AttemptId{1}}})), false, kStart);
   EXPECT_LE(room.Share(100, false), 3u) << "what is being built counts";
-  room.Count(JobWith(1, {BuiltOf(80 * kMiB)}), false);
+  room.Count(JobWith(1, {BuiltOf(80 * kMiB)}), false, kStart);
   EXPECT_EQ(room.Share(100, false), 1u);
 }
 
-TEST(ArtifactRoomTest, InAFullRoomIdleCodeIsDropped) {
-  ArtifactRoom room(64 * kMiB);
+TEST(ArtifactRoomTest, InAFullRoomIdleCodeIsDroppedAfterAWhile) {
+  ArtifactRoom room(64 * kMiB, kGrace);
   Job idle =
       JobWith(2, {BuiltOf(9 * kMiB), {0, Profiling{AttemptId{1}}, 9 * kMiB}, BuiltOf(9 * kMiB)});
-  room.Count(idle, true);
-  EXPECT_EQ(room.ToDrop(), std::nullopt) << "there is room";
+  room.Count(idle, true, kStart);
+  EXPECT_EQ(room.ToDrop(kStart + kGrace), std::nullopt) << "there is room";
+  EXPECT_EQ(room.NextDrop(), absl::InfiniteFuture());
   const Job active = JobWith(3, {BuiltOf(40 * kMiB)});
-  room.Count(active, false);
-  EXPECT_TRUE(room.TakeChange());
-  EXPECT_TRUE(room.TakeChange()) << "until it is dropped";
-  ASSERT_EQ(room.ToDrop(), JobId{2});
+  room.Count(active, false, kStart);
+  EXPECT_TRUE(room.TakeChange(kStart));
+  EXPECT_FALSE(room.TakeChange(kStart));
+  EXPECT_EQ(room.ToDrop(kStart), std::nullopt) << "it may be active again in a moment";
+  room.Count(idle, true, kStart + kGrace / 2);
+  EXPECT_EQ(room.NextDrop(), kStart + kGrace) << "since it was found idle first";
+  ASSERT_EQ(room.ToDrop(kStart + kGrace), JobId{2});
+  EXPECT_TRUE(room.TakeChange(kStart + kGrace));
+  EXPECT_TRUE(room.TakeChange(kStart + kGrace)) << "until it is dropped";
   EXPECT_GT(room.Excess(), 18 * kMiB);
-  room.Count(idle, false);
-  EXPECT_EQ(room.ToDrop(), std::nullopt) << "it is idle no more";
-  room.Count(idle, true);
+  room.Count(idle, false, kStart + kGrace);
+  EXPECT_EQ(room.ToDrop(kStart + kGrace), std::nullopt) << "it is idle no more";
+  room.Count(idle, true, kStart + kGrace);
+  EXPECT_EQ(room.NextDrop(), kStart + 2 * kGrace);
   // What a stage measures stays.
   EXPECT_THAT(DropBuilt(idle, room.Excess()), ElementsAre(CandidateId{3}, CandidateId{1}));
   EXPECT_TRUE(Is<Unbuilt>(idle.tasks[0].open.at(CandidateId{1}).where));
-  room.Count(idle, true);
+  room.Count(idle, true, kStart + kGrace);
   EXPECT_EQ(room.bytes(), 49 * kMiB);
-  EXPECT_EQ(room.ToDrop(), std::nullopt) << "there is no more";
+  EXPECT_EQ(room.NextDrop(), absl::InfiniteFuture()) << "there is no more";
+}
+
+TEST(ArtifactRoomTest, WhoIsIdleForTheLongestDropsItsCodeFirst) {
+  ArtifactRoom room(64 * kMiB, kGrace);
+  for (const int64_t id : {5, 7}) room.Count(JobWith(id, {BuiltOf(9 * kMiB)}), true, kStart);
+  room.Count(JobWith(9, {BuiltOf(9 * kMiB)}), true, kStart + kGrace / 2);
+  room.Count(JobWith(1, {BuiltOf(40 * kMiB)}), false, kStart);
+  EXPECT_EQ(room.ToDrop(kStart + kGrace), JobId{7}) << "the newest of two";
+  room.Count(JobWith(7, {}), true, kStart + kGrace);
+  EXPECT_EQ(room.ToDrop(kStart + kGrace), JobId{5});
+  room.Count(JobWith(5, {BuiltOf(9 * kMiB)}), false, kStart + kGrace);
+  EXPECT_EQ(room.ToDrop(kStart + kGrace), std::nullopt);
+  EXPECT_EQ(room.ToDrop(kStart + kGrace + kGrace / 2), JobId{9});
 }
 
 TEST(ArtifactRoomTest, NoMoreIsDroppedThanHasTo) {
@@ -202,6 +224,9 @@ class IdleCodeTest : public LackOfRoomTest {
 // No trial is lost, none is made twice.
 TEST_F(IdleCodeTest, APausedJobsCodeMakesWayAndIsBuiltAgain) {
   Step(PauseRequested{JobId{2}, "later"});
+  EXPECT_THAT(dropped_, IsEmpty());
+  EXPECT_EQ(dispatcher_.NextWake(now_), now_ + kGrace);
+  Wait(kGrace);
   EXPECT_THAT(dropped_, Not(IsEmpty()));
   EXPECT_LT(dispatcher_.artifact_bytes(), 768 * kMiB);
   Submit(3, 8, 8);
@@ -217,6 +242,7 @@ TEST_F(IdleCodeTest, APausedJobsCodeMakesWayAndIsBuiltAgain) {
 
 TEST_F(IdleCodeTest, CodeForADeviceThatLeftMakesWayAndIsBuiltAgain) {
   Slots(false);
+  Wait(kGrace);
   EXPECT_THAT(dropped_, Not(IsEmpty()));
   const size_t dropped = dropped_.size();
   EXPECT_EQ(BuildAll(), 0) << "more than half of the room is used";
@@ -224,6 +250,18 @@ TEST_F(IdleCodeTest, CodeForADeviceThatLeftMakesWayAndIsBuiltAgain) {
   Slots(true);
   EXPECT_EQ(MeasureAll(1 + 8), 1 + 8);
   EXPECT_EQ(job(2).tasks[0].trials, 8);
+}
+
+// As while its worker starts anew.
+TEST_F(IdleCodeTest, CodeForADeviceThatIsAwayForMomentsIsKept) {
+  for (int outage = 0; outage < 5; ++outage) {
+    Slots(false);
+    Wait(kGrace * 2 / 3);
+    Slots(true);
+    Wait(kGrace * 2 / 3);
+  }
+  EXPECT_THAT(dropped_, IsEmpty());
+  EXPECT_EQ(MeasureAll(1 + 8), 1 + 8);
 }
 
 // So that they leave room to the others.

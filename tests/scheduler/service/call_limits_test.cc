@@ -1,17 +1,23 @@
 // Long calls under pressure, over real gRPC: peers that never read or write, and too many callers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <set>
 #include <thread>
 
+#include "tests/scheduler/service/gated_store.h"
 #include "tests/scheduler/service/service_fixture.h"
+#include "tests/scheduler/store/record_store_fixture.h"
 
 namespace heddle::scheduler {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Lt;
 
 // A server of its own whose Submit does nothing but wait for its peer. Who calls is in the metadata.
 class WaitingService final : public v1::JobService::Service {
@@ -160,6 +166,62 @@ TEST_F(CallLimitsTest, UsersOfATenantDoNotShareItsPlaces) {
   Stream carl(stub_.get(), "heddle://user/carl?tenant=vision");
   AwaitRunning(3);
   for (Stream* stream : {&ann, &bob, &carl}) EXPECT_TRUE(stream->Finish().ok());
+}
+
+// Notes the nice values of the threads that read pages of records.
+class WatchedStore : public GatedStore {
+ public:
+  using GatedStore::GatedStore;
+  absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,
+                                       const std::optional<RecordPlace>& after,
+                                       int64_t limit) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      (after ? later_ : first_).push_back(getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())));
+    }
+    return GatedStore::QueryPage(query, after, limit);
+  }
+  std::vector<int> first() {
+    absl::MutexLock lock(&mutex_);
+    return first_;
+  }
+  std::vector<int> later() {
+    absl::MutexLock lock(&mutex_);
+    return later_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::vector<int> first_ ABSL_GUARDED_BY(mutex_), later_ ABSL_GUARDED_BY(mutex_);
+};
+
+class LongAnswersTest : public ServiceTest {
+ protected:
+  std::unique_ptr<RecordStore> Wrap(std::unique_ptr<RecordStore> store) override {
+    auto watched = std::make_unique<WatchedStore>(std::move(store));
+    watched_ = watched.get();
+    return watched;
+  }
+  WatchedStore* watched_ = nullptr;
+};
+
+TEST_F(LongAnswersTest, LaterPagesAreReadWithLessOfTheCores) {
+  if (getpriority(PRIO_PROCESS, 0) >= 10) GTEST_SKIP() << "this process has little itself";
+  constexpr int kRecords = 350;
+  Batch batch;
+  for (int i = 1; i <= kRecords; ++i) {
+    InsertRecord record = MakeRecord(1, i, 0, 100);
+    record.imported = true;
+    batch.push_back(record);
+  }
+  ASSERT_TRUE(store_->Apply({batch})->front().ok());
+  std::set<int64_t> ids;
+  v1::RecordQuery query;
+  query.set_limit(kRecords);
+  for (const v1::Record& record : Query(query)) ids.insert(record.id());
+  EXPECT_EQ(ids.size(), static_cast<size_t>(kRecords));
+  EXPECT_THAT(watched_->first(), ElementsAre(Lt(10)));
+  EXPECT_THAT(watched_->later(), ElementsAre(10, 10));
 }
 
 class LongCallsTest : public ServiceTest {};

@@ -41,6 +41,14 @@ TEST(DailyQuotaTest, EachTenantHasItsOwn) {
   EXPECT_THAT(std::string(quota.Check("a", 1, kStart, "").message()), HasSubstr("tenant a"));
 }
 
+TEST(DailyQuotaTest, ZeroIsNoLimit) {
+  DailyQuota quota(0);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(quota.Check("a", 1'000'000, kStart, "").ok());
+    quota.Take("a", 1'000'000, kStart);
+  }
+}
+
 TEST(DailyQuotaTest, MoreThanADaysWorthIsTakenWhenNothingElseWas) {
   DailyQuota quota(10);
   EXPECT_TRUE(quota.Check("a", 100, kStart, "").ok());

@@ -103,6 +103,15 @@ TEST_F(LeadershipTest, WhoCannotRenewForLongEnds) {
   EXPECT_THAT(reason_, HasSubstr("was not renewed for 5.8s (no connection)"));
 }
 
+// It does not wait for the end of its lease, nor for the minute that a leader without an answer has.
+TEST_F(LeadershipTest, ANewerProgramEndsItAtOnce) {
+  const auto first = Take("a", &leader_);
+  store_.SetLeadProblem(absl::FailedPreconditionError("its tables are of version 99 by now"));
+  ASSERT_TRUE(lost_.WaitForNotificationWithTimeout(kLimit));
+  EXPECT_THAT(reason_, HasSubstr("is lost: its tables are of version 99"));
+  EXPECT_FALSE(first->Holds());
+}
+
 // An answer that the store takes no writes may take nearly as long as the lease, as that of a locked file does.
 TEST_F(LeadershipTest, ASlowAnswerThatNobodyCanWriteEndsNoLeadership) {
   const auto first = Take("a", &leader_);

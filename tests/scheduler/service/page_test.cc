@@ -252,6 +252,15 @@ TEST_F(PageTest, AModelIsSubmittedByAForm) {
   EXPECT_THAT(AuditLines(), HasSubstr("JobService/Submit\",\"job\":\"" + job));
 }
 
+// A tenant may upload 16 MiB a day here (ServiceTest::Limits).
+TEST_F(PageTest, AModelThatIsKnownCountsForNoDay) {
+  const std::string model = kModel + std::string(3 << 19, 'm');
+  for (int i = 0; i < 14; ++i) {
+    const HttpResponse done = Submit({{"key", "again"}}, model);
+    ASSERT_EQ(done.status, 303) << i << ": " << done.body.substr(0, 3000);
+  }
+}
+
 TEST_F(PageTest, FormsOfModelsAreChecked) {
   const auto refused = [&](const HttpResponse& response, int status, const char* words) {
     EXPECT_EQ(response.status, status) << words;

@@ -582,7 +582,8 @@ TEST_F(DailyLimitsTest, SubmitAndCancelInALoopEnds) {
   const grpc::Status refused = Submit(Spec(), "a model", &job, "", "key 3");
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(refused.error_message(),
-              HasSubstr("submitted 3 jobs, as much as one may within a day"));
+              HasSubstr("submitted 3 jobs (heddle-scheduler --max-jobs-a-day), as much as one may "
+                        "within a day"));
   EXPECT_THAT(refused.error_message(), HasSubstr("try again after"));
   ASSERT_TRUE(Submit(Spec(), "a model", &job, "", "key 2").ok());
   EXPECT_EQ(job, last);

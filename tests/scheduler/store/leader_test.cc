@@ -12,6 +12,7 @@
 namespace heddle::scheduler {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -135,13 +136,14 @@ class SharedStoreTest : public ::testing::TestWithParam<std::string> {
   void RaiseVersion() const {
     if (GetParam() == "Postgres") {
       const auto raised = PostgresServer::Shared()->Sql(
-          urls_[0], absl::StrCat("UPDATE heddle_schema SET version=", kSchemaVersion + 1));
+          urls_[0],
+          absl::StrCat(kEndEpochs, "UPDATE heddle_schema SET version=", kSchemaVersion + 1));
       ASSERT_TRUE(raised.ok()) << raised.status();
       return;
     }
     auto db = Connect(directory_ + "/0.db", SQLITE_OPEN_READWRITE);
     ASSERT_TRUE(db.ok()) << db.status();
-    const std::string sql = absl::StrCat("PRAGMA user_version=", kSchemaVersion + 1);
+    const std::string sql = absl::StrCat(kEndEpochs, "PRAGMA user_version=", kSchemaVersion + 1);
     ASSERT_TRUE(Execute(db->get(), sql.c_str()).ok());
   }
   std::string directory_, urls_[2];
@@ -209,8 +211,32 @@ TEST_P(SharedStoreTest, NobodyWritesToTablesThatANewerProgramHasMigrated) {
   sure.leader_has_ended = true;
   EXPECT_TRUE(absl::IsFailedPrecondition(standby->Lead(sure).status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(leader->Lead(Claim("old")).status()));
-  EXPECT_EQ(leader->LeaderOf(kDefaultPool)->epoch, 1) << "nothing of a claim stays";
+  EXPECT_EQ(leader->LeaderOf(kDefaultPool)->epoch, 2) << "nothing of a claim stays";
   EXPECT_THAT(leader->LoadJobs().value(), SizeIs(1));
+}
+
+// A leader that took over from one that was stopped has no lock on the data folder, so a newer program may find that free.
+TEST(SqliteLeaderTest, ANewerProgramMigratesNothingUnderALeader) {
+  const std::string path = TempDirectory() + "/old.db";
+  auto db = Connect(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  ASSERT_TRUE(db.ok()) << db.status();
+  ASSERT_TRUE(Migrate(db->get(), kSchemaVersion - 1).ok());
+  SqliteSession session(db->get());
+  Statement lead(&session, "INSERT INTO leaders VALUES('default', 'old', 'old:1', 4, ?, ?)");
+  lead.Bind(*session.ClockNs(), absl::ToInt64Nanoseconds(kLong));
+  ASSERT_TRUE(lead.Run().ok()) << lead.status();
+  const absl::Status refused = OpenSqliteRecordStore(path).status();
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("leads on it, at old:1"), HasSubstr("then start again")));
+
+  ASSERT_TRUE(session.Execute("UPDATE leaders SET lease_ns=1").ok());
+  const auto store = OpenSqliteRecordStore(path);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->LeaderOf(kDefaultPool)->epoch, 5);
+  (*store)->SetEpoch(kDefaultPool, 4);
+  EXPECT_TRUE(absl::IsAborted((*store)->Apply({Batch{PutJob{MakeJob(1)}}}).status()))
+      << "the old leader writes nothing after the migration";
 }
 
 TEST_P(SharedStoreTest, AnotherStoreHasAnotherName) {

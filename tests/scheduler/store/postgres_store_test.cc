@@ -69,8 +69,8 @@ TEST(PostgresSqlTest, ParametersAreNumberedByUse) {
                        "WHERE instr(x COLLATE BINARY, 'a')>0")
                 .text,
             "FROM jobs j JOIN tasks t ON t.job=j.id WHERE strpos(x COLLATE \"C\", 'a')>0");
-  EXPECT_EQ(ToPostgres("(SELECT user_version FROM pragma_user_version)=?").text,
-            "(SELECT version FROM heddle_schema)=$1");
+  EXPECT_EQ(ToPostgres("SELECT user_version FROM pragma_user_version").text,
+            "SELECT version FROM heddle_schema");
 }
 
 TEST(PostgresSqlTest, StatesBecomeCodes) {
@@ -178,7 +178,8 @@ TEST_F(PostgresStoreTest, AStoppedLeaderWritesNothingAfterAMigration) {
     url_ = server_->NewDatabase();
     std::unique_ptr<RecordStore> leader = MustOpen(url_);
     if (!locked)
-      leader = MakeSqlRecordStore(WithoutLock(url_), WithoutLock(url_), WithoutLock(url_));
+      leader = MakeSqlRecordStore(
+          {WithoutLock(url_), WithoutLock(url_), WithoutLock(url_), WithoutLock(url_)});
     leader->SetEpoch(kDefaultPool, leader->Lead(ClaimOf("old", absl::Minutes(1)))->epoch);
     ASSERT_TRUE(ApplyOne(leader.get(), {PutJob{MakeJob(1)}}).ok());
     if (locked) {
@@ -195,9 +196,19 @@ TEST_F(PostgresStoreTest, AStoppedLeaderWritesNothingAfterAMigration) {
     const absl::Status led = leader->Lead(ClaimOf("old", absl::Minutes(1))).status();
     EXPECT_TRUE(absl::IsFailedPrecondition(led)) << led;
     EXPECT_EQ(Sql("SELECT count(*) FROM jobs"), "1");
-    EXPECT_EQ(Sql("SELECT epoch FROM leaders"), "1");
+    EXPECT_EQ(Sql("SELECT epoch FROM leaders"), "2") << "the migration has ended the epoch";
     EXPECT_TRUE(absl::IsFailedPrecondition(OpenPostgresRecordStore(url_).status()));
   }
+}
+
+// Whatever the version is afterwards: the epoch alone tells a leader that it was not alone.
+TEST_F(PostgresStoreTest, AChangeOfTheVersionEndsTheEpoch) {
+  const std::unique_ptr<RecordStore> leader = MustOpen(url_);
+  leader->SetEpoch(kDefaultPool, leader->Lead(ClaimOf("old", absl::Minutes(1)))->epoch);
+  ASSERT_TRUE(ApplyOne(leader.get(), {PutJob{MakeJob(1)}}).ok());
+  ASSERT_TRUE(SetPostgresVersion(kSchemaVersion, WithoutLock(url_).get()).ok());
+  const absl::Status refused = ApplyOne(leader.get(), {PutJob{MakeJob(2)}});
+  EXPECT_TRUE(absl::IsAborted(refused)) << refused;
 }
 
 TEST_F(PostgresStoreTest, AMigrationEndsATransactionThatStandsStill) {

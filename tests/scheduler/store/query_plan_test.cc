@@ -87,7 +87,9 @@ void UseAll(RecordStore& store) {
   v1::StageSpan span;
   span.set_attempt_id(1);
   span.set_job("j1");
-  apply({MakeRecord(1, 1, 0, 100), MakeRecord(1, 2, 0, 80), imported, PutSearchState{1, 0, "s"},
+  InsertRecord slow = MakeRecord(1, 2, 0, 90), fast = MakeRecord(1, 4, 0, 80);
+  for (InsertRecord* one : {&slow, &fast}) one->record.mutable_measurement()->set_loops("loops");
+  apply({MakeRecord(1, 1, 0, 100), slow, fast, imported, PutSearchState{1, 0, "s"},
          PutLearned{1, 0, {}, id, samples, 9, 2},
          PutTransferModel{{id.target, id.device_key, "annealing"}, model},
          PutMachine{"dev", "machine 1"}, PutExperience{id.target, "dev", 9, {factor}},
@@ -204,10 +206,12 @@ TEST(QueryPlanTest, NoStatementScansALargeTable) {
 // ---- all pages of old records ----
 
 int64_t steps = 0;  // of SQLite's virtual machine
+int64_t runs = 0;   // of statements
 
 int CountSteps(unsigned, void*, void* statement, void*) {
   steps += sqlite3_stmt_status(static_cast<sqlite3_stmt*>(statement), SQLITE_STMTSTATUS_VM_STEP,
                                /*resetFlg=*/1);
+  ++runs;
   return 0;
 }
 int CountAllSteps(sqlite3* db, char**, const sqlite3_api_routines*) {
@@ -291,6 +295,69 @@ TEST(QueryPlanTest, APageOfSamplesReadsNoneOfOtherKinds) {
   const int64_t some = StepsOfRareSamples(20), more = StepsOfRareSamples(400);
   EXPECT_GT(some, 10) << "steps are counted";
   EXPECT_LT(more, some + some / 2);
+}
+
+// Each statement is a round trip to PostgreSQL.
+TEST(QueryPlanTest, APageOfSamplesTakesFewStatements) {
+  const std::string directory = TempDirectory();
+  sqlite3_auto_extension(reinterpret_cast<void (*)()>(CountAllSteps));
+  auto store = OpenSqliteRecordStore(directory + "/test.db");
+  ASSERT_TRUE(store.ok()) << store.status();
+  Batch batch = {PutJob{MakeJob(1)}};
+  v1::TransferSamples samples;
+  samples.set_samples("samples");
+  for (int i = 0; i < 40; ++i) {
+    batch.push_back(PutTask{MakeTask(1, i)});
+    batch.push_back(PutLearned{1, i, {}, {Key(i), "llvm", "dev"}, samples, 9, 2});
+  }
+  ASSERT_TRUE((*store)->Apply({std::move(batch)})->front().ok());
+  for (const size_t limit : {4, 40}) {
+    runs = 0;
+    const auto page = (*store)->SamplesAfter("llvm", std::nullopt, static_cast<int64_t>(limit));
+    ASSERT_TRUE(page.ok()) << page.status();
+    EXPECT_EQ(page->size(), limit);
+    EXPECT_EQ(runs, 3) << "the targets, the rows of the one target, their samples";
+  }
+  store->reset();
+  sqlite3_reset_auto_extension();
+  std::filesystem::remove_all(directory);
+}
+
+// ---- long answers ----
+
+std::vector<sqlite3*> readers;  // connections that read pages of records, in order
+
+int NoteReader(unsigned, void*, void* statement, void*) {
+  auto* const read = static_cast<sqlite3_stmt*>(statement);
+  if (absl::StrContains(sqlite3_sql(read), "LIMIT ?12")) readers.push_back(sqlite3_db_handle(read));
+  return 0;
+}
+int NoteReaders(sqlite3* db, char**, const sqlite3_api_routines*) {
+  return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, NoteReader, nullptr);
+}
+
+// So that those who ask little wait for nobody who reads on and on.
+TEST(LongAnswersTest, LaterPagesHaveAConnectionOfTheirOwn) {
+  const std::string directory = TempDirectory();
+  sqlite3_auto_extension(reinterpret_cast<void (*)()>(NoteReaders));
+  auto store = OpenSqliteRecordStore(directory + "/test.db");
+  ASSERT_TRUE(store.ok()) << store.status();
+  for (int i = 1; i <= 3; ++i) {
+    InsertRecord record = MakeRecord(1, i, 0, 100);
+    record.imported = true;
+    ASSERT_TRUE((*store)->Apply({Batch{record}})->front().ok());
+  }
+  readers.clear();
+  const auto first = (*store)->QueryPage({}, std::nullopt, 1);
+  ASSERT_TRUE(first.ok() && first->last) << first.status();
+  EXPECT_TRUE((*store)->QueryPage({}, first->last, 1).ok());
+  EXPECT_TRUE((*store)->QueryPage({}, std::nullopt, 1).ok());
+  ASSERT_THAT(readers, ::testing::SizeIs(3));
+  EXPECT_NE(readers[0], readers[1]);
+  EXPECT_EQ(readers[0], readers[2]);
+  store->reset();
+  sqlite3_reset_auto_extension();
+  std::filesystem::remove_all(directory);
 }
 
 // ---- statistics that are kept ----

@@ -11,9 +11,11 @@
 namespace heddle::scheduler {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 TEST_P(RecordStoreTest, LoadsWhatWasPut) {
   AddJob(3, 2, 3);
@@ -234,6 +236,42 @@ TEST_P(RecordStoreTest, KnownCountsAndFindsTheDefaultSchedule) {
   EXPECT_EQ(known->untuned_ns, 300);
   EXPECT_EQ(store_->Known({Key(0), "llvm -mcpu=x", "other"})->total, 0);
   EXPECT_EQ(store_->Known({Key(0), "llvm -mcpu=y", "dev"})->total, 0);
+}
+
+// So that the texts of a search that finds ever faster schedules do not stay for ever.
+TEST_P(RecordStoreTest, TheFastestTrialKeepsItsLoopsAndTheDefaultOne) {
+  AddJob(1, 1, 5);  // the first candidate is the default schedule
+  const auto put = [&](int64_t candidate, double ns) {
+    InsertRecord record = MakeRecord(1, candidate, 0, ns);
+    record.record.mutable_measurement()->set_loops(absl::StrCat("loops ", candidate));
+    ASSERT_TRUE(Apply({record}).ok());
+  };
+  const auto shown = [&] {
+    std::vector<std::string> loops;
+    const auto page = store_->QueryPage({}, std::nullopt, 100);
+    EXPECT_TRUE(page.ok()) << page.status();
+    for (const v1::Record& record : page->records) loops.push_back(record.measurement().loops());
+    return loops;  // of the newest first
+  };
+  put(2, 100);
+  put(1, 90);
+  EXPECT_THAT(shown(), UnorderedElementsAre("loops 1", "loops 2"));
+  put(3, 80);
+  EXPECT_THAT(shown(), UnorderedElementsAre("loops 1", "", "loops 3"));
+  put(4, 85);
+  EXPECT_THAT(shown(), UnorderedElementsAre("loops 1", "", "loops 3", "loops 4"))
+      << "whoever inserts it thinks that it is worth it";
+  InsertRecord imported = MakeRecord(2, 5, 0, 10);
+  imported.imported = true;
+  imported.record.mutable_measurement()->set_loops("of elsewhere");
+  ASSERT_TRUE(Apply({imported}).ok());
+  EXPECT_THAT(shown(), Contains("loops 3"));
+  // A batch that is refused as a whole drops nothing.
+  InsertRecord faster = MakeRecord(1, 5, 0, 70);
+  faster.record.mutable_measurement()->set_loops("loops 5");
+  EXPECT_FALSE(Apply({faster, MakeRecord(1, 5, 0, 60)}).ok());
+  EXPECT_THAT(shown(), Contains("loops 3"));
+  for (const v1::Record& record : Query({})) EXPECT_EQ(record.measurement().loops(), "");
 }
 
 TEST_P(RecordStoreTest, ImportSkipsWhatIsThere) {
