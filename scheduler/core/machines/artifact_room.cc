@@ -12,30 +12,48 @@ constexpr int64_t kLatest = 16;  // artifacts, about, that the mean is of
 
 void ArtifactRoom::Count(const Job& job, bool idle) {
   Counted now;
-  bool droppable = false;
+  bool unbuilt = false, begun = false;
   if (!job.final()) {
     for (TaskIndex index : job.in_flight) {
       for (const auto& [id, candidate] : job.tasks[index.value].open) {
+        if (Is<Unbuilt>(candidate.where)) {
+          unbuilt = true;
+          continue;
+        }
+        begun = true;
         if (Is<Building>(candidate.where)) {
           ++now.building;
-        } else if (!Is<Unbuilt>(candidate.where)) {
+        } else {
           now.built_bytes += candidate.artifact_bytes;
-          droppable |= Is<Built>(candidate.where);
+          now.droppable |= idle && Is<Built>(candidate.where);
         }
       }
     }
   }
+  now.idle_builds = idle && unbuilt;
+  now.further_builds = !idle && unbuilt && begun;
   const auto place = counted_.try_emplace(job.id).first;
-  built_bytes_ += now.built_bytes - place->second.built_bytes;
-  building_ += now.building - place->second.building;
-  place->second = now;
-  if (now.built_bytes == 0 && now.building == 0) counted_.erase(place);
-  if (idle && droppable) {
-    idle_.insert(job.id);
-  } else {
-    idle_.erase(job.id);
-  }
+  const Counted before = std::exchange(place->second, now);
+  if (now == Counted()) counted_.erase(place);
+  built_bytes_ += now.built_bytes - before.built_bytes;
+  building_ += now.building - before.building;
+  const auto put = [&](std::set<JobId>* set, bool was, bool is) {
+    if (was && !is) set->erase(job.id);
+    if (!was && is) set->insert(job.id);
+  };
+  put(&droppable_, before.droppable, now.droppable);
+  put(&idle_builds_, before.idle_builds, now.idle_builds);
+  put(&further_builds_, before.further_builds, now.further_builds);
   SetLevel();
+}
+
+bool ArtifactRoom::TakeChange(std::vector<JobId>* jobs) {
+  const Level told = std::exchange(told_, level_);
+  if ((told == kRoom) != (level_ == kRoom))
+    jobs->insert(jobs->end(), idle_builds_.begin(), idle_builds_.end());
+  if ((told == kFull) != (level_ == kFull))
+    jobs->insert(jobs->end(), further_builds_.begin(), further_builds_.end());
+  return told != level_ || ToDrop();
 }
 
 void ArtifactRoom::Observe(int64_t bytes) {
@@ -61,8 +79,8 @@ BuildRoom ArtifactRoom::For(bool idle) const {
 }
 
 std::optional<JobId> ArtifactRoom::ToDrop() const {
-  if (level_ != kFull || idle_.empty()) return std::nullopt;
-  return *idle_.rbegin();
+  if (level_ != kFull || droppable_.empty()) return std::nullopt;
+  return *droppable_.rbegin();
 }
 
 size_t ArtifactRoom::Share(size_t wanted, bool idle) const {

@@ -40,8 +40,9 @@ class ArtifactRoom {
   // A candidate was built.
   void Observe(int64_t bytes);
   BuildRoom For(bool idle) const;
-  // Whether the answers of For have changed since the last call of TakeChange, or code is to be dropped.
-  bool TakeChange() { return std::exchange(told_, level_) != level_ || ToDrop(); }
+  // Whether the answers of For have changed since the last call of TakeChange, or code is to be dropped. Adds the
+  // jobs to `jobs` that may build more or less than before.
+  bool TakeChange(std::vector<JobId>* jobs);
   // The job whose code is to be dropped next: the newest idle one that has any, while the room is full.
   std::optional<JobId> ToDrop() const;
   // So many bytes are to be dropped.
@@ -58,6 +59,9 @@ class ArtifactRoom {
   struct Counted {
     int64_t built_bytes = 0;
     int64_t building = 0;  // candidates
+    // Whether it is in the set of this name.
+    bool droppable = false, idle_builds = false, further_builds = false;
+    friend bool operator==(const Counted&, const Counted&) = default;
   };
   // A limit that was reached counts until the sum is below three quarters of it. Otherwise each measured
   // candidate would have all jobs looked at.
@@ -67,8 +71,11 @@ class ArtifactRoom {
   const int64_t max_bytes_;
   int64_t mean_bytes_ = int64_t{128} << 10;  // until something is built
   int64_t built_bytes_ = 0, building_ = 0;   // the sums of counted_
-  std::map<JobId, Counted> counted_;         // jobs with any
-  std::set<JobId> idle_;                     // idle jobs with code that no stage measures
+  std::map<JobId, Counted> counted_;         // jobs with any, or in any of the sets
+  std::set<JobId> droppable_;                // idle jobs with code that no stage measures
+  std::set<JobId> idle_builds_;              // idle jobs with candidates to build
+  std::set<JobId>
+      further_builds_;  // active jobs with candidates to build, of which others are built or being built
   Level level_ = kRoom, told_ = kRoom;
 };
 
