@@ -5,9 +5,9 @@
 // that job (a single result of a running stage is none), when a rank expires (Rank::until, Rank::patience), and when the policy names the job in
 // TakeStale. Nothing else is sorted again, so a rank must not depend on anything that changes
 // without one of these. What does change all the time belongs in RankOfTier, which is asked for
-// whenever a slot is assigned. Items with the same Rank::tier form a tier; keep the tiers few. A
-// tier has groups, such as tenants, of which there may be many: their shares order them, and the
-// policy names those whose share has changed (TakeMoved).
+// whenever a slot is assigned. Items with the same Rank::tier form a tier; keep the tiers few. Within a
+// tier, the share that a tenant has had comes before all else. There may be many tenants, so the policy
+// names those whose share has changed (TakeMoved).
 //
 // To add a policy, write one file in policies/, and its declaration and row in policies/registry.cc. Policies are
 // as pure as the dispatcher: no clock, thread, I/O or randomness.
@@ -39,11 +39,11 @@ struct WorkItem : StageWork {
   friend auto operator<=>(const WorkItem&, const WorkItem&) = default;
 };
 
-// The order of an item: first by the RankOfTier of its tier and group, then by `key`, both smaller
+// The order of an item: first by the RankOfTier of its tier and tenant, then by `key`, both smaller
 // first. Ties go by job, then by the order in which a job's own stages should run (profile, build, update,
 // propose).
 struct Rank {
-  int64_t tier = 0, group = 0;
+  int64_t tier = 0, tenant = 0;
   std::array<double, 2> key{};
   bool waits = false;  // it must not start before it is ranked again
   // The rank expires at `until`, or when `patience` stages have started from the item's lane since
@@ -74,11 +74,11 @@ class Policy {
   virtual void Attach(const PolicyView& view) { view_ = view; }
 
   virtual Rank RankOf(const WorkItem& work, const Job& job, const Wait& wait) = 0;
-  // Of the groups of a tier that may start now, one with a larger share never ranks before one with a smaller share,
+  // Of the tenants of a tier that may start now, one with a larger share never ranks before one with a smaller share,
   // and those with equal shares rank equal.
-  virtual TierRank RankOfTier(int64_t /*tier*/, int64_t /*group*/) const { return {}; }
-  virtual double ShareOf(int64_t /*group*/) const { return 0; }
-  // Returns the groups whose share has changed since the last call. Called before slots are assigned.
+  virtual TierRank RankOfTier(int64_t /*tier*/, int64_t /*tenant*/) const { return {}; }
+  virtual double ShareOf(int64_t /*tenant*/) const { return 0; }
+  // Returns the tenants whose share has changed since the last call. Called before slots are assigned.
   virtual std::vector<int64_t> TakeMoved() { return {}; }
 
   // Notifications, which come before ranks are asked for. Changed: something happened to the job,

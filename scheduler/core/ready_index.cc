@@ -17,13 +17,13 @@ ReadyIndex::Cursor::Cursor(const ReadyIndex& index, const Policy& policy, int la
   if (first != heads_.end()) std::iter_swap(heads_.begin(), first);
 }
 
-void ReadyIndex::Cursor::Open(int64_t tier, Order::const_iterator group,
+void ReadyIndex::Cursor::Open(int64_t tier, Order::const_iterator tenant,
                               Order::const_iterator last) {
-  for (; group != last; ++group) {
-    const TierRank rank = policy_->RankOfTier(tier, (*group)->id);
+  for (; tenant != last; ++tenant) {
+    const TierRank rank = policy_->RankOfTier(tier, (*tenant)->id);
     if (rank == kHeldBack) continue;
-    const std::set<Node>& nodes = (*group)->nodes;
-    heads_.push_back({rank, nodes.begin(), nodes.end(), tier, std::next(group), last});
+    const std::set<Node>& nodes = (*tenant)->nodes;
+    heads_.push_back({rank, nodes.begin(), nodes.end(), tier, std::next(tenant), last});
     return;
   }
 }
@@ -47,18 +47,18 @@ void ReadyIndex::Insert(const Entry& entry, const Policy& policy) {
   const int number = entry.item.lane;
   Lane& lane = lanes_[static_cast<size_t>(number)];
   Tier& tier = lane.tiers[entry.tier];
-  const auto [place, fresh] = tier.groups.try_emplace(entry.group);
-  Group& group = place->second;
+  const auto [place, fresh] = tier.tenants.try_emplace(entry.tenant);
+  Tenant& tenant = place->second;
   if (fresh) {
-    group.id = entry.group;
-    group.share = policy.ShareOf(entry.group);
-    places_[entry.group].insert({number, entry.tier});
+    tenant.id = entry.tenant;
+    tenant.share = policy.ShareOf(entry.tenant);
+    places_[entry.tenant].insert({number, entry.tier});
   }
-  // The order of the groups goes by their first items.
-  const bool first = fresh || entry.node < *group.nodes.begin();
-  if (first && !fresh) tier.order.erase(&group);
-  group.nodes.insert(entry.node);
-  if (first) tier.order.insert(&group);
+  // The order of the tenants goes by their first items.
+  const bool first = fresh || entry.node < *tenant.nodes.begin();
+  if (first && !fresh) tier.order.erase(&tenant);
+  tenant.nodes.insert(entry.node);
+  if (first) tier.order.insert(&tenant);
   ++lane.count;
   if (entry.patient_until == kForEver) return;
   lane.patience.insert({entry.patient_until, entry.node.job});
@@ -70,18 +70,18 @@ void ReadyIndex::Erase(const Entry& entry) {
   const int number = entry.item.lane;
   Lane& lane = lanes_[static_cast<size_t>(number)];
   const auto tier = lane.tiers.find(entry.tier);
-  const auto place = tier->second.groups.find(entry.group);
-  Group& group = place->second;
-  const auto node = group.nodes.find(entry.node);
-  const bool first = node == group.nodes.begin();
-  if (first) tier->second.order.erase(&group);
-  group.nodes.erase(node);
-  if (!group.nodes.empty()) {
-    if (first) tier->second.order.insert(&group);
+  const auto place = tier->second.tenants.find(entry.tenant);
+  Tenant& tenant = place->second;
+  const auto node = tenant.nodes.find(entry.node);
+  const bool first = node == tenant.nodes.begin();
+  if (first) tier->second.order.erase(&tenant);
+  tenant.nodes.erase(node);
+  if (!tenant.nodes.empty()) {
+    if (first) tier->second.order.insert(&tenant);
   } else {
-    tier->second.groups.erase(place);
-    if (tier->second.groups.empty()) lane.tiers.erase(tier);
-    const auto places = places_.find(entry.group);
+    tier->second.tenants.erase(place);
+    if (tier->second.tenants.empty()) lane.tiers.erase(tier);
+    const auto places = places_.find(entry.tenant);
     places->second.erase({number, entry.tier});
     if (places->second.empty()) places_.erase(places);
   }
@@ -96,11 +96,11 @@ void ReadyIndex::TakeShares(Policy* policy) {
     const double share = policy->ShareOf(moved);
     for (const auto& [lane, number] : places->second) {
       Tier& tier = lanes_[static_cast<size_t>(lane)].tiers.at(number);
-      Group& group = tier.groups.at(moved);
-      if (group.share == share) continue;
-      tier.order.erase(&group);
-      group.share = share;
-      tier.order.insert(&group);
+      Tenant& tenant = tier.tenants.at(moved);
+      if (tenant.share == share) continue;
+      tier.order.erase(&tenant);
+      tenant.share = share;
+      tier.order.insert(&tenant);
     }
   }
 }
@@ -146,7 +146,7 @@ void ReadyIndex::Set(const Job& job, const std::vector<Item>& items, bool rank_a
     entry.ranked = !rank.waits;
     if (rank.patience != kForEver) entry.patient_until = entry.from + rank.patience;
     entry.tier = rank.tier;
-    entry.group = rank.group;
+    entry.tenant = rank.tenant;
     entry.node = {rank.key, job.id, static_cast<int>(i), items[i].work, entry.since};
     until = std::min(until, rank.until);
     if (rank.waits) start = std::min(start, rank.until);

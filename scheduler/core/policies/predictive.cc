@@ -103,7 +103,7 @@ class Predictive : public Policy {
                   .key = {absl::ToDoubleSeconds(wait.since - absl::UnixEpoch()), 0}};
     }
     Rank rank;
-    rank.group = work.fetch ? 0 : known.tenant;
+    rank.tenant = work.fetch ? 0 : known.tenant;
     if (work.device && work.task && wait.now < (rank.until = StartOf(job, *work.task, wait.now))) {
       rank.until = std::max(rank.until, wait.now + kLeastHold);
       rank.waits = true;

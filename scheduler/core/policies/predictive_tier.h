@@ -1,5 +1,4 @@
-// The tiers of the predictive policy (see the head of predictive.cc), each packed into one number. The groups of a
-// tier are tenants.
+// The tiers of the predictive policy (see the head of predictive.cc), each packed into one number.
 #pragma once
 
 #include <cstdint>

@@ -346,23 +346,23 @@ class Course {
 };
 
 // Ranks at random, and keeps the ranks. Several tiers have the same rank, work of one tier is held back, and so is that
-// of one group in another tier. The shares of groups change now and then, and many are equal.
+// of one tenant in another tier. The shares of tenants change now and then, and many are equal.
 class RandomRanks : public Policy {
  public:
   explicit RandomRanks(uint64_t seed) : random_(seed) {}
   Rank RankOf(const WorkItem& work, const Job&, const Wait&) override {
     Rank& rank = ranks[work] = {};
     rank.tier = Below(9);
-    rank.group = Below(6);
+    rank.tenant = Below(6);
     rank.key = {static_cast<double>(Below(3)), static_cast<double>(Below(3))};
     rank.waits = Below(10) == 0;
     return rank;
   }
-  TierRank RankOfTier(int64_t tier, int64_t group) const override {
-    if (tier == 3 || (tier == 4 && group == 2)) return kHeldBack;
-    return {ShareOf(group), static_cast<double>(tier * 5 % 4), 0};
+  TierRank RankOfTier(int64_t tier, int64_t tenant) const override {
+    if (tier == 3 || (tier == 4 && tenant == 2)) return kHeldBack;
+    return {ShareOf(tenant), static_cast<double>(tier * 5 % 4), 0};
   }
-  double ShareOf(int64_t group) const override { return shares_[static_cast<size_t>(group)]; }
+  double ShareOf(int64_t tenant) const override { return shares_[static_cast<size_t>(tenant)]; }
   std::vector<int64_t> TakeMoved() override { return std::exchange(moved_, {}); }
   void MoveOne() {
     moved_.push_back(Below(6));
@@ -404,7 +404,7 @@ TEST(ReadyIndexTest, ACursorGivesTheOrderOfASort) {
     for (const auto& [job, items] : ready) {
       for (size_t i = 0; i < items.size(); ++i) {
         const Rank& rank = policy.ranks.at(items[i].work);
-        const TierRank tier = policy.RankOfTier(rank.tier, rank.group);
+        const TierRank tier = policy.RankOfTier(rank.tier, rank.tenant);
         if (rank.waits || tier == kHeldBack) continue;
         expected[static_cast<size_t>(items[i].lane)].push_back(
             {tier, rank.key, job, static_cast<int>(i)});
