@@ -68,6 +68,7 @@ void Dispatcher::Proceed(const Subject& subject) {
     job.lane = placement_.slot_index().DeviceLane(job.params);
     job.build_lane = placement_.slot_index().BuildLane(job.params);
     rounds_.GoOn(job);
+    if (job.final()) unfinished_.erase(*id);
     forecast_.SetSlots(job.lane, slots.Count(job.lane), slots.Displaced(job.lane));
     int left = TrialBudget(job, options_);
     for (const Task& task : job.tasks) left -= task.trials;
@@ -86,19 +87,22 @@ void Dispatcher::Proceed(const Subject& subject) {
 void Dispatcher::UpdateReady(const Job& job, bool rank_again) {
   const bool idle = IsIdle(job);
   artifact_room_.Count(job, idle, effects_.now());
-  placement_.ready().Set(job, ReadyStages(job, fetches_.all(), artifact_room_.For(idle), &effects_),
+  placement_.ready().Set(job,
+                         ReadyStages(job, fetches_.Of(job.id), artifact_room_.For(idle), &effects_),
                          rank_again, policy_.get(), effects_.now());
 }
 
-// Builds of all jobs begin to wait for room, or wait no longer. This also finds out anew which jobs are idle,
-// before code of these is dropped.
+// Builds begin to wait for room, or wait no longer.
 void Dispatcher::NoteRoom() {
-  while (artifact_room_.TakeChange(effects_.now())) {
-    for (const auto& [id, job] : jobs_) {
-      if (!job.final() && !job.in_flight.empty()) UpdateReady(job, false);
-    }
-    while (const std::optional<JobId> idle = artifact_room_.ToDrop(effects_.now())) {
+  const absl::Time now = effects_.now();
+  for (std::vector<JobId> jobs; artifact_room_.TakeChange(now, &jobs); jobs.clear()) {
+    for (JobId job : jobs) UpdateReady(jobs_.at(job), false);
+    while (const std::optional<JobId> idle = artifact_room_.ToDrop(now)) {
       Job& job = jobs_.at(*idle);
+      if (!IsIdle(job)) {  // any more
+        UpdateReady(job, false);
+        continue;
+      }
       effects_.Emit(DropArtifacts{job.id, DropBuilt(job, artifact_room_.Excess())});
       UpdateReady(job, false);
     }
@@ -109,8 +113,10 @@ void Dispatcher::NoteRoom() {
 // Slots are therefore assigned once more after feeding.
 void Dispatcher::GiveOutSlots() {
   for (bool fed = true; fed;) {
-    // Nothing may start that the store cannot remember.
-    while (store_problem_.empty()) {
+    for (;;) {
+      placement_.ready().TakeShares(policy_.get());
+      // Nothing may start that the store cannot remember.
+      if (!store_problem_.empty()) break;
       NoteRoom();
       const std::optional<Placement::Assignment> next = placement_.Next(*policy_, jobs_);
       if (!next) break;
@@ -173,6 +179,7 @@ void Dispatcher::Start(const Placement::Assignment& assignment) {
   stage.started = stage.unit_since = effects_.now();
   stage.worker_class = DurationModel::ClassId(
       absl::StrCat(slot.target, "|", slot.device_key, "|", slot.cores.size()));
+  if (!work.fetch) job.stages.insert(attempt);
   placement_.StageStarted(assignment, job);
   const LiveStage& live = live_.emplace(attempt, std::move(stage)).first->second;
   policy_->Started(work, job, live);
@@ -197,7 +204,8 @@ void Dispatcher::On(const JobSubmitted& event) {
   job.id = event.job;
   job.params = event.params;
   job.settled = !job.params.plan;
-  jobs_.emplace(event.job, std::move(job));
+  const auto [place, fresh] = jobs_.emplace(event.job, std::move(job));
+  if (fresh) unfinished_[event.job] = &place->second;
   effects_.Emit(JobChanged{event.job});
 }
 
@@ -255,16 +263,19 @@ void Dispatcher::On(const SlotsChanged& event) {
     changed[lane] = before[lane] != after[lane];
     forecast_.SetSlots(static_cast<int>(lane), after[lane].count, after[lane].displaced);
   }
-  for (const auto& [id, job] : jobs_) {
-    if (job.final()) continue;
+  for (const auto& [id, unfinished] : unfinished_) {
+    const Job& job = *unfinished;
+    const auto lane = static_cast<size_t>(job.lane);
     const bool awaits_device =
         Is<Tuning>(job.phase) && (!job.queue.empty() || job.params.device_key.empty());
     const bool has_deadline = job.params.deadline != absl::InfiniteFuture();
     const bool idle_matters = artifact_room_.Tight() && !job.in_flight.empty();
     const bool device_matters = awaits_device || has_deadline || idle_matters;
-    if ((device_matters && changed[static_cast<size_t>(job.lane)]) ||
-        (has_deadline && changed[SlotIndex::kCpuLane]))
+    if ((device_matters && changed[lane]) || (has_deadline && changed[SlotIndex::kCpuLane])) {
       effects_.Touch(id);
+    } else if ((before[lane].usable == 0) != (after[lane].usable == 0)) {
+      artifact_room_.Count(job, IsIdle(job), effects_.now());
+    }
   }
   RankAnew();
   CloseUnusable();
@@ -374,6 +385,7 @@ void Dispatcher::On(const StageFinished& event) {
   if (stage.fetch) {
     fetches_.StageEnded(*stage.fetch, event, options_, &effects_);
   } else {
+    job.stages.erase(stage.id);
     if (stage.task) job.tasks[stage.task->value].profiles.erase(stage.id);
     if (job.live == stage.id) job.live.reset();
     if (!job.final()) stage_ends_.Take(job, stage, event);
@@ -429,7 +441,8 @@ absl::Time Dispatcher::ExpectedEnd(const Job& job, absl::Time now) const {
 void Dispatcher::Restore(Job job) {
   const JobId id = job.id;
   rounds_.Restore(job);
-  const Job& restored = jobs_[id] = std::move(job);
+  Job& restored = jobs_[id] = std::move(job);
+  if (!restored.final()) unfinished_[id] = &restored;
   sharing_.Enter(restored);
   effects_.Touch(id);
 }

@@ -149,6 +149,7 @@ class Dispatcher {
   int64_t next_attempt_ = 1;
   int ranked_for_ = 0;  // CPU slots that there were when all ready work was ranked last
   Jobs jobs_;
+  std::map<JobId, Job*> unfinished_;  // those of jobs_ that have not ended
   LiveStages live_;
   Effects effects_;
   Placement placement_;

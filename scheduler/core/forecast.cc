@@ -44,7 +44,7 @@ double Closed(double serial, double busy, int beside) {
 void Forecast::SetSlots(int lane, int count, double displaced) {
   if (lane >= static_cast<int>(lanes_.size())) lanes_.resize(static_cast<size_t>(lane) + 1);
   lanes_[static_cast<size_t>(lane)] = {count, displaced};
-  FindHorizon();
+  horizon_.Set(static_cast<size_t>(lane), LaneSeconds(lane));
 }
 
 double Forecast::Slots(int lane) const {
@@ -131,18 +131,16 @@ Forecast::TaskLoad Forecast::Estimate(const Job& job, TaskIndex index, int lane,
 }
 
 void Forecast::Count(const Load& load, double sign) {
-  const size_t needed = static_cast<size_t>(load.lane) + 1;
-  if (lane_s_.size() < needed) lane_s_.resize(needed);
-  lane_s_[0] += sign * load.joint_s;
-  lane_s_[static_cast<size_t>(load.lane)] += sign * load.device_s;
+  Add(0, sign * load.joint_s);
+  Add(load.lane, sign * load.device_s);
   deadline_s_ += sign * load.deadline_s;
-  FindHorizon();
 }
 
-void Forecast::FindHorizon() {
-  horizon_ = 0;
-  for (int lane = 0; lane < static_cast<int>(lane_s_.size()); ++lane)
-    horizon_ = std::max(horizon_, LaneSeconds(lane));
+void Forecast::Add(int lane, double seconds) {
+  const auto index = static_cast<size_t>(lane);
+  if (index >= lane_s_.size()) lane_s_.resize(index + 1);
+  lane_s_[index] += seconds;
+  horizon_.Set(index, LaneSeconds(lane));
 }
 
 void Forecast::Refresh(const Job& job, int lane, int trials_left, std::optional<TaskIndex> task) {
@@ -157,7 +155,7 @@ void Forecast::Refresh(const Job& job, int lane, int trials_left, std::optional<
     if (it != jobs_.end()) jobs_.erase(it);
     if (jobs_.empty()) {
       lane_s_.assign(lane_s_.size(), 0), deadline_s_ = 0;  // rounding
-      FindHorizon();
+      horizon_ = {};
     }
     return;
   }

@@ -10,6 +10,7 @@
 #include "scheduler/core/due_work.h"
 #include "scheduler/core/duration_model.h"
 #include "scheduler/core/job_state.h"
+#include "scheduler/core/max_tree.h"
 
 namespace heddle::scheduler {
 
@@ -41,7 +42,7 @@ class Forecast {
   // LaneSeconds: time until the lane's work is done if the lane never idles. Horizon: the maximum
   // over all lanes, a lower bound on the makespan.
   double LaneSeconds(int lane) const;
-  double Horizon() const { return horizon_; }
+  double Horizon() const { return horizon_.Max(); }
   // Seconds until all jobs with a deadline are done if they run one after the other.
   double DeadlineSeconds() const { return deadline_s_; }
   // Predicted duration of one stage with `units` candidates.
@@ -69,7 +70,7 @@ class Forecast {
   TaskLoad Estimate(const Job& job, TaskIndex index, int lane, int extra) const;
   double Seconds(const Job& job, v1::StageKind kind, std::optional<TaskIndex> task) const;
   void Count(const Load& load, double sign);
-  void FindHorizon();
+  void Add(int lane, double seconds);
   double Slots(int lane) const;
   double Displaced(int lane) const;
   // Seconds until this work of one job is done on its busiest lane if nothing else runs.
@@ -84,7 +85,7 @@ class Forecast {
   std::vector<Lane> lanes_;
   // Slot-seconds of all jobs, by lane. The CPU lane's sum includes what devices displace (joint_s).
   std::vector<double> lane_s_;
-  double horizon_ = 0;  // asked for far more often than it changes
+  MaxTree horizon_;  // of LaneSeconds, by lane
   DueWork due_;
   double deadline_s_ = 0;
 };

@@ -222,6 +222,7 @@ struct Job {
   absl::Time compare_before = absl::InfiniteFuture();  // the end of waiting for a device for that
   std::string not_compared;       // why a comparison was given up; empty: it was not
   std::optional<AttemptId> live;  // the running import, plan, compile or compare stage
+  std::set<AttemptId> stages;     // all that run, without compiles for users (machines/fetches.h)
   int stage_failures = 0;         // faults of these in a row
   absl::Time not_before = absl::InfinitePast();  // the end of their backoff
   std::string last_fault;                        // the latest infrastructure fault, for people

@@ -4,9 +4,10 @@
 // The dispatcher keeps ready work in order and asks for new ranks of a job only after an event of
 // that job (a single result of a running stage is none), when a rank expires (Rank::until, Rank::patience), and when the policy names the job in
 // TakeStale. Nothing else is sorted again, so a rank must not depend on anything that changes
-// without one of these. What does change all the time, such as a tenant's share, belongs in
-// RankOfTier, which is asked for whenever a slot is assigned. Items with the same Rank::tier form
-// a tier; keep the tiers few.
+// without one of these. What does change all the time belongs in RankOfTier, which is asked for
+// whenever a slot is assigned. Items with the same Rank::tier form a tier; keep the tiers few. Within a
+// tier, the share that a tenant has had comes before all else. There may be many tenants, so the policy
+// names those whose share has changed (TakeMoved).
 //
 // To add a policy, write one file in policies/, and its declaration and row in policies/registry.cc. Policies are
 // as pure as the dispatcher: no clock, thread, I/O or randomness.
@@ -38,11 +39,11 @@ struct WorkItem : StageWork {
   friend auto operator<=>(const WorkItem&, const WorkItem&) = default;
 };
 
-// The order of an item: first by the RankOfTier of its tier, then by `key`, both smaller first.
-// Ties go by job, then by the order in which a job's own stages should run (profile, build, update,
+// The order of an item: first by the RankOfTier of its tier and tenant, then by `key`, both smaller
+// first. Ties go by job, then by the order in which a job's own stages should run (profile, build, update,
 // propose).
 struct Rank {
-  int64_t tier = 0;
+  int64_t tier = 0, tenant = 0;
   std::array<double, 2> key{};
   bool waits = false;  // it must not start before it is ranked again
   // The rank expires at `until`, or when `patience` stages have started from the item's lane since
@@ -73,7 +74,12 @@ class Policy {
   virtual void Attach(const PolicyView& view) { view_ = view; }
 
   virtual Rank RankOf(const WorkItem& work, const Job& job, const Wait& wait) = 0;
-  virtual TierRank RankOfTier(int64_t /*tier*/) const { return {}; }
+  // Of the tenants of a tier that may start now, one with a larger share never ranks before one with a smaller share,
+  // and those with equal shares rank equal.
+  virtual TierRank RankOfTier(int64_t /*tier*/, int64_t /*tenant*/) const { return {}; }
+  virtual double ShareOf(int64_t /*tenant*/) const { return 0; }
+  // Returns the tenants whose share has changed since the last call. Called before slots are assigned.
+  virtual std::vector<int64_t> TakeMoved() { return {}; }
 
   // Notifications, which come before ranks are asked for. Changed: something happened to the job,
   // for example it was submitted, restored, resumed, paused or ended. Ended: a stage has ended, and

@@ -45,11 +45,15 @@ void SlotIndex::Reset(const std::vector<SlotInfo>& slots) {
     const SlotInfo& slot = slots[i];
     const Shape shape{slot.device, slot.target, slot.device_key, slot.cores.size(), slot.builds};
     auto [it, fresh] = shapes.emplace(shape, static_cast<int>(classes_.size()));
-    if (fresh) classes_.push_back({shape, {}, {}, {}, 0, {}});
+    if (fresh) classes_.emplace_back().shape = shape;
     State& state = states_[i];
     state.cls = it->second;
-    classes_[static_cast<size_t>(state.cls)].all.insert(static_cast<int>(i));
-    classes_[static_cast<size_t>(state.cls)].usable += slot.usable;
+    Class& cls = classes_[static_cast<size_t>(state.cls)];
+    cls.all.insert(cls.all.end(), static_cast<int>(i));
+    if (slot.usable) {
+      if (cls.usable++ == 0) cls.first_usable = static_cast<int>(i);
+      cls.last_usable = static_cast<int>(i);
+    }
     for (int core : slot.cores) {
       auto [number, added] =
           core_numbers_.emplace(std::pair(slot.host, core), static_cast<int>(cores_.size()));
@@ -68,33 +72,40 @@ void SlotIndex::Reset(const std::vector<SlotInfo>& slots) {
   for (const auto& [id, time] : back_off_) {
     if (const int slot = Find(id); slot >= 0) states_[static_cast<size_t>(slot)].backs_off = true;
   }
-  for (size_t i = 0; i < slots.size(); ++i) Classify(static_cast<int>(i));
+  for (int i = 0; i < this->slots(); ++i) {
+    Classify(i);
+    if (slots[static_cast<size_t>(i)].device)
+      classes_[static_cast<size_t>(states_[static_cast<size_t>(i)].cls)].displaced +=
+          CountDisplaced(i);
+  }
   for (int lane = 0; lane < lanes(); ++lane) FillLane(lane);
+}
+
+double SlotIndex::CountDisplaced(int slot) const {
+  std::set<int> sharing;
+  for (int core : states_[static_cast<size_t>(slot)].cores) {
+    for (int other : cores_[static_cast<size_t>(core)].slots) {
+      if (!(*slots_)[static_cast<size_t>(other)].device) sharing.insert(other);
+    }
+  }
+  return static_cast<double>(sharing.size());
 }
 
 void SlotIndex::FillLane(int number) {
   Lane* const lane = &lanes_[static_cast<size_t>(number)];
   lane->classes.clear();
+  lane->count = lane->usable = 0;
   lane->displaced = 0;
-  double devices = 0;
   for (size_t i = 0; i < classes_.size(); ++i) {
     const SlotInfo& sample = (*slots_)[static_cast<size_t>(*classes_[i].all.begin())];
     if (!Suits(sample, lane->kind, lane->needs)) continue;
     lane->classes.push_back(static_cast<int>(i));
     classes_[i].lanes.push_back(number);
-    if (lane->kind != v1::STAGE_PROFILE) continue;
-    for (int slot : classes_[i].all) {
-      std::set<int> sharing;
-      for (int core : states_[static_cast<size_t>(slot)].cores) {
-        for (int other : cores_[static_cast<size_t>(core)].slots) {
-          if (!(*slots_)[static_cast<size_t>(other)].device) sharing.insert(other);
-        }
-      }
-      lane->displaced += static_cast<double>(sharing.size());
-      ++devices;
-    }
+    lane->count += static_cast<int>(classes_[i].all.size());
+    lane->usable += classes_[i].usable;
+    lane->displaced += classes_[i].displaced;
   }
-  if (devices > 0) lane->displaced /= devices;
+  if (lane->count > 0) lane->displaced /= lane->count;
 }
 
 void SlotIndex::Classify(int slot) {
@@ -199,20 +210,6 @@ int SlotIndex::BuildLane(const JobParams& needs) {
   return build_lanes_.emplace(kind, AddLane(v1::STAGE_BUILD, needs)).first->second;
 }
 
-int SlotIndex::Count(int lane) const {
-  int count = 0;
-  for (int c : lanes_[static_cast<size_t>(lane)].classes)
-    count += static_cast<int>(classes_[static_cast<size_t>(c)].all.size());
-  return count;
-}
-
-int SlotIndex::Usable(int lane) const {
-  int count = 0;
-  for (int c : lanes_[static_cast<size_t>(lane)].classes)
-    count += classes_[static_cast<size_t>(c)].usable;
-  return count;
-}
-
 int SlotIndex::Free(int lane) const {
   int count = 0;
   for (int c : lanes_[static_cast<size_t>(lane)].classes)
@@ -250,28 +247,31 @@ const SlotInfo* SlotIndex::First(int lane) const {
   for (int c : lanes_[static_cast<size_t>(lane)].classes) {
     const Class& cls = classes_[static_cast<size_t>(c)];
     if (usable && cls.usable == 0) continue;
-    auto it = cls.all.begin();
-    if (cls.usable > 0) {
-      while (!(*slots_)[static_cast<size_t>(*it)].usable) ++it;
-    }
-    if (first < 0 || *it < first || (cls.usable > 0 && !usable)) first = *it;
+    const int slot = cls.usable > 0 ? cls.first_usable : *cls.all.begin();
+    if (first < 0 || slot < first || (cls.usable > 0 && !usable)) first = slot;
     usable |= cls.usable > 0;
   }
   return first < 0 ? nullptr : &(*slots_)[static_cast<size_t>(first)];
 }
 
 bool SlotIndex::AnotherWorker(int lane, const std::string& worker) const {
-  for (int c : lanes_[static_cast<size_t>(lane)].classes) {
-    for (int slot : classes_[static_cast<size_t>(c)].all) {
-      const SlotInfo& info = (*slots_)[static_cast<size_t>(slot)];
-      if (info.usable && info.id.worker != worker) return true;
-    }
-  }
-  return false;
+  // The list is sorted by worker, so the slots between two of one worker are all of that worker.
+  const std::vector<int>& classes = lanes_[static_cast<size_t>(lane)].classes;
+  return std::any_of(classes.begin(), classes.end(), [&](int c) {
+    const Class& cls = classes_[static_cast<size_t>(c)];
+    return cls.usable > 0 && !(IsOf(cls.first_usable, &worker) && IsOf(cls.last_usable, &worker));
+  });
 }
 
 bool SlotIndex::IsOf(int slot, const std::string* worker) const {
   return worker != nullptr && (*slots_)[static_cast<size_t>(slot)].id.worker == *worker;
+}
+
+bool SlotIndex::IsKept(int slot, const Reserved& reserved) const {
+  const std::vector<int>& cores = states_[static_cast<size_t>(slot)].cores;
+  return !reserved.cores.empty() && std::any_of(cores.begin(), cores.end(), [&](int core) {
+    return reserved.cores[static_cast<size_t>(core)];
+  });
 }
 
 const SlotInfo* SlotIndex::Choose(int lane, const Reserved& reserved,
@@ -280,15 +280,11 @@ const SlotInfo* SlotIndex::Choose(int lane, const Reserved& reserved,
   size_t best_cores = 0;
   for (int c : lanes_[static_cast<size_t>(lane)].classes) {
     for (int slot : classes_[static_cast<size_t>(c)].free) {
-      if (IsOf(slot, avoided)) continue;
-      const std::vector<int>& cores = states_[static_cast<size_t>(slot)].cores;
-      if (std::any_of(cores.begin(), cores.end(),
-                      [&](int core) { return reserved.cores[static_cast<size_t>(core)]; })) {
-        continue;
-      }
-      if (best < 0 || cores.size() < best_cores || (cores.size() == best_cores && slot < best)) {
+      if (IsOf(slot, avoided) || IsKept(slot, reserved)) continue;
+      const size_t cores = states_[static_cast<size_t>(slot)].cores.size();
+      if (best < 0 || cores < best_cores || (cores == best_cores && slot < best)) {
         best = slot;
-        best_cores = cores.size();
+        best_cores = cores;
       }
       break;  // the other slots of this class have as many cores and larger ids
     }
@@ -296,25 +292,18 @@ const SlotInfo* SlotIndex::Choose(int lane, const Reserved& reserved,
   return best < 0 ? nullptr : &(*slots_)[static_cast<size_t>(best)];
 }
 
-SlotIndex::Reserved SlotIndex::NoneReserved() const {
-  Reserved none{std::vector<bool>(cores_.size()), {}};
-  for (const Class& cls : classes_) none.at.push_back(cls.partly.begin());
-  return none;
-}
-
 bool SlotIndex::Reserve(int lane, Reserved* reserved, const std::string* avoided) const {
-  auto kept = [&](int slot) {
-    const std::vector<int>& cores = states_[static_cast<size_t>(slot)].cores;
-    return std::any_of(cores.begin(), cores.end(),
-                       [&](int core) { return reserved->cores[static_cast<size_t>(core)]; });
-  };
+  if (reserved->at.empty()) {
+    reserved->cores.resize(cores_.size());
+    for (const Class& cls : classes_) reserved->at.push_back(cls.partly.begin());
+  }
   int best = -1;
   for (int c : lanes_[static_cast<size_t>(lane)].classes) {
     const std::set<int>& partly = classes_[static_cast<size_t>(c)].partly;
     auto& first = reserved->at[static_cast<size_t>(c)];
-    while (first != partly.end() && kept(*first)) ++first;
+    while (first != partly.end() && IsKept(*first, *reserved)) ++first;
     auto at = first;
-    while (at != partly.end() && (IsOf(*at, avoided) || kept(*at))) ++at;
+    while (at != partly.end() && (IsOf(*at, avoided) || IsKept(*at, *reserved))) ++at;
     if (at != partly.end() && (best < 0 || *at < best)) best = *at;
   }
   if (best < 0) return false;

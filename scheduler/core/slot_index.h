@@ -24,6 +24,7 @@ class SlotIndex {
   // Cores that are kept for work whose turn comes first. Belongs to one pass of placement, and is
   // valid until a slot is held or released.
   struct Reserved {
+    // Both are empty until something is reserved, which most passes do not.
     std::vector<bool> cores;  // by their numbers in this index
     // By class: all slots of `partly` before this one are reserved.
     std::vector<std::set<int>::const_iterator> at;
@@ -66,8 +67,8 @@ class SlotIndex {
   // Number of slots that suit the lane: all of them (Count), those that are usable, held or not
   // (Usable), and those that are free now (Free). Open: whether any slot is free or would be free
   // if others did not use some of its cores.
-  int Count(int lane) const;
-  int Usable(int lane) const;
+  int Count(int lane) const { return lanes_[static_cast<size_t>(lane)].count; }
+  int Usable(int lane) const { return lanes_[static_cast<size_t>(lane)].usable; }
   int Free(int lane) const;
   bool AnyFree(int lane) const;
   bool Open(int lane) const;
@@ -90,7 +91,6 @@ class SlotIndex {
   // The free slot with the fewest cores that needs no reserved core and is not of the worker
   // `avoided` (null: of any worker); of several, the first by id. Null if there is none.
   const SlotInfo* Choose(int lane, const Reserved& reserved, const std::string* avoided) const;
-  Reserved NoneReserved() const;
   // Reserves the cores of the first slot, not of the worker `avoided`, that could start work if some
   // of its cores were not in use. False if there is none.
   bool Reserve(int lane, Reserved* reserved, const std::string* avoided) const;
@@ -101,12 +101,17 @@ class SlotIndex {
  private:
   // Whether the slot is of the worker; null: of none.
   bool IsOf(int slot, const std::string* worker) const;
+  // Whether the slot needs a reserved core.
+  bool IsKept(int slot, const Reserved& reserved) const;
 
   using Shape = std::tuple<bool, std::string, std::string, size_t, std::vector<std::string>>;
   struct Class {
     Shape shape;
     std::set<int> all, free, partly;  // partly: usable and not held, but some core is in use
     int usable = 0;
+    int first_usable = -1, last_usable = -1;  // -1: none
+    // Of device slots: the sum of how many CPU slots share a core with each.
+    double displaced = 0;
     std::vector<int> lanes;
   };
   struct State {
@@ -124,6 +129,7 @@ class SlotIndex {
     v1::StageKind kind = v1::STAGE_PROPOSE;  // an example of its kinds
     JobParams needs;                         // target, device_key, threads; builds: target
     std::vector<int> classes;
+    int count = 0, usable = 0;  // slots
     double displaced = 0;
   };
 
@@ -134,6 +140,7 @@ class SlotIndex {
   void Take(const std::string& host, const std::vector<int>& cores, int by);
   void Classify(int slot);  // puts the slot into the sets of its class
   int AddLane(v1::StageKind kind, const JobParams& needs);
+  double CountDisplaced(int slot) const;
   void FillLane(int number);
 
   const std::vector<SlotInfo>* slots_ = nullptr;

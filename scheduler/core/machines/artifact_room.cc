@@ -12,26 +12,33 @@ constexpr int64_t kLatest = 16;  // artifacts, about, that the mean is of
 
 void ArtifactRoom::Count(const Job& job, bool idle, absl::Time now) {
   Counted found;
-  int64_t droppable_bytes = 0;
+  bool droppable = false, unbuilt = false, begun = false;
   if (!job.final()) {
     for (TaskIndex index : job.in_flight) {
       for (const auto& [id, candidate] : job.tasks[index.value].open) {
+        if (Is<Unbuilt>(candidate.where)) {
+          unbuilt = true;
+          continue;
+        }
+        begun = true;
         if (Is<Building>(candidate.where)) {
           ++found.building;
-        } else if (!Is<Unbuilt>(candidate.where)) {
+        } else {
           found.built_bytes += candidate.artifact_bytes;
-          if (Is<Built>(candidate.where)) droppable_bytes += candidate.artifact_bytes;
+          droppable |= Is<Built>(candidate.where);
         }
       }
     }
   }
+  found.idle_builds = idle && unbuilt;
+  found.further_builds = !idle && unbuilt && begun;
   const auto place = counted_.try_emplace(job.id).first;
   const Counted before = place->second;
-  if (idle && droppable_bytes > 0) found.idle_since = std::min(before.idle_since, now);
+  if (idle && droppable) found.idle_since = std::min(before.idle_since, now);
+  place->second = found;
+  if (found == Counted()) counted_.erase(place);
   built_bytes_ += found.built_bytes - before.built_bytes;
   building_ += found.building - before.building;
-  place->second = found;
-  if (found.built_bytes == 0 && found.building == 0) counted_.erase(place);
   if (before.idle_since != found.idle_since) {
     if (const auto since = idle_.find(before.idle_since); since != idle_.end()) {
       since->second.erase(job.id);
@@ -39,7 +46,22 @@ void ArtifactRoom::Count(const Job& job, bool idle, absl::Time now) {
     }
     if (found.idle_since != absl::InfiniteFuture()) idle_[found.idle_since].insert(job.id);
   }
+  const auto put = [&](std::set<JobId>* set, bool was, bool is) {
+    if (was && !is) set->erase(job.id);
+    if (!was && is) set->insert(job.id);
+  };
+  put(&idle_builds_, before.idle_builds, found.idle_builds);
+  put(&further_builds_, before.further_builds, found.further_builds);
   SetLevel();
+}
+
+bool ArtifactRoom::TakeChange(absl::Time now, std::vector<JobId>* jobs) {
+  const Level told = std::exchange(told_, level_);
+  if ((told == kRoom) != (level_ == kRoom))
+    jobs->insert(jobs->end(), idle_builds_.begin(), idle_builds_.end());
+  if ((told == kFull) != (level_ == kFull))
+    jobs->insert(jobs->end(), further_builds_.begin(), further_builds_.end());
+  return told != level_ || ToDrop(now);
 }
 
 void ArtifactRoom::Observe(int64_t bytes) {

@@ -44,8 +44,9 @@ class ArtifactRoom {
   // A candidate was built.
   void Observe(int64_t bytes);
   BuildRoom For(bool idle) const;
-  // Whether the answers of For have changed since the last call of TakeChange, or code is to be dropped.
-  bool TakeChange(absl::Time now) { return std::exchange(told_, level_) != level_ || ToDrop(now); }
+  // Whether the answers of For have changed since the last call of TakeChange, or code is to be dropped. Adds the
+  // jobs to `jobs` that may build more or less than before.
+  bool TakeChange(absl::Time now, std::vector<JobId>* jobs);
   // The job whose code is to be dropped next, while the room is full: the one that has been idle for the longest, and
   // for longer than the grace. Of several, the newest.
   std::optional<JobId> ToDrop(absl::Time now) const;
@@ -67,6 +68,9 @@ class ArtifactRoom {
     int64_t building = 0;  // candidates
     // Since when it was found idle, with code that no stage measures; InfiniteFuture: it is not.
     absl::Time idle_since = absl::InfiniteFuture();
+    // Whether it is in the set of this name.
+    bool idle_builds = false, further_builds = false;
+    friend bool operator==(const Counted&, const Counted&) = default;
   };
   // A limit that was reached counts until the sum is below three quarters of it. Otherwise each measured
   // candidate would have all jobs looked at.
@@ -77,8 +81,11 @@ class ArtifactRoom {
   const absl::Duration grace_;
   int64_t mean_bytes_ = int64_t{128} << 10;     // until something is built
   int64_t built_bytes_ = 0, building_ = 0;      // the sums of counted_
-  std::map<JobId, Counted> counted_;            // jobs with any
+  std::map<JobId, Counted> counted_;            // jobs with any, or in any of the sets
   std::map<absl::Time, std::set<JobId>> idle_;  // those with an idle_since, by it
+  std::set<JobId> idle_builds_;                 // idle jobs with candidates to build
+  // Active jobs with candidates to build, of which others are built or being built.
+  std::set<JobId> further_builds_;
   Level level_ = kRoom, told_ = kRoom;
 };
 

@@ -27,15 +27,18 @@ class Fetches {
   void Request(const FetchRequested& event, const Job* job, Effects* effects);
   // Returns the stage that has to be cancelled, if one runs.
   std::optional<AttemptId> Abandon(FetchId id);
-  void Started(FetchId id, AttemptId attempt) { fetches_.at(id).live = attempt; }
+  void Started(FetchId id, AttemptId attempt) { fetches_.at(jobs_.at(id)).at(id).live = attempt; }
   void StageEnded(FetchId id, const StageFinished& event, const DispatcherOptions& options,
                   Effects* effects);
 
   std::optional<JobId> JobOf(FetchId id) const;
-  const std::map<FetchId, Fetch>& all() const { return fetches_; }
+  const std::map<FetchId, Fetch>& Of(JobId job) const;
 
  private:
-  std::map<FetchId, Fetch> fetches_;
+  void Forget(FetchId id);
+
+  std::map<FetchId, JobId> jobs_;
+  std::map<JobId, std::map<FetchId, Fetch>> fetches_;  // never empty
 };
 
 }  // namespace heddle::scheduler

@@ -60,7 +60,7 @@ std::optional<Placement::Assignment> Placement::Next(const Policy& policy, const
     ReadyIndex::Cursor cursor(ready_, policy, lane);
     if (!cursor.done()) lines.push_back({lane, std::move(cursor)});
   }
-  SlotIndex::Reserved reserved = slot_index_.NoneReserved();
+  SlotIndex::Reserved reserved;
   int reservations = 0;
   while (!lines.empty()) {
     auto best = lines.begin();

@@ -66,8 +66,7 @@ std::vector<ReadyIndex::Item> ReadyStages(const Job& job, const std::map<FetchId
     items.push_back({{job.id, kind, std::nullopt, fetch, false}, SlotIndex::CpuLane(kind, job)});
   };
   for (const auto& [id, fetch] : fetches) {
-    if (fetch.job == job.id && !fetch.live && !BacksOff(job, fetch.not_before, effects))
-      add(v1::STAGE_COMPILE, id);
+    if (!fetch.live && !BacksOff(job, fetch.not_before, effects)) add(v1::STAGE_COMPILE, id);
   }
   if (job.paused || job.final()) return items;
   if (Is<Tuning>(job.phase)) {

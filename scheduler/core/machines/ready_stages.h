@@ -13,7 +13,7 @@
 
 namespace heddle::scheduler {
 
-// In the job's own order: first modules that users wait for, then profile, build, update and
+// `fetches` are the job's. In the job's own order: first modules that users wait for, then profile, build, update and
 // propose stages. Stages of one kind are in the order in which their tasks began their rounds. If a
 // stage backs off, the job is woken when the backoff ends. `room` says what may be built.
 std::vector<ReadyIndex::Item> ReadyStages(const Job& job, const std::map<FetchId, Fetch>& fetches,

@@ -96,7 +96,7 @@ void Rounds::Requeue(Job& job, TaskIndex index) {
   job.tasks[index.value].phase = Waiting{};
   std::erase(job.in_flight, index);
   job.queue.push_back(index);
-  sharing_->TouchPartners(job, index);
+  sharing_->EndRounds(job, index);
   effects_->Emit(TaskChanged{job.id, index});
 }
 
@@ -431,8 +431,9 @@ void Rounds::EndJob(Job& job, JobPhase phase) {
   job.phase = std::move(phase);
   job.paused.reset();
   sharing_->Leave(job);
-  for (auto& [id, stage] : *live_) {
-    if (stage.job != job.id || stage.fetch || stage.cancelled) continue;
+  for (AttemptId id : job.stages) {
+    LiveStage& stage = live_->at(id);
+    if (stage.cancelled) continue;
     stage.cancelled = true;
     effects_->Emit(CancelStage{id});
   }

@@ -52,7 +52,10 @@ void Sharing::Enter(const Job& job, size_t first) {
   for (size_t i = first; i < job.tasks.size(); ++i) {
     const std::string workload = WorkloadOf(job, job.tasks[i]);
     if (workload.empty() || Is<Finished>(job.tasks[i].phase)) continue;
-    workloads_[workload].tasks.insert({job.id, TaskIndex{static_cast<int>(i)}});
+    const Member member{job.id, TaskIndex{static_cast<int>(i)}};
+    Workload& known = workloads_[workload];
+    known.tasks.insert(member);
+    if (InFlight(job.tasks[i])) known.begun.insert(member);
   }
 }
 
@@ -82,6 +85,7 @@ void Sharing::Leave(const Job& job, TaskIndex task) {
   if (workload == nullptr) return;
   TouchPartners(job, task);
   workload->tasks.erase({job.id, task});
+  workload->begun.erase({job.id, task});
   if (workload->tasks.empty()) workloads_.erase(WorkloadOf(job, job.tasks[task.value]));
 }
 
@@ -133,7 +137,9 @@ void Sharing::ShareTrial(const Job& job, TaskIndex index, bool valid, double med
 
 void Sharing::CatchUp(Job& job, TaskIndex index) {
   Task& task = job.tasks[index.value];
-  if (Workload* workload = Find(job, index)) workload->latest = {job.id, index};
+  if (Workload* workload = Find(job, index);
+      workload != nullptr && workload->tasks.contains({job.id, index}))
+    workload->begun.insert({job.id, index});
   if (!task.unlearned.others && !task.unlearned.known) return;
   const Job* source = nullptr;
   TaskIndex from;
@@ -156,13 +162,15 @@ void Sharing::CatchUp(Job& job, TaskIndex index) {
 bool Sharing::PartnerInFlight(const Job& job, TaskIndex index) const {
   const Workload* workload = Find(job, index);
   if (workload == nullptr) return false;
-  auto blocks = [&](const Member& member) {
+  return std::any_of(workload->begun.begin(), workload->begun.end(), [&](const Member& member) {
     const Job& other = jobs_->at(member.first);
-    return member != std::pair{job.id, index} && !other.paused && MayBePartners(job, other) &&
-           InFlight(other.tasks[member.second.value]);
-  };
-  if (workload->tasks.count(workload->latest) > 0 && blocks(workload->latest)) return true;
-  return std::any_of(workload->tasks.begin(), workload->tasks.end(), blocks);
+    return member != std::pair{job.id, index} && !other.paused && MayBePartners(job, other);
+  });
+}
+
+void Sharing::EndRounds(const Job& job, TaskIndex index) {
+  if (Workload* workload = Find(job, index)) workload->begun.erase({job.id, index});
+  TouchPartners(job, index);
 }
 
 void Sharing::TouchPartners(const Job& job, TaskIndex index) {

@@ -46,8 +46,8 @@ class Sharing {
 
   // Whether a partner, or a task that may become one, has a round in flight in an unpaused job.
   bool PartnerInFlight(const Job& job, TaskIndex task) const;
-  // Touches the jobs that may be waiting for a round of the task to end.
-  void TouchPartners(const Job& job, TaskIndex task);
+  // Call when the last round of the task that was in flight has ended, unless the task is finished: then it leaves.
+  void EndRounds(const Job& job, TaskIndex task);
   // The same for all tasks of the job, including tasks that are no longer partners.
   void TouchAll(const Job& job);
 
@@ -56,11 +56,13 @@ class Sharing {
   // Unfinished tasks of one workload and target, of jobs in phase Tuning or Planning, or Judging.
   struct Workload {
     std::set<Member> tasks;
-    Member latest;  // the last one to begin a round, so most likely the one in flight
+    std::set<Member> begun;  // those with a round in flight: of unpaused partners, one at a time
   };
   void Enter(const Job& job, size_t first);
   Workload* Find(const Job& job, TaskIndex task);
   const Workload* Find(const Job& job, TaskIndex task) const;
+  // Touches the jobs that may be waiting for a round of the task to end.
+  void TouchPartners(const Job& job, TaskIndex task);
   template <typename F>
   void ForPartners(const Job& job, TaskIndex task, F f);
 

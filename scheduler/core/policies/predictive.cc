@@ -95,14 +95,15 @@ class Predictive : public Policy {
   Rank RankOf(const WorkItem& work, const Job& job, const Wait& wait) override {
     const PlannedJob& known = jobs_[job.id.value];
     const int64_t patience = kPatience + kPatiencePerJob * static_cast<int64_t>(running_);
-    Tier tier{work.fetch ? 0 : known.tenant, PriorityOf(job), kOrdinary, job.lane,
-              PathOf(work.kind, known.load)};
+    Tier tier{PriorityOf(job), kOrdinary, job.lane, PathOf(work.kind, known.load)};
     if (wait.passed >= patience) {
-      tier.tenant = tier.priority = tier.lane = tier.path = 0;
+      tier.priority = tier.lane = tier.path = 0;
       tier.urgency = kOverdue;
-      return Rank{tier.Pack(), {absl::ToDoubleSeconds(wait.since - absl::UnixEpoch()), 0}};
+      return Rank{.tier = tier.Pack(),
+                  .key = {absl::ToDoubleSeconds(wait.since - absl::UnixEpoch()), 0}};
     }
     Rank rank;
+    rank.tenant = work.fetch ? 0 : known.tenant;
     if (work.device && work.task && wait.now < (rank.until = StartOf(job, *work.task, wait.now))) {
       rank.until = std::max(rank.until, wait.now + kLeastHold);
       rank.waits = true;
@@ -129,11 +130,10 @@ class Predictive : public Policy {
     return rank;
   }
 
-  TierRank RankOfTier(int64_t packed) const override {
+  TierRank RankOfTier(int64_t packed, int64_t tenant) const override {
     const Tier tier = Tier::Unpack(packed);
     if (tier.urgency == kOverdue) return {-1, 0, 0};
-    if (InTheWay(tier)) return kHeldBack;
-    const double served = tenants_.at(static_cast<size_t>(tier.tenant)).served;
+    if (InTheWay(tier, tenant)) return kHeldBack;
     double urgency = static_cast<double>(tier.urgency * kLevels);
     if (tier.urgency == kShared) {
       const auto owed = owed_.find(static_cast<int>(tier.lane));
@@ -148,8 +148,14 @@ class Predictive : public Policy {
         urgency += static_cast<double>(Hungry(lane) ? level : kNotHungry);
       }
     }
-    return {std::max(0.0, served), static_cast<double>(tier.priority), urgency};
+    return {ShareOf(tenant), static_cast<double>(tier.priority), urgency};
   }
+
+  double ShareOf(int64_t tenant) const override {
+    return std::max(0.0, tenants_.at(static_cast<size_t>(tenant)).served);
+  }
+
+  std::vector<int64_t> TakeMoved() override { return std::exchange(moved_, {}); }
 
   void Changed(const Job& job) override {
     PlannedJob& known = jobs_[job.id.value];
@@ -159,7 +165,10 @@ class Predictive : public Policy {
       known.tenant = TenantOf(job);
       Tenant& tenant = tenants_[static_cast<size_t>(known.tenant)];
       if (tenant.running++ == 0) {
-        tenant.served = std::max(tenant.served, Floor());
+        if (Floor() > tenant.served) {
+          tenant.served = Floor();
+          moved_.push_back(known.tenant);
+        }
         running_served_.insert(tenant.served);
       }
       ++running_;
@@ -253,9 +262,13 @@ class Predictive : public Policy {
     const double alone = 1 + std::min(kMostTrouble, kTrouble * share);
     if (alone < alone_ * kTroubleStep && alone > alone_ / kTroubleStep) return;
     alone_ = alone < kTroubleStep ? 1 : alone;
-    for (const auto& [id, job] : jobs_) {
-      if (job.runs) stale_.push_back(JobId{id});
-    }
+    // Each job's items follow one another.
+    std::optional<JobId> before;
+    view_.ready->ForEach([&](const WorkItem& work, absl::Time) {
+      if (before == work.job) return;
+      before = work.job;
+      if (jobs_[work.job.value].runs) stale_.push_back(work.job);
+    });
   }
 
   static int64_t PriorityOf(const Job& job) {
@@ -264,11 +277,11 @@ class Predictive : public Policy {
 
   // Whether work of this tier would take the last slots from the tight job. True only while the
   // tight job has running stages: their end is an event, so held-back work is looked at again.
-  bool InTheWay(const Tier& tier) const {
+  bool InTheWay(const Tier& tier, int64_t tenant) const {
     if (!deadlines_.tight() || tier.urgency <= kDeadline) return false;
     const PlannedJob& tight = deadlines_.tight_job();
     const Forecast::Load* load = tight.load;
-    if (load == nullptr || tight.live == 0 || tier.tenant != tight.tenant ||
+    if (load == nullptr || tight.live == 0 || tenant != tight.tenant ||
         tier.priority < tight.priority)
       return false;
     const bool device = tier.path >= kCpuHeavy;
@@ -392,25 +405,28 @@ class Predictive : public Policy {
   // Service of the least served tenant with running jobs; 0 without any.
   double Floor() const { return running_served_.empty() ? 0 : *running_served_.begin(); }
 
-  void SetServed(Tenant* tenant, double served) {
-    if (tenant->running > 0) {
-      running_served_.erase(running_served_.find(tenant->served));
+  void SetServed(int64_t number, double served) {
+    Tenant& tenant = tenants_[static_cast<size_t>(number)];
+    if (tenant.running > 0) {
+      running_served_.erase(running_served_.find(tenant.served));
       running_served_.insert(served);
     }
-    tenant->served = served;
+    tenant.served = served;
+    moved_.push_back(number);
   }
 
   void Serve(int64_t number, int lane, double seconds) {
     if (tenants_.size() < 3) return;  // only one tenant besides the one for fetches
-    Tenant& tenant = tenants_[static_cast<size_t>(number)];
-    SetServed(&tenant, tenant.served + seconds / std::max(1, view_.slots->Count(lane)));
-    if (const double most = Floor() + kLag; tenant.served > most) SetServed(&tenant, most);
+    const Tenant& tenant = tenants_[static_cast<size_t>(number)];
+    SetServed(number, tenant.served + seconds / std::max(1, view_.slots->Count(lane)));
+    if (const double most = Floor() + kLag; tenant.served > most) SetServed(number, most);
   }
 
   absl::node_hash_map<int64_t, PlannedJob> jobs_;  // unfinished, or with live stages
   std::map<std::string, int64_t> tenant_numbers_;
   std::vector<Tenant> tenants_{1};  // the first one stands for fetches, which go before all others
   std::multiset<double> running_served_;  // Tenant::served of those with running jobs
+  std::vector<int64_t> moved_;            // see TakeMoved
   std::map<int, int> builds_;             // running builds, by the device lane they feed
   std::map<AttemptId, std::pair<int, double>> charged_;
   int running_ = 0;

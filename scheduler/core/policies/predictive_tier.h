@@ -13,19 +13,16 @@ enum Urgency : int64_t { kOverdue, kDeadline, kLaterDeadline, kCriticalPath, kSh
 enum Path : int64_t { kUser, kBuild, kPropose, kUpdate, kCpuHeavy, kDeviceHeavy };
 
 struct Tier {
-  int64_t tenant, priority, urgency, lane, path;
-  // Tenant, then 6 bits of priority (0 is highest), 3 of urgency, 20 of lane and 3 of path.
-  int64_t Pack() const {
-    return (((tenant * 64 + priority) * 8 + urgency) << 20 | lane) << 3 | path;
-  }
+  int64_t priority, urgency, lane, path;
+  // 6 bits of priority (0 is highest), 3 of urgency, 20 of lane and 3 of path.
+  int64_t Pack() const { return ((priority * 8 + urgency) << 20 | lane) << 3 | path; }
   static Tier Unpack(int64_t packed) {
     Tier tier{};
     tier.path = packed & 7;
     tier.lane = packed >> 3 & 0xfffff;
     packed >>= 23;
     tier.urgency = packed % 8;
-    tier.priority = packed / 8 % 64;
-    tier.tenant = packed / 512;
+    tier.priority = packed / 8;
     return tier;
   }
 };

@@ -24,9 +24,9 @@ class RoundRobin : public Policy {
   Rank RankOf(const WorkItem& work, const Job& job, const Wait&) override {
     auto it = jobs_.find(job.id);
     const Turns turns = it == jobs_.end() ? Turns{} : it->second;
-    if (work.device) return Rank{0, {turns.device, 0}};
+    if (work.device) return Rank{.key = {turns.device, 0}};
     const bool first = turns.holds || !work.task;
-    return Rank{0, {turns.cpu - (first ? kTurns : 0), Order(work.kind)}};
+    return Rank{.key = {turns.cpu - (first ? kTurns : 0), Order(work.kind)}};
   }
   void Started(const WorkItem& work, const Job& job, const LiveStage&) override {
     if (work.fetch) return;

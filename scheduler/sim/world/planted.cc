@@ -44,9 +44,11 @@ class Starving : public Policy {
     if (job.id.value == 1) rank.tier = kLast;
     return rank;
   }
-  TierRank RankOfTier(int64_t group) const override {
-    return group == kLast ? TierRank{HUGE_VAL} : inner_->RankOfTier(group);
+  TierRank RankOfTier(int64_t tier, int64_t tenant) const override {
+    return tier == kLast ? TierRank{HUGE_VAL} : inner_->RankOfTier(tier, tenant);
   }
+  double ShareOf(int64_t tenant) const override { return inner_->ShareOf(tenant); }
+  std::vector<int64_t> TakeMoved() override { return inner_->TakeMoved(); }
   void Changed(const Job& job) override { inner_->Changed(job); }
   void Started(const WorkItem& work, const Job& job, const LiveStage& stage) override {
     inner_->Started(work, job, stage);

@@ -90,6 +90,7 @@ void Workers::Begin(int process, const StartStage& start, StageWork work, Fetch 
   if (!time.per_candidate)
     stage.factor = time.seconds.Draw(KeyOf(start, 0), static_cast<uint64_t>(number));
   stages_[start.attempt] = std::move(stage);
+  if (options_.durable) of_job_[start.job].insert(start.attempt);
   const bool refused = Chance(scenario_.faults.refused);
   const bool hung =
       Unit(Mix({KeyOf(start, 3), static_cast<uint64_t>(number)})) < scenario_.faults.hung;
@@ -429,7 +430,9 @@ void Workers::Finish(AttemptId id, FaultInfo fault, Result result, bool interrup
 
 void Workers::Release(AttemptId id) {
   const auto found = stages_.find(id);
-  if (found != stages_.end() && found->second.over) stages_.erase(found);
+  if (found == stages_.end() || !found->second.over) return;
+  Forget(found->second.start);
+  stages_.erase(found);
 }
 
 void Workers::Break(AttemptId id, const std::string& message, bool interrupted) {
@@ -462,14 +465,24 @@ void Workers::EndLife(int process) {
   for (const auto& [id, stage] : stages_) {
     if (stage.process == process && stage.taken && dice_.Likely(0.3)) LeaveGhost(id);
   }
-  std::erase_if(stages_, [&](const auto& entry) { return entry.second.process == process; });
+  std::erase_if(stages_, [&](const auto& entry) {
+    const bool ends = entry.second.process == process;
+    if (ends) Forget(entry.second.start);
+    return ends;
+  });
+}
+
+void Workers::Forget(const StartStage& start) {
+  const auto of_job = of_job_.find(start.job);
+  if (of_job == of_job_.end()) return;
+  of_job->second.erase(start.attempt);
+  if (of_job->second.empty()) of_job_.erase(of_job);
 }
 
 void Workers::JobOver(JobId job) {
-  if (!options_.durable) return;
-  for (auto& [id, stage] : stages_) {
-    if (stage.start.job == job) stage.job_over = true;
-  }
+  const auto of_job = of_job_.find(job);
+  if (of_job == of_job_.end()) return;
+  for (AttemptId id : of_job->second) stages_.at(id).job_over = true;
 }
 
 }  // namespace heddle::sim

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -117,6 +118,7 @@ class Workers {
   Event BuildAnswer(AttemptId id, const CandidateWork& candidate) const;
   Event ProfileAnswer(AttemptId id, const CandidateWork& candidate);
   void Finish(AttemptId id, FaultInfo fault, Result result = {}, bool interrupted = false);
+  void Forget(const StartStage& start);  // a stage that is no longer in stages_
 
   const Scenario& scenario_;
   const Options options_;
@@ -128,6 +130,7 @@ class Workers {
   WorldResult& result_;
   const Hooks hooks_;
   RunningStages stages_;
+  std::map<JobId, std::set<AttemptId>> of_job_;  // stages, in durable worlds
   uint64_t last_token_ = 0, messages_ = 0;
   std::map<std::pair<int64_t, int>, int64_t> started_;  // stages by task and kind
 };

@@ -5,6 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <random>
+
+#include "scheduler/core/machines/ready_stages.h"
 #include "tests/scheduler/core/dispatcher_fixture.h"
 
 namespace heddle::scheduler {
@@ -55,15 +59,61 @@ TEST(ArtifactRoomTest, ALimitCountsUntilAQuarterIsFree) {
     return std::pair(room.For(false), room.For(true));
   };
   using enum BuildRoom;
+  std::vector<JobId> jobs;
   EXPECT_EQ(open(31), std::pair(kMany, kMany));
-  EXPECT_FALSE(room.TakeChange(kStart));
+  EXPECT_FALSE(room.TakeChange(kStart, &jobs));
   EXPECT_EQ(open(32), std::pair(kMany, kNone)) << "idle jobs leave room to the others";
-  EXPECT_TRUE(room.TakeChange(kStart));
-  EXPECT_FALSE(room.TakeChange(kStart));
+  EXPECT_TRUE(room.TakeChange(kStart, &jobs));
+  EXPECT_FALSE(room.TakeChange(kStart, &jobs));
   EXPECT_EQ(open(64), std::pair(kOne, kNone));
   EXPECT_EQ(open(49), std::pair(kOne, kNone));
   EXPECT_EQ(open(47), std::pair(kMany, kNone));
   EXPECT_EQ(open(23), std::pair(kMany, kMany));
+}
+
+// Among jobs in every state, those that TakeChange names are all whose builds become ready, or are so no longer.
+TEST(ArtifactRoomTest, AChangeNamesAllJobsThatMayBuildMoreOrLess) {
+  std::mt19937_64 random(1);
+  auto below = [&](size_t n) { return random() % n; };
+  ArtifactRoom room(64 * kMiB, kGrace);
+  Effects effects;
+  std::map<JobId, std::pair<Job, bool>> jobs;  // with whether they are idle
+  auto may_build = [&](const Job& job, bool idle) {
+    const auto items = ReadyStages(job, {}, room.For(idle), &effects);
+    return std::any_of(items.begin(), items.end(), [](const ReadyIndex::Item& item) {
+      return item.work.kind == v1::STAGE_BUILD;
+    });
+  };
+  std::map<JobId, bool> before;
+  int changes = 0, unchanged = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::vector<Candidate> candidates(below(4));
+    for (Candidate& candidate : candidates) {
+      if (below(2) == 0) continue;
+      candidate.artifact_bytes = static_cast<int64_t>(below(8)) * kMiB;
+      if (below(3) > 0) candidate.where = Built{};
+      if (below(3) == 0) candidate = {0, Building{AttemptId{1}}};
+    }
+    const JobId id{1 + static_cast<int64_t>(below(40))};
+    auto& [job, idle] = jobs[id];
+    job = JobWith(id.value, candidates);
+    if (below(20) == 0) job.phase = Cancelled{};
+    idle = below(3) == 0;
+    room.Count(job, idle, kStart);
+    before[id] = may_build(job, idle);  // the caller looks at what has changed itself
+    std::vector<JobId> named;
+    room.TakeChange(kStart, &named);
+    for (const auto& [other, what] : jobs) {
+      const bool now = may_build(what.first, what.second);
+      const bool told = std::count(named.begin(), named.end(), other) > 0;
+      ASSERT_TRUE(now == before[other] || told) << "j" << other.value << ", step " << i;
+      changes += now != before[other];
+      unchanged += !told;
+      before[other] = now;
+    }
+  }
+  EXPECT_GT(changes, 20);
+  EXPECT_GT(unchanged, 20 * changes);
 }
 
 TEST(ArtifactRoomTest, ABuildTakesNoMoreCandidatesThanThereIsRoomFor) {
@@ -87,15 +137,16 @@ TEST(ArtifactRoomTest, InAFullRoomIdleCodeIsDroppedAfterAWhile) {
   EXPECT_EQ(room.ToDrop(kStart + kGrace), std::nullopt) << "there is room";
   EXPECT_EQ(room.NextDrop(), absl::InfiniteFuture());
   const Job active = JobWith(3, {BuiltOf(40 * kMiB)});
+  std::vector<JobId> jobs;
   room.Count(active, false, kStart);
-  EXPECT_TRUE(room.TakeChange(kStart));
-  EXPECT_FALSE(room.TakeChange(kStart));
+  EXPECT_TRUE(room.TakeChange(kStart, &jobs));
+  EXPECT_FALSE(room.TakeChange(kStart, &jobs));
   EXPECT_EQ(room.ToDrop(kStart), std::nullopt) << "it may be active again in a moment";
   room.Count(idle, true, kStart + kGrace / 2);
   EXPECT_EQ(room.NextDrop(), kStart + kGrace) << "since it was found idle first";
   ASSERT_EQ(room.ToDrop(kStart + kGrace), JobId{2});
-  EXPECT_TRUE(room.TakeChange(kStart + kGrace));
-  EXPECT_TRUE(room.TakeChange(kStart + kGrace)) << "until it is dropped";
+  EXPECT_TRUE(room.TakeChange(kStart + kGrace, &jobs));
+  EXPECT_TRUE(room.TakeChange(kStart + kGrace, &jobs)) << "until it is dropped";
   EXPECT_GT(room.Excess(), 18 * kMiB);
   room.Count(idle, false, kStart + kGrace);
   EXPECT_EQ(room.ToDrop(kStart + kGrace), std::nullopt) << "it is idle no more";

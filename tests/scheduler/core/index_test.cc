@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <random>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/core/dispatcher.h"
+#include "scheduler/core/max_tree.h"
 #include "tests/scheduler/core/dispatcher_fixture.h"
 
 namespace heddle::scheduler {
@@ -109,6 +112,7 @@ class Course {
       Compare(i);
     }
     EXPECT_GT(started_, steps / 20) << "nothing happened";
+    EXPECT_GT(busy_, steps / 20);
   }
   int shared() const { return shared_; }
   int fetched() const { return fetched_; }
@@ -287,7 +291,23 @@ class Course {
     return false;
   }
 
+  // What is counted as things happen is what a look at everything gives.
+  void CompareCounts(int step) {
+    std::map<JobId, std::set<AttemptId>> stages;
+    for (const auto& [attempt, stage] : dispatcher_.live()) {
+      if (!stage.fetch) stages[stage.job].insert(attempt);
+    }
+    for (const auto& [id, job] : dispatcher_.jobs())
+      ASSERT_EQ(job.stages, stages[id]) << "of j" << id.value << ", step " << step;
+    double horizon = 0;
+    for (int lane = 0; lane < 40; ++lane)
+      horizon = std::max(horizon, dispatcher_.forecast().LaneSeconds(lane));
+    ASSERT_EQ(dispatcher_.forecast().Horizon(), horizon) << "step " << step;
+    busy_ += horizon > 0;
+  }
+
   void Compare(int step) {
+    CompareCounts(step);
     const std::vector<WorkItem> order = dispatcher_.ReadyWork();
     const std::set<WorkItem> indexed(order.begin(), order.end());
     ASSERT_EQ(indexed.size(), order.size()) << "twice, step " << step;
@@ -318,25 +338,35 @@ class Course {
   const std::string policy_;
   Dispatcher dispatcher_;
   absl::Time now_ = absl::FromUnixSeconds(1000);
+  int busy_ = 0;  // steps after which there was work left
   int jobs_ = 0, started_ = 0, asked_ = 0, fetched_ = 0, shared_ = 0;
   bool refused_ = false;  // the fetch of this event was
   std::vector<FindRecords> finds_;
   std::map<FetchId, AskedFor> fetches_;
 };
 
-// Ranks at random, and keeps the ranks. Several tiers have the same rank, and work of one tier is held back.
+// Ranks at random, and keeps the ranks. Several tiers have the same rank, work of one tier is held back, and so is that
+// of one tenant in another tier. The shares of tenants change now and then, and many are equal.
 class RandomRanks : public Policy {
  public:
   explicit RandomRanks(uint64_t seed) : random_(seed) {}
   Rank RankOf(const WorkItem& work, const Job&, const Wait&) override {
     Rank& rank = ranks[work] = {};
     rank.tier = Below(9);
+    rank.tenant = Below(6);
     rank.key = {static_cast<double>(Below(3)), static_cast<double>(Below(3))};
     rank.waits = Below(10) == 0;
     return rank;
   }
-  TierRank RankOfTier(int64_t tier) const override {
-    return tier == 3 ? kHeldBack : TierRank{1, static_cast<double>(tier * 5 % 4), 0};
+  TierRank RankOfTier(int64_t tier, int64_t tenant) const override {
+    if (tier == 3 || (tier == 4 && tenant == 2)) return kHeldBack;
+    return {ShareOf(tenant), static_cast<double>(tier * 5 % 4), 0};
+  }
+  double ShareOf(int64_t tenant) const override { return shares_[static_cast<size_t>(tenant)]; }
+  std::vector<int64_t> TakeMoved() override { return std::exchange(moved_, {}); }
+  void MoveOne() {
+    moved_.push_back(Below(6));
+    shares_[static_cast<size_t>(moved_.back())] = Below(3);
   }
   int Below(int n) { return static_cast<int>(random_() % static_cast<uint64_t>(n)); }
 
@@ -344,6 +374,8 @@ class RandomRanks : public Policy {
 
  private:
   std::mt19937_64 random_;
+  std::array<double, 6> shares_{};
+  std::vector<int64_t> moved_;
 };
 
 TEST(ReadyIndexTest, ACursorGivesTheOrderOfASort) {
@@ -364,12 +396,15 @@ TEST(ReadyIndexTest, ACursorGivesTheOrderOfASort) {
       }
       index.Set(job, items, /*rank_again=*/policy.Below(2) == 0, &policy, absl::UnixEpoch());
       ready[job.id] = items;
+      if (policy.Below(4) == 0) policy.MoveOne();
+      if (policy.Below(6) == 0) index.TakeShares(&policy);
     }
+    index.TakeShares(&policy);
     std::array<std::vector<Place>, 2> expected;
     for (const auto& [job, items] : ready) {
       for (size_t i = 0; i < items.size(); ++i) {
         const Rank& rank = policy.ranks.at(items[i].work);
-        const TierRank tier = policy.RankOfTier(rank.tier);
+        const TierRank tier = policy.RankOfTier(rank.tier, rank.tenant);
         if (rank.waits || tier == kHeldBack) continue;
         expected[static_cast<size_t>(items[i].lane)].push_back(
             {tier, rank.key, job, static_cast<int>(i)});
@@ -387,6 +422,76 @@ TEST(ReadyIndexTest, ACursorGivesTheOrderOfASort) {
     }
   }
   EXPECT_GT(compared, 1000u);
+}
+
+// Figures of lanes that were there before a list of slots, and of lanes that came after it.
+TEST(SlotIndexTest, FiguresOfLanesAreThoseOfALookAtEachSlot) {
+  std::mt19937_64 random(1);
+  auto below = [&](int n) { return static_cast<int>(random() % static_cast<uint64_t>(n)); };
+  SlotIndex index;
+  std::vector<SlotInfo> slots;
+  int unusable_first = 0;
+  for (int round = 0; round < 60; ++round) {
+    slots.clear();
+    for (int i = 0; i < 30; ++i) {
+      SlotInfo& slot = slots.emplace_back();
+      slot.id = {absl::StrCat("w", i / 10), absl::StrCat("s", i % 10)};
+      slot.host = absl::StrCat("h", below(3));
+      for (int core = below(4); core < 4; ++core) slot.cores.push_back(core);
+      slot.device = below(2) == 0;
+      if (slot.device) slot.target = absl::StrCat("t", below(2));
+      if (slot.device) slot.device_key = absl::StrCat("k", below(2));
+      slot.usable = below(3) != 0;
+    }
+    index.Reset(slots);
+    for (int i = 0; i < 6; ++i) {
+      JobParams needs;
+      needs.target = absl::StrCat("t", below(2));
+      if (below(2) == 0) needs.device_key = absl::StrCat("k", below(2));
+      needs.threads = below(4);
+      const int lane = index.DeviceLane(needs);
+      int count = 0, usable = 0, displaced = 0;
+      const SlotInfo* first = nullptr;
+      for (const SlotInfo& slot : slots) {
+        if (!SlotIndex::Suits(slot, v1::STAGE_PROFILE, needs)) continue;
+        ++count;
+        usable += slot.usable;
+        if (first == nullptr || (slot.usable && !first->usable)) first = &slot;
+        for (const SlotInfo& other : slots) {
+          displaced += !other.device && other.host == slot.host &&
+                       std::any_of(slot.cores.begin(), slot.cores.end(), [&](int core) {
+                         return std::count(other.cores.begin(), other.cores.end(), core) > 0;
+                       });
+        }
+      }
+      ASSERT_EQ(index.Count(lane), count);
+      ASSERT_EQ(index.Usable(lane), usable);
+      ASSERT_EQ(index.First(lane), first);
+      for (const char* worker : {"w0", "w1", "w2", "w9"}) {
+        ASSERT_EQ(index.AnotherWorker(lane, worker),
+                  std::any_of(slots.begin(), slots.end(), [&](const SlotInfo& slot) {
+                    return slot.usable && slot.id.worker != worker &&
+                           SlotIndex::Suits(slot, v1::STAGE_PROFILE, needs);
+                  }));
+      }
+      ASSERT_EQ(index.Displaced(lane), count > 0 ? 1.0 * displaced / count : 0);
+      unusable_first += first != nullptr && !first->usable;
+    }
+  }
+  EXPECT_GT(unusable_first, 0);
+}
+
+TEST(MaxTreeTest, TheLargestIsThatOfALookAtAll) {
+  std::mt19937_64 random(1);
+  MaxTree tree;
+  EXPECT_EQ(tree.Max(), 0);
+  std::vector<double> all(70);
+  for (int i = 0; i < 2000; ++i) {
+    const size_t at = random() % static_cast<size_t>(1 + i / 20 % 70);
+    all[at] = static_cast<double>(random() % 100);
+    tree.Set(at, all[at]);
+    ASSERT_EQ(tree.Max(), *std::max_element(all.begin(), all.end())) << i;
+  }
 }
 
 TEST(IndexTest, AnswersAreThoseOfThePlainDefinition) {

@@ -1,4 +1,6 @@
 // The machines of the dispatcher, each by itself: no dispatcher, no policy, no other machine.
+#include <random>
+
 #include "scheduler/core/machines/candidate_flow.h"
 #include "scheduler/core/machines/deadlines.h"
 #include "scheduler/core/machines/fetches.h"
@@ -52,6 +54,7 @@ class MachinesTest : public ::testing::Test {
     stage.kind = kind;
     stage.task = TaskIndex{0};
     stage.before = before;
+    job.stages.insert(stage.id);
     if (kind == v1::STAGE_PROFILE) job.tasks[0].profiles.insert(stage.id);
     return stage;
   }
@@ -127,9 +130,9 @@ TEST_F(MachinesTest, ATrialIsKnownToPartnersAlone) {
 TEST_F(MachinesTest, OnePartnerAtATimeHasARoundInFlight) {
   Sharing sharing(&jobs_, &effects_);
   Job &one = Add(1, {"a"}), &two = Add(2, {"a"});
+  Fly(one, 2, Unbuilt{});
   sharing.Join(one);
   sharing.Join(two);
-  Fly(one, 2, Unbuilt{});
   EXPECT_TRUE(sharing.PartnerInFlight(two, TaskIndex{0}));
   EXPECT_FALSE(sharing.PartnerInFlight(one, TaskIndex{0}));
   one.paused.emplace();
@@ -137,6 +140,67 @@ TEST_F(MachinesTest, OnePartnerAtATimeHasARoundInFlight) {
   one.paused.reset();
   sharing.Leave(one);
   EXPECT_FALSE(sharing.PartnerInFlight(two, TaskIndex{0}));
+}
+
+// Whatever begins, ends, pauses or gets a device: a partner is in flight if a look at all tasks finds one.
+TEST_F(MachinesTest, PartnersInFlightAreThoseOfALookAtAllTasks) {
+  Sharing sharing(&jobs_, &effects_);
+  std::mt19937_64 random(1);
+  auto below = [&](size_t n) { return random() % n; };
+  std::map<JobId, Job*> sharers;
+  for (int64_t id = 1; id <= 8; ++id) {
+    Job& job = Add(id, {"a", id % 2 == 0 ? "b" : "c"});
+    if (id % 3 == 0) job.params.device_key = "";
+    if (id % 4 == 0) Fly(job, 1, Unbuilt{});
+    sharing.Join(job);
+    sharers[job.id] = &job;
+  }
+  int found = 0;
+  for (int i = 0; i < 3000; ++i) {
+    Job& job = *sharers.at(JobId{1 + static_cast<int64_t>(below(8))});
+    const TaskIndex index{static_cast<int>(below(2))};
+    TaskPhase& phase = job.tasks[static_cast<size_t>(index.value)].phase;
+    if (Is<Finished>(phase)) continue;
+    switch (below(8)) {
+      case 0:
+        if (std::exchange(job.paused, std::nullopt) == std::nullopt) job.paused.emplace();
+        break;
+      case 1:
+        if (below(20) == 0) job.params.device_key = "key";
+        break;
+      case 2:
+        if (below(100) > 0) break;
+        phase = Finished{};
+        sharing.Leave(job, index);
+        break;
+      default:
+        if (Is<Waiting>(phase)) {
+          sharing.CatchUp(job, index);
+          phase = WantsPropose{};
+        } else {
+          phase = Waiting{};
+          sharing.EndRounds(job, index);
+        }
+    }
+    for (const auto& [id, one] : sharers) {
+      for (size_t t = 0; t < one->tasks.size(); ++t) {
+        bool any = false;
+        for (const auto& [other_id, other] : sharers) {
+          for (size_t u = 0; u < other->tasks.size(); ++u) {
+            const bool may = one->params.device_key.empty() || other->params.device_key.empty() ||
+                             one->params.device_key == other->params.device_key;
+            any |= std::pair(id, t) != std::pair(other_id, u) && may && !other->paused &&
+                   one->tasks[t].key == other->tasks[u].key && InFlight(other->tasks[u]);
+          }
+        }
+        if (Is<Finished>(one->tasks[t].phase)) continue;
+        ASSERT_EQ(sharing.PartnerInFlight(*one, TaskIndex{static_cast<int>(t)}), any)
+            << "j" << id.value << " task " << t << ", step " << i;
+        found += any;
+      }
+    }
+  }
+  EXPECT_GT(found, 100);
 }
 
 // ---- candidate flow ----
@@ -195,6 +259,24 @@ TEST_F(MachinesTest, ARoundThatIsMeasuredWantsAnUpdate) {
   EXPECT_TRUE(Is<Compiling>(job.phase)) << "it was the only task";
 }
 
+TEST_F(MachinesTest, AJobThatEndsCancelsItsStagesAlone) {
+  const DispatcherOptions options;
+  const SlotIndex slots;
+  Sharing sharing(&jobs_, &effects_);
+  Rounds rounds(&options, &slots, &sharing, &live_, &effects_);
+  Job &one = Add(1, {"a"}), &two = Add(2, {"b"});
+  Run(7, one, v1::STAGE_BUILD);
+  Run(8, two, v1::STAGE_BUILD);
+  Run(9, one, v1::STAGE_PROFILE);
+  rounds.EndJob(one, Cancelled{"enough"});
+  EXPECT_TRUE(live_[AttemptId{7}].cancelled);
+  EXPECT_FALSE(live_[AttemptId{8}].cancelled);
+  EXPECT_TRUE(live_[AttemptId{9}].cancelled);
+  EXPECT_EQ(Count<CancelStage>(Take()), 2);
+  rounds.EndJob(one, Cancelled{"again"});
+  EXPECT_EQ(Count<CancelStage>(Take()), 0) << "once each";
+}
+
 TEST_F(MachinesTest, ReadyStagesFeedTheDeviceFirst) {
   Job& job = Add(1, {"a"});
   Task& task = Fly(job, 2, Built{});
@@ -250,10 +332,11 @@ TEST_F(MachinesTest, AFetchIsTriedAgainAndThenGivenUp) {
   const StageFinished broken{AttemptId{1}, {v1::FAULT_INFRASTRUCTURE, "it broke"}, true, {}};
   for (int i = 1; i < options.max_attempts; ++i)
     fetches.StageEnded(FetchId{1}, broken, options, &effects_);
-  EXPECT_GT(fetches.all().at(FetchId{1}).not_before, now_);
+  EXPECT_GT(fetches.Of(job.id).at(FetchId{1}).not_before, now_);
   EXPECT_EQ(Count<EndFetch>(Take()), 0);
   fetches.StageEnded(FetchId{1}, broken, options, &effects_);
   EXPECT_EQ(Count<EndFetch>(Take()), 1);
+  EXPECT_THAT(fetches.Of(job.id), IsEmpty());
   fetches.Request({FetchId{2}, JobId{9}}, nullptr, &effects_);
   EXPECT_EQ(Count<EndFetch>(Take()), 1) << "no such job";
 }
