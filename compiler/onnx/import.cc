@@ -150,11 +150,13 @@ class Importer {
     }
     std::vector<int> types;
     for (const std::string& input : node.input()) types.push_back(ElementType(input));
-    NodeImport import(node, *rule, opset, std::move(types), builder_, values_, budget_, lengths_,
-                      random_, samples_,
-                      [this](const onnx::GraphProto& g, const std::vector<NamedValue>& inputs) {
-                        return TranslateSubgraph(g, inputs);
-                      });
+    NodeImport import(
+        node, *rule, opset, std::move(types), builder_, values_, budget_, lengths_, random_,
+        samples_,
+        [this](const onnx::GraphProto& g, const std::vector<NamedValue>& inputs, bool attempt) {
+          if (!attempt) return TranslateSubgraph(g, inputs);
+          return AttemptSubgraph(g, inputs);
+        });
     CheckLengths(import);
     if (import.ok()) translation->run(import);
     import.CheckAllRead();
@@ -227,6 +229,17 @@ class Importer {
     }
     if (static_cast<int>(results.size()) != graph.output_size())
       return absl::AbortedError("problems in a subgraph");
+    return results;
+  }
+
+  // The same, but its problems are the error.
+  absl::StatusOr<std::vector<NamedValue>> AttemptSubgraph(const onnx::GraphProto& graph,
+                                                          const std::vector<NamedValue>& inputs) {
+    Problems others = std::exchange(problems_, Problems());
+    auto results = TranslateSubgraph(graph, inputs);
+    std::swap(others, problems_);
+    if (const absl::Status own = others.Status(); !own.ok())
+      return absl::AbortedError(own.message());
     return results;
   }
 

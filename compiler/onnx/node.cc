@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -216,6 +217,15 @@ void NodeImport::Fail(const std::string& what) {
 
 void NodeImport::Unsupported(const std::string& what) {
   if (ok()) status_ = absl::UnimplementedError(what);
+}
+
+absl::Status NodeImport::Attempt(absl::FunctionRef<absl::Status()> translate) {
+  if (!ok()) return status_;
+  attempt_ = true;
+  absl::Status result = translate();
+  attempt_ = false;
+  if (!ok()) result = std::exchange(status_, absl::OkStatus());
+  return result;
 }
 
 void NodeImport::ExplainBody(const std::string& what) {
@@ -537,7 +547,7 @@ std::vector<NamedValue> NodeImport::Body(std::string_view attribute,
                       inputs.size()));
     return {};
   }
-  auto results = run_subgraph_(a->g(), inputs);
+  auto results = run_subgraph_(a->g(), inputs, attempt_);
   if (!results.ok()) {
     status_ = results.status();
     return {};
