@@ -506,7 +506,14 @@ ValueId NodeImport::ScalarLike(double value, ValueId like) {
 }
 
 ValueId NodeImport::Reshape(ValueId v, const Shape& shape) {
-  return ShapeOf(v) == shape ? v : Emit(OpKind::kReshape, {v}, {{"shape", shape}});
+  if (v < 0 || ShapeOf(v) == shape) return v;
+  const Node* before = ProducerOf(v);
+  if (before != nullptr && before->kind == OpKind::kReshape) {
+    const ValueId whole = before->inputs[0];
+    if (ShapeOf(whole) == shape && lengths_.Of(v).empty() && lengths_.Of(whole).empty())
+      return whole;
+  }
+  return Emit(OpKind::kReshape, {v}, {{"shape", shape}});
 }
 
 ValueId NodeImport::Transpose(ValueId v, const Shape& perm) {

@@ -189,7 +189,7 @@ class NodeImport {
   bool CanMake(const TensorType& type);
   ValueId ScalarLike(double value, ValueId like);  // a rank-0 constant of the same type
 
-  // Shorthands. They add no node if there is nothing to do.
+  // Shorthands. They add no node if there is nothing to do, such as for a reshape that undoes another one.
   ValueId Reshape(ValueId v, const Shape& shape);
   ValueId Transpose(ValueId v, const Shape& perm);
   ValueId Cast(ValueId v, ir::DType to);
