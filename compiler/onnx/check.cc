@@ -193,7 +193,9 @@ class Checker {
       if (!input.type().has_tensor_type()) {
         problems_.Unsupported(absl::StrCat(
             "input '", input.name(),
-            "', which is not a tensor (sequences, maps and optionals are not supported)"));
+            "', which is not a tensor (sequences, optionals and maps are "
+            "not supported, but for maps to numbers in which DictVectorizer, or CastMap with "
+            "map_form=SPARSE, looks up one list of keys)"));
       } else if (type == 0) {
         problems_.Invalid(absl::StrCat("input '", input.name(), "' has no element type"));
       } else {

@@ -22,6 +22,7 @@
 #include "compiler/onnx/names.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/problems.h"
+#include "compiler/onnx/row_counts.h"
 #include "compiler/onnx/samples.h"
 #include "compiler/onnx/shapes.h"
 #include "compiler/onnx/strings.h"
@@ -45,7 +46,8 @@ class Importer {
         scopes_({&types.at(&model.graph())}),
         budget_(options.constant_bytes),
         problems_(problems),
-        used_(NamesRead(model.graph())) {
+        used_(NamesRead(model.graph())),
+        filled_(model.of_tables() ? CountRows(model.graph()).filled : std::set<std::string>()) {
     used_.insert(model.seed_input());
   }
 
@@ -150,11 +152,13 @@ class Importer {
     }
     std::vector<int> types;
     for (const std::string& input : node.input()) types.push_back(ElementType(input));
-    NodeImport import(node, *rule, opset, std::move(types), builder_, values_, budget_, lengths_,
-                      random_, samples_,
-                      [this](const onnx::GraphProto& g, const std::vector<NamedValue>& inputs) {
-                        return TranslateSubgraph(g, inputs);
-                      });
+    NodeImport import(
+        node, *rule, opset, std::move(types), builder_, values_, budget_, lengths_, random_,
+        samples_,
+        [this](const onnx::GraphProto& g, const std::vector<NamedValue>& inputs, bool attempt) {
+          if (!attempt) return TranslateSubgraph(g, inputs);
+          return AttemptSubgraph(g, inputs);
+        });
     CheckLengths(import);
     if (import.ok()) translation->run(import);
     import.CheckAllRead();
@@ -167,7 +171,24 @@ class Importer {
       return Break(node);
     }
     if (constant) subgraph_constants_[&node] = values_[node.output(0)].tensor;
+    if (!InSubgraph() && node.output_size() == 1 && filled_.count(node.output(0)))
+      KeepFilled(node.output(0));
     for (int i = 0; i < node.output_size(); ++i) CheckOutput(node, *rule, i);
+  }
+
+  // Makes a constant with a row for each row of the model an operator of one element, so that nothing is computed of it at import.
+  void KeepFilled(const std::string& name) {
+    const auto value = values_.find(name);
+    const TensorData* data =
+        value == values_.end() ? nullptr : builder_.ConstantData(value->second.tensor);
+    if (data == nullptr || NumElements(data->type) < 2) return;
+    const auto size = static_cast<size_t>(ir::SizeOf(data->type.dtype));
+    const Shape shape = data->type.shape;
+    TensorData one{{data->type.dtype, {}},
+                   SharedBytes::Of(std::string(data->bytes->substr(0, size)))};
+    const ValueId element = builder_.Constant(name, std::move(one));
+    const auto all = builder_.Add(OpKind::kExpand, {element}, {{"shape", shape}}, name);
+    if (all.ok()) value->second = *all;
   }
 
   bool InSubgraph() const { return scopes_.size() > 1; }
@@ -227,6 +248,17 @@ class Importer {
     }
     if (static_cast<int>(results.size()) != graph.output_size())
       return absl::AbortedError("problems in a subgraph");
+    return results;
+  }
+
+  // The same, but its problems are the error.
+  absl::StatusOr<std::vector<NamedValue>> AttemptSubgraph(const onnx::GraphProto& graph,
+                                                          const std::vector<NamedValue>& inputs) {
+    Problems others = std::exchange(problems_, Problems());
+    auto results = TranslateSubgraph(graph, inputs);
+    std::swap(others, problems_);
+    if (const absl::Status own = others.Status(); !own.ok())
+      return absl::AbortedError(own.message());
     return results;
   }
 
@@ -337,7 +369,7 @@ class Importer {
     // What might draw may turn out not to, such as a branch that is not taken.
     if (random_.streams == 0) std::erase(graph.inputs, random_.seed);
     graph = RemoveDead(graph);
-    graph.tables = TablesOf(model_.graph(), strings_, lists_, graph);
+    graph.tables = TablesOf(model_, strings_, lists_, graph);
     for (size_t i = 0; i < graph.inputs.size(); ++i) {
       const Value& input = graph.values[graph.inputs[i]];
       graph.tables.inputs[i].samples = samples_.Of(input.name, input.type);
@@ -373,6 +405,7 @@ class Importer {
   std::set<std::string> used_;          // names that a node reads, or that are outputs; the seed
   std::set<std::string> initializers_;  // also those that nothing reads
   std::set<std::string> broken_;        // values that a reported problem leaves undefined
+  const std::set<std::string> filled_;  // RowCounts::filled
   int64_t nodes_in_subgraphs_ = 0;
   // Initializers and constants of subgraphs, by their part of the model.
   std::map<const void*, ValueId> subgraph_constants_;

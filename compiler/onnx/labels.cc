@@ -1,8 +1,10 @@
 #include "compiler/onnx/labels.h"
 
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "compiler/onnx/standard/standard.h"
@@ -35,11 +37,115 @@ std::vector<std::string> ListOf(const NodeProto& node) {
   return {};
 }
 
-// Whether the node maps numbers to strings, or strings to numbers, by one list: which of both, its operand says.
-bool MapsStrings(const NodeProto& node) {
-  return node.domain() == onnx::kMlDomain &&
-         (node.op_type() == "CategoryMapper" ||
-          (node.op_type() == "LabelEncoder" && FindAttribute(node, "classes_strings") != nullptr));
+// Whether the node is an encoder that may read strings. Some read numbers, with the same attributes.
+bool MayReadStrings(const NodeProto& node) {
+  if (node.domain() != onnx::kMlDomain) return false;
+  for (const char* keys : {"cats_strings", "classes_strings", "keys_strings", "keys_tensor"}) {
+    if (FindAttribute(node, keys) != nullptr) return true;
+  }
+  return false;
+}
+
+void Drop(NodeProto& node, std::string_view name) {
+  auto& attributes = *node.mutable_attribute();
+  for (int i = attributes.size() - 1; i >= 0; --i) {
+    if (attributes[i].name() == name) attributes.DeleteSubrange(i, 1);
+  }
+}
+
+// Replaces an attribute, which may be missing, by a list of integers.
+void SetInts(NodeProto& node, const std::string& name, const std::vector<int64_t>& values) {
+  Drop(node, name);
+  onnx::AttributeProto& a = *node.add_attribute();
+  a.set_name(name);
+  a.set_type(onnx::AttributeProto::INTS);
+  for (const int64_t value : values) a.add_ints(value);
+}
+
+// A list out of which a value has strings, and what stands for place -1, the default of an encoder.
+struct Strings {
+  const std::vector<std::string>& list;
+  const std::string* fallback;  // null: there is no default
+};
+
+// The places at which a string stands, last ones last.
+std::vector<int64_t> PlacesOf(const Strings& strings, const std::string& text) {
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < strings.list.size(); ++i) {
+    if (strings.list[i] == text) places.push_back(static_cast<int64_t>(i));
+  }
+  if (strings.fallback != nullptr && *strings.fallback == text) places.push_back(-1);
+  return places;
+}
+
+constexpr int64_t kNoPlace = -2;
+
+// Makes a OneHotEncoder of strings one of their places. False: a category stands at several places.
+bool EncodePlaces(const Strings& strings, NodeProto& node) {
+  const onnx::AttributeProto* categories = FindAttribute(std::as_const(node), "cats_strings");
+  std::vector<int64_t> places;
+  for (const std::string& category : categories->strings()) {
+    const std::vector<int64_t> found = PlacesOf(strings, category);
+    if (found.size() > 1) return false;
+    // No element has these.
+    places.push_back(found.empty() ? kNoPlace - static_cast<int64_t>(places.size()) : found[0]);
+  }
+  Drop(node, "cats_strings");
+  SetInts(node, "cats_int64s", places);
+  return true;
+}
+
+// Makes an encoder that looks up strings a LabelEncoder that looks up their places. False: its keys are a tensor, or its values are.
+bool LookUpPlaces(const Strings& strings, NodeProto& node) {
+  const auto* keys = FindAttribute(std::as_const(node), "keys_strings");
+  const bool maps = keys == nullptr;  // a CategoryMapper, or a LabelEncoder of opset 1
+  for (const char* name : {"cats_strings", "classes_strings"}) {
+    if (keys == nullptr) keys = FindAttribute(std::as_const(node), name);
+  }
+  if (keys == nullptr) return false;
+  std::vector<int64_t> places, of;  // the place of a string, and that of its value
+  for (int k = 0; k < keys->strings_size(); ++k) {
+    for (const int64_t place : PlacesOf(strings, keys->strings(k))) {
+      places.push_back(place);
+      of.push_back(k);
+    }
+  }
+  if (places.empty() && keys->strings_size() > 0) places.push_back(kNoPlace), of.push_back(0);
+  const auto picked = [&](const auto& values) {
+    std::vector<std::decay_t<decltype(values[0])>> out;
+    for (const int64_t k : of) {
+      if (k < values.size()) out.push_back(values[static_cast<int>(k)]);
+    }
+    return out;
+  };
+  const char* ints = maps ? "cats_int64s" : "values_int64s";
+  if (auto* a = FindAttribute(node, ints); a != nullptr) {
+    SetInts(node, "values_int64s", picked(a->ints()));
+  } else if (auto* b = FindAttribute(node, "values_floats"); b != nullptr) {
+    const std::vector<float> values = picked(b->floats());
+    b->clear_floats();
+    for (const float value : values) b->add_floats(value);
+  } else if (node.op_type() == "LabelEncoder" &&
+             (FindAttribute(node, "classes_strings") || FindAttribute(node, "values_strings"))) {
+    SetInts(node, "values_int64s", of);  // strings are their places, and -1 for the default
+    Drop(node, "values_strings");
+    if (!maps) Drop(node, "default_int64");
+  } else {
+    return false;
+  }
+  for (const char* name : {"cats_strings", "cats_int64s", "classes_strings", "keys_strings"})
+    Drop(node, name);
+  Drop(node, "default_string");
+  SetInts(node, "keys_int64s", places);
+  if (maps) node.set_opset(2);  // which has keys and values in two lists
+  node.set_op_type("LabelEncoder");
+  return true;
+}
+
+// What an encoder gives instead of a string of its list.
+std::string DefaultOf(const NodeProto& node) {
+  const onnx::AttributeProto* a = FindAttribute(node, "default_string");
+  return a == nullptr ? "_Unused" : a->s();
 }
 
 // Whether the node picks elements of its first operand by its second one.
@@ -95,17 +201,36 @@ StringLists NumberLabels(Model& model, Problems& problems) {
   for (TensorProto& t : *graph.mutable_initializer()) {
     if (lists.count(t.name())) Number(t);
   }
-  for (const NodeProto& node : graph.node()) {
+  std::map<std::string, std::string> defaults;  // of encoders, by the name of a value
+  for (NodeProto& node : *graph.mutable_node()) {
     if (node.output_size() == 0) continue;
-    if (MapsStrings(node) && node.input_size() > 0 && lists.count(node.input(0)))
-      problems.Unsupported(node, model.Opset(node), "labels that the model gives");
+    const auto read = node.input_size() == 0 ? lists.end() : lists.find(node.input(0));
+    const auto fallback = node.input_size() == 0 ? defaults.end() : defaults.find(node.input(0));
     if (const StringList moved = MovedList(node, lists); moved != nullptr) {
       for (const std::string& output : node.output()) {
-        if (!output.empty()) lists[output] = moved;
+        if (output.empty()) continue;
+        lists[output] = moved;
+        if (fallback != defaults.end()) defaults[output] = fallback->second;
       }
-    } else if (std::vector<std::string> list = ListOf(node); !list.empty()) {
-      lists[node.output(0)] = std::make_shared<const std::vector<std::string>>(std::move(list));
+      continue;
     }
+    std::vector<std::string> list = ListOf(node);
+    const std::string own_default = DefaultOf(node);
+    if (read != lists.end() && MayReadStrings(node)) {
+      const Strings strings{*read->second,
+                            fallback == defaults.end() ? nullptr : &fallback->second};
+      // A CategoryMapper, or a LabelEncoder of opset 1, makes numbers of strings.
+      if (FindAttribute(node, "values_strings") == nullptr) list.clear();
+      const bool one_hot = node.op_type() == "OneHotEncoder";
+      if (!(one_hot ? EncodePlaces(strings, node) : LookUpPlaces(strings, node)))
+        problems.Unsupported(node, model.Opset(node),
+                             "strings that the model gives, with keys or values in a tensor, or a "
+                             "category that has two labels");
+    }
+    if (list.empty()) continue;
+    if (node.op_type() == "LabelEncoder" || node.op_type() == "CategoryMapper")
+      defaults[node.output(0)] = own_default;
+    lists[node.output(0)] = std::make_shared<const std::vector<std::string>>(std::move(list));
   }
   for (auto* values : {graph.mutable_output(), graph.mutable_value_info()}) {
     for (onnx::ValueInfoProto& info : *values) {

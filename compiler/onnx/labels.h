@@ -21,8 +21,9 @@ using StringLists = std::map<std::string, StringList>;  // by the name of a valu
 //   these results about (Reshape, Identity, ..), are declared as int64;
 // - a list of strings that is an initializer, and that nodes only pick from, becomes the numbers from 0
 //   on.
+// - encoders that read these results look up places instead of strings.
 // Operators whose attributes hold the list give numbers by their translation. All other strings stay,
-// and the checker refuses them. A node that turns strings of a list into numbers is reported.
+// and the checker refuses them. An encoder of strings in a tensor is reported.
 //
 // Returns the list of each value of the model's graph that holds places of one.
 StringLists NumberLabels(Model& model, Problems& problems);

@@ -4,6 +4,7 @@
 #include <climits>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/onnx/maps.h"
 #include "compiler/onnx/random.h"
 #include "compiler/onnx/standard/standard.h"
 
@@ -12,11 +13,15 @@ namespace {
 
 absl::Status Refuse(const std::string& what) { return absl::InvalidArgumentError(what); }
 
+bool IsOfTables(const onnx::ModelProto& model) {
+  const auto& nodes = model.graph().node();
+  return model.producer_name() == "skl2onnx" ||
+         std::any_of(nodes.begin(), nodes.end(),
+                     [](const onnx::NodeProto& node) { return node.domain() == onnx::kMlDomain; });
+}
+
 // Tools leave the rows of a pipeline's inputs without a number and without a name.
 void NameRows(onnx::GraphProto& graph) {
-  if (std::none_of(graph.node().begin(), graph.node().end(),
-                   [](const onnx::NodeProto& node) { return node.domain() == onnx::kMlDomain; }))
-    return;
   for (onnx::ValueInfoProto& input : *graph.mutable_input()) {
     if (input.type().tensor_type().shape().dim_size() == 0) continue;
     auto& rows = *input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0);
@@ -101,7 +106,11 @@ absl::StatusOr<Model> Model::Parse(std::string_view bytes) {
   for (const onnx::FunctionProto& f : m.functions()) ForEachNode(f.node(), look);
   if (marked) return Refuse("not an ONNX model: a node has a field that no version of ONNX has");
   model.seed_input_ = AddSeedInput(model.proto_);
-  NameRows(*model.proto_.mutable_graph());
+  model.of_tables_ = IsOfTables(m);
+  if (model.of_tables_) {
+    model.map_columns_ = TakeMaps(*model.proto_.mutable_graph());
+    NameRows(*model.proto_.mutable_graph());
+  }
   return model;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "compiler/onnx/format/onnx_format.pb.h"
+#include "compiler/onnx/maps.h"
 
 namespace heddle::graph {
 
@@ -34,8 +35,8 @@ std::set<std::string> NamesRead(const onnx::GraphProto& graph);
 
 // Owns everything that was in the file. A model that draws random numbers has one further input, their
 // seed (random.h). What rewrites a model before translation, such as inlining
-// functions, works on its graph. Dimension 0 of an input, if it has neither number nor name and the model has operators of ai.onnx.ml,
-// is called "rows".
+// functions, works on its graph. Dimension 0 of an input of a model of tables, if it has neither number nor name, is called
+// "rows".
 class Model {
  public:
   // InvalidArgument: the bytes are not an ONNX file, or a truncated one.
@@ -48,6 +49,10 @@ class Model {
   // The name of the input that is the seed of random numbers; empty if there is none.
   const std::string& seed_input() const { return seed_input_; }
   void DropFunctions() { proto_.clear_functions(); }
+  // Whether the model is one of tables, not a network: it has operators of ai.onnx.ml, or scikit-learn's converter has written it.
+  bool of_tables() const { return of_tables_; }
+  // The inputs that are maps in the file.
+  const MapColumns& map_columns() const { return map_columns_; }
 
   // The opset of a domain; 0 if the model does not say. "ai.onnx" and "" are the same domain.
   int Opset(std::string_view domain) const;
@@ -57,6 +62,8 @@ class Model {
  private:
   onnx::ModelProto proto_;
   std::string seed_input_;
+  bool of_tables_ = false;
+  MapColumns map_columns_;
 };
 
 }  // namespace heddle::graph

@@ -1,7 +1,6 @@
 #include "compiler/onnx/names.h"
 
 #include <algorithm>
-#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/passes/independent_rows.h"
 #include "compiler/onnx/model.h"
+#include "compiler/onnx/row_counts.h"
 #include "compiler/onnx/standard/standard.h"
 
 namespace heddle::graph {
@@ -104,18 +104,13 @@ bool IsTable(const Graph& graph, const StringInputs& strings) {
 
 }  // namespace
 
-bool IsPipeline(const onnx::GraphProto& model) {
-  constexpr std::string_view kCounting[] = {"Shape", "Size", "If", "Loop", "Scan", "NonZero"};
-  bool found = false;
-  for (const onnx::NodeProto& node : model.node()) {
-    if (std::count(std::begin(kCounting), std::end(kCounting), node.op_type()) > 0) return false;
-    found |= node.domain() == "ai.onnx.ml";
-  }
-  return found;
+bool IsPipeline(const Model& model) {
+  return model.of_tables() && CountRows(model.graph()).are_shapes;
 }
 
-Tables TablesOf(const onnx::GraphProto& model, const StringInputs& strings,
-                const StringLists& lists, const Graph& graph) {
+Tables TablesOf(const Model& of, const StringInputs& strings, const StringLists& lists,
+                const Graph& graph) {
+  const onnx::GraphProto& model = of.graph();
   Tables tables;
   tables.inputs.resize(graph.inputs.size());
   tables.outputs.resize(graph.outputs.size());
@@ -140,7 +135,11 @@ Tables TablesOf(const onnx::GraphProto& model, const StringInputs& strings,
     if (shape.size() == 1 || shape[1] == 1)
       tables.inputs[i].columns = {graph.values[graph.inputs[i]].name};
   }
-  tables.independent_rows = IsPipeline(model) && graph.values[graph.inputs[0]].type.shape[0] > 1 &&
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const auto of_map = of.map_columns().find(graph.values[graph.inputs[i]].name);
+    if (of_map != of.map_columns().end()) tables.inputs[i].columns = of_map->second;
+  }
+  tables.independent_rows = IsPipeline(of) && graph.values[graph.inputs[0]].type.shape[0] > 1 &&
                             HasIndependentRows(graph);
   return tables;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -216,6 +217,15 @@ void NodeImport::Fail(const std::string& what) {
 
 void NodeImport::Unsupported(const std::string& what) {
   if (ok()) status_ = absl::UnimplementedError(what);
+}
+
+absl::Status NodeImport::Attempt(absl::FunctionRef<absl::Status()> translate) {
+  if (!ok()) return status_;
+  attempt_ = true;
+  absl::Status result = translate();
+  attempt_ = false;
+  if (!ok()) result = std::exchange(status_, absl::OkStatus());
+  return result;
 }
 
 void NodeImport::ExplainBody(const std::string& what) {
@@ -496,7 +506,14 @@ ValueId NodeImport::ScalarLike(double value, ValueId like) {
 }
 
 ValueId NodeImport::Reshape(ValueId v, const Shape& shape) {
-  return ShapeOf(v) == shape ? v : Emit(OpKind::kReshape, {v}, {{"shape", shape}});
+  if (v < 0 || ShapeOf(v) == shape) return v;
+  const Node* before = ProducerOf(v);
+  if (before != nullptr && before->kind == OpKind::kReshape) {
+    const ValueId whole = before->inputs[0];
+    if (ShapeOf(whole) == shape && lengths_.Of(v).empty() && lengths_.Of(whole).empty())
+      return whole;
+  }
+  return Emit(OpKind::kReshape, {v}, {{"shape", shape}});
 }
 
 ValueId NodeImport::Transpose(ValueId v, const Shape& perm) {
@@ -537,7 +554,7 @@ std::vector<NamedValue> NodeImport::Body(std::string_view attribute,
                       inputs.size()));
     return {};
   }
-  auto results = run_subgraph_(a->g(), inputs);
+  auto results = run_subgraph_(a->g(), inputs, attempt_);
   if (!results.ok()) {
     status_ = results.status();
     return {};

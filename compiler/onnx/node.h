@@ -85,9 +85,9 @@ struct RandomNumbers {
 class SampleTable;  // samples.h
 
 // Translates a subgraph with these values for its inputs and returns those of its outputs. It may be
-// translated any number of times. Aborted: problems of its nodes, which are reported.
+// translated any number of times. Aborted: problems of its nodes, which are reported unless this is an attempt.
 using RunSubgraph = absl::FunctionRef<absl::StatusOr<std::vector<NamedValue>>(
-    const onnx::GraphProto& graph, const std::vector<NamedValue>& inputs)>;
+    const onnx::GraphProto& graph, const std::vector<NamedValue>& inputs, bool attempt)>;
 
 // One ONNX node during its translation. Errors are sticky: the first one is kept, and every later
 // call does nothing and returns the value -1, whose type is an f32 scalar. So a translation reads
@@ -110,6 +110,9 @@ class NodeImport {
   bool ok() const { return status_.ok(); }
   const absl::Status& status() const { return status_; }
   void Fail(const std::string& what);  // InvalidArgument
+  // Calls `translate`, whose error, and the problems of a body that it translates, are not the node's: they come back. What it has
+  // emitted stays, and nothing uses it.
+  absl::Status Attempt(absl::FunctionRef<absl::Status()> translate);
   // If a node of a body was refused, this one is reported, too: Unimplemented.
   void ExplainBody(const std::string& what);
   void Unsupported(
@@ -186,7 +189,7 @@ class NodeImport {
   bool CanMake(const TensorType& type);
   ValueId ScalarLike(double value, ValueId like);  // a rank-0 constant of the same type
 
-  // Shorthands. They add no node if there is nothing to do.
+  // Shorthands. They add no node if there is nothing to do, such as for a reshape that undoes another one.
   ValueId Reshape(ValueId v, const Shape& shape);
   ValueId Transpose(ValueId v, const Shape& perm);
   ValueId Cast(ValueId v, ir::DType to);
@@ -224,6 +227,7 @@ class NodeImport {
   std::string name_;
   mutable std::set<std::string, std::less<>> read_attributes_;
   mutable std::set<int> read_operands_;
+  bool attempt_ = false;
 };
 
 // How an operator is imported. `limits` is a text for the table of supported operators: the cases

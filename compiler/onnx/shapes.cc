@@ -129,7 +129,7 @@ absl::Status Refuse(const std::vector<onnx::ValueInfoProto*>& open, const Import
 }  // namespace
 
 std::string OpenRows(const Model& model, const ImportOptions& options) {
-  if (!IsPipeline(model.graph())) return "";
+  if (!IsPipeline(model)) return "";
   std::set<std::string> initialized, rows;
   for (const auto& t : model.graph().initializer()) initialized.insert(t.name());
   for (const auto& input : model.graph().input()) {

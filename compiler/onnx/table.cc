@@ -162,19 +162,25 @@ std::string OnnxOperatorTable() {
       "the default of an encoder it gives -1. The list is in the module, and `heddle run` prints "
       "the strings.\n"
       "- `ZipMap` gives its operand, a tensor [rows, classes] with the classes in the order of "
-      "the labels.\n\n"
+      "the labels.\n"
+      "- An input that is a map, in which `DictVectorizer` or `CastMap` looks up keys, becomes a "
+      "tensor [rows, keys], whose columns are\n  named by the keys. Give zeros for keys that a map "
+      "lacks.\n\n"
       "Trees compare doubles as doubles. All scores are computed in float, which is their type. "
       "Where the standard's text leaves\na result open, it is that of its reference "
       "implementation.\n\n",
-      kHead, RowsOf(Source::kMl).text,
-      "\nOf the domain, these are not supported, because they take maps:\n");
-  for (const std::string& name : Missing(Source::kMl)) absl::StrAppend(&text, name, "\n");
+      kHead, RowsOf(Source::kMl).text);
+  const std::vector<std::string> missing = Missing(Source::kMl);
+  if (!missing.empty()) absl::StrAppend(&text, "\nOf the domain, these are not supported:\n");
+  for (const std::string& name : missing) absl::StrAppend(&text, name, "\n");
   absl::StrAppend(
       &text,
       "\n## Operators of ONNX Runtime\n\nThe quantiser and the graph optimiser of ONNX Runtime "
       "write "
       "operators of their own domain, `com.microsoft`. They are\nchecked against the schemas of "
-      "ONNX Runtime. What the schemas leave open is as its kernels for CPUs compute it.\n\n"
+      "ONNX Runtime. What the schemas leave open is as its kernels for CPUs compute it. `Solve` is "
+      "no operator of it: scikit-learn's\nconverter writes it for Gaussian processes that "
+      "classify.\n\n"
       "| operator | not supported |\n|---|---|\n",
       RowsOf(Source::kRuntime).text);
   return text;

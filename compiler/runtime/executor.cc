@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -75,7 +76,6 @@ class CpuBackend final : public ExecutorBackend {
   // A thread copies the rows that it will compute, since loops over them are shared out in the same way. If one thread copied all,
   // the others would fetch their rows from its cache, and it would fetch the places of these rows back for the next ones.
   void CopyRows(void* to, const void* from, size_t bytes) override {
-    if (bytes < kSharedCopyBytes) return ExecutorBackend::CopyRows(to, from, bytes);
     struct Copied {
       char* to;
       const char* from;
@@ -94,7 +94,11 @@ class CpuBackend final : public ExecutorBackend {
   }
 
   absl::Status Run(size_t block) override {
-    for (const Call& call : calls_[block]) RunCall(call);
+    // One change of the stack for all calls.
+    OnPlacedStack([&] {
+      for (const Call& call : calls_[block])
+        call.kernel(call.buffers, workspace_.data(), pool_->host());
+    });
     return absl::OkStatus();
   }
 
@@ -302,6 +306,10 @@ Executor::Executor(Manifest manifest, std::unique_ptr<ExecutorBackend> backend)
   };
   describe(manifest_.inputs, &inputs_);
   describe(manifest_.outputs, &outputs_);
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    inputs_[i].own = static_cast<char*>(backend_->InputData(static_cast<int>(i)));
+  for (size_t i = 0; i < outputs_.size(); ++i)
+    outputs_[i].own_output = static_cast<const char*>(backend_->OutputData(static_cast<int>(i)));
   SetShapes(0);
 }
 Executor::~Executor() = default;
@@ -318,6 +326,7 @@ absl::Status Executor::BindInput(int index, const void* data) {
   HEDDLE_RETURN_IF_ERROR(CheckPlace(spec, data));
   if (!backend_->PlaceInput(index, data)) return NoPlaces(spec);
   inputs_[static_cast<size_t>(index)].bound = data;
+  any_bound_ |= data != nullptr;
   return absl::OkStatus();
 }
 
@@ -326,10 +335,12 @@ absl::Status Executor::BindOutput(int index, void* data) {
   HEDDLE_RETURN_IF_ERROR(CheckPlace(spec, data));
   if (!backend_->PlaceOutput(index, data)) return NoPlaces(spec);
   outputs_[static_cast<size_t>(index)].bound = data;
+  any_bound_ |= data != nullptr;
   return absl::OkStatus();
 }
 
 void Executor::Unbind() {
+  if (!std::exchange(any_bound_, false)) return;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (std::exchange(inputs_[i].bound, nullptr) != nullptr)
       backend_->PlaceInput(static_cast<int>(i), nullptr);
@@ -342,6 +353,7 @@ void Executor::Unbind() {
 
 // The shapes of outputs with independent rows depend on the block, those of others on data.
 void Executor::SetShapes(size_t block) {
+  if (block_rows_[block] > 0 && std::exchange(shaped_, block) == block) return;
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const TensorSpec& spec = manifest_.outputs[i];
     std::vector<int64_t>& shape = outputs_[i].shape;
@@ -384,6 +396,13 @@ absl::Status Executor::Run(size_t block) {
   return status;
 }
 
+void Executor::CopyRows(char* to, const char* from, size_t bytes) {
+  if (bytes < kSharedCopyBytes)
+    std::memcpy(to, from, bytes);
+  else
+    backend_->CopyRows(to, from, bytes);
+}
+
 absl::Status Executor::RunRows(int64_t rows, const void* const* inputs, void* const* outputs) {
   if (block_rows_[0] == 0)
     return absl::InvalidArgumentError(
@@ -408,15 +427,18 @@ absl::Status Executor::RunRows(int64_t rows, const void* const* inputs, void* co
     const auto begin = static_cast<size_t>(done), count = static_cast<size_t>(piece.rows);
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const size_t row = inputs_[i].row_bytes;
-      backend_->CopyRows(InputData(static_cast<int>(i)),
-                         static_cast<const char*>(inputs[i]) + begin * row, count * row);
+      CopyRows(inputs_[i].own, static_cast<const char*>(inputs[i]) + begin * row, count * row);
     }
-    HEDDLE_RETURN_IF_ERROR(Run(piece.block));
+    const absl::Status status = backend_->Run(piece.block);
+    if (!status.ok()) {
+      status_.Update(status);
+      SetShapes(piece.block);
+      return status;
+    }
     for (size_t i = 0; i < outputs_.size(); ++i) {
       if (outputs[i] == nullptr) continue;
       const size_t row = outputs_[i].row_bytes;
-      backend_->CopyRows(static_cast<char*>(outputs[i]) + begin * row,
-                         OutputData(static_cast<int>(i)), count * row);
+      CopyRows(static_cast<char*>(outputs[i]) + begin * row, outputs_[i].own_output, count * row);
     }
     done += piece.rows;
   }

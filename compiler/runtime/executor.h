@@ -81,7 +81,10 @@ class Executor {
     size_t element_bytes = 0;
     std::vector<int64_t> shape;   // of an output: after the last run
     const void* bound = nullptr;  // where it is, if not in the executor's own memory
+    char* own = nullptr;          // the executor's own memory: of an input
+    const char* own_output = nullptr;
   };
+  void CopyRows(char* to, const char* from, size_t bytes);
   void SetShapes(size_t block);
   void Unbind();
 
@@ -91,6 +94,8 @@ class Executor {
   const RowCut cut_;
   int64_t most_rows_ = 0;                 // that RunRows takes
   std::vector<Tensor> inputs_, outputs_;  // as in the manifest
+  bool any_bound_ = false;                // whether a tensor may be bound
+  size_t shaped_ = SIZE_MAX;  // the block whose shapes outputs have, if rows are independent
   absl::Status status_;
 };
 

@@ -21,7 +21,7 @@ class ExecutorBackend {
   // what it is. False: the backend cannot, and nothing has changed.
   virtual bool PlaceInput(int index, const void* data) { return data == nullptr; }
   virtual bool PlaceOutput(int index, void* data) { return data == nullptr; }
-  // Copies rows from the caller's memory to that of InputData, or from that of OutputData to the caller's.
+  // Copies many rows from the caller's memory to that of InputData, or from that of OutputData to the caller's.
   virtual void CopyRows(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
   // Runs the calls of a block (Manifest::CallsOf) on the first rows of the tensors, as many as it has.
   virtual absl::Status Run(size_t block) = 0;

@@ -62,6 +62,7 @@ bool RowCut::Pads(int64_t left, size_t k) const {
 }
 
 RowCut::Piece RowCut::Next(int64_t left) const {
+  if (left <= rows_.back()) return {blocks_.back(), left};
   for (size_t k = 0; k + 1 < rows_.size(); ++k) {
     if (left >= rows_[k]) return {blocks_[k], rows_[k]};
     if (Pads(left, k)) return {blocks_[k], left};

@@ -465,5 +465,69 @@ TEST(IndependentRows, InputsAndOutputsCountTheSameRows) {
   EXPECT_FALSE(HasIndependentRows(*d.Build({{"y", k}}))) << "an output that no row decides";
 }
 
+// A model of rows x [4, 3] that ends with a value v.
+template <typename Build>
+bool AreIndependent(Build build) {
+  GraphBuilder b;
+  const ValueId x = b.Input("x", {DType::kF32, {kRows, 3}});
+  const ValueId v = build(b, x);
+  return HasIndependentRows(b.Build({{"y", v}}).value());
+}
+
+TEST(IndependentRows, ALabelOfAnEinsumCountsThem) {
+  const auto einsum = [](const std::string& terms, const std::string& result) {
+    return AreIndependent([&](GraphBuilder& b, ValueId x) {
+      return b.Add(OpKind::kEinsum, {x, x}, {{"terms", terms}, {"result", result}}, "v").value();
+    });
+  };
+  EXPECT_TRUE(einsum("ij,ij", "i"));
+  EXPECT_TRUE(einsum("ij,ik", "ijk"));
+  EXPECT_FALSE(einsum("ij,kj", "ik")) << "each row by each";
+  EXPECT_FALSE(einsum("ij,ij", "j")) << "a sum of rows";
+}
+
+TEST(IndependentRows, EachRowMayPickFromItself) {
+  const auto pick = [](int64_t axis, bool by_rows) {
+    return AreIndependent([&](GraphBuilder& b, ValueId x) {
+      ValueId places =
+          b.Add(OpKind::kTopK, {x}, {{"axis", int64_t{1}}, {"k", int64_t{3}}}, "t").value();
+      if (!by_rows) places = b.Constant("p", FromInts({0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2}));
+      if (!by_rows)
+        places = b.Add(OpKind::kReshape, {places}, {{"shape", Shape{kRows, 3}}}, "p").value();
+      return b.Add(OpKind::kGatherElements, {x, places}, {{"axis", axis}}, "v").value();
+    });
+  };
+  EXPECT_TRUE(pick(1, true));
+  EXPECT_FALSE(pick(0, true));
+  EXPECT_FALSE(pick(1, false));
+}
+
+// Rows that are filled with a number are alike for any number of rows, and their sum is not.
+TEST(IndependentRows, FilledRowsAreAlike) {
+  const auto filled = [](const Shape& shape, auto use) {
+    return AreIndependent([&](GraphBuilder& b, ValueId x) {
+      const ValueId one = b.Constant("one", Filled({DType::kF32, {}}, 1));
+      const ValueId all = b.Add(OpKind::kExpand, {one}, {{"shape", shape}}, "all").value();
+      return b.Add(OpKind::kMul, {x, use(b, all)}, {}, "v").value();
+    });
+  };
+  const auto itself = [](GraphBuilder&, ValueId all) { return all; };
+  const auto added = [](GraphBuilder& b, ValueId all) {
+    return b.Add(OpKind::kReduceSum, {all}, {{"axes", Shape{0}}, {"keepdims", int64_t{1}}}, "sum")
+        .value();
+  };
+  EXPECT_TRUE(filled({kRows, 3}, itself));
+  EXPECT_TRUE(filled({kRows, 1}, itself));
+  EXPECT_TRUE(filled({kRows, 1}, [](GraphBuilder& b, ValueId all) {
+    const ValueId w = b.Constant("w", FromElements<float>({1, 3}, {1, 2, 3}));
+    return b.Add(OpKind::kMatmul, {all, w}, {}, "product").value();
+  }));
+  EXPECT_FALSE(filled({kRows, 3}, added));
+  EXPECT_TRUE(filled({2, 3}, added)) << "no rows of the model";
+  EXPECT_FALSE(filled({kRows, 3}, [](GraphBuilder& b, ValueId all) {
+    return b.Add(OpKind::kCumSum, {all}, {{"axis", int64_t{0}}}, "numbers").value();
+  }));
+}
+
 }  // namespace
 }  // namespace heddle::graph

@@ -1043,6 +1043,98 @@ TEST(MlStrings, InputsMayBeMovedAboutBeforeTheyAreRead) {
   EXPECT_EQ(tables.inputs[1].columns, std::vector<std::string>{"place"});
 }
 
+// The strings that an encoder reads may be those that the model has made of numbers, which are places.
+TEST(MlStrings, WhatTheModelGivesIsEncodedToo) {
+  const std::string named =
+      "(int64[6] x) => (int64[a] y) {s = ai.onnx.ml.LabelEncoder<keys_int64s = [1, 2, 3, 4], "
+      "values_strings = [\"red\", \"blue\", \"red\", \"green\"], default_string = \"none\">(x) ";
+  const std::vector<TensorData> x = {FromInts({3, 2, 1, 4, 9, 2})};
+  EXPECT_THAT(Values(named + "y = ai.onnx.ml.CategoryMapper<cats_strings = [\"blue\", \"red\", "
+                             "\"none\"], cats_int64s = [10, 20, 30], default_int64 = -5>(s)}",
+                     x, 2),
+              ElementsAre(20, 10, 20, -5, 30, 10));
+  EXPECT_THAT(
+      Values(named + "t = Identity(s) f = ai.onnx.ml.LabelEncoder<keys_strings = [\"green\", "
+                     "\"red\"], values_floats = [1.0, 2.0], default_float = 0.0>(t) "
+                     "y = Cast<to = 7>(f)}",
+             x, 2),
+      ElementsAre(2, 0, 2, 1, 0, 0));
+  // Strings again: their places in the second list. No key is among the first strings of the last encoder.
+  EXPECT_THAT(Values(named + "y = ai.onnx.ml.LabelEncoder<keys_strings = [\"blue\", \"red\"], "
+                             "values_strings = [\"cold\", \"warm\"]>(s)}",
+                     x, 2),
+              ElementsAre(1, 0, 1, -1, -1, 0));
+  EXPECT_THAT(Values(named + "y = ai.onnx.ml.LabelEncoder<keys_strings = [\"pink\"], "
+                             "values_int64s = [8], default_int64 = 3>(s)}",
+                     x, 2),
+              ElementsAre(3, 3, 3, 3, 3, 3));
+  const std::string distinct =
+      "(int64[3] x) => (float[a,b] y) {s = ai.onnx.ml.CategoryMapper<cats_int64s = [1, 2], "
+      "cats_strings = [\"red\", \"blue\"]>(x) y = ai.onnx.ml.OneHotEncoder<cats_strings = "
+      "[\"blue\", \"green\", \"red\"]>(s)}";
+  EXPECT_THAT(Values(distinct, {FromInts({2, 1, 7})}), ElementsAre(1, 0, 0, 0, 0, 1, 0, 0, 0));
+  EXPECT_THAT(Refusal(named + "h = ai.onnx.ml.OneHotEncoder<cats_strings = [\"red\"]>(s) "
+                              "y = Cast<to = 7>(h)}",
+                      2),
+              AllOf(HasSubstr("OneHotEncoder"), HasSubstr("two labels")));
+}
+
+// ---- Maps ----
+
+// The model, whose input x is a map from such keys to such values.
+onnx::ModelProto WithMap(onnx::ModelProto model, int key, int value) {
+  for (auto& input : *model.mutable_graph()->mutable_input()) {
+    if (input.name() != "x") continue;
+    auto* map = input.mutable_type()->mutable_map_type();
+    map->set_key_type(key);
+    map->mutable_value_type()->mutable_tensor_type()->set_elem_type(value);
+  }
+  return model;
+}
+
+TEST(MlMaps, BecomeTablesOfTheirKeys) {
+  const onnx::ModelProto model = WithMap(
+      Model("(float x) => (float[a,b] y) {v = ai.onnx.ml.DictVectorizer<string_vocabulary = "
+            "[\"age\", \"income\"]>(x) y = ai.onnx.ml.Scaler<offset = [1.0, 2.0], scale = [2.0, "
+            "3.0]>(v)}"),
+      onnx::TensorProto::STRING, onnx::TensorProto::FLOAT);
+  const auto graph = ImportOnnx(model.SerializeAsString(), {.shapes = {{"rows", {3, 1}}}});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->tables.blocks, ElementsAre(3, 1));
+  EXPECT_EQ(graph->tables.inputs[0].columns, (std::vector<std::string>{"age", "income"}));
+  const TensorData rows = Matrix({{1, 2}, {3, 4}, {0, 0}});
+  EXPECT_EQ(ToDoubles(EvaluateGraph(RowBlock(*graph, 0), {&rows, 1}).value()[0]),
+            (Row{0, 0, 4, 6, -2, -6}));
+  // Numbers as keys, and values that are cast; beside a tensor, whose rows they share.
+  const onnx::ModelProto both = WithMap(
+      Model(
+          "(float x, float[2,1] z) => (float[a,b] y) {c = ai.onnx.ml.CastMap<map_form = "
+          "\"SPARSE\", max_map = 2, cast_to = \"TO_INT64\">(x) f = Cast<to = 1>(c) y = Concat<axis "
+          "= 1>(f, z)}"),
+      onnx::TensorProto::INT64, onnx::TensorProto::FLOAT);
+  EXPECT_EQ(ToDoubles(Results(both, {Matrix({{1.5, -2.5}, {0, 7}}), Matrix({{5}, {6}})})[0]),
+            (Row{1, -2, 5, 0, 7, 6}));
+}
+
+TEST(MlMaps, OthersAreRefusedByName) {
+  const auto refusal = [](const std::string& nodes, int key, int value) {
+    const auto model = WithMap(Model("(float x) => (float[a,b] y) {" + nodes + "}"), key, value);
+    return std::string(ImportOnnx(model.SerializeAsString()).status().message());
+  };
+  constexpr int kText = onnx::TensorProto::STRING, kInt = onnx::TensorProto::INT64,
+                kFloat = onnx::TensorProto::FLOAT;
+  const std::string dense = "y = ai.onnx.ml.CastMap(x)",
+                    two =
+                        "a = ai.onnx.ml.DictVectorizer<string_vocabulary = [\"a\"]>(x) b = "
+                        "ai.onnx.ml.DictVectorizer<string_vocabulary = [\"b\"]>(x) y = Add(a, b)",
+                    texts = "y = ai.onnx.ml.DictVectorizer<string_vocabulary = [\"a\"]>(x)";
+  for (const std::string& message :
+       {refusal(dense, kInt, kFloat), refusal(two, kText, kFloat), refusal(texts, kText, kText)}) {
+    EXPECT_THAT(message, AllOf(HasSubstr("input 'x', which is not a tensor"),
+                               HasSubstr("looks up one list of keys"), Not(HasSubstr("\n"))));
+  }
+}
+
 // ---- Tables ----
 
 using Names = std::vector<std::string>;
@@ -1296,6 +1388,91 @@ TEST(MlTables, OpenRowsAreSeveralBlocks) {
   }
 }
 
+// What scikit-learn's converter writes for nearest neighbours, Gaussian processes and boosted classifiers.
+TEST(MlTables, NumbersOfRowsMayBecomeShapes) {
+  const auto table = [](const std::string& nodes, int rows) {
+    return Model(absl::StrCat("(float[", rows > 0 ? absl::StrCat(rows) : "N",
+                              ",2] x) => (float[a,b] y) {i = Constant<value = int64[1] {0}>() "
+                              "one = Constant<value = int64[1] {1}>() "
+                              "last = Constant<value = int64[1] {-1}>() "
+                              "s = ai.onnx.ml.Scaler<scale = [2.0, 3.0]>(x) "
+                              "l = Shape(x) n = Gather(l, i) ",
+                              nodes, "}"));
+  };
+  const std::string distances =
+      "t = Constant<value = float[3,2] {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}>() "
+      "p, q = Scan<num_scan_inputs = 1, body = (float[N,2] a, float[2] b) => (float[N,2] c, "
+      "float[N] "
+      "d) {c = Identity(a) e = Sub(a, b) d = ReduceSumSquare<keepdims = 0>(e, one)}>(s, t) "
+      "r = Transpose<perm = [1, 0]>(q) ";
+  const std::string independent[] = {
+      "m = Concat<axis = 0>(n, last) y = Reshape(s, m)",
+      "m = Concat<axis = 0>(n, one) z = ConstantOfShape(m) y = Concat<axis = 1>(s, z)",
+      // A constant kernel: all rows times all training rows, of zeros.
+      "m = Concat<axis = 0>(n, one) z = ConstantOfShape(m) w = Constant<value = float[1,2] {0.0, "
+      "0.0}>() k = MatMul(z, w) o = Constant<value = float[1] {1.5}>() c = Add(k, o) y = Mul(c, s)",
+      distances + "y = Sqrt(r)",
+      distances +
+          "two = Constant<value = int64[1] {2}>() u, v = TopK<largest = 0>(r, two) "
+          "labels = Constant<value = float[3] {7.0, 8.0, 9.0}>() f = Flatten(v) "
+          "g = ai.onnx.ml.ArrayFeatureExtractor(labels, f) h = Constant<value = int64[2] {-1, "
+          "2}>() "
+          "y = Reshape(g, h)"};
+  for (const std::string& nodes : independent) {
+    EXPECT_TRUE(TablesOf(table(nodes, 4)).independent_rows) << nodes;
+    const auto graph = ImportOnnx(table(nodes, 0).SerializeAsString(), {.shapes = {{"N", {5, 1}}}});
+    ASSERT_TRUE(graph.ok()) << graph.status() << nodes;
+    EXPECT_THAT(graph->tables.blocks, ElementsAre(5, 1)) << nodes;
+    // Rows of one block are what the other block makes of each.
+    Rng rng(3);
+    const Rows x = RandomRows(rng, 5, 2);
+    const TensorData all = Matrix(x);
+    const Row together = ToDoubles(EvaluateGraph(RowBlock(*graph, 0), {&all, 1}).value()[0]);
+    const size_t width = together.size() / 5;
+    for (size_t r = 0; r < x.size(); ++r) {
+      const TensorData row = Matrix({x[r]});
+      const auto begin = together.begin() + static_cast<std::ptrdiff_t>(r * width);
+      EXPECT_EQ(ToDoubles(EvaluateGraph(RowBlock(*graph, 1), {&row, 1}).value()[0]),
+                Row(begin, begin + static_cast<std::ptrdiff_t>(width)))
+          << nodes;
+    }
+  }
+  const std::string dependent[] = {
+      "f = Cast<to = 1>(n) y = Mul(s, f)",
+      "w = Mul(n, one) m = Concat<axis = 0>(w, last) y = Reshape(s, m)",
+      // Rows that are counted by adding up ones.
+      "m = Concat<axis = 0>(n, one) z = ConstantOfShape<value = float[1] {1.0}>(m) "
+      "c = Transpose<perm = [1, 0]>(z) k = MatMul(c, z) y = Mul(s, k)",
+      "m = Concat<axis = 0>(n, one) z = ConstantOfShape<value = float[1] {1.0}>(m) "
+      "c = ReduceSum<keepdims = 1>(z, i) y = Mul(s, c)",
+      // A loop over the rows.
+      "z = Constant<value = float {0.0}>() "
+      "p, q = Scan<num_scan_inputs = 1, body = (float a, float[2] b) => (float c, float[2] d) {"
+      "o = Constant<value = float {1.0}>() c = Add(a, o) d = Identity(b)}>(z, s) y = Mul(q, p)"};
+  for (const std::string& nodes : dependent)
+    EXPECT_FALSE(TablesOf(table(nodes, 4)).independent_rows) << nodes;
+}
+
+// A file of scikit-learn's converter is one of tables, though it may have no operator of ai.onnx.ml.
+TEST(MlTables, FilesOfScikitLearnAreTables) {
+  onnx::ModelProto model = Model(
+      "(float[N,2] x) => (float[a,b] y) {c = Constant<value = float[2,2] {1.0, 2.0, 3.0, 4.0}>() "
+      "y = MatMul(x, c)}");
+  model.mutable_graph()
+      ->mutable_input(0)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(0)
+      ->clear_dim_param();
+  const ImportOptions options{.shapes = {{"rows", {8, 1}}}};
+  EXPECT_FALSE(ImportOnnx(model.SerializeAsString(), options).ok());
+  model.set_producer_name("skl2onnx");
+  const auto graph = ImportOnnx(model.SerializeAsString(), options);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->tables.blocks, ElementsAre(8, 1));
+}
+
 TEST(MlTables, RowsThatAreNotIndependentAreOneNumber) {
   const auto refusal = [](const std::string& graph, const ImportOptions& options) {
     return std::string(ImportOnnx(Model(graph).SerializeAsString(), options).status().message());
@@ -1390,13 +1567,14 @@ TEST(MlRefusals, StringsNameTheInputAndTheWayOut) {
                                    "y = ai.onnx.ml.OneHotEncoder<cats_strings = [\"",
                                    std::string(4097, 'k'), "\"]>(name)}")),
               HasSubstr("a key of 4097 bytes"));
-  // Labels of the model are no strings of an input.
+  // An encoder of strings that the model gives has lists.
   EXPECT_THAT(
-      Refusal("(int64[2] x) => (int64[a] y) {"
-              "s = ai.onnx.ml.LabelEncoder<keys_int64s = [1], values_strings = [\"a\"]>(x) "
-              "y = ai.onnx.ml.LabelEncoder<keys_strings = [\"a\"], values_int64s = [1]>(s)}",
-              2),
-      HasSubstr("keys that are strings"));
+      Refusal(
+          "(int64[2] x) => (int64[a] y) {"
+          "s = ai.onnx.ml.LabelEncoder<keys_int64s = [1], values_strings = [\"a\"]>(x) "
+          "y = ai.onnx.ml.LabelEncoder<keys_strings = [\"a\"], values_tensor = int64[1] {1}>(s)}",
+          4),
+      AllOf(HasSubstr("LabelEncoder (node 'y'"), HasSubstr("strings that the model gives")));
 }
 
 TEST(MlRefusals, TextsAreComparedWithinALimit) {

@@ -115,6 +115,42 @@ TEST(Microsoft, Products) {
       "y = Clip(t, low, high)");
 }
 
+// What scikit-learn's converter writes.
+TEST(Microsoft, DistancesAndSolutions) {
+  const std::string rows = "(float[3,4] x, float[2,4] z) => (float[p,q] y)";
+  const std::string squares =
+      "a = Unsqueeze(x, one) b = Unsqueeze(z, zero) d = Sub(a, b) m = Mul(d, d) ";
+  const std::string axes =
+      "zero = Constant<value = int64[1] {0}>() one = Constant<value = int64[1] {1}>() "
+      "two = Constant<value = int64[1] {2}>() ";
+  ExpectSame(rows, "y = com.microsoft.CDist(x, z)",
+             axes + squares + "y = ReduceSum<keepdims = 0>(m, two)");
+  ExpectSame(rows, "y = com.microsoft.CDist<metric = \"euclidean\">(x, z)",
+             axes + squares + "s = ReduceSum<keepdims = 0>(m, two) y = Sqrt(s)");
+  // By the inverses of a triangle and of a matrix that needs its rows in another order.
+  const std::string right = "(float[2,3] x) => (float[p,q] y)";
+  const auto solve = [](const std::string& matrix, const std::string& attributes) {
+    return "a = Constant<value = float[2,2] " + matrix + ">() y = com.microsoft.Solve" +
+           attributes + "(a, x)";
+  };
+  const auto product = [](const std::string& inverse) {
+    return "a = Constant<value = float[2,2] " + inverse + ">() y = MatMul(a, x)";
+  };
+  ExpectSame(right, solve("{2.0, 0.0, 3.0, 4.0}", "<lower = 0>"),
+             product("{0.5, 0.0, -0.375, 0.25}"));
+  ExpectSame(right, solve("{2.0, 0.0, 3.0, 4.0}", "<transposed = 1>"),
+             product("{0.5, -0.375, 0.0, 0.25}"));
+  ExpectSame(right, solve("{0.0, 2.0, 4.0, 1.0}", ""), product("{-0.125, 0.25, 0.5, 0.0}"));
+  const auto refusal = [](const std::string& graph) {
+    return std::string(ImportOnnx(Model(graph)).status().message());
+  };
+  EXPECT_THAT(refusal(right + " {" + solve("{1.0, 2.0, 2.0, 4.0}", "") + "}"),
+              HasSubstr("the matrix has no inverse"));
+  EXPECT_THAT(
+      refusal("(float[2,2] a, float[2,3] x) => (float[p,q] y) {y = com.microsoft.Solve(a, x)}"),
+      AllOf(HasSubstr("Solve (node 'y'"), HasSubstr("has to be a constant")));
+}
+
 TEST(Microsoft, Normalisations) {
   ExpectSame(
       "(float[2,3,4] x, float[3,4] k, float[4] g, float[4] b, float[4] c) => "

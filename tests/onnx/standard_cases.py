@@ -10,7 +10,7 @@ ctest, since it needs packages from PyPI:
 Writes every test of the installed package `onnx` that has data into DIR, one folder each, unless DIR exists already. Then runs
 operator-report, which prints the figures per opset, and ONNX Runtime on the same cases. Last, it lists what ONNX Runtime passes
 on a CPU and Heddle refuses, apart from strings, sequences, optionals and the training domains. The exit status is 1 if anything
-is wrong.
+is wrong, and with --strict also if anything is refused, or there is no case.
 """
 import argparse
 import collections
@@ -135,6 +135,7 @@ def main():
     parser.add_argument("--only", default="", help="write the tests whose name contains this")
     parser.add_argument("--report", default=REPORT)
     parser.add_argument("--verbose", action="store_true", help="a line for every case that did not pass here")
+    parser.add_argument("--strict", action="store_true", help="a case that is refused is wrong, too")
     args = parser.parse_args()
     if not os.path.exists(args.folder):
         write_cases(args.folder, args.only)
@@ -173,6 +174,8 @@ def main():
         print(f"{count:5d}  {what}")
     if args.verbose:
         print("\n".join(missing))
+    if args.strict and (refused or not glob.glob(os.path.join(args.folder, "*", "*", "model.onnx"))):
+        return 1
     return ours.returncode
 
 

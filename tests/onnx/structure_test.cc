@@ -296,6 +296,34 @@ TEST(Loops, ScansOfIndependentIterationsAreOneIteration) {
               ElementsAre(3, 7, 3, 7));
 }
 
+// What fails for all iterations at once is tried one by one, and none of its problems is told.
+TEST(Loops, ScansThatAreNotMadeAtOnceAreUnrolled) {
+  // The axis is a constant of each iteration.
+  const std::string of_axes =
+      "(float[2,2] s) => (float[a,b] y) {x = Constant<value = int64[2,1] {0, 1}>()\n"
+      "l, y = Scan<num_scan_inputs = 1, body = (float[2,2] s1, int64[1] x1) => (float[2,2] t, "
+      "float[2] u) {t = Identity(s1)\nu = ReduceSum<keepdims = 0>(s1, x1)}>(s, x)}";
+  EXPECT_THAT(Values(17, of_axes), ElementsAre(4, 6, 3, 7));
+  // The differences of all would be 2^20 for each iteration.
+  const auto distances = [](int count) {
+    return absl::StrCat("(float[1024,1024] s, float[", count,
+                        ",1024] x) => (float[a,b] y) {l, y = Scan<num_scan_inputs = 1, body = "
+                        "(float[1024,1024] s1, float[1024] x1) => (float[1024,1024] t, float[1024] "
+                        "u) {t = Identity(s1)\nd = Sub(s1, x1)\n"
+                        "u = ReduceSumSquare<axes = [1], keepdims = 0>(d)}>(s, x)}");
+  };
+  const auto nodes = [&](int count) {
+    const auto graph = Import(17, distances(count));
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    return graph.ok() ? graph->nodes.size() : 0;
+  };
+  EXPECT_LE(nodes(512), 4u);
+  EXPECT_GE(nodes(513), 2 * 513u);
+  EXPECT_THAT(Refusal(17, distances(1025)),
+              AllOf(HasSubstr("Scan (node 'l'"), HasSubstr("more than 1024 iterations"),
+                    HasSubstr("more than 536870912 elements; give fewer rows")));
+}
+
 // ---- Sequences ----
 
 TEST(Sequences, Disappear) {

@@ -1,9 +1,11 @@
 #include "compiler/graph/passes/independent_rows.h"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "compiler/graph/core/operator.h"
 #include "compiler/graph/ops/op_util.h"
 
@@ -16,7 +18,8 @@ constexpr int kMixed = -2;  // some element depends on several rows, or it is no
 
 class Rows {
  public:
-  explicit Rows(const Graph& graph) : graph_(graph), of_(graph.values.size(), kNone) {}
+  explicit Rows(const Graph& graph)
+      : graph_(graph), of_(graph.values.size(), kNone), alike_(graph.values.size(), kNone) {}
 
   bool Independent() {
     if (graph_.inputs.empty() || !graph_.lengths.empty()) return false;
@@ -39,23 +42,57 @@ class Rows {
   const Shape& ShapeOf(ValueId v) const { return graph_.values[v].type.shape; }
   int Rank(ValueId v) const { return static_cast<int>(ShapeOf(v).size()); }
 
-  int Checked(const Node& node) const {
+  int Checked(const Node& node) {
     bool any = false;
     for (ValueId v : node.inputs) {
       if (of_[v] == kMixed) return kMixed;
       any |= of_[v] != kNone;
     }
-    if (!any) return kNone;
-    const int axis = AxisOf(node);
+    if (!any) return Filled(node);
+    return Fitting(node, AxisOf(node));
+  }
+
+  // The axis, if the result has a row there.
+  int Fitting(const Node& node, int axis) const {
     const Shape& result = ShapeOf(node.outputs[0]);
     const bool fits = axis >= 0 && axis < static_cast<int>(result.size()) && result[axis] == rows_;
     return fits ? axis : kMixed;
   }
 
+  // Of a node without an operand that depends on inputs. Such a value may be filled for as many rows as there are, all alike: it begins as an
+  // Expand. What is made of it row by row has equal rows, too, by the same rules as for the inputs. Anything else, such as their sum,
+  // depends on the number of rows.
+  int Filled(const Node& node) {
+    const bool of_filled = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                       [&](ValueId v) { return alike_[v] != kNone; });
+    int axis = kNone;
+    if (of_filled) {
+      of_.swap(alike_);
+      axis = Fitting(node, AxisOf(node));
+      of_.swap(alike_);
+    } else if (node.kind == OpKind::kExpand) {
+      axis = FilledBy(ShapeOf(node.inputs[0]), ShapeOf(node.outputs[0]));
+    }
+    if (axis == kMixed) return kMixed;
+    for (ValueId v : node.outputs) alike_[v] = axis;
+    return kNone;
+  }
+
+  // The dimension that counts rows after an Expand, if it had one element there. Of two such dimensions it is not known which.
+  int FilledBy(const Shape& from, const Shape& to) const {
+    const size_t more = to.size() - from.size();
+    int axis = kNone;
+    for (size_t d = 0; d < to.size(); ++d) {
+      if (to[d] != rows_ || (d >= more && from[d - more] != 1)) continue;
+      axis = axis == kNone ? static_cast<int>(d) : kMixed;
+    }
+    return axis;
+  }
+
   // Whether all parts of a value along a dimension are equal.
   bool IsUniform(ValueId v, int axis) const {
     const Shape& shape = ShapeOf(v);
-    if (axis < 0 || shape[axis] == 1) return true;
+    if (axis < 0 || shape[axis] == 1 || alike_[v] == axis) return true;
     const auto known = graph_.constants.find(v);
     if (known == graph_.constants.end()) return false;
     const std::string_view bytes(known->second.bytes->data(), known->second.bytes->size());
@@ -98,6 +135,10 @@ class Rows {
       return Others(node) || attrs.Int("axis") == at ? kMixed : at;
     if (def.elementwise) return Aligned(node.inputs, rank, 0);
     if (node.kind == OpKind::kMatmul) return Matmul(node.inputs[0], node.inputs[1], rank);
+    if (node.kind == OpKind::kEinsum)
+      return Einsum(node, attrs.Text("terms"), attrs.Text("result"));
+    if (node.kind == OpKind::kGatherElements)
+      return GatherElements(x, node.inputs[1], attrs.Int("axis"));
     if (node.kind == OpKind::kGather) return Gather(x, node.inputs[1], attrs.Int("axis"));
     if (node.kind == OpKind::kConcat) {
       const auto axis = NormalizeAxis(attrs.Int("axis"), rank);
@@ -166,6 +207,35 @@ class Rows {
     return Aligned({x, y}, rank, 2);
   }
 
+  // Rows are independent if one label counts them, in every operand that has it, and the result has that label.
+  int Einsum(const Node& node, const std::string& terms, const std::string& result) const {
+    char label = 0;
+    const std::vector<std::string> labels = absl::StrSplit(terms, ',');
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (of_[node.inputs[i]] == kNone) continue;
+      const char of_rows = labels[i][static_cast<size_t>(of_[node.inputs[i]])];
+      if (label != 0 && label != of_rows) return kMixed;
+      label = of_rows;
+    }
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const int at = of_[node.inputs[i]];
+      for (size_t d = 0; d < labels[i].size(); ++d) {
+        if (labels[i][d] != label || static_cast<int>(d) == at) continue;
+        if (at != kNone || !IsUniform(node.inputs[i], static_cast<int>(d))) return kMixed;
+      }
+    }
+    const size_t at = result.find(label);
+    return at == std::string::npos ? kMixed : static_cast<int>(at);
+  }
+
+  // Each row picks from itself, or all pick from equal rows.
+  int GatherElements(ValueId x, ValueId places, int64_t attribute) const {
+    const auto axis = NormalizeAxis(attribute, Rank(x));
+    const int at = of_[places];
+    if (!axis.ok() || at == kNone || static_cast<int>(*axis) == at) return kMixed;
+    return of_[x] == at || (of_[x] == kNone && IsUniform(x, at)) ? at : kMixed;
+  }
+
   // Either rows of data at the same places, or what a table has at the places of each row.
   int Gather(ValueId x, ValueId places, int64_t attribute) const {
     const auto axis = NormalizeAxis(attribute, Rank(x));
@@ -191,6 +261,8 @@ class Rows {
 
   const Graph& graph_;
   std::vector<int> of_;  // by value
+  std::vector<int>
+      alike_;  // by value that depends on no input: the dimension of filled rows (Filled), kNone if it has none
   int64_t rows_ = 0;
 };
 

@@ -129,8 +129,8 @@ int64_t Entry(NodeImport& n, const char* name, size_t i, size_t count) {
 // A body that passes its states on is translated once, for one element of each scan input, and then made anew with a dimension more, which
 // counts the elements. So the distances of rows to thousands of others (nearest neighbours) are one operator.
 
-// Whether the body has only operators that ForAll knows. None of them needs a constant that differs between iterations, so the
-// body can be translated for an element that is not known.
+// Whether the body has only operators that ForAll knows. Hardly any of them needs a constant that differs between iterations, so the body can
+// mostly be translated for an element that is not known.
 bool IsSimple(const onnx::GraphProto& body) {
   static constexpr std::string_view kSimple[] = {"Abs",        "Add",        "Cast",
                                                  "Constant",   "Div",        "Exp",
@@ -209,10 +209,16 @@ std::optional<ValueId> OfAll(NodeImport& n, const Node& node, const std::map<Val
   return n.Emit(node.kind, operands, node.attrs);
 }
 
+// Elements of the largest tensor that all iterations at once may need. It may be no more than an operand of the kernel that reduces it, but
+// then its elements are steps of that kernel; else it is 2 GiB of f32.
+constexpr int64_t kMostAtOnce = int64_t{1} << 29;
+
+absl::Status NotAtOnce(const std::string& why) { return absl::UnimplementedError(why); }
+
 // What the nodes that were added behind the elements, the keys of `all`, make of all elements: for each result, a value with the elements in
-// dimension 0. nullopt: no such form is known, or a result does not depend on an element.
-std::optional<std::vector<ValueId>> ForAll(NodeImport& n, const std::vector<ValueId>& results,
-                                           std::map<ValueId, ValueId> all, int64_t length) {
+// dimension 0. Unimplemented: no such form is known, a result does not depend on an element, or a value exceeds kMostAtOnce.
+absl::StatusOr<std::vector<ValueId>> ForAll(NodeImport& n, const std::vector<ValueId>& results,
+                                            std::map<ValueId, ValueId> all, int64_t length) {
   const ValueId first = all.begin()->first;
   std::set<ValueId> needed(results.begin(), results.end());
   for (auto v = needed.end(); v != needed.begin();) {
@@ -230,41 +236,54 @@ std::optional<std::vector<ValueId>> ForAll(NodeImport& n, const std::vector<Valu
     const bool depends = std::any_of(node.inputs.begin(), node.inputs.end(),
                                      [&](ValueId x) { return all.contains(x); });
     if (!depends) continue;
+    if (NumElements(n.Type(v)) > kMostAtOnce / length) {
+      return NotAtOnce(absl::StrCat("they need tensors of more than ", kMostAtOnce,
+                                    " elements; give fewer rows"));
+    }
     const std::optional<ValueId> made = OfAll(n, node, all, length);
-    if (!made.has_value() || !n.ok()) return std::nullopt;
+    if (!n.ok()) return n.status();
+    if (!made.has_value())
+      return NotAtOnce(absl::StrCat("there is no ", NameOf(node.kind), " of all of them"));
     all[v] = *made;
   }
   std::vector<ValueId> made;
   for (const ValueId v : results) {
     const auto found = all.find(v);
-    if (found == all.end()) return std::nullopt;
+    if (found == all.end()) return NotAtOnce("a result is the same for all of them");
     made.push_back(found->second);
   }
   return made;
 }
 
-// The results of ScanOver, or nullopt: the scan has to be unrolled. `axes` are those of the inputs.
-std::optional<std::vector<ValueId>> ScanAtOnce(NodeImport& n, const std::vector<ValueId>& states,
-                                               const std::vector<ValueId>& scanned,
-                                               const std::vector<int64_t>& axes, int64_t length,
-                                               const char* input_directions) {
+struct ScanOperands {
+  const std::vector<ValueId>& states;
+  const std::vector<ValueId>& scanned;
+  const std::vector<int64_t>& axes;  // of `scanned`
+  int64_t length;
+  const char* directions;  // the attribute
+};
+
+// The results of ScanOver by one iteration over all elements, or why the iterations have to be made one by one.
+absl::StatusOr<std::vector<ValueId>> ScanAtOnce(NodeImport& n, const ScanOperands& scan) {
+  const auto& [states, scanned, axes, length, directions] = scan;
   const onnx::AttributeProto* body = n.Find("body");
-  if (!n.ok() || length < 2 || scanned.empty() || body == nullptr || !IsSimple(body->g()))
-    return std::nullopt;
+  if (length < 2 || scanned.empty()) return NotAtOnce("there is one");
+  if (body == nullptr || !IsSimple(body->g()))
+    return NotAtOnce("the body has operators that are only known for single ones");
   const auto is_known = [&](ValueId v) {
     return n.lengths().Of(v).empty() && NumElements(n.Type(v)) > 0;
   };
   if (!std::all_of(states.begin(), states.end(), is_known) ||
       !std::all_of(scanned.begin(), scanned.end(), is_known))
-    return std::nullopt;
+    return NotAtOnce("shapes depend on data");
   const size_t count = states.size(), outputs = static_cast<size_t>(n.NumOutputs()) - count;
   // Results stand as the elements do, so all have one direction.
   std::set<bool> backward;
   for (size_t k = 0; k < scanned.size(); ++k)
-    backward.insert(Entry(n, input_directions, k, scanned.size()) != 0);
+    backward.insert(Entry(n, directions, k, scanned.size()) != 0);
   for (size_t k = 0; k < outputs; ++k)
     backward.insert(Entry(n, "scan_output_directions", k, outputs) != 0);
-  if (backward.size() > 1) return std::nullopt;
+  if (backward.size() > 1) return NotAtOnce("they go forth and back");
   std::vector<NamedValue> inputs(states.begin(), states.end());
   std::map<ValueId, ValueId> all;
   for (size_t k = 0; k < scanned.size(); ++k) {
@@ -272,20 +291,22 @@ std::optional<std::vector<ValueId>> ScanAtOnce(NodeImport& n, const std::vector<
     inputs.emplace_back(element);
     all[element] = Moved(n, scanned[k], axes[k], 0);
   }
-  if (!n.ok()) return std::nullopt;
+  if (!n.ok()) return n.status();
   const std::vector<NamedValue> found = n.Body("body", inputs);
-  if (!n.ok() || found.size() != count + outputs) return std::nullopt;
+  if (!n.ok()) return n.status();
+  if (found.size() != count + outputs) return NotAtOnce("the body has other outputs");
   std::vector<ValueId> items;
   for (size_t i = 0; i < found.size(); ++i) {
     const bool passed_on = i >= count || found[i].tensor == states[i];
-    if (found[i].kind != NamedValue::Kind::kTensor || !passed_on) return std::nullopt;
+    if (found[i].kind != NamedValue::Kind::kTensor || !passed_on)
+      return NotAtOnce("each depends on the one before");
     if (i >= count) items.push_back(found[i].tensor);
   }
-  const auto made = ForAll(n, items, std::move(all), length);
-  if (!made.has_value()) return std::nullopt;
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<ValueId> made,
+                          ForAll(n, items, std::move(all), length));
   std::vector<ValueId> results = states;
   for (size_t k = 0; k < outputs; ++k) {
-    const ValueId v = (*made)[k];
+    const ValueId v = made[k];
     results.push_back(Moved(n, v, 0, n.Axis(Entry(n, "scan_output_axes", k, outputs), n.Rank(v))));
   }
   return results;
@@ -307,10 +328,16 @@ std::vector<ValueId> ScanOver(NodeImport& n, std::vector<ValueId> states,
     }
     length = extent;
   }
-  if (const auto at_once = ScanAtOnce(n, states, scanned, axes, length, input_directions))
-    return *at_once;
+  std::vector<ValueId> at_once;
+  const absl::Status tried = n.Attempt([&]() -> absl::Status {
+    HEDDLE_ASSIGN_OR_RETURN(at_once,
+                            ScanAtOnce(n, {states, scanned, axes, length, input_directions}));
+    return absl::OkStatus();
+  });
+  if (tried.ok()) return at_once;
   if (length > kMostIterations) {
-    n.Unsupported(absl::StrCat("more than ", kMostIterations, " iterations"));
+    n.Unsupported(absl::StrCat("more than ", kMostIterations,
+                               " iterations, which are not made at once: ", tried.message()));
     return {};
   }
   const size_t outputs = static_cast<size_t>(n.NumOutputs()) - count;

@@ -133,9 +133,19 @@ void ArrayFeatureExtractor(NodeImport& n) {
         return n.Fail(absl::StrCat("picks feature ", place, " of ", shape.back()));
     }
   }
-  x = n.Reshape(x, shape);
-  n.Set(0, n.Emit(OpKind::kGather, {x, n.Reshape(places, {Product(n.ShapeOf(places))})},
-                  {{"axis", static_cast<int64_t>(shape.size()) - 1}}));
+  // What is picked for each row of a matrix of places keeps its rows (independent_rows.h) up to the last step, which models undo.
+  const Shape of = n.ShapeOf(places);
+  const int64_t features = shape.back(), count = Product(of);
+  shape.pop_back();
+  const bool one_row = of.size() > 1 && Product(shape) == 1;
+  Shape from = shape;
+  from.push_back(features);
+  x = n.Reshape(x, one_row ? Shape{features} : from);
+  const ValueId picked =
+      n.Emit(OpKind::kGather, {x, of.size() > 1 ? places : n.Reshape(places, {count})},
+             {{"axis", int64_t{n.Rank(x)} - 1}});
+  shape.push_back(count);
+  n.Set(0, n.Reshape(picked, shape));
 }
 
 // ---- Categories ----
@@ -309,6 +319,15 @@ void CategoryMapper(NodeImport& n) {
   n.Set(0, LookUp(n, n.In(0), FromInts(keys), Places(n.Strings("cats_strings").size())));
 }
 
+// ---- Maps ----
+
+// Of a map that has not become a table (maps.h).
+void OfMap(NodeImport& n) {
+  n.Unsupported(
+      "a map that does not go into the model, or is to strings, or whose keys are not one list; "
+      "give a tensor");
+}
+
 // ---- Results ----
 
 // The map from labels to scores stays the tensor of the scores.
@@ -335,8 +354,10 @@ void AddFeatureTranslations(TranslationTable& table) {
   add("FeatureVectorizer", FeatureVectorizer);
   add("ArrayFeatureExtractor", ArrayFeatureExtractor);
   add("OneHotEncoder", OneHotEncoder, "zeros=0 (an unknown category gives zeros in any case)");
-  add("LabelEncoder", LabelEncoder, "keys that are strings, for labels that the model gives");
-  add("CategoryMapper", CategoryMapper, "from labels that the model gives");
+  add("LabelEncoder", LabelEncoder, "keys or values in a tensor, for strings that the model gives");
+  add("CategoryMapper", CategoryMapper);
+  add("DictVectorizer", OfMap, "maps to strings; several lists of keys for one map");
+  add("CastMap", OfMap, "maps to strings; map_form=DENSE; cast_to=TO_STRING");
   add("ZipMap", ZipMap, "maps: the result is the tensor of scores");
 }
 

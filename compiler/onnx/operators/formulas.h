@@ -25,6 +25,11 @@ ValueId MatMulOf(NodeImport& n, ValueId a, ValueId b);
 // x / sqrt(mean(x^2) + epsilon) over the axes.
 ValueId RmsNormalOf(NodeImport& n, ValueId x, const Shape& axes, double epsilon);
 
+// ---- linear.cc ----
+
+// The sums of squared differences of each row of x and each row of y: [rows of x, rows of y].
+ValueId SquaredDistances(NodeImport& n, ValueId x, ValueId y);
+
 // ---- attention.cc ----
 
 // The numbers from 0 on, as a constant.

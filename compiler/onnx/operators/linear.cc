@@ -99,13 +99,8 @@ ValueId Kernel(NodeImport& n, ValueId x, const std::vector<double>& vectors,
   const ValueId products = Products(n, x, vectors, "support_vectors");
   if (!n.ok() || kernel == "LINEAR") return products;
   if (kernel == "RBF") {
-    // The differences themselves: squares and products would cancel.
-    const int64_t rows = n.ShapeOf(x)[0], features = n.ShapeOf(x)[1],
-                  count = n.ShapeOf(products)[1];
-    const ValueId all = n.Constant(FromDoubles(vectors, {1, count, features}, DType::kF32));
-    const ValueId apart = n.Emit(OpKind::kSub, {n.Reshape(x, {rows, 1, features}), all});
-    const ValueId distance =
-        n.Emit(OpKind::kReduceSumSquare, {apart}, {{"axes", Shape{2}}, {"keepdims", int64_t{0}}});
+    const int64_t features = n.ShapeOf(x)[1], count = n.ShapeOf(products)[1];
+    const ValueId distance = SquaredDistances(n, x, Matrix(n, vectors, count, features));
     return n.Emit(OpKind::kExp, {times(distance, -gamma)});
   }
   const ValueId scaled = times(products, gamma);
@@ -359,6 +354,19 @@ void SvmClassifier(NodeImport& n) {
 }
 
 }  // namespace
+
+ValueId SquaredDistances(NodeImport& n, ValueId x, ValueId y) {
+  if (!n.ok()) return -1;
+  const Shape of_x = n.ShapeOf(x), of_y = n.ShapeOf(y);
+  if (of_x.size() != 2 || of_y.size() != 2 || of_x[1] != of_y[1]) {
+    n.Fail(absl::StrCat("cannot compare rows of ", ShapeText(of_x), " and ", ShapeText(of_y)));
+    return -1;
+  }
+  // The differences themselves: squares and products would cancel.
+  const ValueId apart = n.Emit(
+      OpKind::kSub, {n.Reshape(x, {of_x[0], 1, of_x[1]}), n.Reshape(y, {1, of_y[0], of_y[1]})});
+  return n.Emit(OpKind::kReduceSumSquare, {apart}, {{"axes", Shape{2}}, {"keepdims", int64_t{0}}});
+}
 
 void AddLinearTranslations(TranslationTable& table) {
   const auto add = [&](const char* name, Translation::Run run, const char* limits = "") {

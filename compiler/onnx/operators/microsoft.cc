@@ -2,6 +2,8 @@
 // of the standard: activations, normalisations, products. Those on quantised tensors are in
 // quantized.cc. 16-bit floats are computed in f32.
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/onnx/node.h"
@@ -221,6 +223,75 @@ void SkipGroupNorm(NodeImport& n) {
   SetRounded(n, sum, 1);
 }
 
+// ---- What scikit-learn's converter writes ----
+
+void CDist(NodeImport& n) {
+  const ValueId x = n.In(0), y = n.In(1);
+  if (!n.ok()) return;
+  const std::string metric = n.OneOf("metric", {"sqeuclidean", "euclidean"});
+  const ValueId squares = SquaredDistances(n, x, y);
+  n.Set(0, metric == "euclidean" ? n.Emit(OpKind::kSqrt, {squares}) : squares);
+}
+
+// The inverse of a square matrix, row by row; empty if it has none. With its rows in an order of their own, except for a lower
+// triangle, whose zeros then stay.
+std::vector<double> Inverse(std::vector<double> a, size_t size) {
+  std::vector<double> b(size * size, 0);
+  bool triangle = true;
+  for (size_t i = 0; i < size; ++i) {
+    b[i * size + i] = 1;
+    for (size_t j = i + 1; j < size; ++j) triangle &= a[i * size + j] == 0;
+  }
+  const auto subtract = [&](size_t from, size_t row, size_t column) {
+    const double by = a[row * size + column];
+    if (by == 0) return;
+    for (size_t k = column; k < size; ++k) a[row * size + k] -= by * a[from * size + k];
+    for (size_t k = 0; k < size; ++k) b[row * size + k] -= by * b[from * size + k];
+  };
+  for (size_t c = 0; c < size; ++c) {
+    size_t pivot = c;
+    for (size_t r = c; r < size && !triangle; ++r) {
+      if (std::abs(a[r * size + c]) > std::abs(a[pivot * size + c])) pivot = r;
+    }
+    const double divisor = a[pivot * size + c];
+    if (divisor == 0 || !std::isfinite(divisor)) return {};
+    for (size_t k = 0; k < size; ++k) {
+      std::swap(a[c * size + k], a[pivot * size + k]);
+      std::swap(b[c * size + k], b[pivot * size + k]);
+      a[c * size + k] /= divisor;
+      b[c * size + k] /= divisor;
+    }
+    for (size_t r = c + 1; r < size; ++r) subtract(c, r, c);
+  }
+  for (size_t c = size; c-- > 0;) {
+    for (size_t r = 0; r < c; ++r) subtract(c, r, c);
+  }
+  return b;
+}
+
+// The solution x of a x = y, by the inverse of a, which is computed in double precision. No library defines the operator: scikit-learn's
+// converter writes it for Gaussian processes that classify, and means scipy.linalg.solve, which looks at all of `a`.
+void Solve(NodeImport& n) {
+  constexpr int64_t kMostRows = 1024;  // the inverse takes about a second
+  n.Ignore({"lower"});
+  const std::vector<double> a = n.ConstantDoubles(0);
+  const ValueId y = n.In(1);
+  const bool transposed = n.Int("transposed") != 0;
+  if (!n.ok()) return;
+  const TensorType type = n.Type(n.In(0));
+  const int64_t size = type.shape.empty() ? 0 : type.shape[0];
+  if (type.shape != Shape{size, size} || n.Rank(y) < 1 || n.Rank(y) > 2 || n.ShapeOf(y)[0] != size)
+    return n.Fail(
+        absl::StrCat("cannot solve ", ShapeText(type.shape), " for ", ShapeText(n.ShapeOf(y))));
+  if (size > kMostRows)
+    return n.Unsupported(absl::StrCat("a matrix of more than ", kMostRows, " rows"));
+  if (!n.CanMake(type)) return;
+  const std::vector<double> inverse = Inverse(a, static_cast<size_t>(size));
+  if (inverse.empty()) return n.Fail("the matrix has no inverse");
+  const ValueId by = n.Constant(FromDoubles(inverse, type.shape, type.dtype));
+  n.Set(0, MatMulOf(n, transposed ? n.Transpose(by, {1, 0}) : by, y));
+}
+
 }  // namespace
 
 void AddMicrosoftTranslations(TranslationTable& table) {
@@ -244,6 +315,8 @@ void AddMicrosoftTranslations(TranslationTable& table) {
   add("SkipSimplifiedLayerNormalization", SkipSimplifiedLayerNormalization, kMoments);
   table["SimplifiedLayerNormalization"].limits = "the output inv_std_var";
   add("EmbedLayerNormalization", EmbedLayerNormalization);
+  add("CDist", CDist);
+  add("Solve", Solve, "a matrix that is not constant, or has more than 1024 rows");
   add("GroupNorm", GroupNorm);
   add("SkipGroupNorm", SkipGroupNorm, "channels_last=0");
 }

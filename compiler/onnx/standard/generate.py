@@ -135,11 +135,15 @@ def ml_lines():
 
 # SimplifiedLayerNormalization stands in the standard's own domain.
 MICROSOFT = """
-    Attention BiasAdd BiasGelu BiasSplitGelu DequantizeLinear DynamicQuantizeLSTM DynamicQuantizeMatMul EmbedLayerNormalization FastGelu
+    Attention BiasAdd BiasGelu BiasSplitGelu CDist DequantizeLinear DynamicQuantizeLSTM DynamicQuantizeMatMul EmbedLayerNormalization FastGelu
     FusedConv FusedGemm FusedMatMul Gelu GroupNorm GroupQueryAttention MatMulIntegerToFloat MatMulNBits MultiHeadAttention QAttention
     QGemm QLinearAdd QLinearAveragePool QLinearConcat QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearSigmoid
     QLinearSoftmax QLinearWhere QuantizeLinear QuickGelu RotaryEmbedding SimplifiedLayerNormalization SkipGroupNorm
     SkipLayerNormalization SkipSimplifiedLayerNormalization TransposeMatMul""".split()
+
+
+# ONNX Runtime has no such operator, but skl2onnx writes it (compiler/onnx/operators/microsoft.cc).
+SOLVE = "com.microsoft.Solve 1 | A:T Y:T | X:T | lower:int=0 transposed:int=0 | T="
 
 
 def like_onnx(schema):
@@ -171,7 +175,8 @@ def microsoft_lines():
     names_of_sets = sets_of(schemas, "M")
     out = ["// Written by generate.py --microsoft from onnxruntime " + onnxruntime.__version__ + "; standard.h explains the lines.",
            'R"(', f"source onnxruntime {onnxruntime.__version__}"] + set_lines(names_of_sets)
-    return out + [operator_line(s, names_of_sets) for s in schemas] + [')"']
+    lines = [operator_line(s, names_of_sets) for s in schemas] + [SOLVE + names_of_sets["double", "float"]]
+    return out + sorted(lines) + [')"']
 
 
 if __name__ == "__main__":

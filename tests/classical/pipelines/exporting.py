@@ -32,8 +32,9 @@ def last_of(model):
     return last_of(model.steps[-1][1]) if hasattr(model, "steps") else model
 
 
-def export(model, inputs, options=None):
-    """`inputs`: name: array, each [rows, columns]. The number of rows stays open. `options` of the last step."""
+def export(model, inputs, options=None, types=None):
+    """`inputs`: name: array, each [rows, columns]. The number of rows stays open. `options` of the last step. `types`: of the inputs, where the file
+    has no tensors."""
     import plain_attributes  # noqa: F401, for what it changes
     from skl2onnx import to_onnx
     from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType, StringTensorType
@@ -42,7 +43,7 @@ def export(model, inputs, options=None):
         register_converters()
         export.ready = True
     kinds = {"f4": FloatTensorType, "f8": DoubleTensorType, "i8": Int64TensorType}
-    types = [(name, kinds.get(array.dtype.str[1:], StringTensorType)([None, array.shape[1]])) for name, array in inputs.items()]
+    types = types or [(name, kinds.get(array.dtype.str[1:], StringTensorType)([None, array.shape[1]])) for name, array in inputs.items()]
     options = {id(last_of(model)): options} if options else None
     return to_onnx(model, initial_types=types, options=options, target_opset=OPSETS).SerializeToString()
 
@@ -50,9 +51,9 @@ def export(model, inputs, options=None):
 export.ready = False
 
 
-def by_model(model, new, inputs=None, options=None, csv=False, scores=None):
+def by_model(model, new, inputs=None, options=None, csv=False, scores=None, types=None):
     """What a model says of the rows `new`, and its ONNX file. `inputs`: the same rows as the file takes them, if not as one table.
-    `scores`: of the rows, where neither predict_proba nor decision_function nor predict gives them."""
+    `scores`: of the rows, where neither predict_proba nor decision_function nor predict gives them. `types`: as of export."""
     from sklearn.base import is_classifier
 
     inputs = inputs or {"X": new}
@@ -73,4 +74,4 @@ def by_model(model, new, inputs=None, options=None, csv=False, scores=None):
                 options["raw_scores"] = True  # with the sign of decision_function
     elif scores is None:
         scores = model.predict(new) if hasattr(model, "predict") else model.transform(new)
-    return Made(export(model, inputs, options), ".onnx", inputs, labels, scores, classes, csv)
+    return Made(export(model, inputs, options, types), ".onnx", inputs, labels, scores, classes, csv)
