@@ -249,6 +249,9 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
   search.mode =
       spec.mode() == "sequential" ? PlanSearch::Mode::kSequential : PlanSearch::Mode::kJoint;
   search.time_limit = kPlanSearchLimit;
+  // A module that needs more could not be timed by a stage with the limit of this one. A GPU has memory of its own.
+  if (target.kind == kHostKind && start.memory_limit_bytes() > 0)
+    search.memory_bytes = start.memory_limit_bytes();
   if (spec.last() && !spec.plan().empty()) {
     HEDDLE_ASSIGN_OR_RETURN(search.tuned, plan::ParsePlan(spec.plan()));
   }
@@ -258,7 +261,7 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
                           ChoosePlan(model, FromProto(spec.options(), start, io), target, times,
                                      search, ExperienceOf(spec)));
   for (const std::string& why : choice.refused)
-    io.Warn(absl::StrCat("a graph is no contender: ", why));
+    io.Warn(absl::StrCat("a plan is no contender: ", why));
   if (const std::string warning = TimedOutText(choice, search); !warning.empty()) io.Warn(warning);
   v1::StageEvent event;
   v1::PlanResult& result = *event.mutable_planned();
