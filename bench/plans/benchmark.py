@@ -4,12 +4,11 @@ Every kernel of every contender is measured with its default schedule. Each cont
 the others, as a whole module.
 """
 
+import itertools
 import json
 import os
 import statistics
 import sys
-
-import numpy as np
 
 from bench.common import report, turns
 from bench.common.ranks import rank_correlation
@@ -44,6 +43,8 @@ class Plans:
         return path
 
     def measure(self, name):
+        import numpy as np  # the tests import this file without it
+
         onnx = self.onnx(name)
         stem = os.path.join(self.work, os.path.basename(onnx)[: -len(".onnx")])
         folder = f"{stem}-{self.threads}"
@@ -99,12 +100,20 @@ class Plans:
                 "peer": turns.compare(measured.times[best["name"]], measured.times["ONNX Runtime"]),
                 "peer_ms": medians["ONNX Runtime"] * 1e-6,
                 "rank_correlation": rank_correlation(predicted, real),
+                # What the measurement agrees with itself: the graphs by the odd rounds against those by the even ones. Where this is low, the
+                # graphs take the same time, and no prediction could rank them.
+                "repeat_correlation": rank_correlation(*([statistics.median(measured.times[c["name"]][half::2]) for c in found] for half in (0, 1))),
                 "fastest_ratio": medians[best["name"]] / min(real),
                 "held_out_median": chosen["held_out_median"],
                 "held_out_rms": chosen["held_out_rms"],
                 "kernels": chosen["kernels"],
                 "contenders": [
-                    {**c, "measured_ms": medians[c["name"]] * 1e-6, "predicted_over_measured": c["predicted_ns"] / medians[c["name"]]}
+                    {
+                        **c,
+                        "measured_ms": medians[c["name"]] * 1e-6,
+                        "rounds_ms": [ns * 1e-6 for ns in measured.times[c["name"]]],
+                        "predicted_over_measured": c["predicted_ns"] / medians[c["name"]],
+                    }
                     for c in found
                 ],
             }
@@ -124,10 +133,10 @@ def print_row(row):
             flush=True,
         )
     gain, peer = row["gain"], row["peer"]
-    rank = "-" if row["rank_correlation"] is None else f"{row['rank_correlation']:.2f}"
+    rank, repeat = ("-" if row[name] is None else f"{row[name]:.2f}" for name in ("rank_correlation", "repeat_correlation"))
     print(
         f"{'':<20}chosen: {gain['ratio']:.3f} of estimated ({gain['ratio_low']:.3f}-{gain['ratio_high']:.3f}), {peer['ratio']:.2f} of ONNX Runtime;"
-        f" chosen / fastest {row['fastest_ratio']:.3f}; rank correlation {rank};"
+        f" chosen / fastest {row['fastest_ratio']:.3f}; rank correlation {rank}, of the measurement with itself {repeat};"
         f" held-out error of {row['kernels']} kernels: median {100 * row['held_out_median']:.0f} %",
         flush=True,
     )
@@ -145,6 +154,43 @@ def layouts_text(row):
         return "those by estimates"
     gain = row["layouts"]
     return f"{gain['ratio']:.3f} of those by estimates ({gain['ratio_low']:.3f}-{gain['ratio_high']:.3f})"
+
+
+def told_apart(row):
+    """Pairs of graphs of a model, (ratio of predictions, ratio of measured times), of which the quartiles of the rounds say that one is faster."""
+    pairs = []
+    for one, other in itertools.combinations(row["contenders"], 2):
+        ratio = turns.compare(one["rounds_ms"], other["rounds_ms"])
+        if ratio["ratio_low"] > 1 or ratio["ratio_high"] < 1:
+            pairs.append((other["predicted_ns"] / one["predicted_ns"], ratio["ratio"]))
+    return pairs
+
+
+def summary(rows):
+    """What all models together say, as lines."""
+    graphs = [c for row in rows for c in row["contenders"]]
+    errors = [abs(c["predicted_over_measured"] - 1) for c in graphs]
+
+    def mean(name):
+        found = [row[name] for row in rows if row[name] is not None]
+        return f"{statistics.mean(found):.2f}" if found else "-"
+
+    # Against the estimated graph of the same model, so that the sizes of models say nothing.
+    gains = [
+        (row["contenders"][0]["predicted_ns"] / c["predicted_ns"], row["contenders"][0]["measured_ms"] / c["measured_ms"])
+        for row in rows
+        for c in row["contenders"][1:]
+    ]
+    pooled = rank_correlation(*zip(*gains)) if gains else None
+    pairs = [pair for row in rows for pair in told_apart(row)]
+    right = sum((predicted > 1) == (real > 1) for predicted, real in pairs)
+    return [
+        f"{len(rows)} models, {len(errors)} graphs: predicted within {100 * statistics.median(errors):.0f} % in the median; estimated / chosen"
+        f" {statistics.geometric_mean(row['gain']['ratio'] for row in rows):.3f} in the mean, least {min(row['gain']['ratio'] for row in rows):.3f}",
+        f"rank correlation of predicted and measured times: {mean('rank_correlation')} within a model in the mean, where that of the measurement with itself is"
+        f" {mean('repeat_correlation')}; {'-' if pooled is None else f'{pooled:.2f}'} of the gains over the estimated graph, of all models together",
+        f"{right} of the {len(pairs)} pairs of graphs of a model that differ by more than their rounds do are in the right order",
+    ]
 
 
 def run(args, result):
@@ -166,14 +212,8 @@ def run(args, result):
             print_row(rows[0])
         rows = [row for row in result.rows if row["threads"] == threads]
         if rows:
-            errors = [abs(c["predicted_over_measured"] - 1) for row in rows for c in row["contenders"]]
-            ranked = [row["rank_correlation"] for row in rows if row["rank_correlation"] is not None]
-            print(
-                f"{len(rows)} models, {len(errors)} graphs: predicted within {100 * statistics.median(errors):.0f} % in the median;"
-                f" rank correlation {statistics.mean(ranked):.2f} in the mean; estimated / chosen"
-                f" {statistics.geometric_mean(row['gain']['ratio'] for row in rows):.3f} in the mean, least"
-                f" {min(row['gain']['ratio'] for row in rows):.3f}"
-            )
+            for line in summary(rows):
+                print(line)
             others = [row["layouts"]["ratio"] for row in rows if has_own_layouts(row)]
             least = f", least {min(others):.3f}" if others else ""
             print(f"records choose other layouts than the estimates for {len(others)} of {len(rows)} models{least}")

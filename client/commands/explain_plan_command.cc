@@ -23,6 +23,7 @@ struct Summary {
   std::map<std::string, int> layouts;  // operators by layout; channels first is not listed
   int64_t block = 0;
   size_t cuts = 0;
+  size_t columns = 0;
 };
 
 absl::StatusOr<Summary> SummaryOf(const std::string& text) {
@@ -36,6 +37,7 @@ absl::StatusOr<Summary> SummaryOf(const std::string& text) {
       ++summary.layouts[std::string(graph::LayoutName(layout))];
   }
   summary.cuts = plan->separate.size();
+  summary.columns = plan->columns.size();
   return summary;
 }
 
@@ -56,7 +58,12 @@ void PrintPlan(const char* what, const std::string& text) {
     fmt::print("{}all operators channels first", separator);
     separator = ", ";
   }
-  if (summary->cuts > 0) fmt::print("{}{} values not fused", separator, summary->cuts);
+  if (summary->cuts > 0) {
+    fmt::print("{}{} values not fused", separator, summary->cuts);
+    separator = ", ";
+  }
+  if (summary->columns > 0)
+    fmt::print("{}{} matrices read by columns", separator, summary->columns);
   fmt::print("\n");
   for (const auto& [rule, count] : summary->rules)
     fmt::print("  {} {}: {}\n", count, count == 1 ? "place" : "places", rule);

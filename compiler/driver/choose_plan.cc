@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "compiler/driver/import_model.h"
 #include "compiler/driver/model_layout.h"
 #include "compiler/graph/core/operator.h"
+#include "compiler/graph/fusion/memory_plan.h"
 #include "compiler/graph/fusion/row_blocks.h"
 #include "compiler/plan/reuse.h"
 #include "compiler/substitution/rule_file.h"
@@ -41,18 +43,20 @@ class Chooser {
  public:
   static absl::StatusOr<std::unique_ptr<Chooser>> Make(
       std::string_view onnx, const ModelOptions& options, const Target& target,
-      const std::map<std::string, double>& measured_ns, const plan::Experience& experience) {
+      const std::map<std::string, double>& measured_ns, const plan::Experience& experience,
+      int64_t memory_bytes) {
     HEDDLE_ASSIGN_OR_RETURN(ModelOptions chosen, ForTarget(options, target));
     HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, ImportModel(onnx, options.import));
     HEDDLE_ASSIGN_OR_RETURN(graph::Graph simple, graph::Simplify(imported, chosen.passes));
     return absl::WrapUnique(
-        new Chooser(std::move(simple), std::move(chosen), measured_ns, experience));
+        new Chooser(std::move(simple), std::move(chosen), measured_ns, experience, memory_bytes));
   }
 
   absl::StatusOr<PlanChoice> Choose(const PlanSearch& search) {
     HEDDLE_RETURN_IF_ERROR(AddEstimated());
     HEDDLE_RETURN_IF_ERROR(AddUniform());
     HEDDLE_RETURN_IF_ERROR(AddUnfused());
+    HEDDLE_RETURN_IF_ERROR(AddByColumns());
     HEDDLE_RETURN_IF_ERROR(AddForests());
     for (const Made& made : made_) costs_.Learn(made.fused);
     for (size_t i = 0; i < made_.size(); ++i) choice_.contenders[i].cost = CostOf(made_[i].fused);
@@ -66,6 +70,7 @@ class Chooser {
       options_.passes.forests.fixed = made_[Fastest()].plan.forests;
       HEDDLE_RETURN_IF_ERROR(AddBestLayouts());
       HEDDLE_RETURN_IF_ERROR(AddCuts());
+      HEDDLE_RETURN_IF_ERROR(AddColumns());
       HEDDLE_RETURN_IF_ERROR(AddImproved(search));
       HEDDLE_RETURN_IF_ERROR(AddSubstituted(search));
       if (search.tuned.has_value()) HEDDLE_RETURN_IF_ERROR(AddTuned(*search.tuned));
@@ -80,17 +85,23 @@ class Chooser {
     graph::LayoutPlan layouts;
     plan::Plan plan;
   };
+  // Names of values by which fusion differs from what it does by itself (graph/fusion/fuse.h).
+  struct Changes {
+    std::set<std::string> separate, columns = {};
+  };
+  static Changes ChangesOf(const Made& made) { return {made.plan.separate, made.plan.columns}; }
 
   Chooser(graph::Graph simple, ModelOptions options,
-          const std::map<std::string, double>& measured_ns, const plan::Experience& experience)
+          const std::map<std::string, double>& measured_ns, const plan::Experience& experience,
+          int64_t memory_bytes)
       : simple_(std::move(simple)),
         options_(std::move(options)),
         costs_(options_.passes.target, measured_ns, experience),
-        reuse_(options_.passes.target) {}
+        reuse_(options_.passes.target),
+        memory_bytes_(memory_bytes) {}
 
   absl::StatusOr<Made> Make(const std::optional<graph::FixedLayouts>& layouts,
-                            const std::set<std::string>& separate,
-                            std::optional<Layout> all = std::nullopt,
+                            const Changes& changes, std::optional<Layout> all = std::nullopt,
                             const graph::LayoutCosts* costs = nullptr,
                             const substitution::SearchedGraph* substituted = nullptr) {
     Made made;
@@ -106,24 +117,40 @@ class Chooser {
         graph::Graph placed,
         graph::Place(substituted != nullptr ? substituted->graph : simple_, passes));
     graph::FuseOptions fuse = options_.fuse;
-    fuse.separate.insert(separate.begin(), separate.end());
+    fuse.separate.insert(changes.separate.begin(), changes.separate.end());
+    fuse.columns.insert(changes.columns.begin(), changes.columns.end());
     fuse.memo = &programs_;
     HEDDLE_ASSIGN_OR_RETURN(made.fused, graph::Fuse(std::move(placed), fuse));
     made.plan.layouts = graph::Fixed(made.layouts);
     made.plan.separate = std::move(fuse.separate);
+    made.plan.columns = std::move(fuse.columns);
     return made;
   }
 
-  // Adds a contender unless its plan is there already. Returns the place of the contender with that plan.
-  size_t Add(std::string name, Made made) {
+  // Adds a contender unless its plan is there already. Returns the place of the contender with that plan; nullopt: it needs
+  // too much memory. The first contender may.
+  std::optional<size_t> Add(std::string name, Made made) {
     for (size_t i = 0; i < choice_.contenders.size(); ++i) {
       if (choice_.contenders[i].plan == made.plan) return i;
     }
+    const PlanCost cost = CostOf(made.fused);
+    const bool fits = cost.memory_bytes <= memory_bytes_;
+    if (!choice_.contenders.empty() && !fits) {
+      choice_.refused.push_back(absl::StrCat(name, " needs ", cost.memory_bytes >> 10,
+                                             " KiB of memory, and may have ", memory_bytes_ >> 10));
+      return std::nullopt;
+    }
     choice_.contenders.push_back(
-        {std::move(name), made.plan, CostOf(made.fused), graph::ExtractTasks(made.fused)});
+        {std::move(name), made.plan, cost, graph::ExtractTasks(made.fused), fits});
     made_.push_back(std::move(made));
     return made_.size() - 1;
   }
+
+  // By which plans are compared: one that needs too much memory costs infinitely much.
+  double NsOf(const PlanCost& cost) const {
+    return cost.memory_bytes > memory_bytes_ ? std::numeric_limits<double>::infinity() : cost.ns;
+  }
+  double NsOf(const Made& made) const { return NsOf(CostOf(made.fused)); }
 
   PlanCost CostOf(const graph::FusedGraph& fused) const {
     PlanCost sum;
@@ -143,6 +170,7 @@ class Chooser {
     }
     for (const auto& [key, spread] : unknown) variance += spread * spread;
     sum.spread_ns = std::sqrt(variance);
+    sum.memory_bytes = graph::InferenceBytes(fused);
     const std::vector<double> costs = reuse_.CostsNs(fused, alone);
     for (size_t i = 0; i < costs.size(); ++i) {
       sum.ns += costs[i] * runs[i];
@@ -247,8 +275,18 @@ class Chooser {
     const Made& base = made_.front();
     std::set<std::string> separate;
     for (const graph::Group& group : base.fused.groups) AddCutsOf(base.fused, group, &separate);
-    HEDDLE_ASSIGN_OR_RETURN(Made made, Make(base.plan.layouts, separate));
+    HEDDLE_ASSIGN_OR_RETURN(Made made, Make(base.plan.layouts, {separate, base.plan.columns}));
     Add("estimated, unfused", std::move(made));
+    return absl::OkStatus();
+  }
+
+  // The first, with all transposes in the products that read them, as far as they can be.
+  absl::Status AddByColumns() {
+    const Made& base = made_.front();
+    const std::set<std::string> all = graph::MayBeColumns(base.fused.graph);
+    if (!options_.fuse.enabled || all.empty()) return absl::OkStatus();
+    HEDDLE_ASSIGN_OR_RETURN(Made made, Make(base.plan.layouts, {base.plan.separate, all}));
+    Add("estimated, matrices by columns", std::move(made));
     return absl::OkStatus();
   }
 
@@ -301,7 +339,7 @@ class Chooser {
     HEDDLE_ASSIGN_OR_RETURN(Made best, Make(std::nullopt, {}, std::nullopt, nullptr, &graph));
     if (options_.passes.layout.fixed != nullptr) return best;
     const auto keep = [&](Made made) {
-      if (CostOf(made.fused).ns < CostOf(best.fused).ns) best = std::move(made);
+      if (NsOf(made) < NsOf(best)) best = std::move(made);
     };
     std::vector<std::pair<Layout, graph::FusedGraph>> uniform;
     for (const Layout layout : graph::kLayouts) {
@@ -321,7 +359,7 @@ class Chooser {
   size_t Fastest() const {
     size_t best = 0;
     for (size_t i = 1; i < choice_.contenders.size(); ++i) {
-      if (choice_.contenders[i].cost.ns < choice_.contenders[best].cost.ns) best = i;
+      if (NsOf(choice_.contenders[i].cost) < NsOf(choice_.contenders[best].cost)) best = i;
     }
     return best;
   }
@@ -338,47 +376,88 @@ class Chooser {
     if (!options_.fuse.enabled) return std::nullopt;
     std::set<std::string> all;
     for (const graph::Group& group : whole.fused.groups) AddCutsOf(whole.fused, group, &all);
-    HEDDLE_ASSIGN_OR_RETURN(const Made parts,
-                            Make(whole.plan.layouts, all, std::nullopt, nullptr, graph));
-    // The graphs have the same nodes. What is cut off a kernel may be fused into another one, so kernels
-    // that share a part are compared with their parts together.
-    const size_t kernels = whole.fused.groups.size();
-    std::vector<size_t> kernel_of(whole.fused.graph.nodes.size(), 0), set_of(kernels);
-    for (size_t k = 0; k < kernels; ++k) {
-      set_of[k] = k;
-      for (int n : whole.fused.groups[k].nodes) kernel_of[static_cast<size_t>(n)] = k;
-    }
-    const auto find = [&](size_t k) {
-      while (set_of[k] != k) k = set_of[k] = set_of[set_of[k]];
-      return k;
-    };
-    for (const graph::Group& part : parts.fused.groups) {
-      for (int n : part.nodes)
-        set_of[find(kernel_of[static_cast<size_t>(n)])] =
-            find(kernel_of[static_cast<size_t>(part.nodes.front())]);
-    }
-    std::vector<double> whole_ns(kernels, 0), parts_ns(kernels, 0);  // by set
-    const std::vector<double> whole_costs = CostsNs(whole.fused), part_costs = CostsNs(parts.fused);
-    for (size_t k = 0; k < kernels; ++k) whole_ns[find(k)] += whole_costs[k];
-    for (size_t i = 0; i < part_costs.size(); ++i) {
-      const int first = parts.fused.groups[i].nodes.front();
-      parts_ns[find(kernel_of[static_cast<size_t>(first)])] += part_costs[i];
-    }
+    HEDDLE_ASSIGN_OR_RETURN(const Made parts, Make(whole.plan.layouts, {all, whole.plan.columns},
+                                                   std::nullopt, nullptr, graph));
+    const std::vector<Both> costs = Compare(whole.fused, parts.fused);
     std::set<std::string> separate = whole.plan.separate;
-    for (size_t k = 0; k < kernels; ++k) {
-      if (parts_ns[find(k)] < kCut * whole_ns[find(k)])
+    for (size_t k = 0; k < costs.size(); ++k) {
+      if (costs[k].other_ns < kCut * costs[k].ns)
         AddCutsOf(whole.fused, whole.fused.groups[k], &separate);
     }
     if (separate == whole.plan.separate) return std::nullopt;
-    HEDDLE_ASSIGN_OR_RETURN(Made made,
-                            Make(whole.plan.layouts, separate, std::nullopt, nullptr, graph));
+    HEDDLE_ASSIGN_OR_RETURN(Made made, Make(whole.plan.layouts, {separate, whole.plan.columns},
+                                            std::nullopt, nullptr, graph));
+    return made;
+  }
+
+  // What a kernel costs in two ways to fuse a graph. What is in one kernel here may be in several there, and the
+  // other way round, so this is the sum of all kernels that have to do with each other.
+  struct Both {
+    double ns = 0, other_ns = 0;
+  };
+  // For each kernel of `fused`. The graphs have the same nodes.
+  std::vector<Both> Compare(const graph::FusedGraph& fused, const graph::FusedGraph& other) const {
+    const size_t kernels = fused.groups.size(), nodes = fused.graph.nodes.size();
+    // Sets of nodes that share a kernel, here or there. A node that only makes a view is in none.
+    std::vector<size_t> set_of(nodes);
+    std::iota(set_of.begin(), set_of.end(), size_t{0});
+    const auto find = [&](size_t n) {
+      while (set_of[n] != n) n = set_of[n] = set_of[set_of[n]];
+      return n;
+    };
+    const auto first_of = [](const graph::Group& group) {
+      return static_cast<size_t>(group.nodes.front());
+    };
+    for (const graph::FusedGraph* graph : {&fused, &other}) {
+      for (const graph::Group& group : graph->groups) {
+        for (int n : group.nodes) set_of[find(static_cast<size_t>(n))] = find(first_of(group));
+      }
+    }
+    std::vector<Both> sums(nodes);
+    const std::vector<double> ns = CostsNs(fused), other_ns = CostsNs(other);
+    for (size_t k = 0; k < kernels; ++k) sums[find(first_of(fused.groups[k]))].ns += ns[k];
+    for (size_t k = 0; k < other_ns.size(); ++k)
+      sums[find(first_of(other.groups[k]))].other_ns += other_ns[k];
+    std::vector<Both> costs;
+    for (const graph::Group& group : fused.groups) costs.push_back(sums[find(first_of(group))]);
+    return costs;
+  }
+
+  absl::Status AddColumns() {
+    HEDDLE_ASSIGN_OR_RETURN(std::optional<Made> made, WithColumns(made_[Fastest()], nullptr));
+    if (made.has_value()) Add("matrices by columns where that costs less", *std::move(made));
+    return absl::OkStatus();
+  }
+
+  // The same graph and layouts, with each transpose in the product that reads it where both together cost less so;
+  // nullopt: there is none.
+  absl::StatusOr<std::optional<Made>> WithColumns(const Made& rows,
+                                                  const substitution::SearchedGraph* graph) {
+    const std::set<std::string> all = graph::MayBeColumns(rows.fused.graph);
+    if (!options_.fuse.enabled || all.empty()) return std::nullopt;
+    HEDDLE_ASSIGN_OR_RETURN(const Made joined, Make(rows.plan.layouts, {rows.plan.separate, all},
+                                                    std::nullopt, nullptr, graph));
+    const std::vector<Both> costs = Compare(joined.fused, rows.fused);
+    std::set<std::string> columns;
+    for (size_t k = 0; k < costs.size(); ++k) {
+      if (costs[k].ns >= costs[k].other_ns) continue;
+      for (int n : joined.fused.groups[k].nodes) {
+        const graph::Node& node = joined.fused.graph.nodes[static_cast<size_t>(n)];
+        const std::string& name =
+            joined.fused.graph.values[static_cast<size_t>(node.outputs[0])].name;
+        if (all.contains(name)) columns.insert(name);
+      }
+    }
+    if (columns.empty()) return std::nullopt;
+    HEDDLE_ASSIGN_OR_RETURN(Made made, Make(rows.plan.layouts, {rows.plan.separate, columns},
+                                            std::nullopt, nullptr, graph));
     return made;
   }
 
   absl::Status AddImproved(const PlanSearch& search) {
     const size_t start = Fastest();
-    HEDDLE_ASSIGN_OR_RETURN(Made best, Make(made_[start].plan.layouts, made_[start].plan.separate));
-    double best_ns = CostOf(best.fused).ns;
+    HEDDLE_ASSIGN_OR_RETURN(Made best, Make(made_[start].plan.layouts, ChangesOf(made_[start])));
+    double best_ns = NsOf(best);
     // Nodes with a choice, costliest first.
     std::vector<const graph::LayoutPlan::Operator*> nodes;
     const graph::LayoutPlan layouts = best.layouts;
@@ -401,8 +480,8 @@ class Chooser {
         if (left-- <= 0) break;
         graph::FixedLayouts changed = *best.plan.layouts;
         changed.of[op->name] = layout;
-        HEDDLE_ASSIGN_OR_RETURN(Made made, Make(changed, best.plan.separate));
-        const double ns = CostOf(made.fused).ns;
+        HEDDLE_ASSIGN_OR_RETURN(Made made, Make(changed, ChangesOf(best)));
+        const double ns = NsOf(made);
         if (ns >= best_ns * (1 - kWorthwhile)) continue;
         best = std::move(made);
         best_ns = ns;
@@ -416,7 +495,7 @@ class Chooser {
   absl::Status AddSubstituted(const PlanSearch& search) {
     if (search.graphs <= 1) return absl::OkStatus();
     const auto rules = substitution::Applicable(substitution::ShippedRules().rules);
-    internal::GraphJudge judge(options_, costs_, &folded_, &programs_);
+    internal::GraphJudge judge(options_, costs_, &folded_, &programs_, memory_bytes_);
     const absl::Time deadline = absl::Now() + search.time_limit;
     std::vector<substitution::SearchedGraph> found;
     double least = 0;  // of the first search
@@ -457,13 +536,17 @@ class Chooser {
       }
       HEDDLE_ASSIGN_OR_RETURN(const auto judged, judge.Judge(graph.graph, true));
       HEDDLE_ASSIGN_OR_RETURN(Made best, WithBestLayouts(graph, judged.layouts));
-      HEDDLE_ASSIGN_OR_RETURN(std::optional<Made> cut, WithCuts(best, &graph));
-      const bool cheaper = cut.has_value() && CostOf(cut->fused).ns < CostOf(best.fused).ns;
-      made.push_back(cheaper ? *std::move(cut) : std::move(best));
+      const auto keep = [&](std::optional<Made> other) {
+        if (other.has_value() && NsOf(*other) < NsOf(best)) best = *std::move(other);
+      };
+      HEDDLE_ASSIGN_OR_RETURN(std::optional<Made> other, WithCuts(best, &graph));
+      keep(std::move(other));
+      HEDDLE_ASSIGN_OR_RETURN(other, WithColumns(best, &graph));
+      keep(std::move(other));
+      made.push_back(std::move(best));
     }
-    std::stable_sort(made.begin(), made.end(), [&](const Made& a, const Made& b) {
-      return CostOf(a.fused).ns < CostOf(b.fused).ns;
-    });
+    std::stable_sort(made.begin(), made.end(),
+                     [&](const Made& a, const Made& b) { return NsOf(a) < NsOf(b); });
     const size_t others = choice_.contenders.size();
     for (Made& m : made) {
       const size_t number = choice_.contenders.size() - others + 1;
@@ -487,8 +570,8 @@ class Chooser {
       graph.graph = *std::move(made);
     }
     options_.passes.forests.fixed = plan.forests;
-    HEDDLE_ASSIGN_OR_RETURN(Made made,
-                            Make(plan.layouts, plan.separate, std::nullopt, nullptr, &graph));
+    HEDDLE_ASSIGN_OR_RETURN(Made made, Make(plan.layouts, {plan.separate, plan.columns},
+                                            std::nullopt, nullptr, &graph));
     tuned_ = Add("the job's until now", std::move(made));
     return absl::OkStatus();
   }
@@ -499,8 +582,8 @@ class Chooser {
     for (size_t i = 1; i < choice_.contenders.size(); ++i) {
       const PlanCost& cost = choice_.contenders[i].cost;
       if (search.tuned.has_value() && cost.measured < cost.calls && i != tuned_) continue;
-      if (cost.ns + SpreadNs(cost, first) >= first.ns * (1 - kWorthwhile)) continue;
-      if (cost.ns < choice_.best().cost.ns) choice_.chosen = i;
+      if (cost.ns + SpreadNs(cost, first) >= NsOf(first) * (1 - kWorthwhile)) continue;
+      if (NsOf(cost) < NsOf(choice_.best().cost)) choice_.chosen = i;
     }
   }
 
@@ -508,6 +591,7 @@ class Chooser {
   ModelOptions options_;
   plan::KernelCosts costs_;
   plan::ReuseModel reuse_;
+  const int64_t memory_bytes_;  // what an inference may need
   graph::FoldMemo folded_;
   graph::FuseMemo programs_;
   std::vector<std::pair<Layout, graph::FusedGraph>> uniform_;
@@ -532,7 +616,7 @@ PlansToTune WhatToTune(const PlanChoice& choice) {
   // (docs/benchmarks.md, graphs).
   constexpr double kNear = 1.1;
   const Contender &best = choice.best(), &estimated = choice.contenders.front();
-  if (!best.plan.forests.empty()) return {&best};
+  if (!best.plan.forests.empty() || !estimated.fits) return {&best};
   const auto has_own = [](const Contender& one, const Contender& other) {
     std::set<std::string> keys;
     for (const graph::Task& task : other.tasks) keys.insert(task.key);
@@ -564,8 +648,9 @@ absl::StatusOr<PlanChoice> ChoosePlan(std::string_view onnx, const ModelOptions&
                                       const std::map<std::string, double>& measured_ns,
                                       const PlanSearch& search,
                                       const plan::Experience& experience) {
-  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<Chooser> chooser,
-                          Chooser::Make(onnx, options, target, measured_ns, experience));
+  HEDDLE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Chooser> chooser,
+      Chooser::Make(onnx, options, target, measured_ns, experience, search.memory_bytes));
   return chooser->Choose(search);
 }
 

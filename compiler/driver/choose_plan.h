@@ -4,20 +4,23 @@
 // unless another one is expected to be faster by more than is uncertain about it. The others, in this order:
 //   uniform   one for each layout: every operator that has a form in it takes it.
 //   unfused   the first, with every kernel cut before and after the operator that it is built around.
+//   by columns  the first, with every transpose that one product alone reads in the product's kernel.
 //   forests   one for each form of decision trees: every forest that has the form takes it.
 //             With blocks of rows, also the plan in which each block has the form that costs it less.
 //   layouts   the layouts with the least sum of costs. The cost of an operator in a layout is that of the
 //             kernel that is built around it in the uniform graph (graph/layout/layout_choice.h).
 //   cuts      the layouts of the faster of the first and `layouts`; a kernel is cut where its parts cost
 //             less than the whole.
+//   columns   the best so far; each transpose is in the product's kernel where both cost less so.
 //   improved  the best so far, improved by changing the layout of one operator at a time, from the
 //             costliest on, as long as that gains and the number of evaluations allows.
 //   substituted  graphs that substitutions make of the model's, best first (substitution/search.h). Substitutions and
-//             layouts are chosen together (PlanSearch::Mode); then kernels are cut as in `cuts`.
+//             layouts are chosen together (PlanSearch::Mode); then kernels are cut as in `cuts`, and matrices read as in `columns`.
 //   tuned     PlanSearch::tuned, because nothing else would find it again for certain.
-// Uniform, unfused and forests contenders are there to be measured: their kernels are what the others are judged by.
+// Uniform, unfused, by-columns and forests contenders are there to be measured: their kernels are what the others are judged by.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -28,6 +31,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "compiler/driver/compile.h"
+#include "compiler/graph/fusion/memory_plan.h"
 #include "compiler/plan/kernel_costs.h"
 
 namespace heddle {
@@ -39,7 +43,8 @@ struct PlanCost {
   double spread_ns =
       0;  // standard deviation, of the kernels alone; errors of predictions are independent
   int calls = 0;
-  int measured = 0;  // of the calls, those whose kernel has a record
+  int measured = 0;          // of the calls, those whose kernel has a record
+  int64_t memory_bytes = 0;  // graph::InferenceBytes
   // What the calls of each kernel take less in the model than alone, by workload key.
   std::map<std::string, double> saved_ns = {};
 };
@@ -53,6 +58,8 @@ struct Contender {
   plan::Plan plan;   // nothing is open
   PlanCost cost;
   std::vector<graph::Task> tasks;
+  bool fits =
+      true;  // false: it needs more than PlanSearch::memory_bytes; only the estimated plan may
 };
 
 struct PlanChoice {
@@ -68,7 +75,7 @@ struct PlanChoice {
   int graphs = 0;          // evaluated
   int bounded = 0;         // of these, found too costly by their bound
   bool timed_out = false;  // PlanSearch::time_limit ended it
-  // Why graphs that were found are no contenders: they did not pass check_substitution.h.
+  // Why plans are no contenders: their graphs did not pass check_substitution.h, or they need too much memory.
   std::vector<std::string> refused;
   const Contender& best() const { return contenders[chosen]; }
 };
@@ -81,7 +88,8 @@ struct PlansToTune {
 };
 // The plan is the chosen one. If that is the estimated one, it is the cheapest other one with kernels of its own that comes
 // near, or else the estimated one alone. A plan that has all kernels of the estimated one has no rival. Forms of decision
-// trees differ by far more than tuning gains, so plans with trees have none either. The results point into `choice`.
+// trees differ by far more than tuning gains, so plans with trees have none either. And an estimated plan that needs too
+// much memory is no rival. The results point into `choice`.
 PlansToTune WhatToTune(const PlanChoice& choice);
 
 struct PlanSearch {
@@ -97,6 +105,9 @@ struct PlanSearch {
   // Times are of tuned kernels. Then only plans are chosen of which every kernel has a time, because a prediction from
   // tuned kernels says nothing of one that nobody will tune; and this plan, for which they were tuned.
   std::optional<plan::Plan> tuned = std::nullopt;
+  // What an inference may need (graph::InferenceBytes). A plan that needs more costs infinitely much, and is no contender
+  // unless it is the estimated one.
+  int64_t memory_bytes = graph::kAnyBytes;
   int threads = 1;  // of the search for graphs; they do not change its result
   // For the search for graphs. A safety: what it cuts short depends on the machine.
   absl::Duration time_limit = absl::InfiniteDuration();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <set>
 #include <utility>
@@ -60,11 +59,12 @@ absl::StatusOr<Graph> Alone(const FusedGraph& fused, const Group& group) {
 }  // namespace
 
 GraphJudge::GraphJudge(const ModelOptions& options, const plan::KernelCosts& costs,
-                       graph::FoldMemo* folded, graph::FuseMemo* programs)
+                       graph::FoldMemo* folded, graph::FuseMemo* programs, int64_t memory_bytes)
     : options_(options),
       costs_(costs),
       reuse_(options.passes.target),
       programs_(programs),
+      memory_bytes_(memory_bytes),
       before_(options.passes),
       after_(options.passes) {
   bool before = true;
@@ -100,7 +100,9 @@ absl::StatusOr<double> GraphJudge::CostWith(const Graph& shaped, const FixedLayo
   HEDDLE_ASSIGN_OR_RETURN(const FusedGraph fused, graph::Fuse(std::move(placed), fuse));
   std::vector<double> alone;
   for (const Group& group : fused.groups) alone.push_back(NsOf(fused, group));
-  if (!graph::BlocksAreApart(fused)) return std::numeric_limits<double>::infinity();
+  if (!graph::BlocksAreApart(fused)) return kNoLimit;
+  if (memory_bytes_ < graph::kAnyBytes && graph::InferenceBytes(fused) > memory_bytes_)
+    return kNoLimit;
   const std::vector<double> costs = reuse_.CostsNs(fused, alone);
   const std::vector<int64_t> runs = graph::RunsOfGroups(fused);
   double sum = 0;

@@ -6,9 +6,12 @@
 // the kernel that is built around it. It is found once for all graphs that have this kernel: in a graph of the
 // kernel's operators alone, all of them in that layout. So it does not know which constants are warm in a model. The
 // sums by which layouts are compared in the end do.
+//
+// A graph that needs more memory than it may costs infinitely much.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <string>
@@ -18,6 +21,7 @@
 #include "absl/synchronization/mutex.h"
 #include "compiler/driver/compile.h"
 #include "compiler/graph/fusion/fuse.h"
+#include "compiler/graph/fusion/memory_plan.h"
 #include "compiler/graph/layout/layout_plan.h"
 #include "compiler/graph/passes/fold_constants.h"
 #include "compiler/plan/kernel_costs.h"
@@ -30,9 +34,10 @@ class GraphJudge {
  public:
   static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
-  // `options` are complete (ForTarget). All arguments outlive the judge.
+  // `options` are complete (ForTarget). All arguments outlive the judge. `memory_bytes`: what an inference may need
+  // (graph::InferenceBytes).
   GraphJudge(const ModelOptions& options, const plan::KernelCosts& costs, graph::FoldMemo* folded,
-             graph::FuseMemo* programs);
+             graph::FuseMemo* programs, int64_t memory_bytes = graph::kAnyBytes);
 
   struct Judged {
     double ns = 0;
@@ -64,6 +69,7 @@ class GraphJudge {
   const plan::KernelCosts& costs_;
   const plan::ReuseModel reuse_;
   graph::FuseMemo* programs_;
+  const int64_t memory_bytes_;
   graph::PassOptions before_, after_;  // the passes before layouts are chosen, and the others
 
   std::atomic<int> bounded_ = 0;

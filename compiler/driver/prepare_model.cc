@@ -23,6 +23,7 @@ absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const Mode
   chosen.passes.forests.plan = &forests;
   chosen.passes.layout.plan = &layouts;
   chosen.fuse.separate.insert(plan.separate.begin(), plan.separate.end());
+  chosen.fuse.columns.insert(plan.columns.begin(), plan.columns.end());
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, ImportModel(onnx, options.import));
   HEDDLE_ASSIGN_OR_RETURN(graph::Graph simple, graph::Simplify(imported, chosen.passes));
   if (!plan.substitutions.empty()) {
@@ -37,6 +38,7 @@ absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const Mode
     *complete = plan;
     complete->layouts = graph::Fixed(layouts);
     complete->separate = chosen.fuse.separate;
+    complete->columns = chosen.fuse.columns;
     complete->forests = std::move(forests);
   }
   return graph::Fuse(std::move(optimised), chosen.fuse);

@@ -30,12 +30,19 @@ KernelFactor ClassesOf(const graph::FusedGraph& fused, const graph::Group& group
         static_cast<double>(graph::NumElements(fused.graph.values[static_cast<size_t>(v)].type));
   const double operations = std::max(1.0, group.flops / std::max(1.0, results));
   const auto scale = std::lround(std::log2(operations) / 2);
+  // Whether the kernel itself transposes an operand.
+  const bool columns = std::any_of(group.nodes.begin(), group.nodes.end(), [&](int n) {
+    const graph::ValueId made = fused.graph.nodes[static_cast<size_t>(n)].outputs[0];
+    return anchor.kind == graph::OpKind::kMatmul &&
+           std::count(anchor.inputs.begin(), anchor.inputs.end(), made) != 0;
+  });
   // A constant matrix is packed when the module is made. One that is computed is read as it lies.
   const bool constant =
       std::any_of(anchor.inputs.begin(), anchor.inputs.end(),
                   [&](graph::ValueId v) { return fused.graph.constants.contains(v); });
   return {group.key, graph::NameOf(anchor.kind),
-          absl::StrCat(TextOf(anchor, "layout"), constant ? " by a constant" : ""),
+          absl::StrCat(TextOf(anchor, "layout"), constant ? " by a constant" : "",
+                       columns ? " by columns" : ""),
           absl::StrCat(TextOf(anchor, "strides"), " ", scale)};
 }
 

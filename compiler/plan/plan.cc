@@ -91,6 +91,9 @@ absl::Status ReadLine(Line line, Plan* plan) {
   } else if (kind == "separate") {
     HEDDLE_ASSIGN_OR_RETURN(std::string value, line.Name());
     plan->separate.insert(std::move(value));
+  } else if (kind == "columns") {
+    HEDDLE_ASSIGN_OR_RETURN(std::string value, line.Name());
+    plan->columns.insert(std::move(value));
   } else if (kind == "forest") {
     const std::string name = line.Word();
     const std::optional<graph::ForestForm> form = graph::ForestFormFromName(name);
@@ -126,6 +129,8 @@ std::string ToText(const Plan& plan) {
   }
   for (const std::string& value : plan.separate)
     absl::StrAppend(&text, "separate ", Quoted(value), "\n");
+  for (const std::string& value : plan.columns)
+    absl::StrAppend(&text, "columns ", Quoted(value), "\n");
   for (const auto& [node, form] : plan.forests) {
     const std::string_view name = graph::ForestFormName(form);
     absl::StrAppend(&text, "forest ", absl::string_view(name.data(), name.size()), " ",

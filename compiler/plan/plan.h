@@ -10,6 +10,8 @@
 //   block 16                                 channels in a block; 0: no operator is blocked
 //   layout channels_last "node 3"            the layout of one node
 //   separate "value"                         its maker is not fused into a reader
+//   columns "value"                          the product that reads this matrix, which a transpose makes, reads it by
+//                                            columns, as it lies before the transpose (graph/fusion/fuse.h)
 //   forest select "node"                     the form of the forest that this node of the imported graph is
 //
 // Substitutions are applied in their order, each to the result of those before it; so the order of these
@@ -43,6 +45,7 @@ struct Plan {
   std::vector<Substitution> substitutions;
   std::optional<graph::FixedLayouts> layouts;  // nullopt: open
   std::set<std::string> separate;              // names of values
+  std::set<std::string> columns;               // names of values
   graph::ForestForms forests;                  // forests without an entry are open
   bool operator==(const Plan&) const = default;
 };

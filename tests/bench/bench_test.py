@@ -34,6 +34,7 @@ from bench.common.side import Side, SideError
 from bench.gains import benchmark as gains
 from bench.graphs import benchmark as graphs
 from bench.models import variants
+from bench.plans import benchmark as plans
 from bench.scheduling import benchmark as scheduling
 from bench.search import benchmark as search
 
@@ -527,6 +528,28 @@ class PlansTest(unittest.TestCase):
         self.assertIn("predicted times of 4 whole models: off by 5.0 % in the median, 10.0 % at most; rank correlation 1.00; of predicted gains with off / mode 1.00", told)
         self.assertIn("seconds on the device: off 120, sequential 120, joint 120", told)
         self.assertFalse([line for line in graphs.summary([row("a", 4.0, 2.0, 2.0, None)]) if "predicted" in line])
+
+    def test_predictions_are_ranked_within_models_and_over_all(self):
+        def row(scale, predicted, rounds):
+            contenders = [
+                {"name": str(i), "predicted_ns": scale * p, "rounds_ms": [scale * t for t in times], "measured_ms": scale * statistics.median(times)}
+                for i, (p, times) in enumerate(zip(predicted, rounds))
+            ]
+            for one in contenders:
+                one["predicted_over_measured"] = one["predicted_ns"] / one["measured_ms"]
+            return {"contenders": contenders, "gain": {"ratio": 1.0}, "rank_correlation": 0.5, "repeat_correlation": None}
+
+        apart = row(1, [10, 8, 12], [[10, 10.1, 10], [9, 9.1, 9], [11, 11.1, 11]])
+        # The graphs of a larger model take the same time, but one, which is predicted to be slower and is faster.
+        alike = row(1000, [10, 10.1, 11], [[10, 11, 10.5], [11, 10, 10.5], [8, 8, 8]])
+        self.assertEqual(len(plans.told_apart(apart)), 3)
+        self.assertEqual(len(plans.told_apart(alike)), 2)
+        told = plans.summary([apart, alike])
+        self.assertIn("2 models, 6 graphs: predicted within", told[0])
+        self.assertIn("0.50 within a model in the mean, where that of the measurement with itself is -", told[1])
+        self.assertIn("3 of the 5 pairs", told[2])
+        # Sizes of models do not count: with the first model twice, gains are ranked as in one.
+        self.assertIn("1.00 of the gains", plans.summary([apart, row(1000, [10, 8, 12], [[10] * 3, [9] * 3, [11] * 3])])[1])
 
     def test_told_gains_are_held_against_later_ones(self):
         def row(name, told, later):

@@ -7,11 +7,14 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <tuple>
 
 #include "client/zoo/zoo.h"
 #include "compiler/graph/core/operator.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/onnx/format/onnx_format.pb.h"
+#include "tests/driver/onnx_models.h"
+#include "tests/driver/run_model.h"
 #include "tests/graph/random_graph.h"
 
 namespace heddle {
@@ -332,7 +335,103 @@ TEST(ChoosePlan, GraphsAreSubstituted) {
             1e-5);
 }
 
-// What one job learns of kernels tells another one what they cost.
+// One convolution needs less memory than two. Where no other graph fits, it is taken although its kernel is the slowest.
+TEST(ChoosePlan, WhatNeedsTooMuchMemoryIsNotTaken) {
+  const std::string onnx = TwoConvolutions();
+  const auto measured = Measure(onnx, [](const graph::Task&) { return 1e4; });
+  ASSERT_FALSE(measured.empty());
+  const auto free = ChoosePlan(onnx, {}, X86(), measured);
+  ASSERT_TRUE(free.ok()) << free.status();
+  EXPECT_TRUE(free->refused.empty());
+  int64_t least = graph::kAnyBytes;  // of the given graph, however it is laid out and fused
+  for (const Contender& contender : free->contenders) {
+    EXPECT_TRUE(contender.fits);
+    if (contender.plan.substitutions.empty()) least = std::min(least, contender.cost.memory_bytes);
+  }
+  PlanSearch search;
+  search.memory_bytes = least - 1;
+  PlanChoice bounded;
+  std::map<std::string, double> slow = measured;
+  for (int round = 0; round < 3; ++round) {
+    auto next = ChoosePlan(onnx, {}, X86(), slow, search);
+    ASSERT_TRUE(next.ok()) << next.status();
+    bounded = *std::move(next);
+    EXPECT_FALSE(bounded.best().plan.substitutions.empty());
+    for (const Contender& contender : bounded.contenders) {
+      for (const graph::Task& task : contender.tasks) slow.emplace(task.key, 1e7);
+    }
+  }
+  ASSERT_GT(bounded.contenders.size(), 1u);
+  for (size_t i = 0; i < bounded.contenders.size(); ++i) {
+    const Contender& contender = bounded.contenders[i];
+    EXPECT_EQ(contender.fits, i > 0) << contender.name;
+    EXPECT_EQ(contender.fits, contender.cost.memory_bytes <= search.memory_bytes);
+  }
+  EXPECT_FALSE(bounded.refused.empty());
+  EXPECT_EQ(WhatToTune(bounded).rival, nullptr);
+  // Where nothing fits, the estimated plan stays.
+  search.memory_bytes = 1;
+  const auto nothing = ChoosePlan(onnx, {}, X86(), measured, search);
+  ASSERT_TRUE(nothing.ok()) << nothing.status();
+  EXPECT_EQ(nothing->contenders.size(), 1u);
+  EXPECT_EQ(nothing->chosen, 0u);
+}
+
+// A product of two transposed operands: one kernel that reads them by columns, or three.
+void CheckColumns(const std::string& onnx) {
+  const auto survey = ChoosePlan(onnx, {}, X86(), {});
+  ASSERT_TRUE(survey.ok()) << survey.status();
+  const Contender* joined = Find(*survey, "estimated, matrices by columns");
+  ASSERT_NE(joined, nullptr);
+  EXPECT_EQ(joined->plan.columns.size(), 2u);
+  ASSERT_EQ(joined->tasks.size(), 1u);
+  EXPECT_EQ(survey->contenders[0].cost.calls, 3);
+  for (const bool fast : {true, false}) {
+    std::map<std::string, double> measured = Measure(onnx, [&](const graph::Task&) { return 1e5; });
+    measured[joined->tasks[0].key] = fast ? 1e4 : 1e6;
+    const auto choice = ChoosePlan(onnx, {}, X86(), measured, {.graphs = 0});
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    EXPECT_EQ(choice->best().plan.columns, fast ? joined->plan.columns : std::set<std::string>{});
+    plan::Plan followed;
+    const auto fused = PrepareModel(onnx, {}, X86(),
+                                    *plan::ParsePlan(plan::ToText(choice->best().plan)), &followed);
+    ASSERT_TRUE(fused.ok()) << fused.status();
+    EXPECT_EQ(followed, choice->best().plan);
+    EXPECT_EQ(fused->groups.size(), fast ? 1u : 3u);
+    // The module computes the same whatever the schedule.
+    for (const ScheduleChoice schedule : {ScheduleChoice::kNaive, ScheduleChoice::kDefault}) {
+      CompileOptions compile;
+      compile.choice = schedule;
+      compile.plan = choice->best().plan;
+      const auto bytes = CompileModel(onnx, {}, {}, {}, compile);
+      ASSERT_TRUE(bytes.ok()) << bytes.status();
+      const runtime::Module module = *runtime::ParseModule(*bytes);
+      const std::vector<std::string> inputs = RandomInputs(module.manifest, 3);
+      const auto expected = InterpretModel(onnx, {}, inputs);
+      const auto found = RunModule(module, inputs);
+      ASSERT_TRUE(expected.ok() && found.ok()) << expected.status() << found.status();
+      EXPECT_LE(RelativeError((*found)[0], (*expected)[0]), 1e-5);
+    }
+  }
+}
+
+TEST(ChoosePlan, MatricesAreReadByColumnsWhereThatCostsLess) {
+  using Shape = std::vector<int64_t>;
+  // The second one is a batch of products, whose dimensions all change places.
+  for (const auto& [left, right, result] :
+       {std::tuple(Shape{40, 24}, Shape{56, 40}, Shape{24, 56}),
+        std::tuple(Shape{6, 10, 4, 2}, Shape{7, 6, 4, 2}, Shape{2, 4, 10, 7})}) {
+    CheckColumns(OnnxModel()
+                     .Input("a", left)
+                     .Input("b", right)
+                     .Output("y", result)
+                     .Node("Transpose", {"a"}, {"left"})
+                     .Node("Transpose", {"b"}, {"right"})
+                     .Node("MatMul", {"left", "right"}, {"y"})
+                     .Bytes());
+  }
+}
+
 // What the time limit cuts short is said.
 TEST(ChoosePlan, ASearchThatIsTimedOutSaysSo) {
   const std::string onnx = *zoo::MakeZooModel("squeezenet", 0);
@@ -348,6 +447,7 @@ TEST(ChoosePlan, ASearchThatIsTimedOutSaysSo) {
   EXPECT_EQ(TimedOutText(PlanChoice(), search), "");
 }
 
+// What one job learns of kernels tells another one what they cost.
 TEST(ChoosePlan, ExperienceTellsCosts) {
   const std::string onnx = *zoo::MakeZooModel("squeezenet", 0);
   const auto all = Measure(onnx, [](const graph::Task& task) {

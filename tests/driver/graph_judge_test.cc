@@ -17,6 +17,7 @@
 #include "compiler/driver/choose_plan.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/operator.h"
+#include "compiler/graph/fusion/memory_plan.h"
 #include "compiler/onnx/format/onnx_format.pb.h"
 #include "compiler/substitution/rule_file.h"
 #include "compiler/substitution/search.h"
@@ -262,6 +263,32 @@ TEST(GraphJudge, WarmWeightsAreCounted) {
   EXPECT_GT(bounded, 30);
   EXPECT_GT(saved, 10);
   EXPECT_LT(saved, 60);
+}
+
+TEST(GraphJudge, AGraphThatNeedsTooMuchMemoryCostsInfinitelyMuch) {
+  int other = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    graph::TestRng rng(seed);
+    ModelOptions options;
+    options.passes.layout.block = 0;
+    const Graph graph = *graph::Simplify(RandomImages(rng, 6, 16));
+    graph::FoldMemo memo;
+    graph::FuseMemo programs;
+    const plan::KernelCosts costs(options.passes.target, {});
+    const auto judge = [&](int64_t memory_bytes) {
+      return *internal::GraphJudge(options, costs, &memo, &programs, memory_bytes)
+                  .Judge(graph, true);
+    };
+    const auto free = judge(graph::kAnyBytes);
+    graph::PassOptions passes = options.passes;
+    passes.layout.fixed = &free.layouts;
+    const int64_t needed = graph::InferenceBytes(*graph::Fuse(*graph::Place(graph, passes)));
+    EXPECT_EQ(judge(needed).ns, free.ns) << "seed " << seed;
+    EXPECT_GE(judge(needed - 1).ns, free.ns) << "seed " << seed;
+    other += judge(needed - 1).ns > free.ns;
+    EXPECT_EQ(judge(0).ns, internal::GraphJudge::kNoLimit) << "seed " << seed;
+  }
+  EXPECT_GT(other, 10);
 }
 
 // Convolutions and sums as a model.

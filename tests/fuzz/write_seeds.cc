@@ -157,6 +157,7 @@ void AddModels(Corpus& corpus) {
   plan.substitutions = {{"a rule", 1, {"node \"1\"", "node\n2"}}, {"another", 0, {}}};
   plan.layouts = graph::FixedLayouts{16, {{"node 3", static_cast<graph::Layout>(1)}}};
   plan.separate = {"value"};
+  plan.columns = {"matrix"};
   plan.forests = {{"trees", graph::ForestForm::kSelect}};
   corpus.Add("plan_text", "everything", plan::ToText(plan));
 }

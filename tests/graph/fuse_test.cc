@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "client/zoo/zoo.h"
@@ -22,37 +23,6 @@ namespace heddle::graph {
 namespace {
 
 constexpr int kGraphs = 200;
-
-// What the groups compute, in their order; NotFound if one reads what is not there yet.
-absl::StatusOr<std::vector<TensorData>> EvaluateFused(const FusedGraph& fused,
-                                                      const std::vector<TensorData>& inputs) {
-  std::map<ValueId, TensorData> values = fused.graph.constants;
-  for (size_t i = 0; i < inputs.size(); ++i) values[fused.graph.inputs[i]] = inputs[i];
-  // A view is the bytes of another value.
-  const auto has = [&](ValueId v) { return values.count(fused.MemoryOf(v)) != 0; };
-  const auto get = [&](ValueId v) {
-    return TensorData{fused.graph.values[v].type, values.at(fused.MemoryOf(v)).bytes};
-  };
-  for (const Group& group : fused.groups) {
-    std::vector<TensorData> operands;
-    for (ValueId v : group.inputs) {
-      if (!has(v))
-        return absl::NotFoundError(group.label + " reads a value that is not computed yet");
-      operands.push_back(get(v));
-    }
-    auto program = GroupExpression(fused, group);
-    if (!program.ok()) return program.status();
-    auto results = EvaluateProgram(*program, operands);
-    if (!results.ok()) return results.status();
-    for (size_t i = 0; i < group.outputs.size(); ++i) values[group.outputs[i]] = (*results)[i];
-  }
-  std::vector<TensorData> outputs;
-  for (ValueId v : fused.graph.outputs) {
-    if (!has(v)) return absl::NotFoundError("an output is not computed");
-    outputs.push_back(get(v));
-  }
-  return outputs;
-}
 
 // What may stand beside an operator that is not injective: after a complex one, elementwise
 // operators of its shape; before a reduction, injective ones; beside an opaque one, nothing.
@@ -178,6 +148,56 @@ TEST(Fuse, TheOperandOfAComplexOperatorStaysOutside) {
   TestRng rng(8);
   const auto inputs = RandomInputs(rng, graph);
   EXPECT_EQ(Difference(*EvaluateGraph(graph, inputs), *EvaluateFused(fused, inputs)), 0);
+}
+
+// A product of two transposed matrices, one of which has a relu before it, and a sum behind the product.
+TEST(Fuse, AProductReadsTransposedMatricesByColumns) {
+  GraphBuilder b;
+  const auto input = [&](Shape shape) { return b.Input("x", {ir::DType::kF32, std::move(shape)}); };
+  const auto transposed = [&](ValueId v, const std::string& name) {
+    return *b.Add(OpKind::kTranspose, {v}, {{"perm", Shape{1, 0}}}, name);
+  };
+  const ValueId relu = *b.Add(OpKind::kRelu, {input({3, 4})}, {}, "relu");
+  const ValueId left = transposed(relu, "left"), right = transposed(input({5, 3}), "right");
+  const ValueId product = *b.Add(OpKind::kMatmul, {left, right}, {}, "product");
+  const ValueId sum = *b.Add(OpKind::kAdd, {product, input({4, 5})}, {}, "sum");
+  // Of these, no product may read the second one by columns: it is an output. Nor the third: two products read it.
+  const ValueId shared = transposed(input({4, 5}), "shared");
+  const ValueId kept = transposed(input({4, 4}), "kept");
+  const ValueId twice = *b.Add(OpKind::kMatmul, {shared, kept}, {}, "first");
+  const ValueId again = *b.Add(OpKind::kMatmul, {shared, sum}, {}, "second");
+  const Graph graph = *b.Build({{"y", sum}, {"kept", kept}, {"first", twice}, {"second", again}});
+  EXPECT_EQ(MayBeColumns(graph), (std::set<std::string>{"left", "right"}));
+  TestRng rng(11);
+  const auto inputs = RandomInputs(rng, graph);
+  const auto expected = EvaluateGraph(graph, inputs);
+  std::set<std::vector<std::string>> distinct;
+  const std::vector<std::set<std::string>> cases = {
+      {}, {"left"}, {"right"}, {"left", "right", "kept", "shared", "none"}};
+  for (const std::set<std::string>& columns : cases) {
+    const FusedGraph fused = *Fuse(graph, {.columns = columns});
+    std::vector<std::string> labels, keys;
+    for (const Group& group : fused.groups) {
+      labels.push_back(group.label.substr(0, group.label.find(' ')));
+      keys.push_back(group.key);
+    }
+    distinct.insert(keys);
+    const auto has = [&](const char* label) {
+      return std::count(labels.begin(), labels.end(), label) == 1;
+    };
+    // What comes before a transpose stays outside.
+    EXPECT_EQ(has("relu+transpose"), !columns.contains("left"));
+    EXPECT_EQ(has("relu"), columns.contains("left"));
+    EXPECT_TRUE(has(columns.empty()       ? "matmul+add"
+                    : columns.size() == 1 ? "transpose+matmul+add"
+                                          : "(transpose)x2+matmul+add"))
+        << testing::PrintToString(labels);
+    EXPECT_EQ(Difference(*expected, *EvaluateFused(fused, inputs)), 0);
+  }
+  EXPECT_EQ(distinct.size(), 4u);
+  // A value that is to be separate is.
+  const FusedGraph both = *Fuse(graph, {.separate = {"left"}, .columns = {"left"}});
+  EXPECT_EQ(both.groups.size(), Fuse(graph, {.separate = {"left"}})->groups.size());
 }
 
 // add(a, g(f(a))), where f reduces and g works on the reduced shape: a joined with the sum would

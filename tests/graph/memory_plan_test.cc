@@ -7,6 +7,8 @@
 #include <map>
 
 #include "client/zoo/zoo.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/passes/passes.h"
 #include "compiler/onnx/import.h"
 #include "tests/graph/random_graph.h"
@@ -118,6 +120,24 @@ TEST(MemoryPlanProperty, LiveValuesNeverOverlap) {
     EXPECT_EQ(CheckPlan(*fused, options), 0);
   }
   EXPECT_GT(in_place, 100);
+}
+
+// Two rows of 16 floats are multiplied by 16 x 16, which two products share, and by 16 x 8.
+TEST(MemoryPlan, AnInferenceNeedsConstantsOnceTheArenaAndWhatIsGivenAndTaken) {
+  TestRng rng(1);
+  GraphBuilder b;
+  const auto type = [](int64_t rows, int64_t columns) {
+    return TensorType{ir::DType::kF32, {rows, columns}};
+  };
+  const TensorData shared = RandomTensor(rng, type(16, 16));
+  ValueId v = b.Input("x", type(2, 16));
+  v = *b.Add(OpKind::kMatmul, {v, b.Constant("w", shared)}, {}, "first");
+  v = *b.Add(OpKind::kMatmul, {v, b.Constant("same", shared)}, {}, "second");
+  v = *b.Add(OpKind::kMatmul, {v, b.Constant("last", RandomTensor(rng, type(16, 8)))}, {}, "third");
+  const FusedGraph fused = *Fuse(*b.Build({{"y", v}}));
+  const int64_t arena = PlanMemory(fused).arena_bytes;
+  EXPECT_EQ(arena, 2 * 2 * 16 * 4) << "the first two results";
+  EXPECT_EQ(InferenceBytes(fused), 4 * (16 * 16 + 16 * 8 + 2 * 16 + 2 * 8) + arena);
 }
 
 TEST(MemoryPlan, SharingSavesMostOfAResNet) {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/ops/op_util.h"
+#include "compiler/graph/passes/evaluate.h"
 
 namespace heddle::graph {
 namespace {
@@ -220,6 +222,36 @@ double Difference(const std::vector<TensorData>& a, const std::vector<TensorData
     }
   }
   return worst;
+}
+
+absl::StatusOr<std::vector<TensorData>> EvaluateFused(const FusedGraph& fused,
+                                                      const std::vector<TensorData>& inputs) {
+  std::map<ValueId, TensorData> values = fused.graph.constants;
+  for (size_t i = 0; i < inputs.size(); ++i) values[fused.graph.inputs[i]] = inputs[i];
+  // A view is the bytes of another value.
+  const auto has = [&](ValueId v) { return values.count(fused.MemoryOf(v)) != 0; };
+  const auto get = [&](ValueId v) {
+    return TensorData{fused.graph.values[v].type, values.at(fused.MemoryOf(v)).bytes};
+  };
+  for (const Group& group : fused.groups) {
+    std::vector<TensorData> operands;
+    for (ValueId v : group.inputs) {
+      if (!has(v))
+        return absl::NotFoundError(group.label + " reads a value that is not computed yet");
+      operands.push_back(get(v));
+    }
+    auto program = GroupExpression(fused, group);
+    if (!program.ok()) return program.status();
+    auto results = EvaluateProgram(*program, operands);
+    if (!results.ok()) return results.status();
+    for (size_t i = 0; i < group.outputs.size(); ++i) values[group.outputs[i]] = (*results)[i];
+  }
+  std::vector<TensorData> outputs;
+  for (ValueId v : fused.graph.outputs) {
+    if (!has(v)) return absl::NotFoundError("an output is not computed");
+    outputs.push_back(get(v));
+  }
+  return outputs;
 }
 
 }  // namespace heddle::graph

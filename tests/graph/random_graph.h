@@ -6,7 +6,9 @@
 #include <random>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "compiler/graph/core/graph.h"
+#include "compiler/graph/fusion/fuse.h"
 
 namespace heddle::graph {
 
@@ -24,5 +26,9 @@ std::vector<TensorData> RandomInputs(TestRng& rng, const Graph& graph);
 // The largest |a - b| / (1 + max(|a|, |b|)) over all outputs; infinite where types differ or one is
 // NaN.
 double Difference(const std::vector<TensorData>& a, const std::vector<TensorData>& b);
+
+// What the groups compute, in their order. NotFound: one reads what is not there yet.
+absl::StatusOr<std::vector<TensorData>> EvaluateFused(const FusedGraph& fused,
+                                                      const std::vector<TensorData>& inputs);
 
 }  // namespace heddle::graph

@@ -41,6 +41,7 @@ Plan RandomPlan(std::mt19937_64& rng) {
       plan.layouts->of[RandomName(rng)] = graph::kLayouts[rng() % 3];
   }
   for (uint64_t i = rng() % 4; i > 0; --i) plan.separate.insert(RandomName(rng));
+  for (uint64_t i = rng() % 4; i > 0; --i) plan.columns.insert(RandomName(rng));
   for (uint64_t i = rng() % 3; i > 0; --i)
     plan.forests[RandomName(rng)] = graph::kForestForms[rng() % std::size(graph::kForestForms)];
   return plan;
@@ -74,6 +75,7 @@ TEST(PlanText, ErrorsNameTheLine) {
       {"plan 1\nseparate \"a\\\n", "a name does not end"},
       {"plan 1\nseparate \"a\\q\"\n", "line 2"},
       {"plan 1\nseparate \"a\" \"b\"\n", "goes on behind its end"},
+      {"plan 1\ncolumns a\n", "line 2 of the plan: a name in double quotes"},
       {"plan 1\nblock 0\nlayout channels_last \"a\"\nlayout channels_first \"a\"\n", "two layouts"},
   };
   for (const auto& [text, message] : cases) {

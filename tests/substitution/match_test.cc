@@ -109,11 +109,9 @@ TEST(Match, ProductsOfOneOperandAreMerged) {
   }
 }
 
-// The paper's figure 2.5: a product is the transposed product of the transposed operands. There, each transposed
-// operand is a matrix by rows or by columns, which gives four graphs. Here matrices have no layouts: a transposed
-// operand is a copy of its own, whatever may be fused, so that the figure gives one graph. With layouts of matrices,
-// this test is to find four.
-TEST(Match, TheTransposedProductHasOneOfThePapersFourLayouts) {
+// The paper's figure 2.5: a product is the transposed product of the transposed operands. Each transposed operand is a
+// matrix by rows or by columns, which gives four graphs.
+TEST(Match, TheTransposedProductHasThePapersFourLayouts) {
   GraphOf g;
   const Graph graph = g.Build({g.Add(OpKind::kMatmul, {g.In({24, 40}), g.In({40, 56})})});
   const DirectedRule rule =
@@ -123,29 +121,32 @@ TEST(Match, TheTransposedProductHasOneOfThePapersFourLayouts) {
   const auto after = Apply(graph, rule, matches[0]);
   ASSERT_TRUE(after.ok()) << after.status();
   ExpectSame(graph, *after);
-  std::vector<std::string> transposed;  // names of the two operands
-  for (const graph::Node& node : after->nodes) {
-    const bool of_input = std::find(after->inputs.begin(), after->inputs.end(), node.inputs[0]) !=
-                          after->inputs.end();
-    if (node.kind != OpKind::kTranspose || !of_input) continue;
-    transposed.push_back(after->values[static_cast<size_t>(node.outputs[0])].name);
-  }
+  const std::set<std::string> names = graph::MayBeColumns(*after);
+  const std::vector<std::string> transposed(names.begin(), names.end());
   ASSERT_EQ(transposed.size(), 2u) << graph::Print(*after);
+  graph::TestRng rng(5);
+  const auto inputs = graph::RandomInputs(rng, graph);
+  const auto expected = graph::EvaluateGraph(graph, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
   std::set<std::vector<std::string>> graphs;  // by the keys of their kernels
   for (const bool first : {false, true}) {
     for (const bool second : {false, true}) {
       graph::FuseOptions options;
-      if (first) options.separate.insert(transposed[0]);
-      if (second) options.separate.insert(transposed[1]);
+      if (first) options.columns.insert(transposed[0]);
+      if (second) options.columns.insert(transposed[1]);
       const auto fused = graph::Fuse(*after, options);
       ASSERT_TRUE(fused.ok()) << fused.status();
+      // The product, what transposes its result, and a copy of each operand that is by rows.
+      EXPECT_EQ(fused->groups.size(), 2u + !first + !second);
       std::vector<std::string> keys;
       for (const graph::Group& group : fused->groups) keys.push_back(group.key);
       graphs.insert(keys);
+      const auto computed = graph::EvaluateFused(*fused, inputs);
+      ASSERT_TRUE(computed.ok()) << computed.status();
+      EXPECT_LE(graph::Difference(*expected, *computed), kTolerance);
     }
   }
-  ASSERT_EQ(graphs.size(), 1u);
-  EXPECT_EQ(graphs.begin()->size(), 4u) << "two copies, the product, and its transpose";
+  EXPECT_EQ(graphs.size(), 4u);
 }
 
 // The paper's figure 2.6: the second product needs the first one's result, so merging closes a cycle.

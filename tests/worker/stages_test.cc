@@ -490,6 +490,33 @@ TEST(Stages, CompileFollowsThePlanOfTheImport) {
   EXPECT_EQ(compiled(first).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// What could not be timed by a stage with this limit is not chosen.
+TEST(Stages, APlanHasTheMemoryOfItsStage) {
+  const v1::ImportResult imported = Import();
+  for (const int64_t bytes : {int64_t{0}, int64_t{4} << 30, int64_t{1}}) {
+    v1::StageStart start = Base(v1::STAGE_PLAN);
+    start.set_memory_limit_bytes(bytes);
+    v1::PlanSpec& spec = *start.mutable_plan();
+    spec.set_mode("sequential");
+    for (const v1::TaskInfo& task : imported.tasks()) {
+      v1::PlanSpec::KernelTime& time = *spec.add_times();
+      time.set_workload_key(task.key());
+      time.set_ns(1e5);
+    }
+    FakeIo io;
+    io.Feed("model", Mlp());
+    ASSERT_EQ(RunStage(start, io), absl::OkStatus());
+    const v1::PlanReport& report = io.events.back().planned().report();
+    if (bytes == 1) {
+      EXPECT_EQ(report.contenders_size(), 1);
+      EXPECT_THAT(io.warnings, ::testing::Contains(HasSubstr("unfused needs")));
+    } else {
+      EXPECT_GT(report.contenders_size(), 1);
+      EXPECT_TRUE(io.warnings.empty());
+    }
+  }
+}
+
 // One job for several blocks of rows: the tasks of all, each block with the same share of the work, and one module.
 TEST(Stages, BlocksOfRowsAreOneJob) {
   v1::StageStart import = Base(v1::STAGE_IMPORT);

@@ -129,10 +129,18 @@ bool SetTasks(const PlansToTune& tuned, const std::map<std::string, double>& tim
          result->ByteSizeLong() <= kMaxFrameBytes / 2;
 }
 
+// What an inference may need. A module that needs more could not be timed by a stage with the limit of this one. A GPU has
+// memory of its own.
+int64_t MemoryOf(const v1::StageStart& start, const Target& target) {
+  const bool limited = target.kind == kHostKind && start.memory_limit_bytes() > 0;
+  return limited ? start.memory_limit_bytes() : graph::kAnyBytes;
+}
+
 // The tasks of plans without which the given plan cannot be judged.
 absl::Status AddSurvey(const std::string& model, const ModelOptions& options, const Target& target,
-                       v1::ImportResult* result) {
+                       int64_t memory_bytes, v1::ImportResult* result) {
   PlanSearch search;
+  search.memory_bytes = memory_bytes;
   search.graphs = 0;
   HEDDLE_ASSIGN_OR_RETURN(const PlanChoice choice, ChoosePlan(model, options, target, {}, search));
   std::set<std::string> seen;
@@ -231,7 +239,7 @@ absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
                                                    kMaxFrameBytes >> 20, " MiB: split the model"));
   }
   if (start.import().survey() && (!start.import().survey_trees() || HasTrees(plan))) {
-    HEDDLE_RETURN_IF_ERROR(AddSurvey(model, options, target, result));
+    HEDDLE_RETURN_IF_ERROR(AddSurvey(model, options, target, MemoryOf(start, target), result));
     result->set_surveyed(true);
   }
   io.Write(event);
@@ -249,6 +257,7 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
   search.mode =
       spec.mode() == "sequential" ? PlanSearch::Mode::kSequential : PlanSearch::Mode::kJoint;
   search.time_limit = kPlanSearchLimit;
+  search.memory_bytes = MemoryOf(start, target);
   if (spec.last() && !spec.plan().empty()) {
     HEDDLE_ASSIGN_OR_RETURN(search.tuned, plan::ParsePlan(spec.plan()));
   }
@@ -258,7 +267,7 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
                           ChoosePlan(model, FromProto(spec.options(), start, io), target, times,
                                      search, ExperienceOf(spec)));
   for (const std::string& why : choice.refused)
-    io.Warn(absl::StrCat("a graph is no contender: ", why));
+    io.Warn(absl::StrCat("a plan is no contender: ", why));
   if (const std::string warning = TimedOutText(choice, search); !warning.empty()) io.Warn(warning);
   v1::StageEvent event;
   v1::PlanResult& result = *event.mutable_planned();

@@ -63,6 +63,9 @@ v1::StageStart WithSlot(v1::StageStart start, const RunnerOptions& options) {
   start.set_time_limit_ms(LimitMs(start.time_limit_ms(), options.stage_limit, options));
   start.set_candidate_time_limit_ms(
       LimitMs(start.candidate_time_limit_ms(), options.candidate_limit, options));
+  start.set_memory_limit_bytes(start.memory_limit_bytes() > 0 ? std::min(start.memory_limit_bytes(),
+                                                                         options.memory_limit_bytes)
+                                                              : options.memory_limit_bytes);
   start.clear_blob_folder();
   if (start.kind() == v1::STAGE_COMPARE) start.mutable_compare()->set_device(options.gpu);
   if (start.kind() != v1::STAGE_PROFILE) return start;
@@ -90,9 +93,7 @@ StageRunner::StageRunner(const v1::StageStart& start, const RunnerOptions& optio
                          StageCaller& caller, StageSession& session)
     : start_(WithSlot(start, options)),
       options_(options),
-      memory_limit_bytes_(start.memory_limit_bytes() > 0
-                              ? std::min(start.memory_limit_bytes(), options.memory_limit_bytes)
-                              : options.memory_limit_bytes),
+      memory_limit_bytes_(start_.memory_limit_bytes()),
       candidate_limit_(absl::Milliseconds(start_.candidate_time_limit_ms())),
       caller_(caller),
       session_(session) {}

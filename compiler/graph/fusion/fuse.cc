@@ -20,6 +20,28 @@ namespace {
 
 constexpr int64_t kMostWeight = 1 << 20;  // of a task
 
+// By node: whether it transposes what one product reads, and nobody else.
+std::vector<bool> TransposesOfProducts(const Graph& graph) {
+  const std::vector<int> uses = UseCounts(graph), producers = Producers(graph);
+  std::vector<int> reads(graph.nodes.size(), 0);     // by the first product that reads it
+  std::vector<int> product(graph.nodes.size(), -1);  // that one
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (graph.nodes[n].kind != OpKind::kMatmul) continue;
+    for (ValueId v : graph.nodes[n].inputs) {
+      const int u = producers[v];
+      if (u < 0) continue;
+      if (product[u] < 0) product[u] = static_cast<int>(n);
+      reads[u] += product[u] == static_cast<int>(n);
+    }
+  }
+  std::vector<bool> found(graph.nodes.size(), false);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    found[n] = node.kind == OpKind::kTranspose && reads[n] > 0 && reads[n] == uses[node.outputs[0]];
+  }
+  return found;
+}
+
 // Builds the groups.
 //
 // No merge creates a cycle between groups. A node joins a group only if all its readers are in its
@@ -27,9 +49,19 @@ constexpr int64_t kMostWeight = 1 << 20;  // of a task
 // reads that value, there is no other path to that group.
 class Fuser {
  public:
-  Fuser(const Graph& graph, const std::set<std::string>& separate)
-      : graph_(graph), separate_(separate), producers_(Producers(graph)), uses_(UseCounts(graph)) {
+  Fuser(const Graph& graph, const FuseOptions& options)
+      : graph_(graph),
+        separate_(options.separate),
+        producers_(Producers(graph)),
+        uses_(UseCounts(graph)),
+        by_columns_(graph.nodes.size(), false) {
     const size_t n = graph.nodes.size();
+    if (!options.columns.empty()) by_columns_ = TransposesOfProducts(graph);
+    for (size_t i = 0; i < n; ++i) {
+      const std::string& name = graph.values[graph.nodes[i].outputs[0]].name;
+      by_columns_[i] =
+          by_columns_[i] && options.columns.contains(name) && !separate_.contains(name);
+    }
     group_.resize(n);
     std::iota(group_.begin(), group_.end(), 0);
     members_.resize(n);
@@ -85,8 +117,10 @@ class Fuser {
 
   // Whether node u, which makes an operand of v and is in another group, may join v's group.
   bool MayJoin(int u, int v) const {
+    // A transpose that a product reads by columns joins it alone: what is computed before it stays outside.
+    if (by_columns_[v]) return false;
     if (!OnlyReadBy(u, group_[u], group_[v])) return false;
-    return ClassesAllow(u, v) && StaysSmall(u, v);
+    return (by_columns_[u] || ClassesAllow(u, v)) && StaysSmall(u, v);
   }
 
   // Limits the nodes of a group, and how often an expression repeats itself. An operand that is read twice occurs twice in
@@ -163,6 +197,7 @@ class Fuser {
   const Graph& graph_;
   const std::set<std::string>& separate_;
   std::vector<int> producers_, uses_, group_;
+  std::vector<bool> by_columns_;  // by node: a transpose that joins the product
   std::vector<std::vector<int>> members_, consumers_;
 };
 
@@ -475,7 +510,7 @@ void TellLabelsApart(FusedGraph* fused) {
 absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
   std::vector<std::vector<int>> groups;
   if (options.enabled) {
-    groups = ExecutionOrder(graph, Fuser(graph, options.separate).Run());
+    groups = ExecutionOrder(graph, Fuser(graph, options).Run());
   } else {
     for (size_t i = 0; i < graph.nodes.size(); ++i) groups.push_back({static_cast<int>(i)});
   }
@@ -502,6 +537,15 @@ absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
   fused.graph = std::move(graph);
   TellLabelsApart(&fused);
   return fused;
+}
+
+std::set<std::string> MayBeColumns(const Graph& graph) {
+  const std::vector<bool> transposes = TransposesOfProducts(graph);
+  std::set<std::string> names;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (transposes[n]) names.insert(graph.values[graph.nodes[n].outputs[0]].name);
+  }
+  return names;
 }
 
 std::vector<Task> ExtractTasks(const FusedGraph& fused) {

@@ -85,6 +85,10 @@ struct FuseOptions {
   // Names of values that are not fused: the maker of such a value is never in the group of a reader.
   // A name that no value has does nothing.
   std::set<std::string> separate = {};
+  // Names of matrices that a product reads by columns: the transpose that makes such a matrix is in the product's
+  // kernel, so the matrix lies in memory as before it. Anything else that makes one does nothing, and neither does a transpose whose result
+  // is an output, or that somebody else reads.
+  std::set<std::string> columns = {};
   FuseMemo* memo = nullptr;  // optional; the result is the same
   // false: of a group's program, only the key is given, and neither `naive` nor `workload`. For those who ask only
   // what kernels cost.
@@ -96,6 +100,9 @@ struct FuseOptions {
 // the group's expression does not repeat itself too often. A group that consists only of reshapes
 // becomes views. Internal: two workloads have the same key.
 absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options = {});
+
+// The names of the values that may be in FuseOptions::columns.
+std::set<std::string> MayBeColumns(const Graph& graph);
 
 // The tensor expression of one group. Its inputs are p0, p1, .. in the order of Group::inputs, and
 // its stages have the names of their operators. It holds no name of the model, so equal layers have

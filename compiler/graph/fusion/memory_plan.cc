@@ -116,4 +116,17 @@ MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options)
   return plan;
 }
 
+int64_t InferenceBytes(const FusedGraph& fused) {
+  int64_t bytes = PlanMemory(fused).arena_bytes;
+  std::set<const char*> constants;  // values may share their bytes
+  for (const auto& [v, data] : fused.graph.constants) {
+    if (constants.insert(data.bytes->data()).second)
+      bytes += static_cast<int64_t>(data.bytes->size());
+  }
+  for (const auto* values : {&fused.graph.inputs, &fused.graph.outputs}) {
+    for (ValueId v : *values) bytes += Bytes(fused.graph, v);
+  }
+  return bytes;
+}
+
 }  // namespace heddle::graph

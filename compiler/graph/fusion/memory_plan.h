@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -22,6 +23,9 @@ struct MemoryPlan {
   int in_place = 0;            // number of results that take the place of an input
 };
 
+// What InferenceBytes may be.
+inline constexpr int64_t kAnyBytes = std::numeric_limits<int64_t>::max();
+
 struct MemoryPlanOptions {
   bool share = true;
   // For each group, the pairs {output, input}, as indices into the group's lists, that may have the
@@ -30,5 +34,9 @@ struct MemoryPlanOptions {
 };
 
 MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options = {});
+
+// Bytes that an inference needs: constants, each once, the arena, inputs and outputs. What a module adds, such as
+// packed copies of constants and the workspace of kernels, is not known before there are schedules.
+int64_t InferenceBytes(const FusedGraph& fused);
 
 }  // namespace heddle::graph
