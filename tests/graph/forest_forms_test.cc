@@ -30,7 +30,8 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 struct Trees {
   int64_t columns = 3, records = 40, groups = 1, trees = 4, values = 1, steps = 4;
   std::string reduce = "sum";
-  int64_t leaves_of_tree = 0;  // of the first tree; others have up to as many. 0: as the levels allow
+  int64_t leaves_of_tree =
+      0;  // of the first tree; others have up to as many. 0: as the levels allow
   // Thresholds are drawn from these.
   std::vector<float> thresholds = {0.5F};
 

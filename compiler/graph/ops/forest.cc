@@ -266,8 +266,8 @@ absl::StatusOr<TensorType> InferLeaves(Types in, const OpAttrs& attrs) {
   const bool places =
       spans.dtype == DType::kI8 || spans.dtype == DType::kU8 || spans.dtype == DType::kI32;
   if (!places || spans.shape != nodes)
-    return BadInput(absl::StrCat("spans are ", ToText(spans), ", not i8, u8 or i32 of the shape of ",
-                                 ToText(columns)));
+    return BadInput(absl::StrCat("spans are ", ToText(spans),
+                                 ", not i8, u8 or i32 of the shape of ", ToText(columns)));
   const int64_t most = spans.dtype == DType::kI8 ? 127 : kMostAsked;
   if (nodes[2] > most)
     return BadInput(absl::StrCat("spans are ", ToText(spans), "; of that type, a tree may have ",

@@ -21,7 +21,8 @@ constexpr int64_t kMostSelectLevels = 7;
 constexpr int64_t kMostRanksLevels = 8;
 // forest_leaves numbers the leaves of a tree in bytes.
 constexpr int64_t kMostLeaves = 256;
-constexpr int64_t kMostSignedNodes = 127;  // signed bytes are compared by one instruction, others by two
+constexpr int64_t kMostSignedNodes =
+    127;  // signed bytes are compared by one instruction, others by two
 // The rank of a value among so many thresholds is a byte. A column with more of them is asked as several columns.
 constexpr size_t kMostCuts = 255;
 constexpr size_t kMostParts = 4;  // of a column; counting more takes longer than walking
@@ -613,9 +614,9 @@ std::vector<TensorData> LeavesTables(const Walk& walk, const Cuts* cuts, const B
     // From right to left, counted from behind the last node of the largest tree.
     for (size_t n = 0; n < tree.leaves.size(); ++n) {
       const size_t entry = walk.Entry(t, tree.leaves[n]);
-      std::copy_n(walk.value + entry * values, values,
-                  leaves.begin() +
-                      static_cast<std::ptrdiff_t>((at * (inner + 1) + inner - n) * values));
+      std::copy_n(
+          walk.value + entry * values, values,
+          leaves.begin() + static_cast<std::ptrdiff_t>((at * (inner + 1) + inner - n) * values));
     }
   }
   const Shape nodes{walk.groups, layout.trees / layout.block, asked, layout.block};
@@ -719,8 +720,7 @@ double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts, int6
       const double more_trees = static_cast<double>(layout.trees) / static_cast<double>(walk.trees);
       double node = kLeavesCycles / lanes;
       if (layout.block > 1) {
-        const auto columns =
-            static_cast<double>(cuts != nullptr ? cuts->Columns() : walk.columns);
+        const auto columns = static_cast<double>(cuts != nullptr ? cuts->Columns() : walk.columns);
         node = std::max((std::ceil(columns / lanes) * kTreesCycles + kSpanCycles) / lanes,
                         (kNodeBytes + 1) * bytes / lanes / target.graph_core.l2_bytes_per_cycle);
       }

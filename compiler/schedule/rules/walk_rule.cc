@@ -62,14 +62,12 @@ class WalkRule : public Rule {
     const bool two_vectors = records >= 2 * widths[0];
     rows_knob_ = knobs.Add(
         absl::StrCat("records at once of ", Record().loop), rows,
-        scalar ? std::min<int64_t>(8, rows.back())
-               : (two_vectors && (chain || !asks_all) ? 2 : 1));
-    trees_knob_ =
-        knobs.Add(absl::StrCat("trees at once of ", reduce().loop), Divisors(trees, most_at_once_),
-                  scalar || over_records_
-                      ? LargestDivisorUpTo(trees, records == 1 ? 8 : (chain && !two_vectors ? 2 : 1))
-                      : LargestDivisorUpTo(std::max<int64_t>(1, trees / lanes),
-                                           steps ? 4 : (chain ? 2 : 1)));
+        scalar ? std::min<int64_t>(8, rows.back()) : (two_vectors && (chain || !asks_all) ? 2 : 1));
+    trees_knob_ = knobs.Add(
+        absl::StrCat("trees at once of ", reduce().loop), Divisors(trees, most_at_once_),
+        scalar || over_records_
+            ? LargestDivisorUpTo(trees, records == 1 ? 8 : (chain && !two_vectors ? 2 : 1))
+            : LargestDivisorUpTo(std::max<int64_t>(1, trees / lanes), steps ? 4 : (chain ? 2 : 1)));
     block_knob_ =
         knobs.Add(absl::StrCat("tiles in a block of ", Record().loop),
                   {std::begin(kBlocks), std::end(kBlocks)}, records >= 64 && !asks_all ? 16 : 1);
