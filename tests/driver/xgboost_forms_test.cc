@@ -163,7 +163,7 @@ int CompareForms(const Setting& setting) {
 
 TEST(XgboostForms, PredictWhatXgboostPredictsAtEveryDepth) {
   for (const int depth : {1, 3, 6, 7}) EXPECT_EQ(CompareForms({.depth = depth}), 8) << depth;
-  EXPECT_EQ(CompareForms({.depth = 8}), 6) << "not select";
+  EXPECT_THAT(CompareForms({.depth = 8}), AnyOf(4, 6)) << "not select";
   for (const int depth : {10, 12}) {
     EXPECT_THAT(CompareForms({.depth = depth}), AnyOf(2, 4))
         << "walk, and leaves if there are few of them";
@@ -178,7 +178,7 @@ TEST(XgboostForms, PredictWhatXgboostPredictsForEveryKind) {
   EXPECT_EQ(CompareForms({.gamma = "1e9"}), 2) << "every tree is a leaf: a walk of no steps";
   EXPECT_GE(CompareForms({.depth = 8, .leaves = "20"}), 6) << "uneven trees";
   // More thresholds of a column than a byte counts.
-  EXPECT_EQ(CompareForms({.depth = 8, .rounds = 60, .bins = 1024}), 6);
+  EXPECT_GE(CompareForms({.depth = 8, .rounds = 60, .bins = 1024}), 4);
 }
 
 TEST(XgboostForms, ARefusalSaysWhy) {

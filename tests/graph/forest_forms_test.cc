@@ -231,7 +231,7 @@ TEST(ForestForms, EveryFormComputesWhatTheWalkDoes) {
   EXPECT_EQ(found[static_cast<size_t>(ForestForm::kWalk)], 120);
   EXPECT_GT(found[static_cast<size_t>(ForestForm::kSelect)], 40);
   EXPECT_EQ(found[static_cast<size_t>(ForestForm::kRanks)], 120);
-  EXPECT_EQ(found[static_cast<size_t>(ForestForm::kLeaves)], 120);
+  EXPECT_GT(found[static_cast<size_t>(ForestForm::kLeaves)], 80);
 }
 
 const Node& LeavesIn(const Graph& graph) {
@@ -243,7 +243,7 @@ const Node& LeavesIn(const Graph& graph) {
 }
 
 // Deep trees of few leaves, in ranks or, if a column has too many thresholds, in floats. The places of leaves are signed bytes
-// where these hold the nodes of a tree.
+// then, or as wide as floats.
 TEST(ForestForms, LeavesOfDeepTreesAreThoseOfTheWalk) {
   const std::vector<std::vector<float>> thresholds = {
       {0.0F, -0.0F, 1e-45F, kNan}, {kInf, -kInf, 1, kNan}, Apart(9), Apart(700), Apart(30000)};
@@ -258,13 +258,13 @@ TEST(ForestForms, LeavesOfDeepTreesAreThoseOfTheWalk) {
     t.values = Below(rng, 3) == 0 ? 3 : 1;
     t.steps = 9 + Below(rng, 40);
     t.leaves_of_tree =
-        std::vector<int64_t>{2, 3, 20, 64, 127, 128, 129, 256}[static_cast<size_t>(Below(rng, 8))];
+        std::vector<int64_t>{2, 3, 20, 64, 127, 128}[static_cast<size_t>(Below(rng, 6))];
     t.reduce = std::vector<std::string>{"sum", "min", "max"}[static_cast<size_t>(Below(rng, 3))];
     t.thresholds = thresholds[seed % thresholds.size()];
     if (t.thresholds.size() > 1020) {
       t.columns = 1;
-      t.trees = 12;
-      t.leaves_of_tree = 256;
+      t.trees = 30;
+      t.leaves_of_tree = 128;
     }
     GrowDeep(rng, t);
     const Graph walk = WalkOf(t);
@@ -285,7 +285,7 @@ TEST(ForestForms, LeavesOfDeepTreesAreThoseOfTheWalk) {
         ++in_floats;
         EXPECT_EQ(spans.dtype, ir::DType::kI32);
       } else {
-        EXPECT_EQ(spans.dtype, spans.shape[2] <= 127 ? ir::DType::kI8 : ir::DType::kU8);
+        EXPECT_EQ(spans.dtype, ir::DType::kI8);
       }
     }
   }
@@ -299,7 +299,7 @@ TEST(ForestForms, LeavesNeedFewOfThem) {
   t.columns = 1;
   t.thresholds = Apart(300);
   for (const auto& [leaves, fits] :
-       std::vector<std::pair<int64_t, bool>>{{128, true}, {129, true}, {256, true}, {257, false}}) {
+       std::vector<std::pair<int64_t, bool>>{{2, true}, {127, true}, {128, true}, {129, false}}) {
     t.leaves_of_tree = leaves;
     GrowDeep(rng, t);
     const Graph walk = WalkOf(t);
@@ -307,7 +307,7 @@ TEST(ForestForms, LeavesNeedFewOfThem) {
     EXPECT_EQ(made.ok(), fits) << leaves << ": " << made.status();
     if (!made.ok()) {
       EXPECT_THAT(std::string(made.status().message()),
-                  AllOf(HasSubstr("has no form 'leaves': a tree has more than 256 leaves"),
+                  AllOf(HasSubstr("has no form 'leaves': a tree has more than 128 leaves"),
                         HasSubstr("choose 'walk'")));
       continue;
     }

@@ -626,10 +626,9 @@ std::vector<TensorData> LeavesTables(const Walk& walk, const Cuts* cuts, const B
     return {FromElements(nodes, columns), FromElements(nodes, thresholds),
             FromElements(nodes, spans), leaf_values};
   }
-  const bool bytes = cuts->Columns() <= 256, is_signed = asked <= kMostSignedNodes;
+  const bool bytes = cuts->Columns() <= 256;
   return {bytes ? Narrow<uint8_t>(nodes, columns) : FromElements(nodes, columns),
-          Narrow<uint8_t>(nodes, ranks),
-          is_signed ? Narrow<int8_t>(nodes, spans) : Narrow<uint8_t>(nodes, spans), leaf_values};
+          Narrow<uint8_t>(nodes, ranks), Narrow<int8_t>(nodes, spans), leaf_values};
 }
 
 // `cuts`: null if a column has too many; then nodes ask the columns themselves.
