@@ -19,10 +19,8 @@ constexpr std::string_view kNames[] = {"walk", "select", "ranks", "leaves"};
 // forest_select allows one more, but its code takes a second to compile there.
 constexpr int64_t kMostSelectLevels = 7;
 constexpr int64_t kMostRanksLevels = 8;
-// forest_leaves numbers the leaves of a tree in bytes.
-constexpr int64_t kMostLeaves = 256;
-constexpr int64_t kMostSignedNodes =
-    127;  // signed bytes are compared by one instruction, others by two
+// Each three nodes are a stage, and code of twice as many took minutes to make. A signed byte holds a place among so many.
+constexpr int64_t kMostLeaves = 128;
 // The rank of a value among so many thresholds is a byte. A column with more of them is asked as several columns.
 constexpr size_t kMostCuts = 255;
 constexpr size_t kMostParts = 4;  // of a column; counting more takes longer than walking
