@@ -20,6 +20,7 @@ namespace heddle {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr int kFeatures = 6;
@@ -161,19 +162,23 @@ int CompareForms(const Setting& setting) {
 }
 
 TEST(XgboostForms, PredictWhatXgboostPredictsAtEveryDepth) {
-  for (const int depth : {1, 3, 6, 7}) EXPECT_EQ(CompareForms({.depth = depth}), 6) << depth;
-  EXPECT_EQ(CompareForms({.depth = 8}), 4) << "walk and ranks";
-  for (const int depth : {10, 12}) EXPECT_EQ(CompareForms({.depth = depth}), 2) << "walk";
+  for (const int depth : {1, 3, 6, 7}) EXPECT_EQ(CompareForms({.depth = depth}), 8) << depth;
+  EXPECT_THAT(CompareForms({.depth = 8}), AnyOf(4, 6)) << "not select";
+  for (const int depth : {10, 12}) {
+    EXPECT_THAT(CompareForms({.depth = depth}), AnyOf(2, 4))
+        << "walk, and leaves if there are few of them";
+    EXPECT_GE(CompareForms({.depth = depth, .leaves = "31"}), 4) << "uneven trees";
+  }
 }
 
 TEST(XgboostForms, PredictWhatXgboostPredictsForEveryKind) {
   for (const char* objective : {"binary:logistic", "binary:logitraw", "count:poisson"})
-    EXPECT_EQ(CompareForms({.depth = 5, .objective = objective}), 6) << objective;
-  EXPECT_EQ(CompareForms({.depth = 4, .objective = "multi:softprob", .classes = 3}), 6);
+    EXPECT_EQ(CompareForms({.depth = 5, .objective = objective}), 8) << objective;
+  EXPECT_EQ(CompareForms({.depth = 4, .objective = "multi:softprob", .classes = 3}), 8);
   EXPECT_EQ(CompareForms({.gamma = "1e9"}), 2) << "every tree is a leaf: a walk of no steps";
-  EXPECT_GE(CompareForms({.depth = 8, .leaves = "20"}), 4) << "uneven trees";
+  EXPECT_GE(CompareForms({.depth = 8, .leaves = "20"}), 6) << "uneven trees";
   // More thresholds of a column than a byte counts.
-  EXPECT_EQ(CompareForms({.depth = 8, .rounds = 60, .bins = 1024}), 4);
+  EXPECT_GE(CompareForms({.depth = 8, .rounds = 60, .bins = 1024}), 4);
 }
 
 TEST(XgboostForms, ARefusalSaysWhy) {

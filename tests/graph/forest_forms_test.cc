@@ -30,6 +30,8 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 struct Trees {
   int64_t columns = 3, records = 40, groups = 1, trees = 4, values = 1, steps = 4;
   std::string reduce = "sum";
+  int64_t leaves_of_tree =
+      0;  // of the first tree; others have up to as many. 0: as the levels allow
   // Thresholds are drawn from these.
   std::vector<float> thresholds = {0.5F};
 
@@ -69,6 +71,45 @@ void Grow(TestRng& rng, Trees& t) {
         t.leaves[(at + n) * static_cast<size_t>(t.values) + static_cast<size_t>(w)] =
             static_cast<float>(Below(rng, 64) - 32);
       }
+    }
+  }
+}
+
+// Trees of few leaves that go deep: mostly, the leaf that was made last is split.
+void GrowDeep(TestRng& rng, Trees& t) {
+  t.nodes = 2 * t.leaves_of_tree;
+  const auto all = static_cast<size_t>(t.groups * t.trees * t.nodes);
+  t.column.assign(all, 0);
+  t.left.assign(all, 0);
+  t.threshold.assign(all, kNan);
+  t.leaves.assign(all * static_cast<size_t>(t.values), 0);
+  for (int64_t tree = 0; tree < t.groups * t.trees; ++tree) {
+    const auto at = static_cast<size_t>(tree * t.nodes);
+    const int64_t leaves = tree == 0 ? t.leaves_of_tree : 1 + Below(rng, t.leaves_of_tree);
+    std::vector<int64_t> levels{0};  // of the nodes so far
+    std::vector<size_t> open{0};     // leaves that may be split
+    for (int64_t n = 1; n < leaves && !open.empty();) {
+      const size_t pick =
+          Below(rng, 4) == 0 ? static_cast<size_t>(Below(rng, std::ssize(open))) : open.size() - 1;
+      const size_t node = open[pick];
+      open.erase(open.begin() + static_cast<std::ptrdiff_t>(pick));
+      if (levels[node] == t.steps) continue;
+      t.column[at + node] = static_cast<int32_t>(Below(rng, t.columns));
+      t.threshold[at + node] =
+          t.thresholds[static_cast<size_t>(Below(rng, std::ssize(t.thresholds)))];
+      t.left[at + node] = static_cast<int32_t>(levels.size());
+      for (int child = 0; child < 2; ++child) {
+        open.insert(Below(rng, 2) == 0 ? open.end() : open.begin(), levels.size());
+        levels.push_back(levels[node] + 1);
+      }
+      ++n;
+    }
+    for (size_t n = 0; n < levels.size(); ++n) {
+      if (t.left[at + n] != 0) continue;
+      t.left[at + n] = static_cast<int32_t>(n);
+      for (int64_t w = 0; w < t.values; ++w)
+        t.leaves[(at + n) * static_cast<size_t>(t.values) + static_cast<size_t>(w)] =
+            static_cast<float>(Below(rng, 64) - 32);
     }
   }
 }
@@ -190,6 +231,94 @@ TEST(ForestForms, EveryFormComputesWhatTheWalkDoes) {
   EXPECT_EQ(found[static_cast<size_t>(ForestForm::kWalk)], 120);
   EXPECT_GT(found[static_cast<size_t>(ForestForm::kSelect)], 40);
   EXPECT_EQ(found[static_cast<size_t>(ForestForm::kRanks)], 120);
+  EXPECT_GT(found[static_cast<size_t>(ForestForm::kLeaves)], 80);
+}
+
+const Node& LeavesIn(const Graph& graph) {
+  const auto leaves = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.kind == OpKind::kForestLeaves;
+  });
+  EXPECT_NE(leaves, graph.nodes.end());
+  return *leaves;
+}
+
+// Deep trees of few leaves, in ranks or, if a column has too many thresholds, in floats. The places of leaves are signed bytes
+// then, or as wide as floats.
+TEST(ForestForms, LeavesOfDeepTreesAreThoseOfTheWalk) {
+  const std::vector<std::vector<float>> thresholds = {
+      {0.0F, -0.0F, 1e-45F, kNan}, {kInf, -kInf, 1, kNan}, Apart(9), Apart(700), Apart(30000)};
+  int in_floats = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    TestRng rng(seed);
+    Trees t;
+    t.columns = 1 + Below(rng, 6);
+    t.records = Below(rng, 3) == 0 ? 1 : 1 + Below(rng, 70);
+    t.groups = 1 + Below(rng, 2);
+    t.trees = 1 + Below(rng, Below(rng, 4) == 0 ? 40 : 9);
+    t.values = Below(rng, 3) == 0 ? 3 : 1;
+    t.steps = 9 + Below(rng, 40);
+    t.leaves_of_tree =
+        std::vector<int64_t>{2, 3, 20, 64, 127, 128}[static_cast<size_t>(Below(rng, 6))];
+    t.reduce = std::vector<std::string>{"sum", "min", "max"}[static_cast<size_t>(Below(rng, 3))];
+    t.thresholds = thresholds[seed % thresholds.size()];
+    if (t.thresholds.size() > 1020) {
+      t.columns = 1;
+      t.trees = 30;
+      t.leaves_of_tree = 128;
+    }
+    GrowDeep(rng, t);
+    const Graph walk = WalkOf(t);
+    const TensorData x = Records(rng, t);
+    const std::vector<double> expected = ToDoubles(EvaluateGraph(walk, {&x, 1}).value()[0]);
+    for (const int bytes : {16, 32, 64}) {
+      machine::TargetInfo target;
+      target.vector_bytes = bytes;
+      const auto made = In(walk, ForestForm::kLeaves, target);
+      ASSERT_TRUE(made.ok()) << made.status();
+      ASSERT_TRUE(CheckGraph(*made).ok()) << CheckGraph(*made);
+      const auto result = EvaluateGraph(*made, {&x, 1});
+      ASSERT_TRUE(result.ok()) << result.status() << "\n" << Print(*made);
+      EXPECT_EQ(ToDoubles((*result)[0]), expected) << "seed " << seed << "\n" << Print(*made);
+      const Node& leaves = LeavesIn(*made);
+      const TensorType& spans = TypeOf(*made, leaves.inputs[3]);
+      if (TypeOf(*made, leaves.inputs[0]).dtype == ir::DType::kF32) {
+        ++in_floats;
+        EXPECT_EQ(spans.dtype, ir::DType::kI32);
+      } else {
+        EXPECT_EQ(spans.dtype, ir::DType::kI8);
+      }
+    }
+  }
+  EXPECT_GT(in_floats, 3);
+}
+
+TEST(ForestForms, LeavesNeedFewOfThem) {
+  TestRng rng(12);
+  Trees t;
+  t.steps = 512;
+  t.columns = 1;
+  t.thresholds = Apart(300);
+  for (const auto& [leaves, fits] :
+       std::vector<std::pair<int64_t, bool>>{{2, true}, {127, true}, {128, true}, {129, false}}) {
+    t.leaves_of_tree = leaves;
+    GrowDeep(rng, t);
+    const Graph walk = WalkOf(t);
+    const auto made = In(walk, ForestForm::kLeaves);
+    EXPECT_EQ(made.ok(), fits) << leaves << ": " << made.status();
+    if (!made.ok()) {
+      EXPECT_THAT(std::string(made.status().message()),
+                  AllOf(HasSubstr("has no form 'leaves': a tree has more than 128 leaves"),
+                        HasSubstr("choose 'walk'")));
+      continue;
+    }
+    // As many nodes as the largest tree has.
+    EXPECT_EQ(TypeOf(*made, LeavesIn(*made).inputs[3]).shape, (Shape{1, 4, leaves - 1, 1}));
+  }
+  t.leaves_of_tree = 20;
+  GrowDeep(rng, t);
+  machine::TargetInfo gpu;
+  gpu.execution = machine::Execution::kGrid;
+  EXPECT_THAT(WhyNot(t, ForestForm::kLeaves, gpu), HasSubstr("a GPU has no lanes of bytes"));
 }
 
 // Each column of more thresholds than a byte counts stands there in parts. A refusal says why, and what to do.
@@ -253,6 +382,7 @@ TEST(ForestForms, OnlyTreesHaveOtherForms) {
   }
   EXPECT_THAT(WhyNot(t, ForestForm::kSelect), HasSubstr("are not those of trees"));
   EXPECT_THAT(WhyNot(t, ForestForm::kRanks), HasSubstr("are not those of trees"));
+  EXPECT_THAT(WhyNot(t, ForestForm::kLeaves), HasSubstr("are not those of trees"));
 }
 
 ForestForm EstimatedOf(int64_t records, int64_t steps, int thresholds,
@@ -271,11 +401,23 @@ ForestForm EstimatedOf(int64_t records, int64_t steps, int thresholds,
 }
 
 TEST(ForestForms, TheEstimateDependsOnRecordsAndLevels) {
-  EXPECT_EQ(EstimatedOf(10000, 8, 100, Wide()), ForestForm::kRanks);
+  EXPECT_EQ(EstimatedOf(10000, 6, 100, Wide()), ForestForm::kRanks);
   EXPECT_EQ(EstimatedOf(2, 8, 100, Wide()), ForestForm::kWalk);
   EXPECT_EQ(EstimatedOf(10000, 2, 100, Wide()), ForestForm::kSelect);
   // Of one record and few levels, counting ranks takes longer than asking all nodes of vectors of trees.
   EXPECT_EQ(EstimatedOf(1, 2, 100, Wide(), 112), ForestForm::kSelect);
+  // Deep trees of few leaves have no other form than walks.
+  TestRng rng(3);
+  Trees t;
+  t.records = 100;
+  t.steps = 12;
+  t.trees = 100;
+  t.leaves_of_tree = 40;
+  t.thresholds = Apart(100);
+  GrowDeep(rng, t);
+  ForestForms plan;
+  ASSERT_TRUE(AssignForestForms(WalkOf(t), {.plan = &plan}, Wide()).ok());
+  EXPECT_EQ(plan.at("forest"), ForestForm::kLeaves);
   machine::TargetInfo gpu = Wide();
   gpu.execution = machine::Execution::kGrid;
   EXPECT_EQ(EstimatedOf(10000, 6, 100, gpu), ForestForm::kWalk);
@@ -448,6 +590,35 @@ TEST(ForestRanks, RefusesWhatDoesNotFit) {
   EXPECT_THAT(Refusal(OpKind::kForestRanks,
                       {x, u8({1, 3, 3, 2}), u8({1, 3, 3, 2}), {ir::DType::kF32, {1, 3, 4, 2}}}),
               HasSubstr("values are"));
+}
+
+TEST(ForestLeaves, RefusesWhatDoesNotFit) {
+  const auto of = [](ir::DType dtype, Shape shape) { return TensorType{dtype, std::move(shape)}; };
+  const auto refusal = [&](ir::DType x, ir::DType thresholds, const TensorType& spans,
+                           int64_t leaves = 6) {
+    const Shape nodes{1, 3, 5, 2};
+    return Refusal(OpKind::kForestLeaves,
+                   {of(x, {3, 8}), of(ir::DType::kU8, nodes), of(thresholds, nodes), spans,
+                    of(ir::DType::kF32, {1, 6, leaves, 2})});
+  };
+  constexpr ir::DType kU8 = ir::DType::kU8, kF32 = ir::DType::kF32, kI8 = ir::DType::kI8;
+  const Shape nodes{1, 3, 5, 2};
+  EXPECT_EQ(refusal(kU8, kU8, of(kI8, nodes)), "");
+  EXPECT_EQ(refusal(kF32, kF32, of(ir::DType::kI32, nodes)), "");
+  EXPECT_THAT(refusal(kI8, kI8, of(kI8, nodes)), HasSubstr("x is i8[3,8]"));
+  EXPECT_THAT(refusal(kU8, kF32, of(kI8, nodes)), HasSubstr("thresholds are"));
+  EXPECT_THAT(refusal(kU8, kU8, of(kF32, nodes)), HasSubstr("spans are"));
+  EXPECT_THAT(refusal(kU8, kU8, of(kI8, {1, 6, 5, 1})), HasSubstr("spans are"));
+  EXPECT_THAT(refusal(kU8, kU8, of(kI8, nodes), 5), HasSubstr("values are"));
+  const auto many = [&](int64_t count, ir::DType spans) {
+    const Shape all{1, 1, count, 1};
+    return Refusal(OpKind::kForestLeaves, {of(kU8, {3, 8}), of(kU8, all), of(kU8, all),
+                                           of(spans, all), of(kF32, {1, 1, count + 1, 1})});
+  };
+  EXPECT_EQ(many(127, kI8), "");
+  EXPECT_THAT(many(128, kI8), HasSubstr("a tree may have 127 nodes"));
+  EXPECT_EQ(many(255, kU8), "");
+  EXPECT_THAT(many(256, kU8), HasSubstr("a tree may have 255 nodes"));
 }
 
 // What a memo knows of one forest is not taken for another one.

@@ -257,6 +257,11 @@ class Draw {
         return Use{{Ints({5, 8}, 0, 9, ir::DType::kU8), Ints({2, 3, 3, 2}, 0, 4, ir::DType::kU8),
                     Ints({2, 3, 3, 2}, 0, 9, ir::DType::kU8), F32({2, 6, 4, 3})},
                    {}};
+      case OpKind::kForestLeaves:
+        return Use{{Ints({5, 8}, 0, 9, ir::DType::kU8), Ints({2, 3, 5, 2}, 0, 4, ir::DType::kU8),
+                    Ints({2, 3, 5, 2}, 0, 9, ir::DType::kU8),
+                    Ints({2, 3, 5, 2}, 0, 5, ir::DType::kU8), F32({2, 6, 6, 3})},
+                   {}};
       case OpKind::kDigitize:
         return Use{{F32({2, 4, 6}), F32({4, 3})}, {}};
       case OpKind::kEinsum:

@@ -132,6 +132,21 @@ ir::Program MakeRanks(int64_t groups, int64_t trees, int64_t block, int64_t dept
   return tensor::LowerToLoops(*b.Build({sum})).value();
 }
 
+ir::Program MakeLeaves(int64_t groups, int64_t trees, int64_t block, int64_t nodes, int64_t values,
+                       int64_t records, bool floats) {
+  constexpr int64_t kColumns = 5;
+  Builder b("leaves");
+  const std::vector<int64_t> tables{groups, trees / block, nodes, block};
+  const DType x = floats ? DType::kF32 : DType::kU8;
+  const DType spans = floats ? DType::kI32 : (nodes <= 127 ? DType::kI8 : DType::kU8);
+  const Tensor operands[] = {
+      b.Input("x", x, {kColumns, records}), b.Input("columns", DType::kI32, tables, true, kColumns),
+      b.Input("thresholds", x, tables, true), b.Input("spans", spans, tables, true),
+      b.Input("leaves", DType::kF32, {groups, trees, nodes + 1, values}, true)};
+  const Tensor sum = graph::Express(graph::OpKind::kForestLeaves, b, operands, {}).value();
+  return tensor::LowerToLoops(*b.Build({sum})).value();
+}
+
 ir::Program MakeSelect(int64_t groups, int64_t trees, int64_t block, int64_t depth) {
   constexpr int64_t kColumns = 5;
   const int64_t inner = (int64_t{1} << depth) - 1;

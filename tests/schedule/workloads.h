@@ -26,6 +26,9 @@ ir::Program MakeWalk(int64_t groups, int64_t trees, int64_t steps, int64_t value
 // of a leaf, and the leaf's values are looked up. The tables of trees stand in blocks of `block`, which divides `trees`.
 ir::Program MakeRanks(int64_t groups, int64_t trees, int64_t block, int64_t depth, int64_t values,
                       int64_t records, bool ranges = true);
+// What forest_leaves computes: trees of `nodes` nodes stand in blocks of `block`, which divides `trees`. x is ranks, or floats.
+ir::Program MakeLeaves(int64_t groups, int64_t trees, int64_t block, int64_t nodes, int64_t values,
+                       int64_t records, bool floats = false);
 // What forest_select computes of one record: the tables of trees stand in blocks of `block`, which divides `trees`.
 ir::Program MakeSelect(int64_t groups, int64_t trees, int64_t block, int64_t depth);
 // What digitize computes in two steps: each record's value in each column is compared with the last cuts of `groups` groups, and then

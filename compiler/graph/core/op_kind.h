@@ -145,6 +145,7 @@ namespace heddle::graph {
   X(kForestWalk, "forest_walk")                                                    \
   X(kForestSelect, "forest_select")                                                \
   X(kForestRanks, "forest_ranks")                                                  \
+  X(kForestLeaves, "forest_leaves")                                                \
   X(kDigitize, "digitize")                                                         \
   /* Numbers that depend on a seed. */                                             \
   X(kRandomBits, "random_bits")

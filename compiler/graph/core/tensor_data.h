@@ -27,13 +27,15 @@ TensorData Filled(TensorType type, double value);
 // A tensor of any type with these elements, rounded to `dtype`.
 TensorData FromDoubles(const std::vector<double>& values, const Shape& shape, ir::DType dtype);
 
-// A tensor with these elements, as many as `shape` has. Its type is theirs: f32, i32, i64 or u8.
+// A tensor with these elements, as many as `shape` has. Its type is theirs: f32, i32, i64, i8 or u8.
 template <typename T>
 TensorData FromElements(Shape shape, const std::vector<T>& elements) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, int32_t> ||
-                std::is_same_v<T, int64_t> || std::is_same_v<T, uint8_t>);
+                std::is_same_v<T, int64_t> || std::is_same_v<T, int8_t> ||
+                std::is_same_v<T, uint8_t>);
   constexpr ir::DType kType = std::is_same_v<T, float>     ? ir::DType::kF32
                               : std::is_same_v<T, int32_t> ? ir::DType::kI32
+                              : std::is_same_v<T, int8_t>  ? ir::DType::kI8
                               : std::is_same_v<T, uint8_t> ? ir::DType::kU8
                                                            : ir::DType::kI64;
   std::string bytes(elements.size() * sizeof(T), '\0');

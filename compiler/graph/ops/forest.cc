@@ -1,5 +1,6 @@
-// Decision trees: forest_walk, forest_select, forest_ranks, digitize (Nakandala et al., "A Tensor Compiler for Unified
-// Machine Learning Prediction Serving", OSDI 2020: tree traversal; the others are our own).
+// Decision trees: forest_walk, forest_select, forest_ranks, forest_leaves, digitize (Nakandala et al., "A Tensor Compiler for Unified
+// Machine Learning Prediction Serving", OSDI 2020: tree traversal; Lucchese et al., "QuickScorer", SIGIR 2015: leaves that nodes rule
+// out; the others are our own).
 //
 // x: [K, n], n records with K columns, stored by columns. A node asks whether x[its column] >= its threshold; no goes
 // left. There are G groups of T trees, and the result [G, W, n] reduces what the trees of a group say of a
@@ -7,6 +8,7 @@
 // the number of records and the target.
 //
 // A column or a node out of range reads the nearest one, because a kernel must not fault on any input.
+#include <algorithm>
 #include <bit>
 
 #include "absl/strings/str_cat.h"
@@ -29,10 +31,14 @@ constexpr int64_t kMostSteps = 512;
 constexpr int64_t kMostLeaves = 256;
 // Leaves of a subtree whose numbers are constants.
 constexpr int64_t kConstantLeaves = 8;
+// Nodes of a tree of forest_leaves that ask something. Its leaves are one more, and their numbers are bytes.
+constexpr int64_t kMostAsked = 255;
+// So many of them are one stage. Each node names the one before it twice, so the text of a stage doubles with each.
+constexpr int64_t kAskedAtOnce = 3;
 // Entries of a column's row of cuts: the 255 that are counted in a byte, and one of padding, so that vectors are full.
 constexpr int64_t kMostCutEntries = 256;
 
-// A number, an element of `from`, as an index below `extent`. It is i32 or u8.
+// A number, an element of `from`, as an index below `extent`. It is i32, i8 or u8.
 Expr Index(Expr number, const tensor::Tensor& from, int64_t extent) {
   const int64_t below = from.buffer()->below;
   if (below > 0 && below <= extent) return ir::Cast(DType::kI64, std::move(number));
@@ -40,7 +46,7 @@ Expr Index(Expr number, const tensor::Tensor& from, int64_t extent) {
     if (extent < 256) number = Make(Op::kMin, {std::move(number), ir::Int(extent - 1, DType::kU8)});
     return ir::Cast(DType::kI64, std::move(number));
   }
-  Expr least = ir::Int(0, DType::kI32), most = ir::Int(extent - 1, DType::kI32);
+  Expr least = ir::Int(0, from.dtype()), most = ir::Int(extent - 1, from.dtype());
   return ir::Cast(DType::kI64, Make(Op::kMin, {Make(Op::kMax, {std::move(number), least}), most}));
 }
 
@@ -233,6 +239,74 @@ absl::StatusOr<tensor::Tensor> ExpressRanks(tensor::Builder& b, Tensors in, cons
                   });
 }
 
+// forest_leaves {reduce}: trees of any shape. A node at which a record goes right rules out the leaves of its left subtree, and
+// the tree's answer is the first leaf that no node rules out. QuickScorer keeps a bit for each leaf. Here the nodes are asked in the
+// order in which they stand from left to right, and so only the first leaf that is left has to be known. The operands are
+// - x: [K, n], u8 (ranks) or f32
+// - the column of each node: u8 or i32 [G, S, N, B]; node k stands between leaves k and k + 1
+// - the threshold of each node: of the type of x and the same shape
+// - the span of each node: i8, u8 or i32 of the same shape. A node rules out so many leaves, up to leaf k; 0: it is padding
+// - the values of the leaves from right to left: [G, T, N + 1, W]
+// Trees stand in S blocks of B, T = S B, as in forest_ranks.
+//
+// There are as many steps as nodes, each a few operations on vectors: nothing is looked up but the last leaf. Places are of the type
+// of the spans.
+absl::StatusOr<TensorType> InferLeaves(Types in, const OpAttrs& attrs) {
+  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 5, 5));
+  const TensorType &x = in[0], &columns = in[1], &thresholds = in[2], &spans = in[3];
+  if ((x.dtype != DType::kU8 && x.dtype != DType::kF32) || x.shape.size() != 2)
+    return BadInput(absl::StrCat("x is ", ToText(x), ", not u8 or f32 of [columns, records]"));
+  if ((columns.dtype != DType::kU8 && columns.dtype != DType::kI32) || columns.shape.size() != 4)
+    return BadInput(absl::StrCat("columns are ", ToText(columns),
+                                 ", not u8 or i32 of [groups, blocks, nodes, trees in a block]"));
+  const Shape& nodes = columns.shape;
+  if (thresholds != TensorType{x.dtype, nodes})
+    return BadInput(absl::StrCat("thresholds are ", ToText(thresholds), ", not ",
+                                 ToText(TensorType{x.dtype, nodes})));
+  const bool places =
+      spans.dtype == DType::kI8 || spans.dtype == DType::kU8 || spans.dtype == DType::kI32;
+  if (!places || spans.shape != nodes)
+    return BadInput(absl::StrCat("spans are ", ToText(spans),
+                                 ", not i8, u8 or i32 of the shape of ", ToText(columns)));
+  const int64_t most = spans.dtype == DType::kI8 ? 127 : kMostAsked;
+  if (nodes[2] > most)
+    return BadInput(absl::StrCat("spans are ", ToText(spans), "; of that type, a tree may have ",
+                                 most, " nodes"));
+  HEDDLE_RETURN_IF_ERROR(ReduceOpOf(attrs).status());
+  HEDDLE_RETURN_IF_ERROR(ExpectValues(in[4], {nodes[0], nodes[1] * nodes[3]}, nodes[2] + 1));
+  return TensorType{in[4].dtype, {nodes[0], in[4].shape[3], x.shape[1]}};
+}
+
+absl::StatusOr<tensor::Tensor> ExpressLeaves(tensor::Builder& b, Tensors in, const OpAttrs& attrs) {
+  const tensor::Tensor &x = in[0], &columns = in[1], &thresholds = in[2], &spans = in[3],
+                       &values = in[4];
+  HEDDLE_ASSIGN_OR_RETURN(const ir::ReduceOp op, ReduceOpOf(attrs));
+  const int64_t groups = columns.shape()[0], trees = values.shape()[1], records = x.shape()[1];
+  const int64_t nodes = columns.shape()[2], together = columns.shape()[3];
+  const auto place = [&](int64_t n) { return ir::Int(n, spans.dtype()); };
+  // By how many leaves the first one that is left lies behind the last one that the nodes so far could rule out, plus one.
+  tensor::Tensor behind;
+  for (int64_t first = 0; first < nodes; first += kAskedAtOnce) {
+    behind = b.Compute("leaf", {groups, trees, records}, [&](tensor::Iters s) {
+      const Expr block = together == 1 ? s[1] : ir::FloorDiv(s[1], ir::Int(together));
+      const Expr in_block = together == 1 ? ir::Int(0) : ir::FloorMod(s[1], ir::Int(together));
+      Expr at = first == 0 ? place(0) : behind(s[0], s[1], s[2]);
+      for (int64_t n = first; n < std::min(nodes, first + kAskedAtOnce); ++n) {
+        const std::vector<Expr> node{s[0], block, ir::Int(n), in_block};
+        const Expr ruled_out =
+            ir::Select(GoesRight(x, columns, thresholds, node, s[2]), spans.At(node), place(0));
+        at = ir::Select(ir::Lt(at, ruled_out), place(0), at + place(1));
+      }
+      return at;
+    });
+  }
+  return b.Reduce("forest", {groups, values.shape()[3], records}, {trees}, op,
+                  [&](tensor::Iters s, tensor::Iters r) {
+                    return values(s[0], r[0], Index(behind(s[0], r[0], s[2]), behind, nodes + 1),
+                                  s[1]);
+                  });
+}
+
 // digitize: the operands are x, floats [.., K, n], and cuts [K, M]. The result, u8 of the shape of x, says how many cuts of its
 // row an element is not below: with sorted cuts, between which of them it lies (numpy's digitize). A cut that is NaN is
 // never counted, and neither is any cut for an element that is NaN. 256 counted cuts would give 0.
@@ -340,6 +414,15 @@ void AppendForestOps(std::vector<OpDef>& ops) {
     return Nodes(use, static_cast<double>(use.inputs[1].shape[2] * use.inputs[1].shape[3]));
   };
   ops.push_back(std::move(ranks));
+  OpDef leaves = MakeOp(OpKind::kForestLeaves, FusionClass::kComplexOutFusable, InferLeaves,
+                        ExpressLeaves, {{"reduce", std::string("sum")}});
+  leaves.below = [](const OpUse& use) -> std::vector<int64_t> {
+    return {0, use.inputs[0].shape[0], 0, 0, 0};
+  };
+  leaves.flops = [](const OpUse& use) {
+    return Nodes(use, static_cast<double>(use.inputs[1].shape[2] * use.inputs[1].shape[3]));
+  };
+  ops.push_back(std::move(leaves));
   OpDef digitize =
       MakeOp(OpKind::kDigitize, FusionClass::kReduction, InferDigitize, ExpressDigitize);
   // Looking a cut up counts as much as comparing with it.

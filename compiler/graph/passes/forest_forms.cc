@@ -15,17 +15,19 @@
 namespace heddle::graph {
 namespace {
 
-constexpr std::string_view kNames[] = {"walk", "select", "ranks"};
+constexpr std::string_view kNames[] = {"walk", "select", "ranks", "leaves"};
 // forest_select allows one more, but its code takes a second to compile there.
 constexpr int64_t kMostSelectLevels = 7;
 constexpr int64_t kMostRanksLevels = 8;
+// Each three nodes are a stage, and code of twice as many took minutes to make. A signed byte holds a place among so many.
+constexpr int64_t kMostLeaves = 128;
 // The rank of a value among so many thresholds is a byte. A column with more of them is asked as several columns.
 constexpr size_t kMostCuts = 255;
 constexpr size_t kMostParts = 4;  // of a column; counting more takes longer than walking
 // More cuts are counted in two steps: whole groups of them, and then those of one group.
 constexpr size_t kMostCounted = 32;
 constexpr int64_t kGroups = 16;  // a table of so many floats lies in one register or two
-// Entries of a table that forest_ranks or digitize needs; larger ones make no sense.
+// Entries of a table that forest_ranks, forest_leaves or digitize needs; larger ones make no sense.
 constexpr int64_t kMostEntries = int64_t{1} << 26;
 
 template <typename T>
@@ -71,7 +73,7 @@ bool AreTrees(const Walk& walk) {
   return true;
 }
 
-// The tables of a forest. If they are not known, or have too many levels for any other form: nothing, and `why` says which.
+// The tables of a forest. If they are not known, or no tree has levels: nothing, and `why` says which.
 std::optional<Walk> WalkOf(const Graph& graph, const Node& node, std::string* why) {
   const auto type = [&](size_t k) -> const TensorType& {
     return graph.values[static_cast<size_t>(node.inputs[k])].type;
@@ -99,13 +101,8 @@ std::optional<Walk> WalkOf(const Graph& graph, const Node& node, std::string* wh
             .threshold = ElementsOf<float>(data(2)),
             .left = ElementsOf<int32_t>(data(3)),
             .value = ElementsOf<float>(data(4))};
-  constexpr int64_t kMost = std::max(kMostSelectLevels, kMostRanksLevels);
   if (walk.steps < 1) {
     *why = "each of its trees is a leaf";
-    return std::nullopt;
-  }
-  if (walk.steps > kMost) {
-    *why = absl::StrCat("it has ", walk.steps, " levels, and ", kMost, " are the most");
     return std::nullopt;
   }
   return walk;
@@ -143,6 +140,40 @@ struct CompleteTrees {
     if (asks) inner_nodes[tree * inner + at] = from;
     Complete(tree, 2 * at + 1, left);
     Complete(tree, 2 * at + 2, asks ? left + 1 : left);
+  }
+};
+
+// ---- Trees from left to right ----
+
+// A node that asks, with the leaves of its left subtree.
+struct AskedNode {
+  int32_t node = 0;
+  int32_t span = 0;
+};
+
+// The nodes of a tree that ask something, and its leaves, from left to right: node k stands between leaves k and k + 1. What is right
+// of a node whose threshold is NaN is not part of the tree, because no record goes there.
+struct OrderedTree {
+  std::vector<AskedNode> nodes;
+  std::vector<int32_t> leaves;  // at least one
+
+  OrderedTree(const Walk& walk, size_t tree) : fits(Add(walk, tree, 0, 0)) {}
+
+  bool fits;  // it has at most kMostLeaves; otherwise it is not complete
+
+ private:
+  bool Add(const Walk& walk, size_t tree, int32_t from, int64_t level) {
+    const size_t entry = walk.Entry(tree, from);
+    const int32_t left = walk.left[entry];
+    if (level == walk.steps || left == from) {
+      leaves.push_back(from);
+      return std::ssize(leaves) <= kMostLeaves;
+    }
+    if (std::isnan(walk.threshold[entry])) return Add(walk, tree, left, level + 1);
+    const size_t before = leaves.size();
+    if (!Add(walk, tree, left, level + 1)) return false;
+    nodes.push_back({from, static_cast<int32_t>(leaves.size() - before)});
+    return Add(walk, tree, left + 1, level + 1);
   }
 };
 
@@ -191,6 +222,20 @@ bool AreKnownTrees(const Walk& walk, const TableMaker& maker) {
     return std::vector<TensorData>{FromElements<uint8_t>({}, {AreTrees(walk)})};
   });
   return *ElementsOf<uint8_t>(told[0]) != 0;
+}
+
+// The most nodes of a tree that ask something, but at least one; nothing if a tree has too many leaves.
+std::optional<int64_t> MostAsked(const Walk& walk, const TableMaker& maker) {
+  const std::vector<TensorData> told = maker.Tables(OpKind::kForestLeaves, {}, 1, [&] {
+    int32_t most = 1;
+    for (size_t t = 0; t < walk.Trees() && most > 0; ++t) {
+      const OrderedTree tree(walk, t);
+      most = tree.fits ? std::max(most, static_cast<int32_t>(tree.nodes.size())) : 0;
+    }
+    return std::vector<TensorData>{FromElements<int32_t>({}, {most})};
+  });
+  const int32_t most = *ElementsOf<int32_t>(told[0]);
+  return most > 0 ? std::optional<int64_t>(most) : std::nullopt;
 }
 
 // ---- Select ----
@@ -342,6 +387,8 @@ std::optional<Cuts> KnownCuts(const Walk& walk, const TableMaker& maker) {
 
 // Why the forest has no such form, whatever its thresholds are; empty: it has.
 std::string WhyNoRanks(const Walk& walk, const machine::TargetInfo& target) {
+  if (walk.steps > kMostRanksLevels)
+    return absl::StrCat("it has ", walk.steps, " levels, and ", kMostRanksLevels, " are the most");
   if (target.execution != machine::Execution::kThreads) return "a GPU has no lanes of bytes";
   const int64_t padded = walk.groups * (walk.trees + std::max(1, target.vector_bytes));
   if (padded > (kMostEntries >> walk.steps) / walk.values)
@@ -350,8 +397,8 @@ std::string WhyNoRanks(const Walk& walk, const machine::TargetInfo& target) {
   return "";
 }
 
-// How forest_ranks has records and trees.
-struct RanksLayout {
+// How forest_ranks and forest_leaves have records and trees.
+struct BytesLayout {
   int64_t records = 1;  // those behind the model's are padding
   int64_t block = 1;    // trees that stand side by side
   int64_t trees = 1;    // of a group, in whole blocks
@@ -361,13 +408,13 @@ struct RanksLayout {
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-RanksLayout LayoutOf(const Walk& walk, const Cuts& cuts, const machine::TargetInfo& target) {
+BytesLayout LayoutOf(const Walk& walk, const Cuts& cuts, const machine::TargetInfo& target) {
   // So many may be one more, to be odd.
   constexpr int64_t kManyVectors = 16;
   // Where registers are narrower, too many hold the ranks.
   constexpr int64_t kLeastLanes = 32;
   const int64_t lanes = std::max(1, target.vector_bytes);
-  RanksLayout layout{.trees = walk.trees, .cuts = static_cast<int64_t>(cuts.most)};
+  BytesLayout layout{.trees = walk.trees, .cuts = static_cast<int64_t>(cuts.most)};
   // The trees of one record stand in the lanes of vectors. They look up its ranks, which a few registers hold.
   if (walk.records == 1 && lanes >= kLeastLanes && cuts.Columns() <= machine::kMostLookedUp &&
       walk.trees > lanes / 4) {
@@ -397,7 +444,7 @@ float Neutral(const std::string& reduce) {
 }
 
 // Columns, thresholds and leaves, as forest_ranks has them.
-std::vector<TensorData> RanksTables(const Walk& walk, const Cuts& cuts, const RanksLayout& layout,
+std::vector<TensorData> RanksTables(const Walk& walk, const Cuts& cuts, const BytesLayout& layout,
                                     const std::string& reduce) {
   const CompleteTrees trees(walk);
   const auto of_group = static_cast<size_t>(walk.trees), padded = static_cast<size_t>(layout.trees),
@@ -434,7 +481,7 @@ std::vector<TensorData> RanksTables(const Walk& walk, const Cuts& cuts, const Ra
 }
 
 // What digitize counts the ranks of x by.
-std::vector<ValueId> CutTables(GraphBuilder& out, const Cuts& cuts, const RanksLayout& layout,
+std::vector<ValueId> CutTables(GraphBuilder& out, const Cuts& cuts, const BytesLayout& layout,
                                const std::string& name) {
   const TensorData all = TableOf(cuts.of, layout.cuts);
   if (layout.groups == 1) return {out.Constant(name + "_cuts", all)};
@@ -452,17 +499,9 @@ std::vector<ValueId> CutTables(GraphBuilder& out, const Cuts& cuts, const RanksL
           out.Constant(name + "_cuts", FromElements({columns, of_group, groups}, side_by_side))};
 }
 
-absl::StatusOr<ValueId> MakeRanks(GraphBuilder& out, ValueId x, const Walk& walk, const Cuts& cuts,
-                                  const TableMaker& maker, const machine::TargetInfo& target,
-                                  const std::string& reduce, const std::string& name) {
-  const RanksLayout layout = LayoutOf(walk, cuts, target);
-  const std::vector<TensorData> tables =
-      maker.Tables(OpKind::kForestRanks,
-                   {{"depth", walk.steps},
-                    {"columns", walk.columns},
-                    {"block", layout.block},
-                    {"reduce", reduce}},
-                   3, [&] { return RanksTables(walk, cuts, layout, reduce); });
+// The ranks of x, with as many records as the layout has.
+absl::StatusOr<ValueId> RanksOf(GraphBuilder& out, ValueId x, const Walk& walk, const Cuts& cuts,
+                                const BytesLayout& layout, const std::string& name) {
   if (cuts.Columns() > walk.columns) {
     HEDDLE_ASSIGN_OR_RETURN(
         x, out.Add(OpKind::kGather, {x, out.Constant(name + "_parts", FromInts(cuts.source))},
@@ -476,15 +515,13 @@ absl::StatusOr<ValueId> MakeRanks(GraphBuilder& out, ValueId x, const Walk& walk
   }
   std::vector<ValueId> counted = CutTables(out, cuts, layout, name);
   counted.insert(counted.begin(), x);
-  HEDDLE_ASSIGN_OR_RETURN(const ValueId ranks,
-                          out.Add(OpKind::kDigitize, counted, {}, name + "_ranks"));
-  HEDDLE_ASSIGN_OR_RETURN(const ValueId result,
-                          out.Add(OpKind::kForestRanks,
-                                  {ranks, out.Constant(name + "_columns", tables[0]),
-                                   out.Constant(name + "_thresholds", tables[1]),
-                                   out.Constant(name + "_leaves", tables[2])},
-                                  {{"reduce", reduce}}, name));
-  if (padding == 0) return result;
+  return out.Add(OpKind::kDigitize, counted, {}, name + "_ranks");
+}
+
+// The result without the records that are padding.
+absl::StatusOr<ValueId> WithoutPadding(GraphBuilder& out, ValueId result, const Walk& walk,
+                                       const BytesLayout& layout, const std::string& name) {
+  if (layout.records == walk.records) return result;
   return out.Add(OpKind::kSlice, {result},
                  {{"starts", Shape{0, 0, 0}},
                   {"steps", Shape{1, 1, 1}},
@@ -492,21 +529,157 @@ absl::StatusOr<ValueId> MakeRanks(GraphBuilder& out, ValueId x, const Walk& walk
                  name + "_sliced");
 }
 
+absl::StatusOr<ValueId> MakeRanks(GraphBuilder& out, ValueId x, const Walk& walk, const Cuts& cuts,
+                                  const TableMaker& maker, const machine::TargetInfo& target,
+                                  const std::string& reduce, const std::string& name) {
+  const BytesLayout layout = LayoutOf(walk, cuts, target);
+  const std::vector<TensorData> tables =
+      maker.Tables(OpKind::kForestRanks,
+                   {{"depth", walk.steps},
+                    {"columns", walk.columns},
+                    {"block", layout.block},
+                    {"reduce", reduce}},
+                   3, [&] { return RanksTables(walk, cuts, layout, reduce); });
+  HEDDLE_ASSIGN_OR_RETURN(const ValueId ranks, RanksOf(out, x, walk, cuts, layout, name));
+  HEDDLE_ASSIGN_OR_RETURN(const ValueId result,
+                          out.Add(OpKind::kForestRanks,
+                                  {ranks, out.Constant(name + "_columns", tables[0]),
+                                   out.Constant(name + "_thresholds", tables[1]),
+                                   out.Constant(name + "_leaves", tables[2])},
+                                  {{"reduce", reduce}}, name));
+  return WithoutPadding(out, result, walk, layout, name);
+}
+
+// ---- Leaves ----
+
+// Why the forest has no such form; empty: it has. `asked`: MostAsked.
+std::string WhyNoLeaves(const Walk& walk, std::optional<int64_t> asked,
+                        const machine::TargetInfo& target) {
+  if (target.execution != machine::Execution::kThreads) return "a GPU has no lanes of bytes";
+  if (!asked.has_value()) return absl::StrCat("a tree has more than ", kMostLeaves, " leaves");
+  const int64_t padded = walk.groups * (walk.trees + std::max(1, target.vector_bytes));
+  if (padded > kMostEntries / (*asked + 1) / walk.values) return "its tables would be too large";
+  return "";
+}
+
+// Records and trees without ranks, in vectors of floats.
+BytesLayout FloatLayout(const Walk& walk, const machine::TargetInfo& target) {
+  const int64_t lanes = std::max(1, target.vector_bytes / 4);
+  BytesLayout layout{.records = walk.records, .trees = walk.trees};
+  if (walk.records > 1 || walk.columns > machine::kMostLookedUp || walk.trees <= lanes / 4)
+    return layout;
+  layout.block = lanes;
+  layout.trees = RoundUp(walk.trees, lanes);
+  return layout;
+}
+
+BytesLayout LeavesLayout(const Walk& walk, const Cuts* cuts, const machine::TargetInfo& target) {
+  return cuts != nullptr ? LayoutOf(walk, *cuts, target) : FloatLayout(walk, target);
+}
+
+// A table of numbers that T holds.
+template <typename T>
+TensorData Narrow(const Shape& shape, const std::vector<int32_t>& numbers) {
+  return FromElements(shape, std::vector<T>(numbers.begin(), numbers.end()));
+}
+
+// Columns, thresholds, spans and leaves, as forest_leaves has them; thresholds of ranks if there are cuts.
+std::vector<TensorData> LeavesTables(const Walk& walk, const Cuts* cuts, const BytesLayout& layout,
+                                     int64_t asked, const std::string& reduce) {
+  const auto of_group = static_cast<size_t>(walk.trees), padded = static_cast<size_t>(layout.trees),
+             block = static_cast<size_t>(layout.block), values = static_cast<size_t>(walk.values),
+             inner = static_cast<size_t>(asked);
+  const size_t all = static_cast<size_t>(walk.groups) * padded;
+  std::vector<int32_t> columns(all * inner, 0), ranks(all * inner, 0), spans(all * inner, 0);
+  std::vector<float> thresholds(all * inner, 0);
+  std::vector<float> leaves(all * (inner + 1) * values, Neutral(reduce));
+  for (size_t t = 0; t < walk.Trees(); ++t) {
+    const OrderedTree tree(walk, t);
+    const size_t at = t / of_group * padded + t % of_group;
+    for (size_t n = 0; n < tree.nodes.size(); ++n) {
+      const size_t entry = walk.Entry(t, tree.nodes[n].node);
+      const size_t to = (at / block * inner + n) * block + at % block;
+      spans[to] = tree.nodes[n].span;
+      if (cuts == nullptr) {
+        columns[to] = static_cast<int32_t>(walk.Column(entry));
+        thresholds[to] = walk.threshold[entry];
+        continue;
+      }
+      const auto [column, rank] = cuts->Find(walk.Column(entry), walk.threshold[entry]);
+      columns[to] = static_cast<int32_t>(column);
+      ranks[to] = rank;
+    }
+    // From right to left, counted from behind the last node of the largest tree.
+    for (size_t n = 0; n < tree.leaves.size(); ++n) {
+      const size_t entry = walk.Entry(t, tree.leaves[n]);
+      std::copy_n(
+          walk.value + entry * values, values,
+          leaves.begin() + static_cast<std::ptrdiff_t>((at * (inner + 1) + inner - n) * values));
+    }
+  }
+  const Shape nodes{walk.groups, layout.trees / layout.block, asked, layout.block};
+  const TensorData leaf_values =
+      FromElements({walk.groups, layout.trees, asked + 1, walk.values}, leaves);
+  if (cuts == nullptr) {
+    return {FromElements(nodes, columns), FromElements(nodes, thresholds),
+            FromElements(nodes, spans), leaf_values};
+  }
+  const bool bytes = cuts->Columns() <= 256;
+  return {bytes ? Narrow<uint8_t>(nodes, columns) : FromElements(nodes, columns),
+          Narrow<uint8_t>(nodes, ranks), Narrow<int8_t>(nodes, spans), leaf_values};
+}
+
+// `cuts`: null if a column has too many; then nodes ask the columns themselves.
+absl::StatusOr<ValueId> MakeLeaves(GraphBuilder& out, ValueId x, const Walk& walk, const Cuts* cuts,
+                                   int64_t asked, const TableMaker& maker,
+                                   const machine::TargetInfo& target, const std::string& reduce,
+                                   const std::string& name) {
+  const BytesLayout layout = LeavesLayout(walk, cuts, target);
+  const std::vector<TensorData> tables =
+      maker.Tables(OpKind::kForestLeaves,
+                   {{"columns", walk.columns}, {"block", layout.block}, {"reduce", reduce}}, 4,
+                   [&] { return LeavesTables(walk, cuts, layout, asked, reduce); });
+  if (cuts != nullptr) {
+    HEDDLE_ASSIGN_OR_RETURN(x, RanksOf(out, x, walk, *cuts, layout, name));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(
+      const ValueId result,
+      out.Add(OpKind::kForestLeaves,
+              {x, out.Constant(name + "_columns", tables[0]),
+               out.Constant(name + "_thresholds", tables[1]),
+               out.Constant(name + "_spans", tables[2]), out.Constant(name + "_leaves", tables[3])},
+              {{"reduce", reduce}}, name));
+  return WithoutPadding(out, result, walk, layout, name);
+}
+
 // ---- Choice ----
 
-// What the trees cost for one record, in cycles of a core. The cycles of a vector are rough figures for CPUs with AVX-512 and
+constexpr double kSumCycles = 16;   // of one record: the lanes in which a column is counted
+constexpr double kCutCycles = 1;    // a vector of floats and a cut
+constexpr double kGroupCycles = 2;  // the same with a cut that is looked up
+
+// What counting the ranks of one record costs, in cycles of a core.
+double CountCycles(const Cuts& cuts, const BytesLayout& layout, double floats) {
+  const auto columns = static_cast<double>(cuts.Columns());
+  const auto groups = static_cast<double>(layout.groups), all = static_cast<double>(layout.cuts);
+  const double cycles = layout.groups == 1
+                            ? all * kCutCycles
+                            : (groups - 1) * kCutCycles + all / groups * kGroupCycles;
+  return columns * (cycles / floats + (layout.block > 1 ? kSumCycles : 0));
+}
+
+// What the trees cost for one record, in cycles of a core. `asked`: MostAsked. The cycles of a vector are rough figures for CPUs with AVX-512 and
 // about four instructions in a cycle, from the instructions of a node.
-double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
+double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts, int64_t asked,
                        const machine::TargetInfo& target) {
   constexpr double kLookups = 3;         // of a step: column, threshold and left child
   constexpr double kSelectCycles = 2.6;  // a vector of floats at a node
   constexpr double kRanksCycles = 1.5;   // a vector of bytes at a node
   constexpr double kTreesCycles = 3;     // the same, of trees: tables and ranks differ by lane
   constexpr double kAskCycles = 2;       // a vector of floats of trees, beside finding columns
-  constexpr double kSumCycles = 16;      // of one record: the lanes in which a column is counted
-  constexpr double kCutCycles = 1;       // a vector of floats and a cut
-  constexpr double kGroupCycles = 2;     // the same with a cut that is looked up
-  constexpr double kNodeBytes = 2;       // of a node in tables of bytes
+  constexpr double kLeavesCycles = 3;    // a vector at a node that rules leaves out
+  constexpr double kSpanCycles = 2;      // what the spans add to kTreesCycles
+  constexpr double kNodeBytes = 2;       // of a node in tables of bytes; a span is one more
   constexpr double kFloatNodeBytes = 8;  // in tables of columns in 32 bits and of floats
   const auto records = static_cast<double>(walk.records);
   const double nodes = std::exp2(walk.steps) - 1;
@@ -526,23 +699,33 @@ double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts,
       return trees * nodes * node;
     }
     case ForestForm::kRanks: {
-      const RanksLayout layout = LayoutOf(walk, *cuts, target);
+      const BytesLayout layout = LayoutOf(walk, *cuts, target);
       const double padded = static_cast<double>(layout.records) / records;
       const double more_trees = static_cast<double>(layout.trees) / static_cast<double>(walk.trees);
-      const auto groups = static_cast<double>(layout.groups);
-      const double cycles = layout.groups == 1
-                                ? static_cast<double>(layout.cuts) * kCutCycles
-                                : (groups - 1) * kCutCycles +
-                                      static_cast<double>(layout.cuts) / groups * kGroupCycles;
-      double count = static_cast<double>(cuts->Columns()) * cycles / floats;
       double node = kRanksCycles / bytes;
       if (layout.block > 1) {
         const double registers = std::ceil(static_cast<double>(cuts->Columns()) / bytes);
         node = std::max(registers * kTreesCycles / bytes,
                         kNodeBytes / target.graph_core.l2_bytes_per_cycle);
-        count += static_cast<double>(cuts->Columns()) * kSumCycles;
       }
       const double tree = nodes * node + static_cast<double>(walk.values) * lookup;
+      return padded * (trees * more_trees * tree + CountCycles(*cuts, layout, floats));
+    }
+    case ForestForm::kLeaves: {
+      const BytesLayout layout = LeavesLayout(walk, cuts, target);
+      const double lanes = cuts != nullptr ? bytes : floats;
+      const double more_trees = static_cast<double>(layout.trees) / static_cast<double>(walk.trees);
+      double node = kLeavesCycles / lanes;
+      if (layout.block > 1) {
+        const auto columns = static_cast<double>(cuts != nullptr ? cuts->Columns() : walk.columns);
+        node = std::max((std::ceil(columns / lanes) * kTreesCycles + kSpanCycles) / lanes,
+                        (kNodeBytes + 1) * bytes / lanes / target.graph_core.l2_bytes_per_cycle);
+      }
+      const double tree =
+          static_cast<double>(asked) * node + static_cast<double>(walk.values) * lookup;
+      const double vectors = std::ceil(static_cast<double>(layout.records) / lanes);
+      const double padded = layout.block > 1 ? 1 : vectors * lanes / records;
+      const double count = cuts != nullptr ? CountCycles(*cuts, layout, floats) : 0;
       return padded * (trees * more_trees * tree + count);
     }
   }
@@ -561,9 +744,11 @@ class Forms {
       return;
     }
     why_no_ranks_ = WhyNoRanks(*walk_, target);
-    if (!why_no_ranks_.empty()) return;
+    asked_ = MostAsked(*walk_, maker_);
+    why_no_leaves_ = WhyNoLeaves(*walk_, asked_, target);
+    if (!why_no_ranks_.empty() && !why_no_leaves_.empty()) return;
     cuts_ = KnownCuts(*walk_, maker_);
-    if (!cuts_.has_value()) {
+    if (why_no_ranks_.empty() && !cuts_.has_value()) {
       why_no_ranks_ = absl::StrCat("a column has too many different thresholds; ",
                                    kMostCuts * kMostParts, " are the most");
     }
@@ -573,7 +758,8 @@ class Forms {
   std::string WhyNot(ForestForm form) const {
     if (form == ForestForm::kWalk) return "";
     if (!walk_.has_value()) return why_none_;
-    return form == ForestForm::kSelect ? WhyNoSelect(*walk_) : why_no_ranks_;
+    if (form == ForestForm::kSelect) return WhyNoSelect(*walk_);
+    return form == ForestForm::kRanks ? why_no_ranks_ : why_no_leaves_;
   }
   bool Has(ForestForm form) const { return WhyNot(form).empty(); }
 
@@ -581,11 +767,11 @@ class Forms {
   ForestForm Estimated() const {
     ForestForm best = ForestForm::kWalk;
     if (!walk_.has_value() || target_.execution != machine::Execution::kThreads) return best;
-    const Cuts* cuts = cuts_.has_value() ? &*cuts_ : nullptr;
-    double least = EstimatedCycles(best, *walk_, cuts, target_);
+    const int64_t asked = asked_.value_or(0);
+    double least = EstimatedCycles(best, *walk_, KnownOrNull(), asked, target_);
     for (const ForestForm form : kForestForms) {
       if (!Has(form)) continue;
-      const double cycles = EstimatedCycles(form, *walk_, cuts, target_);
+      const double cycles = EstimatedCycles(form, *walk_, KnownOrNull(), asked, target_);
       if (cycles < least) {
         least = cycles;
         best = form;
@@ -597,16 +783,21 @@ class Forms {
   // The forest in a form that it has, other than kWalk.
   absl::StatusOr<ValueId> Make(ForestForm form, GraphBuilder& out, ValueId x,
                                const std::string& reduce, const std::string& name) const {
-    return form == ForestForm::kSelect
-               ? MakeSelect(out, x, *walk_, maker_, target_, reduce, name)
-               : MakeRanks(out, x, *walk_, *cuts_, maker_, target_, reduce, name);
+    if (form == ForestForm::kSelect)
+      return MakeSelect(out, x, *walk_, maker_, target_, reduce, name);
+    if (form == ForestForm::kRanks)
+      return MakeRanks(out, x, *walk_, *cuts_, maker_, target_, reduce, name);
+    return MakeLeaves(out, x, *walk_, KnownOrNull(), *asked_, maker_, target_, reduce, name);
   }
 
  private:
+  const Cuts* KnownOrNull() const { return cuts_.has_value() ? &*cuts_ : nullptr; }
+
   const machine::TargetInfo& target_;
-  std::string why_none_, why_no_ranks_;
+  std::string why_none_, why_no_ranks_, why_no_leaves_;
   std::optional<Walk> walk_;
   TableMaker maker_;
+  std::optional<int64_t> asked_;  // MostAsked
   std::optional<Cuts> cuts_;
 };
 

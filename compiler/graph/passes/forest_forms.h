@@ -17,10 +17,11 @@ enum class ForestForm {
   kWalk,  // forest_walk: a step for each level, any trees
   kSelect,  // forest_select: all nodes of complete trees are asked; needs leaves of one value, and few levels
   kRanks,  // digitize and forest_ranks: the same in bytes; needs at most 1020 different thresholds of a column, and 8 levels
+  kLeaves,  // forest_leaves: all nodes are asked, from left to right, and rule leaves out; needs at most 128 leaves of a tree
 };
 inline constexpr ForestForm kForestForms[] = {ForestForm::kWalk, ForestForm::kSelect,
-                                              ForestForm::kRanks};
-std::string_view ForestFormName(ForestForm form);  // "walk", "select", "ranks"
+                                              ForestForm::kRanks, ForestForm::kLeaves};
+std::string_view ForestFormName(ForestForm form);  // "walk", "select", "ranks", "leaves"
 std::optional<ForestForm> ForestFormFromName(std::string_view name);
 
 // By the name of the node in the imported graph.

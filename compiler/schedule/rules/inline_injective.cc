@@ -32,6 +32,20 @@ int PlacesRead(const std::vector<const ir::Block*>& readers, const ir::Buffer* b
   return count;
 }
 
+// Whether the value of the block is named more than once, so that inlining it writes it as often. What it looks up is long
+// then, and in a chain of such stages the text would grow exponentially.
+bool WouldRepeatLookups(const ir::Block& block, const ir::Block& reader) {
+  int lookups = 0, named = 0;
+  ForEachLoad(block.store.value, [&](const ir::Expr& load) {
+    for (const ir::Expr& index : load->args)
+      ForEachLoad(index, [&](const ir::Expr&) { ++lookups; });
+  });
+  if (lookups == 0) return false;
+  ForEachLoad(reader.store.value,
+              [&](const ir::Expr& load) { named += load->buffer == block.store.buffer; });
+  return named > 1;
+}
+
 bool HasGuard(const ir::Expr& e) {
   if (e->kind == ir::ExprKind::kOp && e->op == ir::Op::kSelect) return true;
   return std::any_of(e->args.begin(), e->args.end(), HasGuard);
@@ -47,7 +61,8 @@ bool ShouldInline(const ir::Program& program, const std::vector<Path>& blocks,
     if (path.block().reducer) return false;
     // A place that several loads share would be computed for each of them; in a chain of such stages the work
     // would grow exponentially.
-    if (LookupsBy(path.block(), buffer) > 1) return false;
+    if (LookupsBy(path.block(), buffer) > 1 || WouldRepeatLookups(block, path.block()))
+      return false;
     readers.push_back(&path.block());
   }
   const int places = PlacesRead(readers, buffer);

@@ -101,7 +101,22 @@ bool IsEpilogue(const ir::Program& program, const Stage& stage, const ir::Block&
          ReverseComputeAt(program, consumer.name, stage.view.spatial.back().loop).ok();
 }
 
-// Finds Stage::walk and its type.
+// Whether the block reads the buffer at the element that it writes, of the same shape and type, and nowhere else.
+bool GoesOnFrom(const ir::Block& block, const ir::Buffer& buffer) {
+  const ir::Buffer& own = *block.store.buffer;
+  if (&buffer == &own || buffer.dtype != own.dtype || buffer.shape != own.shape) return false;
+  int loads = 0;
+  for (const ir::Expr& load : DistinctLoads(block)) {
+    if (load->buffer.get() != &buffer) continue;
+    ++loads;
+    for (size_t d = 0; d < load->args.size(); ++d) {
+      if (!ir::StructuralEqual(load->args[d], block.store.indices[d])) return false;
+    }
+  }
+  return loads == 1;
+}
+
+// Finds Stage::walk, its type, and whether it waits.
 void FindWalk(const ir::Program& program, const std::vector<Path>& blocks,
               const std::set<const ir::Buffer*>& constants, Stage& stage) {
   std::vector<std::string>& walk = stage.walk;
@@ -111,9 +126,11 @@ void FindWalk(const ir::Program& program, const std::vector<Path>& blocks,
     for (const Path& path : blocks) {
       const ir::Block& block = path.block();
       const ir::Buffer* buffer = block.store.buffer.get();
-      if (block.reducer || IsOutput(program, buffer) || constants.count(buffer) ||
-          LookupsBy(*reader, buffer) == 0 || ConsumersOf(blocks, block).size() != 1)
-        continue;
+      if (block.reducer || IsOutput(program, buffer) || constants.count(buffer)) continue;
+      const bool looked_up = LookupsBy(*reader, buffer) > 0;
+      const bool goes_on = reader != stage.block && GoesOnFrom(*reader, *buffer);
+      if ((!looked_up && !goes_on) || ConsumersOf(blocks, block).size() != 1) continue;
+      stage.walk_waits |= looked_up && reader != stage.block;
       walk.push_back(block.name);
       stage.computed.push_back(&block);
       if (reader == stage.block) stage.walk_dtype = buffer->dtype;

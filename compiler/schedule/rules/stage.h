@@ -24,7 +24,10 @@ struct Stage {
   // A walk: injective blocks, the first one first. Each says at which place the next one looks something up, at
   // the same iterators, and nothing else reads it; the last one says so to this stage. They are not among
   // the producers.
+  //
+  // Blocks that only change the place that the block before them has found, at the same iterators, are steps, too.
   std::vector<std::string> walk;
+  bool walk_waits = false;  // a step looks something up at the place that the step before it says
   ir::DType walk_dtype = ir::DType::kI32;  // of the places, if there is a walk
   std::vector<std::string> constants;      // buffers it reads that are known when a module is made
   // All of these: its block, its producers, its walk and its epilogue. Alive as long as `block`.

@@ -3,7 +3,7 @@
 // Lanes are as wide as the places, if those are narrower than what is found: a walk whose places are bytes has 64 lanes
 // where a vector has 16 floats, and the floats that it finds fill four vectors.
 //
-// Every step of a walk waits for the look-ups of the step before it. So a tile of independent walks takes each step
+// Every step of a walk waits for the step before it, and mostly for its look-ups. So a tile of independent walks takes each step
 // together: of several records and several trees. They lie in the lanes of vectors, if there are enough records
 // or else trees, or side by side in scalar code, where gathers are slow and trees large. Between steps the places stay in registers. A tree is
 // walked by a block of records before the next one is, so that its nodes are still in the cache.
@@ -46,8 +46,8 @@ class WalkRule : public Rule {
     std::vector<int64_t> widths;
     if (lanes >= kLeastLanes) widths.push_back(lanes);
     widths.push_back(1);
-    // The first step begins at the same place in all lanes, and looks nothing up.
-    const bool steps = stage.walk.size() > 1;
+    // The first step begins at the same place in all lanes, and looks nothing up. Nor do steps that only change a place.
+    const bool steps = stage.walk_waits;
     const bool scalar = steps && !InRegisters(target) &&
                         kScalarInstructions / target.core.instructions_per_cycle <
                             kGathers / target.core.gathered_per_cycle;
@@ -55,16 +55,19 @@ class WalkRule : public Rule {
     std::vector<int64_t> rows;
     for (int64_t size = 1; size <= std::min(most_at_once_, records); size *= 2)
       rows.push_back(size);
-    // A step that asks everything needs its registers for one vector, and keeps nothing of one tile for the next.
+    // Steps that ask everything keep nothing of one tile for the next. A single one needs its registers for one vector. Several are
+    // a chain of short operations, of which two at once keep a core busy.
     const bool asks_all = !steps && full > found;
+    const bool chain = !steps && stage.walk.size() > 1;
+    const bool two_vectors = records >= 2 * widths[0];
     rows_knob_ = knobs.Add(
         absl::StrCat("records at once of ", Record().loop), rows,
-        scalar ? std::min<int64_t>(8, rows.back()) : (asks_all || records < 2 * widths[0] ? 1 : 2));
-    trees_knob_ =
-        knobs.Add(absl::StrCat("trees at once of ", reduce().loop), Divisors(trees, most_at_once_),
-                  scalar || over_records_
-                      ? LargestDivisorUpTo(trees, records == 1 ? 8 : 1)
-                      : LargestDivisorUpTo(std::max<int64_t>(1, trees / lanes), steps ? 4 : 1));
+        scalar ? std::min<int64_t>(8, rows.back()) : (two_vectors && (chain || !asks_all) ? 2 : 1));
+    trees_knob_ = knobs.Add(
+        absl::StrCat("trees at once of ", reduce().loop), Divisors(trees, most_at_once_),
+        scalar || over_records_
+            ? LargestDivisorUpTo(trees, records == 1 ? 8 : (chain && !two_vectors ? 2 : 1))
+            : LargestDivisorUpTo(std::max<int64_t>(1, trees / lanes), steps ? 4 : (chain ? 2 : 1)));
     block_knob_ =
         knobs.Add(absl::StrCat("tiles in a block of ", Record().loop),
                   {std::begin(kBlocks), std::end(kBlocks)}, records >= 64 && !asks_all ? 16 : 1);

@@ -63,5 +63,14 @@ TEST(Trees, InBytesOverTrees) {
   ExpectConforms(schedule::MakeRanks(2, 64, 64, 2, 2, 2, false), 1);
 }
 
+TEST(Trees, LeavesThatAreLeft) {
+  ExpectConforms(schedule::MakeLeaves(2, 6, 1, 31, 1, 256), 3);
+  ExpectConforms(schedule::MakeLeaves(1, 4, 1, 10, 3, 100), 3);  // the last vector is not full
+  ExpectConforms(schedule::MakeLeaves(1, 3, 1, 200, 1, 64), 0);  // places are unsigned
+  ExpectConforms(schedule::MakeLeaves(1, 6, 1, 20, 1, 40, /*floats=*/true), 3);
+  ExpectConforms(schedule::MakeLeaves(1, 128, 64, 12, 1, 1), 1);
+  ExpectConforms(schedule::MakeLeaves(2, 32, 16, 12, 2, 1, /*floats=*/true), 1);
+}
+
 }  // namespace
 }  // namespace heddle::testing

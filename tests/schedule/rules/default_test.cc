@@ -426,6 +426,37 @@ TEST(Default, TreesInBytes) {
   }
 }
 
+// The steps of forest_leaves look nothing up and wait for each other, so two vectors are at once, of records or, if there are few of
+// them, of trees.
+TEST(Default, LeavesThatAreLeft) {
+  struct Case {
+    int64_t groups, trees, block, nodes, values, records;
+    bool floats;
+    const char* what;  // a step of the trace
+  };
+  const Case cases[] = {
+      {1, 12, 1, 7, 1, 256, false, "split forest.i2 2 1 2 64"},
+      {2, 8, 1, 8, 3, 64, false, "split forest.r0 4 2"},
+      {1, 3, 1, 130, 1, 128, false, "split forest.i2 1 1 2 64"},
+      {1, 128, 64, 20, 1, 1, false, "split forest.r0 1 2 64"},
+      {2, 64, 64, 9, 2, 1, false, "rfactor forest"},
+      {1, 6, 1, 10, 1, 64, true, "compute_at leaf_3"},
+      {1, 32, 16, 10, 1, 1, true, "split forest.r0 1 2 16"},
+  };
+  for (const Case& c : cases) {
+    const ir::Program naive =
+        MakeLeaves(c.groups, c.trees, c.block, c.nodes, c.values, c.records, c.floats);
+    CheckWalk(naive, c.what, 6);
+    if (HasFatalFailure()) return;
+  }
+  // Nothing is looked up, so vectors pay even where gathers are slow.
+  machine::TargetInfo target = Wide();
+  target.vector_bytes = 32;
+  target.core.gathered_per_cycle = 0.4;
+  EXPECT_THAT(ToText(DefaultTrace(MakeLeaves(1, 12, 1, 31, 1, 64), target).value()),
+              HasSubstr("vectorize"));
+}
+
 // forest_select of one record has its trees in lanes, which look the record's columns up.
 TEST(Default, TreesSideBySide) {
   for (const int64_t groups : {1, 3}) {
