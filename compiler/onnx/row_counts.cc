@@ -125,6 +125,8 @@ class Counter {
     for (int i = 0; i < node.input_size(); ++i) {
       if (counts_.contains(node.input(i)) && i != place) return false;
     }
+    // A constant of so many rows would be made once, for the rows of the import.
+    if (op != "ConstantOfShape" && !depends_.contains(node.input(0))) return false;
     AddOutputs(node, &depends_);  // its shape does
     if (op == "ConstantOfShape") {
       AddOutputs(node, &alike_);

@@ -128,8 +128,9 @@ class Overlapper {
       return plain && loop.extent > parts && shared_bytes_ + (parts - 1) * bytes <= limit;
     };
     Plan plan;
+    const auto alignment = kPanelAlignment * static_cast<int64_t>(buffers.size());
     for (int64_t parts = kMaxGroupParts; groups && parts > 2 && !plan.late_product; --parts) {
-      if (fits(parts, target_.shared_bytes_per_block)) plan = {parts, parts - 2, true};
+      if (fits(parts, target_.shared_bytes_per_block - alignment)) plan = {parts, parts - 2, true};
     }
     if (!plan.late_product && limit_ == kMaxDoubledTensorBytes && fits(kMaxParts, limit_))
       plan = {kMaxParts, kMaxParts - 1, false};

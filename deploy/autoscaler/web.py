@@ -1,4 +1,4 @@
-"""HTTP requests that are over in time, whatever the server does."""
+"""HTTP requests that are over in time, whatever a server does once it is connected."""
 
 import http.client
 import socket
@@ -8,14 +8,18 @@ import urllib.parse
 
 def ask(url, limit_s, most_bytes, method="GET", body=None, headers=(), tls=None):
     """(status, body) of the answer. OSError or ValueError: there is none. TimeoutError, which is an OSError: the answer was not all there
-    after `limit_s` seconds. The timeout of a socket is no such limit: a byte now and then outlasts it."""
+    after `limit_s` seconds. The timeout of a socket is no such limit: a byte now and then outlasts it. Resolving the name, several addresses and the handshake
+    take as long as the system and `limit_s` for each allow."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise ValueError("it is no http:// or https:// address")
-    if parts.scheme == "https":
-        connection = http.client.HTTPSConnection(parts.netloc, timeout=limit_s, context=tls)
-    else:
-        connection = http.client.HTTPConnection(parts.netloc, timeout=limit_s)
+    try:
+        if parts.scheme == "https":
+            connection = http.client.HTTPSConnection(parts.netloc, timeout=limit_s, context=tls)
+        else:
+            connection = http.client.HTTPConnection(parts.netloc, timeout=limit_s)
+    except http.client.HTTPException as error:
+        raise ValueError(f"it is no address ({error})") from error
     over, opened = threading.Event(), []
 
     def end():

@@ -290,7 +290,8 @@ class SqliteEnd final : public End {
     return version;
   }
   absl::Status SetVersion(int64_t version) override {
-    return session_.Execute(absl::StrCat(kEndEpochs, "PRAGMA user_version=", version));
+    return session_.Execute(
+        absl::StrCat("BEGIN IMMEDIATE;", kEndEpochs, "PRAGMA user_version=", version, ";COMMIT"));
   }
 
  private:

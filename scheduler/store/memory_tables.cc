@@ -210,25 +210,32 @@ absl::Status MemoryWriter::operator()(const InsertRecord& change) {
   if (t_.digests.insert(digest).second) {
     undo_.push_back([this, digest] { t_.digests.erase(digest); });
   }
-  if (!change.imported && !record.measurement().loops().empty()) DropLoops(record);
+  if (!change.imported && !record.measurement().loops().empty()) KeepLoops(&record);
   return Put(&t_.records, NextRecord(), std::move(stored));
 }
 
-void MemoryWriter::DropLoops(const v1::Record& record) {
+void MemoryWriter::KeepLoops(v1::Record* record) {
+  const auto untuned = [&](const v1::Record& its) {
+    const auto candidate = t_.candidates.find({ParseJobName(its.job()), its.candidate()});
+    return candidate != t_.candidates.end() && candidate->second.row.origin == "default";
+  };
+  if (untuned(*record)) return;
   const v1::Record* best = nullptr;
   int64_t best_id = 0;
   for (const auto& [id, other] : t_.records) {
     const v1::Record& its = other.record;
     if (other.imported || its.has_retraction() || its.measurement().outcome() != v1::OUTCOME_OK ||
-        WorkloadOf(its) != WorkloadOf(record))
+        WorkloadOf(its) != WorkloadOf(*record) || untuned(its))
       continue;
-    const auto candidate = t_.candidates.find({ParseJobName(its.job()), its.candidate()});
-    if (candidate != t_.candidates.end() && candidate->second.row.origin == "default") continue;
     if (best != nullptr && its.median_ns() >= best->median_ns()) continue;
     best = &its;
     best_id = id;
   }
-  if (best == nullptr || best->median_ns() <= record.median_ns()) return;
+  if (best == nullptr) return;
+  if (best->median_ns() <= record->median_ns()) {
+    record->mutable_measurement()->clear_loops();
+    return;
+  }
   undo_.push_back([this, best_id, loops = best->measurement().loops()] {
     t_.records.at(best_id).record.mutable_measurement()->set_loops(loops);
   });

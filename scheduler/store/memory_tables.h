@@ -97,7 +97,7 @@ class MemoryWriter {
   }
 
   // Drops the loops of the record that was the fastest until this one came.
-  void DropLoops(const v1::Record& record);
+  void KeepLoops(v1::Record* record);
   void AddWorkload(const std::string& key, MemoryTables::Workload workload);
   int64_t NextRecord() const;  // id
 

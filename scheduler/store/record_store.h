@@ -241,7 +241,8 @@ struct InsertCandidate {
 //   AlreadyExists if a record with the same workload, target, device key, trace, creation time and
 //   samples is there.
 // Of the records of a workload, target and device key that were measured here, those of default schedules and the fastest
-// of the others keep their loops (Measurement.loops): a faster one drops those of the fastest before it.
+// of the others keep their loops (Measurement.loops): a faster one drops those of the fastest before it, and a slower one
+// comes without. If the fastest is retracted, the next one has none.
 struct InsertRecord {
   v1::Record record;
   uint64_t fencing_token = 0;

@@ -215,13 +215,14 @@ absl::Status SqlWriter::operator()(const InsertRecord& change) {
                                                      record.label(), record.flops()));
   HEDDLE_ASSIGN_OR_RETURN(int64_t target, Target(record.target()));
   HEDDLE_ASSIGN_OR_RETURN(int64_t device, Device(record.device_key()));
-  const v1::Measurement& measured = record.measurement();
-  const std::string blob = measured.SerializeAsString(), digest = RecordDigest(record);
+  v1::Measurement measured = record.measurement();
+  const std::string digest = RecordDigest(record);
   const double median =
       Median(std::vector<double>(measured.samples_ns().begin(), measured.samples_ns().end()));
   const auto own = [&](int64_t id) { return change.imported ? std::nullopt : std::optional(id); };
   if (!change.imported && !measured.loops().empty())
-    HEDDLE_RETURN_IF_ERROR(DropLoops(workload, target, device, median));
+    HEDDLE_RETURN_IF_ERROR(KeepLoops(change, {workload, target, device}, median, &measured));
+  const std::string blob = measured.SerializeAsString();
   // Ids are one more than the largest one. A sequence would leave gaps where a batch is refused, and a
   // copied store would have to set it.
   static constexpr char kInsert[] =
@@ -257,24 +258,34 @@ absl::Status SqlWriter::operator()(const InsertRecord& change) {
       .Run();
 }
 
-// Such records are few: a search finds a faster trial some ten or twenty times. So this costs a look at an index.
-absl::Status SqlWriter::DropLoops(int64_t workload, int64_t target, int64_t device,
-                                  double median_ns) {
+// Records with loops are few: a search finds a faster trial some ten or twenty times. So this costs a look at two indices.
+absl::Status SqlWriter::KeepLoops(const InsertRecord& change, const std::array<int64_t, 3>& group,
+                                  double median_ns, v1::Measurement* measured) {
+  Statement& origin = Prepared("SELECT origin FROM candidates WHERE job=? AND id=?")
+                          .Bind(ParseJobName(change.record.job()), change.record.candidate());
+  const bool untuned = origin.Step() && origin.Text(0) == "default";
+  HEDDLE_RETURN_IF_ERROR(origin.Run());
+  if (untuned) return absl::OkStatus();
   Statement& best =
       Prepared(
           "SELECT r.id, r.median_ns, r.measurement FROM records r LEFT JOIN candidates c "
           "ON c.job=r.job AND c.id=r.candidate WHERE r.workload=? AND r.target=? AND r.device=? "
           "AND r.outcome=1 AND r.retracted_ns=0 AND r.job IS NOT NULL "
           "AND coalesce(c.origin,'')<>'default' ORDER BY r.median_ns, r.id LIMIT 1")
-          .Bind(workload, target, device);
+          .Bind(group[0], group[1], group[2]);
   int64_t id = 0;
-  v1::Measurement measured;
-  if (best.Step() && best.Real(1) > median_ns && measured.ParseFromString(best.Text(2)))
-    id = best.Int(0);
+  v1::Measurement slower;
+  if (best.Step()) {
+    if (best.Real(1) <= median_ns) {
+      measured->clear_loops();
+    } else if (slower.ParseFromString(best.Text(2))) {
+      id = best.Int(0);
+    }
+  }
   HEDDLE_RETURN_IF_ERROR(best.Run());
-  if (measured.loops().empty()) return absl::OkStatus();
-  measured.clear_loops();
-  const std::string blob = measured.SerializeAsString();
+  if (slower.loops().empty()) return absl::OkStatus();
+  slower.clear_loops();
+  const std::string blob = slower.SerializeAsString();
   return Prepared("UPDATE records SET measurement=? WHERE id=?").Bind(Blob{blob}, id).Run();
 }
 

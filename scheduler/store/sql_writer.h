@@ -1,6 +1,7 @@
 // The writing half of SqlRecordStore.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -50,8 +51,10 @@ class SqlWriter {
   // Takes a record that was not retracted out of its group's statistics, before it goes or is retracted. The
   // group is counted anew if the record was the fastest.
   absl::Status LeaveGroup(int64_t record);
-  // Drops the loops of the record that was the fastest until now, before one of so many nanoseconds comes (InsertRecord).
-  absl::Status DropLoops(int64_t workload, int64_t target, int64_t device, double median_ns);
+  // Before a record comes (InsertRecord): drops its loops if it is slower than the fastest of its workload, target and device, or
+  // else those of that one. `group`: the ids of the three.
+  absl::Status KeepLoops(const InsertRecord& change, const std::array<int64_t, 3>& group,
+                         double median_ns, v1::Measurement* measured);
   // Statements are prepared once per connection.
   Statement& Prepared(const char* sql);
   absl::StatusOr<int64_t> Select(const char* sql, const std::string& key);

@@ -200,9 +200,11 @@ absl::Status CheckNobodyLeads(SqliteSession* session) {
   HEDDLE_ASSIGN_OR_RETURN(const int64_t now, session->ClockNs());
   const Leader leader = LeaderAt(row, absl::FromUnixNanos(now));
   if (leader.remaining == absl::ZeroDuration()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      "it needs a migration, and a scheduler of an older version leads on it, at ", leader.address,
-      ", or ended less than ", absl::FormatDuration(row.lease), " ago without letting go"));
+  return absl::UnavailableError(
+      absl::StrCat("it needs a migration, and a scheduler of an older version leads on it, at ",
+                   leader.address, ", or ended less than ", absl::FormatDuration(row.lease),
+                   " ago without letting go; if it was killed, wait for ",
+                   absl::FormatDuration(leader.remaining)));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "compiler/driver/compile.h"
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/ir/text.h"
+#include "compiler/machine/group_products.h"
 #include "compiler/pass/hoist_constants.h"
 #include "compiler/pass/lower.h"
 #include "compiler/schedule/space.h"
@@ -115,7 +116,8 @@ class TaskFingerprint {
     if (target_.target.kind == TargetKind::kCuda) {
       std::string source;
       for (const ir::Program& program : programs) {
-        const auto kernel = codegen::EmitCuda(program, "kernel", target_);
+        const auto kernel =
+            codegen::EmitCuda(program, "kernel", machine::MakesGroupProducts(target_));
         absl::StrAppend(&source, kernel.ok() ? kernel->source : kernel.status().ToString(), "\n");
       }
       Say(absl::StrCat(what, " cuda"), source);

@@ -19,6 +19,7 @@
 #include "compiler/codegen/cuda/gpu_arch.h"
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/codegen/cuda/prelude.h"
+#include "compiler/machine/group_products.h"
 #include "compiler/runtime/cuda/device.h"
 
 namespace heddle::codegen {
@@ -27,6 +28,7 @@ namespace {
 
 // A driver that answers at all does so within a second or two.
 constexpr std::chrono::seconds kDriverLimit(10);
+constexpr int kFirstWithGroups = 12;  // major version of the NVRTC that knows sm_90a
 
 std::string Symbol(const std::string& name) {
   std::string symbol = "h_";
@@ -91,11 +93,14 @@ absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered, co
   Artifact artifact;
   std::string source = kCudaPrelude;
   std::set<std::string> symbols;
+  const absl::StatusOr<const Nvrtc*> found = Nvrtc::Get();
+  const bool may_group =
+      machine::MakesGroupProducts(info) && (!found.ok() || (*found)->Major() >= kFirstWithGroups);
   bool groups = false;
   for (const ir::Program& program : lowered) {
     std::string symbol = Symbol(program.name);  // two names may give the same symbol
     while (!symbols.insert(symbol).second) symbol += '_';
-    HEDDLE_ASSIGN_OR_RETURN(CudaKernel code, EmitCuda(program, symbol, info));
+    HEDDLE_ASSIGN_OR_RETURN(CudaKernel code, EmitCuda(program, symbol, may_group));
     for (const GpuDemand& demand : code.demands) {
       HEDDLE_RETURN_IF_ERROR(CheckDemand(demand, info));
       groups |= demand.group_products;
@@ -111,7 +116,7 @@ absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered, co
     }
   }
   if (options.source) *options.source = source;
-  HEDDLE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, Nvrtc::Get());
+  HEDDLE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, found);
   int number = 0;
   const std::vector<int> known = nvrtc->Architectures();
   if (!absl::SimpleAtoi(target.cpu.substr(3), &number) ||
@@ -174,7 +179,8 @@ class Cuda final : public Backend {
   }
   absl::Status CheckLimits(const ir::Program& lowered, const Target& resolved) const override {
     HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, DescribeGpu(resolved));
-    HEDDLE_ASSIGN_OR_RETURN(const CudaKernel code, EmitCuda(lowered, Symbol(lowered.name), info));
+    HEDDLE_ASSIGN_OR_RETURN(const CudaKernel code, EmitCuda(lowered, Symbol(lowered.name),
+                                                            machine::MakesGroupProducts(info)));
     for (const GpuDemand& demand : code.demands) HEDDLE_RETURN_IF_ERROR(CheckDemand(demand, info));
     return absl::OkStatus();
   }

@@ -9,7 +9,6 @@
 #include "compiler/codegen/cuda/launch.h"
 #include "compiler/codegen/cuda/locals.h"
 #include "compiler/ir/visit.h"
-#include "compiler/machine/group_products.h"
 #include "compiler/pass/overwrite.h"
 
 namespace heddle::codegen {
@@ -158,8 +157,8 @@ class ProgramEmitter {
 }  // namespace
 
 absl::StatusOr<CudaKernel> EmitCuda(const Program& lowered, const std::string& symbol,
-                                    const machine::TargetInfo& target) {
-  return ProgramEmitter(lowered, symbol, machine::MakesGroupProducts(target)).Run(lowered.body);
+                                    bool groups) {
+  return ProgramEmitter(lowered, symbol, groups).Run(lowered.body);
 }
 
 }  // namespace heddle::codegen

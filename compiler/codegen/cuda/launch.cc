@@ -21,7 +21,6 @@ constexpr const char* kAxisNames[] = {"blockIdx.x",  "blockIdx.y",  "blockIdx.z"
 constexpr int64_t kMaxStaticShared = 48 << 10;
 constexpr int64_t kSharedAlignment = 16;
 // The swaps of a panel follow the address: 8 rows of 128 bytes.
-constexpr int64_t kPanelAlignment = 1024;
 
 int64_t RoundUp(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 

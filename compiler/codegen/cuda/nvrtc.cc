@@ -142,6 +142,12 @@ absl::StatusOr<const Nvrtc*> Nvrtc::Get() {
   return loaded;
 }
 
+int Nvrtc::Major() const {
+  int major = 0, minor = 0;
+  api_->version(&major, &minor);
+  return major;
+}
+
 std::string Nvrtc::Version() const {
   int major = 0, minor = 0;
   api_->version(&major, &minor);

@@ -21,6 +21,7 @@ class Nvrtc {
   static absl::StatusOr<const Nvrtc*> Get();
 
   std::string Version() const;  // "NVRTC 13.0"
+  int Major() const;
   // Identifies this compiler by its release and by the path, size and time of its file. Empty if
   // these are not known.
   std::string Identity() const;

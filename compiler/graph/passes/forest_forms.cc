@@ -226,14 +226,15 @@ bool AreKnownTrees(const Walk& walk, const TableMaker& maker) {
 
 // The most nodes of a tree that ask something, but at least one; nothing if a tree has too many leaves.
 std::optional<int64_t> MostAsked(const Walk& walk, const TableMaker& maker) {
-  const std::vector<TensorData> told = maker.Tables(OpKind::kForestLeaves, {}, 1, [&] {
-    int32_t most = 1;
-    for (size_t t = 0; t < walk.Trees() && most > 0; ++t) {
-      const OrderedTree tree(walk, t);
-      most = tree.fits ? std::max(most, static_cast<int32_t>(tree.nodes.size())) : 0;
-    }
-    return std::vector<TensorData>{FromElements<int32_t>({}, {most})};
-  });
+  const std::vector<TensorData> told =
+      maker.Tables(OpKind::kForestLeaves, {{"depth", walk.steps}}, 1, [&] {
+        int32_t most = 1;
+        for (size_t t = 0; t < walk.Trees() && most > 0; ++t) {
+          const OrderedTree tree(walk, t);
+          most = tree.fits ? std::max(most, static_cast<int32_t>(tree.nodes.size())) : 0;
+        }
+        return std::vector<TensorData>{FromElements<int32_t>({}, {most})};
+      });
   const int32_t most = *ElementsOf<int32_t>(told[0]);
   return most > 0 ? std::optional<int64_t>(most) : std::nullopt;
 }
@@ -637,8 +638,11 @@ absl::StatusOr<ValueId> MakeLeaves(GraphBuilder& out, ValueId x, const Walk& wal
   const BytesLayout layout = LeavesLayout(walk, cuts, target);
   const std::vector<TensorData> tables =
       maker.Tables(OpKind::kForestLeaves,
-                   {{"columns", walk.columns}, {"block", layout.block}, {"reduce", reduce}}, 4,
-                   [&] { return LeavesTables(walk, cuts, layout, asked, reduce); });
+                   {{"columns", walk.columns},
+                    {"depth", walk.steps},
+                    {"block", layout.block},
+                    {"reduce", reduce}},
+                   4, [&] { return LeavesTables(walk, cuts, layout, asked, reduce); });
   if (cuts != nullptr) {
     HEDDLE_ASSIGN_OR_RETURN(x, RanksOf(out, x, walk, *cuts, layout, name));
   }

@@ -120,6 +120,7 @@ class Rows {
     }
     for (ValueId v : operands) {
       const int at = axis - (rank - Rank(v));
+      if (of_[v] == kNone && alike_[v] != kNone && alike_[v] != at) return kMixed;
       if (of_[v] == kNone && at >= 0 && at < Rank(v) - skip && !IsUniform(v, at)) return kMixed;
     }
     return axis;

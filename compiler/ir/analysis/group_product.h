@@ -20,7 +20,8 @@ inline constexpr int64_t kMaxGroupColumns = 256;
 // indices of the dimension before it, then the next 64. Within a panel, the eight pieces of 16 bytes
 // of row r are swapped: piece p lies at place p ^ (r % 8). (The swap is left to the back end.)
 inline constexpr int64_t kPanelWidth = 64;
-inline constexpr int64_t kPanelRows = 8;  // rows until the swaps repeat
+inline constexpr int64_t kPanelRows = 8;          // rows until the swaps repeat
+inline constexpr int64_t kPanelAlignment = 1024;  // bytes
 // Whether the buffer is shared memory of 16-bit floats that consists of whole panels.
 bool HasPanels(const Buffer& buffer);
 // The number of an element, in panels and before the swap.

@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "compiler/codegen/cuda/emitter.h"
 #include "compiler/codegen/cuda/prelude.h"
+#include "compiler/machine/group_products.h"
 #include "tests/codegen/cuda/gpu_testing.h"
 #include "tests/codegen/cuda/host_code.h"
 
@@ -17,13 +18,13 @@ CudaOnHost::~CudaOnHost() {
 
 absl::StatusOr<std::unique_ptr<CudaOnHost>> CudaOnHost::Compile(
     const std::vector<ir::Program>& lowered, const std::string& arch) {
-  const machine::TargetInfo target = GpuTarget(arch);
+  const bool groups = machine::MakesGroupProducts(GpuTarget(arch));
   if (!HasHostCompiler()) return absl::UnavailableError("the C++ compiler of the build is gone");
   auto host = std::make_unique<CudaOnHost>();
   std::string source = codegen::kCudaPrelude;
   for (const ir::Program& program : lowered) {
     HEDDLE_ASSIGN_OR_RETURN(const codegen::CudaKernel code,
-                            codegen::EmitCuda(program, "h_" + program.name, target));
+                            codegen::EmitCuda(program, "h_" + program.name, groups));
     absl::StrAppend(&source, code.source);
     host->kernels_.push_back({code.launches, code.workspace_bytes});
   }

@@ -17,6 +17,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/ir/visit.h"
+#include "compiler/machine/group_products.h"
 #include "compiler/schedule/trace.h"
 #include "tests/codegen/cuda/cuda_on_host.h"
 #include "tests/codegen/cuda/gpu_testing.h"
@@ -60,7 +61,7 @@ schedule::Trace GroupTrace(const ir::Program& naive, schedule::Rng& rng, Given g
 }
 
 std::string SourceOf(const ir::Program& lowered, const std::string& arch = "sm_90") {
-  const auto kernel = codegen::EmitCuda(lowered, "k", GpuTarget(arch));
+  const auto kernel = codegen::EmitCuda(lowered, "k", machine::MakesGroupProducts(GpuTarget(arch)));
   EXPECT_TRUE(kernel.ok()) << kernel.status();
   return kernel.ok() ? kernel->source : "";
 }

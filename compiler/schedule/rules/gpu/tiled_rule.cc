@@ -114,6 +114,10 @@ class GpuTiledRule : public Rule {
     std::vector<SpatialSplit> splits;
     int64_t parts = 1;
   };
+  bool FitRegisters(int64_t accumulators, int64_t threads) const {
+    return accumulators <= kMaxAccumulators &&
+           (accumulators + kOtherRegisters) * threads <= target_.registers_per_block;
+  }
   double Cycles(const std::vector<SpatialSplit>& splits, int64_t parts, int64_t step_terms) const;
   Choice Preferred(const std::vector<int64_t>& parts, const std::vector<int64_t>& steps) const;
   std::vector<SpatialSplit> Pattern(int64_t tile, int64_t threads, int64_t row_tile,
@@ -182,7 +186,7 @@ GpuTiledRule::Choice GpuTiledRule::Preferred(const std::vector<int64_t>& parts,
             block *= split.threads;
             sums *= split.tile;
           }
-          if (block > kMaxPreferredThreads || block < kMinThreads || sums > kMaxAccumulators)
+          if (block > kMaxPreferredThreads || block < kMinThreads || !FitRegisters(sums, block))
             continue;
           for (const int64_t number : parts) {
             if (reduce()[parts_axis_].extent / number % steps[parts_axis_] != 0) continue;
@@ -276,8 +280,7 @@ absl::Status GpuTiledRule::Check(const Knobs& knobs, const Point& point) const {
   if (threads < kMinThreads) {
     return absl::FailedPreconditionError(absl::StrCat(threads, " threads are less than a warp"));
   }
-  if (accumulators > kMaxAccumulators ||
-      (accumulators + kOtherRegisters) * threads > target_.registers_per_block) {
+  if (!FitRegisters(accumulators, threads)) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "exceeds the limits of ", target_.target.cpu, ": ", accumulators, " accumulators and ",
         kOtherRegisters, " other registers in each of ", threads, " threads"));
