@@ -297,7 +297,7 @@ TEST(Cuda, CopiesAreAsynchronousOnlyOfWhatIsNotWritten) {
 }
 
 TEST(Cuda, UsesWhatGpusHave) {
-  const std::string convolution = SourceOf("C2");
+  const std::string convolution = SourceOf("C1");
   for (const char* word : {"__shared__", "h_async16(", "h_async_wait()", "__syncthreads()",
                            "#pragma unroll", "__launch_bounds__", "float4"}) {
     EXPECT_NE(convolution.find(word), std::string::npos) << word << "\n" << convolution;
