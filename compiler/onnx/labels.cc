@@ -53,7 +53,7 @@ void Drop(NodeProto& node, std::string_view name) {
   }
 }
 
-// Replaces an attribute, which may be missing, by a list of integers.
+// Gives the node an attribute that is a list of integers. One of the same name is replaced.
 void SetInts(NodeProto& node, const std::string& name, const std::vector<int64_t>& values) {
   Drop(node, name);
   onnx::AttributeProto& a = *node.add_attribute();

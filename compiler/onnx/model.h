@@ -49,7 +49,8 @@ class Model {
   // The name of the input that is the seed of random numbers; empty if there is none.
   const std::string& seed_input() const { return seed_input_; }
   void DropFunctions() { proto_.clear_functions(); }
-  // Whether the model is one of tables, not a network: it has operators of ai.onnx.ml, or scikit-learn's converter has written it.
+  // Whether the model computes on tables of rows, as pipelines of scikit-learn do, and is no neural network: it has operators
+  // of ai.onnx.ml, or the converter of scikit-learn wrote it.
   bool of_tables() const { return of_tables_; }
   // The inputs that are maps in the file.
   const MapColumns& map_columns() const { return map_columns_; }

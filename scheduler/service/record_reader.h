@@ -1,5 +1,6 @@
-// Reads the store on behalf of others. The core thread must not wait for a disk: thousands of jobs may ask for the
-// records of one device key. And long answers to users must not take the cores that decisions need.
+// Threads that read the store for others. The core thread hands its reads to one of them, so that it does not wait for a
+// disk when thousands of jobs ask for the records of one device key. Another one, of low priority, reads long answers to
+// users, so that they do not take the cores that decisions need.
 #pragma once
 
 #include <deque>

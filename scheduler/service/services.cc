@@ -47,9 +47,9 @@ v1::Job ChangesSince(int64_t version, const JobSnapshots::Snapshot& snapshot) {
 
 constexpr absl::Duration kTrackerLimit = absl::Seconds(5);
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
-// Records that a query reads at a time. The first page takes a millisecond or two; whoever takes it gets pages of up
-// to a few MiB, which take some ten milliseconds. A page is read once the peer's connection has taken those before it, which
-// may be megabytes though nobody reads them.
+// A query reads so many records at a time. The first page takes a millisecond or two to read. Later pages are up to a few
+// MiB and take some ten milliseconds. The next page is read when the peer's connection has taken the one before. The
+// connection may take megabytes that the peer never looks at.
 constexpr int64_t kFirstPageRecords = 100, kPageRecords = 2000;
 // So much a peer has to take in the time that CallLimits gives it, so that a slow line is none that stands still.
 constexpr size_t kTakenAtATime = size_t{64} << 10;

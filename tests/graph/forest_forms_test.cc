@@ -44,15 +44,20 @@ int64_t Below(TestRng& rng, int64_t n) {
   return static_cast<int64_t>(rng() % static_cast<uint64_t>(n));
 }
 
-// Nodes are numbered as EmitMargins numbers them: siblings lie side by side, behind their parents. Leaves are small whole
-// numbers, whose sums are exact in any order.
-void Grow(TestRng& rng, Trees& t) {
-  t.nodes = int64_t{2} << t.steps;
+// Tables for so many nodes of each tree.
+void MakeRoom(Trees& t) {
   const auto all = static_cast<size_t>(t.groups * t.trees * t.nodes);
   t.column.assign(all, 0);
   t.left.assign(all, 0);
   t.threshold.assign(all, kNan);
   t.leaves.assign(all * static_cast<size_t>(t.values), 0);
+}
+
+// Nodes are numbered as EmitMargins numbers them: siblings lie side by side, behind their parents. Leaves are small whole
+// numbers, whose sums are exact in any order.
+void Grow(TestRng& rng, Trees& t) {
+  t.nodes = int64_t{2} << t.steps;
+  MakeRoom(t);
   for (int64_t tree = 0; tree < t.groups * t.trees; ++tree) {
     const auto at = static_cast<size_t>(tree * t.nodes);
     std::vector<int64_t> levels{0};  // of the nodes so far
@@ -78,11 +83,7 @@ void Grow(TestRng& rng, Trees& t) {
 // Trees of few leaves that go deep: mostly, the leaf that was made last is split.
 void GrowDeep(TestRng& rng, Trees& t) {
   t.nodes = 2 * t.leaves_of_tree;
-  const auto all = static_cast<size_t>(t.groups * t.trees * t.nodes);
-  t.column.assign(all, 0);
-  t.left.assign(all, 0);
-  t.threshold.assign(all, kNan);
-  t.leaves.assign(all * static_cast<size_t>(t.values), 0);
+  MakeRoom(t);
   for (int64_t tree = 0; tree < t.groups * t.trees; ++tree) {
     const auto at = static_cast<size_t>(tree * t.nodes);
     const int64_t leaves = tree == 0 ? t.leaves_of_tree : 1 + Below(rng, t.leaves_of_tree);

@@ -150,7 +150,7 @@ TEST(Fuse, TheOperandOfAComplexOperatorStaysOutside) {
   EXPECT_EQ(Difference(*EvaluateGraph(graph, inputs), *EvaluateFused(fused, inputs)), 0);
 }
 
-// A product of two transposed matrices, one of which has a relu before it, and a sum behind the product.
+// The graph multiplies two transposed matrices and adds to the result. A relu stands before one of the matrices.
 TEST(Fuse, AProductReadsTransposedMatricesByColumns) {
   GraphBuilder b;
   const auto input = [&](Shape shape) { return b.Input("x", {ir::DType::kF32, std::move(shape)}); };

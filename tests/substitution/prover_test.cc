@@ -69,8 +69,8 @@ bool Mutate(Term* term, std::mt19937_64& rng) {
   return true;
 }
 
-// One operator of each shipped rule is changed, on one side. Such a rule may be shipped only if it holds on all cases and is
-// proved, as any other rule.
+// The test changes one operator on one side of each shipped rule. The changed rule is rejected unless it holds on all cases
+// and is proved, as is demanded of every rule.
 TEST(Prover, AMutantOfEachRuleIsRejected) {
   constexpr int kAttempts =
       20;  // to find a change that leaves a case to which all operators can be applied

@@ -37,7 +37,7 @@ class CudaExpressions {
   // The row-major index of the element that an access reads or writes.
   ir::Expr Element(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
   std::string Access(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
-  // Lays the buffer out in panels (ir/analysis/group_product.h).
+  // From now on, Access places the elements of this buffer in panels (ir/analysis/group_product.h).
   void UsePanels(const ir::Buffer* buffer) { panels_.insert(buffer); }
   bool UsesPanels(const ir::Buffer* buffer) const { return panels_.count(buffer) > 0; }
 

@@ -2,7 +2,8 @@
 //
 // Four warps make a product of 64 x n sums. Warp w has rows 16 w to 16 w + 15, and of each eight
 // columns a thread has the sums that it has in a product of one warp (PTX ISA, wgmma.mma_async,
-// register fragments). So a nest of tensor loops needs no other sums, only another way to make them.
+// register fragments). So the sums of a nest of tensor loops stay where they are. Only the
+// instructions that make them differ.
 #include <algorithm>
 #include <utility>
 

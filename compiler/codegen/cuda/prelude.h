@@ -59,9 +59,10 @@ HD unsigned char h_tou8(double x) { return (unsigned char)h_f2i(x, 0, 255); }
 HD int h_toi32(double x) { return (int)h_f2i(x, -2147483648.0, 2147483647.0); }
 // The place of element n of a panel (ir/analysis/group_product.h).
 HD int h_swapped(int n) { return n ^ (n >> 3 & 56); }
-// Describes an operand of h_group: its address in shared memory; the bytes from one panel to the
-// next, where rows or columns are neighbours; 1024 bytes from eight rows of a panel to the next; a
-// swap of pieces within 128 bytes. One piece of 16 bytes further is one more.
+// The descriptor of an operand of h_group (PTX ISA, wgmma, matrix descriptor). It holds the operand's
+// address in shared memory, and the distance between panels if rows or columns are contiguous. It
+// also says that the next eight rows of a panel begin 1024 bytes later, and that pieces are swapped
+// within 128 bytes. Adding 1 to the descriptor moves the address by 16 bytes.
 HD u64 h_operand_at(unsigned address, unsigned panel_bytes) {
   return (u64)1 << 62 | (u64)(1024 >> 4) << 32 | (u64)(panel_bytes >> 4) << 16 |
          (u64)((address & 0x3ffff) >> 4);

@@ -244,8 +244,9 @@ absl::StatusOr<tensor::Tensor> ExpressRanks(tensor::Builder& b, Tensors in, cons
 // order in which they stand from left to right, and so only the first leaf that is left has to be known. The operands are
 // - x: [K, n], u8 (ranks) or f32
 // - the column of each node: u8 or i32 [G, S, N, B]; node k stands between leaves k and k + 1
-// - the threshold of each node: of the type of x and the same shape
-// - the span of each node: i8, u8 or i32 of the same shape. A node rules out so many leaves, up to leaf k; 0: it is padding
+// - the threshold of each node: the type of x, the shape of the columns
+// - the span of each node: i8, u8 or i32, the shape of the columns. It is the number of leaves that the node rules out, of which
+//   leaf k is the last. Nodes that only fill up a tree have span 0
 // - the values of the leaves from right to left: [G, T, N + 1, W]
 // Trees stand in S blocks of B, T = S B, as in forest_ranks.
 //

@@ -584,7 +584,7 @@ TensorData Narrow(const Shape& shape, const std::vector<int32_t>& numbers) {
   return FromElements(shape, std::vector<T>(numbers.begin(), numbers.end()));
 }
 
-// Columns, thresholds, spans and leaves, as forest_leaves has them; thresholds of ranks if there are cuts.
+// The operands of forest_leaves behind x: columns, thresholds, spans and leaves. With cuts, the thresholds are ranks.
 std::vector<TensorData> LeavesTables(const Walk& walk, const Cuts* cuts, const BytesLayout& layout,
                                      int64_t asked, const std::string& reduce) {
   const auto of_group = static_cast<size_t>(walk.trees), padded = static_cast<size_t>(layout.trees),
@@ -610,7 +610,7 @@ std::vector<TensorData> LeavesTables(const Walk& walk, const Cuts* cuts, const B
       columns[to] = static_cast<int32_t>(column);
       ranks[to] = rank;
     }
-    // From right to left, counted from behind the last node of the largest tree.
+    // Leaves stand from right to left. Every tree ends at the same place, whatever the number of its nodes.
     for (size_t n = 0; n < tree.leaves.size(); ++n) {
       const size_t entry = walk.Entry(t, tree.leaves[n]);
       std::copy_n(

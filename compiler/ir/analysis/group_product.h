@@ -41,8 +41,8 @@ struct GroupProduct {
 // of all loops around. Nothing if the thread loop is no such product.
 std::optional<GroupProduct> MatchGroupProduct(const For& thread, Analyzer& analyzer);
 
-// An index for the first thread of group `group` of four warps, and the first row, column and term
-// of a product.
+// Threads stand in groups of four warps. Gives `index` the values that it has for the first thread of
+// the group with number `group`, at the first row, column and term of the product.
 Expr FirstOfGroup(const Expr& index, const GroupProduct& product, const For& thread,
                   const Expr& group);
 
