@@ -17,15 +17,15 @@
 #include "compiler/onnx/external.h"
 #include "compiler/onnx/inline.h"
 #include "compiler/onnx/input_values.h"
-#include "compiler/onnx/labels.h"
 #include "compiler/onnx/model.h"
-#include "compiler/onnx/names.h"
 #include "compiler/onnx/node.h"
+#include "compiler/onnx/pipelines/labels.h"
+#include "compiler/onnx/pipelines/names.h"
+#include "compiler/onnx/pipelines/row_counts.h"
+#include "compiler/onnx/pipelines/strings.h"
 #include "compiler/onnx/problems.h"
-#include "compiler/onnx/row_counts.h"
 #include "compiler/onnx/samples.h"
 #include "compiler/onnx/shapes.h"
-#include "compiler/onnx/strings.h"
 
 namespace heddle::graph {
 namespace {

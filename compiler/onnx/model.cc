@@ -4,7 +4,7 @@
 #include <climits>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/onnx/maps.h"
+#include "compiler/onnx/pipelines/maps.h"
 #include "compiler/onnx/random.h"
 #include "compiler/onnx/standard/standard.h"
 

@@ -9,7 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "compiler/onnx/format/onnx_format.pb.h"
-#include "compiler/onnx/maps.h"
+#include "compiler/onnx/pipelines/maps.h"
 
 namespace heddle::graph {
 

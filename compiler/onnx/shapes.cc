@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/graph/ops/op_util.h"
-#include "compiler/onnx/names.h"
+#include "compiler/onnx/pipelines/names.h"
 
 namespace heddle::graph {
 namespace {

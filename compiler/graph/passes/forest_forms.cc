@@ -444,6 +444,14 @@ float Neutral(const std::string& reduce) {
                          : -std::numeric_limits<float>::infinity();
 }
 
+// Besides the forest's own tables, what those of forest_ranks and forest_leaves depend on.
+Attrs WhatTablesDependOn(const Walk& walk, const BytesLayout& layout, const std::string& reduce) {
+  return {{"columns", walk.columns},
+          {"depth", walk.steps},
+          {"block", layout.block},
+          {"reduce", reduce}};
+}
+
 // Columns, thresholds and leaves, as forest_ranks has them.
 std::vector<TensorData> RanksTables(const Walk& walk, const Cuts& cuts, const BytesLayout& layout,
                                     const std::string& reduce) {
@@ -535,12 +543,8 @@ absl::StatusOr<ValueId> MakeRanks(GraphBuilder& out, ValueId x, const Walk& walk
                                   const std::string& reduce, const std::string& name) {
   const BytesLayout layout = LayoutOf(walk, cuts, target);
   const std::vector<TensorData> tables =
-      maker.Tables(OpKind::kForestRanks,
-                   {{"depth", walk.steps},
-                    {"columns", walk.columns},
-                    {"block", layout.block},
-                    {"reduce", reduce}},
-                   3, [&] { return RanksTables(walk, cuts, layout, reduce); });
+      maker.Tables(OpKind::kForestRanks, WhatTablesDependOn(walk, layout, reduce), 3,
+                   [&] { return RanksTables(walk, cuts, layout, reduce); });
   HEDDLE_ASSIGN_OR_RETURN(const ValueId ranks, RanksOf(out, x, walk, cuts, layout, name));
   HEDDLE_ASSIGN_OR_RETURN(const ValueId result,
                           out.Add(OpKind::kForestRanks,
@@ -637,12 +641,8 @@ absl::StatusOr<ValueId> MakeLeaves(GraphBuilder& out, ValueId x, const Walk& wal
                                    const std::string& name) {
   const BytesLayout layout = LeavesLayout(walk, cuts, target);
   const std::vector<TensorData> tables =
-      maker.Tables(OpKind::kForestLeaves,
-                   {{"columns", walk.columns},
-                    {"depth", walk.steps},
-                    {"block", layout.block},
-                    {"reduce", reduce}},
-                   4, [&] { return LeavesTables(walk, cuts, layout, asked, reduce); });
+      maker.Tables(OpKind::kForestLeaves, WhatTablesDependOn(walk, layout, reduce), 4,
+                   [&] { return LeavesTables(walk, cuts, layout, asked, reduce); });
   if (cuts != nullptr) {
     HEDDLE_ASSIGN_OR_RETURN(x, RanksOf(out, x, walk, *cuts, layout, name));
   }

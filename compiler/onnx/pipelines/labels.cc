@@ -1,4 +1,4 @@
-#include "compiler/onnx/labels.h"
+#include "compiler/onnx/pipelines/labels.h"
 
 #include <map>
 #include <set>

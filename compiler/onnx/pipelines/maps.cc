@@ -1,4 +1,4 @@
-#include "compiler/onnx/maps.h"
+#include "compiler/onnx/pipelines/maps.h"
 
 #include <algorithm>
 #include <cstdint>

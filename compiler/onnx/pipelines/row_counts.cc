@@ -1,4 +1,4 @@
-#include "compiler/onnx/row_counts.h"
+#include "compiler/onnx/pipelines/row_counts.h"
 
 #include <algorithm>
 #include <string_view>

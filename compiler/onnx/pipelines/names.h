@@ -2,9 +2,9 @@
 #pragma once
 
 #include "compiler/graph/core/graph.h"
-#include "compiler/onnx/labels.h"
 #include "compiler/onnx/model.h"
-#include "compiler/onnx/strings.h"
+#include "compiler/onnx/pipelines/labels.h"
+#include "compiler/onnx/pipelines/strings.h"
 
 namespace heddle::graph {
 

@@ -1,4 +1,4 @@
-#include "compiler/onnx/names.h"
+#include "compiler/onnx/pipelines/names.h"
 
 #include <algorithm>
 #include <memory>
@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/passes/independent_rows.h"
 #include "compiler/onnx/model.h"
-#include "compiler/onnx/row_counts.h"
+#include "compiler/onnx/pipelines/row_counts.h"
 #include "compiler/onnx/standard/standard.h"
 
 namespace heddle::graph {

@@ -1,4 +1,4 @@
-#include "compiler/onnx/strings.h"
+#include "compiler/onnx/pipelines/strings.h"
 
 #include <algorithm>
 #include <set>
