@@ -376,6 +376,19 @@ absl::StatusOr<tensor::Tensor> ExpressDigitize(tensor::Builder& b, Tensors in,
                   });
 }
 
+// Places that walks look up, each of which finds the values of one leaf at the end.
+int64_t Walks(const OpUse& use) {
+  const Shape& values = use.inputs.back().shape;
+  return values[0] * values[1] * use.inputs[0].shape[1];
+}
+
+// Of operands of which the last one holds the values of leaves, and the others are read as a whole.
+std::vector<int64_t> LeavesAlone(const OpUse& use) {
+  std::vector<int64_t> places(use.inputs.size(), 0);
+  places.back() = Walks(use);
+  return places;
+}
+
 double Nodes(const OpUse& use, double asked) {
   return static_cast<double>(NumElements(use.output)) *
          static_cast<double>(use.inputs[1].shape[1]) * asked;
@@ -390,6 +403,10 @@ void AppendForestOps(std::vector<OpDef>& ops) {
   // The right child is the next node, so the last node is nobody's left child.
   walk.below = [](const OpUse& use) -> std::vector<int64_t> {
     return {0, use.inputs[0].shape[0], 0, use.inputs[1].shape[2] - 1, 0};
+  };
+  walk.looked_up = [](const OpUse& use) -> std::vector<int64_t> {
+    const int64_t nodes = Walks(use) * std::max<int64_t>(1, use.attrs.Int("steps"));
+    return {0, nodes, nodes, nodes, Walks(use)};
   };
   walk.flops = [](const OpUse& use) {
     return Nodes(use, static_cast<double>(use.attrs.Int("steps")));
@@ -411,6 +428,7 @@ void AppendForestOps(std::vector<OpDef>& ops) {
   ranks.below = [](const OpUse& use) -> std::vector<int64_t> {
     return {0, use.inputs[0].shape[0], 0, 0};
   };
+  ranks.looked_up = LeavesAlone;
   ranks.flops = [](const OpUse& use) {
     return Nodes(use, static_cast<double>(use.inputs[1].shape[2] * use.inputs[1].shape[3]));
   };
@@ -420,6 +438,7 @@ void AppendForestOps(std::vector<OpDef>& ops) {
   leaves.below = [](const OpUse& use) -> std::vector<int64_t> {
     return {0, use.inputs[0].shape[0], 0, 0, 0};
   };
+  leaves.looked_up = LeavesAlone;
   leaves.flops = [](const OpUse& use) {
     return Nodes(use, static_cast<double>(use.inputs[1].shape[2] * use.inputs[1].shape[3]));
   };
