@@ -474,17 +474,16 @@ void Executor::ShareRows(int64_t rows, const void* const* inputs, void* const* o
   } shared{*this, rows, 0, inputs, outputs};
   const int64_t threads = backend_->RowThreads(), share = (rows + threads - 1) / threads;
   shared.range = share < kBlocksTakenSingly * block_rows_[0] ? share : block_rows_[0];
-  backend_->ParallelFor(
-      (rows + shared.range - 1) / shared.range,
-      [](void* closure, int64_t begin, int64_t end, int32_t worker) {
-        const Shared& all = *static_cast<const Shared*>(closure);
-        for (int64_t k = begin; k < end; ++k) {
-          const int64_t first = k * all.range;
-          all.executor.RunRange(first, std::min(first + all.range, all.rows), worker, all.inputs,
-                                all.outputs);
-        }
-      },
-      &shared);
+  backend_->ParallelFor((rows + shared.range - 1) / shared.range,
+                        [](void* closure, int64_t begin, int64_t end, int32_t worker) {
+                          const Shared& all = *static_cast<const Shared*>(closure);
+                          for (int64_t k = begin; k < end; ++k) {
+                            const int64_t first = k * all.range;
+                            all.executor.RunRange(first, std::min(first + all.range, all.rows),
+                                                  worker, all.inputs, all.outputs);
+                          }
+                        },
+                        &shared);
 }
 
 void Executor::RunRange(int64_t begin, int64_t end, int thread, const void* const* inputs,

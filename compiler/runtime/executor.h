@@ -98,8 +98,9 @@ class Executor {
   const std::unique_ptr<ExecutorBackend> backend_;
   const std::vector<int64_t> block_rows_;  // by block
   const RowCut cut_;
-  int64_t most_rows_ = 0;                 // that RunRows takes
-  int64_t least_shared_rows_ = INT64_MAX;  // so many rows or more: each thread takes some of its own
+  int64_t most_rows_ = 0;  // that RunRows takes
+  int64_t least_shared_rows_ =
+      INT64_MAX;                          // so many rows or more: each thread takes some of its own
   std::vector<Tensor> inputs_, outputs_;  // as in the manifest
   bool any_bound_ = false;                // whether a tensor may be bound
   size_t shaped_ = SIZE_MAX;  // the block whose shapes outputs have, if rows are independent

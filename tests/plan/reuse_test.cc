@@ -176,8 +176,8 @@ TEST(Reuse, WalksThroughTreesTouchFewLines) {
         b.Constant("thresholds", graph::FromElements(nodes, std::vector<float>(1024, 0)));
     const ValueId left =
         b.Constant("left", graph::FromElements(nodes, std::vector<int32_t>(1024, 0)));
-    const ValueId values = b.Constant(
-        "values", graph::FromElements({1, 2, 512, 1}, std::vector<float>(1024, 0)));
+    const ValueId values =
+        b.Constant("values", graph::FromElements({1, 2, 512, 1}, std::vector<float>(1024, 0)));
     const ValueId y = *b.Add(OpKind::kForestWalk, {x, columns, thresholds, left, values},
                              {{"steps", int64_t{3}}, {"reduce", std::string("sum")}}, "forest");
     const FusedGraph fused = *graph::Fuse(*b.Build({{"y", y}}));

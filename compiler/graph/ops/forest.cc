@@ -365,8 +365,8 @@ tensor::Tensor CountByHalving(tensor::Builder& b, const tensor::Tensor& x,
       // At most all - 2 half are counted so far.
       Expr next = ir::Int(half - 1);
       if (!first) next = Index(counted.At(here), counted, all - 2 * half + 1) + next;
-      const Expr more = ir::Select(ir::Le(cuts(s[s.size() - 2], next), x.At(here)), number(half),
-                                   number(0));
+      const Expr more =
+          ir::Select(ir::Le(cuts(s[s.size() - 2], next), x.At(here)), number(half), number(0));
       return first ? more : counted.At(here) + more;
     });
   }
