@@ -12,8 +12,20 @@ namespace {
 
 using graph::ValueId;
 
+// What is read at a place that is looked up.
+constexpr int64_t kLineBytes = 64;
+
 int64_t Bytes(const graph::TensorType& type) {
   return graph::NumElements(type) * ir::SizeOf(type.dtype);
+}
+
+// OpDef::looked_up; 0 where it says nothing.
+std::vector<int64_t> LookedUp(const graph::Graph& graph, const graph::Node& node) {
+  const auto& looked_up = graph::Def(node.kind).looked_up;
+  if (looked_up == nullptr) return std::vector<int64_t>(node.inputs.size(), 0);
+  const std::vector<graph::TensorType> types = graph::InputTypes(graph, node);
+  return looked_up(
+      {types, graph.values[static_cast<size_t>(node.outputs[0])].type, graph::AttrsOf(node)});
 }
 
 }  // namespace
@@ -27,13 +39,16 @@ std::vector<int64_t> TouchedBytes(const graph::FusedGraph& fused, const graph::G
     const bool injective = graph::Def(node.kind).fusion == graph::FusionClass::kInjective;
     const int64_t results =
         graph::NumElements(graph.values[static_cast<size_t>(node.outputs[0])].type);
-    for (ValueId v : node.inputs) {
+    const std::vector<int64_t> places = LookedUp(graph, node);
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      const ValueId v = node.inputs[k];
       const auto found = touched.find(v);
       if (found == touched.end()) continue;
       const graph::TensorType& type = graph.values[static_cast<size_t>(v)].type;
-      const int64_t all = Bytes(type);
-      found->second =
-          injective ? std::min(all, found->second + results * ir::SizeOf(type.dtype)) : all;
+      int64_t read = Bytes(type);
+      if (injective) read = results * ir::SizeOf(type.dtype);
+      if (places[k] > 0) read = places[k] * kLineBytes;
+      found->second = std::min(Bytes(type), found->second + read);
     }
   }
   std::vector<int64_t> bytes;

@@ -11,8 +11,8 @@
 namespace heddle::plan {
 
 // Bytes that a call touches of each input, in the order of Group::inputs. An operator that is injective reads at most
-// one element of an operand for each element of its result: a gather reads few rows of a large table. Other
-// operators read everything.
+// one element of an operand for each element of its result: a gather reads few rows of a large table. Walks through trees read
+// a cache line of a table at each place that they look up (graph::OpDef::looked_up). Other operators read everything.
 std::vector<int64_t> TouchedBytes(const graph::FusedGraph& fused, const graph::Group& group);
 
 // What one call of a kernel does.

@@ -29,6 +29,13 @@ constexpr int64_t kMostBytes = int64_t{1} << 47;  // of an address space
 // which is many times what it costs to wake the others.
 constexpr size_t kSharedCopyBytes = size_t{256} << 10;
 constexpr size_t kCopyPieceBytes = size_t{4} << 10;
+// Rows that threads share by ranges: so many for each of them take 10 us or more. Such a call has memory for each thread, unless
+// one thread needs more than kMostOwnBytes.
+constexpr int64_t kLeastOwnRows = 1024;
+constexpr int64_t kMostOwnBytes = int64_t{64} << 20;
+// A thread's share of so many of the largest blocks or more is taken block by block, so that a thread that the system stops delays
+// the others by one block. Smaller shares are ranges of equal length, since one block more would take clearly longer.
+constexpr int64_t kBlocksTakenSingly = 8;
 
 absl::StatusOr<AlignedBuffer> Allocate(int64_t bytes, int colour, const std::string& what) {
   AlignedBuffer buffer = AlignedBuffer::Allocate(bytes, colour);
@@ -50,61 +57,74 @@ class CpuBackend final : public ExecutorBackend {
     HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<KernelLibrary> library,
                             KernelLibrary::Load(module.code));
     library_ = std::move(library);
-    HEDDLE_RETURN_IF_ERROR(AllocateMemory(module));
-    HEDDLE_RETURN_IF_ERROR(Bind(module.manifest));
+    const Manifest& manifest = module.manifest;
+    HEDDLE_RETURN_IF_ERROR(AllocateTensors(manifest, &own_));
+    HEDDLE_RETURN_IF_ERROR(TakeParams(module.params));
+    HEDDLE_RETURN_IF_ERROR(Bind(manifest, &own_));
+    FindUses(manifest);
+    if (manifest.independent_rows && BytesOf(manifest) <= kMostOwnBytes) {
+      others_.resize(static_cast<size_t>(threads) - 1);
+      for (Memory& other : others_) {
+        HEDDLE_RETURN_IF_ERROR(AllocateTensors(manifest, &other));
+        HEDDLE_RETURN_IF_ERROR(Bind(manifest, &other));
+      }
+    }
     pool_ = std::make_unique<ThreadPool>(threads, cpus);
     return absl::OkStatus();
   }
 
-  void* InputData(int index) override { return inputs_[static_cast<size_t>(index)].data(); }
-  const void* OutputData(int index) const override {
-    return outputs_[static_cast<size_t>(index)].data();
+  void* InputData(int index, int thread) override {
+    return MemoryOf(thread).inputs[static_cast<size_t>(index)].data();
   }
+  const void* OutputData(int index, int thread) const override {
+    return MemoryOf(thread).outputs[static_cast<size_t>(index)].data();
+  }
+  int RowThreads() const override { return 1 + static_cast<int>(others_.size()); }
 
   bool PlaceInput(int index, const void* data) override {
     // Kernels only read inputs.
-    void* const at = data == nullptr ? InputData(index) : const_cast<void*>(data);
-    for (size_t use : input_uses_[static_cast<size_t>(index)]) pointers_[use] = at;
+    void* const at = data == nullptr ? InputData(index, 0) : const_cast<void*>(data);
+    for (size_t use : input_uses_[static_cast<size_t>(index)]) own_.pointers[use] = at;
     return true;
   }
   bool PlaceOutput(int index, void* data) override {
     const auto i = static_cast<size_t>(index);
-    for (size_t use : output_uses_[i]) pointers_[use] = data == nullptr ? outputs_[i].data() : data;
+    void* const at = data == nullptr ? own_.outputs[i].data() : data;
+    for (size_t use : output_uses_[i]) own_.pointers[use] = at;
     return true;
   }
 
-  // A thread copies the rows that it will compute, since loops over them are shared out in the same way. If one thread copied all,
-  // the others would fetch their rows from its cache, and it would fetch the places of these rows back for the next ones.
-  void CopyRows(void* to, const void* from, size_t bytes) override {
-    struct Copied {
-      char* to;
-      const char* from;
-      size_t bytes;
-    } copied{static_cast<char*>(to), static_cast<const char*>(from), bytes};
-    const heddle_host* const host = pool_->host();
-    host->parallel_for(
-        host, static_cast<int64_t>((bytes + kCopyPieceBytes - 1) / kCopyPieceBytes),
-        [](void* closure, int64_t begin, int64_t end, int32_t /*worker*/) {
-          const Copied& all = *static_cast<const Copied*>(closure);
-          const size_t first = static_cast<size_t>(begin) * kCopyPieceBytes,
-                       last = std::min(static_cast<size_t>(end) * kCopyPieceBytes, all.bytes);
-          std::memcpy(all.to + first, all.from + first, last - first);
-        },
-        &copied);
+  void ParallelFor(int64_t n, heddle_parallel_body body, void* closure) override {
+    pool_->host()->parallel_for(pool_->host(), n, body, closure);
   }
 
   absl::Status Run(size_t block) override {
     // One change of the stack for all calls.
     OnPlacedStack([&] {
-      for (const Call& call : calls_[block])
-        call.kernel(call.buffers, workspace_.data(), pool_->host());
+      for (const Call& call : own_.calls[block])
+        call.kernel(call.buffers, own_.workspace.data(), pool_->host());
     });
     return absl::OkStatus();
   }
 
+  void RunAlone(size_t block, int thread) override {
+    // The whole loop is done by the thread that is here.
+    static constexpr heddle_host kAlone = {
+        1,
+        [](const heddle_host* /*host*/, int64_t n, heddle_parallel_body body, void* closure) {
+          if (n > 0) OnPlacedStack([&] { body(closure, 0, n, 0); });
+        },
+        nullptr};
+    const Memory& memory = MemoryOf(thread);
+    OnPlacedStack([&] {
+      for (const Call& call : memory.calls[block])
+        call.kernel(call.buffers, memory.workspace.data(), &kAlone);
+    });
+  }
+
   absl::Status Profile(size_t block, std::vector<double>* ns) override {
     using Clock = std::chrono::steady_clock;
-    for (const Call& call : calls_[block]) {
+    for (const Call& call : own_.calls[block]) {
       const Clock::time_point start = Clock::now();
       RunCall(call);
       const std::chrono::duration<double, std::nano> elapsed = Clock::now() - start;
@@ -116,8 +136,27 @@ class CpuBackend final : public ExecutorBackend {
  private:
   struct Call {
     heddle_kernel kernel;
-    void* const* buffers;  // into pointers_
+    void* const* buffers;  // into Memory::pointers
   };
+
+  // What the calls of one thread read and write, but for the parameters, which all share; and the calls with these addresses.
+  struct Memory {
+    std::vector<AlignedBuffer> inputs, outputs;
+    AlignedBuffer arena, workspace;
+    std::vector<void*> pointers;           // all calls' arguments, one after the other
+    std::vector<std::vector<Call>> calls;  // by block
+  };
+  const Memory& MemoryOf(int thread) const {
+    return thread == 0 ? own_ : others_[static_cast<size_t>(thread) - 1];
+  }
+
+  static int64_t BytesOf(const Manifest& manifest) {
+    int64_t bytes = manifest.arena_bytes + manifest.workspace_bytes;
+    for (const auto* specs : {&manifest.inputs, &manifest.outputs}) {
+      for (const TensorSpec& spec : *specs) bytes += spec.SizeBytes();
+    }
+    return bytes;
+  }
 
   // Every buffer of a module has a colour of its own, so that their places do not depend on luck.
   int NextColour() { return colour_++; }
@@ -132,24 +171,23 @@ class CpuBackend final : public ExecutorBackend {
     return absl::OkStatus();
   }
 
-  absl::Status AllocateMemory(const Module& module) {
-    const Manifest& manifest = module.manifest;
-    HEDDLE_RETURN_IF_ERROR(AllocateTensors(manifest.inputs, &inputs_));
-    HEDDLE_RETURN_IF_ERROR(AllocateTensors(manifest.outputs, &outputs_));
+  absl::Status AllocateTensors(const Manifest& manifest, Memory* memory) {
+    HEDDLE_RETURN_IF_ERROR(AllocateTensors(manifest.inputs, &memory->inputs));
+    HEDDLE_RETURN_IF_ERROR(AllocateTensors(manifest.outputs, &memory->outputs));
     const struct {
       int64_t bytes;
       const char* what;
       AlignedBuffer* out;
     } blocks[] = {
-        {manifest.arena_bytes, "intermediate results", &arena_},
-        {manifest.workspace_bytes, "the kernels' workspace", &workspace_},
+        {manifest.arena_bytes, "intermediate results", &memory->arena},
+        {manifest.workspace_bytes, "the kernels' workspace", &memory->workspace},
     };
     for (const auto& block : blocks) {
       HEDDLE_ASSIGN_OR_RETURN(AlignedBuffer buffer,
                               Allocate(block.bytes, NextColour(), block.what));
       *block.out = std::move(buffer);
     }
-    return TakeParams(module.params);
+    return absl::OkStatus();
   }
 
   // Parameters are used where they are if they are large, since a copy would need as much memory
@@ -168,21 +206,21 @@ class CpuBackend final : public ExecutorBackend {
     return absl::OkStatus();
   }
 
-  void* Address(const BufferSlot& slot) const {
+  void* Address(const BufferSlot& slot, const Memory& memory) const {
     switch (slot.place) {
       case Place::kInput:
-        return inputs_[slot.index].data();
+        return memory.inputs[slot.index].data();
       case Place::kOutput:
-        return outputs_[slot.index].data();
+        return memory.outputs[slot.index].data();
       case Place::kParam:
         return const_cast<char*>(params_) + slot.index;  // kernels only read them
       case Place::kArena:
-        return arena_.data() + slot.index;
+        return memory.arena.data() + slot.index;
     }
     return nullptr;  // CheckModule allows no other place
   }
 
-  absl::Status Bind(const Manifest& manifest) {
+  absl::Status Bind(const Manifest& manifest, Memory* memory) {
     std::vector<heddle_kernel> kernels;
     for (const KernelSpec& spec : manifest.kernels) {
       HEDDLE_ASSIGN_OR_RETURN(heddle_kernel kernel, library_->Find(spec.symbol));
@@ -192,40 +230,46 @@ class CpuBackend final : public ExecutorBackend {
     for (size_t b = 0; b < manifest.NumBlocks(); ++b) {
       for (const CallSpec& call : manifest.CallsOf(b)) total += call.buffers.size();
     }
-    pointers_.reserve(total);  // no reallocation, since calls keep addresses of elements
-    input_uses_.resize(manifest.inputs.size());
-    output_uses_.resize(manifest.outputs.size());
+    std::vector<void*>& pointers = memory->pointers;
+    pointers.reserve(total);  // no reallocation, since calls keep addresses of elements
     for (size_t b = 0; b < manifest.NumBlocks(); ++b) {
-      std::vector<Call>& calls = calls_.emplace_back();
+      std::vector<Call>& calls = memory->calls.emplace_back();
       for (const CallSpec& call : manifest.CallsOf(b)) {
-        calls.push_back({kernels[call.kernel], pointers_.data() + pointers_.size()});
-        for (const BufferSlot& slot : call.buffers) {
-          if (slot.place == Place::kInput) input_uses_[slot.index].push_back(pointers_.size());
-          if (slot.place == Place::kOutput) output_uses_[slot.index].push_back(pointers_.size());
-          pointers_.push_back(Address(slot));
-        }
+        calls.push_back({kernels[call.kernel], pointers.data() + pointers.size()});
+        for (const BufferSlot& slot : call.buffers) pointers.push_back(Address(slot, *memory));
       }
     }
     return absl::OkStatus();
   }
 
+  void FindUses(const Manifest& manifest) {
+    input_uses_.resize(manifest.inputs.size());
+    output_uses_.resize(manifest.outputs.size());
+    size_t at = 0;
+    for (size_t b = 0; b < manifest.NumBlocks(); ++b) {
+      for (const CallSpec& call : manifest.CallsOf(b)) {
+        for (const BufferSlot& slot : call.buffers) {
+          if (slot.place == Place::kInput) input_uses_[slot.index].push_back(at);
+          if (slot.place == Place::kOutput) output_uses_[slot.index].push_back(at);
+          ++at;
+        }
+      }
+    }
+  }
+
   void RunCall(const Call& call) const {
-    OnPlacedStack([&] { call.kernel(call.buffers, workspace_.data(), pool_->host()); });
+    OnPlacedStack([&] { call.kernel(call.buffers, own_.workspace.data(), pool_->host()); });
   }
 
   std::unique_ptr<KernelLibrary> library_;
   std::unique_ptr<ThreadPool> pool_;
-  std::vector<AlignedBuffer> inputs_;
-  std::vector<AlignedBuffer> outputs_;
   SharedBytes given_params_;  // null: they are copied
   AlignedBuffer copied_params_;
   const char* params_ = nullptr;  // into one of the two
-  AlignedBuffer arena_;
-  AlignedBuffer workspace_;
   int colour_ = 0;
-  std::vector<void*> pointers_;  // all calls' arguments, one after the other
-  std::vector<std::vector<size_t>> input_uses_, output_uses_;  // by tensor: where in pointers_
-  std::vector<std::vector<Call>> calls_;                       // by block
+  Memory own_;                  // of thread 0, and of calls that all threads work on
+  std::vector<Memory> others_;  // of threads 1, 2, ..; empty: threads share no rows
+  std::vector<std::vector<size_t>> input_uses_, output_uses_;  // by tensor: where in own_.pointers
 };
 
 std::vector<int64_t> BlockRows(const Manifest& manifest) {
@@ -307,18 +351,20 @@ Executor::Executor(Manifest manifest, std::unique_ptr<ExecutorBackend> backend)
   describe(manifest_.inputs, &inputs_);
   describe(manifest_.outputs, &outputs_);
   for (size_t i = 0; i < inputs_.size(); ++i)
-    inputs_[i].own = static_cast<char*>(backend_->InputData(static_cast<int>(i)));
+    inputs_[i].own = static_cast<char*>(backend_->InputData(static_cast<int>(i), 0));
   for (size_t i = 0; i < outputs_.size(); ++i)
-    outputs_[i].own_output = static_cast<const char*>(backend_->OutputData(static_cast<int>(i)));
+    outputs_[i].own_output = static_cast<const char*>(backend_->OutputData(static_cast<int>(i), 0));
+  if (const int threads = backend_->RowThreads(); threads > 1)
+    least_shared_rows_ = threads * std::max(kLeastOwnRows, block_rows_[0]);
   SetShapes(0);
 }
 Executor::~Executor() = default;
 
 const Manifest& Executor::manifest() const { return manifest_; }
-void* Executor::InputData(int index) { return backend_->InputData(index); }
+void* Executor::InputData(int index) { return backend_->InputData(index, 0); }
 const void* Executor::OutputData(int index) const {
   const void* const bound = outputs_[static_cast<size_t>(index)].bound;
-  return bound != nullptr ? bound : backend_->OutputData(index);
+  return bound != nullptr ? bound : backend_->OutputData(index, 0);
 }
 
 absl::Status Executor::BindInput(int index, const void* data) {
@@ -396,11 +442,69 @@ absl::Status Executor::Run(size_t block) {
   return status;
 }
 
+// A thread copies the rows that it will compute, since loops over them are shared out in the same way. If one thread copied all,
+// the others would fetch their rows from its cache, and it would fetch the places of these rows back for the next ones.
 void Executor::CopyRows(char* to, const char* from, size_t bytes) {
-  if (bytes < kSharedCopyBytes)
+  if (bytes < kSharedCopyBytes) {
     std::memcpy(to, from, bytes);
-  else
-    backend_->CopyRows(to, from, bytes);
+    return;
+  }
+  struct Copied {
+    char* to;
+    const char* from;
+    size_t bytes;
+  } copied{to, from, bytes};
+  backend_->ParallelFor(
+      static_cast<int64_t>((bytes + kCopyPieceBytes - 1) / kCopyPieceBytes),
+      [](void* closure, int64_t begin, int64_t end, int32_t /*worker*/) {
+        const Copied& all = *static_cast<const Copied*>(closure);
+        const size_t first = static_cast<size_t>(begin) * kCopyPieceBytes,
+                     last = std::min(static_cast<size_t>(end) * kCopyPieceBytes, all.bytes);
+        std::memcpy(all.to + first, all.from + first, last - first);
+      },
+      &copied);
+}
+
+void Executor::ShareRows(int64_t rows, const void* const* inputs, void* const* outputs) {
+  struct Shared {
+    Executor& executor;
+    int64_t rows, range;
+    const void* const* inputs;
+    void* const* outputs;
+  } shared{*this, rows, 0, inputs, outputs};
+  const int64_t threads = backend_->RowThreads(), share = (rows + threads - 1) / threads;
+  shared.range = share < kBlocksTakenSingly * block_rows_[0] ? share : block_rows_[0];
+  backend_->ParallelFor((rows + shared.range - 1) / shared.range,
+                        [](void* closure, int64_t begin, int64_t end, int32_t worker) {
+                          const Shared& all = *static_cast<const Shared*>(closure);
+                          for (int64_t k = begin; k < end; ++k) {
+                            const int64_t first = k * all.range;
+                            all.executor.RunRange(first, std::min(first + all.range, all.rows),
+                                                  worker, all.inputs, all.outputs);
+                          }
+                        },
+                        &shared);
+}
+
+void Executor::RunRange(int64_t begin, int64_t end, int thread, const void* const* inputs,
+                        void* const* outputs) {
+  for (int64_t done = begin; done < end;) {
+    const RowCut::Piece piece = cut_.Next(end - done);
+    const auto first = static_cast<size_t>(done), count = static_cast<size_t>(piece.rows);
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const size_t row = inputs_[i].row_bytes;
+      std::memcpy(backend_->InputData(static_cast<int>(i), thread),
+                  static_cast<const char*>(inputs[i]) + first * row, count * row);
+    }
+    backend_->RunAlone(piece.block, thread);
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      if (outputs[i] == nullptr) continue;
+      const size_t row = outputs_[i].row_bytes;
+      std::memcpy(static_cast<char*>(outputs[i]) + first * row,
+                  backend_->OutputData(static_cast<int>(i), thread), count * row);
+    }
+    done += piece.rows;
+  }
 }
 
 absl::Status Executor::RunRows(int64_t rows, const void* const* inputs, void* const* outputs) {
@@ -422,6 +526,11 @@ absl::Status Executor::RunRows(int64_t rows, const void* const* inputs, void* co
           absl::StrCat("input '", manifest_.inputs[i].name, "' is null"));
   }
   Unbind();
+  if (rows >= least_shared_rows_) {
+    ShareRows(rows, inputs, outputs);
+    SetShapes(0);
+    return absl::OkStatus();
+  }
   for (int64_t done = 0; done < rows;) {
     const RowCut::Piece piece = cut_.Next(rows - done);
     const auto begin = static_cast<size_t>(done), count = static_cast<size_t>(piece.rows);

@@ -60,8 +60,9 @@ class Executor {
   absl::Status Run(size_t block = 0);
   // For independent rows: runs the model on any number of them. inputs[i] holds `rows` rows of input i, densely, and
   // outputs[i] gets those of output i; a null output is not copied. RowCut (row_cut.h) cuts them into blocks, by what the
-  // kernels took (KernelSpec::record_ms). After the run, the executor's own inputs
-  // and outputs begin with those of the last block, and have the shapes of the largest one. `outputs` must not overlap `inputs`.
+  // kernels took (KernelSpec::record_ms). With several threads, each takes rows of its own if those are 1024 and one
+  // largest block at least; fewer rows are shared by the loops of the kernels. After the run, the executor's own inputs and outputs
+  // hold those of some blocks, and have the shapes of the largest one. `outputs` must not overlap `inputs`.
   // InvalidArgument: rows are not independent, there are less than none or more than an address space holds, or an input or an
   // array is null. Without rows, arrays may be null.
   absl::Status RunRows(int64_t rows, const void* const* inputs, void* const* outputs);
@@ -85,6 +86,11 @@ class Executor {
     const char* own_output = nullptr;
   };
   void CopyRows(char* to, const char* from, size_t bytes);
+  // A call in which threads take rows of their own.
+  void ShareRows(int64_t rows, const void* const* inputs, void* const* outputs);
+  // The rows from `begin` to `end`, in the memory of a thread.
+  void RunRange(int64_t begin, int64_t end, int thread, const void* const* inputs,
+                void* const* outputs);
   void SetShapes(size_t block);
   void Unbind();
 
@@ -92,7 +98,9 @@ class Executor {
   const std::unique_ptr<ExecutorBackend> backend_;
   const std::vector<int64_t> block_rows_;  // by block
   const RowCut cut_;
-  int64_t most_rows_ = 0;                 // that RunRows takes
+  int64_t most_rows_ = 0;  // that RunRows takes
+  int64_t least_shared_rows_ =
+      INT64_MAX;                          // so many rows or more: each thread takes some of its own
   std::vector<Tensor> inputs_, outputs_;  // as in the manifest
   bool any_bound_ = false;                // whether a tensor may be bound
   size_t shaped_ = SIZE_MAX;  // the block whose shapes outputs have, if rows are independent

@@ -98,12 +98,15 @@ INSTANTIATE_TEST_SUITE_P(Models, SteadyState,
                          });
 
 // All that a deployed program calls.
-TEST(SteadyStateTest, CallsOfTheLibraryAllocateNothing) {
+class LibraryCalls : public ::testing::TestWithParam<int> {};  // by number of threads
+
+TEST_P(LibraryCalls, AllocateNothing) {
   const auto bytes = CompileModel(ForestText(5, 3, 4, 3), {}, {}, {}, {});
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   heddle_model* model = nullptr;
-  ASSERT_EQ(heddle_load_memory(bytes->data(), bytes->size(), 1, &model), 0) << heddle_last_error();
-  constexpr int kRows = 4200;
+  ASSERT_EQ(heddle_load_memory(bytes->data(), bytes->size(), GetParam(), &model), 0)
+      << heddle_last_error();
+  constexpr int kRows = 4200;  // more than a large block for each of two threads
   const std::vector<float> x(kRows * 4, 0.5F);
   std::vector<float> scores(kRows * 3);
   std::vector<int64_t> labels(kRows);
@@ -133,6 +136,8 @@ TEST(SteadyStateTest, CallsOfTheLibraryAllocateNothing) {
   EXPECT_GT(g_allocations, 0);
   heddle_free(model);
 }
+
+INSTANTIATE_TEST_SUITE_P(Threads, LibraryCalls, ::testing::Values(1, 2));
 
 TEST(SteadyStateTest, TheCountersCount) {
   g_allocations = g_locks = 0;

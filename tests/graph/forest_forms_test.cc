@@ -490,8 +490,8 @@ TEST(ForestForms, RecordsFillVectors) {
 
 // ---- The operators ----
 
-std::string Refusal(OpKind kind, const std::vector<TensorType>& in) {
-  return std::string(InferType(kind, in, {}).status().message());
+std::string Refusal(OpKind kind, const std::vector<TensorType>& in, const Attrs& attrs = {}) {
+  return std::string(InferType(kind, in, attrs).status().message());
 }
 
 TEST(Digitize, CountsTheCutsThatAreNotAbove) {
@@ -542,6 +542,58 @@ TEST(Digitize, CountsInGroupsWhatItCountsOneByOne) {
   }
 }
 
+// The last entry of a row is never counted, so rows here have one more.
+TEST(Digitize, CountsByHalvingWhatItCountsOneByOne) {
+  TestRng rng(9);
+  for (const auto& [count, entries] :
+       std::vector<std::array<int64_t, 2>>{{255, 256}, {130, 256}, {33, 64}, {3, 4}, {1, 2}}) {
+    constexpr int64_t kColumns = 300;
+    std::vector<float> cuts(static_cast<size_t>(kColumns * entries), kNan), values;
+    for (int64_t k = 0; k < kColumns; ++k) {
+      for (int64_t c = 0; c < count; ++c)
+        cuts[static_cast<size_t>(k * entries + c)] =
+            c + 1 == count && k % 2 == 1 ? kInf : static_cast<float>(c * c) - 9;
+      const float cut = static_cast<float>(Below(rng, count * count)) - 9;
+      const float special[] = {
+          kNan, kInf, -kInf, cut, std::nextafter(cut, kInf), std::nextafter(cut, -kInf)};
+      values.push_back(special[Below(rng, 6)]);
+    }
+    const std::vector operands{FromElements({kColumns, 1}, values),
+                               FromElements({kColumns, entries}, cuts)};
+    const auto one = EvaluateOp(OpKind::kDigitize, {}, operands);
+    const auto halved = EvaluateOp(OpKind::kDigitize, {{"sorted", int64_t{1}}}, operands);
+    ASSERT_TRUE(one.ok()) << one.status();
+    ASSERT_TRUE(halved.ok()) << halved.status();
+    EXPECT_EQ(ToInts(*halved), ToInts(*one)) << count;
+  }
+}
+
+// Of one record, many thresholds are counted by halving, and few in the lanes of vectors.
+TEST(ForestForms, RanksOfOneRecordAreFoundByHalving) {
+  TestRng rng(10);
+  for (const int64_t thresholds : {21, 40, 255}) {
+    Trees t;
+    t.records = 1;
+    t.columns = 5;
+    t.trees = 600;
+    t.thresholds = Apart(thresholds);
+    t.reduce = "max";
+    Grow(rng, t);
+    const Graph walk = WalkOf(t);
+    const Graph made = In(walk, ForestForm::kRanks).value();
+    const auto counts = std::find_if(made.nodes.begin(), made.nodes.end(), [](const Node& node) {
+      return node.kind == OpKind::kDigitize;
+    });
+    ASSERT_NE(counts, made.nodes.end());
+    EXPECT_EQ(AttrsOf(*counts).Int("sorted"), thresholds > 32) << thresholds;
+    for (int i = 0; i < 20; ++i) {
+      const TensorData x = Records(rng, t);
+      EXPECT_EQ(ToDoubles(EvaluateGraph(made, {&x, 1}).value()[0]),
+                ToDoubles(EvaluateGraph(walk, {&x, 1}).value()[0]));
+    }
+  }
+}
+
 TEST(Digitize, RefusesWhatDoesNotFit) {
   const TensorType x{ir::DType::kF32, {3, 8}};
   EXPECT_EQ(Refusal(OpKind::kDigitize, {x, {ir::DType::kF32, {3, 256}}}), "");
@@ -550,6 +602,12 @@ TEST(Digitize, RefusesWhatDoesNotFit) {
   EXPECT_THAT(Refusal(OpKind::kDigitize, {x, {ir::DType::kF32, {2, 4}}}), HasSubstr("cuts are"));
   EXPECT_THAT(Refusal(OpKind::kDigitize, {x, {ir::DType::kF64, {3, 4}}}), HasSubstr("of its type"));
   EXPECT_THAT(Refusal(OpKind::kDigitize, {{ir::DType::kI32, {3, 8}}, x}), HasSubstr("not floats"));
+  const auto sorted = [&](const std::vector<TensorType>& types) {
+    return Refusal(OpKind::kDigitize, types, {{"sorted", int64_t{1}}});
+  };
+  EXPECT_EQ(sorted({x, {ir::DType::kF32, {3, 256}}}), "");
+  EXPECT_THAT(sorted({x, {ir::DType::kF32, {3, 255}}}), HasSubstr("there must be 2, 4, 8"));
+  EXPECT_THAT(sorted({x, {ir::DType::kF32, {3, 1}}}), HasSubstr("there must be 2, 4, 8"));
   const TensorType last{ir::DType::kF32, {3, 15}};
   EXPECT_EQ(Refusal(OpKind::kDigitize, {x, last, {ir::DType::kF32, {3, 16, 16}}}), "");
   EXPECT_THAT(Refusal(OpKind::kDigitize, {x, last, {ir::DType::kF32, {3, 17, 16}}}),

@@ -26,6 +26,7 @@ using graph::OpKind;
 using graph::ValueId;
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
 
 constexpr double kCold = 10'000;  // ns of every kernel alone
 constexpr double kWeights = 16 << 10;
@@ -161,6 +162,31 @@ TEST(Reuse, AGatherTouchesFewRows) {
       EXPECT_NEAR(costs[i], kFromL2, 1e-6);
     }
   }
+}
+
+// A walk of three steps reads a line of each table at each step, and a line of leaves at the end. Many walks read all.
+TEST(Reuse, WalksThroughTreesTouchFewLines) {
+  const auto touched = [](int64_t records) {
+    GraphBuilder b;
+    const graph::Shape nodes{1, 2, 512};
+    const ValueId x = b.Input("x", {ir::DType::kF32, {4, records}});
+    const ValueId columns =
+        b.Constant("columns", graph::FromElements(nodes, std::vector<int32_t>(1024, 0)));
+    const ValueId thresholds =
+        b.Constant("thresholds", graph::FromElements(nodes, std::vector<float>(1024, 0)));
+    const ValueId left =
+        b.Constant("left", graph::FromElements(nodes, std::vector<int32_t>(1024, 0)));
+    const ValueId values =
+        b.Constant("values", graph::FromElements({1, 2, 512, 1}, std::vector<float>(1024, 0)));
+    const ValueId y = *b.Add(OpKind::kForestWalk, {x, columns, thresholds, left, values},
+                             {{"steps", int64_t{3}}, {"reduce", std::string("sum")}}, "forest");
+    const FusedGraph fused = *graph::Fuse(*b.Build({{"y", y}}));
+    EXPECT_EQ(fused.groups.size(), 1u);
+    return TouchedBytes(fused, fused.groups[0]);
+  };
+  EXPECT_THAT(touched(1), UnorderedElementsAre(4 * 4, 2 * 3 * 64, 2 * 3 * 64, 2 * 3 * 64, 2 * 64));
+  EXPECT_THAT(touched(10), UnorderedElementsAre(4 * 40, 3840, 3840, 3840, 10 * 2 * 64));
+  EXPECT_THAT(touched(100), UnorderedElementsAre(4 * 400, 4096, 4096, 4096, 4096));
 }
 
 // Twenty values of 16 KiB share an arena that has room for a few.

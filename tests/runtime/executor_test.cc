@@ -87,6 +87,41 @@ TEST(ExecutorTest, ThreadsShareLargeCopies) {
   }
 }
 
+// 131074 rows are 65537 for each of two threads: one large block and one row. A single thread has two large blocks first.
+TEST(ExecutorTest, EachThreadTakesRowsOfItsOwn) {
+  const auto sizes = [](int threads, int64_t rows, int64_t workspace) {
+    Module module = MakeRowsModule({65536, 8, 1});
+    module.manifest.workspace_bytes = workspace;
+    Executor::Options options;
+    options.threads = threads;
+    const auto executor = Executor::Create(std::move(module), options);
+    EXPECT_TRUE(executor.ok()) << executor.status();
+    return SizesOf(**executor, rows);
+  };
+  constexpr int64_t kRows = 2 * 65537;
+  const std::vector<float> shared = sizes(2, kRows, 0);
+  EXPECT_EQ(shared[65535], 65536);
+  EXPECT_EQ(shared[65536], 1);
+  EXPECT_EQ(shared[65537], 65536);
+  EXPECT_EQ(shared[kRows - 1], 1);
+  EXPECT_EQ(sizes(1, kRows, 0)[65536], 65536) << "one thread has no one to share with";
+  EXPECT_EQ(sizes(3, kRows, 0)[65536], 65536) << "less than a block for each thread";
+  EXPECT_EQ(sizes(2, kRows, int64_t{65} << 20)[65536], 65536) << "too much memory for each thread";
+}
+
+TEST(ExecutorTest, ThreadsTakeManyBlocksOneByOne) {
+  Executor::Options options;
+  options.threads = 3;
+  const auto executor = Executor::Create(MakeRowsModule(), options).value();
+  for (int run = 0; run < 20; ++run) {
+    std::vector<float> sizes = SizesOf(*executor, 4001);  // 500 blocks of 8, and a row
+    EXPECT_EQ(sizes.back(), 1);
+    sizes.pop_back();
+    EXPECT_THAT(sizes, Each(8));
+  }
+  for (int64_t rows = 3069; rows < 3100; ++rows) SizesOf(*executor, rows);
+}
+
 TEST(ExecutorTest, RecordsSayWhichBlocksAreFaster) {
   const auto executor = [](double of_8, double of_3, double of_1) {
     Module module = MakeRowsModule();

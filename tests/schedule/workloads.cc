@@ -171,6 +171,15 @@ ir::Program MakeDigitize(int64_t columns, int64_t groups, int64_t of_group, int6
   return tensor::LowerToLoops(*b.Build({ranks})).value();
 }
 
+ir::Program MakeHalvedDigitize(int64_t columns, int64_t cuts) {
+  Builder b("digitize");
+  const Tensor operands[] = {b.Input("x", DType::kF32, {columns, 1}),
+                             b.Input("cuts", DType::kF32, {columns, cuts}, true)};
+  const Tensor ranks =
+      graph::Express(graph::OpKind::kDigitize, b, operands, {{"sorted", int64_t{1}}}).value();
+  return tensor::LowerToLoops(*b.Build({ranks})).value();
+}
+
 std::vector<std::string> WorkloadNames() {
   std::vector<std::string> names;
   for (const std::string& name : bench::OperatorNames()) {

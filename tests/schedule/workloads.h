@@ -34,6 +34,8 @@ ir::Program MakeSelect(int64_t groups, int64_t trees, int64_t block, int64_t dep
 // What digitize computes in two steps: each record's value in each column is compared with the last cuts of `groups` groups, and then
 // with the `of_group` cuts of one of them.
 ir::Program MakeDigitize(int64_t columns, int64_t groups, int64_t of_group, int64_t records);
+// What it computes by halving `cuts` sorted cuts, for one record.
+ir::Program MakeHalvedDigitize(int64_t columns, int64_t cuts);
 
 // The widest CPU, a machine with threads.
 machine::TargetInfo Wide();

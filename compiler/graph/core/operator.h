@@ -118,6 +118,9 @@ struct OpDef {
       evaluate = nullptr;
   LayoutRule layout = {};
   Laws laws = {};
+  // For each operand, how many places the operator looks up in it where that depends on other operands; 0: it reads all of it.
+  // Null: as the fusion class says (plan/roofline.h).
+  std::function<std::vector<int64_t>(const OpUse&)> looked_up = nullptr;
   // Adds to `out` the gradients of a loss with respect to each operand of `node`, given
   // `by_result`, the gradient with respect to its result. The entry is -1 for an operand without a
   // gradient, such as an index. Null: the operator cannot be trained through. No operator has a

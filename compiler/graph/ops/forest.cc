@@ -308,14 +308,17 @@ absl::StatusOr<tensor::Tensor> ExpressLeaves(tensor::Builder& b, Tensors in, con
                   });
 }
 
-// digitize: the operands are x, floats [.., K, n], and cuts [K, M]. The result, u8 of the shape of x, says how many cuts of its
+// digitize {sorted}: the operands are x, floats [.., K, n], and cuts [K, M]. The result, u8 of the shape of x, says how many cuts of its
 // row an element is not below: with sorted cuts, between which of them it lies (numpy's digitize). A cut that is NaN is
 // never counted, and neither is any cut for an element that is NaN. 256 counted cuts would give 0.
 //
 // Many sorted cuts are counted in two steps. They stand in G groups of J. The operands are x, the last cut of each group but the last
 // one [K, G - 1], and all cuts [K, J, G], cut j of every group side by side. The first step finds the group in which an element lies,
 // whose number is that of the groups before it; the second one compares it with the cuts of that group alone.
-absl::StatusOr<TensorType> InferDigitize(Types in, const OpAttrs& /*attrs*/) {
+//
+// With `sorted`, the cuts ascend, NaN last, and M is a power of two. The last cut is never counted, and the others are counted by
+// halving: one comparison for each bit of the result. Each looks a cut up, which pays where records are too few to fill vectors.
+absl::StatusOr<TensorType> InferDigitize(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 3));
   const TensorType &x = in[0], &cuts = in[1];
   const size_t rank = x.shape.size();
@@ -326,6 +329,12 @@ absl::StatusOr<TensorType> InferDigitize(Types in, const OpAttrs& /*attrs*/) {
   if (!fits) {
     return BadInput(absl::StrCat("cuts are ", ToText(cuts), " and x is ", ToText(x),
                                  "; each column has cuts of its type, at most ", kMostCutEntries));
+  }
+  if (attrs.Int("sorted") != 0) {
+    const int64_t all = cuts.shape[1];
+    if (in.size() == 3 || all < 2 || !std::has_single_bit(static_cast<uint64_t>(all)))
+      return BadInput(absl::StrCat("sorted cuts are ", ToText(cuts),
+                                   "; there must be 2, 4, 8, .. of them, not in groups"));
   }
   if (in.size() == 3) {
     const int64_t groups = cuts.shape[1] + 1;
@@ -343,10 +352,32 @@ absl::StatusOr<TensorType> InferDigitize(Types in, const OpAttrs& /*attrs*/) {
   return TensorType{DType::kU8, x.shape};
 }
 
+// How many of the first M - 1 cuts are counted, for sorted ones: bit by bit, from the highest one.
+tensor::Tensor CountByHalving(tensor::Builder& b, const tensor::Tensor& x,
+                              const tensor::Tensor& cuts) {
+  const int64_t all = cuts.shape()[1];
+  const auto number = [](int64_t n) { return ir::Int(n, DType::kU8); };
+  tensor::Tensor counted;
+  for (int64_t half = all / 2; half >= 1; half /= 2) {
+    counted = b.Compute("digitize", x.shape(), [&](tensor::Iters s) {
+      const bool first = half == all / 2;
+      const std::vector<Expr> here{s.begin(), s.end()};
+      // At most all - 2 half are counted so far.
+      Expr next = ir::Int(half - 1);
+      if (!first) next = Index(counted.At(here), counted, all - 2 * half + 1) + next;
+      const Expr more =
+          ir::Select(ir::Le(cuts(s[s.size() - 2], next), x.At(here)), number(half), number(0));
+      return first ? more : counted.At(here) + more;
+    });
+  }
+  return counted;
+}
+
 absl::StatusOr<tensor::Tensor> ExpressDigitize(tensor::Builder& b, Tensors in,
-                                               const OpAttrs& /*attrs*/) {
+                                               const OpAttrs& attrs) {
   const tensor::Tensor &x = in[0], &cuts = in[1];
   const auto number = [](int64_t n) { return ir::Int(n, DType::kU8); };
+  if (attrs.Int("sorted") != 0) return CountByHalving(b, x, cuts);
   if (in.size() == 2) {
     return b.Reduce("digitize", x.shape(), {cuts.shape()[1]}, ir::ReduceOp::kSum,
                     [&](tensor::Iters s, tensor::Iters r) {
@@ -376,6 +407,19 @@ absl::StatusOr<tensor::Tensor> ExpressDigitize(tensor::Builder& b, Tensors in,
                   });
 }
 
+// Places that walks look up, each of which finds the values of one leaf at the end.
+int64_t Walks(const OpUse& use) {
+  const Shape& values = use.inputs.back().shape;
+  return values[0] * values[1] * use.inputs[0].shape[1];
+}
+
+// Of operands of which the last one holds the values of leaves, and the others are read as a whole.
+std::vector<int64_t> LeavesAlone(const OpUse& use) {
+  std::vector<int64_t> places(use.inputs.size(), 0);
+  places.back() = Walks(use);
+  return places;
+}
+
 double Nodes(const OpUse& use, double asked) {
   return static_cast<double>(NumElements(use.output)) *
          static_cast<double>(use.inputs[1].shape[1]) * asked;
@@ -390,6 +434,10 @@ void AppendForestOps(std::vector<OpDef>& ops) {
   // The right child is the next node, so the last node is nobody's left child.
   walk.below = [](const OpUse& use) -> std::vector<int64_t> {
     return {0, use.inputs[0].shape[0], 0, use.inputs[1].shape[2] - 1, 0};
+  };
+  walk.looked_up = [](const OpUse& use) -> std::vector<int64_t> {
+    const int64_t nodes = Walks(use) * std::max<int64_t>(1, use.attrs.Int("steps"));
+    return {0, nodes, nodes, nodes, Walks(use)};
   };
   walk.flops = [](const OpUse& use) {
     return Nodes(use, static_cast<double>(use.attrs.Int("steps")));
@@ -411,6 +459,7 @@ void AppendForestOps(std::vector<OpDef>& ops) {
   ranks.below = [](const OpUse& use) -> std::vector<int64_t> {
     return {0, use.inputs[0].shape[0], 0, 0};
   };
+  ranks.looked_up = LeavesAlone;
   ranks.flops = [](const OpUse& use) {
     return Nodes(use, static_cast<double>(use.inputs[1].shape[2] * use.inputs[1].shape[3]));
   };
@@ -420,17 +469,20 @@ void AppendForestOps(std::vector<OpDef>& ops) {
   leaves.below = [](const OpUse& use) -> std::vector<int64_t> {
     return {0, use.inputs[0].shape[0], 0, 0, 0};
   };
+  leaves.looked_up = LeavesAlone;
   leaves.flops = [](const OpUse& use) {
     return Nodes(use, static_cast<double>(use.inputs[1].shape[2] * use.inputs[1].shape[3]));
   };
   ops.push_back(std::move(leaves));
-  OpDef digitize =
-      MakeOp(OpKind::kDigitize, FusionClass::kReduction, InferDigitize, ExpressDigitize);
+  OpDef digitize = MakeOp(OpKind::kDigitize, FusionClass::kReduction, InferDigitize,
+                          ExpressDigitize, {{"sorted", int64_t{0}}});
   // Looking a cut up counts as much as comparing with it.
   digitize.flops = [](const OpUse& use) {
+    const int64_t cuts = use.inputs[1].shape[1];
     const int64_t grouped = use.inputs.size() > 2 ? 2 * use.inputs[2].shape[1] : 0;
+    const int64_t halved = 2 * (std::bit_width(static_cast<uint64_t>(cuts)) - 1);
     return static_cast<double>(NumElements(use.output)) *
-           static_cast<double>(use.inputs[1].shape[1] + grouped);
+           static_cast<double>(use.attrs.Int("sorted") != 0 ? halved : cuts + grouped);
   };
   ops.push_back(std::move(digitize));
 }

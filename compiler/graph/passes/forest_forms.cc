@@ -1,6 +1,7 @@
 #include "compiler/graph/passes/forest_forms.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -24,7 +25,7 @@ constexpr int64_t kMostLeaves = 128;
 // The rank of a value among so many thresholds is a byte. A column with more of them is asked as several columns.
 constexpr size_t kMostCuts = 255;
 constexpr size_t kMostParts = 4;  // of a column; counting more takes longer than walking
-// More cuts are counted in two steps: whole groups of them, and then those of one group.
+// More cuts are counted in two steps: whole groups of them, and then those of one group. Of one record, by halving.
 constexpr size_t kMostCounted = 32;
 constexpr int64_t kGroups = 16;  // a table of so many floats lies in one register or two
 // Entries of a table that forest_ranks, forest_leaves or digitize needs; larger ones make no sense.
@@ -405,6 +406,7 @@ struct BytesLayout {
   int64_t trees = 1;    // of a group, in whole blocks
   int64_t cuts = 1;     // of a column
   int64_t groups = 1;   // in which they stand; more than one: they are counted in two steps
+  bool halves = false;  // they are counted by halving
 };
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -421,7 +423,10 @@ BytesLayout LayoutOf(const Walk& walk, const Cuts& cuts, const machine::TargetIn
       walk.trees > lanes / 4) {
     layout.block = lanes;
     layout.trees = RoundUp(walk.trees, lanes);
-    layout.cuts = RoundUp(layout.cuts, lanes / 4);  // counted in the lanes of vectors
+    layout.halves = cuts.most > kMostCounted;
+    layout.cuts = layout.halves
+                      ? static_cast<int64_t>(std::bit_ceil(cuts.most + 1))
+                      : RoundUp(layout.cuts, lanes / 4);  // counted in the lanes of vectors
     return layout;
   }
   // Records stand in the lanes. If a power of two divided the number of vectors, the rows of all columns would share few
@@ -524,7 +529,8 @@ absl::StatusOr<ValueId> RanksOf(GraphBuilder& out, ValueId x, const Walk& walk, 
   }
   std::vector<ValueId> counted = CutTables(out, cuts, layout, name);
   counted.insert(counted.begin(), x);
-  return out.Add(OpKind::kDigitize, counted, {}, name + "_ranks");
+  return out.Add(OpKind::kDigitize, counted, {{"sorted", int64_t{layout.halves ? 1 : 0}}},
+                 name + "_ranks");
 }
 
 // The result without the records that are padding.
@@ -661,11 +667,13 @@ absl::StatusOr<ValueId> MakeLeaves(GraphBuilder& out, ValueId x, const Walk& wal
 constexpr double kSumCycles = 16;   // of one record: the lanes in which a column is counted
 constexpr double kCutCycles = 1;    // a vector of floats and a cut
 constexpr double kGroupCycles = 2;  // the same with a cut that is looked up
+constexpr double kHalveCycles = 2;  // the same of one record
 
 // What counting the ranks of one record costs, in cycles of a core.
 double CountCycles(const Cuts& cuts, const BytesLayout& layout, double floats) {
   const auto columns = static_cast<double>(cuts.Columns());
   const auto groups = static_cast<double>(layout.groups), all = static_cast<double>(layout.cuts);
+  if (layout.halves) return columns * std::log2(all) * kHalveCycles;
   const double cycles = layout.groups == 1
                             ? all * kCutCycles
                             : (groups - 1) * kCutCycles + all / groups * kGroupCycles;

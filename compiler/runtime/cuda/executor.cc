@@ -74,8 +74,10 @@ class CudaBackend final : public ExecutorBackend {
     return status;
   }
 
-  void* InputData(int index) override { return host_inputs_[static_cast<size_t>(index)].data(); }
-  const void* OutputData(int index) const override {
+  void* InputData(int index, int /*thread*/) override {
+    return host_inputs_[static_cast<size_t>(index)].data();
+  }
+  const void* OutputData(int index, int /*thread*/) const override {
     return host_outputs_[static_cast<size_t>(index)].data();
   }
 

@@ -110,6 +110,15 @@ absl::Status ApplyLinear(const Shape& shape, const PlainChoice& choice, Recorder
   return VectorizeLanes(parts[3], out);
 }
 
+// Elements of the spatial axes but the one that vectors run along.
+int64_t OthersOf(const Shape& shape) {
+  int64_t elements = 1;
+  for (size_t k = 0; k < shape.view.spatial.size(); ++k) {
+    if (static_cast<int>(k) != shape.vector_axis) elements *= shape.view.spatial[k].extent;
+  }
+  return elements;
+}
+
 absl::Status ApplyNested(const Shape& shape, const PlainChoice& choice, Recorder& out) {
   const StageView& view = shape.view;
   // `vector` holds the loops over groups, vectors and lanes.
@@ -130,7 +139,13 @@ absl::Status ApplyNested(const Shape& shape, const PlainChoice& choice, Recorder
   std::vector<Loop> order = Concat({outer, LoopsOf(view.reduce)});
   if (!vector.empty()) order.insert(order.end(), vector.begin() + 1, vector.end());
   HEDDLE_RETURN_IF_ERROR(out.Reorder(order));
-  if (choice.parallel) HEDDLE_RETURN_IF_ERROR(FuseParallel(outer, out));
+  if (choice.parallel) {
+    // The loop over groups stays serial if the others are enough to share out. Where parts of a concatenation begin is then known
+    // in each of its ranges (pass/partition_loops.h), and no place is divided to find the iteration of each loop.
+    std::vector<Loop> shared = outer;
+    if (!vector.empty() && OthersOf(shape) >= kMaxChunks) shared.pop_back();
+    HEDDLE_RETURN_IF_ERROR(FuseParallel(shared, out));
+  }
   if (vector.empty()) return absl::OkStatus();
   if (vector[1].extent > 1) HEDDLE_RETURN_IF_ERROR(out.Unroll(vector[1]));
   return VectorizeLanes(vector[2], out);

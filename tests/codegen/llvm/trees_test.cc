@@ -58,6 +58,12 @@ TEST(Trees, RanksInTwoSteps) {
   ExpectConforms(schedule::MakeDigitize(2, 16, 4, 100), 3);  // the last vector is not full
 }
 
+TEST(Trees, RanksByHalving) {
+  ExpectConforms(schedule::MakeHalvedDigitize(28, 256), 3);
+  ExpectConforms(schedule::MakeHalvedDigitize(37, 64), 3);
+  ExpectConforms(schedule::MakeHalvedDigitize(64, 4), 3);
+}
+
 TEST(Trees, InBytesOverTrees) {
   ExpectConforms(schedule::MakeRanks(1, 128, 64, 3, 1, 1), 1);
   ExpectConforms(schedule::MakeRanks(2, 64, 64, 2, 2, 2, false), 1);
