@@ -77,6 +77,8 @@ class JobLedger {
   void LoadMachines(std::map<std::string, std::string> stored) { machines_ = std::move(stored); }
   bool Has(JobId id) const { return jobs_.count(id) > 0; }
   const std::map<JobId, JobData>& jobs() const { return jobs_; }
+  // Forgets a job of which all changes are stored. It comes back by Load.
+  void Drop(JobId id) { jobs_.erase(id); }
   // Starts or stops the clock that measures how long the job has running stages.
   void CountBusy(JobId id, bool busy, absl::Time now);
 

@@ -60,6 +60,8 @@ class SchedulerLoop {
     // Whether this scheduler leads for certain (Leadership::Holds); asked before each turn, which waits for it. Null: there is
     // no other.
     std::function<bool()> leads{};
+    // How long a job that has ended stays in memory. Then it is read from the store if somebody asks for it.
+    absl::Duration keep_finished = absl::Minutes(5);
     SpanExporter* spans = nullptr;  // of jobs and stages; outlives the loop; null: none
   };
   // Loads the unfinished jobs; finished ones stay in the store until they are asked for. The store
@@ -161,6 +163,8 @@ class SchedulerLoop {
   absl::StatusOr<std::shared_ptr<void>> ClaimKey(const std::string& user, const std::string& key);
   StageRunner* Runner(AttemptId attempt);
   void ReapRunners();
+  // Drops jobs that have ended long enough ago, and are shown so.
+  void DropFinished();
 
   const Options options_;
   RecordStore* const store_;
@@ -181,6 +185,7 @@ class SchedulerLoop {
   std::deque<FindRecords> finds_;  // lookups to make, in turn
   bool finding_ = false;           // the first of finds_ is being looked up
   PublishQueue to_publish_;
+  std::deque<std::pair<absl::Time, JobId>> finished_;  // jobs in memory that have ended, and when
 
   mutable absl::Mutex mutex_;
   // Users and keys of submissions that are not durable yet. Inputs hold some of them, so this is

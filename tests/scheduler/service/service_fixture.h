@@ -47,6 +47,9 @@ class ServiceTest : public ::testing::Test {
     return limits;
   }
 
+  // How long jobs that have ended stay in memory.
+  virtual absl::Duration KeepFinished() const { return SchedulerLoop::Options().keep_finished; }
+
   void Start() {
     auto store = OpenSqliteRecordStore(directory_ + "/heddle.db");
     ASSERT_TRUE(store.ok()) << store.status();
@@ -54,6 +57,7 @@ class ServiceTest : public ::testing::Test {
     blobs_ = *BlobStore::Open(directory_ + "/blobs");
     SchedulerLoop::Options options;
     options.tracker_address = cluster_.tracker_address();
+    options.keep_finished = KeepFinished();
     options.fatal = [](const std::string& reason) { ADD_FAILURE() << reason; };
     auto loop = SchedulerLoop::Load(options, store_.get(), blobs_.get());
     ASSERT_TRUE(loop.ok()) << loop.status();
