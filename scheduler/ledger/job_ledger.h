@@ -24,6 +24,10 @@ v1::JobState StateOf(const Job& job);
 
 class JobLedger {
  public:
+  // Device keys whose machine is kept. Workers choose their keys, so this bounds memory and database. Jobs on further
+  // ones go by the table of machines.
+  static constexpr size_t kMostMachines = 1000;
+
   struct TaskData {
     TaskRow row{};  // as of the latest TaskChanged, but known.untuned_ns is always up to date
     std::string search_state{};

@@ -591,14 +591,14 @@ absl::Status SchedulerLoop::CallAndWait(Input input, const std::string& what,
   input.shown = [shown, held = std::move(held)] { shown->Notify(); };
   const absl::Status ending = absl::UnavailableError("the scheduler is shutting down");
   if (!Post(std::move(input))) return ending;
-  const absl::Time limit = absl::Now() + kDurableLimit;
+  const absl::Time limit = MonotonicNow() + kDurableLimit;
   while (!shown->WaitForNotificationWithTimeout(kLook)) {
     const absl::Status problem = writer_->problem();
     if (absl::IsResourceExhausted(problem))
       return absl::ResourceExhaustedError(absl::StrCat(problem.message(), "; ", what));
     absl::MutexLock lock(&mutex_);
     if (stop_) return ending;
-    if (absl::Now() < limit) continue;
+    if (MonotonicNow() < limit) continue;
     return absl::UnavailableError(
         absl::StrCat("the database does not take writes now; ", what, " (heddle jobs tells)"));
   }
@@ -746,14 +746,19 @@ absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::Sc
 }
 
 absl::StatusOr<int64_t> SchedulerLoop::Retract(v1::RecordQuery query,
-                                               const v1::Retraction& retraction) {
+                                               const v1::Retraction& retraction,
+                                               const ReadPage& read_later,
+                                               const std::function<bool()>& gone) {
   query.clear_best_only();
   query.clear_with_workload();
   query.clear_retracted();
   int64_t count = 0;
   std::optional<RecordPlace> place;
   do {
-    HEDDLE_ASSIGN_OR_RETURN(const RecordPage page, store_->QueryPage(query, place, kRetractGroup));
+    if (gone()) return absl::CancelledError("the caller left; what is retracted stays so");
+    HEDDLE_ASSIGN_OR_RETURN(const RecordPage page,
+                            place ? read_later(query, place, kRetractGroup)
+                                  : store_->QueryPage(query, place, kRetractGroup));
     RecordsRetracted event{{}, retraction};
     for (const v1::Record& record : page.records) {
       event.records.push_back({record.id(), JobId{ParseJobName(record.job())},

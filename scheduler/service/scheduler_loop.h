@@ -95,8 +95,10 @@ class SchedulerLoop {
                                      const std::function<bool()>& gone);
 
   // Retracts the records that match the query (RecordService.RetractRecords) and returns their number.
-  // Unavailable if the store takes no writes; what was retracted by then stays so.
-  absl::StatusOr<int64_t> Retract(v1::RecordQuery query, const v1::Retraction& retraction);
+  // `read_later` reads the pages after the first (RecordStore.QueryPage). Unavailable if the store takes no writes,
+  // Cancelled once the caller is `gone`; what was retracted by then stays so.
+  absl::StatusOr<int64_t> Retract(v1::RecordQuery query, const v1::Retraction& retraction,
+                                  const ReadPage& read_later, const std::function<bool()>& gone);
 
   // Marks a finished job as collected, once its rows are (Collector), and drops what is left of it.
   // ResourceExhausted or Unavailable: the store takes no writes.
