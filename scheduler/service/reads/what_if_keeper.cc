@@ -37,7 +37,7 @@ void WhatIfKeeper::Run() {
     if (stop_) return;
     wanted_ = false;
     mutex_.Unlock();
-    const absl::Time begin = MonotonicNow();
+    const absl::Time begin = MonotonicNow(), date = absl::Now();
     absl::StatusOr<views::WhatIf> answer;
     if (absl::StatusOr<WhatIfQuestion> question = ask_(); question.ok()) {
       answer = simulator_(*question, [this] {
@@ -53,7 +53,7 @@ void WhatIfKeeper::Run() {
     } else {
       made->missing = std::string(answer.status().message());
     }
-    made->made_unix_ns = absl::ToUnixNanos(absl::Now());
+    made->made_unix_ns = absl::ToUnixNanos(date);
     const absl::Duration took = MonotonicNow() - begin;
     made->took_s = absl::ToDoubleSeconds(took);
     mutex_.Lock();
