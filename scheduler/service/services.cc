@@ -32,13 +32,13 @@ v1::Job WithoutPlan(v1::Job job) {
   return job;
 }
 
-// The job with only those tasks that changed after `version`.
+// The job with only those tasks that changed after `version`; with all, if it was dropped since (JobSnapshots.Drop).
 v1::Job ChangesSince(int64_t version, const JobSnapshots::Snapshot& snapshot) {
   v1::Job job = *snapshot.job;
   google::protobuf::RepeatedPtrField<v1::TaskStatus> tasks;
   tasks.Swap(job.mutable_tasks());
   for (int i = 0; i < tasks.size(); ++i) {
-    if ((*snapshot.task_versions)[i] <= version) continue;
+    if (snapshot.task_versions != nullptr && (*snapshot.task_versions)[i] <= version) continue;
     job.add_changed_tasks(i);
     *job.add_tasks() = std::move(tasks[i]);
   }

@@ -331,6 +331,23 @@ TEST_F(ShortMemoryTest, JobsThatHaveEndedAreReadFromTheStore) {
   EXPECT_EQ(ListAll().size(), 3u);
 }
 
+// Who watches a job sees its end, though it may have been dropped when he looks again.
+TEST_F(ShortMemoryTest, AWatcherSeesTheEndOfAJobThatIsDropped) {
+  for (int times = 0; times < 3; ++times) {
+    grpc::ClientContext context;
+    v1::WatchJobRequest request;
+    request.set_job(MustSubmit(Spec(), absl::StrCat("model ", times)));
+    request.set_changes(true);
+    auto watch = jobs_->WatchJob(&context, request);
+    v1::Job last, next;
+    while (watch->Read(&next)) last = next;
+    EXPECT_TRUE(watch->Finish().ok());
+    EXPECT_EQ(last.state(), v1::JOB_DONE);
+    EXPECT_EQ(last.tasks_size(), last.changed_tasks_size());
+    EXPECT_TRUE(Dropped(request.job()));
+  }
+}
+
 // HEDDLE_HISTORY says how many finished jobs of 100 records there are; it prints how long a start takes.
 TEST_F(DurabilityTest, ALongHistoryIsNotFelt) {
   const char* many = std::getenv("HEDDLE_HISTORY");

@@ -644,10 +644,7 @@ TEST(SqliteStoreTest, AReaderHoldsUpNoWriter) {
   ASSERT_EQ(sqlite3_open(path.c_str(), &reader), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(reader, "BEGIN; SELECT * FROM jobs", nullptr, nullptr, nullptr),
             SQLITE_OK);
-  JobRow row;
-  row.id = 1;
-  row.job.set_id("j1");
-  const auto applied = (*store)->Apply({{Batch{PutJob{row}}}});
+  const auto applied = (*store)->Apply({Batch{PutJob{MakeJob(4)}}});
   EXPECT_TRUE(applied.ok()) << applied.status();
   EXPECT_THAT(*(*store)->LoadJobs(), SizeIs(1));
   sqlite3_close(reader);
