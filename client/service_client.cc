@@ -19,7 +19,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "proto/access/channel.h"
@@ -122,7 +122,7 @@ struct ServiceClient::Stubs {
 struct ServiceClient::Schedulers {
   // Where a search for the scheduler that leads stands. The first try is at the one that led last.
   struct Search {
-    absl::Time give_up = absl::Now() + kFailOverPatience;
+    absl::Time give_up = MonotonicNow() + kFailOverPatience;
     size_t tried = 0;  // in this round
     bool met = false;  // some scheduler of the service has answered
   };
@@ -194,7 +194,7 @@ struct ServiceClient::Schedulers {
       search->met |= stands_by || (all.size() > 1 && reached);
       if (all.size() == 1 && !stands_by) return false;
       pause = ++search->tried >= all.size();
-      if (pause && (!search->met || absl::Now() > search->give_up)) return false;
+      if (pause && (!search->met || MonotonicNow() > search->give_up)) return false;
       if (pause) search->tried = 0;
       // Another call may have moved on by now.
       if (all[current].get() == &failed) {
@@ -290,11 +290,11 @@ grpc::Status ServiceClient::OfLeader(int64_t limit_ms, const OneCall& call) cons
 }
 
 absl::Status ServiceClient::WaitUntilServing(absl::Duration timeout) const {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = MonotonicNow() + timeout;
   absl::Status last = absl::UnavailableError("no answer from " + address_);
   do {
     const int64_t limit_ms =
-        std::max<int64_t>(50, absl::ToInt64Milliseconds(deadline - absl::Now()));
+        std::max<int64_t>(50, absl::ToInt64Milliseconds(deadline - MonotonicNow()));
     v1::ListJobsResponse response;
     const grpc::Status status =
         OfLeader(limit_ms, [&](const Stubs& stubs, grpc::ClientContext& context, bool*) {
@@ -308,7 +308,7 @@ absl::Status ServiceClient::WaitUntilServing(absl::Duration timeout) const {
       last = absl::UnavailableError("no scheduler answers at " + address_);
     }
     schedulers_->Pause(absl::Milliseconds(50));
-  } while (absl::Now() < deadline);
+  } while (MonotonicNow() < deadline);
   return last;
 }
 
@@ -369,11 +369,11 @@ absl::StatusOr<std::string> ServiceClient::Submit(
     const v1::JobSpec& spec, std::string_view model, const std::vector<FilePart>& parts,
     const std::function<void(const Upload&)>& progress) const {
   const std::string submit_key = RandomKey();
-  const absl::Time limit = absl::Now() + kSubmitPatience;
+  const absl::Time limit = MonotonicNow() + kSubmitPatience;
   const bool reached = Connects(*schedulers_->Current().channel);
   while (true) {
     const absl::StatusOr<std::string> job = SubmitOnce(spec, model, parts, submit_key, progress);
-    if (!absl::IsUnavailable(job.status()) || !reached || absl::Now() > limit) return job;
+    if (!absl::IsUnavailable(job.status()) || !reached || MonotonicNow() > limit) return job;
     // Waits for the connection if it is broken, and otherwise gives the service some time.
     schedulers_->Current().channel->WaitForConnected(std::chrono::system_clock::now() +
                                                      kSubmitPause);
@@ -614,7 +614,7 @@ class JobStream {
 
 absl::Status ServiceClient::WatchJob(const std::string& job, absl::Duration patience,
                                      const std::function<bool(const v1::Job*)>& on_job) const {
-  absl::Time last_contact = absl::Now();
+  absl::Time last_contact = MonotonicNow();
   while (true) {
     const Stubs& stubs = schedulers_->Current();
     JobStream stream(*stubs.jobs, job);
@@ -628,12 +628,12 @@ absl::Status ServiceClient::WatchJob(const std::string& job, absl::Duration pati
       if (event == JobStream::Event::kJob && IsFinal(update.state())) return absl::OkStatus();
     }
     // A job may be quiet for long; its stream was a contact until it ended.
-    if (delivered) last_contact = absl::Now();
+    if (delivered) last_contact = MonotonicNow();
     const grpc::Status status = stream.status();
     const bool may_come_back = status.ok() ||
                                status.error_code() == grpc::StatusCode::UNAVAILABLE ||
                                status.error_code() == grpc::StatusCode::CANCELLED;
-    if (!may_come_back || absl::Now() - last_contact > patience) {
+    if (!may_come_back || MonotonicNow() - last_contact > patience) {
       return status.ok()
                  ? absl::UnavailableError("the scheduler at " + address_ + " ended the watch")
                  : Told(status);

@@ -2,8 +2,10 @@
 # Fuzzers, sanitizers, packages on a clean Debian, all pipelines of classical models, the rules made anew, and thousands of faults and
 # attacks: what takes too long for every change. Prints one table for each part; fails if anything was found.
 #
-# Usage: tests/nightly.sh [--seconds N] [--targets "NAME.."] [--runs N] [PART ..]
-#   --seconds   for each fuzz target; default 300
+# Usage: tests/nightly.sh [--seconds N] [--until N] [--jobs N] [--targets "NAME.."] [--runs N] [PART ..]
+#   --seconds   for each fuzz target at a time; default 300
+#   --until     seconds that each fuzz target shall have in the end, those of earlier nights on the same code included; default: runs each once
+#   --jobs      fuzz targets at a time; default 1
 #   --targets   fuzz targets, e.g. "ir_text onnx_model"; default: all
 #   --runs      faults or attacks of each part that counts them; the default is the number beside its name
 #   the parts   default: all. asan and tsan run the tests that are listed below, in builds of their own. packages needs root: it installs
@@ -16,6 +18,9 @@
 #                 fills          100  fills of the scheduler's disk, a small tmpfs; needs root
 #                 cuts         1,000  power cuts of the database, and an I/O error at each of its calls; the number is fixed
 #                 escapes             all attempts to get out of a stage, as root and as another user
+#
+# How long each fuzz target has run so far is in build/fuzz/found/hours.tsv (fuzz/run.py). An hour for each, of which this night gives six:
+# timeout 6h tests/nightly.sh --until 3600 --jobs 2 fuzz
 #
 # What a fuzzer finds lies in build/fuzz/found/NAME/crashes. To see it: build/fuzz/tests/fuzz/fuzz_NAME FILE. Once it is mended, the file
 # goes to tests/fuzz/corpus/NAME/found-WHAT, so that every build tests it.
@@ -33,19 +38,30 @@ tsan_tests=(base_test runtime_test scheduler_store_test scheduler_service_test d
   worker_parts_test stage_runner_test worker_server_test)
 
 seconds=300
+until=
+jobs=1
 targets=()
 runs=
 parts=()
+usage() {
+  echo "nightly.sh: $1; its first lines list the options and parts" >&2
+  exit 2
+}
+
 while [ $# -gt 0 ]; do
   case "$1" in
-    --seconds) seconds=$2; shift ;;
-    --targets) read -r -a targets <<<"$2"; shift ;;
-    --runs) runs=$2; shift ;;
-    fuzz | asan | tsan | packages | pipelines | rules | mutations | kills | stops | nemesis | fills | cuts | escapes) parts+=("$1") ;;
-    *)
-      echo "nightly.sh: '$1' is not understood; its first lines list the options and parts" >&2
-      exit 2
+    --seconds | --until | --jobs | --runs)
+      [[ ${2-} =~ ^[1-9][0-9]*$ ]] || usage "$1 takes a number from 1 on"
+      printf -v "${1#--}" %s "$2"
+      shift
       ;;
+    --targets)
+      [ -n "${2-}" ] || usage "$1 takes names"
+      read -r -a targets <<<"$2"
+      shift
+      ;;
+    fuzz | asan | tsan | packages | pipelines | rules | mutations | kills | stops | nemesis | fills | cuts | escapes) parts+=("$1") ;;
+    *) usage "'$1' is not understood" ;;
   esac
   shift
 done
@@ -59,11 +75,6 @@ configure_and_build() {
   mkdir -p build
   cmake --preset "$1" >"build/configure-$1.log" 2>&1 || { cat "build/configure-$1.log" >&2; exit 1; }
   ninja -C "build/$1" "${@:2}"
-}
-
-# The last number behind a word in a log; 0 if there is none.
-last_number() {
-  { grep -oE "$1 *[0-9]+" "$2" || true; } | tail -n 1 | grep -oE '[0-9]+$' || echo 0
 }
 
 # The official operator tests are further inputs, where they are installed.
@@ -81,28 +92,7 @@ run_fuzzers() {
   deploy/setup.sh --fuzz
   configure_and_build fuzz fuzzers
   collect_models
-  local program name folder more crashes
-  if [ ${#targets[@]} -eq 0 ]; then
-    for program in build/fuzz/tests/fuzz/fuzz_*; do
-      [ ! -f "$program" ] || [ ! -x "$program" ] || targets+=("$(basename "$program" | cut -c6-)")
-    done
-  fi
-  printf '\n%-18s %12s %8s %8s %8s\n' target executions edges seconds crashes
-  for name in "${targets[@]}"; do
-    folder=build/fuzz/found/$name
-    more=()
-    case "$name" in onnx_*) more=(build/fuzz/models) ;; esac
-    [ ! -e "tests/fuzz/words/$name" ] || more+=("-dict=tests/fuzz/words/$name")
-    mkdir -p "$folder/corpus" "$folder/crashes"
-    # The first folder takes what reaches new code. One input may take 10 s and 2 GiB.
-    "build/fuzz/tests/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -use_value_profile=1 \
-      -print_final_stats=1 -artifact_prefix="$folder/crashes/" "$folder/corpus" "tests/fuzz/corpus/$name" "${more[@]}" \
-      >"$folder/log" 2>&1 || status=1
-    crashes=$(find "$folder/crashes" -type f | wc -l)
-    [ "$crashes" -eq 0 ] || status=1
-    printf '%-18s %12s %8s %8s %8s\n' "$name" "$(last_number 'stat::number_of_executed_units:' "$folder/log")" \
-      "$(last_number 'cov:' "$folder/log")" "$seconds" "$crashes"
-  done
+  tests/fuzz/run.py --seconds "$seconds" ${until:+--until "$until"} --jobs "$jobs" "${targets[@]}" || status=1
 }
 
 # run_tests PRESET TEST..: builds and runs tests and the corpora of the fuzz targets.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/files/output_file.h"
 #include "base/status_macros.h"
 #include "client/commands/commands.h"
@@ -63,7 +64,7 @@ class FirstAnswer {
       : job_(std::move(job)), patience_(patience) {}
   // To be called about ten times a second; `heard`: the job is known.
   void Check(bool heard) {
-    if (told_ || heard || absl::Now() - start_ < kSilence) return;
+    if (told_ || heard || MonotonicNow() - start_ < kSilence) return;
     told_ = true;
     fmt::print(stderr, "no scheduler has told of {} yet; waiting up to {} for one that starts\n",
                Printable(job_), HumanDuration(patience_));
@@ -72,7 +73,7 @@ class FirstAnswer {
  private:
   const std::string job_;
   const absl::Duration patience_;
-  const absl::Time start_ = absl::Now();
+  const absl::Time start_ = MonotonicNow();
   bool told_ = false;
 };
 
@@ -256,7 +257,7 @@ int WaitForJob(const GlobalOptions& global, const ServiceClient& client, const s
   v1::Job last;
   bool reached = false;
   bool timed_out = false;
-  FirstAnswer answer(id, std::min(kWatchPatience, deadline - absl::Now()));
+  FirstAnswer answer(id, std::min(kWatchPatience, deadline - MonotonicNow()));
   const absl::Status status = client.WatchJob(id, kWatchPatience, [&](const v1::Job* update) {
     if (update != nullptr) {
       last = *update;
@@ -265,7 +266,7 @@ int WaitForJob(const GlobalOptions& global, const ServiceClient& client, const s
                             [](const v1::TaskStatus& t) { return t.best_ns() > 0; });
     }
     answer.Check(!last.id().empty());
-    timed_out = absl::Now() >= deadline;
+    timed_out = MonotonicNow() >= deadline;
     return !reached && !timed_out && !Interrupted();
   });
   if (Interrupted()) return kInterrupted;
@@ -308,7 +309,7 @@ int WaitForJobs(const GlobalOptions& global, const std::vector<std::string>& ids
   const absl::StatusOr<absl::Duration> span = ParseTimeout(timeout);
   if (!span.ok()) return Fail(span.status());
   const ServiceClient client(global.server);
-  const absl::Time deadline = absl::Now() + *span;
+  const absl::Time deadline = MonotonicNow() + *span;
   int first = kDone;
   for (const std::string& id : ids) {
     const int code = WaitForJob(global, client, id, what, deadline);

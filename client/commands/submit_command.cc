@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/clock.h"
 #include "base/one_line.h"
 #include "base/status_macros.h"
 #include "base/vocabulary/strategies.h"
@@ -87,7 +88,7 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const ModelFile
 // Waits for the import, after which it is known whether the deadline can be met, and prints that.
 // The job stays submitted in any case. kDone unless interrupted.
 int TellDeadline(const ServiceClient& client, const std::string& id) {
-  const absl::Time give_up = absl::Now() + kImportWait;
+  const absl::Time give_up = MonotonicNow() + kImportWait;
   while (!Interrupted()) {
     const absl::StatusOr<v1::Job> job = client.GetJob(id);
     if (!job.ok()) return kDone;
@@ -96,7 +97,7 @@ int TellDeadline(const ServiceClient& client, const std::string& id) {
       for (const std::string& warning : job->warnings()) fmt::print(stderr, "{}\n", warning);
       return kDone;
     }
-    if (absl::Now() > give_up) {
+    if (MonotonicNow() > give_up) {
       fmt::print(stderr,
                  "not imported yet; `heddle show {}` tells whether its deadline will be met\n", id);
       return kDone;

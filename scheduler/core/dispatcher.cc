@@ -447,4 +447,14 @@ void Dispatcher::Restore(Job job) {
   effects_.Touch(id);
 }
 
+bool Dispatcher::Forget(JobId id) {
+  const Job* job = FindJob(id);
+  if (job == nullptr || !job->final() || !fetches_.Of(id).empty()) return false;
+  for (const auto& [attempt, stage] : live_) {
+    if (stage.job == id) return false;
+  }
+  jobs_.erase(id);
+  return true;
+}
+
 }  // namespace heddle::scheduler

@@ -60,6 +60,9 @@ class Dispatcher {
   // have their rounds (open candidates are Unbuilt) and are in phase Measuring, WantsUpdate,
   // Waiting or Finished.
   void Restore(Job job);
+  // Forgets a job that is over. False, and nothing is done, while a stage of it runs or somebody fetches a module of it.
+  // FetchRequested needs it again (Restore); other events about it are without effect then.
+  bool Forget(JobId id);
   void SetNextAttempt(AttemptId next) { next_attempt_ = next.value; }
 
   // When to send a Tick, not before `now`; InfiniteFuture if nothing waits for a time.

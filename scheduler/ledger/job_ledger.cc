@@ -148,6 +148,7 @@ void JobLedger::KeepMachines(const std::vector<SlotInfo>& slots, Batch* batch) {
     if (slot.device && !slot.machine.empty()) reported[slot.device_key].push_back(slot.machine);
   }
   for (const auto& [key, machines] : reported) {
+    if (machines_.size() >= kMostMachines && !machines_.contains(key)) continue;
     std::string& kept = machines_[key];
     if (std::find(machines.begin(), machines.end(), kept) != machines.end()) continue;
     kept = machines.front();

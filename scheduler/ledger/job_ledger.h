@@ -24,6 +24,10 @@ v1::JobState StateOf(const Job& job);
 
 class JobLedger {
  public:
+  // Device keys whose machine is kept. Workers choose their keys, so this bounds memory and database. Jobs on further
+  // ones go by the table of machines.
+  static constexpr size_t kMostMachines = 1000;
+
   struct TaskData {
     TaskRow row{};  // as of the latest TaskChanged, but known.untuned_ns is always up to date
     std::string search_state{};
@@ -77,6 +81,8 @@ class JobLedger {
   void LoadMachines(std::map<std::string, std::string> stored) { machines_ = std::move(stored); }
   bool Has(JobId id) const { return jobs_.count(id) > 0; }
   const std::map<JobId, JobData>& jobs() const { return jobs_; }
+  // Forgets a job of which all changes are stored. It comes back by Load.
+  void Drop(JobId id) { jobs_.erase(id); }
   // Starts or stops the clock that measures how long the job has running stages.
   void CountBusy(JobId id, bool busy, absl::Time now);
 

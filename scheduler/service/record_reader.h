@@ -5,13 +5,19 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {
+
+// Reads a page of records as RecordStore.QueryPage does, on a thread of its choice.
+using ReadPage = std::function<absl::StatusOr<RecordPage>(
+    const v1::RecordQuery& query, const std::optional<RecordPlace>& after, int64_t limit)>;
 
 // Runs lookups one after another on its own thread.
 class RecordReader {

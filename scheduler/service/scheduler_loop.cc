@@ -226,6 +226,7 @@ void SchedulerLoop::Run() {
     if (found) TakeFound(*std::move(found));
     AskForRecords();
     ReapRunners();
+    DropFinished();
     Publish(false);
     metrics_.Refresh(dispatcher_, MonotonicNow());
   }
@@ -238,6 +239,7 @@ void SchedulerLoop::Handle(Input input) {
   if (input.recalled && !ledger_.Has(JobId{input.recalled->row.id})) {
     dispatcher_.Restore(ledger_.Load(*input.recalled, now, absl::Now()));
     Mark(JobId{input.recalled->row.id});
+    finished_.emplace_back(now, JobId{input.recalled->row.id});
   }
   const std::optional<JobId> subject = SubjectOf(input.event);
   const Decisions decisions = dispatcher_.Step(input.event, now);
@@ -446,6 +448,29 @@ void SchedulerLoop::ReapRunners() {
   for (AttemptId attempt : ended) runners_.erase(attempt);
 }
 
+void SchedulerLoop::DropFinished() {
+  const absl::Time ended_before = MonotonicNow() - options_.keep_finished;
+  if (finished_.empty() || finished_.front().first > ended_before) return;
+  // What waits to be looked up or shown may be about such a job.
+  if (!finds_.empty() || finding_ || !dispatcher_.store_problem().empty()) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (unshown_ > 0) return;
+  }
+  while (!finished_.empty() && finished_.front().first <= ended_before) {
+    const JobId id = finished_.front().second;
+    finished_.pop_front();
+    if (!ledger_.Has(id)) continue;
+    // What is shown is on disk. A job that is not shown as ended, or has a stage that runs, has its turn later.
+    if (snapshots_.IsOver(id) && dispatcher_.Forget(id)) {
+      snapshots_.Drop(id);
+      ledger_.Drop(id);
+    } else {
+      finished_.emplace_back(MonotonicNow(), id);
+    }
+  }
+}
+
 // ---- snapshots ----
 
 // The job that the event is about, determined before the event is processed.
@@ -490,7 +515,12 @@ void SchedulerLoop::NoteChanges(const Event& event, std::optional<JobId> subject
   auto mark = [this](const auto& decision) {
     if constexpr (requires { decision.job; }) Mark(decision.job);
   };
-  for (const Change& change : changes) std::visit(mark, change);
+  for (const Change& change : changes) {
+    std::visit(mark, change);
+    const auto* changed = std::get_if<JobChanged>(&change);
+    if (changed != nullptr && dispatcher_.FindJob(changed->job)->final())
+      finished_.emplace_back(now, changed->job);
+  }
   for (const Order& order : orders) {
     if (const auto* start = std::get_if<StartStage>(&order)) count(start->job, 1);
     std::visit(mark, order);
@@ -561,14 +591,14 @@ absl::Status SchedulerLoop::CallAndWait(Input input, const std::string& what,
   input.shown = [shown, held = std::move(held)] { shown->Notify(); };
   const absl::Status ending = absl::UnavailableError("the scheduler is shutting down");
   if (!Post(std::move(input))) return ending;
-  const absl::Time limit = absl::Now() + kDurableLimit;
+  const absl::Time limit = MonotonicNow() + kDurableLimit;
   while (!shown->WaitForNotificationWithTimeout(kLook)) {
     const absl::Status problem = writer_->problem();
     if (absl::IsResourceExhausted(problem))
       return absl::ResourceExhaustedError(absl::StrCat(problem.message(), "; ", what));
     absl::MutexLock lock(&mutex_);
     if (stop_) return ending;
-    if (absl::Now() < limit) continue;
+    if (MonotonicNow() < limit) continue;
     return absl::UnavailableError(
         absl::StrCat("the database does not take writes now; ", what, " (heddle jobs tells)"));
   }
@@ -683,7 +713,8 @@ absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::Sc
     return absl::FailedPreconditionError(absl::StrCat("job ", job, " is not imported yet"));
   const JobId id{ParseJobName(job)};
   Input input{Tick{}};
-  if (!snapshots_.Has(id)) {
+  // The core may have dropped it, or does so before the request gets there.
+  if (snapshot.job->finished_unix_ns() != 0) {
     HEDDLE_ASSIGN_OR_RETURN(
         std::vector<StoredJob> stored,
         store_->LoadJobs({.which = JobSelection::kFinished, .before = id.value + 1, .limit = 1}));
@@ -715,14 +746,19 @@ absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::Sc
 }
 
 absl::StatusOr<int64_t> SchedulerLoop::Retract(v1::RecordQuery query,
-                                               const v1::Retraction& retraction) {
+                                               const v1::Retraction& retraction,
+                                               const ReadPage& read_later,
+                                               const std::function<bool()>& gone) {
   query.clear_best_only();
   query.clear_with_workload();
   query.clear_retracted();
   int64_t count = 0;
   std::optional<RecordPlace> place;
   do {
-    HEDDLE_ASSIGN_OR_RETURN(const RecordPage page, store_->QueryPage(query, place, kRetractGroup));
+    if (gone()) return absl::CancelledError("the caller left; what is retracted stays so");
+    HEDDLE_ASSIGN_OR_RETURN(const RecordPage page,
+                            place ? read_later(query, place, kRetractGroup)
+                                  : store_->QueryPage(query, place, kRetractGroup));
     RecordsRetracted event{{}, retraction};
     for (const v1::Record& record : page.records) {
       event.records.push_back({record.id(), JobId{ParseJobName(record.job())},

@@ -60,6 +60,8 @@ class SchedulerLoop {
     // Whether this scheduler leads for certain (Leadership::Holds); asked before each turn, which waits for it. Null: there is
     // no other.
     std::function<bool()> leads{};
+    // How long a job that has ended stays in memory. Then it is read from the store if somebody asks for it.
+    absl::Duration keep_finished = absl::Minutes(5);
     SpanExporter* spans = nullptr;  // of jobs and stages; outlives the loop; null: none
   };
   // Loads the unfinished jobs; finished ones stay in the store until they are asked for. The store
@@ -93,8 +95,10 @@ class SchedulerLoop {
                                      const std::function<bool()>& gone);
 
   // Retracts the records that match the query (RecordService.RetractRecords) and returns their number.
-  // Unavailable if the store takes no writes; what was retracted by then stays so.
-  absl::StatusOr<int64_t> Retract(v1::RecordQuery query, const v1::Retraction& retraction);
+  // `read_later` reads the pages after the first (RecordStore.QueryPage). Unavailable if the store takes no writes,
+  // Cancelled once the caller is `gone`; what was retracted by then stays so.
+  absl::StatusOr<int64_t> Retract(v1::RecordQuery query, const v1::Retraction& retraction,
+                                  const ReadPage& read_later, const std::function<bool()>& gone);
 
   // Marks a finished job as collected, once its rows are (Collector), and drops what is left of it.
   // ResourceExhausted or Unavailable: the store takes no writes.
@@ -161,6 +165,8 @@ class SchedulerLoop {
   absl::StatusOr<std::shared_ptr<void>> ClaimKey(const std::string& user, const std::string& key);
   StageRunner* Runner(AttemptId attempt);
   void ReapRunners();
+  // Drops jobs that have ended long enough ago, and are shown so.
+  void DropFinished();
 
   const Options options_;
   RecordStore* const store_;
@@ -181,6 +187,7 @@ class SchedulerLoop {
   std::deque<FindRecords> finds_;  // lookups to make, in turn
   bool finding_ = false;           // the first of finds_ is being looked up
   PublishQueue to_publish_;
+  std::deque<std::pair<absl::Time, JobId>> finished_;  // jobs in memory that have ended, and when
 
   mutable absl::Mutex mutex_;
   // Users and keys of submissions that are not durable yet. Inputs hold some of them, so this is

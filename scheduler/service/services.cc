@@ -32,13 +32,13 @@ v1::Job WithoutPlan(v1::Job job) {
   return job;
 }
 
-// The job with only those tasks that changed after `version`.
+// The job with only those tasks that changed after `version`; with all, if it was dropped since (JobSnapshots.Drop).
 v1::Job ChangesSince(int64_t version, const JobSnapshots::Snapshot& snapshot) {
   v1::Job job = *snapshot.job;
   google::protobuf::RepeatedPtrField<v1::TaskStatus> tasks;
   tasks.Swap(job.mutable_tasks());
   for (int i = 0; i < tasks.size(); ++i) {
-    if ((*snapshot.task_versions)[i] <= version) continue;
+    if (snapshot.task_versions != nullptr && (*snapshot.task_versions)[i] <= version) continue;
     job.add_changed_tasks(i);
     *job.add_tasks() = std::move(tasks[i]);
   }
@@ -439,9 +439,8 @@ grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
   int64_t page_records = kFirstPageRecords;
   for (std::optional<RecordPlace> place; left > 0;) {
     const auto later = [this](const auto&... what) { return ReadLater(what...); };
-    absl::StatusOr<RecordPage> page =
-        reads.QueryRecords(*request, place, std::min(left, page_records),
-                           place ? CallerReads::ReadPage(later) : nullptr);
+    absl::StatusOr<RecordPage> page = reads.QueryRecords(
+        *request, place, std::min(left, page_records), place ? ReadPage(later) : nullptr);
     page_records = std::min(2 * page_records, kPageRecords);
     if (!page.ok()) return ToGrpc(page.status());
     for (auto next = page->records.begin(); next != page->records.end();) {
@@ -547,11 +546,15 @@ grpc::Status RecordServiceImpl::RetractRecords(grpc::ServerContext* context,
     return {grpc::StatusCode::INVALID_ARGUMENT,
             "say which records: by id, job, worker, who imported them, task, target or device"};
   }
+  CallLimits::Call call(calls_, CallLimits::kQueries, context, CallerOf(*context, tokens_));
+  if (!call.ok()) return call.status();
   v1::Retraction retraction;
   retraction.set_reason(request->reason());
   retraction.set_by(NameOf(*context, tokens_));
   retraction.set_unix_ns(absl::GetCurrentTimeNanos());
-  const absl::StatusOr<int64_t> count = loop_->Retract(query, retraction);
+  const absl::StatusOr<int64_t> count = loop_->Retract(
+      query, retraction, [this](const auto&... what) { return ReadLater(what...); },
+      [context] { return context->IsCancelled(); });
   if (!count.ok()) return ToGrpc(count.status());
   response->set_retracted(*count);
   return grpc::Status::OK;

@@ -427,7 +427,8 @@ class RecordStore {
   // `after`. Each page is read at a time of its own. Records made between pages are newer and so not
   // seen; with best_only, a workload that got a new best record in between is not seen either.
   // A page of a query to which no index leads looks at some ten thousand records. It may have few of them or none, and yet a
-  // `last`. Pages with an `after` hold up nobody but each other, so they may be read by a thread of low priority.
+  // `last`. Pages with an `after` hold up nobody but each other, and no writer, so a thread of low priority reads them. Only
+  // that thread should: another one would wait for it.
   virtual absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,
                                                const std::optional<RecordPlace>& after,
                                                int64_t limit) = 0;

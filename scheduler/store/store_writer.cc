@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/thread_priority.h"
@@ -246,21 +245,22 @@ absl::StatusOr<std::vector<absl::Status>> StoreWriter::Import(
            --state->open;
          }});
   }
-  const absl::Time end = absl::Now() + limit;
+  const absl::Time end = MonotonicNow() + limit;
   bool queued = false;
   {
     auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return imports_.size() < kMaxImports || give_up_;
     };
     absl::MutexLock lock(&mutex_);
-    queued = mutex_.AwaitWithDeadline(absl::Condition(&room), end);
+    queued = mutex_.AwaitWithTimeout(absl::Condition(&room), end - MonotonicNow());
     if (give_up_) return Ending();
     if (queued) std::move(entries.begin(), entries.end(), std::back_inserter(imports_));
   }
   if (queued) {
     auto all = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mutex) { return state->open == 0; };
     absl::MutexLock lock(&state->mutex);
-    if (state->mutex.AwaitWithDeadline(absl::Condition(&all), end)) return state->answers;
+    if (state->mutex.AwaitWithTimeout(absl::Condition(&all), end - MonotonicNow()))
+      return state->answers;
   }
   HEDDLE_RETURN_IF_ERROR(problem());
   return absl::UnavailableError(

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
 #include <string>
 #include <thread>
@@ -112,6 +114,66 @@ TEST(CgroupTest, ThreadsAreLimitedWhereNobodyElseIsInTheGroup) {
   EXPECT_FALSE(can("pids\n", "0\n")) << "it is not even in this namespace";
   EXPECT_FALSE(can("cpu memory\n", "7\n"));
   std::filesystem::remove_all(folder);
+}
+
+// The kernel sets the limit of each group to "max" when limits are turned off and on again, as a worker does that
+// starts where there is another one.
+TEST(CgroupTest, StagesOfAnotherWorkerGetTheirLimitsAgain) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/limits", getpid());
+  const auto write = [&](const std::string& group, const std::string& limit) {
+    std::filesystem::create_directories(absl::StrCat(folder, "/", group));
+    std::ofstream(absl::StrCat(folder, "/", group, "/pids.max")) << limit << "\n";
+  };
+  const auto read = [&](const std::string& group) {
+    std::string limit;
+    std::ifstream(absl::StrCat(folder, "/", group, "/pids.max")) >> limit;
+    return limit;
+  };
+  write("heddle-stage-7-1", "64");
+  write("heddle-stage-7-2", "32");
+  write("heddle-stage-8-1", "max");
+  write("heddle-stage-9-1", "16");
+  write("heddle-supervisor", "99");
+  const std::map<std::string, std::string> limits = ThreadLimits(folder);
+  EXPECT_EQ(limits.size(), 3u) << "of stages that have one";
+  // The kernel says "max" then. In a file, what is not written over would stay, so it gets empty.
+  for (const char* group : {"heddle-stage-7-1", "heddle-stage-7-2"}) write(group, "");
+  std::filesystem::remove_all(folder + "/heddle-stage-9-1");  // that stage has ended
+  LimitAgain(limits);
+  EXPECT_EQ(read("heddle-stage-7-1"), "64");
+  EXPECT_EQ(read("heddle-stage-7-2"), "32");
+  EXPECT_EQ(read("heddle-stage-8-1"), "max");
+  EXPECT_FALSE(std::filesystem::exists(folder + "/heddle-stage-9-1"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(CgroupTest, OnlyGroupsOfWorkersThatAreGoneAreLeft) {
+  const pid_t gone = fork();
+  if (gone == 0) _exit(0);
+  const std::string name = absl::StrCat("heddle-stage-", gone, "-1");
+  EXPECT_FALSE(IsLeft(name)) << "it is a process until somebody waits for it";
+  waitpid(gone, nullptr, 0);
+  EXPECT_TRUE(IsLeft(name));
+  EXPECT_TRUE(IsLeft(absl::StrCat("heddle-stage-", getpid(), "-1"))) << "of an earlier process";
+  EXPECT_FALSE(IsLeft("heddle-stage-1-1")) << "of another user";
+  for (const char* other : {"heddle-supervisor", "heddle-stage-", "heddle-stage-x-1",
+                            "heddle-stage--1-1", "heddle-stage-0-1", "user.slice", ""})
+    EXPECT_FALSE(IsLeft(other)) << other;
+}
+
+// A group that a service manager has is not for those that it has started.
+TEST(CgroupTest, TheGroupOfAServiceManagerIsNotGivenToTheWorker) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/given", getpid());
+  std::filesystem::create_directories(folder);
+  EXPECT_FALSE(IsGiven(folder));
+  if (setxattr(folder.c_str(), "user.delegate", "1", 1, 0) == 0) {
+    EXPECT_TRUE(IsGiven(folder));
+    std::filesystem::create_directory(folder + "/init.scope");
+    EXPECT_FALSE(IsGiven(folder)) << "as user@1000.service";
+  }
+  const bool marks = errno != ENOTSUP;
+  std::filesystem::remove_all(folder);
+  if (!marks) GTEST_SKIP() << "files here take no marks (user.delegate)";
 }
 
 TEST(MechanismsTest, WhatIsMissingIsNamedWithARemedy) {

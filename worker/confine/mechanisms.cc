@@ -170,7 +170,9 @@ Feature CgroupFeature() {
   feature.available = probed.ok();
   feature.why = probed.ok() ? *probed : std::string(probed.status().message());
   if (!feature.available)
-    feature.remedy = "run the worker under systemd with Delegate=pids, on a host with cgroup v2";
+    feature.remedy =
+        "run the worker under systemd with Delegate=pids, on a host with cgroup v2 (`systemd-run "
+        "--user --scope -p Delegate=pids heddle-worker ..` needs no root)";
   return feature;
 }
 

@@ -13,10 +13,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -33,6 +35,8 @@ constexpr absl::string_view kStages = "heddle-stage-";  // names of groups: this
 constexpr absl::string_view kWorker = "heddle-supervisor";  // of a worker that limits threads
 // Processes that were killed are gone at once, unless they hang in a driver.
 constexpr absl::Duration kEndPatience = absl::Seconds(2);
+// Another worker that starts in the same group leaves it within this time; a stage waits no longer for that.
+constexpr absl::Duration kStartOfOther = absl::Milliseconds(200);
 constexpr int kMostLeft = 100;  // groups of an earlier process, at most, that are passed over
 
 std::string ReadText(const std::string& path) {
@@ -42,7 +46,7 @@ std::string ReadText(const std::string& path) {
   return text.str();
 }
 
-// Writes the whole text by one call, as the kernel wants it. The error's line names the file.
+// Writes the whole text by one call, as the kernel wants it. The error's line names the file, and errno says the same.
 absl::Status WriteText(const std::string& path, const std::string& text) {
   const int file = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   const bool written =
@@ -50,8 +54,10 @@ absl::Status WriteText(const std::string& path, const std::string& text) {
   const int error = errno;
   if (file >= 0) close(file);
   if (written) return absl::OkStatus();
-  return absl::UnavailableError(
+  absl::Status status = absl::UnavailableError(
       absl::StrCat("cannot write '", text, "' to ", path, ": ", std::strerror(error)));
+  errno = error;
+  return status;
 }
 
 bool HasWord(const std::string& path, absl::string_view word) {
@@ -62,13 +68,14 @@ bool HasWord(const std::string& path, absl::string_view word) {
   return false;
 }
 
-// Whether the group was given to whoever runs in it: systemd marks it so.
-bool Delegated(const std::string& folder) {
-  for (const char* name : {"trusted.delegate", "user.delegate"}) {
-    char value = 0;
-    if (getxattr(folder.c_str(), name, &value, 1) == 1 && value == '1') return true;
+// The groups of stages in the folder, of all workers.
+std::vector<std::filesystem::path> StagesIn(const std::string& folder) {
+  std::vector<std::filesystem::path> stages;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (absl::StartsWith(entry.path().filename().string(), kStages)) stages.push_back(entry.path());
   }
-  return false;
+  return stages;
 }
 
 // The processes in the group itself, by their numbers.
@@ -78,23 +85,48 @@ std::vector<std::string> ProcessesOf(const std::string& folder) {
 
 // Removes groups of workers that have ended, and what has outlived them.
 void RemoveLeft(const std::string& place) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(place, error)) {
-    const std::string name = entry.path().filename();
-    absl::string_view rest = name;
-    pid_t worker = 0;
-    const bool left = absl::ConsumePrefix(&rest, kStages) &&
-                      absl::SimpleAtoi(rest.substr(0, rest.find('-')), &worker) &&
-                      (worker == getpid() || (kill(worker, 0) != 0 && errno == ESRCH));
-    if (!left) continue;
-    (void)WriteText(absl::StrCat(entry.path().string(), "/cgroup.kill"), "1");
+  for (const std::filesystem::path& group : StagesIn(place)) {
+    if (!IsLeft(group.filename().string())) continue;
+    (void)WriteText(group.string() + "/cgroup.kill", "1");
     // A group is empty a moment after its end; if not, the next start removes it.
-    for (int k = 0; rmdir(entry.path().c_str()) != 0 && errno == EBUSY && k < 100; ++k)
+    for (int k = 0; rmdir(group.c_str()) != 0 && errno == EBUSY && k < 100; ++k)
       absl::SleepFor(absl::Milliseconds(1));
   }
 }
 
 }  // namespace
+
+bool IsGiven(const std::string& folder) {
+  if (access((folder + "/init.scope").c_str(), F_OK) == 0) return false;
+  for (const char* name : {"trusted.delegate", "user.delegate"}) {
+    char value = 0;
+    if (getxattr(folder.c_str(), name, &value, 1) == 1 && value == '1') return true;
+  }
+  return false;
+}
+
+bool IsLeft(absl::string_view group) {
+  pid_t worker = 0;
+  return absl::ConsumePrefix(&group, kStages) &&
+         absl::SimpleAtoi(group.substr(0, group.find('-')), &worker) &&
+         (worker == getpid() || (kill(worker, 0) != 0 && errno == ESRCH));
+}
+
+std::map<std::string, std::string> ThreadLimits(const std::string& folder) {
+  std::map<std::string, std::string> limits;
+  for (const std::filesystem::path& group : StagesIn(folder)) {
+    const std::string file = group.string() + "/pids.max";
+    std::string limit = ReadText(file);
+    absl::StripTrailingAsciiWhitespace(&limit);
+    if (!limit.empty() && limit != "max") limits[file] = limit;
+  }
+  return limits;
+}
+
+void LimitAgain(const std::map<std::string, std::string>& limits) {
+  // A stage may have ended meanwhile.
+  for (const auto& [file, limit] : limits) (void)WriteText(file, limit);
+}
 
 OwnCgroup FindOwnCgroup(absl::string_view cgroup, absl::string_view mountinfo) {
   OwnCgroup own;
@@ -143,7 +175,7 @@ bool CanLimitThreads(const std::string& folder, pid_t process) {
 
 absl::StatusOr<std::string> StageCgroup::Place() {
   return PlaceOfGroups(
-      FindOwnCgroup(ReadText("/proc/self/cgroup"), ReadText("/proc/self/mountinfo")), Delegated);
+      FindOwnCgroup(ReadText("/proc/self/cgroup"), ReadText("/proc/self/mountinfo")), IsGiven);
 }
 
 absl::StatusOr<std::unique_ptr<StageCgroup>> StageCgroup::Make(int max_threads) {
@@ -170,7 +202,13 @@ absl::StatusOr<std::unique_ptr<StageCgroup>> StageCgroup::Make(int max_threads) 
 }
 
 absl::Status StageCgroup::Add(pid_t pid) {
-  return WriteText(folder_ + "/cgroup.procs", absl::StrCat(pid));
+  const absl::Time give_up = MonotonicNow() + kStartOfOther;
+  while (true) {
+    absl::Status added = WriteText(folder_ + "/cgroup.procs", absl::StrCat(pid));
+    // Until another worker has moved out of the group above, groups in it take no processes.
+    if (added.ok() || errno != EOPNOTSUPP || MonotonicNow() >= give_up) return added;
+    absl::SleepFor(absl::Milliseconds(5));
+  }
 }
 
 void StageCgroup::Kill() const { (void)WriteText(folder_ + "/cgroup.kill", "1"); }
@@ -214,12 +252,17 @@ void StageCgroup::LimitThreads() {
   }
   // Where an earlier worker has turned the limit on, this process was put into the group all the same. While both is so,
   // groups in it can have no processes.
+  const std::map<std::string, std::string> limits =
+      ThreadLimits(*place);  // of that worker's stages
   if (is_on) (void)WriteText(turned_on, "-pids");
   const std::string own = absl::StrCat(*place, "/", kWorker);
   mkdir(own.c_str(), 0755);
   const std::string self = absl::StrCat(getpid());
   const bool moved = WriteText(own + "/cgroup.procs", self).ok();
-  if (moved && ProcessesOf(*place).empty() && WriteText(turned_on, "+pids").ok()) return;
+  if (moved && ProcessesOf(*place).empty() && WriteText(turned_on, "+pids").ok()) {
+    LimitAgain(limits);
+    return;
+  }
   if (moved) (void)WriteText(*place + "/cgroup.procs", self);
   rmdir(own.c_str());
 }

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -34,6 +35,16 @@ absl::StatusOr<std::string> PlaceOfGroups(
 // Whether the process can have the kernel count threads in groups made in the folder. It cannot in the topmost group of
 // the machine, nor where another process is in the folder's group itself.
 bool CanLimitThreads(const std::string& folder, pid_t process);
+// Whether the group was given to the processes that run in it, which systemd marks. A group with a service manager in it,
+// such as `user@1000.service`, belongs to that manager and not to a worker in it.
+bool IsGiven(const std::string& folder);
+// Whether a group of this name belongs to a stage of a worker that is gone: one of another process, or an earlier one with
+// the number of the calling process.
+bool IsLeft(absl::string_view group);
+// The limits of threads of all stages with a group in the folder, by their files. The kernel drops the limits when they
+// are turned off above, and LimitAgain sets them.
+std::map<std::string, std::string> ThreadLimits(const std::string& folder);
+void LimitAgain(const std::map<std::string, std::string>& limits);
 
 class StageCgroup {
  public:
@@ -45,7 +56,8 @@ class StageCgroup {
   StageCgroup(const StageCgroup&) = delete;
   StageCgroup& operator=(const StageCgroup&) = delete;
 
-  // Moves the process into the group. Those that it starts from then on are in it, too.
+  // Moves the process into the group. Those that it starts from then on are in it, too. Waits for up to 200 ms if another
+  // worker starts in the group above just now.
   absl::Status Add(pid_t pid);
   // Kills all processes of the group.
   void Kill() const;
@@ -54,8 +66,8 @@ class StageCgroup {
   // PlaceOfGroups for the calling process.
   static absl::StatusOr<std::string> Place();
   // Turns the limit of threads on for groups made later. For that, the calling process moves into a group
-  // of its own beside them, since one with limited groups has no processes itself. Also removes groups that
-  // ended workers have left. Call once, before Probe and before there are stages; without effect where there are no groups.
+  // of its own beside them, since one with limited groups has no processes itself. Stages of another worker there keep their
+  // limits, but for the moment of that move. Also removes groups that ended workers have left. Call once, before Probe and before there are stages; without effect where there are no groups.
   static void LimitThreads();
   // Tries a group, with a process of its own in it. One line says what groups can do here, or could after LimitThreads.
   // Unavailable says what is missing.

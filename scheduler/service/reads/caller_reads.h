@@ -53,8 +53,6 @@ class CallerReads {
   // RecordStore.QueryPage without what the caller may not know: which job of another tenant made a
   // record, and who of another tenant brought it or took it back.
   // `read`, if given, reads the page in place of the store.
-  using ReadPage = std::function<absl::StatusOr<RecordPage>(
-      const v1::RecordQuery& query, const std::optional<RecordPlace>& after, int64_t limit)>;
   absl::StatusOr<RecordPage> QueryRecords(const v1::RecordQuery& query,
                                           const std::optional<RecordPlace>& after, int64_t limit,
                                           const ReadPage& read = nullptr);

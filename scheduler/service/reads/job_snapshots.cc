@@ -51,6 +51,12 @@ void JobSnapshots::Put(Views views) {
   }
 }
 
+void JobSnapshots::Drop(JobId job) {
+  absl::MutexLock turn(&turn_);
+  absl::MutexLock lock(&mutex_);
+  snapshots_.erase(job);
+}
+
 void JobSnapshots::Explain(const std::string& reason) {
   absl::MutexLock turn(&turn_);
   absl::MutexLock lock(&mutex_);
@@ -82,6 +88,12 @@ int64_t JobSnapshots::VersionOf(const std::string& job, int task) const {
 bool JobSnapshots::Has(JobId job) const {
   absl::ReaderMutexLock lock(&mutex_);
   return snapshots_.count(job) > 0;
+}
+
+bool JobSnapshots::IsOver(JobId job) const {
+  absl::ReaderMutexLock lock(&mutex_);
+  const auto found = snapshots_.find(job);
+  return found != snapshots_.end() && found->second.job->finished_unix_ns() != 0;
 }
 
 absl::StatusOr<JobSnapshots::Snapshot> JobSnapshots::Get(const std::string& job) const {

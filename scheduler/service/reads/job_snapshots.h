@@ -1,5 +1,5 @@
 // What users see of jobs: the latest snapshot of each, with a version that grows with every change.
-// Jobs that had ended before this process began are read from the store.
+// Jobs that ended before this process began, or a while ago, are read from the store.
 //
 // Thread-safe. Calls of users only share the lock: none holds up another, and none wakes the watchers.
 #pragma once
@@ -42,6 +42,8 @@ class JobSnapshots {
 
   // Replaces the snapshots of these jobs, all at once. A snapshot that is equal keeps its version.
   void Put(Views views);
+  // Forgets the snapshot of a job that IsOver; the history has it.
+  void Drop(JobId job);
   // Replaces the reason of all unfinished jobs, until their next Put.
   void Explain(const std::string& reason);
 
@@ -56,6 +58,8 @@ class JobSnapshots {
   int64_t VersionOf(const std::string& job, int task = 0) const;
   // Whether the job has a snapshot of its own, besides what the history knows.
   bool Has(JobId job) const;
+  // Whether its snapshot shows that it has ended.
+  bool IsOver(JobId job) const;
   // Returns as soon as the version differs from `version`, or the current snapshot after `timeout`.
   // Errors as Get.
   absl::StatusOr<Snapshot> WaitForChange(const std::string& job, int64_t version,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/thread_priority.h"
 
 namespace heddle::scheduler {
@@ -36,7 +37,7 @@ void WhatIfKeeper::Run() {
     if (stop_) return;
     wanted_ = false;
     mutex_.Unlock();
-    const absl::Time begin = absl::Now();
+    const absl::Time begin = MonotonicNow(), date = absl::Now();
     absl::StatusOr<views::WhatIf> answer;
     if (absl::StatusOr<WhatIfQuestion> question = ask_(); question.ok()) {
       answer = simulator_(*question, [this] {
@@ -52,8 +53,8 @@ void WhatIfKeeper::Run() {
     } else {
       made->missing = std::string(answer.status().message());
     }
-    made->made_unix_ns = absl::ToUnixNanos(begin);
-    const absl::Duration took = absl::Now() - begin;
+    made->made_unix_ns = absl::ToUnixNanos(date);
+    const absl::Duration took = MonotonicNow() - begin;
     made->took_s = absl::ToDoubleSeconds(took);
     mutex_.Lock();
     latest_ = std::move(made);

@@ -404,6 +404,39 @@ TEST_F(DispatcherTest, FetchCompilesOnDemandBesideTheJob) {
   EXPECT_TRUE(std::holds_alternative<Tuning>(job().phase));
 }
 
+TEST_F(DispatcherTest, AJobThatIsOverIsForgottenOnceNothingNeedsIt) {
+  TwoCores();
+  Submit(1);
+  EXPECT_FALSE(dispatcher_.Forget(JobId{1})) << "it is not over";
+  EXPECT_FALSE(dispatcher_.Forget(JobId{2})) << "there is none";
+  Import(1);
+  Step(CancelRequested{JobId{1}, ""});
+  EXPECT_FALSE(dispatcher_.Forget(JobId{1})) << "its stage still runs";
+  End(v1::STAGE_PROPOSE, Proposed{4, false});
+  Step(FetchRequested{FetchId{1}, JobId{1}});
+  EXPECT_FALSE(dispatcher_.Forget(JobId{1})) << "somebody waits for a module of it";
+  End(v1::STAGE_COMPILE);
+  const Job kept = job();
+  EXPECT_TRUE(dispatcher_.Forget(JobId{1}));
+  EXPECT_EQ(dispatcher_.FindJob(JobId{1}), nullptr);
+  // Neither other jobs nor late events ask for it.
+  Submit(2, 4, 4);
+  Import(1);
+  for (const Event& late :
+       {Event(CancelRequested{JobId{1}, ""}), Event(PauseRequested{JobId{1}, ""}),
+        Event(ResumeRequested{JobId{1}}), Event(JobCollected{JobId{1}, 1})})
+    Step(late);
+  EXPECT_EQ(Count<EndFetch>(Step(FetchRequested{FetchId{2}, JobId{1}})), 1) << "it is unknown";
+  Wait(absl::Hours(1));
+  End(v1::STAGE_PROPOSE, Proposed{4, false});
+  Round();
+  End(v1::STAGE_COMPILE);
+  EXPECT_TRUE(std::holds_alternative<Done>(job(2).phase));
+  dispatcher_.Restore(kept);
+  Step(FetchRequested{FetchId{3}, JobId{1}});
+  EXPECT_EQ(Live(v1::STAGE_COMPILE).fetch, FetchId{3});
+}
+
 TEST_F(DispatcherTest, BuildsAreSharedOutAmongFreeSlots) {
   Step(SlotsChanged{
       {CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1}), CpuSlot("cpu2", {2}), DeviceSlot("p3", {3})},

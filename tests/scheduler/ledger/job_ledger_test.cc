@@ -179,6 +179,16 @@ TEST_F(JobMachineTest, OfAKeyStaysWhileASlotReportsIt) {
   EXPECT_EQ(restarted.MachineOf("key"), "two");
 }
 
+TEST_F(JobMachineTest, OfMoreKeysThanThereEverAreIsNotKept) {
+  std::vector<SlotInfo> slots;
+  for (size_t i = 0; i < JobLedger::kMostMachines; ++i)
+    slots.push_back(Device(absl::StrCat("w", i), absl::StrCat("key", i), "one"));
+  EXPECT_EQ(Slots(slots).size(), JobLedger::kMostMachines);
+  EXPECT_EQ(Slots({Device("w", "another", "one")}), Machines());
+  EXPECT_EQ(ledger_.MachineOf("another"), "");
+  EXPECT_EQ(Slots({Device("w", "key7", "two")}), Machines({{"key7", "two"}}));
+}
+
 TEST_F(JobMachineTest, IsFixedByTheImport) {
   Slots({CpuSlot("c", {0}), Device("w", "key", "one")});
   SubmitJob();

@@ -287,7 +287,9 @@ TEST_F(CollectorTest, OldRecordsGoAndADryRunTellsHowMany) {
   why.set_reason("its clock was broken");
   why.set_by("ann");
   why.set_unix_ns(absl::GetCurrentTimeNanos());
-  const auto retracted = loop_->Retract(slow, why);
+  const auto retracted = loop_->Retract(
+      slow, why, [this](const auto&... page) { return store_->QueryPage(page...); },
+      [] { return false; });
   ASSERT_TRUE(retracted.ok()) << retracted.status();
   ASSERT_GT(*retracted, 0);
   const size_t records = Query(query).size();

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "client/service_client.h"
 #include "proto/job_states.h"
+#include "tests/eventually.h"
 #include "tests/scheduler/service/gated_store.h"
 #include "tests/scheduler/service/service_fixture.h"
 
@@ -284,6 +285,66 @@ TEST_F(DurabilityTest, JobsOfEarlierProcessesAreThereAndNotLoaded) {
   EXPECT_FALSE(watch->Read(&now));
   EXPECT_TRUE(watch->Finish().ok());
   EXPECT_EQ(WaitFinal(next).state(), v1::JOB_DONE);
+}
+
+class ShortMemoryTest : public DurabilityTest {
+ protected:
+  absl::Duration KeepFinished() const override { return absl::ZeroDuration(); }
+  bool Dropped(const std::string& job) {
+    return testing::Eventually([&] { return !loop_->jobs().Has(JobId{ParseJobName(job)}); });
+  }
+};
+
+// What users see of them is what they saw before, and what they may do is the same.
+TEST_F(ShortMemoryTest, JobsThatHaveEndedAreReadFromTheStore) {
+  const std::string done = MustSubmit(Spec());
+  const v1::Job last = WaitFinal(done);
+  ASSERT_TRUE(Dropped(done));
+  v1::Job now = Get(done);
+  EXPECT_EQ(now.state(), v1::JOB_DONE);
+  EXPECT_EQ(now.trials(), last.trials());
+  EXPECT_EQ(now.module_digest(), last.module_digest());
+  ASSERT_EQ(now.tasks_size(), last.tasks_size());
+  for (int i = 0; i < now.tasks_size(); ++i)
+    EXPECT_EQ(now.tasks(i).ShortDebugString(), last.tasks(i).ShortDebugString());
+  std::string module;
+  EXPECT_TRUE(Fetch(done, v1::SCHEDULE_BEST, &module).ok());
+  // A module that has to be compiled brings the job back, and it goes again.
+  for (int times = 0; times < 3; ++times) {
+    EXPECT_TRUE(Fetch(done, v1::SCHEDULE_NAIVE, &module).ok());
+    EXPECT_EQ(module, "module of a model, choice 2, best 0");
+    EXPECT_TRUE(Dropped(done));
+  }
+  v1::Job acted;
+  EXPECT_EQ(Act(&v1::JobService::Stub::CancelJob, done, &acted).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+  const std::string cancelled = MustSubmit(Spec(3000));
+  for (int times = 0; times < 2; ++times) {
+    EXPECT_TRUE(Act(&v1::JobService::Stub::CancelJob, cancelled, &acted).ok());
+    EXPECT_EQ(acted.state(), v1::JOB_CANCELLED);
+    EXPECT_TRUE(Dropped(cancelled));
+  }
+  // Others go on, and know what it has measured.
+  const v1::Job again = WaitFinal(MustSubmit(Spec()));
+  EXPECT_EQ(again.state(), v1::JOB_DONE);
+  EXPECT_EQ(again.trials(), 0);
+  EXPECT_EQ(ListAll().size(), 3u);
+}
+
+// Who watches a job sees its end, though it may have been dropped when he looks again.
+TEST_F(ShortMemoryTest, AWatcherSeesTheEndOfAJobThatIsDropped) {
+  for (int times = 0; times < 3; ++times) {
+    grpc::ClientContext context;
+    v1::WatchJobRequest request;
+    request.set_job(MustSubmit(Spec(), absl::StrCat("model ", times)));
+    request.set_changes(true);
+    auto watch = jobs_->WatchJob(&context, request);
+    v1::Job last, next;
+    while (watch->Read(&next)) last = next;
+    EXPECT_TRUE(watch->Finish().ok());
+    EXPECT_EQ(last.state(), v1::JOB_DONE);
+    EXPECT_TRUE(Dropped(request.job()));
+  }
 }
 
 // HEDDLE_HISTORY says how many finished jobs of 100 records there are; it prints how long a start takes.

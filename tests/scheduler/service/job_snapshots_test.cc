@@ -98,6 +98,24 @@ TEST_F(JobSnapshotsTest, VersionsAreOfOneJobAndOfOneTask) {
   EXPECT_EQ(store_.loads, 0);
 }
 
+TEST_F(JobSnapshotsTest, AJobThatIsDroppedIsReadFromTheHistory) {
+  auto here = std::make_shared<v1::Job>();
+  here->set_id("j5");
+  snapshots_.Put({{JobId{5}, here}});
+  EXPECT_FALSE(snapshots_.IsOver(JobId{5}));
+  EXPECT_FALSE(snapshots_.IsOver(JobId{4})) << "it has no snapshot";
+  here = std::make_shared<v1::Job>(*here);
+  here->set_finished_unix_ns(7);
+  snapshots_.Put({{JobId{5}, here}});
+  EXPECT_TRUE(snapshots_.IsOver(JobId{5}));
+  EXPECT_EQ(snapshots_.Get("j5")->job->finished_unix_ns(), 7);
+  EXPECT_EQ(store_.loads, 0);
+  snapshots_.Drop(JobId{5});
+  EXPECT_FALSE(snapshots_.Has(JobId{5}));
+  EXPECT_EQ(snapshots_.Get("j5")->job->finished_unix_ns(), 1005);
+  EXPECT_EQ(snapshots_.Get("j5")->version, 0);
+}
+
 TEST_F(JobSnapshotsTest, AListLoadsOnlyWhatItShows) {
   EXPECT_THAT(ListOf("nobody"), SizeIs(0));
   EXPECT_EQ(store_.loads, 0);

@@ -2,6 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "tests/eventually.h"
+#include "tests/scheduler/service/gated_store.h"
 #include "tests/scheduler/service/service_fixture.h"
 
 namespace heddle::scheduler {
@@ -20,6 +27,31 @@ class RetractTest : public ServiceTest {
     const grpc::Status status = records_->RetractRecords(&context, request, &response);
     EXPECT_TRUE(status.ok()) << status.error_message();
     return response.retracted();
+  }
+  // Records of one workload that this machine made up.
+  void Import(int count) {
+    grpc::ClientContext context;
+    v1::ImportRecordsResponse response;
+    auto writer = records_->ImportRecords(&context, &response);
+    for (int i = 0; i < count; ++i) {
+      v1::Record record;
+      record.set_schema_version(1);
+      record.set_workload_key("0123456789abcdef");
+      record.set_target("llvm -mcpu=x");
+      record.set_device_key("key");
+      record.set_created_unix_ns(i);
+      record.mutable_measurement()->set_outcome(v1::OUTCOME_OK);
+      record.mutable_measurement()->add_samples_ns(5);
+      writer->Write(record);
+    }
+    writer->WritesDone();
+    ASSERT_TRUE(writer->Finish().ok());
+    ASSERT_EQ(response.imported(), count);
+  }
+  static v1::RecordQuery Imported() {
+    v1::RecordQuery query;
+    query.set_imported_by("ipv4:127.0.0.1");
+    return query;
   }
 };
 
@@ -79,31 +111,80 @@ TEST_F(RetractTest, ARunningJobForgetsItsBest) {
 // Many records come in several transactions.
 TEST_F(RetractTest, AllThatMatchAreRetracted) {
   constexpr int kRecords = 2500;
-  {
-    grpc::ClientContext context;
-    v1::ImportRecordsResponse response;
-    auto writer = records_->ImportRecords(&context, &response);
-    for (int i = 0; i < kRecords; ++i) {
-      v1::Record record;
-      record.set_schema_version(1);
-      record.set_workload_key("0123456789abcdef");
-      record.set_target("llvm -mcpu=x");
-      record.set_device_key("key");
-      record.set_created_unix_ns(i);
-      record.mutable_measurement()->set_outcome(v1::OUTCOME_OK);
-      record.mutable_measurement()->add_samples_ns(5);
-      writer->Write(record);
-    }
-    writer->WritesDone();
-    ASSERT_TRUE(writer->Finish().ok());
-    ASSERT_EQ(response.imported(), kRecords);
-  }
-  v1::RecordQuery query;
-  query.set_imported_by("ipv4:127.0.0.1");
+  Import(kRecords);
+  v1::RecordQuery query = Imported();
   query.set_limit(3);
   EXPECT_EQ(Query(query).size(), 3u);
   EXPECT_EQ(Retract(query, "made up"), kRecords) << "the limit is of what is shown";
   EXPECT_EQ(Query(query).size(), 0u);
+}
+
+// Pages after the first are read where the caller of Retract says, so that no thread waits for that of low priority.
+TEST_F(RetractTest, ACallerWhoLeavesEndsIt) {
+  constexpr int kRecords = 1000;
+  Import(kRecords);
+  int later = 0;
+  const auto left = loop_->Retract(
+      Imported(), {},
+      [&](const auto&... page) {
+        ++later;
+        return store_->QueryPage(page...);
+      },
+      [&] { return later == 2; });
+  EXPECT_TRUE(absl::IsCancelled(left.status())) << left.status();
+  EXPECT_EQ(later, 2);
+  const int64_t rest = Retract(Imported(), "made up");
+  EXPECT_GT(rest, 0);
+  EXPECT_LT(rest, kRecords) << "what is retracted stays so";
+}
+
+// Pages of records stay away until they are let go.
+class HeldPages final : public GatedStore {
+ public:
+  using GatedStore::GatedStore;
+  absl::StatusOr<RecordPage> QueryPage(const v1::RecordQuery& query,
+                                       const std::optional<RecordPlace>& after,
+                                       int64_t limit) override {
+    ++held;
+    go.WaitForNotification();
+    return GatedStore::QueryPage(query, after, limit);
+  }
+  std::atomic<int> held = 0;
+  absl::Notification go;
+};
+
+class HeldPagesTest : public RetractTest {
+ protected:
+  std::unique_ptr<RecordStore> Wrap(std::unique_ptr<RecordStore> store) override {
+    auto held = std::make_unique<HeldPages>(std::move(store));
+    pages_ = held.get();
+    return held;
+  }
+  HeldPages* pages_ = nullptr;
+};
+
+// Each holds a thread of the server, and there may be no more of them than of queries.
+TEST_F(HeldPagesTest, RetractionsHaveSoManyPlaces) {
+  constexpr int kCalls = 9;
+  std::atomic<int> refused = 0, done = 0;
+  std::vector<std::thread> calls;
+  for (int i = 0; i < kCalls; ++i) {
+    calls.emplace_back([&] {
+      grpc::ClientContext context;
+      v1::RetractRecordsRequest request;
+      *request.mutable_query() = Imported();
+      request.set_reason("made up");
+      v1::RetractRecordsResponse response;
+      const grpc::Status status = records_->RetractRecords(&context, request, &response);
+      ++(status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED ? refused : done);
+    });
+  }
+  EXPECT_TRUE(testing::Eventually([&] { return refused + pages_->held == kCalls; }));
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(pages_->held, 0);
+  pages_->go.Notify();
+  for (std::thread& call : calls) call.join();
+  EXPECT_EQ(refused + done, kCalls);
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ ServiceLimits ServiceTest::Limits() const {
   return limits;
 }
 
+absl::Duration ServiceTest::KeepFinished() const { return SchedulerLoop::Options().keep_finished; }
+
 void ServiceTest::Start() {
   auto store = OpenSqliteRecordStore(directory_ + "/heddle.db");
   ASSERT_TRUE(store.ok()) << store.status();
@@ -33,6 +35,7 @@ void ServiceTest::Start() {
   blobs_ = *BlobStore::Open(directory_ + "/blobs");
   SchedulerLoop::Options options;
   options.tracker_address = cluster_.tracker_address();
+  options.keep_finished = KeepFinished();
   options.fatal = [](const std::string& reason) { ADD_FAILURE() << reason; };
   auto loop = SchedulerLoop::Load(options, store_.get(), blobs_.get());
   ASSERT_TRUE(loop.ok()) << loop.status();

@@ -37,6 +37,9 @@ class ServiceTest : public ::testing::Test {
   // What the service allows.
   virtual ServiceLimits Limits() const;
 
+  // How long jobs that have ended stay in memory.
+  virtual absl::Duration KeepFinished() const;
+
   void Start();
   // As abruptly as a process can do it to itself: running stages are cut off.
   void Stop();

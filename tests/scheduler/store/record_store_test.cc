@@ -635,6 +635,21 @@ TEST(SqliteStoreTest, ALockedFileIsNamed) {
   sqlite3_close(holder);
 }
 
+// However long somebody reads, whoever he is.
+TEST(SqliteStoreTest, AReaderHoldsUpNoWriter) {
+  const std::string path = TempDirectory() + "/read.db";
+  auto store = OpenSqliteRecordStore(path);
+  ASSERT_TRUE(store.ok()) << store.status();
+  sqlite3* reader = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &reader), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(reader, "BEGIN; SELECT * FROM jobs", nullptr, nullptr, nullptr),
+            SQLITE_OK);
+  const auto applied = (*store)->Apply({Batch{PutJob{MakeJob(4)}}});
+  EXPECT_TRUE(applied.ok()) << applied.status();
+  EXPECT_THAT(*(*store)->LoadJobs(), SizeIs(1));
+  sqlite3_close(reader);
+}
+
 TEST(SqliteStoreTest, ANewerVersionIsRefused) {
   const std::string path = TempDirectory() + "/newer.db";
   ASSERT_TRUE(OpenSqliteRecordStore(path).ok());
