@@ -234,11 +234,13 @@ class MemoryRecordStore : public RecordStore {
     return tables_.fences;
   }
 
-  absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) override {
+  absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t since_unix_ns,
+                                                      int64_t limit) override {
     absl::MutexLock lock(&mutex_);
     std::vector<v1::StageSpan> spans;
     for (const auto& [attempt, row] : tables_.stages) {
-      if (ParseJobName(row.span.job()) == job) spans.push_back(row.span);
+      if (ParseJobName(row.span.job()) == job && row.span.start_unix_ns() >= since_unix_ns)
+        spans.push_back(row.span);
     }
     std::stable_sort(spans.begin(), spans.end(),
                      [](const v1::StageSpan& a, const v1::StageSpan& b) {

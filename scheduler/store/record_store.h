@@ -419,8 +419,9 @@ class RecordStore {
   virtual absl::StatusOr<int64_t> LastAttempt() = 0;
   // The largest fencing token seen for each slot.
   virtual absl::StatusOr<std::map<SlotId, uint64_t>> Fences() = 0;
-  // The latest `limit` stages of the job, by start.
-  virtual absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) = 0;
+  // The latest `limit` stages of the job that began at that time or later, by start.
+  virtual absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t since_unix_ns,
+                                                              int64_t limit) = 0;
   // Newest first, without loops (Measurement.loops). For the scheduler itself: its reads do not wait for those of users.
   virtual absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) = 0;
   // For users: at most `limit`, and about 8 MiB, of the records that Query gives without a limit, those that come after

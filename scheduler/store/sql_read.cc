@@ -553,11 +553,12 @@ absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(SqlSession* db) {
 }
 
 absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(SqlSession* db, int64_t job,
-                                                        int64_t limit) {
+                                                        int64_t since_unix_ns, int64_t limit) {
   std::vector<v1::StageSpan> spans;
   Statement rows(db,
-                 "SELECT * FROM stages WHERE job=? ORDER BY start_ns DESC, attempt DESC LIMIT ?");
-  rows.Bind(job, limit);
+                 "SELECT * FROM stages WHERE job=? AND start_ns>=? ORDER BY start_ns DESC, attempt "
+                 "DESC LIMIT ?");
+  rows.Bind(job, since_unix_ns, limit);
   while (rows.Step()) spans.push_back(DecodeSpan(rows));
   HEDDLE_RETURN_IF_ERROR(rows.status());
   std::reverse(spans.begin(), spans.end());

@@ -41,7 +41,8 @@ absl::StatusOr<OldRecords> ReadOldRecords(SqlSession* db, const OldRecordRule& r
 absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(SqlSession* db);
 absl::StatusOr<int64_t> ReadLastAttempt(SqlSession* db);
 absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(SqlSession* db);
-absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(SqlSession* db, int64_t job, int64_t limit);
+absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(SqlSession* db, int64_t job,
+                                                        int64_t since_unix_ns, int64_t limit);
 // What a page of records may cost besides its number of records.
 struct PageCost {
   bool loops = true;  // whether it has Measurement.loops, which are for people and long

@@ -14,6 +14,7 @@ namespace {
 
 constexpr absl::Duration kTrackerLimit = absl::Seconds(1);
 constexpr std::string_view kListJobs = "heddle.v1.JobService/ListJobs";
+constexpr std::string_view kGetTimeline = "heddle.v1.JobService/GetTimeline";
 constexpr std::string_view kQueryRecords = "heddle.v1.RecordService/QueryRecords";
 // A simulation asks for the latest stages of all jobs, and the latest records of so many jobs.
 constexpr int64_t kStagesAsked = 2000;
@@ -54,7 +55,12 @@ PageData::PageData(SchedulerLoop* loop, RecordStore* store, const Actions& actio
     : loop_(loop),
       store_(store),
       actions_(actions),
-      comparisons_([this](const std::string& a, const std::string& b) { return Compare(a, b); }) {
+      comparisons_([this](const std::string& a, const std::string& b) { return Compare(a, b); }),
+      stages_(
+          [this](const std::string& job, int64_t since_unix_ns) {
+            return store_->Timeline(ParseJobName(job), since_unix_ns, kMaxSpans);
+          },
+          kMaxSpans) {
   if (simulator != nullptr) {
     what_if_ = std::make_unique<WhatIfKeeper>([this] { return Question(); }, std::move(simulator));
   }
@@ -108,7 +114,12 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> PageData::GetJob(const Identity& 
 }
 
 absl::StatusOr<v1::Timeline> PageData::GetTimeline(const Identity& caller, const std::string& job) {
-  return ReadsOf(caller).GetTimeline(job);
+  HEDDLE_RETURN_IF_ERROR(ReadsOf(caller).CheckJob(kGetTimeline, job));
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<v1::StageSpan> spans, stages_.Latest(job));
+  v1::Timeline timeline;
+  for (v1::StageSpan& span : spans) *timeline.add_spans() = std::move(span);
+  timeline.set_policy(loop_->policy());
+  return timeline;
 }
 
 absl::StatusOr<std::string> PageData::DeviceOf(const Identity& caller, const std::string& job,

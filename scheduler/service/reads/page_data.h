@@ -18,6 +18,7 @@
 #include "scheduler/service/job_intake.h"
 #include "scheduler/service/reads/caller_reads.h"
 #include "scheduler/service/reads/device_comparisons.h"
+#include "scheduler/service/reads/job_stages.h"
 #include "scheduler/service/reads/what_if_keeper.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/stages/machine_drains.h"
@@ -96,6 +97,7 @@ class PageData final : public PageSource {
   const Actions actions_;
   std::unique_ptr<WhatIfKeeper> what_if_;  // null: there is no simulator
   DeviceComparisons comparisons_;
+  JobStages stages_;
   std::atomic<bool> stop_ = false;
   std::thread read_ahead_;
 };
