@@ -332,15 +332,14 @@ class MemoryRecordStore : public RecordStore {
     return sample;
   }
 
-  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns,
+  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t first_attempt,
                                                           int64_t limit) override {
     absl::MutexLock lock(&mutex_);
     std::vector<v1::StageSpan> spans;
-    int64_t seen = 0;
-    for (auto it = tables_.stages.rbegin(); it != tables_.stages.rend() && seen < limit; ++it) {
-      ++seen;
+    for (auto it = tables_.stages.rbegin();
+         it != tables_.stages.rend() && static_cast<int64_t>(spans.size()) < limit; ++it) {
       const v1::StageSpan& span = it->second.span;
-      if (span.end_unix_ns() == 0 || span.end_unix_ns() > since_unix_ns) spans.push_back(span);
+      if (span.attempt_id() >= first_attempt) spans.push_back(span);
     }
     std::reverse(spans.begin(), spans.end());
     return spans;

@@ -437,9 +437,8 @@ class RecordStore {
   // the latter, some may still be counted. For users. A hundred thousand trials take some ten
   // milliseconds.
   virtual absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) = 0;
-  // The latest stages of all jobs that ended after `since_unix_ns`, or still run; by attempt. Only the
-  // `limit` latest stages are looked at. For users.
-  virtual absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns,
+  // The latest `limit` stages of all jobs, without those of attempts before that one; by attempt. For users.
+  virtual absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t first_attempt,
                                                                   int64_t limit) = 0;
   // Workloads that have records, whose label contains the text or whose key begins with it, letters of
   // either case. By key: at most `limit` after the key `after`. For users.

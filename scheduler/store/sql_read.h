@@ -55,7 +55,7 @@ absl::StatusOr<RecordPage> ReadRecords(SqlSession* db, const v1::RecordQuery& qu
                                        const std::optional<RecordPlace>& after, int64_t limit,
                                        const PageCost& most);
 absl::StatusOr<TrialSample> ReadTrialSample(SqlSession* db, const WorkloadId& id, int64_t most);
-absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(SqlSession* db, int64_t since_unix_ns,
+absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(SqlSession* db, int64_t first_attempt,
                                                             int64_t limit);
 absl::StatusOr<std::vector<WorkloadName>> ReadWorkloads(SqlSession* db, const std::string& text,
                                                         const std::string& after, int64_t limit);

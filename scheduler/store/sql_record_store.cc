@@ -205,10 +205,10 @@ class SqlRecordStore : public RecordStore {
   absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) override {
     return ForUsers([&](SqlSession* session) { return ReadTrialSample(session, id, most); });
   }
-  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns,
+  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t first_attempt,
                                                           int64_t limit) override {
     return ForUsers(
-        [&](SqlSession* session) { return ReadLatestStages(session, since_unix_ns, limit); });
+        [&](SqlSession* session) { return ReadLatestStages(session, first_attempt, limit); });
   }
   absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
                                                           const std::string& after,

@@ -106,9 +106,9 @@ class GatedStore : public RecordStore {
   absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) override {
     return store_->SampleTrials(id, most);
   }
-  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns,
+  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t first_attempt,
                                                           int64_t limit) override {
-    return store_->LatestStages(since_unix_ns, limit);
+    return store_->LatestStages(first_attempt, limit);
   }
   absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
                                                           const std::string& after,
