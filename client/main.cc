@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -158,6 +159,15 @@ std::string DidYouMean(const std::string& word, const std::vector<std::string>& 
   return near.empty() ? "" : ", did you mean '" + near + "'?";
 }
 
+// Words that other tools have for commands of this one.
+constexpr std::pair<std::string_view, const char*> kOtherWords[] = {
+    {"bench", "run"},      {"benchmark", "run"}, {"compile", "tune"},    {"delete", "cancel"},
+    {"download", "fetch"}, {"get", "fetch"},     {"info", "inspect"},    {"kill", "cancel"},
+    {"list", "jobs"},      {"logs", "watch"},    {"ls", "jobs"},         {"nodes", "devices"},
+    {"optimize", "tune"},  {"ps", "jobs"},       {"queue", "jobs"},      {"rm", "cancel"},
+    {"status", "show"},    {"stop", "cancel"},   {"workers", "devices"},
+};
+
 // What to say of a command that there is not; empty: it is there, or no command was given.
 std::string UnknownCommand(const CLI::App& app, const std::string& word) {
   if (word.empty() || CommandNamed(app, word) != nullptr) return "";
@@ -165,6 +175,10 @@ std::string UnknownCommand(const CLI::App& app, const std::string& word) {
   for (const CLI::App* command : app.get_subcommands({})) {
     if (CommandNamed(*command, word) != nullptr)
       return unknown + ", did you mean '" + command->get_name() + " " + word + "'?";
+  }
+  for (const auto& [other, ours] : kOtherWords) {
+    if (word == other && app.get_parent() == nullptr)
+      return unknown + ", did you mean '" + ours + "'?";
   }
   return unknown + DidYouMean(word, ShownCommands(app));
 }
@@ -184,7 +198,10 @@ std::string UnknownWords(const CLI::App& app, const CLI::App& at,
   }
   std::string all;
   for (const std::string& one : words) all += (all.empty() ? "" : " ") + one;
-  return "not expected: " + heddle::client::Printable(all) + DidYouMean(word, ShownCommands(at));
+  const std::string unexpected = "not expected: " + heddle::client::Printable(all);
+  if (at.get_option_no_throw("--input") != nullptr)
+    return unexpected + "; data is given by --input";
+  return unexpected + DidYouMean(word, ShownCommands(at));
 }
 
 // The flags of submit, each with a list of values. A new flag of submit is a sweep parameter too.

@@ -39,8 +39,14 @@ constexpr OtherFormat kOtherFormats[] = {
     {"<?xml", "an XML file, such as PMML", "export the model to ONNX from where it was trained"},
 };
 
+// Where a file of TensorFlow Lite has its mark, after an offset.
+constexpr size_t kLiteMark = 4;
+constexpr OtherFormat kLite = {"TFL3", "a model of TensorFlow Lite",
+                               "convert the model to ONNX with tf2onnx"};
+
 // The format of a file that is not read; null: it is none of those.
 const OtherFormat* FindOtherFormat(std::string_view bytes) {
+  if (bytes.size() > kLiteMark && bytes.substr(kLiteMark).starts_with(kLite.begin)) return &kLite;
   for (const OtherFormat& format : kOtherFormats) {
     if (bytes.starts_with(format.begin)) return &format;
   }

@@ -97,11 +97,17 @@ def _of_torch(model: Any, example_inputs: Any, folder: pathlib.Path) -> pathlib.
         with torch.no_grad():
             # Newer versions print what they do unless verbose is False.
             _export("torch.onnx cannot export the model", torch.onnx.export, model, inputs, str(path),
-                    input_names=_torch_names(torch, model, inputs), verbose=False)
+                    input_names=_torch_names(torch, model, inputs), verbose=False, **_torch_exporter(torch, model))
     finally:
         for part, training in modes:
             part.training = training
     return path
+
+
+def _torch_exporter(torch: Any, model: Any) -> dict[str, Any]:
+    """The exporter, where torch has to be told: that of torch 2.9 and later refuses scripted modules, which the older one takes."""
+    scripted = _is_a(model, "torch", "ScriptModule")
+    return {"dynamo": False} if scripted and "dynamo" in inspect.signature(torch.onnx.export).parameters else {}
 
 
 def _torch_names(torch: Any, model: Any, inputs: tuple[Any, ...]) -> list[str] | None:

@@ -70,6 +70,9 @@ bool LiveParts::Has(const std::string& key) {
 
 void LiveParts::Run() {
   absl::Time beat = MonotonicNow();
+  // The time that rendering may take now. Below zero: it has to wait.
+  absl::Duration budget = options_.most_saved;
+  absl::Time counted = beat;  // until when the share is in the budget
   while (true) {
     absl::Duration pause = kTick;
     const absl::Time now = MonotonicNow();
@@ -81,8 +84,13 @@ void LiveParts::Run() {
     }
     if (next) {
       Update(*next);
-      const absl::Duration took = MonotonicNow() - now;
-      pause = std::min(kMostPause, took * (1 / options_.share - 1));
+      const absl::Time end = MonotonicNow();
+      budget = std::min(options_.most_saved, budget + (now - counted) * options_.share);
+      budget -= (end - now) * (1 - options_.share);
+      counted = end;
+      // A page that takes very long holds the next one up for kMostPause, and no longer.
+      budget = std::max(budget, -kMostPause * options_.share);
+      pause = std::max(absl::ZeroDuration(), -budget / options_.share);
     }
     if (now - beat >= options_.beat) {
       Sweep(now);

@@ -31,6 +31,8 @@ class LiveParts {
     // Rendering takes at most this share of one core. With many different pages open, those whose job
     // changed go first, and each is rendered less often.
     double share = 0.1;
+    // What rendering leaves of its share is saved up to this, and spent when many pages change at once.
+    absl::Duration most_saved = absl::Seconds(1);
     size_t most_pages = 256;     // different ones
     size_t most_streams = 1500;  // so that a page can be opened besides (HttpServerOptions)
     double caller_share = 0.25;  // of both, for one caller

@@ -37,7 +37,6 @@ constexpr int64_t kTrialsShown = 1500;
 constexpr int64_t kRecordsShown = 100;
 constexpr int64_t kTasksFound = 100;
 constexpr int64_t kBestShown = 200;
-constexpr int64_t kStagesShown = 6000;  // of the timeline of all machines
 constexpr absl::Duration kHistory = absl::Hours(3);
 constexpr size_t kMaxSearch = 200;
 constexpr size_t kMaxReason = 500;
@@ -215,7 +214,7 @@ std::vector<views::Trial> TrialsOf(const TrialSample& sample) {
 
 // Where not all stages were read, those shown cover the time from the first of them.
 void CoverWhatWasRead(views::RecentStages* recent) {
-  if (static_cast<int64_t>(recent->spans.size()) < kStagesShown) return;
+  if (static_cast<int64_t>(recent->spans.size()) < PageSource::kLatestStages) return;
   recent->begin_unix_ns = std::max(recent->begin_unix_ns, recent->spans.front().start_unix_ns());
 }
 
@@ -316,9 +315,8 @@ absl::StatusOr<views::Page> Page::Overview(const Identity& caller) const {
   overview.recent.now_unix_ns = absl::GetCurrentTimeNanos();
   overview.recent.begin_unix_ns =
       overview.recent.now_unix_ns - absl::ToInt64Nanoseconds(absl::Hours(1));
-  HEDDLE_ASSIGN_OR_RETURN(
-      overview.recent.spans,
-      source_->LatestStages(caller, overview.recent.begin_unix_ns, kStagesShown));
+  HEDDLE_ASSIGN_OR_RETURN(overview.recent.spans,
+                          source_->LatestStages(caller, overview.recent.begin_unix_ns));
   CoverWhatWasRead(&overview.recent);
   views::Jobs unfinished = source_->Unfinished(caller);
   overview.counts = views::CountJobs(unfinished, overview.recent);
@@ -507,9 +505,8 @@ absl::StatusOr<views::Page> Page::Machines(const Identity& caller) const {
   }
   machines.recent.now_unix_ns = absl::GetCurrentTimeNanos();
   machines.recent.begin_unix_ns = machines.recent.now_unix_ns - absl::ToInt64Nanoseconds(kHistory);
-  HEDDLE_ASSIGN_OR_RETURN(
-      machines.recent.spans,
-      source_->LatestStages(caller, machines.recent.begin_unix_ns, kStagesShown));
+  HEDDLE_ASSIGN_OR_RETURN(machines.recent.spans,
+                          source_->LatestStages(caller, machines.recent.begin_unix_ns));
   CoverWhatWasRead(&machines.recent);
   // Who may not read records sees the machines without their noise.
   if (CheckMethod(caller, kQueryRecords).ok()) {

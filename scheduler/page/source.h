@@ -101,9 +101,10 @@ class PageSource {
                                                int task) = 0;
   virtual absl::StatusOr<TrialSample> SampleTrials(const Identity& caller, const WorkloadId& id,
                                                    int64_t most) = 0;
+  static constexpr int64_t kLatestStages = 6000;  // as many are looked at
+  // The latest stages of all jobs that ended after that time, or still run; by attempt.
   virtual absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(const Identity& caller,
-                                                                  int64_t since_unix_ns,
-                                                                  int64_t limit) = 0;
+                                                                  int64_t since_unix_ns) = 0;
   virtual absl::StatusOr<RecordPage> QueryRecords(const Identity& caller,
                                                   const v1::RecordQuery& query,
                                                   const std::optional<RecordPlace>& after,

@@ -234,11 +234,13 @@ class MemoryRecordStore : public RecordStore {
     return tables_.fences;
   }
 
-  absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) override {
+  absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t since_unix_ns,
+                                                      int64_t limit) override {
     absl::MutexLock lock(&mutex_);
     std::vector<v1::StageSpan> spans;
     for (const auto& [attempt, row] : tables_.stages) {
-      if (ParseJobName(row.span.job()) == job) spans.push_back(row.span);
+      if (ParseJobName(row.span.job()) == job && row.span.start_unix_ns() >= since_unix_ns)
+        spans.push_back(row.span);
     }
     std::stable_sort(spans.begin(), spans.end(),
                      [](const v1::StageSpan& a, const v1::StageSpan& b) {
@@ -330,15 +332,14 @@ class MemoryRecordStore : public RecordStore {
     return sample;
   }
 
-  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns,
+  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t first_attempt,
                                                           int64_t limit) override {
     absl::MutexLock lock(&mutex_);
     std::vector<v1::StageSpan> spans;
-    int64_t seen = 0;
-    for (auto it = tables_.stages.rbegin(); it != tables_.stages.rend() && seen < limit; ++it) {
-      ++seen;
+    for (auto it = tables_.stages.rbegin();
+         it != tables_.stages.rend() && static_cast<int64_t>(spans.size()) < limit; ++it) {
       const v1::StageSpan& span = it->second.span;
-      if (span.end_unix_ns() == 0 || span.end_unix_ns() > since_unix_ns) spans.push_back(span);
+      if (span.attempt_id() >= first_attempt) spans.push_back(span);
     }
     std::reverse(spans.begin(), spans.end());
     return spans;

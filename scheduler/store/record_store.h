@@ -419,8 +419,9 @@ class RecordStore {
   virtual absl::StatusOr<int64_t> LastAttempt() = 0;
   // The largest fencing token seen for each slot.
   virtual absl::StatusOr<std::map<SlotId, uint64_t>> Fences() = 0;
-  // The latest `limit` stages of the job, by start.
-  virtual absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) = 0;
+  // The latest `limit` stages of the job that began at that time or later, by start.
+  virtual absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t since_unix_ns,
+                                                              int64_t limit) = 0;
   // Newest first, without loops (Measurement.loops). For the scheduler itself: its reads do not wait for those of users.
   virtual absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) = 0;
   // For users: at most `limit`, and about 8 MiB, of the records that Query gives without a limit, those that come after
@@ -437,9 +438,8 @@ class RecordStore {
   // the latter, some may still be counted. For users. A hundred thousand trials take some ten
   // milliseconds.
   virtual absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) = 0;
-  // The latest stages of all jobs that ended after `since_unix_ns`, or still run; by attempt. Only the
-  // `limit` latest stages are looked at. For users.
-  virtual absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns,
+  // The latest `limit` stages of all jobs, without those of attempts before that one; by attempt. For users.
+  virtual absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t first_attempt,
                                                                   int64_t limit) = 0;
   // Workloads that have records, whose label contains the text or whose key begins with it, letters of
   // either case. By key: at most `limit` after the key `after`. For users.

@@ -553,11 +553,12 @@ absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(SqlSession* db) {
 }
 
 absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(SqlSession* db, int64_t job,
-                                                        int64_t limit) {
+                                                        int64_t since_unix_ns, int64_t limit) {
   std::vector<v1::StageSpan> spans;
   Statement rows(db,
-                 "SELECT * FROM stages WHERE job=? ORDER BY start_ns DESC, attempt DESC LIMIT ?");
-  rows.Bind(job, limit);
+                 "SELECT * FROM stages WHERE job=? AND start_ns>=? ORDER BY start_ns DESC, attempt "
+                 "DESC LIMIT ?");
+  rows.Bind(job, since_unix_ns, limit);
   while (rows.Step()) spans.push_back(DecodeSpan(rows));
   HEDDLE_RETURN_IF_ERROR(rows.status());
   std::reverse(spans.begin(), spans.end());
@@ -766,16 +767,12 @@ absl::StatusOr<TrialSample> ReadTrialSample(SqlSession* db, const WorkloadId& id
   return sample;
 }
 
-absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(SqlSession* db, int64_t since_unix_ns,
+absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(SqlSession* db, int64_t first_attempt,
                                                             int64_t limit) {
   std::vector<v1::StageSpan> spans;
-  Statement rows(db, "SELECT * FROM stages ORDER BY attempt DESC LIMIT ?");
-  rows.Bind(limit);
-  while (rows.Step()) {
-    v1::StageSpan span = DecodeSpan(rows);
-    if (span.end_unix_ns() == 0 || span.end_unix_ns() > since_unix_ns)
-      spans.push_back(std::move(span));
-  }
+  Statement rows(db, "SELECT * FROM stages WHERE attempt>=? ORDER BY attempt DESC LIMIT ?");
+  rows.Bind(first_attempt, limit);
+  while (rows.Step()) spans.push_back(DecodeSpan(rows));
   HEDDLE_RETURN_IF_ERROR(rows.status());
   std::reverse(spans.begin(), spans.end());
   return spans;

@@ -41,7 +41,8 @@ absl::StatusOr<OldRecords> ReadOldRecords(SqlSession* db, const OldRecordRule& r
 absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(SqlSession* db);
 absl::StatusOr<int64_t> ReadLastAttempt(SqlSession* db);
 absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(SqlSession* db);
-absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(SqlSession* db, int64_t job, int64_t limit);
+absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(SqlSession* db, int64_t job,
+                                                        int64_t since_unix_ns, int64_t limit);
 // What a page of records may cost besides its number of records.
 struct PageCost {
   bool loops = true;  // whether it has Measurement.loops, which are for people and long
@@ -54,7 +55,7 @@ absl::StatusOr<RecordPage> ReadRecords(SqlSession* db, const v1::RecordQuery& qu
                                        const std::optional<RecordPlace>& after, int64_t limit,
                                        const PageCost& most);
 absl::StatusOr<TrialSample> ReadTrialSample(SqlSession* db, const WorkloadId& id, int64_t most);
-absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(SqlSession* db, int64_t since_unix_ns,
+absl::StatusOr<std::vector<v1::StageSpan>> ReadLatestStages(SqlSession* db, int64_t first_attempt,
                                                             int64_t limit);
 absl::StatusOr<std::vector<WorkloadName>> ReadWorkloads(SqlSession* db, const std::string& text,
                                                         const std::string& after, int64_t limit);

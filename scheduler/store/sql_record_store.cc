@@ -181,8 +181,10 @@ class SqlRecordStore : public RecordStore {
   absl::StatusOr<std::map<SlotId, uint64_t>> Fences() override {
     return ForScheduler([&](SqlSession* session) { return ReadFences(session); });
   }
-  absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) override {
-    return ForUsers([&](SqlSession* session) { return ReadTimeline(session, job, limit); });
+  absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t since_unix_ns,
+                                                      int64_t limit) override {
+    return ForUsers(
+        [&](SqlSession* session) { return ReadTimeline(session, job, since_unix_ns, limit); });
   }
   absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) override {
     HEDDLE_ASSIGN_OR_RETURN(RecordPage page, ForScheduler([&](SqlSession* session) {
@@ -203,10 +205,10 @@ class SqlRecordStore : public RecordStore {
   absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) override {
     return ForUsers([&](SqlSession* session) { return ReadTrialSample(session, id, most); });
   }
-  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns,
+  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t first_attempt,
                                                           int64_t limit) override {
     return ForUsers(
-        [&](SqlSession* session) { return ReadLatestStages(session, since_unix_ns, limit); });
+        [&](SqlSession* session) { return ReadLatestStages(session, first_attempt, limit); });
   }
   absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
                                                           const std::string& after,

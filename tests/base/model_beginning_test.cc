@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 namespace heddle {
 namespace {
@@ -20,6 +21,17 @@ TEST(ModelBeginning, ModulesAndTextsAreNoModels) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("it is a text file")) << text;
   }
   EXPECT_FALSE(CheckModelBeginning(std::string(100'000, 'a')).ok());
+}
+
+TEST(ModelBeginning, ModelsOfOtherPackagesTellTheWayOut) {
+  for (const auto& [bytes, way_out] :
+       {std::pair<std::string, const char*>{"PK\x03\x04 and more", "torch.onnx.export"},
+        {"\x80\x04\x95", "skl2onnx"},
+        {std::string("\x1c\0\0\0TFL3", 8), "tf2onnx"}}) {
+    const absl::Status status = CheckModelBeginning(bytes);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << way_out;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(way_out));
+  }
 }
 
 TEST(ModelBeginning, WhatMayBeAModelIsLeftToTheImport) {

@@ -44,6 +44,9 @@ class OneLineErrors(unittest.TestCase):
         self.refused(2, "--server", "127.0.0.1:1", "shwo", says="did you mean 'show'?")
         self.refused(2, says=("subcommand is required: submit, tune, ", "heddle --help"))
         self.assertNotIn("did you mean", self.refused(2, "foo", says="no command 'foo'"))
+        for word, ours in (("ls", "jobs"), ("status", "show"), ("kill", "cancel"), ("workers", "devices")):  # words of other tools
+            self.refused(2, word, "j1", says=(f"no command '{word}'", f"did you mean '{ours}'?"))
+        self.refused(2, "run", "m.heddle", "x.npy", says=("not expected: x.npy", "--input"))
         self.refused(2, "export", says="did you mean 'records export'?")
         self.refused(2, "submit", "mlp.onnx", "--trails", "5", says=("no option '--trails'", "did you mean '--trials'?", "heddle submit --help"))
         self.refused(2, "show", "j1", "--sever=127.0.0.1:1", says="did you mean '--server'?")

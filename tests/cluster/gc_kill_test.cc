@@ -208,7 +208,7 @@ std::string Referenced(const std::string& directory) {
     if (job.row.id <= kOldJobs) continue;
     kept_jobs.insert(job.row.job.id());
     add(job.row.job.model_digest(), " ", job.row.job.module_digest());
-    const std::vector<v1::StageSpan> spans = (*store)->Timeline(job.row.id, 1000).value();
+    const std::vector<v1::StageSpan> spans = (*store)->Timeline(job.row.id, 0, 1000).value();
     for (const v1::StageSpan& span : spans) add("stage ", span.ShortDebugString());
   }
   v1::RecordQuery query;

@@ -7,8 +7,10 @@ import resource
 import selectors
 import socket
 import sqlite3
+import statistics
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 import urllib.parse
@@ -20,6 +22,7 @@ MAX_BYTES = 500_000
 MAX_FIRST_BYTE_S = 0.1
 MAX_CHANGE_S = 2
 OPEN_PAGES = 1000
+JOBS, STAGES = 100, 1000  # that change at once; a job of a dozen tasks has so many stages
 
 
 def first_byte_limit():
@@ -222,6 +225,47 @@ class PageTest(unittest.TestCase):
         self.assertIn(b">paused<", self.scheduler.get("/jobs/j2")[2])
         for page in ("/nowhere", "/jobs/j99"):
             self.assertEqual(self.scheduler.get(f"/events?page={page}")[0], 404)
+
+    def test_many_jobs_that_change_at_once(self):
+        """As a hundred browsers see it, each with another job of many stages."""
+        self.scheduler = planted.Scheduler(self.path, lambda database: (planted.plant_jobs(database, 1, JOBS, planted.IMPORTING),
+                                                                       planted.plant_stages(database, range(1, JOBS + 1), STAGES)))
+        streams = [Stream(self.scheduler, f"/jobs/j{1 + i}") for i in range(JOBS)]
+        for stream in streams:
+            stream.read_until(b"event: parts", limit_s=120)
+        time.sleep(10)  # so that nothing is owed for these
+        for stream in streams:
+            stream.data = b""
+            stream.socket.setblocking(False)
+        waiting = selectors.DefaultSelector()
+        for stream in streams:
+            waiting.register(stream.socket, selectors.EVENT_READ, stream)
+        paused, seen = [], {}
+
+        def pause_all():
+            for i in range(JOBS):
+                self.scheduler.act(f"j{1 + i}", "pause")
+                paused.append(time.monotonic())
+        acting = threading.Thread(target=pause_all)
+        acting.start()
+        deadline = time.monotonic() + 120
+        while waiting.get_map() and time.monotonic() < deadline:
+            for key, _ in waiting.select(timeout=1):
+                part = key.data.socket.recv(1 << 20)
+                self.assertTrue(part, "the stream ended")
+                key.data.data += part
+                if b">paused<" in key.data.data:
+                    waiting.unregister(key.data.socket)
+                    seen[key.data] = time.monotonic()
+        acting.join()
+        self.assertFalse(waiting.get_map(), "not all were told")
+        late = [seen[stream] - at for stream, at in zip(streams, paused, strict=True)]
+        print(f"{JOBS} jobs of {STAGES} stages changed within {paused[-1] - paused[0]:.2f} s: pages had it after {statistics.median(late):.2f} s in the median,"
+              f" {max(late):.2f} s at most")
+        self.assertLess(statistics.median(late), MAX_CHANGE_S)
+        self.assertLess(max(late), 3 * MAX_CHANGE_S)
+        for stream in streams:
+            stream.close()
 
     def test_a_report_is_one_file(self):
         self.scheduler = planted.Scheduler(self.path, lambda database: planted.plant_trials(database, 1, 3000))

@@ -20,6 +20,7 @@ OTHER_DEVICE = "another device"
 BEGIN_NS = 1_800_000_000 * 10**9
 
 DONE, IMPORTING = 4, 1  # JobState
+BUILD = 3  # StageKind; the next is profile
 
 
 # ---- messages of Protobuf, by the numbers of proto/ ----
@@ -67,6 +68,14 @@ def plant_jobs(database, first, count, state, name="model"):
             for i in range(first, first + count)]
     database.executemany("INSERT INTO jobs(id,spec,state,paused,reason,fault_kind,fault_message,device_key,model_digest,module_digest,created_ns,finished_ns,"
                          "running_ms,notes,user) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
+
+
+def plant_stages(database, jobs, count):
+    """So many stages of each of the jobs, on two slots of a worker."""
+    database.executemany("INSERT INTO stages(attempt,job,task,kind,worker,slot,lease,start_ns,end_ns,fault_kind,fault_message,candidates)"
+                         " VALUES(?,?,'0123456789abcdef',?,'w1',?,'l',?,?,0,'',16)",
+                         ((job * count + i, job, BUILD + i % 2, "cpu0" if i % 2 == 0 else "profile1", BEGIN_NS + i * 10**9, BEGIN_NS + (i + 1) * 10**9)
+                          for job in jobs for i in range(count)))
 
 
 def plant_trials(database, job, count):

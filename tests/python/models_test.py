@@ -95,6 +95,25 @@ class FormsTest(unittest.TestCase):
         self.assertEqual({(tuple(modes), verbose) for *_, modes, verbose in asked}, {((False, False), False)})
         self.assertEqual((model.training, frozen.training), (True, False))
 
+    def test_scripted_modules_of_torch(self):
+        asked = []
+
+        def export(model, inputs, path, input_names, verbose, **more):
+            asked.append(more)
+            pathlib.Path(path).write_bytes(b"exported")
+
+        def later(model, inputs, path, input_names, verbose, dynamo=True):
+            export(model, inputs, path, input_names, verbose, dynamo=dynamo)
+
+        module = stand_in("Module", "torch.nn.modules.module", modules=lambda self: [], eval=lambda self: None, forward=lambda self, x: x)
+        scripted = type("RecursiveScriptModule", (type("ScriptModule", (module,), {"__module__": "torch.jit._script"}),), {"__module__": "torch.jit._script"})
+        torch = types.SimpleNamespace(onnx=types.SimpleNamespace(), no_grad=contextlib.nullcontext, Tensor=str)
+        with mock.patch.dict(sys.modules, torch=torch):
+            for torch.onnx.export in (export, later):
+                for kind in (module, scripted):
+                    self.content(kind(), "x")
+        self.assertEqual(asked, [{}, {}, {"dynamo": True}, {"dynamo": False}])
+
     def test_a_package_that_the_exporter_lacks_is_named(self):
         """As torch 2.9 says it of onnxscript, and torch 2.5 of onnx."""
         missing = ModuleNotFoundError("No module named 'onnxscript.ir'", name="onnxscript.ir")

@@ -64,7 +64,7 @@ absl::StatusOr<JobSnapshots::Page> CallerReads::ListJobs(JobSnapshots::ListOptio
 absl::StatusOr<v1::Timeline> CallerReads::GetTimeline(const std::string& job) const {
   HEDDLE_RETURN_IF_ERROR(CheckJob(kGetTimeline, job));
   HEDDLE_ASSIGN_OR_RETURN(std::vector<v1::StageSpan> spans,
-                          store_->Timeline(ParseJobName(job), kMaxSpans));
+                          store_->Timeline(ParseJobName(job), 0, kMaxSpans));
   v1::Timeline timeline;
   for (v1::StageSpan& span : spans) *timeline.add_spans() = std::move(span);
   timeline.set_policy(loop_->policy());
@@ -175,10 +175,7 @@ absl::StatusOr<TrialSample> CallerReads::SampleTrials(const WorkloadId& id, int6
   return sample;
 }
 
-absl::StatusOr<std::vector<v1::StageSpan>> CallerReads::LatestStages(int64_t since_unix_ns,
-                                                                     int64_t limit) {
-  HEDDLE_ASSIGN_OR_RETURN(std::vector<v1::StageSpan> spans,
-                          store_->LatestStages(since_unix_ns, limit));
+std::vector<v1::StageSpan> CallerReads::NoOthers(std::vector<v1::StageSpan> spans) {
   for (v1::StageSpan& span : spans) {
     if (MaySee(span.job(), kGetTimeline)) continue;
     // That a slot was busy is no secret.

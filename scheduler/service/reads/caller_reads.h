@@ -56,9 +56,10 @@ class CallerReads {
   absl::StatusOr<RecordPage> QueryRecords(const v1::RecordQuery& query,
                                           const std::optional<RecordPlace>& after, int64_t limit,
                                           const ReadPage& read = nullptr);
-  // RecordStore.SampleTrials and LatestStages; jobs of others have no name.
+  // RecordStore.SampleTrials; jobs of others have no name.
   absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most);
-  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns, int64_t limit);
+  // The stages without the names of others' jobs, and what would tell of these.
+  std::vector<v1::StageSpan> NoOthers(std::vector<v1::StageSpan> spans);
   // The workers that the tracker knows. Unavailable or DeadlineExceeded: it does not answer,
   // and the message names it.
   absl::StatusOr<v1::ListWorkersResponse> ListWorkers(absl::Duration limit) const;

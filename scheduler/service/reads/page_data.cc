@@ -14,11 +14,15 @@ namespace {
 
 constexpr absl::Duration kTrackerLimit = absl::Seconds(1);
 constexpr std::string_view kListJobs = "heddle.v1.JobService/ListJobs";
+constexpr std::string_view kGetTimeline = "heddle.v1.JobService/GetTimeline";
 constexpr std::string_view kQueryRecords = "heddle.v1.RecordService/QueryRecords";
 // A simulation asks for the latest stages of all jobs, and the latest records of so many jobs.
 constexpr int64_t kStagesAsked = 2000;
 constexpr size_t kJobsAsked = 100;
 constexpr int64_t kRecordsAsked = 64;
+constexpr int64_t kLateNs = 1'000'000'000;  // that a clock may be set back by at once
+// Attempts that may be stored after a later one: each is when it has its lease.
+constexpr int64_t kLateAttempts = 500;
 constexpr std::string_view kGetJob = "heddle.v1.JobService/GetJob";
 constexpr int64_t kMostWorkloads = 10'000;  // that are looked at to compare two devices
 constexpr int kReadAhead = 100;             // jobs
@@ -54,7 +58,21 @@ PageData::PageData(SchedulerLoop* loop, RecordStore* store, const Actions& actio
     : loop_(loop),
       store_(store),
       actions_(actions),
-      comparisons_([this](const std::string& a, const std::string& b) { return Compare(a, b); }) {
+      comparisons_([this](const std::string& a, const std::string& b) { return Compare(a, b); }),
+      job_stages_({.read =
+                       [this](const std::string& job, int64_t since_unix_ns) {
+                         return store_->Timeline(ParseJobName(job), since_unix_ns, kMaxSpans);
+                       },
+                   .place = [](const v1::StageSpan& span) { return span.start_unix_ns(); },
+                   .late = kLateNs,
+                   .most = kMaxSpans}),
+      latest_stages_({.read =
+                          [this](const std::string&, int64_t first_attempt) {
+                            return store_->LatestStages(first_attempt, kLatestStages);
+                          },
+                      .place = [](const v1::StageSpan& span) { return span.attempt_id(); },
+                      .late = kLateAttempts,
+                      .most = kLatestStages}) {
   if (simulator != nullptr) {
     what_if_ = std::make_unique<WhatIfKeeper>([this] { return Question(); }, std::move(simulator));
   }
@@ -108,7 +126,12 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> PageData::GetJob(const Identity& 
 }
 
 absl::StatusOr<v1::Timeline> PageData::GetTimeline(const Identity& caller, const std::string& job) {
-  return ReadsOf(caller).GetTimeline(job);
+  HEDDLE_RETURN_IF_ERROR(ReadsOf(caller).CheckJob(kGetTimeline, job));
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<v1::StageSpan> spans, job_stages_.Latest(job));
+  v1::Timeline timeline;
+  for (v1::StageSpan& span : spans) *timeline.add_spans() = std::move(span);
+  timeline.set_policy(loop_->policy());
+  return timeline;
 }
 
 absl::StatusOr<std::string> PageData::DeviceOf(const Identity& caller, const std::string& job,
@@ -122,9 +145,12 @@ absl::StatusOr<TrialSample> PageData::SampleTrials(const Identity& caller, const
 }
 
 absl::StatusOr<std::vector<v1::StageSpan>> PageData::LatestStages(const Identity& caller,
-                                                                  int64_t since_unix_ns,
-                                                                  int64_t limit) {
-  return ReadsOf(caller).LatestStages(since_unix_ns, limit);
+                                                                  int64_t since_unix_ns) {
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<v1::StageSpan> spans, latest_stages_.Latest(""));
+  std::erase_if(spans, [&](const v1::StageSpan& span) {
+    return span.end_unix_ns() != 0 && span.end_unix_ns() <= since_unix_ns;
+  });
+  return ReadsOf(caller).NoOthers(std::move(spans));
 }
 
 absl::StatusOr<RecordPage> PageData::QueryRecords(const Identity& caller,

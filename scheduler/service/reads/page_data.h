@@ -18,6 +18,7 @@
 #include "scheduler/service/job_intake.h"
 #include "scheduler/service/reads/caller_reads.h"
 #include "scheduler/service/reads/device_comparisons.h"
+#include "scheduler/service/reads/kept_stages.h"
 #include "scheduler/service/reads/what_if_keeper.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/stages/machine_drains.h"
@@ -57,8 +58,7 @@ class PageData final : public PageSource {
   absl::StatusOr<TrialSample> SampleTrials(const Identity& caller, const WorkloadId& id,
                                            int64_t most) override;
   absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(const Identity& caller,
-                                                          int64_t since_unix_ns,
-                                                          int64_t limit) override;
+                                                          int64_t since_unix_ns) override;
   absl::StatusOr<RecordPage> QueryRecords(const Identity& caller, const v1::RecordQuery& query,
                                           const std::optional<RecordPlace>& after,
                                           int64_t limit) override;
@@ -96,6 +96,8 @@ class PageData final : public PageSource {
   const Actions actions_;
   std::unique_ptr<WhatIfKeeper> what_if_;  // null: there is no simulator
   DeviceComparisons comparisons_;
+  KeptStages job_stages_;     // by job
+  KeptStages latest_stages_;  // one list: of all jobs
   std::atomic<bool> stop_ = false;
   std::thread read_ahead_;
 };

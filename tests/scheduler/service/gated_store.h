@@ -91,8 +91,9 @@ class GatedStore : public RecordStore {
   }
   absl::StatusOr<int64_t> LastAttempt() override { return store_->LastAttempt(); }
   absl::StatusOr<std::map<SlotId, uint64_t>> Fences() override { return store_->Fences(); }
-  absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) override {
-    return store_->Timeline(job, limit);
+  absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t since_unix_ns,
+                                                      int64_t limit) override {
+    return store_->Timeline(job, since_unix_ns, limit);
   }
   absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) override {
     return store_->Query(query);
@@ -105,9 +106,9 @@ class GatedStore : public RecordStore {
   absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) override {
     return store_->SampleTrials(id, most);
   }
-  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t since_unix_ns,
+  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(int64_t first_attempt,
                                                           int64_t limit) override {
-    return store_->LatestStages(since_unix_ns, limit);
+    return store_->LatestStages(first_attempt, limit);
   }
   absl::StatusOr<std::vector<WorkloadName>> FindWorkloads(const std::string& text,
                                                           const std::string& after,

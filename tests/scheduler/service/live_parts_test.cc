@@ -95,6 +95,49 @@ TEST(LiveParts, APageOfOneJobIsNotRenderedForOthers) {
   EXPECT_EQ(sum(), kPages + 5) << "only the page of the job that changed";
 }
 
+// Pages that change all at once. The share is so small that each rendering beyond what is saved is followed by the longest pause.
+class ManyPages {
+ public:
+  static constexpr int kPages = 100;
+
+  explicit ManyPages(absl::Duration most_saved)
+      : live_(
+            [&] {
+              LiveParts::Options options = Quick();
+              options.share = 1e-9;
+              options.most_saved = most_saved;
+              return options;
+            }(),
+            [this] { return version.load(); }) {
+    for (int i = 0; i < kPages; ++i) {
+      streams_.push_back(live_.Open(absl::StrCat(i), [this]() -> std::optional<std::string> {
+        return absl::StrCat(++rendered);
+      }));
+    }
+  }
+
+  std::atomic<int64_t> version = 1;
+  std::atomic<int> rendered = 0;
+
+ private:
+  LiveParts live_;
+  std::vector<std::shared_ptr<EventStream>> streams_;
+};
+
+TEST(LiveParts, ManyPagesThatChangeAtOnceAreRenderedAtOnce) {
+  ManyPages pages(absl::Hours(1));
+  for (int turn = 1; turn <= 3; ++turn) {
+    ASSERT_TRUE(Eventually([&] { return pages.rendered >= turn * ManyPages::kPages; }));
+    ++pages.version;
+  }
+}
+
+TEST(LiveParts, WithoutSavingsEachRenderingIsFollowedByAPause) {
+  ManyPages pages(absl::ZeroDuration());
+  ASSERT_TRUE(Eventually([&] { return pages.rendered >= 2; }));
+  EXPECT_LT(pages.rendered, 20);
+}
+
 TEST(LiveParts, WhatChangedGoesBeforeWhatIsRefreshed) {
   constexpr int kPages = 50;
   LiveParts::Options options = Quick();

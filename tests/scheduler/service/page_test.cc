@@ -391,8 +391,7 @@ class SlowSource : public PageSource {
   absl::StatusOr<TrialSample> SampleTrials(const Identity&, const WorkloadId&, int64_t) override {
     return TrialSample{};
   }
-  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(const Identity&, int64_t,
-                                                          int64_t) override {
+  absl::StatusOr<std::vector<v1::StageSpan>> LatestStages(const Identity&, int64_t) override {
     return spans;
   }
   absl::StatusOr<RecordPage> QueryRecords(const Identity&, const v1::RecordQuery&,

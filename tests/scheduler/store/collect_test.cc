@@ -188,14 +188,14 @@ TEST_P(CollectTest, RowsOfAnotherJobAreLeftAlone) {
   v1::RecordQuery query;
   query.set_id(6);
   EXPECT_EQ(Query(query)[0].measurement().samples_ns_size(), 3);
-  EXPECT_EQ(store_->Timeline(3, 10)->size(), 2u);
+  EXPECT_EQ(store_->Timeline(3, 0, 10)->size(), 2u);
 }
 
 TEST_P(CollectTest, AttemptIdsNeverGoBack) {
   TwoJobs();
   ASSERT_TRUE(Apply({CollectRows{1, {}, {}, {1, 2}}}).ok());
   EXPECT_EQ(*store_->LastAttempt(), 2);
-  EXPECT_EQ(store_->Timeline(1, 10)->size(), 1u);
+  EXPECT_EQ(store_->Timeline(1, 0, 10)->size(), 1u);
 }
 
 TEST_P(CollectTest, ACollectedJobRefersToNoBlob) {

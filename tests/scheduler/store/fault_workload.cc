@@ -144,7 +144,7 @@ std::string Dump(RecordStore* store) {
           " ", one.learned, " ", one.outcome ? static_cast<int>(*one.outcome) : -1, " ",
           one.median_ns, " ", one.message);
     }
-    const auto spans = store->Timeline(id, 1000);
+    const auto spans = store->Timeline(id, 0, 1000);
     for (const v1::StageSpan& span : *spans) add("stage ", span.ShortDebugString());
   }
   const auto unfinished = store->UnfinishedStages();

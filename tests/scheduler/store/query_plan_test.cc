@@ -123,7 +123,7 @@ void UseAll(RecordStore& store) {
   EXPECT_TRUE(store.UnfinishedStages().ok());
   EXPECT_TRUE(store.LastAttempt().ok());
   EXPECT_TRUE(store.Fences().ok());
-  EXPECT_TRUE(store.Timeline(1, 9).ok());
+  EXPECT_TRUE(store.Timeline(1, 0, 9).ok());
   EXPECT_TRUE(store.SampleTrials(id, 9).ok());
   EXPECT_TRUE(store.LatestStages(0, 9).ok());
   EXPECT_TRUE(store.FindWorkloads("conv", "", 9).ok());
