@@ -111,7 +111,8 @@ absl::StatusOr<std::vector<Lease>> DevicePool::Synchronize(const WorkerReport& r
     }
     Worker& worker =
         workers_
-            .emplace(report.worker, Worker{.report = report, .last_sync = now, .heard = now, .retired_boots = {}})
+            .emplace(report.worker,
+                     Worker{.report = report, .last_sync = now, .heard = now, .retired_boots = {}})
             .first->second;
     hosts_[report.host].workers.insert(report.worker);
     Forget(report.worker);
@@ -251,8 +252,8 @@ void DevicePool::Hear(Worker* worker, bool rebooted, absl::Time now) {
   // The time that a process took to come back is no delay of its message.
   if (!rebooted) lateness_.Add(now - worker->heard - options_.sync_interval);
   worker->heard = worker->last_sync = now;
-  const absl::Duration before = std::exchange(
-      late_, std::min(lateness_.Median(), kMostLate * options_.worker_expiry));
+  const absl::Duration before =
+      std::exchange(late_, std::min(lateness_.Median(), kMostLate * options_.worker_expiry));
   if (late_ < before) next_expiry_ = absl::InfinitePast();  // the time of some may be over now
 }
 

@@ -279,8 +279,7 @@ void PrintGrowth(const Flags& flags, const StepTimes (&few)[2], const StepTimes&
                             .c_str());
     return;
   }
-  std::printf("\n%-34s %12s %12s %12s\n", "a Step after the submissions", "mean", "median",
-              "99 %");
+  std::printf("\n%-34s %12s %12s %12s\n", "a Step after the submissions", "mean", "median", "99 %");
   const auto line = [](const std::string& name, const StepTimes& times, const char* unit) {
     std::printf("%-34s %9.2f %-2s %9.2f %-2s %9.2f %-2s\n", name.c_str(), times.mean, unit,
                 times.median, unit, times.p99, unit);
@@ -327,9 +326,10 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember(PolicyNames()))
       ->capture_default_str();
   app.add_option("--seed", flags.seed)->capture_default_str();
-  app.add_option("--grow", flags.grow,
-                 "measure with ten times as many, too, and print how many times as long a Step takes "
-                 "then: 1 where it does not depend on them, 10 where it looks at all of them")
+  app.add_option(
+         "--grow", flags.grow,
+         "measure with ten times as many, too, and print how many times as long a Step takes "
+         "then: 1 where it does not depend on them, 10 where it looks at all of them")
       ->check(CLI::IsMember({"jobs", "tenants", "workers"}));
   app.add_flag("--json", flags.json, "one JSON object a line");
   if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;

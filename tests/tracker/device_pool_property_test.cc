@@ -100,9 +100,10 @@ class Model {
 class Episode {
  public:
   explicit Episode(uint64_t seed)
-      : rng_(seed), pool_(PoolOptions{.worker_expiry = absl::Seconds(kWorkerExpiry),
-                                       .sync_interval = absl::Seconds(kSyncInterval),
-                                       .longest_pause = absl::Seconds(kLongestPause)}) {}
+      : rng_(seed),
+        pool_(PoolOptions{.worker_expiry = absl::Seconds(kWorkerExpiry),
+                          .sync_interval = absl::Seconds(kSyncInterval),
+                          .longest_pause = absl::Seconds(kLongestPause)}) {}
 
   void Steps(int count) {
     for (int k = 0; k < count && !::testing::Test::HasFailure(); ++k) {

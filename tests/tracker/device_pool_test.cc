@@ -400,8 +400,7 @@ class ManyWorkers {
   // Reads a heartbeat of each worker of the first `count`.
   void Hear(double at, int count = kCount) {
     for (int i = 0; i < count; ++i) {
-      const auto heard = pool.Synchronize(
-          Report(absl::StrCat("w", i)), At(at));
+      const auto heard = pool.Synchronize(Report(absl::StrCat("w", i)), At(at));
       ASSERT_TRUE(heard.ok()) << heard.status();
     }
   }
@@ -421,7 +420,8 @@ TEST(DevicePoolLateness, HeartbeatsThatWaitToBeReadAreNoSilence) {
   many.Hear(14);
   // 12 s after the last one was read: with the first of these, all others would be gone.
   many.Hear(26);
-  EXPECT_EQ(many.pool.TakeLost(), std::vector<std::string>{"x"}) << "21 s, where 8 s are due to the tracker";
+  EXPECT_EQ(many.pool.TakeLost(), std::vector<std::string>{"x"})
+      << "21 s, where 8 s are due to the tracker";
   ASSERT_TRUE(many.pool.Synchronize(Report("x"), At(26)).ok());
   EXPECT_EQ(many.Left(46.5), static_cast<size_t>(many.kCount) + 1) << "11 s late";
   many.Hear(46.5);
