@@ -14,6 +14,7 @@
 #                 mutations   10,000  hostile messages of every kind, to scheduler, tracker and worker
 #                 kills       10,000  kill -9 of the scheduler, and as many of a process that writes the database; a hundredth in collections
 #                 stops        1,000  SIGSTOPs of daemons beyond their leases
+#                 fail_overs   1,000  times a scheduler that leads is killed, stopped, ended or cut off, on each store; takes hours
 #                 nemesis        200  runs with every kind of fault, each about 20 s
 #                 fills          100  fills of the scheduler's disk, a small tmpfs; needs root
 #                 cuts         1,000  power cuts of the database, and an I/O error at each of its calls; the number is fixed
@@ -60,13 +61,13 @@ while [ $# -gt 0 ]; do
       read -r -a targets <<<"$2"
       shift
       ;;
-    fuzz | asan | tsan | packages | pipelines | rules | mutations | kills | stops | nemesis | fills | cuts | escapes) parts+=("$1") ;;
+    fuzz | asan | tsan | packages | pipelines | rules | mutations | kills | stops | fail_overs | nemesis | fills | cuts | escapes) parts+=("$1") ;;
     *) usage "'$1' is not understood" ;;
   esac
   shift
 done
 if [ ${#parts[@]} -eq 0 ]; then
-  parts=(fuzz asan tsan packages pipelines rules mutations kills stops nemesis fills cuts escapes)
+  parts=(fuzz asan tsan packages pipelines rules mutations kills stops fail_overs nemesis fills cuts escapes)
 fi
 status=0
 
@@ -135,7 +136,7 @@ run_faults() {
   mkdir -p build/nightly
   env HEDDLE_MACHINE=table "${@:3}" "$program" --gtest_filter="$2" >"build/nightly/$1.log" 2>&1 || { result=FAILED && status=1; }
   printf '%-24s %-30s %6d s  %s\n' "$1" "${*:3}" $((SECONDS - began)) "$result"
-  grep -hE '^[0-9]+ (kills|stops|power cuts|calls failed)|^seed [0-9]+:' "build/nightly/$1.log" | tail -n 3 || true
+  grep -hE '^[0-9]+ (kills|stops|fail-overs|power cuts|calls failed)|^seed [0-9]+:' "build/nightly/$1.log" | tail -n 3 || true
 }
 
 run_mutations() {
@@ -171,6 +172,7 @@ for part in "${parts[@]}"; do
     mutations) run_mutations ;;
     kills) run_kills ;;
     stops) run_faults nemesis_test '*StopsBeyond*' "HEDDLE_NEMESIS_STOPS=${runs:-1000}" ;;
+    fail_overs) run_faults fail_over_test '*NothingTold*' "HEDDLE_FAIL_OVERS=${runs:-1000}" ;;
     nemesis) run_faults nemesis_test '*NothingTold*:HistoryTest.*' "HEDDLE_NEMESIS_RUNS=${runs:-200}" ;;
     fills) run_faults scheduler_faults_test '*FullDisk*' "HEDDLE_DISK_FILLS=${runs:-100}" ;;
     cuts) run_faults store_faults_test '*' HEDDLE_STORE_FAULTS=all ;;

@@ -17,6 +17,9 @@ namespace {
 constexpr size_t kRetiredBoots = 8;
 constexpr size_t kMaxNameBytes = 128;
 constexpr int kMaxCore = 1 << 16;
+// How late heartbeats are read counts up to so many times worker_expiry, so that a worker that is gone does
+// not stay for ever however slow the tracker is.
+constexpr int kMostLate = 2;
 
 bool ShareCore(const SlotSpec& a, const SlotSpec& b) {
   return std::any_of(a.cores.begin(), a.cores.end(), [&](int core) {
@@ -108,7 +111,8 @@ absl::StatusOr<std::vector<Lease>> DevicePool::Synchronize(const WorkerReport& r
     }
     Worker& worker =
         workers_
-            .emplace(report.worker, Worker{.report = report, .last_sync = now, .retired_boots = {}})
+            .emplace(report.worker,
+                     Worker{.report = report, .last_sync = now, .heard = now, .retired_boots = {}})
             .first->second;
     hosts_[report.host].workers.insert(report.worker);
     Forget(report.worker);
@@ -141,7 +145,7 @@ absl::StatusOr<std::vector<Lease>> DevicePool::Synchronize(const WorkerReport& r
     hosts_[report.host].workers.insert(report.worker);
   }
   worker.report = report;
-  worker.last_sync = now;
+  Hear(&worker, rebooted, now);
   if (changed) Changed(&worker);
   std::vector<Lease> leases;
   for (const SlotSpec& slot : report.slots) {
@@ -238,7 +242,23 @@ absl::Status DevicePool::Release(const std::string& lease_id, const std::string&
   return absl::OkStatus();
 }
 
+void DevicePool::ExcusePause(absl::Time now) {
+  const absl::Duration excess = now - std::exchange(last_call_, now) - options_.longest_pause;
+  if (excess <= absl::ZeroDuration()) return;
+  for (auto& [name, worker] : workers_) worker.heard += excess;
+}
+
+void DevicePool::Hear(Worker* worker, bool rebooted, absl::Time now) {
+  // The time that a process took to come back is no delay of its message.
+  if (!rebooted) lateness_.Add(now - worker->heard - options_.sync_interval);
+  worker->heard = worker->last_sync = now;
+  const absl::Duration before =
+      std::exchange(late_, std::min(lateness_.Median(), kMostLate * options_.worker_expiry));
+  if (late_ < before) next_expiry_ = absl::InfinitePast();  // the time of some may be over now
+}
+
 void DevicePool::Expire(absl::Time now) {
+  ExcusePause(now);
   if (now < next_expiry_) return;
   next_expiry_ = absl::InfiniteFuture();
   // Whether it is over; if not, it may be by next_expiry_.
@@ -249,7 +269,7 @@ void DevicePool::Expire(absl::Time now) {
   std::erase_if(wishes_, [&over](const auto& wish) { return over(wish.second.until); });
   for (auto it = workers_.begin(); it != workers_.end();) {
     const auto worker = it++;
-    if (!over(worker->second.last_sync + options_.worker_expiry)) continue;
+    if (!over(worker->second.heard + options_.worker_expiry + late_)) continue;
     if (!worker->second.report.draining && lost_.size() < options_.max_workers)
       lost_.push_back(worker->first);
     DropWorker(worker);

@@ -9,7 +9,10 @@
 //   - two live leases never share a core of one host, and a slot has at most one;
 //   - the worker of a live lease is registered, with the boot id it had when the lease was granted;
 //   - fencing tokens of granted leases grow strictly;
-//   - no lease outlives its expiry, and no worker stays registered after worker_expiry of silence.
+//   - no lease outlives its expiry;
+//   - no worker stays registered after worker_expiry of silence. What the caller's process missed itself does not
+//     count as silence: pauses in which it did not run (PoolOptions.longest_pause), and, up to twice worker_expiry,
+//     how late it reads heartbeats now (lateness.h). Leases are given no such time: their holders count, too.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "tracker/lateness.h"
 
 namespace heddle::tracker {
 
@@ -107,6 +111,12 @@ struct PoolChanges {
 
 struct PoolOptions {
   absl::Duration worker_expiry = absl::Seconds(10);  // silence after which a worker is gone
+  // How soon workers are told to report again. Short enough that the stage of a lost lease stops soon, and
+  // long enough that a thousand workers make only a thousand calls a second.
+  absl::Duration sync_interval = absl::Seconds(1);
+  // At least so often there is a call while the caller's process gets processor time. What a pause between two
+  // calls lasts beyond that is no silence of workers: their reports may wait to be read.
+  absl::Duration longest_pause = absl::InfiniteDuration();
   absl::Duration min_lease = absl::Seconds(1);
   absl::Duration max_lease = absl::Hours(1);
   // A person who was refused a slot that is in use gets it next: for so long after the latest try,
@@ -170,6 +180,7 @@ class DevicePool {
   struct Worker {
     WorkerReport report;
     absl::Time last_sync;
+    absl::Time heard;  // from when its silence counts: last_sync, and pauses since
     std::deque<std::string> retired_boots;  // only the newest few
     uint64_t changed = 0;                   // version of the latest change that List shows
   };
@@ -198,6 +209,9 @@ class DevicePool {
   void EndLease(std::map<std::string, Lease>::iterator lease);
   void LeaveHost(const WorkerReport& report);
   void DropWorker(std::map<std::string, Worker>::iterator worker);
+  // A pause that ends now is no silence of workers.
+  void ExcusePause(absl::Time now);
+  void Hear(Worker* worker, bool rebooted, absl::Time now);
   // Note a change of what List shows: of one worker, or of all on a host, since a lease blocks the
   // slots that share its cores.
   void Changed(Worker* worker);
@@ -212,6 +226,9 @@ class DevicePool {
   std::map<std::string, Host> hosts_;             // those with workers
   // Nothing expires before this time, so that no call has to look.
   absl::Time next_expiry_ = absl::InfiniteFuture();
+  absl::Time last_call_ = absl::InfiniteFuture();  // of Expire; infinite: none yet
+  Lateness lateness_;
+  absl::Duration late_;  // that heartbeats are read now
   uint64_t last_token_ = 0;
   uint64_t version_ = 0;
   std::map<uint64_t, std::string> changes_;  // registered workers by their latest change

@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
   options.audit = audit.get();
   options.pool.worker_expiry = absl::Seconds(expiry_s);
   // Three calls that are lost do not make a worker count as gone.
-  options.sync_interval = std::min(options.sync_interval, options.pool.worker_expiry / 4);
+  options.pool.sync_interval = std::min(options.pool.sync_interval, options.pool.worker_expiry / 4);
   heddle::tracker::TrackerServiceImpl service(options, *std::move(tokens));
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();

@@ -16,6 +16,8 @@ namespace {
 
 // A watch gets at most ten answers a second; an expiry may be noticed this late.
 constexpr absl::Duration kTick = absl::Milliseconds(100);
+// Ticks that come later than this were late because the process did not run.
+constexpr absl::Duration kLongestPause = absl::Seconds(1);
 constexpr absl::Duration kLongestTurn = absl::Seconds(30);  // of the thread that looks for expiries
 
 SlotSpec FromProto(const v1::Slot& slot) {
@@ -103,6 +105,11 @@ void ToProto(const std::vector<WorkerView>& views, v1::ListWorkersResponse* resp
   }
 }
 
+PoolOptions WithTicks(PoolOptions pool) {
+  pool.longest_pause = kLongestPause;
+  return pool;
+}
+
 void ToProto(const Lease& lease, const std::string& address, absl::Time now, v1::Lease* out) {
   out->set_id(lease.id);
   out->set_fencing_token(lease.fencing_token);
@@ -118,7 +125,7 @@ TrackerServiceImpl::TrackerServiceImpl(const ServiceOptions& options,
                                        std::unique_ptr<FencingTokens> tokens)
     : options_(options),
       calls_(options.calls),
-      pool_(options.pool),
+      pool_(WithTicks(options.pool)),
       tokens_(std::move(tokens)),
       expirer_([this] { ExpireLoop(); }) {}
 
@@ -206,7 +213,7 @@ grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,
   absl::StatusOr<std::vector<Lease>> leases = pool_.Synchronize(report, now);
   if (!leases.ok()) return ToGrpc(leases.status());
   appeared = !known;
-  response->set_next_sync_ms(absl::ToInt64Milliseconds(options_.sync_interval));
+  response->set_next_sync_ms(absl::ToInt64Milliseconds(options_.pool.sync_interval));
   response->set_expiry_ms(absl::ToInt64Milliseconds(options_.pool.worker_expiry));
   for (const Lease& lease : *leases) {
     response->add_valid_leases(lease.id);

@@ -22,9 +22,6 @@ namespace heddle::tracker {
 
 struct ServiceOptions {
   PoolOptions pool;
-  // Short enough that the stage of a lost lease stops soon, and long enough that a thousand workers
-  // make only a thousand calls a second.
-  absl::Duration sync_interval = absl::Seconds(1);
   CallLimits::Options calls;  // of watches: each uses a thread of the server
   // Gets a line for each slot that a person takes or gives back. Outlives the service; null: nobody keeps that.
   AuditLog* audit = nullptr;

@@ -345,6 +345,7 @@ class Service {
                                         flags_.data,
                                         "--port-file",
                                         port_file};
+    if (!flags_.store.empty()) command.insert(command.end(), {"--store", flags_.store});
     std::vector<char*> arguments;
     for (std::string& word : command) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -432,8 +433,19 @@ absl::StatusOr<int64_t> Uncounted(const Flags& flags) {
   return count;
 }
 
+template <typename Open>
+absl::Status TellOpenings(const Open& open) {
+  for (const char* which : {"first", "second"}) {
+    const absl::Time begin = absl::Now();
+    HEDDLE_RETURN_IF_ERROR(open().status());
+    Tell(absl::StrCat(which, " opening"), absl::StrFormat("%.3f s", Since(begin)));
+  }
+  return absl::OkStatus();
+}
+
 // What does not depend on a file of SQLite's, of the store at flags.store.
 absl::Status MeasureStore(const Flags& flags, const Maker& make) {
+  HEDDLE_RETURN_IF_ERROR(TellOpenings([&] { return OpenRecordStore(flags.store); }));
   HEDDLE_ASSIGN_OR_RETURN(const auto store, OpenRecordStore(flags.store));
   v1::RecordQuery one;
   one.set_limit(1);
@@ -449,9 +461,7 @@ absl::Status MeasureStore(const Flags& flags, const Maker& make) {
   return MeasureWrites(flags, make, store.get());
 }
 
-absl::Status Run(const Flags& flags) {
-  const Maker make(flags.records, flags.trace_bytes);
-  if (!flags.store.empty()) return MeasureStore(flags, make);
+absl::Status MeasureFile(const Flags& flags, const Maker& make) {
   if (!std::filesystem::exists(Database(flags))) {
     std::filesystem::create_directories(flags.data);
     const absl::Time begin = absl::Now();
@@ -470,30 +480,34 @@ absl::Status Run(const Flags& flags) {
                                1e-9 * static_cast<double>(bytes),
                                static_cast<double>(bytes) / static_cast<double>(flags.records),
                                flags.trace_bytes));
-  for (const char* which : {"first", "second"}) {
-    const absl::Time begin = absl::Now();
-    HEDDLE_RETURN_IF_ERROR(OpenSqliteRecordStore(Database(flags)).status());
-    Tell(absl::StrCat(which, " opening"), absl::StrFormat("%.3f s", Since(begin)));
-  }
+  HEDDLE_RETURN_IF_ERROR(TellOpenings([&] { return OpenSqliteRecordStore(Database(flags)); }));
   HEDDLE_ASSIGN_OR_RETURN(int64_t uncounted, Uncounted(flags));
-  {
-    HEDDLE_ASSIGN_OR_RETURN(const auto store, OpenSqliteRecordStore(Database(flags)));
-    if (uncounted > 0) {
-      Times steps;
-      const int64_t groups = uncounted;
-      while (uncounted > 0) {
-        for (int i = 0; i < 100; ++i) {
-          const absl::Time begin = absl::Now();
-          HEDDLE_RETURN_IF_ERROR(store->Apply({Batch{}}).status());
-          steps.seconds.push_back(Since(begin));
-        }
-        HEDDLE_ASSIGN_OR_RETURN(uncounted, Uncounted(flags));
+  HEDDLE_ASSIGN_OR_RETURN(const auto store, OpenSqliteRecordStore(Database(flags)));
+  if (uncounted > 0) {
+    Times steps;
+    const int64_t groups = uncounted;
+    while (uncounted > 0) {
+      for (int i = 0; i < 100; ++i) {
+        const absl::Time begin = absl::Now();
+        HEDDLE_RETURN_IF_ERROR(store->Apply({Batch{}}).status());
+        steps.seconds.push_back(Since(begin));
       }
-      Tell("statistics of an old database",
-           absl::StrFormat("%d groups; a step: %s", groups, steps.Text()));
+      HEDDLE_ASSIGN_OR_RETURN(uncounted, Uncounted(flags));
     }
-    HEDDLE_RETURN_IF_ERROR(MeasureReads(flags, make, store.get()));
-    HEDDLE_RETURN_IF_ERROR(MeasureWrites(flags, make, store.get()));
+    Tell("statistics of an old database",
+         absl::StrFormat("%d groups; a step: %s", groups, steps.Text()));
+  }
+  HEDDLE_RETURN_IF_ERROR(MeasureReads(flags, make, store.get()));
+  return MeasureWrites(flags, make, store.get());
+}
+
+absl::Status Run(const Flags& flags) {
+  const Maker make(flags.records, flags.trace_bytes);
+  if (flags.store.empty()) {
+    HEDDLE_RETURN_IF_ERROR(MeasureFile(flags, make));
+  } else {
+    HEDDLE_RETURN_IF_ERROR(MeasureStore(flags, make));
+    std::filesystem::create_directories(flags.data);  // of the scheduler's blobs
   }
   Service service(flags);
   HEDDLE_RETURN_IF_ERROR(service.Start());
@@ -526,8 +540,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option(
          "--store", flags.store,
-         "postgresql://USER@HOST/DATABASE: measure that database instead, without a scheduler; one "
-         "without records is filled")
+         "postgresql://USER@HOST/DATABASE: measure that database instead; one without records is "
+         "filled")
       ->excludes("--data")
       ->excludes("--fill");
   app.add_flag("--keep", flags.keep, "keep a folder that is made");

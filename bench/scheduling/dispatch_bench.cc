@@ -1,6 +1,6 @@
 // heddle-dispatch-bench: how fast the dispatcher decides. Drives it under virtual time with
-// synthetic completions and times each Step alone. No worker runs. With --grow it measures twice, the
-// second time with ten times as many of something, and tells how much longer a Step takes then.
+// synthetic completions and times each Step alone. No worker runs. With --grow it measures three times,
+// the second time with ten times as many of something, and tells how much longer a Step takes then.
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <deque>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <queue>
 #include <random>
 #include <string>
@@ -40,6 +41,11 @@ struct Flags {
 
 constexpr int kTimes = 10;  // of --grow
 
+// Times of the Steps after the submissions, in microseconds.
+struct StepTimes {
+  double mean = 0, median = 0, p99 = 0;
+};
+
 // One running stage, as a worker would run it.
 struct Run {
   StartStage start;
@@ -68,6 +74,7 @@ class Bench {
         params.deadline = now_ + absl::Hours(1 + id % 7);
       Feed(JobSubmitted{JobId{id}, params});
     }
+    submitted_ = ns_.size();
     while (steps() < flags_.events && !agenda_.empty()) {
       const auto [time, order, event] = agenda_.top();
       agenda_.pop();
@@ -79,10 +86,19 @@ class Bench {
   int64_t ModelOf(JobId job) const {
     return flags_.models > 0 ? job.value % flags_.models : job.value;
   }
-  int64_t steps() const { return static_cast<int64_t>(ns_.size()); }
+  // After the submissions.
+  int64_t steps() const { return static_cast<int64_t>(ns_.size() - submitted_); }
 
-  // Prints what was measured. Returns the mean time of a Step, in nanoseconds.
-  double Print() {
+  StepTimes AfterSubmissions() const {
+    std::vector<double> ns(ns_.begin() + static_cast<std::ptrdiff_t>(submitted_), ns_.end());
+    std::sort(ns.begin(), ns.end());
+    const double total = std::accumulate(ns.begin(), ns.end(), 0.0);
+    return {total / static_cast<double>(ns.size()) / 1e3, QuantileOfSorted(ns, 0.5) / 1e3,
+            QuantileOfSorted(ns, 0.99) / 1e3};
+  }
+
+  // Prints what was measured of all Steps. The memory is the most that this process had so far.
+  void Print() {
     std::sort(ns_.begin(), ns_.end());
     double total = 0;
     for (double ns : ns_) total += ns;
@@ -107,7 +123,7 @@ class Bench {
                                  {"peak_rss_mib", mib}}
                       .dump()
                       .c_str());
-      return mean;
+      return;
     }
     const std::string models =
         flags_.models > 0 ? absl::StrCat(" of ", flags_.models, " models") : "";
@@ -117,7 +133,6 @@ class Bench {
     std::printf("events/s %.0f   Step p50 %.1f us  p99 %.1f us  p99.9 %.1f us  max %.1f us\n",
                 1e9 / mean, at(0.5), at(0.99), at(0.999), at(1));
     std::printf("peak memory %.0f MiB\n", mib);
-    return mean;
   }
 
  private:
@@ -239,7 +254,41 @@ class Bench {
   std::priority_queue<Due, std::vector<Due>, Later> agenda_;
   std::map<AttemptId, Run> runs_;
   std::vector<double> ns_;
+  size_t submitted_ = 0;  // so many of them came with the slots and the submissions
 };
+
+nlohmann::json ToJson(const StepTimes& times) {
+  return {{"mean", times.mean}, {"p50", times.median}, {"p99", times.p99}};
+}
+
+// `few` was measured before and after `many`.
+void PrintGrowth(const Flags& flags, const StepTimes (&few)[2], const StepTimes& many) {
+  const auto ratio = [&](double StepTimes::*time) {
+    return many.*time / ((few[0].*time + few[1].*time) / 2);
+  };
+  const StepTimes ratios = {ratio(&StepTimes::mean), ratio(&StepTimes::median),
+                            ratio(&StepTimes::p99)};
+  if (flags.json) {
+    std::printf("%s\n", nlohmann::json{{"schema_version", 1},
+                                       {"grow", flags.grow},
+                                       {"times", kTimes},
+                                       {"few_us", {ToJson(few[0]), ToJson(few[1])}},
+                                       {"many_us", ToJson(many)},
+                                       {"ratio", ToJson(ratios)}}
+                            .dump()
+                            .c_str());
+    return;
+  }
+  std::printf("\n%-34s %12s %12s %12s\n", "a Step after the submissions", "mean", "median", "99 %");
+  const auto line = [](const std::string& name, const StepTimes& times, const char* unit) {
+    std::printf("%-34s %9.2f %-2s %9.2f %-2s %9.2f %-2s\n", name.c_str(), times.mean, unit,
+                times.median, unit, times.p99, unit);
+  };
+  line("as asked", few[0], "us");
+  line(absl::StrCat(kTimes, " times as many ", flags.grow), many, "us");
+  line("as asked, again", few[1], "us");
+  line("so many times as long", ratios, "");
+}
 
 }  // namespace
 }  // namespace heddle::scheduler
@@ -270,39 +319,35 @@ int main(int argc, char** argv) {
   app.add_option("--deadlines", flags.deadlines, "% of the jobs that have one")
       ->check(CLI::Range(0, 100))
       ->capture_default_str();
-  app.add_option("--events", flags.events, "at most")
+  app.add_option("--events", flags.events, "after the submissions, at most")
       ->check(CLI::Range(int64_t{1000}, int64_t{100'000'000}))
       ->capture_default_str();
   app.add_option("--policy", flags.policy)
       ->check(CLI::IsMember(PolicyNames()))
       ->capture_default_str();
   app.add_option("--seed", flags.seed)->capture_default_str();
-  app.add_option("--grow", flags.grow,
-                 "measure again with ten times as many, and print the ratio of the mean times of a "
-                 "Step: 1 where it does not depend on them, 10 where it looks at all of them")
+  app.add_option(
+         "--grow", flags.grow,
+         "measure with ten times as many, too, and print how many times as long a Step takes "
+         "then: 1 where it does not depend on them, 10 where it looks at all of them")
       ->check(CLI::IsMember({"jobs", "tenants", "workers"}));
   app.add_flag("--json", flags.json, "one JSON object a line");
   if (const auto end = heddle::ParseCommandLine(&app, argc, argv)) return *end;
   const auto measure = [&] {
     Bench bench(flags);
     bench.Go();
-    return bench.Print();
+    const StepTimes times = bench.AfterSubmissions();
+    bench.Print();
+    return times;
   };
-  const double mean = measure();
+  const StepTimes before = measure();
   if (flags.grow.empty()) return 0;
   int& grows = flags.grow == "jobs"      ? flags.jobs
                : flags.grow == "tenants" ? flags.tenants
                                          : flags.workers;
   grows *= kTimes;
-  const double ratio = measure() / mean;
-  if (flags.json) {
-    std::printf("%s\n",
-                nlohmann::json{{"schema_version", 1}, {"grow", flags.grow}, {"ratio", ratio}}
-                    .dump()
-                    .c_str());
-  } else {
-    std::printf("%d times as many %s: a Step takes %.2f times as long\n", kTimes,
-                flags.grow.c_str(), ratio);
-  }
+  const StepTimes many = measure();
+  grows /= kTimes;
+  PrintGrowth(flags, {before, measure()}, many);
   return 0;
 }

@@ -28,7 +28,7 @@ class ChainTest : public ::testing::Test {
  protected:
   ChainTest() {
     tracker::ServiceOptions options;
-    options.sync_interval = absl::Milliseconds(100);
+    options.pool.sync_interval = absl::Milliseconds(100);
     tracker_ = std::make_unique<tracker::TrackerServiceImpl>(
         options, tracker::FencingTokens::Open("").value());
     grpc::ServerBuilder builder;

@@ -322,7 +322,8 @@ class FailOverRun {
     std::vector<std::string> lines;
     for (const auto& [kind, gaps] : gaps_) {
       all.insert(all.end(), gaps.begin(), gaps.end());
-      lines.push_back(absl::StrCat(gaps.size(), " ", kNames[kind], " p50 ", text(gaps, 0.5)));
+      lines.push_back(absl::StrCat(gaps.size(), " ", kNames[kind], " p50 ", text(gaps, 0.5),
+                                   " p99 ", text(gaps, 0.99)));
     }
     std::cerr << absl::StrCat(all.size(), " fail-overs (", absl::StrJoin(lines, ", "), "; ",
                               held_up_, " waited for a process stopped within a write), gap p50 ",

@@ -1,13 +1,15 @@
 // Random operations under virtual time against a model that is as simple as can be: a list of every
-// lease ever granted, and what became of it. A failure prints the seed; HEDDLE_SEED=n runs only
+// lease ever granted and what became of it, and a list of how late each heartbeat was. A failure prints the seed; HEDDLE_SEED=n runs only
 // that one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tracker/device_pool.h"
@@ -17,13 +19,14 @@ namespace {
 
 constexpr int kWorkers = 3;  // 0 and 1 on one host
 constexpr double kWorkerExpiry = 10;
+constexpr double kSyncInterval = 4, kLongestPause = 3;
 constexpr const char* kOwner = "scheduler/main";  // of all leases
 
 struct ModelWorker {
   bool there = false;
   int boot = 0;
   bool draining = false;
-  double last_sync = 0;
+  double heard = 0;  // seconds of long pauses are left out
 };
 struct ModelLease {
   std::string id;
@@ -38,8 +41,11 @@ const std::vector<std::vector<int>> kSlotCores = {{0}, {1}, {0, 1}, {2, 3}, {3}}
 class Model {
  public:
   void Advance(double now) {
+    const double excess = now - std::exchange(last_call, now) - kLongestPause;
+    excused += excess > 0;
     for (int w = 0; w < kWorkers; ++w) {
-      if (workers[w].there && workers[w].last_sync + kWorkerExpiry <= now) {
+      workers[w].heard += std::max(0.0, excess);
+      if (workers[w].there && workers[w].heard + kWorkerExpiry + Late() <= now) {
         workers[w].there = false;
         EndAll(w);
       }
@@ -47,6 +53,14 @@ class Model {
     for (ModelLease& lease : leases) {
       if (lease.expires <= now) lease.ended = true;
     }
+  }
+  // The median of how late the newest heartbeats were; those that never came count as 0.
+  double Late() const {
+    std::vector<double> newest(Lateness::kLatest);
+    const size_t count = std::min(late.size(), newest.size());
+    std::copy(late.end() - static_cast<std::ptrdiff_t>(count), late.end(), newest.begin());
+    std::sort(newest.begin(), newest.end());
+    return std::min(2 * kWorkerExpiry, newest[newest.size() / 2]);
   }
   void EndAll(int worker) {
     for (ModelLease& lease : leases) {
@@ -77,13 +91,19 @@ class Model {
 
   ModelWorker workers[kWorkers];
   std::vector<ModelLease> leases;
+  std::vector<double> late;  // each heartbeat
+  double last_call = 0;
+  int excused = 0;  // pauses
   std::set<std::pair<int, int>> quarantined;
 };
 
 class Episode {
  public:
   explicit Episode(uint64_t seed)
-      : rng_(seed), pool_(PoolOptions{.worker_expiry = absl::Seconds(kWorkerExpiry)}) {}
+      : rng_(seed),
+        pool_(PoolOptions{.worker_expiry = absl::Seconds(kWorkerExpiry),
+                          .sync_interval = absl::Seconds(kSyncInterval),
+                          .longest_pause = absl::Seconds(kLongestPause)}) {}
 
   void Steps(int count) {
     for (int k = 0; k < count && !::testing::Test::HasFailure(); ++k) {
@@ -114,6 +134,8 @@ class Episode {
   }
   int granted() const { return static_cast<int>(model_.leases.size()); }
   int changes_told() const { return changes_told_; }
+  int excused() const { return model_.excused; }
+  int late() const { return late_; }
 
  private:
   int Pick(int n) { return static_cast<int>(rng_() % n); }
@@ -123,15 +145,18 @@ class Episode {
 
   void Synchronize(int w) {
     ModelWorker& worker = model_.workers[w];
-    if (Pick(6) == 0 && worker.boot > 0) {
+    const bool rebooted = Pick(6) == 0 && worker.boot > 0;
+    if (rebooted) {
       ++worker.boot;
       model_.EndAll(w);
     } else if (worker.boot == 0) {
       worker.boot = 1;
     }
+    if (worker.there && !rebooted)
+      model_.late.push_back(std::max(0.0, now_ - worker.heard - kSyncInterval));
     worker.there = true;
     worker.draining = Pick(8) == 0;
-    worker.last_sync = now_;
+    worker.heard = now_;
     WorkerReport report{.worker = Name(w),
                         .boot_id = std::to_string(worker.boot),
                         .address = "a",
@@ -157,6 +182,8 @@ class Episode {
     std::set<std::string> ids;
     for (const Lease& lease : *leases) ids.insert(lease.id);
     EXPECT_EQ(ids, model_.LiveOf(w));
+    late_ += model_.Late() > 0;
+    model_.Advance(now_);  // heartbeats that are read sooner again end the time of others
   }
 
   void Acquire(int w, int s) {
@@ -266,24 +293,29 @@ class Episode {
   uint64_t followed_ = 0;
   std::map<std::string, std::string> followers_;  // worker -> Text
   int changes_told_ = 0;
+  int late_ = 0;  // heartbeats after which the tracker counted as late
 };
 
 TEST(DevicePoolProperty, AgreesWithTheModel) {
   const char* only = std::getenv("HEDDLE_SEED");
   const uint64_t first = only != nullptr ? std::strtoull(only, nullptr, 10) : 1;
   const uint64_t last = only != nullptr ? first : 200;
-  int granted = 0, told = 0;
+  int granted = 0, told = 0, excused = 0, late = 0;
   for (uint64_t seed = first; seed <= last; ++seed) {
     SCOPED_TRACE("HEDDLE_SEED=" + std::to_string(seed));
     Episode run(seed);
     run.Steps(400);
     granted += run.granted();
     told += run.changes_told();
+    excused += run.excused();
+    late += run.late();
     if (HasFailure()) return;
   }
   EXPECT_GT(granted, 20 * static_cast<int>(last - first + 1))
       << "the operations hardly ever get a lease";
   EXPECT_GT(told, granted / 2) << "leases are granted without a change";
+  EXPECT_GT(excused, static_cast<int>(last - first + 1)) << "no pauses";
+  EXPECT_GT(late, static_cast<int>(last - first + 1)) << "no heartbeat was late";
 }
 
 }  // namespace

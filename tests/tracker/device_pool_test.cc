@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "base/vocabulary/limits.h"
 
 namespace heddle::tracker {
@@ -371,6 +372,92 @@ TEST_F(DevicePoolTest, AHeldSlotOfAWorkerThatLeavesRetires) {
   report.troubles["cpu0"] = "noisy";
   ASSERT_TRUE(pool_.Synchronize(report, At(2)).ok());
   EXPECT_EQ(View("cpu0", 2).retires, "quarantined: noisy");
+}
+
+// ---- silence of workers, or lateness of the tracker ----
+
+TEST(DevicePoolLateness, APauseOfTheTrackerIsNoSilence) {
+  DevicePool pool({.longest_pause = absl::Seconds(1)});
+  for (const char* worker : {"w", "x"}) ASSERT_TRUE(pool.Synchronize(Report(worker), At(0)).ok());
+  const auto look_until = [&pool](double from, double to) {
+    for (double at = from; at <= to; at += 0.5) pool.Expire(At(at));
+  };
+  // It does not run for half a minute, and the first that happens then is no heartbeat.
+  look_until(0.5, 2);
+  pool.Expire(At(32));
+  ASSERT_TRUE(pool.Synchronize(Report("w"), At(32.5)).ok());
+  EXPECT_EQ(pool.List(At(32.5)).size(), 2u);
+  // Of the 32 seconds of x, 29 do not count.
+  look_until(33, 38.5);
+  EXPECT_EQ(pool.List(At(38.5)).size(), 2u);
+  pool.Expire(At(39));
+  EXPECT_EQ(pool.TakeLost(), std::vector<std::string>{"x"});
+  EXPECT_EQ(pool.List(At(39)).size(), 1u);
+}
+
+class ManyWorkers {
+ public:
+  // Reads a heartbeat of each worker of the first `count`.
+  void Hear(double at, int count = kCount) {
+    for (int i = 0; i < count; ++i) {
+      const auto heard = pool.Synchronize(Report(absl::StrCat("w", i)), At(at));
+      ASSERT_TRUE(heard.ok()) << heard.status();
+    }
+  }
+  size_t Left(double at) { return pool.List(At(at)).size(); }
+
+  static constexpr int kCount = static_cast<int>(Lateness::kLatest);
+  DevicePool pool;
+};
+
+// Heartbeats come every second, and the tracker reads them later and later.
+TEST(DevicePoolLateness, HeartbeatsThatWaitToBeReadAreNoSilence) {
+  ManyWorkers many;
+  ASSERT_TRUE(many.pool.Synchronize(Report("x"), At(0)).ok());
+  many.Hear(0);
+  many.Hear(5);
+  ASSERT_TRUE(many.pool.Synchronize(Report("x"), At(5)).ok());
+  many.Hear(14);
+  // 12 s after the last one was read: with the first of these, all others would be gone.
+  many.Hear(26);
+  EXPECT_EQ(many.pool.TakeLost(), std::vector<std::string>{"x"})
+      << "21 s, where 8 s are due to the tracker";
+  ASSERT_TRUE(many.pool.Synchronize(Report("x"), At(26)).ok());
+  EXPECT_EQ(many.Left(46.5), static_cast<size_t>(many.kCount) + 1) << "11 s late";
+  many.Hear(46.5);
+  EXPECT_EQ(many.Left(46.5), static_cast<size_t>(many.kCount) + 1);
+  // Once it reads them in time again, who was silent is gone at once.
+  many.Hear(47.5);
+  EXPECT_EQ(many.pool.TakeLost(), std::vector<std::string>{"x"});
+  EXPECT_EQ(many.Left(47.5), static_cast<size_t>(many.kCount));
+}
+
+TEST(DevicePoolLateness, NobodyStaysForEver) {
+  ManyWorkers many;
+  double at = 0;
+  many.Hear(at);
+  for (const double later : {9, 17, 25}) many.Hear(at += later);
+  EXPECT_EQ(many.Left(at + 29.5), static_cast<size_t>(many.kCount));
+  EXPECT_EQ(many.Left(at + 30), 0u) << "24 s late, of which 20 count";
+}
+
+TEST(DevicePoolLateness, AFewSlowWorkersExcuseNobody) {
+  ManyWorkers many;
+  const int few = many.kCount / 3;
+  many.Hear(0);
+  for (int second = 1; second <= 9; ++second) many.Hear(second, many.kCount - few);
+  many.Hear(9.5);  // the others, who are 8 s late
+  EXPECT_EQ(many.Left(19), static_cast<size_t>(many.kCount));
+  EXPECT_EQ(many.Left(19.5), 0u);
+}
+
+TEST(DevicePoolLateness, ARestartOfAWorkerIsNoDelay) {
+  ManyWorkers many;
+  many.Hear(0);
+  for (int i = 0; i < many.kCount; ++i)
+    ASSERT_TRUE(many.pool.Synchronize(Report(absl::StrCat("w", i), "b2"), At(9)).ok());
+  EXPECT_EQ(many.Left(18.5), static_cast<size_t>(many.kCount));
+  EXPECT_EQ(many.Left(19), 0u);
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ class Tracker {
  public:
   explicit Tracker(int port = 0) {
     tracker::ServiceOptions options;
-    options.sync_interval = absl::Milliseconds(100);
+    options.pool.sync_interval = absl::Milliseconds(100);
     service_ = std::make_unique<tracker::TrackerServiceImpl>(
         options, tracker::FencingTokens::Open("").value());
     grpc::ServerBuilder builder;

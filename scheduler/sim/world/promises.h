@@ -82,6 +82,7 @@ class Promises {
   }
   bool Held(const SlotId& id) const;
   void CountPassedOver(const Dispatcher& dispatcher, const StartStage& start, const SlotInfo& slot);
+  static bool GoesOnWithRound(const Dispatcher& dispatcher, const StartStage& start);
   void CheckLearned(const Dispatcher& dispatcher, const StartStage& start, int learned);
   void CheckNoIdleSlot(const Dispatcher& dispatcher);
   bool MayGiveWay(const Dispatcher& dispatcher, const Job& job) const;
@@ -108,7 +109,8 @@ class Promises {
   std::map<JobId, std::map<std::pair<v1::StageKind, int>, std::vector<std::string>>> accusers_;
   // Idle jobs with code while others wait for room, and since when.
   std::map<JobId, absl::Time> idle_code_;
-  // Stages of other jobs that began while ready work of this job, for a device or not, waited.
+  // Stages of other jobs that began while ready work of this job, for a device or not, waited. Under
+  // round_robin, all builds of a round are one.
   std::map<std::pair<JobId, bool>, int> passed_over_;
 };
 

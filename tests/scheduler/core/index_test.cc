@@ -24,6 +24,18 @@ int PlainCount(const Task& task) {
   }));
 }
 
+// Bytes of code of each candidate: what the dispatcher assumes until something is built.
+constexpr int64_t kCode = int64_t{128} << 10;
+
+// Whether the job may build, where the dispatcher says whether there is room for many.
+bool PlainMayBuild(const Dispatcher& dispatcher, const Job& job) {
+  if (!dispatcher.LacksRoom(job)) return true;
+  return !dispatcher.IsIdle(job) &&
+         std::all_of(job.tasks.begin(), job.tasks.end(), [](const Task& task) {
+           return PlainCount<Unbuilt>(task) == static_cast<int>(task.open.size());
+         });
+}
+
 // What the test knows of a module asked for on demand.
 struct AskedFor {
   JobId job;
@@ -61,7 +73,7 @@ std::set<WorkItem> PlainReady(const Dispatcher& dispatcher,
         if (is) ready.insert(WorkItem{id, kind, index, std::nullopt, kind == v1::STAGE_PROFILE});
       };
       add(more && PlainCount<Built>(task) > 0, v1::STAGE_PROFILE);
-      add(PlainCount<Unbuilt>(task) > 0, v1::STAGE_BUILD);
+      add(PlainCount<Unbuilt>(task) > 0 && PlainMayBuild(dispatcher, job), v1::STAGE_BUILD);
       add(std::holds_alternative<WantsUpdate>(task.phase), v1::STAGE_UPDATE);
       add(std::holds_alternative<WantsPropose>(task.phase), v1::STAGE_PROPOSE);
     }
@@ -90,7 +102,7 @@ class Course {
 
  public:
   Course(uint64_t seed, const std::string& policy)
-      : random_(seed), policy_(policy), dispatcher_(*MakePolicy(policy)) {}
+      : random_(seed), policy_(policy), dispatcher_(*MakePolicy(policy), OptionsOf(seed)) {}
 
   void Run(int steps) {
     for (int i = 0; i < steps && !::testing::Test::HasFailure(); ++i) {
@@ -114,6 +126,7 @@ class Course {
     EXPECT_GT(started_, steps / 20) << "nothing happened";
     EXPECT_GT(busy_, steps / 20);
   }
+  int lacked() const { return lacked_; }
   int shared() const { return shared_; }
   int fetched() const { return fetched_; }
 
@@ -154,6 +167,13 @@ class Course {
       fetch.not_before = now_ + std::min(absl::Seconds(10), absl::Milliseconds(500) *
                                                                 (int64_t{1} << fetch.failures++));
     }
+  }
+
+  // Every other course has little room for code.
+  static DispatcherOptions OptionsOf(uint64_t seed) {
+    DispatcherOptions options;
+    if (seed % 2 == 0) options.max_artifact_bytes = kCode * static_cast<int64_t>(2 + seed % 11);
+    return options;
   }
 
   int Below(int n) { return static_cast<int>(random_() % static_cast<uint64_t>(n)); }
@@ -243,7 +263,11 @@ class Course {
     if (streams && !stage.candidates.empty() && Below(8) != 0) {
       const CandidateId candidate = *stage.candidates.begin();
       const v1::Outcome outcome = Below(6) == 0 ? v1::OUTCOME_BUILD_ERROR : v1::OUTCOME_OK;
-      if (stage.kind == v1::STAGE_BUILD) return CandidateBuilt{stage.id, candidate, outcome, ""};
+      if (stage.kind == v1::STAGE_BUILD) {
+        CandidateBuilt built{stage.id, candidate, outcome, ""};
+        if (outcome == v1::OUTCOME_OK) built.artifact_bytes = kCode;
+        return built;
+      }
       return CandidateProfiled{stage.id, candidate, outcome, "", 5};
     }
     if (streams && Below(3) == 0 && !stage.candidates.empty())
@@ -306,8 +330,28 @@ class Course {
     busy_ += horizon > 0;
   }
 
+  // Between a limit and three quarters of it, what was before decides.
+  void CompareRoom(int step) {
+    int64_t bytes = 0;
+    for (const auto& [id, job] : dispatcher_.jobs()) {
+      if (job.final()) continue;
+      for (const Task& task : job.tasks)
+        bytes += kCode * (static_cast<int64_t>(task.open.size()) - PlainCount<Unbuilt>(task));
+    }
+    ASSERT_EQ(dispatcher_.artifact_bytes(), bytes) << "step " << step;
+    for (const auto& [id, job] : dispatcher_.jobs()) {
+      if (job.final()) continue;
+      const bool lacks = dispatcher_.LacksRoom(job);
+      const int64_t limit =
+          dispatcher_.options().max_artifact_bytes / (dispatcher_.IsIdle(job) ? 2 : 1);
+      ASSERT_TRUE(lacks ? bytes >= limit / 4 * 3 : bytes < limit) << "step " << step;
+      lacked_ += lacks;
+    }
+  }
+
   void Compare(int step) {
     CompareCounts(step);
+    CompareRoom(step);
     const std::vector<WorkItem> order = dispatcher_.ReadyWork();
     const std::set<WorkItem> indexed(order.begin(), order.end());
     ASSERT_EQ(indexed.size(), order.size()) << "twice, step " << step;
@@ -338,7 +382,8 @@ class Course {
   const std::string policy_;
   Dispatcher dispatcher_;
   absl::Time now_ = absl::FromUnixSeconds(1000);
-  int busy_ = 0;  // steps after which there was work left
+  int busy_ = 0;    // steps after which there was work left
+  int lacked_ = 0;  // how often a job lacked room for code
   int jobs_ = 0, started_ = 0, asked_ = 0, fetched_ = 0, shared_ = 0;
   bool refused_ = false;  // the fetch of this event was
   std::vector<FindRecords> finds_;
@@ -495,7 +540,7 @@ TEST(MaxTreeTest, TheLargestIsThatOfALookAtAll) {
 }
 
 TEST(IndexTest, AnswersAreThoseOfThePlainDefinition) {
-  int shared = 0, fetched = 0;
+  int shared = 0, fetched = 0, lacked = 0;
   for (uint64_t seed = 1; seed <= 20 && !HasFailure(); ++seed) {
     for (const char* policy : {"round_robin", "predictive", "sequential"}) {
       SCOPED_TRACE(absl::StrCat(policy, " seed ", seed));
@@ -503,10 +548,12 @@ TEST(IndexTest, AnswersAreThoseOfThePlainDefinition) {
       course.Run(600);
       shared += course.shared();
       fetched += course.fetched();
+      lacked += course.lacked();
     }
   }
   EXPECT_GT(shared, 100);
   EXPECT_GT(fetched, 100);
+  EXPECT_GT(lacked, 1000);
 }
 
 }  // namespace

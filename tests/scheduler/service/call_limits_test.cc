@@ -195,15 +195,7 @@ class WatchedStore : public GatedStore {
   std::vector<int> first_ ABSL_GUARDED_BY(mutex_), later_ ABSL_GUARDED_BY(mutex_);
 };
 
-class LongAnswersTest : public ServiceTest {
- protected:
-  std::unique_ptr<RecordStore> Wrap(std::unique_ptr<RecordStore> store) override {
-    auto watched = std::make_unique<WatchedStore>(std::move(store));
-    watched_ = watched.get();
-    return watched;
-  }
-  WatchedStore* watched_ = nullptr;
-};
+using LongAnswersTest = WrappedStoreTest<WatchedStore>;
 
 TEST_F(LongAnswersTest, LaterPagesAreReadWithLessOfTheCores) {
   if (getpriority(PRIO_PROCESS, 0) >= 10) GTEST_SKIP() << "this process has little itself";
@@ -220,8 +212,8 @@ TEST_F(LongAnswersTest, LaterPagesAreReadWithLessOfTheCores) {
   query.set_limit(kRecords);
   for (const v1::Record& record : Query(query)) ids.insert(record.id());
   EXPECT_EQ(ids.size(), static_cast<size_t>(kRecords));
-  EXPECT_THAT(watched_->first(), ElementsAre(Lt(10)));
-  EXPECT_THAT(watched_->later(), ElementsAre(10, 10));
+  EXPECT_THAT(wrapped_->first(), ElementsAre(Lt(10)));
+  EXPECT_THAT(wrapped_->later(), ElementsAre(10, 10));
 }
 
 class LongCallsTest : public ServiceTest {};

@@ -100,14 +100,8 @@ class MeasuredStore : public GatedStore {
   Steps steps_ ABSL_GUARDED_BY(mutex_);
 };
 
-class CollectManyTest : public ServiceTest {
+class CollectManyTest : public WrappedStoreTest<MeasuredStore> {
  protected:
-  std::unique_ptr<RecordStore> Wrap(std::unique_ptr<RecordStore> store) override {
-    auto measured = std::make_unique<MeasuredStore>(std::move(store));
-    measured_ = measured.get();
-    return measured;
-  }
-
   void MakeJobs(int64_t jobs) {
     Batch batch;
     for (int64_t id = 1; id <= jobs; ++id) {
@@ -126,8 +120,6 @@ class CollectManyTest : public ServiceTest {
     std::filesystem::create_directories(directory_);
     Start();
   }
-
-  MeasuredStore* measured_ = nullptr;
 
  private:
   static void AddJob(int64_t id, Batch* batch) {
@@ -216,14 +208,14 @@ TEST_F(CollectManyTest, NoStepGrowsWithTheNumberOfJobs) {
   };
   MakeJobs(jobs / kFewer);
   if (HasFatalFailure()) return;
-  (void)measured_->Take();
+  (void)wrapped_->Take();
   ASSERT_TRUE(collect([] {}).ok());
-  const Steps of_few = measured_->Take();
+  const Steps of_few = wrapped_->Take();
 
   StartAnew();
   MakeJobs(jobs);
   if (HasFatalFailure()) return;
-  (void)measured_->Take();
+  (void)wrapped_->Take();
   bench::ForgetPeak(getpid());
   const double before = bench::MemoryMib(getpid(), "VmRSS");
   std::vector<double> cpu_s;  // of each job
@@ -234,7 +226,7 @@ TEST_F(CollectManyTest, NoStepGrowsWithTheNumberOfJobs) {
   });
   ASSERT_TRUE(total.ok()) << total.status();
   const double grown_mib = bench::MemoryMib(getpid(), "VmHWM") - before;
-  const Steps steps = measured_->Take();
+  const Steps steps = wrapped_->Take();
   ASSERT_EQ(static_cast<int64_t>(cpu_s.size()), jobs);
   const auto quarter = static_cast<std::ptrdiff_t>(jobs / 4);
   const double first = Quantile(std::vector(cpu_s.begin(), cpu_s.begin() + quarter), 0.5);
@@ -271,7 +263,7 @@ TEST_F(CollectManyTest, OldRecordsGoInSmallSteps) {
     EXPECT_TRUE(store_->Apply({Batch{retract}})->front().ok());
     for (int64_t id = 1; id <= jobs; ++id)
       EXPECT_TRUE(store_->Apply({Batch{CollectJob{id, 6000}}})->front().ok());
-    (void)measured_->Take();
+    (void)wrapped_->Take();
     const auto total = collector_->Collect(
         {absl::ZeroDuration(), 0}, /*dry_run=*/false, absl::Now(),
         [](const v1::CollectProgress::Job&) { return true; }, [] { return true; });
@@ -279,7 +271,7 @@ TEST_F(CollectManyTest, OldRecordsGoInSmallSteps) {
     const auto retracted = static_cast<int64_t>(retract.ids.size());
     EXPECT_TRUE(!total.ok() || total->records() >= retracted - 1)
         << "the latest record of all stays";
-    return measured_->Take();
+    return wrapped_->Take();
   };
   const int64_t jobs = std::min<int64_t>(Jobs(), 2000);
   const Steps of_few = steps_of(jobs / kFewer);

@@ -347,15 +347,7 @@ class CountingStore : public GatedStore {
   std::atomic<size_t> largest{0};
 };
 
-class PagesTest : public CollectorTest {
- protected:
-  std::unique_ptr<RecordStore> Wrap(std::unique_ptr<RecordStore> store) override {
-    auto counting = std::make_unique<CountingStore>(std::move(store));
-    counting_ = counting.get();
-    return counting;
-  }
-  CountingStore* counting_ = nullptr;
-};
+using PagesTest = WrappedStoreTest<CountingStore, CollectorTest>;
 
 // However large a job is, no read and no transaction of its collection is.
 TEST_F(PagesTest, ALargeJobIsCollectedInManySmallSteps) {
@@ -381,10 +373,10 @@ TEST_F(PagesTest, ALargeJobIsCollectedInManySmallSteps) {
   const Told told = Collect(false);
   EXPECT_GE(told.total.rows(), 2 * kMore - 2);
   constexpr int64_t kPage = 250;
-  EXPECT_GE(counting_->pages, kMore / kPage);
-  EXPECT_LE(counting_->pages, kMore / kPage + 2) << "and none was read for nothing";
-  EXPECT_LE(counting_->largest, static_cast<size_t>(kPage));
-  EXPECT_GE(counting_->record_pages, kMore / kPage);
+  EXPECT_GE(wrapped_->pages, kMore / kPage);
+  EXPECT_LE(wrapped_->pages, kMore / kPage + 2) << "and none was read for nothing";
+  EXPECT_LE(wrapped_->largest, static_cast<size_t>(kPage));
+  EXPECT_GE(wrapped_->record_pages, kMore / kPage);
   EXPECT_THAT(RecordsOf(job), SizeIs(::testing::Gt(static_cast<size_t>(kMore))));
   EXPECT_EQ(store_->CollectionOf(ParseJobName(job), {}, 100)->rows.candidates.size(), 0u);
 }

@@ -22,16 +22,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class DurabilityTest : public ServiceTest {
+class DurabilityTest : public WrappedStoreTest<GatedStore> {
  protected:
-  std::unique_ptr<RecordStore> Wrap(std::unique_ptr<RecordStore> store) override {
-    auto gated = std::make_unique<GatedStore>(std::move(store));
-    gate_ = gated.get();
-    return gated;
-  }
   void TearDown() override {
-    gate_->SetOpen(true);
-    gate_->SetProblem(absl::OkStatus());
+    wrapped_->SetOpen(true);
+    wrapped_->SetProblem(absl::OkStatus());
     ServiceTest::TearDown();
   }
   std::vector<v1::Job> ListAll() {
@@ -53,13 +48,16 @@ class DurabilityTest : public ServiceTest {
                                       [](const auto& one) { return one.outcome.has_value(); });
     EXPECT_GE(trials, shown.trials()) << "trials are shown and not stored";
     EXPECT_GE(job.tasks.size(), static_cast<size_t>(shown.tasks_size()));
-    if (IsFinal(shown.state())) EXPECT_EQ(job.row.job.state(), shown.state());
-    if (!shown.module_digest().empty())
+    if (IsFinal(shown.state())) {
+      EXPECT_EQ(job.row.job.state(), shown.state());
+    }
+    if (!shown.module_digest().empty()) {
       EXPECT_EQ(job.row.job.module_digest(), shown.module_digest());
-    if (shown.state() == v1::JOB_PAUSED) EXPECT_TRUE(job.row.paused);
+    }
+    if (shown.state() == v1::JOB_PAUSED) {
+      EXPECT_TRUE(job.row.paused);
+    }
   }
-
-  GatedStore* gate_ = nullptr;
 };
 
 // While a disk takes no writes for a while, again and again, a watcher and others look at jobs.
@@ -80,14 +78,14 @@ TEST_F(DurabilityTest, NothingIsShownThatIsNotOnDisk) {
   std::mt19937 random(7);
   const absl::Time limit = absl::Now() + kServiceLimit;
   for (bool open = false; !over && absl::Now() < limit; open = !open) {
-    gate_->SetOpen(open);
+    wrapped_->SetOpen(open);
     const absl::Time turn = absl::Now() + absl::Milliseconds(20 + random() % 60);
     while (absl::Now() < turn) {
       for (const v1::Job& job : ListAll()) ExpectStored(job);
       ExpectStored(Get(jobs[random() % jobs.size()]));
     }
   }
-  gate_->SetOpen(true);
+  wrapped_->SetOpen(true);
   watcher.join();
   EXPECT_GT(watched, 1);
   for (const std::string& job : jobs) EXPECT_EQ(WaitFinal(job).state(), v1::JOB_DONE);
@@ -97,7 +95,7 @@ TEST_F(DurabilityTest, AnAnswerMeansThatItIsOnDisk) {
   cluster_.behaviour.candidate_ms = 20;
   const std::string job = MustSubmit(Spec(60));
   Wait(job, [](const v1::Job& now) { return now.trials() > 0; });
-  gate_->SetOpen(false);
+  wrapped_->SetOpen(false);
   std::atomic<bool> answered{false};
   std::thread user([&] {
     v1::Job now;
@@ -108,7 +106,7 @@ TEST_F(DurabilityTest, AnAnswerMeansThatItIsOnDisk) {
   absl::SleepFor(absl::Milliseconds(200));
   EXPECT_FALSE(answered);
   EXPECT_NE(Get(job).state(), v1::JOB_PAUSED);
-  gate_->SetOpen(true);
+  wrapped_->SetOpen(true);
   user.join();
   ExpectStored(Get(job));
   v1::Job now;
@@ -119,7 +117,7 @@ TEST_F(DurabilityTest, OnAFullDiskNewWorkIsRefusedUntilThereIsSpace) {
   cluster_.behaviour.candidate_ms = 5;
   const std::string job = MustSubmit(Spec(30));
   Wait(job, [](const v1::Job& now) { return now.trials() > 0; });
-  gate_->SetProblem(absl::ResourceExhaustedError("database or disk is full"));
+  wrapped_->SetProblem(absl::ResourceExhaustedError("database or disk is full"));
   Wait(job, [](const v1::Job& now) { return absl::StrContains(now.reason(), "disk"); });
   const int trials = Get(job).trials();
   ExpectStored(Get(job));
@@ -145,7 +143,7 @@ TEST_F(DurabilityTest, OnAFullDiskNewWorkIsRefusedUntilThereIsSpace) {
     EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   }
   EXPECT_GE(Get(job).trials(), trials) << "reads go on";
-  gate_->SetProblem(absl::OkStatus());
+  wrapped_->SetProblem(absl::OkStatus());
   const v1::Job done = WaitFinal(job);
   EXPECT_EQ(done.state(), v1::JOB_DONE) << done.ShortDebugString();
   ExpectEachTrialOnce(done);
@@ -185,14 +183,14 @@ TEST_F(DurabilityTest, TheSameKeyIsTheSameJob) {
 
 // The first call has not been answered when the second comes.
 TEST_F(DurabilityTest, CallsWithTheSameKeyAtOnceMakeOneJob) {
-  gate_->SetOpen(false);
+  wrapped_->SetOpen(false);
   std::vector<std::string> jobs(8);
   std::vector<std::thread> users;
   for (std::string& job : jobs) {
     users.emplace_back([&] { EXPECT_TRUE(Submit(Spec(), "a model", &job, "", "key").ok()); });
   }
   absl::SleepFor(absl::Milliseconds(200));
-  gate_->SetOpen(true);
+  wrapped_->SetOpen(true);
   for (std::thread& user : users) user.join();
   for (const std::string& job : jobs) EXPECT_EQ(job, jobs[0]);
   EXPECT_EQ(ListAll().size(), 1u);

@@ -78,4 +78,17 @@ class ServiceTest : public ::testing::Test {
   std::unique_ptr<v1::RecordService::Stub> records_;
 };
 
+// A fixture whose scheduler uses a `Store` around the one on disk, such as a GatedStore.
+template <typename Store, typename Fixture = ServiceTest>
+class WrappedStoreTest : public Fixture {
+ protected:
+  std::unique_ptr<RecordStore> Wrap(std::unique_ptr<RecordStore> store) override {
+    auto wrapped = std::make_unique<Store>(std::move(store));
+    wrapped_ = wrapped.get();
+    return wrapped;
+  }
+
+  Store* wrapped_ = nullptr;  // while the service runs
+};
+
 }  // namespace heddle::scheduler

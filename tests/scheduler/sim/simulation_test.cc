@@ -54,6 +54,19 @@ TEST(SimulationTest, PromisesHoldUnderFaults) {
   EXPECT_GT(dropped, 0) << "code that is built again";
 }
 
+// Seeds whose worlds have little room for code: a round is built one candidate at a time there, and a turn has as many
+// stages.
+TEST(SimulationTest, NobodyStarvesWhereTurnsHaveManyBuilds) {
+  for (const uint64_t seed : {475, 2662}) {
+    ASSERT_GT(RandomScenario(seed, true).code_room, 0);
+    const absl::StatusOr<WorldResult> result =
+        FuzzSeed(seed, "round_robin", true, Planted::kNone, /*fail_over=*/seed % 2 == 1);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->violation, "") << "seed " << seed;
+    EXPECT_GT(result->trials, 0);
+  }
+}
+
 TEST(SimulationTest, WithoutFaultsNothingIsLost) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     const absl::StatusOr<WorldResult> result = FuzzSeed(seed, "round_robin", false);
