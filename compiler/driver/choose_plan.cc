@@ -621,20 +621,20 @@ PlansToTune WhatToTune(const PlanChoice& choice) {
   constexpr double kNear = 1.1;
   const Contender &best = choice.best(), &estimated = choice.contenders.front();
   if (!best.plan.forests.empty() || !estimated.fits) return {&best};
-  const auto has_own = [](const Contender& one, const Contender& other) {
+  const auto has_own = [](const Contender& one, const std::vector<const Contender*>& others) {
     std::set<std::string> keys;
-    for (const graph::Task& task : other.tasks) keys.insert(task.key);
+    for (const Contender* other : others) {
+      for (const graph::Task& task : other->tasks) keys.insert(task.key);
+    }
     return std::any_of(one.tasks.begin(), one.tasks.end(),
                        [&](const graph::Task& task) { return !keys.contains(task.key); });
   };
-  // The cheapest one that comes near and has kernels that each of these lacks.
+  // The cheapest one that comes near and has kernels that none of these has.
   const auto near = [&](const std::vector<const Contender*>& taken) {
     const Contender* found = nullptr;
     for (const Contender& other : choice.contenders) {
-      if (other.cost.ns > kNear * best.cost.ns) continue;
-      const bool own = std::all_of(taken.begin(), taken.end(),
-                                   [&](const Contender* one) { return has_own(other, *one); });
-      if (own && (found == nullptr || other.cost.ns < found->cost.ns)) found = &other;
+      if (other.cost.ns > kNear * best.cost.ns || !has_own(other, taken)) continue;
+      if (found == nullptr || other.cost.ns < found->cost.ns) found = &other;
     }
     return found;
   };
@@ -643,7 +643,7 @@ PlansToTune WhatToTune(const PlanChoice& choice) {
     const Contender* other = near({&estimated});
     if (other == nullptr) return tuned;
     tuned.plan = other;
-  } else if (!has_own(estimated, best)) {
+  } else if (!has_own(estimated, {&best})) {
     return tuned;
   }
   tuned.rival = &estimated;

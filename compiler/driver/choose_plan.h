@@ -90,8 +90,8 @@ struct PlansToTune {
 // The plan is the chosen one. If that is the estimated one, it is the cheapest other one with kernels of its own that comes
 // near, or else the estimated one alone. A plan that has all kernels of the estimated one has no rival. Forms of decision
 // trees differ by far more than tuning gains, so plans with trees have none either. And an estimated plan that needs too
-// much memory is no rival. The runner-up is the cheapest of the others that come near and have kernels of which both
-// plans lack some. The results point into `choice`.
+// much memory is no rival. The runner-up is the cheapest of the others that come near and have kernels that neither
+// of these plans has. The results point into `choice`.
 PlansToTune WhatToTune(const PlanChoice& choice);
 
 struct PlanSearch {
