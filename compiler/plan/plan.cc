@@ -151,9 +151,8 @@ absl::StatusOr<std::vector<Plan>> ParsePlans(std::string_view text) {
       continue;
     }
     if (number == 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("this is no plan that this version knows: its first line is not '",
-                       first_line, "'"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "this is no plan that this version knows: its first line is not '", first_line, "'"));
     }
     if (line.empty()) continue;
     if (const absl::Status read = ReadLine(Line(line), &plans.back()); !read.ok()) {

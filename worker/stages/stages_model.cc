@@ -124,13 +124,13 @@ bool SetTasks(const PlansToTune& tuned, const std::map<std::string, double>& tim
     return result->mutable_tasks(place->second);
   };
   for (const graph::Task& task : tuned.plan->tasks) add(task, task.weight);
-  if (tuned.runner_up != nullptr) result->mutable_plan()->append(plan::ToText(tuned.runner_up->plan));
+  if (tuned.runner_up != nullptr)
+    result->mutable_plan()->append(plan::ToText(tuned.runner_up->plan));
   if (const Contender* other = tuned.runner_up != nullptr ? tuned.runner_up : tuned.rival) {
     for (const graph::Task& task : other->tasks) add(task, 0)->set_rival_weight(task.weight);
   }
   return static_cast<size_t>(result->tasks_size()) <= kMaxPlanned &&
-         result->plan().size() <= kMaxPlanText &&
-         result->ByteSizeLong() <= kMaxFrameBytes / 2;
+         result->plan().size() <= kMaxPlanText && result->ByteSizeLong() <= kMaxFrameBytes / 2;
 }
 
 // What an inference may need. A module that needs more could not be timed by a stage with the limit of this one. A GPU has

@@ -220,8 +220,8 @@ std::optional<TaskIndex> Rounds::NextByGain(const Job& job, bool ahead) const {
     const TaskIndex index{static_cast<int>(i)};
     const int counted = task.known.total + task.trials;
     const double uses = ExpectedUses(task, chances);
-    const bool may = uses > 0 && MayBegin(job, index, ahead) &&
-                     GrantFor(job, index, floor, left, followed) > 0;
+    const bool may =
+        uses > 0 && MayBegin(job, index, ahead) && GrantFor(job, index, floor, left, followed) > 0;
     choices.push_back({may, uses, task.flops, counted, task.curve,
                        task.trials > 0 ? task.device_ns / task.trials : 0});
     given += task.budget;
@@ -306,10 +306,10 @@ void Rounds::EndTuningIfDone(Job& job) {
   const bool contest_over = WaitsForPlan(job);
   const PlanChances chances = ChancesOf(job, *options_);
   for (const Task& task : job.tasks) {
-    const bool waits = Is<Waiting>(task.phase) &&
-                       (Surveying(job) ? Surveyed(job, task) || SurveySpent(job)
-                                       : contest_over ||
-                                             (chooses_again && ExpectedUses(task, chances) == 0));
+    const bool waits =
+        Is<Waiting>(task.phase) &&
+        (Surveying(job) ? Surveyed(job, task) || SurveySpent(job)
+                        : contest_over || (chooses_again && ExpectedUses(task, chances) == 0));
     if (!Is<Finished>(task.phase) && !waits) return;
     any_valid |= task.valid() > 0 || task.known.valid > 0;
     trials += task.trials;

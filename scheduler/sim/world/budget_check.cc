@@ -37,8 +37,8 @@ bool Uniform(const Job& job) {
 }
 
 int Share(const Job& job, const Task& task) {
-  const bool counts = task.weight > 0 || (Contends(job) && (task.rival_weight > 0 ||
-                                                            task.estimated_weight > 0));
+  const bool counts =
+      task.weight > 0 || (Contends(job) && (task.rival_weight > 0 || task.estimated_weight > 0));
   return !job.settled ? 1 : counts ? job.params.trials_per_task : 0;
 }
 

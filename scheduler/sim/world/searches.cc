@@ -75,7 +75,7 @@ Planned Searches::Plan(JobId id, const StageWork& work) const {
   if (job.random_plan && !work.plan.last() && Mix({told, scenario_.seed, 7}) % 4 != 0) {
     const bool imported = Mix({told, scenario_.seed, 9}) % 2 == 0;
     for (size_t i = 0; i < rivals.size(); ++i) {
-      rivals[i] = !imported            ? static_cast<int>(Mix({told, scenario_.seed, i, 8}) % 3)
+      rivals[i] = !imported           ? static_cast<int>(Mix({told, scenario_.seed, i, 8}) % 3)
                   : job.tasks[i].late ? 0
                                       : job.tasks[i].weight;
     }
