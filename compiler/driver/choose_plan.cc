@@ -73,7 +73,11 @@ class Chooser {
       HEDDLE_RETURN_IF_ERROR(AddColumns());
       HEDDLE_RETURN_IF_ERROR(AddImproved(search));
       HEDDLE_RETURN_IF_ERROR(AddSubstituted(search));
-      if (search.tuned.has_value()) HEDDLE_RETURN_IF_ERROR(AddTuned(*search.tuned));
+      if (search.tuned.has_value()) {
+        HEDDLE_ASSIGN_OR_RETURN(tuned_, AddGiven("the job's until now", *search.tuned));
+        for (const plan::Plan& plan : search.runners_up)
+          HEDDLE_RETURN_IF_ERROR(AddGiven("the runner-up until now", plan).status());
+      }
       Settle(search);
     }
     return std::move(choice_);
@@ -556,7 +560,8 @@ class Chooser {
     return absl::OkStatus();
   }
 
-  absl::Status AddTuned(const plan::Plan& plan) {
+  // The place of the plan; nullopt: it is refused.
+  absl::StatusOr<std::optional<size_t>> AddGiven(const char* name, const plan::Plan& plan) {
     substitution::SearchedGraph graph{simple_, plan.substitutions};
     if (!plan.substitutions.empty()) {
       const auto rules = substitution::Applicable(substitution::ShippedRules().rules);
@@ -565,15 +570,14 @@ class Chooser {
           SubstitutedAndChecked(simple_, rules, plan.substitutions, &folded_, &checked);
       if (!made.ok()) {
         choice_.refused.emplace_back(made.status().message());
-        return absl::OkStatus();
+        return std::nullopt;
       }
       graph.graph = *std::move(made);
     }
     options_.passes.forests.fixed = plan.forests;
     HEDDLE_ASSIGN_OR_RETURN(Made made, Make(plan.layouts, {plan.separate, plan.columns},
                                             std::nullopt, nullptr, &graph));
-    tuned_ = Add("the job's until now", std::move(made));
-    return absl::OkStatus();
+    return Add(name, std::move(made));
   }
 
   // Of the contenders that are surely faster than the first, the one expected to be the fastest.
@@ -617,19 +621,34 @@ PlansToTune WhatToTune(const PlanChoice& choice) {
   constexpr double kNear = 1.1;
   const Contender &best = choice.best(), &estimated = choice.contenders.front();
   if (!best.plan.forests.empty() || !estimated.fits) return {&best};
-  const auto has_own = [](const Contender& one, const Contender& other) {
+  const auto has_own = [](const Contender& one, const std::vector<const Contender*>& others) {
     std::set<std::string> keys;
-    for (const graph::Task& task : other.tasks) keys.insert(task.key);
+    for (const Contender* other : others) {
+      for (const graph::Task& task : other->tasks) keys.insert(task.key);
+    }
     return std::any_of(one.tasks.begin(), one.tasks.end(),
                        [&](const graph::Task& task) { return !keys.contains(task.key); });
   };
-  if (choice.chosen != 0) return {&best, has_own(estimated, best) ? &estimated : nullptr};
-  const Contender* near = nullptr;
-  for (const Contender& other : choice.contenders) {
-    if (other.cost.ns > kNear * best.cost.ns || !has_own(other, best)) continue;
-    if (near == nullptr || other.cost.ns < near->cost.ns) near = &other;
+  // The cheapest one that comes near and has kernels that none of these has.
+  const auto near = [&](const std::vector<const Contender*>& taken) {
+    const Contender* found = nullptr;
+    for (const Contender& other : choice.contenders) {
+      if (other.cost.ns > kNear * best.cost.ns || !has_own(other, taken)) continue;
+      if (found == nullptr || other.cost.ns < found->cost.ns) found = &other;
+    }
+    return found;
+  };
+  PlansToTune tuned{&best};
+  if (choice.chosen == 0) {
+    const Contender* other = near({&estimated});
+    if (other == nullptr) return tuned;
+    tuned.plan = other;
+  } else if (!has_own(estimated, {&best})) {
+    return tuned;
   }
-  return near == nullptr ? PlansToTune{&best} : PlansToTune{near, &best};
+  tuned.rival = &estimated;
+  tuned.runner_up = near({tuned.plan, tuned.rival});
+  return tuned;
 }
 
 std::string TimedOutText(const PlanChoice& choice, const PlanSearch& search) {

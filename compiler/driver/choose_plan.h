@@ -16,7 +16,7 @@
 //             costliest on, as long as that gains and the number of evaluations allows.
 //   substituted  graphs that substitutions make of the model's, best first (substitution/search.h). Substitutions and
 //             layouts are chosen together (PlanSearch::Mode); then kernels are cut as in `cuts`, and matrices read as in `columns`.
-//   tuned     PlanSearch::tuned, because nothing else would find it again for certain.
+//   tuned     PlanSearch::tuned and those that contended with it, because nothing else would find them again for certain.
 // Uniform, unfused, by-columns and forests contenders are there to be measured: their kernels are what the others are judged by.
 #pragma once
 
@@ -80,16 +80,18 @@ struct PlanChoice {
   const Contender& best() const { return contenders[chosen]; }
 };
 
-// What to tune: a plan, and beside it the estimated one, because what default schedules cost does not tell which is the
-// faster one after tuning.
+// What to tune: a plan, and beside it the estimated one and a runner-up, because what default schedules cost does not tell
+// which is the fastest one after tuning.
 struct PlansToTune {
   const Contender* plan = nullptr;
-  const Contender* rival = nullptr;  // the estimated plan; null: `plan` is tuned alone
+  const Contender* rival = nullptr;      // the estimated plan; null: `plan` is tuned alone
+  const Contender* runner_up = nullptr;  // tuned beside these two; null: there is none
 };
 // The plan is the chosen one. If that is the estimated one, it is the cheapest other one with kernels of its own that comes
 // near, or else the estimated one alone. A plan that has all kernels of the estimated one has no rival. Forms of decision
 // trees differ by far more than tuning gains, so plans with trees have none either. And an estimated plan that needs too
-// much memory is no rival. The results point into `choice`.
+// much memory is no rival. The runner-up is the cheapest of the others that come near and have kernels that neither
+// of these plans has. The results point into `choice`.
 PlansToTune WhatToTune(const PlanChoice& choice);
 
 struct PlanSearch {
@@ -105,6 +107,8 @@ struct PlanSearch {
   // Times are of tuned kernels. Then only plans are chosen of which every kernel has a time, because a prediction from
   // tuned kernels says nothing of one that nobody will tune; and this plan, for which they were tuned.
   std::optional<plan::Plan> tuned = std::nullopt;
+  // Plans that contended with it. They are contenders like any other.
+  std::vector<plan::Plan> runners_up = {};
   // What an inference may need (graph::InferenceBytes). A plan that needs more costs infinitely much, and is no contender
   // unless it is the estimated one.
   int64_t memory_bytes = graph::kAnyBytes;

@@ -139,25 +139,33 @@ std::string ToText(const Plan& plan) {
   return text;
 }
 
-absl::StatusOr<Plan> ParsePlan(std::string_view text) {
+absl::StatusOr<std::vector<Plan>> ParsePlans(std::string_view text) {
   if (text.size() > kMaxBytes) return absl::InvalidArgumentError("a plan has at most 16 MiB");
-  Plan plan;
+  const absl::string_view first_line(kFirstLine.data(), kFirstLine.size());
+  std::vector<Plan> plans;
   int number = 0;
   for (absl::string_view line : absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
     ++number;
+    if (line == first_line) {
+      plans.emplace_back();
+      continue;
+    }
     if (number == 1) {
-      if (line == absl::string_view(kFirstLine.data(), kFirstLine.size())) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("this is no plan that this version knows: its first line is not '",
-                       absl::string_view(kFirstLine.data(), kFirstLine.size()), "'"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "this is no plan that this version knows: its first line is not '", first_line, "'"));
     }
     if (line.empty()) continue;
-    if (const absl::Status read = ReadLine(Line(line), &plan); !read.ok()) {
+    if (const absl::Status read = ReadLine(Line(line), &plans.back()); !read.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("line ", number, " of the plan: ", read.message()));
     }
   }
-  return plan;
+  return plans;
+}
+
+absl::StatusOr<Plan> ParsePlan(std::string_view text) {
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<Plan> plans, ParsePlans(text));
+  return std::move(plans.front());
 }
 
 }  // namespace heddle::plan

@@ -18,6 +18,9 @@
 // lines counts. A plan without a `block` line leaves the layouts open: they are then estimated for the
 // target (graph/layout/layout_costs.h). With one, nodes without a `layout` line are channels first. The forms of
 // forests without a line are estimated, too.
+//
+// While plans of a job contend, its text has several of them, one behind the other. The first is the chosen one, and it
+// counts wherever one plan is wanted.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +54,10 @@ struct Plan {
 };
 
 std::string ToText(const Plan& plan);
-// InvalidArgument, naming the line: the text is no plan, or one of another version. Nothing is checked
-// against a graph.
+// At least one. InvalidArgument, naming the line: the text has something else than plans, or a plan of another version. Nothing
+// is checked against a graph.
+absl::StatusOr<std::vector<Plan>> ParsePlans(std::string_view text);
+// The first of them.
 absl::StatusOr<Plan> ParsePlan(std::string_view text);
 
 }  // namespace heddle::plan

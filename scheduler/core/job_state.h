@@ -87,7 +87,7 @@ struct TaskProgress {
   KnownRecords known;        // of the database at the start, and of other jobs since
   bool exhausted = false;    // the search has nothing more to propose
   int estimated_weight = 0;  // weight by the plan of the import
-  int rival_weight = 0;      // uses in the plan that contends with the job's (machines/contest.h)
+  int rival_weight = 0;      // uses in a plan that contends with the job's (machines/contest.h)
 };
 
 // Where a candidate without a final record is.
@@ -175,8 +175,8 @@ struct Importing {};
 // A job with params.plan whose import lists a survey first makes it: every task, those of other plans included, gets one
 // trial, the default schedule's. With a time limit, a survey ends at its share of it
 // (DispatcherOptions.survey_share), whatever was measured. Then a stage settles the plan, and the tasks
-// of that plan are tuned. If the stage names a second plan, the tasks of both are tuned first. Then a further plan
-// stage chooses by their best times, and modules by both may be compared (machines/contest.h).
+// of that plan are tuned. If the stage names a second plan, the tasks of both, and of the estimated plan, are tuned
+// first. Then a further plan stage chooses by their best times, and modules may be compared (machines/contest.h).
 struct Tuning {};
 // A plan stage chooses among plans by the times of their kernels. After a survey, the job goes on
 // tuning, or makes a further survey of tasks that the stage added. After a contest, it goes on tuning, or compares
@@ -304,12 +304,14 @@ bool Is(const Variant& phase) {
 // Whether the job measures tasks only to choose its plan. Then every task gets one trial.
 inline bool Surveying(const Job& job) { return !job.settled; }
 
-// Uses in the job's plan, or in the plan that contends with it if those are more. 0: the task gets no trials after
-// the survey.
-inline int Uses(const Task& task) { return std::max(task.weight, task.rival_weight); }
-
-// Whether two plans of the job are tuned side by side, or judged thereafter (machines/contest.h).
+// Whether plans of the job are tuned side by side, or judged thereafter (machines/contest.h).
 bool Contending(const Job& job);
+// Uses in the job's plan; if plans contend, in the one of them that has the most. 0: the task gets no trials after the
+// survey.
+inline int Uses(const Task& task, bool contending) {
+  return contending ? std::max({task.weight, task.rival_weight, task.estimated_weight})
+                    : task.weight;
+}
 // Whether the job compiles and compares modules by two plans only to choose between these. It then goes on tuning.
 bool Judging(const Job& job);
 

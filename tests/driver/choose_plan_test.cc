@@ -123,25 +123,37 @@ Contender With(double ns, const std::vector<std::string>& keys) {
 // Beside the estimated plan, the chosen one is tuned, or the best of those that come near.
 TEST(ChoosePlan, TheEstimatedPlanIsTunedBesideTheBestOther) {
   PlanChoice choice;
+  int runner_up = -1;
   const auto tuned = [&] {
     const PlansToTune tune = WhatToTune(choice);
     const auto place = [&](const Contender* one) {
       return one == nullptr ? -1 : static_cast<int>(one - choice.contenders.data());
     };
+    runner_up = place(tune.runner_up);
     return std::pair(place(tune.plan), place(tune.rival));
   };
   choice.contenders = {With(150, {"a", "b"}), With(100, {"a", "c"}), With(101, {"a", "d"})};
   choice.chosen = 1;
   EXPECT_EQ(tuned(), std::pair(1, 0)) << "the module is judged by the estimated plan";
+  EXPECT_EQ(runner_up, 2);
   choice.contenders = {With(100, {"a", "b"}), With(101, {"b", "a"}), With(109, {"d"}),
                        With(105, {"a", "c"}), With(111, {"e"})};
   choice.chosen = 0;
   EXPECT_EQ(tuned(), std::pair(3, 0)) << "one before has no kernel of its own";
+  EXPECT_EQ(runner_up, 2);
   choice.contenders = {With(100, {"a"}), With(111, {"b"})};
   EXPECT_EQ(tuned(), std::pair(0, -1)) << "it costs more than tuning makes up for";
+  EXPECT_EQ(runner_up, -1);
   choice.contenders = {With(150, {"a"}), With(100, {"a", "c"})};
   choice.chosen = 1;
   EXPECT_EQ(tuned(), std::pair(1, -1)) << "all kernels of the estimated plan are tuned anyway";
+  EXPECT_EQ(runner_up, -1);
+  // The runner-up adds something to both plans, comes near, and is the cheapest such one.
+  choice.contenders = {With(150, {"a", "b"}), With(100, {"a", "c"}), With(101, {"b", "c"}),
+                       With(111, {"d"}),      With(108, {"b", "e"}), With(105, {"c", "f"})};
+  choice.chosen = 1;
+  EXPECT_EQ(tuned(), std::pair(1, 0));
+  EXPECT_EQ(runner_up, 5);
   choice.contenders = {With(100, {"a"}), With(100, {"b"})};
   choice.chosen = 0;
   EXPECT_EQ(tuned(), std::pair(1, 0));

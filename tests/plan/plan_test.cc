@@ -58,6 +58,19 @@ TEST(PlanText, RoundTripsWhateverTheNames) {
   }
 }
 
+// Of several plans, the first one is the plan.
+TEST(PlanText, PlansFollowEachOther) {
+  std::mt19937_64 rng(3);
+  for (int i = 0; i < 100; ++i) {
+    const std::vector<Plan> plans = {RandomPlan(rng), {}, RandomPlan(rng)};
+    const std::string text = ToText(plans[0]) + ToText(plans[1]) + ToText(plans[2]);
+    const auto parsed = ParsePlans(text);
+    ASSERT_TRUE(parsed.ok()) << parsed.status() << "\n" << text;
+    EXPECT_EQ(*parsed, plans) << text;
+    EXPECT_EQ(*ParsePlan(text), plans[0]);
+  }
+}
+
 TEST(PlanText, ErrorsNameTheLine) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "first line"},
@@ -66,6 +79,7 @@ TEST(PlanText, ErrorsNameTheLine) {
        "line 3 of the plan: the forest has two forms"},
       {"plan 2\n", "first line"},
       {"plan 1\nturn \"a\"\n", "line 2 of the plan: 'turn'"},
+      {"plan 1\nblock 4\nplan 1\nturn \"a\"\n", "line 4 of the plan: 'turn'"},
       {"plan 1\nlayout channels_last \"a\"\n", "block comes before"},
       {"plan 1\nblock 1\n", "at least 2"},
       {"plan 1\nblock 4\nblock 4\n", "line 3 of the plan: there are two blocks"},

@@ -490,6 +490,38 @@ TEST(Stages, CompileFollowsThePlanOfTheImport) {
   EXPECT_EQ(compiled(first).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// Each plan of a contest is a contender after it, though no search finds it again.
+TEST(Stages, PlansThatContendedAreContendersAgain) {
+  const v1::ImportResult imported = Import();
+  v1::StageStart start = Base(v1::STAGE_PLAN);
+  v1::PlanSpec& spec = *start.mutable_plan();
+  spec.set_mode("sequential");
+  spec.set_last(true);
+  absl::StatusOr<plan::Plan> plan = plan::ParsePlan(imported.plan());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const char* value : {"no such value", "no other value"}) {
+    plan->separate = {value};
+    spec.mutable_plan()->append(plan::ToText(*plan));
+  }
+  for (const v1::TaskInfo& task : imported.tasks()) {
+    v1::PlanSpec::KernelTime& time = *spec.add_times();
+    time.set_workload_key(task.key());
+    time.set_ns(1e5);
+  }
+  FakeIo io;
+  io.Feed("model", Mlp());
+  ASSERT_EQ(RunStage(start, io), absl::OkStatus());
+  const v1::PlanResult& result = io.events.back().planned();
+  std::set<std::string> names;
+  for (const v1::PlanReport::Contender& one : result.report().contenders())
+    names.insert(one.name());
+  EXPECT_TRUE(names.contains("the job's until now"));
+  EXPECT_TRUE(names.contains("the runner-up until now"));
+  const auto plans = plan::ParsePlans(result.plan());
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  EXPECT_EQ(plans->size(), 1u) << "the contest is over";
+}
+
 // What could not be timed by a stage with this limit is not chosen.
 TEST(Stages, APlanHasTheMemoryOfItsStage) {
   const v1::ImportResult imported = Import();

@@ -1,6 +1,7 @@
 // import, plan and compile: the stages that see the model.
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -105,12 +106,13 @@ constexpr int kFurtherShare = 2;
 // A contender whose predicted cost is this many standard deviations too high is not measured further.
 constexpr double kHopeful = 1;
 
-// The most tasks of a PlanResult.
-constexpr size_t kMaxPlanned = 8192;
+// The most tasks of a PlanResult, and bytes of its plans.
+constexpr size_t kMaxPlanned = 8192, kMaxPlanText = 2 << 20;
 
 bool HasTrees(const plan::Plan& plan) { return !plan.forests.empty(); }
 
-// Names the tasks of the plan, and behind them those that only the rival has. False: they do not fit.
+// Names the tasks of the plan, and behind them those that only the runner-up has. Without a runner-up, the rival is named instead;
+// with one, the job knows its estimated plan. False: they do not fit.
 bool SetTasks(const PlansToTune& tuned, const std::map<std::string, double>& times,
               v1::PlanResult* result) {
   result->set_plan(plan::ToText(tuned.plan->plan));
@@ -122,11 +124,13 @@ bool SetTasks(const PlansToTune& tuned, const std::map<std::string, double>& tim
     return result->mutable_tasks(place->second);
   };
   for (const graph::Task& task : tuned.plan->tasks) add(task, task.weight);
-  if (tuned.rival != nullptr) {
-    for (const graph::Task& task : tuned.rival->tasks) add(task, 0)->set_rival_weight(task.weight);
+  if (tuned.runner_up != nullptr)
+    result->mutable_plan()->append(plan::ToText(tuned.runner_up->plan));
+  if (const Contender* other = tuned.runner_up != nullptr ? tuned.runner_up : tuned.rival) {
+    for (const graph::Task& task : other->tasks) add(task, 0)->set_rival_weight(task.weight);
   }
   return static_cast<size_t>(result->tasks_size()) <= kMaxPlanned &&
-         result->ByteSizeLong() <= kMaxFrameBytes / 2;
+         result->plan().size() <= kMaxPlanText && result->ByteSizeLong() <= kMaxFrameBytes / 2;
 }
 
 // What an inference may need. A module that needs more could not be timed by a stage with the limit of this one. A GPU has
@@ -259,7 +263,10 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
   search.time_limit = kPlanSearchLimit;
   search.memory_bytes = MemoryOf(start, target);
   if (spec.last() && !spec.plan().empty()) {
-    HEDDLE_ASSIGN_OR_RETURN(search.tuned, plan::ParsePlan(spec.plan()));
+    HEDDLE_ASSIGN_OR_RETURN(std::vector<plan::Plan> plans, plan::ParsePlans(spec.plan()));
+    search.tuned = std::move(plans.front());
+    search.runners_up.assign(std::make_move_iterator(plans.begin() + 1),
+                             std::make_move_iterator(plans.end()));
   }
   search.threads = static_cast<int>(std::max<size_t>(1, UsableCores().size()));  // the slot's
   search.progress = [&](int graph, double) { Report(io, graph, 2 * search.graphs, "graphs"); };
@@ -273,10 +280,14 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
   v1::PlanResult& result = *event.mutable_planned();
   *result.mutable_report() = ReportOf(choice, spec.last());
   AddExperience(choice.learned, &result);
-  const PlansToTune tuned = spec.last() ? PlansToTune{&choice.best()} : WhatToTune(choice);
+  PlansToTune tuned = spec.last() ? PlansToTune{&choice.best()} : WhatToTune(choice);
+  bool fits = SetTasks(tuned, times, &result);
+  if (!fits && tuned.runner_up != nullptr) {
+    tuned.runner_up = nullptr;
+    fits = SetTasks(tuned, times, &result);
+  }
   // Without its rival, nobody would know whether the plan is the faster one once tuned.
-  if (!SetTasks(tuned, times, &result) && tuned.rival != nullptr)
-    (void)SetTasks({tuned.rival}, times, &result);
+  if (!fits && tuned.rival != nullptr) (void)SetTasks({tuned.rival}, times, &result);
   std::set<std::string> seen;
   for (const v1::TaskInfo& task : result.tasks()) seen.insert(task.key());
   // What the chosen plan and those that may yet beat it have and nobody has measured.

@@ -13,8 +13,8 @@ struct DispatcherOptions {
   int max_attempts = 3;
   int max_surveys = 2;        // of a job; then its plan is settled
   double survey_share = 0.1;  // of a job's time limit: after it, surveys measure no further task
-  // Two plans are tuned side by side until the best times of one sum to more than contest_clear times those of
-  // the other, or until this share of the job's trials or time is used (contest.h). The floor of trials leaves
+  // Plans are tuned side by side until the best times of all but one sum to more than contest_clear times those of
+  // that one, or until this share of the job's trials or time is used (contest.h). contest_clear is over 1. The floor of trials leaves
   // about a tenth open: 16 trials a task gain 4 % in the mean (docs/benchmarks.md), and up to 30 %.
   double contest_clear = 1.1;
   double contest_share = 0.5;

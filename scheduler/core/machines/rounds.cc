@@ -175,7 +175,9 @@ bool Rounds::MayBegin(const Job& job, TaskIndex index, bool ahead) const {
   const Task& task = job.tasks[index.value];
   const bool may =
       ahead ? Is<Measuring>(task.phase) && !task.unlearned.any() : Is<Waiting>(task.phase);
-  const bool unused = Surveying(job) ? Surveyed(job, task) || SurveySpent(job) : Uses(task) == 0;
+  // What the task is worth to a gradient job says NextByGain.
+  const bool unused = Surveying(job) ? Surveyed(job, task) || SurveySpent(job)
+                                     : !IsGradient(job) && task.weight == 0;
   if (!may || unused) return false;
   if (ahead && (Over(job, task) || (!IsGradient(job) && task.unproposed() <= 0))) return false;
   return !sharing_->PartnerInFlight(job, index);
@@ -209,6 +211,7 @@ std::optional<TaskIndex> Rounds::NextTask(const Job& job, bool ahead) const {
 std::optional<TaskIndex> Rounds::NextByGain(const Job& job, bool ahead) const {
   const std::vector<bool> followed = Followed(job);
   const int floor = TrialFloor(job), left = PoolLeft(job, *options_);
+  const PlanChances chances = ChancesOf(job, *options_);
   std::vector<ChoiceTask> choices;
   choices.reserve(job.tasks.size());
   int given = 0;
@@ -216,8 +219,10 @@ std::optional<TaskIndex> Rounds::NextByGain(const Job& job, bool ahead) const {
     const Task& task = job.tasks[i];
     const TaskIndex index{static_cast<int>(i)};
     const int counted = task.known.total + task.trials;
-    const bool may = MayBegin(job, index, ahead) && GrantFor(job, index, floor, left, followed) > 0;
-    choices.push_back({may, ExpectedUses(job, task), task.flops, counted, task.curve,
+    const double uses = ExpectedUses(task, chances);
+    const bool may =
+        uses > 0 && MayBegin(job, index, ahead) && GrantFor(job, index, floor, left, followed) > 0;
+    choices.push_back({may, uses, task.flops, counted, task.curve,
                        task.trials > 0 ? task.device_ns / task.trials : 0});
     given += task.budget;
   }
@@ -299,10 +304,12 @@ void Rounds::EndTuningIfDone(Job& job) {
   // Whether another choice of the plan follows before the job compiles.
   const bool chooses_again = Surveying(job) || Contending(job);
   const bool contest_over = WaitsForPlan(job);
+  const PlanChances chances = ChancesOf(job, *options_);
   for (const Task& task : job.tasks) {
-    const bool waits = Is<Waiting>(task.phase) &&
-                       (Surveying(job) ? Surveyed(job, task) || SurveySpent(job)
-                                       : contest_over || (chooses_again && Uses(task) == 0));
+    const bool waits =
+        Is<Waiting>(task.phase) &&
+        (Surveying(job) ? Surveyed(job, task) || SurveySpent(job)
+                        : contest_over || (chooses_again && ExpectedUses(task, chances) == 0));
     if (!Is<Finished>(task.phase) && !waits) return;
     any_valid |= task.valid() > 0 || task.known.valid > 0;
     trials += task.trials;
@@ -348,6 +355,7 @@ bool Rounds::SurveysFurther(const Job& job, bool asked) const {
 void Rounds::EndPlanning(Job& job, size_t first, After after, bool survey_more) {
   const bool surveyed = Surveying(job);
   const bool tune = after != After::kCompile && job.stop.empty();
+  const bool contending = Contending(job);
   job.settled = !SurveysFurther(job, survey_more);
   job.surveys += surveyed;
   job.stage_failures = 0;
@@ -359,7 +367,7 @@ void Rounds::EndPlanning(Job& job, size_t first, After after, bool survey_more) 
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     Task& task = job.tasks[i];
     const TaskIndex index{static_cast<int>(i)};
-    const bool begins = tune && (Surveying(job) || Uses(task) > 0);
+    const bool begins = tune && (Surveying(job) || Uses(task, contending) > 0);
     if (i >= first && !begins) task.phase = Finished{};
     if (i >= first && begins) {
       task.unlearned.known = task.known.total > 0;
@@ -470,13 +478,14 @@ void Rounds::Restore(Job& job) {
   // since slots are not; then all of them update.
   const int depth =
       job.params.pipeline_depth > 0 ? job.params.pipeline_depth : std::numeric_limits<int>::max();
+  const bool contending = Contending(job);
   const bool spent = Surveying(job) || !Is<Tuning>(job.phase) || WaitsForPlan(job) ||
                      (IsGradient(job) && PoolLeft(job, *options_) <= 0);
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     Task& task = job.tasks[i];
     const TaskIndex index{static_cast<int>(i)};
     if (Is<WantsUpdate>(task.phase) && task.open.empty()) {
-      if (RoundsInFlight(job) < depth && !spent && Uses(task) > 0) {
+      if (RoundsInFlight(job) < depth && !spent && Uses(task, contending) > 0) {
         job.in_flight.push_back(index);
       } else {
         task.phase = Waiting{};

@@ -127,6 +127,10 @@ void StageEnds::EndPlan(Job& job, const StageFinished& event) {
 
 void StageEnds::Contend(Job& job, const Planned& planned, std::map<std::string, size_t> places,
                         size_t first) {
+  const auto drop_from = [&](size_t task) {
+    job.tasks.erase(job.tasks.begin() + static_cast<std::ptrdiff_t>(task), job.tasks.end());
+  };
+  const size_t rivals = job.tasks.size();
   for (int i = 0; i < planned.plan.tasks_size(); ++i) {
     const v1::TaskInfo& info = planned.plan.tasks(i);
     if (info.rival_weight() <= 0) continue;
@@ -135,8 +139,11 @@ void StageEnds::Contend(Job& job, const Planned& planned, std::map<std::string, 
     job.tasks[place->second].rival_weight = info.rival_weight();
   }
   if (!Contending(job)) return;
-  if (job.params.allocation == Allocation::kGradient && MayContend(job, *options_)) return;
-  job.tasks.erase(job.tasks.begin() + static_cast<std::ptrdiff_t>(first), job.tasks.end());
+  if (MayContend(job, *options_)) return;
+  drop_from(rivals);
+  for (Task& task : job.tasks) task.rival_weight = task.estimated_weight;
+  if (MayContend(job, *options_)) return;
+  drop_from(first);
   TakeEstimatedPlan(&job);
 }
 

@@ -41,8 +41,8 @@ class StageEnds {
   bool IsConfirmed(Job& job, const LiveStage& stage, const FaultInfo& fault);
   void EndImport(Job& job, const StageFinished& event);
   void EndPlan(Job& job, const StageFinished& event);
-  // Begins a contest if the stage names a rival. If there can be none (contest.h), the estimated plan stays. `places`: of
-  // the job's tasks; those from `first` on are new.
+  // Begins a contest if the stage names a rival; if there can be none (contest.h), one of the chosen plan and the estimated
+  // one; and else the estimated plan stays. `places`: of the job's tasks; those from `first` on are new.
   void Contend(Job& job, const Planned& planned, std::map<std::string, size_t> places,
                size_t first);
   void EndPropose(Job& job, TaskIndex task, const StageFinished& event);

@@ -21,7 +21,7 @@ GradientBudget BudgetOf(const Job& job) {
 
 // Trials of one task, known records included, that uniform allocation grants.
 int Share(const Job& job, const Task& task) {
-  return Surveying(job) ? 1 : Uses(task) == 0 ? 0 : job.params.trials_per_task;
+  return Surveying(job) ? 1 : Uses(task, Contending(job)) == 0 ? 0 : job.params.trials_per_task;
 }
 
 // Of the task's budget, what the pool does not pay: the survey's trial of a task that the plan has not.
@@ -78,9 +78,10 @@ int Allowance(const Job& job, const Task& task) {
 bool NothingLeft(const Job& job, const Task& task) {
   if (task.exhausted) return true;
   // It goes on with the task if the plan needs it.
-  if (Surveying(job) || (Uses(task) == 0 && Contending(job))) return false;
-  const int counted = Reused(job.params, task) + task.trials + static_cast<int>(task.open.size());
+  if (Surveying(job)) return false;
   const int each = Share(job, task);
+  if (each == 0 && Contending(job)) return false;
+  const int counted = Reused(job.params, task) + task.trials + static_cast<int>(task.open.size());
   return counted >= (IsGradient(job) ? GradientCap(each) : each);
 }
 
@@ -104,10 +105,12 @@ int GrantFor(const Job& job, TaskIndex index, int floor, int left,
   auto owed = [&](const Task& other, int up_to) {
     return std::max(0, up_to - Reused(job.params, other) - other.budget);
   };
+  const bool contending = Contending(job);
   int kept = 0;
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     const Task& other = job.tasks[i];
-    if (static_cast<int>(i) == index.value || Is<Finished>(other.phase) || Uses(other) == 0)
+    if (static_cast<int>(i) == index.value || Is<Finished>(other.phase) ||
+        Uses(other, contending) == 0)
       continue;
     kept += owed(other, followed[i] ? job.params.trials_per_task : floor);
   }

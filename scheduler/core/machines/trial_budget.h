@@ -1,7 +1,7 @@
 // How many trials jobs and tasks may measure. Pure functions of a job's state.
 //
 // In a survey, every task may measure one trial if it has no known record. Afterwards only tasks with a
-// weight count, and in a contest (contest.h) those of the rival, too. Under uniform allocation, a task may
+// weight count, and in a contest (contest.h) those of the other plans, too. Under uniform allocation, a task may
 // measure trials_per_task minus its known records. Under gradient allocation, the job has a pool of
 // trials_per_task x tasks minus the known records (GradientBudget), and each round takes its trials from the
 // pool. Trials of tasks that the plan does not have are taken from it, too, with two exceptions. The first one

@@ -1,6 +1,8 @@
 #include "scheduler/sim/world/budget_check.h"
 
 #include <algorithm>
+#include <array>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 
@@ -35,8 +37,56 @@ bool Uniform(const Job& job) {
 }
 
 int Share(const Job& job, const Task& task) {
-  const bool counts = task.weight > 0 || task.rival_weight > 0;
+  const bool counts =
+      task.weight > 0 || (Contends(job) && (task.rival_weight > 0 || task.estimated_weight > 0));
   return !job.settled ? 1 : counts ? job.params.trials_per_task : 0;
+}
+
+int Floor(const Job& job) {
+  const int each = job.params.trials_per_task;
+  return std::min(each, std::max(job.params.batch, std::min(16, each / 8)));
+}
+
+// The tasks that only beaten plans have while plans contend. A plan is beaten if all of its tasks have had their floor of trials,
+// and the best times of another plan sum to so much less.
+std::set<TaskIndex> Beaten(const Job& job) {
+  constexpr double kClear = 1.1 * (1 + 1e-9);
+  if (!Contends(job)) return {};
+  struct Plan {
+    double ns = 0;
+    bool known = true, tuned = true;
+  };
+  const auto uses = [](const Task& task) {
+    return std::array<int, 3>{task.weight, task.rival_weight, task.estimated_weight};
+  };
+  std::array<Plan, 3> plans;
+  for (const Task& task : job.tasks) {
+    const bool had = std::holds_alternative<Finished>(task.phase) ||
+                     Reused(job, task) + task.trials >= Floor(job);
+    for (size_t p = 0; p < plans.size(); ++p) {
+      if (uses(task)[p] == 0) continue;
+      plans[p].ns += uses(task)[p] * task.best_ns;
+      plans[p].known &= task.best_ns > 0;
+      plans[p].tuned &= had;
+    }
+  }
+  const auto beaten = [&](const Plan& plan) {
+    return plan.known && plan.tuned && plan.ns > 0 &&
+           std::any_of(plans.begin(), plans.end(), [&](const Plan& other) {
+             return other.known && other.ns > 0 && plan.ns > kClear * other.ns;
+           });
+  };
+  std::set<TaskIndex> tasks;
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    bool has = false, wins = false;
+    for (size_t p = 0; p < plans.size(); ++p) {
+      if (uses(job.tasks[i])[p] == 0) continue;
+      has = true;
+      wins |= !beaten(plans[p]);
+    }
+    if (has && !wins) tasks.insert(TaskIndex{static_cast<int>(i)});
+  }
+  return tasks;
 }
 
 std::string Name(const Job& job, size_t task) {
@@ -46,8 +96,7 @@ std::string Name(const Job& job, size_t task) {
 // Trials that a gradient job may measure: those whose results are not known yet, and at least the
 // floor of every task without known records.
 int Pool(const Job& job) {
-  const int each = job.params.trials_per_task;
-  const int floor = std::min(each, std::max(job.params.batch, std::min(16, each / 8)));
+  const int each = job.params.trials_per_task, floor = Floor(job);
   int left = 0, owed = 0;
   for (const Task& task : job.tasks) {
     if (task.weight == 0) continue;
@@ -84,12 +133,16 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
   granted_.clear();
   stopped_.clear();
   contended_.clear();
+  beaten_.clear();
   for (const auto& [id, job] : dispatcher.jobs()) {
     if (job.paused) paused_.insert(id);
     if (!job.stop.empty()) stopped_.insert(id);
     // A plan that is chosen gives tasks other weights, and nothing is granted meanwhile.
     if (!Uniform(job) && std::holds_alternative<Tuning>(job.phase)) granted_[id] = Granted(job);
     if (Contends(job) && 2 * Granted(job) >= Pool(job)) contended_.insert(id);
+    if (!Uniform(job) && std::holds_alternative<Tuning>(job.phase)) {
+      for (const TaskIndex task : Beaten(job)) beaten_.insert({id, task});
+    }
     if (!Tunes(job)) continue;
     for (size_t i = 0; i < job.tasks.size(); ++i) {
       const Task& task = job.tasks[i];
@@ -209,6 +262,12 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
     if (job.params.max_devices > 0 && devices > static_cast<size_t>(job.params.max_devices))
       return absl::StrCat("j", id.value, " holds ", devices, " devices");
     if (!Tunes(job) || Uniform(job)) continue;
+    for (const TaskIndex task : Beaten(job)) {
+      const auto seen = before_.find({id, task});
+      if (beaten_.contains({id, task}) && seen != before_.end() &&
+          job.tasks[static_cast<size_t>(task.value)].budget > seen->second.budget)
+        return Name(job, static_cast<size_t>(task.value)) + "was granted trials for a beaten plan";
+    }
     const auto before = granted_.find(id);
     const int granted = Granted(job);
     if (before != granted_.end() && granted > before->second && granted > Pool(job))
@@ -216,7 +275,7 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
     if (before != granted_.end() && granted > before->second && contended_.count(id) > 0 &&
         Contends(job) && 2 * (before->second - given_back[id]) >= Pool(job))
       return absl::StrCat("j", id.value, " was granted ", granted, " trials of ", Pool(job),
-                          " while two plans contend for half of them");
+                          " while plans contend for half of them");
   }
   return "";
 }

@@ -43,8 +43,9 @@ class BudgetCheck {
   std::map<scheduler::JobId, std::vector<std::string>> keys_;
   std::map<scheduler::JobId, int> granted_;  // trials, of gradient jobs
   std::set<scheduler::JobId> stopped_, paused_;
-  // Jobs of which two plans contend and have used their half of the pool.
+  // Jobs of which plans contend and have used their half of the pool.
   std::set<scheduler::JobId> contended_;
+  std::set<Key> beaten_;  // tasks that only plans have that can no longer win a contest
   // What EndOfTuning said of jobs that chose their plan once more afterwards: that changes the weights.
   std::map<scheduler::JobId, std::string> tuned_;
   // Tasks that were on a plateau once. A later record of a partner may end the plateau.

@@ -26,6 +26,7 @@ constexpr std::pair<Planted, const char*> kPlanted[] = {
     {Planted::kBelieve, "believe"},
     {Planted::kLateWrite, "late-write"},
     {Planted::kChargeLosers, "charge-losers"},
+    {Planted::kTuneBeaten, "tune-beaten"},
     {Planted::kLearnEarly, "learn-early"},
     {Planted::kLearnTwice, "learn-twice"},
     {Planted::kForgetArtifact, "forget-artifact"},

@@ -54,7 +54,7 @@ std::string BadPlan(const StoredJob& stored, const Job& live) {
                           stored.tasks[i].info.weight());
   }
   if (!live.settled) return name + " is done and its plan is not settled";
-  if (Contending(live)) return name + " is done and two plans still contend";
+  if (Contending(live)) return name + " is done and plans still contend";
   absl::string_view plan = job.plan();
   const bool estimated = absl::ConsumePrefix(&plan, "estimated");
   if (live.params.plan && job.surveys() == 0 && !estimated && !plan.empty())

@@ -37,6 +37,7 @@ void SchedulerProcess::Boot(const std::function<bool(JobId)>& mine,
   if (plant_->Is(Planted::kStarve)) policy = Starve(std::move(policy));
   DispatcherOptions options;
   if (plant_->Is(Planted::kChargeLosers)) options.losers_share = 1;
+  if (plant_->Is(Planted::kTuneBeaten)) options.contest_clear = 100;
   if (code_room_ > 0) options.max_artifact_bytes = code_room_ * kCodeBytes;
   dispatcher_ = std::make_unique<Dispatcher>(std::move(policy), options);
   ledger_ = JobLedger();

@@ -56,7 +56,7 @@ v1::TaskInfo Searches::InfoOf(JobId id, size_t index) const {
 
 // The text of a plan says which weights it gives, so that nobody can lose them unseen. A late task has a
 // weight if one after it has, so that late tasks come to the job in their order. Random plans that may be followed
-// by tuning have a rival now and then.
+// by tuning have a rival now and then, the plan of the import or another one.
 Planned Searches::Plan(JobId id, const StageWork& work) const {
   const SimJob& job = JobOf(id);
   Planned out;
@@ -73,8 +73,12 @@ Planned Searches::Plan(JobId id, const StageWork& work) const {
   if (!used && !job.tasks.empty()) out.plan.mutable_tasks(0)->set_weight(1);
   std::vector<int> rivals(job.tasks.size());  // weights
   if (job.random_plan && !work.plan.last() && Mix({told, scenario_.seed, 7}) % 4 != 0) {
-    for (size_t i = 0; i < rivals.size(); ++i)
-      rivals[i] = static_cast<int>(Mix({told, scenario_.seed, i, 8}) % 3);
+    const bool imported = Mix({told, scenario_.seed, 9}) % 2 == 0;
+    for (size_t i = 0; i < rivals.size(); ++i) {
+      rivals[i] = !imported           ? static_cast<int>(Mix({told, scenario_.seed, i, 8}) % 3)
+                  : job.tasks[i].late ? 0
+                                      : job.tasks[i].weight;
+    }
   }
   bool later = false, later_rival = false;
   for (size_t i = job.tasks.size(); i-- > 0 && job.tasks[i].late;) {

@@ -1,7 +1,10 @@
 // The machines of the dispatcher, each by itself: no dispatcher, no policy, no other machine.
+#include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "scheduler/core/machines/candidate_flow.h"
+#include "scheduler/core/machines/contest.h"
 #include "scheduler/core/machines/deadlines.h"
 #include "scheduler/core/machines/fetches.h"
 #include "scheduler/core/machines/placement.h"
@@ -108,6 +111,96 @@ TEST_F(MachinesTest, ThePoolPaysForOthersOnlyInPart) {
   EXPECT_EQ(PoolLeft(job, {}), 8 - 1 - 4);
   EXPECT_EQ(TrialBudget(job, {}), 8 + 2 + 12) << "what was measured was measured";
   EXPECT_EQ(PoolLeft(job, {.losers_share = 0.25}), 8 - 1 - 2);
+}
+
+// ---- contest ----
+
+// Whatever plans and times a job has: what the plans are worth adds up to one plan, the fastest has a chance, a plan that is clearly
+// beaten has none, and the estimated one loses nothing before that.
+TEST_F(MachinesTest, ChancesOfPlans) {
+  std::mt19937 random(1);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const DispatcherOptions options;
+  int beaten = 0, clear = 0;
+  for (int i = 0; i < 2000; ++i) {
+    Job& job = Add(i, {"all", "chosen", "rival", "estimated"});
+    job.params.plan = true;
+    std::vector<double> ns(3);  // of the chosen plan, the rival and the estimated plan
+    for (Task& task : job.tasks) {
+      const bool all = task.key == "all";
+      task.weight = all || task.key == "chosen" ? 1 : 0;
+      task.rival_weight = all || task.key == "rival" ? 1 : 0;
+      task.estimated_weight = all || task.key == "estimated" ? 1 : 0;
+      task.best_ns = 800 + below(400);
+      task.trials = 4;  // the floor
+      ns[0] += task.weight * task.best_ns;
+      ns[1] += task.rival_weight * task.best_ns;
+      ns[2] += task.estimated_weight * task.best_ns;
+    }
+    const double least = *std::min_element(ns.begin(), ns.end());
+    const PlanChances found = ChancesOf(job, options);
+    const std::vector<double> chances = {found.chosen, found.rival, found.estimated};
+    int left = 0;
+    for (size_t p = 0; p < 3; ++p) {
+      const double behind = ns[p] / least;
+      EXPECT_GE(chances[p], 0);
+      // Just there, rounding decides.
+      if (std::abs(behind - options.contest_clear) > 1e-9) {
+        EXPECT_EQ(chances[p] == 0, behind > options.contest_clear) << behind;
+      }
+      if (found.estimated > 0) {
+        EXPECT_GE(found.estimated, chances[p]);
+      }
+      left += chances[p] > 0;
+    }
+    beaten += 3 - left;
+    clear += found.clear;
+    EXPECT_EQ(found.clear, left == 1);
+    EXPECT_NEAR(chances[0] + chances[1] + chances[2], 1, 1e-12);
+    EXPECT_NEAR(ExpectedUses(job.tasks[0], found), 1, 1e-12) << "in full";
+    EXPECT_EQ(ExpectedUses(job.tasks[2], found), found.rival);
+    // Before the floor, nobody is beaten.
+    job.tasks[1].trials = job.tasks[2].trials = job.tasks[3].trials = 3;
+    const PlanChances early = ChancesOf(job, options);
+    EXPECT_DOUBLE_EQ(early.chosen, 1.0 / 3);
+    EXPECT_DOUBLE_EQ(early.rival, 1.0 / 3);
+    EXPECT_FALSE(early.clear);
+  }
+  EXPECT_GT(beaten, 100);
+  EXPECT_GT(clear, 100);
+}
+
+TEST_F(MachinesTest, ARivalThatIsTheEstimatedPlanIsNoThirdOne) {
+  Job& job = Add(1, {"a", "b"});
+  job.params.plan = true;
+  job.tasks[1].weight = 0;
+  job.tasks[1].rival_weight = job.tasks[1].estimated_weight = 2;
+  PlanChances chances = ChancesOf(job, {});
+  EXPECT_EQ(chances.chosen, 0.5);
+  EXPECT_EQ(chances.estimated, 0.5);
+  EXPECT_EQ(ExpectedUses(job.tasks[1], chances), 1);
+  for (Task& task : job.tasks) task.trials = 4;
+  job.tasks[0].best_ns = 2100;
+  job.tasks[1].best_ns = 1000;
+  chances = ChancesOf(job, {});
+  EXPECT_NEAR(chances.chosen, 0.5 / 1.5, 1e-9) << "half way to clearly beaten";
+  job.tasks[1].best_ns = 1100;
+  EXPECT_EQ(ChancesOf(job, {}).estimated, 0.5) << "it is the slower one, and keeps its share";
+  job.tasks[1].best_ns = 1200;
+  EXPECT_EQ(ChancesOf(job, {}).estimated, 0) << "clearly";
+  EXPECT_TRUE(ChancesOf(job, {}).clear);
+}
+
+TEST_F(MachinesTest, OnePlanHasAllChances) {
+  Job& job = Add(1, {"a", "b"});
+  job.params.plan = true;
+  job.tasks[0].weight = 3;
+  job.tasks[1].weight = 0;
+  job.tasks[1].estimated_weight = 7;
+  const PlanChances chances = ChancesOf(job, {});
+  EXPECT_EQ(ExpectedUses(job.tasks[0], chances), 3);
+  EXPECT_EQ(ExpectedUses(job.tasks[1], chances), 0);
+  EXPECT_FALSE(chances.clear);
 }
 
 // ---- sharing ----

@@ -139,7 +139,7 @@ TEST_F(PlanningTest, AGradientJobSharesThePoolOfThePlansTasksOnly) {
 // Nobody knows which of two plans is the faster one once tuned, so the tasks of both get trials, until half of the
 // pool of 32 is used. Then the better one gets the rest. Nothing else is measured meanwhile.
 TEST_F(PlanningTest, TwoPlansThatTakeAlikeAreBothTunedForHalfOfTheTrials) {
-  SurveyTwoPlans({{"a", 1}, {"b", 0}, {"c", 0}, {"d", 0}});
+  SurveyTwoPlans({{"a", 1}, {"b", 0}, {"c", 1}, {"d", 0}});
   End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}, {"b", 1}}, {{"a", 1}, {"c", 1}}));
   EXPECT_TRUE(Contending(job()));
   EXPECT_FALSE(Surveying(job()));
@@ -168,7 +168,7 @@ TEST_F(PlanningTest, TwoPlansThatTakeAlikeAreBothTunedForHalfOfTheTrials) {
 }
 
 TEST_F(PlanningTest, AContestEndsWhenOnePlanIsClearlyFaster) {
-  SurveyTwoPlans({{"a", 1}, {"b", 0}, {"c", 0}});
+  SurveyTwoPlans({{"a", 1}, {"b", 0}, {"c", 2}});
   End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}, {"b", 1}}, {{"a", 1}, {"c", 2}}));
   Survey();  // 2000 ns against 3000
   ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
@@ -177,7 +177,7 @@ TEST_F(PlanningTest, AContestEndsWhenOnePlanIsClearlyFaster) {
 
 // The tuned kernels of the second plan turn out to be faster: it wins, although its default schedules took longer.
 TEST_F(PlanningTest, TheTimesOfTunedKernelsDecide) {
-  SurveyTwoPlans({{"a", 1}, {"b", 0}, {"c", 0}});
+  SurveyTwoPlans({{"a", 1}, {"b", 0}, {"c", 1}});
   End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}, {"b", 1}}, {{"a", 1}, {"c", 1}}));
   while (Is<Tuning>(job().phase))
     RoundOf([](TaskIndex task) { return task.value == 2 ? 500.0 : 1000.0; });
@@ -187,7 +187,7 @@ TEST_F(PlanningTest, TheTimesOfTunedKernelsDecide) {
 }
 
 TEST_F(PlanningTest, AContestTakesHalfOfTheTime) {
-  SurveyTwoPlans({{"a", 1}, {"b", 0}}, 64, absl::Seconds(100));
+  SurveyTwoPlans({{"a", 0}, {"b", 1}}, 64, absl::Seconds(100));
   End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}}, {{"b", 1}}));
   RoundAt(1000);
   EXPECT_LE(dispatcher_.NextWake(now_), absl::FromUnixSeconds(1000) + absl::Seconds(50));
@@ -223,9 +223,56 @@ TEST_F(PlanningTest, WithoutTrialsForBothTheEstimatedPlanStays) {
   }
 }
 
-// Both plans may have tasks that no survey knew, and the next choice may be a third plan.
-TEST_F(PlanningTest, AThirdPlanMayWinTheContest) {
-  SurveyTwoPlans({{"a", 1}, {"b", 0}, {"c", 0}});
+// A rival that is not the estimated plan contends with that one, too. All three have a chance until one is clearly beaten; then its
+// own tasks get nothing more, and the others go on.
+TEST_F(PlanningTest, ABeatenRunnerUpGetsNoMoreTrials) {
+  SurveyTwoPlans({{"a", 1}, {"b", 1}, {"c", 0}, {"d", 0}}, 64);
+  End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}, {"c", 1}}, {{"a", 1}, {"d", 2}}));
+  EXPECT_TRUE(Contending(job()));
+  EXPECT_THAT(Ended(), ElementsAre(false, false, false, false));
+  Survey();  // 3000 ns against 2000
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN)) << "half of the pool of 128 is used";
+  const std::vector<int> trials = Trials();
+  EXPECT_EQ(trials[3], 9) << "the survey, and two rounds of the floor of eight";
+  EXPECT_GT(std::min(trials[1], trials[2]), 9);
+  EXPECT_GE(trials[0] + trials[1] + trials[2] + trials[3], 64);
+  End(v1::STAGE_PLAN, PlanOf({{"a", 1}, {"b", 1}}));
+  EXPECT_THAT(Ended(), ElementsAre(false, false, true, true));
+}
+
+// Nothing but a beaten plan's task waits: the contest is over, and does not wait for that.
+TEST_F(PlanningTest, TheTasksOfABeatenPlanHoldNothingUp) {
+  SurveyTwoPlans({{"a", 1}, {"b", 0}}, 64);
+  End(v1::STAGE_PLAN, PlanOfTwo({{"b", 1}}, {{"d", 1}}));
+  std::vector<int> rounds(3);
+  for (int i = 0; i < 100 && Is<Tuning>(job().phase); ++i) {
+    if (IsLive(v1::STAGE_UPDATE)) End(v1::STAGE_UPDATE);
+    if (!IsLive(v1::STAGE_PROPOSE)) continue;
+    const int task = Live(v1::STAGE_PROPOSE).task->value;
+    // The searches of the two plans that take alike have nothing to try after two rounds.
+    if (task != 2 && ++rounds[static_cast<size_t>(task)] > 2) {
+      End(v1::STAGE_PROPOSE, Proposed{0, true});
+    } else {
+      RoundOf([](TaskIndex of) { return of.value == 2 ? 1500.0 : 1000.0; });
+    }
+  }
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
+  EXPECT_THAT(Trials(), ElementsAre(9, 9, 8)) << "less than half of the pool of 64";
+}
+
+// Two plans need fewer trials than three.
+TEST_F(PlanningTest, WithTooFewTrialsForThreePlansTheRunnerUpIsLeftOut) {
+  SurveyTwoPlans({{"a", 1}, {"b", 0}});
+  End(v1::STAGE_PLAN, PlanOfTwo({{"b", 1}}, {{"c", 1}}));
+  EXPECT_TRUE(Contending(job()));
+  ASSERT_EQ(job().tasks.size(), 2u) << "half of 16 trials are two floors of four, and no third";
+  EXPECT_EQ(job().tasks[0].rival_weight, 1) << "the estimated plan's";
+  EXPECT_EQ(job().tasks[1].rival_weight, 0);
+}
+
+// Both plans may have tasks that no survey knew, and the next choice may be another plan.
+TEST_F(PlanningTest, APlanThatDidNotContendMayWin) {
+  SurveyTwoPlans({{"a", 2}, {"b", 0}, {"c", 0}});
   End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}, {"d", 1}}, {{"b", 1}, {"e", 1}}));
   ASSERT_EQ(job().tasks.size(), 5u);
   EXPECT_EQ(job().tasks[3].key, "d");
@@ -344,9 +391,9 @@ TEST_F(PlanningTest, ARestoredJobStillJudges) {
 }
 
 // Ends of a contest that the plan stage does not decide: it fails, or the job is stopped.
-TEST_F(PlanningTest, AContestWithoutADecisionKeepsThePlan) {
+TEST_F(PlanningTest, AContestWithoutADecisionKeepsTheEstimatedPlan) {
   SurveyTwoPlans({{"a", 1}, {"b", 0}});
-  End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}}, {{"b", 1}}));
+  End(v1::STAGE_PLAN, PlanOfTwo({{"b", 1}}, {{"a", 1}}));
   Survey();
   ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
   Step(StageFinished{Live(v1::STAGE_PLAN).attempt, {v1::FAULT_USER, "no luck"}, true, {}});
