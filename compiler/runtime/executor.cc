@@ -65,8 +65,12 @@ class CpuBackend final : public ExecutorBackend {
     if (manifest.independent_rows && BytesOf(manifest) <= kMostOwnBytes) {
       others_.resize(static_cast<size_t>(threads) - 1);
       for (Memory& other : others_) {
-        HEDDLE_RETURN_IF_ERROR(AllocateTensors(manifest, &other));
-        HEDDLE_RETURN_IF_ERROR(Bind(manifest, &other));
+        absl::Status status = AllocateTensors(manifest, &other);
+        if (status.ok()) status = Bind(manifest, &other);
+        if (status.ok()) continue;
+        // All threads compute each block together, then.
+        others_.clear();
+        break;
       }
     }
     pool_ = std::make_unique<ThreadPool>(threads, cpus);

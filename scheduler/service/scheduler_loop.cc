@@ -768,6 +768,9 @@ absl::StatusOr<int64_t> SchedulerLoop::Retract(v1::RecordQuery query,
     if (!page.records.empty()) {
       HEDDLE_RETURN_IF_ERROR(
           CallAndWait({std::move(event), {}, {}}, "retract again, what is retracted stays so"));
+      for (const v1::Record& record : page.records) {
+        if (!record.job().empty()) history_.Forget(JobId{ParseJobName(record.job())});
+      }
     }
     count += static_cast<int64_t>(page.records.size());
     place = page.last;

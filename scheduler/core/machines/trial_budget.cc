@@ -21,7 +21,10 @@ GradientBudget BudgetOf(const Job& job) {
 
 // Trials of one task, known records included, that uniform allocation grants.
 int Share(const Job& job, const Task& task) {
-  return Surveying(job) ? 1 : Uses(task, Contending(job)) == 0 ? 0 : job.params.trials_per_task;
+  if (Surveying(job)) return 1;
+  // Contending looks at all tasks, and this is asked for each of them.
+  const bool used = task.weight > 0 || Uses(task, Contending(job)) > 0;
+  return used ? job.params.trials_per_task : 0;
 }
 
 // Of the task's budget, what the pool does not pay: the survey's trial of a task that the plan has not.

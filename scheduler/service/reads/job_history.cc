@@ -13,8 +13,7 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr size_t kManyCandidates = 1000;  // to read them takes some milliseconds
-constexpr size_t kMostKept = 256;         // jobs without their trials: some 100 kB each at most
+constexpr size_t kMostKept = 256;  // jobs without their trials: some 100 kB each at most
 
 // The job as a scheduler shows it that has just loaded it. No policy and no slot affects a finished
 // job.
@@ -51,18 +50,15 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> JobHistory::Get(JobId id) const {
   if (found.empty() || found.front().row.id != id.value)
     return absl::NotFoundError(absl::StrCat("no finished job ", JobName(id.value)));
   HEDDLE_ASSIGN_OR_RETURN(std::shared_ptr<const v1::Job> job, ViewOf(found.front()));
-  if (found.front().candidates.size() >= kManyCandidates) {
-    absl::MutexLock lock(&mutex_);
-    // What was read before a Forget may be outdated.
-    if (forgotten == forgotten_) {
-      if (kept_.size() == kMostKept) {
-        kept_.erase(std::min_element(kept_.begin(), kept_.end(), [](const auto& a, const auto& b) {
-          return a.second.asked < b.second.asked;
-        }));
-      }
-      kept_[id] = {++asked_, job};
-    }
+  absl::MutexLock lock(&mutex_);
+  // What was read before a Forget may be outdated.
+  if (forgotten != forgotten_) return job;
+  if (kept_.size() == kMostKept) {
+    kept_.erase(std::min_element(kept_.begin(), kept_.end(), [](const auto& a, const auto& b) {
+      return a.second.asked < b.second.asked;
+    }));
   }
+  kept_[id] = {++asked_, job};
   return job;
 }
 

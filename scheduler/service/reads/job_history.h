@@ -1,6 +1,6 @@
 // Finished jobs that are not in memory, because they ended before this process began, or a while ago. They stay in the
-// store until somebody asks for them, so that neither a start takes longer nor a process grows the more of them there are. A job that takes long to read, because it has many
-// trials, is kept: open pages ask again and again. Thread-safe.
+// store until somebody asks for them, so that neither a start takes longer nor a process grows the more of them there are.
+// The 256 that were asked for last are kept, because open pages ask again and again. Thread-safe.
 #pragma once
 
 #include <cstdint>
