@@ -376,7 +376,7 @@ void Promises::CheckNobodyStarves(const Dispatcher& dispatcher) {
   // round_robin: in one turn each job may start an update, a propose, builds, and an import or a
   // module. The builds of a round count once, since with little room for code (artifact_room.h) there
   // is one for each candidate, and with several slots one for each slot. 12 more are for stages that
-  // faults repeat. The most seen: 17 with 2 jobs, 16 with 3, in 4,000 seeds.
+  // faults repeat. The most seen, with all builds: 17 with 2 jobs, 16 with 3, in 4,000 seeds.
   // predictive: a stage is overdue once 40 stages, and 6 for each job, have passed it
   // (predictive.cc). Then overdue stages that have waited for longer come first, and with more jobs
   // there are more of these. The most seen: 42 with 2 jobs, 58 with 3, 69 with 4, in 2,000 seeds.

@@ -8,6 +8,7 @@
 #include <map>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "scheduler/core/machines/ready_stages.h"
 #include "tests/scheduler/core/dispatcher_fixture.h"
 
@@ -189,13 +190,13 @@ class LackOfRoomTest : public DispatcherTest {
     End(v1::STAGE_IMPORT, ImportOf(tasks, ""));
   }
   // Builds whatever may be built, and returns how many candidates those were.
-  int BuildAll() {
+  int BuildAll(int64_t bytes = 300 * kMiB) {
     int built = 0;
     while (IsLive(v1::STAGE_BUILD)) {
       const StartStage build = Live(v1::STAGE_BUILD);
       for (CandidateId id : build.candidates) {
         CandidateBuilt event{build.attempt, id, v1::OUTCOME_OK, ""};
-        event.artifact_bytes = 300 * kMiB;
+        event.artifact_bytes = bytes;
         Step(event);
         ++built;
       }
@@ -327,6 +328,32 @@ TEST_F(LackOfRoomTest, JobsWithoutADeviceHaveHalfOfTheRoom) {
   EXPECT_EQ(dispatcher_.artifact_bytes(), 2 * 300 * kMiB) << "of 16 candidates";
   EXPECT_THAT(DescribeTask(dispatcher_, job(), TaskIndex{7}, now_),
               HasSubstr("600 MiB of built code wait for a device"));
+}
+
+// Nothing happens to a job between the end of its device and the lack of room.
+TEST_F(LackOfRoomTest, CodeWhoseDeviceLeftWhileThereWasRoomMakesWay) {
+  const auto set_slots = [this](bool usable) {
+    SlotInfo device = DeviceSlot("p1", {1});
+    device.usable = usable;
+    Step(SlotsChanged{
+        {CpuSlot("cpu0", {0}), CpuSlot("cpu2", {2}), device, DeviceSlot("p2", {3, 4})}, ""});
+  };
+  set_slots(true);
+  for (const int64_t id : {1, 2}) {  // the first one holds the device, the second one waits for it
+    Submit(id, 1, 1);
+    Import({absl::StrCat("of ", id)});
+    End(v1::STAGE_PROPOSE, Proposed{1, false});
+    EXPECT_EQ(BuildAll(100 * kMiB), 1);
+  }
+  set_slots(false);
+  Submit(3, 8, 8, /*threads=*/2);
+  Import({"of another device"});
+  End(v1::STAGE_PROPOSE, Proposed{8, false});
+  EXPECT_GE(BuildAll(), 2);
+  EXPECT_TRUE(dispatcher_.LacksRoom(job(3)));
+  EXPECT_THAT(dropped_, IsEmpty());
+  Wait(kGrace);
+  EXPECT_EQ(dropped_.size(), 1u) << "of job 2";
 }
 
 TEST_F(LackOfRoomTest, AJobWhoseCodeIsLargerThanTheLimitGoesOn) {
