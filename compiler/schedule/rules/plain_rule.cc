@@ -26,6 +26,7 @@ struct Shape {
   int64_t lanes = 1;
   int64_t elements = 1;  // elements of the result times reduce iterations
   bool reduces = false;
+  bool costly = false;  // the value is a quotient, or a function that takes many operations
 };
 
 // Whether the value depends on its position, not only on what is loaded, as padding does.
@@ -33,6 +34,11 @@ bool UsesPosition(const ir::Expr& e) {
   if (e->kind == ir::ExprKind::kVar) return true;
   if (e->kind == ir::ExprKind::kLoad) return false;
   return std::any_of(e->args.begin(), e->args.end(), UsesPosition);
+}
+
+bool Divides(const ir::Expr& e) {
+  if (e->kind == ir::ExprKind::kOp && e->op == ir::Op::kDiv && ir::IsFloat(e->dtype)) return true;
+  return std::any_of(e->args.begin(), e->args.end(), Divides);
 }
 
 // Whether every access that moves at all walks through memory as if the loops ran over one flat
@@ -59,6 +65,7 @@ Shape ShapeOf(const StageView& view, const ir::Block& block, const machine::Targ
   Shape shape;
   shape.view = view;
   shape.reduces = block.reducer.has_value();
+  shape.costly = IsExpensive(block) || Divides(block.store.value);
   shape.lanes = LanesOf(target, block.store.buffer->dtype);
   shape.linear = IsLinear(view, block);
   int best = -1;
@@ -119,6 +126,17 @@ int64_t OthersOf(const Shape& shape) {
   return elements;
 }
 
+// Lanes of the vectors that take `extent` elements: as many as divide them, or more with a guarded tail, if most vectors are whole. So it
+// is, too, if a vector takes long to compute and there are at most half as many then: of 10 quotients, 2 vectors of 8 instead of 5 of 2.
+int64_t LanesFor(int64_t extent, int64_t most, bool costly) {
+  const int64_t whole = PowerOfTwoDivisor(extent, most);
+  if (whole == most || extent >= 2 * most) return most;
+  int64_t guarded = most;
+  while (guarded / 2 >= extent) guarded /= 2;
+  const int64_t vectors = (extent + guarded - 1) / guarded;
+  return costly && 2 * vectors <= extent / whole ? guarded : whole;
+}
+
 absl::Status ApplyNested(const Shape& shape, const PlainChoice& choice, Recorder& out) {
   const StageView& view = shape.view;
   // `vector` holds the loops over groups, vectors and lanes.
@@ -128,9 +146,7 @@ absl::Status ApplyNested(const Shape& shape, const PlainChoice& choice, Recorder
   }
   if (shape.vector_axis >= 0) {
     const Axis& axis = view.spatial[shape.vector_axis];
-    int64_t lanes = PowerOfTwoDivisor(axis.extent, shape.lanes);
-    // If whole vectors dominate, the tail is guarded.
-    if (lanes < shape.lanes && axis.extent >= 2 * shape.lanes) lanes = shape.lanes;
+    const int64_t lanes = LanesFor(axis.extent, shape.lanes, shape.costly);
     const int64_t groups = (axis.extent + lanes - 1) / lanes;
     const int64_t vectors = LargestDivisorUpTo(groups, choice.vectors);
     HEDDLE_ASSIGN_OR_RETURN(vector, out.Split(LoopOf(axis), {groups / vectors, vectors, lanes}));

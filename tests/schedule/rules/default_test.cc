@@ -337,6 +337,31 @@ TEST(Default, LanesOfOddColumns) {
   EXPECT_THAT(text("20", "2600", ""), HasSubstr("split j 100 1 2 13"));
 }
 
+// What takes long to compute has a guarded vector instead of many short ones.
+TEST(Default, LanesOfShortRows) {
+  const auto lanes = [](const std::string& columns, const std::string& value) {
+    machine::TargetInfo target = Wide();
+    target.target.threads = 1;
+    const auto naive = ir::Parse(
+        "program p(X: f32[32, " + columns + "], S: f32[32]) -> (Y: f32[32, " + columns +
+        "]) { for i in 32 { for j in " + columns + " { block b(vi < 32 spatial = i, vj < " +
+        columns + " spatial = j) { Y[vi, vj] = " + value + " } } } }");
+    EXPECT_TRUE(naive.ok()) << naive.status();
+    const Trace trace = DefaultTrace(*naive, target).value();
+    if (!CheckTrace(*naive, trace, 1).ok()) ADD_FAILURE() << Explain(*naive, trace, 1);
+    const std::string text = ToText(trace);
+    const size_t split = text.find("split j ");
+    if (split == std::string::npos) return std::string("none");
+    return text.substr(split, text.find('\n', split) - split);
+  };
+  EXPECT_EQ(lanes("10", "(X[vi, vj] / S[vi])"), "split j 1 1 16");
+  EXPECT_EQ(lanes("10", "exp((X[vi, vj] - S[vi]))"), "split j 1 1 16");
+  EXPECT_EQ(lanes("10", "(X[vi, vj] * S[vi])"), "split j 5 1 2");
+  EXPECT_EQ(lanes("3", "(X[vi, vj] / S[vi])"), "split j 1 1 4");
+  EXPECT_EQ(lanes("24", "(X[vi, vj] / S[vi])"), "split j 3 1 8")
+      << "whole vectors, not half as many";
+}
+
 // The rule for walks takes the program, and no rule that is offered refuses. The default schedule has this step; it and some of
 // `points` random ones compute what the naive program does.
 void CheckWalk(const ir::Program& naive, const char* step, int points) {

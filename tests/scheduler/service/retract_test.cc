@@ -123,9 +123,12 @@ TEST_F(RetractTest, AllThatMatchAreRetracted) {
 TEST_F(RetractTest, ACallerWhoLeavesEndsIt) {
   constexpr int kRecords = 1000;
   Import(kRecords);
+  v1::Retraction retraction;
+  retraction.set_reason("made up");
+  retraction.set_unix_ns(1);
   int later = 0;
   const auto left = loop_->Retract(
-      Imported(), {},
+      Imported(), retraction,
       [&](const auto&... page) {
         ++later;
         return store_->QueryPage(page...);
