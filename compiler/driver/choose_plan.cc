@@ -629,7 +629,7 @@ PlansToTune WhatToTune(const PlanChoice& choice) {
     return std::any_of(one.tasks.begin(), one.tasks.end(),
                        [&](const graph::Task& task) { return !keys.contains(task.key); });
   };
-  // The cheapest one that comes near and has kernels that none of these has.
+  // Of the plans that cost little more than the chosen one, and have a kernel that no plan of `taken` has, the cheapest; null: there is none.
   const auto near = [&](const std::vector<const Contender*>& taken) {
     const Contender* found = nullptr;
     for (const Contender& other : choice.contenders) {

@@ -107,7 +107,7 @@ struct PlanSearch {
   // Times are of tuned kernels. Then only plans are chosen of which every kernel has a time, because a prediction from
   // tuned kernels says nothing of one that nobody will tune; and this plan, for which they were tuned.
   std::optional<plan::Plan> tuned = std::nullopt;
-  // Plans that contended with it. They are contenders like any other.
+  // Other plans that were tuned beside that one. They are compared like any other contender.
   std::vector<plan::Plan> runners_up = {};
   // What an inference may need (graph::InferenceBytes). A plan that needs more costs infinitely much, and is no contender
   // unless it is the estimated one.

@@ -1,6 +1,6 @@
 // Threads that read the store for others. The core thread hands its reads to one of them, so that it does not wait for a
 // disk when thousands of jobs ask for the records of one device key. Another one, of low priority, reads long answers to
-// users, so that they do not take the cores that decisions need.
+// users, so that these reads do not take the cores that decisions need.
 #pragma once
 
 #include <deque>

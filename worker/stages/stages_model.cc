@@ -111,8 +111,8 @@ constexpr size_t kMaxPlanned = 8192, kMaxPlanText = 2 << 20;
 
 bool HasTrees(const plan::Plan& plan) { return !plan.forests.empty(); }
 
-// Names the tasks of the plan, and behind them those that only the runner-up has. Without a runner-up, the rival is named instead;
-// with one, the job knows its estimated plan. False: they do not fit.
+// Puts the plan and its tasks into the result, and then the runner-up's plan and tasks. Without a runner-up, the tasks of the estimated plan
+// take that place. Returns false if the result is larger than a stage may answer.
 bool SetTasks(const PlansToTune& tuned, const std::map<std::string, double>& times,
               v1::PlanResult* result) {
   result->set_plan(plan::ToText(tuned.plan->plan));

@@ -25,7 +25,8 @@ constexpr int64_t kMostLeaves = 128;
 // The rank of a value among so many thresholds is a byte. A column with more of them is asked as several columns.
 constexpr size_t kMostCuts = 255;
 constexpr size_t kMostParts = 4;  // of a column; counting more takes longer than walking
-// More cuts are counted in two steps: whole groups of them, and then those of one group. Of one record, by halving.
+// A column with more cuts than this is counted in two steps: whole groups of cuts, and then the cuts of one group. For a single record, the
+// rank is found by halving instead.
 constexpr size_t kMostCounted = 32;
 constexpr int64_t kGroups = 16;  // a table of so many floats lies in one register or two
 // Entries of a table that forest_ranks, forest_leaves or digitize needs; larger ones make no sense.

@@ -11,7 +11,7 @@
 // order; if an update is skipped after faults, the next one learns its results too.
 //
 // In a survey (Tuning of job_state.h) each task has one round of one trial and learns nothing; then it
-// waits for the plan. When a contest of plans is over (contest.h), tasks wait for the plan likewise.
+// waits for the plan stage. When a contest of plans is over (contest.h), tasks wait for the plan stage, too.
 //
 // Under gradient allocation, ChooseTask picks the task of the next round, which takes its trials
 // from the job's pool (trial_budget.h). Tuning ends when nothing more may be measured, or by a stop
