@@ -23,7 +23,7 @@ namespace {
 
 using Rng = std::mt19937_64;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kDoubleInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // One tree as LightGBM keeps it. Children are inner nodes, or leaves as ~number.
@@ -92,8 +92,8 @@ double Predict(const TextTree& tree, const std::vector<float>& row) {
 
 double AThreshold(Rng& rng) {
   const double kThresholds[] = {0,         1e-35, 1.0000000180025095e-35, -1e-35, 0.1,    0.5,
-                                1,         -1.5,  2.0000000001,           1e300,  -1e300, kInfinity,
-                                -kInfinity};
+                                1,         -1.5,  2.0000000001,           1e300,  -1e300, kDoubleInfinity,
+                                -kDoubleInfinity};
   return kThresholds[rng() % std::size(kThresholds)];
 }
 
@@ -122,8 +122,8 @@ float AValue(Rng& rng) {
                            1e9f,
                            3e9f,
                            1e30f,
-                           static_cast<float>(kInfinity),
-                           static_cast<float>(-kInfinity)};
+                           static_cast<float>(kDoubleInfinity),
+                           static_cast<float>(-kDoubleInfinity)};
   const uint64_t k = rng() % (std::size(kValues) + 4);
   if (k >= std::size(kValues)) return std::numeric_limits<float>::quiet_NaN();
   return k % 3 ? kValues[k] : std::nextafter(kValues[k], rng() % 2 ? 1e30f : -1e30f);
@@ -233,16 +233,16 @@ TEST(ReadLightgbm, KnowsEveryDecisionType) {
   EXPECT_EQ(Stump(kMissingNan, 1, 0), 1);
   // No value is beyond the threshold, but a missing one may go right.
   for (int type : {kNone, kZero, kMissingNan | kLeft}) {
-    for (double x : {0.5, 1e30, kInfinity, -kInfinity})
-      EXPECT_EQ(Stump(type, kInfinity, x), 1) << x;
+    for (double x : {0.5, 1e30, kDoubleInfinity, -kDoubleInfinity})
+      EXPECT_EQ(Stump(type, kDoubleInfinity, x), 1) << x;
   }
-  EXPECT_EQ(Stump(kMissingNan, kInfinity, kInfinity), 1);
-  EXPECT_EQ(Stump(kMissingNan, kInfinity, kNan), 2);
-  EXPECT_EQ(Stump(kMissingNan | kLeft, kInfinity, kNan), 1);
-  EXPECT_EQ(Stump(kNone, kInfinity, kNan), 1);
-  EXPECT_EQ(Stump(kZero, kInfinity, 0), 2);
-  EXPECT_EQ(Stump(kMissingNan, -kInfinity, -kInfinity), 1);
-  EXPECT_EQ(Stump(kMissingNan, -kInfinity, -1e38), 2);
+  EXPECT_EQ(Stump(kMissingNan, kDoubleInfinity, kDoubleInfinity), 1);
+  EXPECT_EQ(Stump(kMissingNan, kDoubleInfinity, kNan), 2);
+  EXPECT_EQ(Stump(kMissingNan | kLeft, kDoubleInfinity, kNan), 1);
+  EXPECT_EQ(Stump(kNone, kDoubleInfinity, kNan), 1);
+  EXPECT_EQ(Stump(kZero, kDoubleInfinity, 0), 2);
+  EXPECT_EQ(Stump(kMissingNan, -kDoubleInfinity, -kDoubleInfinity), 1);
+  EXPECT_EQ(Stump(kMissingNan, -kDoubleInfinity, -1e38), 2);
   // Categories.
   for (int missing : {kNone, kZero, kMissingNan}) {
     for (double x : {0.0, 3.0, 3.9, 33.0, -0.5}) EXPECT_EQ(Stump(1 | missing, 0, x), 1) << x;
