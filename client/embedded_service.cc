@@ -29,7 +29,7 @@ namespace {
 constexpr auto kStartLimit = std::chrono::seconds(30);
 // Workers end their stages within five seconds of a stop request.
 constexpr auto kStopLimit = std::chrono::seconds(10);
-constexpr absl::Duration kAnswerLimit = absl::Milliseconds(500);
+constexpr absl::Duration kServingLimit = absl::Milliseconds(500);
 constexpr absl::Duration kAgain = absl::Milliseconds(200);
 constexpr size_t kLongestSocket = 107;    // bytes of a socket's path
 constexpr char kPageLine[] = "page at ";  // begins what the service says of its page
@@ -197,7 +197,7 @@ absl::StatusOr<std::unique_ptr<CommandService>> CommandService::Find(const Serve
                                                                      const std::string& data,
                                                                      const std::string& http) {
   std::unique_ptr<CommandService> service(new CommandService(server, DataDirectory(data), http));
-  const absl::Status serving = ServiceClient(server).WaitUntilServing(kAnswerLimit);
+  const absl::Status serving = ServiceClient(server).WaitUntilServing(kServingLimit);
   if (serving.ok()) {
     if (server.address == SchedulerSocket(service->data_))
       service->lender_ = LenderOf(service->data_);
@@ -219,7 +219,7 @@ absl::Status CommandService::BorrowOrStart() {
   do {
     std::error_code ignored;
     if (std::filesystem::exists(SocketPath(shared.address), ignored) &&
-        ServiceClient(shared).WaitUntilServing(kAnswerLimit).ok()) {
+        ServiceClient(shared).WaitUntilServing(kServingLimit).ok()) {
       if (server_.address != shared.address) {
         fmt::print(stderr, "no scheduler answers at {}; using the one that runs on {}\n",
                    server_.address, data_);

@@ -60,6 +60,33 @@ function(heddle_reuse_precompiled name suffix)
   endif()
 endfunction()
 
+# Several sources of a target are compiled as one file, which parses a header and instantiates a template once for all of them. So names
+# outside of functions, in unnamed namespaces too, differ among the sources of a target, and a macro ends where it was needed (#undef).
+option(HEDDLE_UNITY "Compiles several sources as one: all is built sooner, a source that is edited again and again later" ON)
+
+# heddle_unite(TARGET MOST [ALONE ..]): at most MOST sources are one file; those that are ALONE stay by themselves. MOST bounds the memory
+# of a compiler (1.5 GB), and leaves files enough for two cores.
+function(heddle_unite name most)
+  get_target_property(sources ${name} SOURCES)
+  if(ARGN)
+    set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    list(REMOVE_ITEM sources ${ARGN})
+  endif()
+  list(FILTER sources INCLUDE REGEX "\\.cc$")
+  list(LENGTH sources count)
+  if(NOT HEDDLE_UNITY OR count LESS 2)
+    return()
+  endif()
+  # Files of about the same number of sources.
+  math(EXPR files "(${count} + ${most} - 1) / ${most}")
+  math(EXPR size "(${count} + ${files} - 1) / ${files}")
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+  # GCC takes a source that is included for a header, whose classes should have no members of unnamed namespaces.
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+endfunction()
+set(heddle_most_of_library 9)
+set(heddle_most_of_test 5)  # tests are longer than other sources
+
 # Programs under ThreadSanitizer: what tells it of Abseil's locks.
 if(HEDDLE_SANITIZE STREQUAL "thread")
   add_library(heddle_absl_mutex OBJECT ${CMAKE_SOURCE_DIR}/tests/sanitizers/absl_mutex.cc)
@@ -67,10 +94,10 @@ if(HEDDLE_SANITIZE STREQUAL "thread")
   set(sanitizer_objects $<TARGET_OBJECTS:heddle_absl_mutex>)
 endif()
 
-# heddle_library(name [FOLDERS ..] [EXCLUDE ..] [SOURCES ..] LINK .. PRIVATE_LINK ..): without SOURCES, every .cc of this folder and
-# of FOLDERS below it but main.cc and EXCLUDE, so that a new file needs no line here.
+# heddle_library(name [FOLDERS ..] [EXCLUDE ..] [SOURCES ..] [ALONE ..] LINK .. PRIVATE_LINK ..): without SOURCES, every .cc of this
+# folder and of FOLDERS below it but main.cc and EXCLUDE, so that a new file needs no line here. ALONE: as heddle_unite says.
 function(heddle_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;FOLDERS;EXCLUDE;LINK;PRIVATE_LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;FOLDERS;EXCLUDE;ALONE;LINK;PRIVATE_LINK" ${ARGN})
   if(NOT arg_SOURCES)
     set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
     foreach(folder ${arg_FOLDERS})
@@ -86,6 +113,10 @@ function(heddle_library name)
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE_LINK})
   heddle_reuse_precompiled(${name} "" ${arg_LINK})
+  if(arg_ALONE)
+    list(TRANSFORM arg_ALONE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  endif()
+  heddle_unite(${name} ${heddle_most_of_library} ${arg_ALONE})
 endfunction()
 
 function(heddle_binary name)
@@ -95,6 +126,7 @@ function(heddle_binary name)
   # -fPIC, to share the precompiled headers of libraries. -O1, since a program's own files wire and print; what takes time is in libraries.
   target_compile_options(${name} PRIVATE -fPIC $<$<CONFIG:Release>:-O1>)
   heddle_reuse_precompiled(${name} "" ${arg_LINK})
+  heddle_unite(${name} ${heddle_most_of_library})
   # All binaries in one place, so that --embedded finds its siblings next to itself.
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 endfunction()
@@ -113,6 +145,7 @@ function(heddle_test name)
   heddle_reuse_precompiled(${name} "_test" ${arg_LINK})
   # Tests are a half of what is compiled, and a quarter of their time is the second level of optimisation.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  heddle_unite(${name} ${heddle_most_of_test})
   add_test(NAME ${name} COMMAND ${name})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)

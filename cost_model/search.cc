@@ -13,8 +13,8 @@
 namespace heddle::cost_model {
 namespace {
 
-constexpr std::string_view kMagic = "HDLSEARCH";
-constexpr uint32_t kVersion = 7;
+constexpr std::string_view kSearchMagic = "HDLSEARCH";
+constexpr uint32_t kSearchVersion = 7;
 
 struct Strategy {
   std::string_view name;
@@ -35,11 +35,11 @@ std::string StrategySearch::Save() const {
   w.Bytes(name_);
   candidates_.Save(w);
   SaveOwn(w);
-  return Seal(kMagic, kVersion, std::move(w).Take());
+  return Seal(kSearchMagic, kSearchVersion, std::move(w).Take());
 }
 
 absl::Status StrategySearch::Restore(std::string_view blob) {
-  HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload, Unseal(kMagic, kVersion, blob));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload, Unseal(kSearchMagic, kSearchVersion, blob));
   BlobReader r(payload);
   if (r.Unsigned() != static_cast<uint64_t>(kFeatureVersion)) {
     return absl::DataLossError("search state: features of another version");

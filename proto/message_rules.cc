@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kRecordSchema = 1;
 
-absl::Status Bad(const std::string& what) { return absl::InvalidArgumentError(what); }
+absl::Status BadStart(const std::string& what) { return absl::InvalidArgumentError(what); }
 
 // Whether the stage gets the model of its job.
 bool HasModel(v1::StageKind kind) {
@@ -57,12 +57,12 @@ absl::Status CheckTasks(const std::string& what,
   for (int i = 0; i < tasks.size(); ++i) {
     const v1::TaskInfo& task = tasks[i];
     const std::string name = absl::StrCat(what, ".tasks[", i, "]");
-    if (task.key().empty()) return Bad(absl::StrCat(name, " has no key"));
+    if (task.key().empty()) return BadStart(absl::StrCat(name, " has no key"));
     const bool hashed = !task.workload().empty() && task.key() == WorkloadKey(task.workload());
     if (!hashed && !(task.workload().empty() && known.count(task.key()) > 0))
-      return Bad(absl::StrCat(name, ".key is ", task.key(), ", not that of the workload's text"));
+      return BadStart(absl::StrCat(name, ".key is ", task.key(), ", not that of the workload's text"));
     if (!keys.insert(task.key()).second)
-      return Bad(absl::StrCat(name, ".key is ", task.key(), " like that of a task before it"));
+      return BadStart(absl::StrCat(name, ".key is ", task.key(), " like that of a task before it"));
   }
   return absl::OkStatus();
 }
@@ -70,10 +70,10 @@ absl::Status CheckTasks(const std::string& what,
 // What became of a candidate. Nobody reports a candidate as lost: that follows from a missing answer.
 absl::Status CheckMeasurement(const std::string& what, const v1::Measurement& measured) {
   if (measured.outcome() == v1::OUTCOME_UNSPECIFIED)
-    return Bad(absl::StrCat(what, ".outcome is missing"));
+    return BadStart(absl::StrCat(what, ".outcome is missing"));
   const bool ok = measured.outcome() == v1::OUTCOME_OK;
   if (ok == measured.samples_ns().empty()) {
-    return Bad(absl::StrCat(what, " has the outcome ", v1::Outcome_Name(measured.outcome()),
+    return BadStart(absl::StrCat(what, " has the outcome ", v1::Outcome_Name(measured.outcome()),
                             ok ? " without" : " with", " samples_ns"));
   }
   return absl::OkStatus();
@@ -81,13 +81,13 @@ absl::Status CheckMeasurement(const std::string& what, const v1::Measurement& me
 
 absl::Status CheckAnswer(const std::string& what, const v1::Measurement& measured) {
   if (measured.outcome() == v1::OUTCOME_LOST)
-    return Bad(absl::StrCat(what, ".outcome is OUTCOME_LOST, which is not for workers to tell"));
+    return BadStart(absl::StrCat(what, ".outcome is OUTCOME_LOST, which is not for workers to tell"));
   return CheckMeasurement(what, measured);
 }
 
 absl::Status CheckGain(const std::string& what, const v1::Gain& gain) {
   if (gain.low() <= gain.ratio() && gain.ratio() <= gain.high()) return absl::OkStatus();
-  return Bad(absl::StrCat(what, ".ratio is ", gain.ratio(), ", outside its interval ", gain.low(),
+  return BadStart(absl::StrCat(what, ".ratio is ", gain.ratio(), ", outside its interval ", gain.low(),
                           "..", gain.high()));
 }
 
@@ -98,7 +98,7 @@ absl::Status CheckCompared(const v1::CompareResult& result) {
   for (int i = 0; i < result.tasks_size(); ++i) {
     const std::string name = absl::StrCat("compared.tasks[", i, "]");
     if (result.tasks(i).workload_key().empty())
-      return Bad(absl::StrCat(name, ".workload_key is missing"));
+      return BadStart(absl::StrCat(name, ".workload_key is missing"));
     HEDDLE_RETURN_IF_ERROR(CheckGain(absl::StrCat(name, ".gain"), result.tasks(i).gain()));
   }
   return absl::OkStatus();
@@ -110,7 +110,7 @@ absl::Status CheckWanted(const v1::StageStart& start, const v1::BlobList& wanted
   for (int i = 0; i < wanted.blobs_size(); ++i) {
     const auto found = offered.find(wanted.blobs(i).sha256());
     if (found == offered.end()) {
-      return Bad(absl::StrCat("wanted.blobs[", i, "] is none of the stage's blobs, or is wanted ",
+      return BadStart(absl::StrCat("wanted.blobs[", i, "] is none of the stage's blobs, or is wanted ",
                               "twice"));
     }
     offered.erase(found);
@@ -120,16 +120,16 @@ absl::Status CheckWanted(const v1::StageStart& start, const v1::BlobList& wanted
 
 absl::Status CheckCandidates(const v1::StageStart& start, const v1::CandidateList& list) {
   if (list.candidates_size() > start.propose().count()) {
-    return Bad(absl::StrCat("candidates has ", list.candidates_size(), " items; ",
+    return BadStart(absl::StrCat("candidates has ", list.candidates_size(), " items; ",
                             start.propose().count(), " were asked for"));
   }
   std::set<std::string_view> traces;
   for (int i = 0; i < list.candidates_size(); ++i) {
     const std::string name = absl::StrCat("candidates.candidates[", i, "]");
     if (list.candidates(i).id() != 0)
-      return Bad(absl::StrCat(name, ".id is set; the scheduler sets it"));
+      return BadStart(absl::StrCat(name, ".id is set; the scheduler sets it"));
     if (!traces.insert(list.candidates(i).trace()).second)
-      return Bad(absl::StrCat(name, ".trace is like that of a candidate before it"));
+      return BadStart(absl::StrCat(name, ".trace is like that of a candidate before it"));
   }
   return absl::OkStatus();
 }
@@ -174,10 +174,10 @@ bool MayEmit(const v1::StageStart& start, v1::StageEvent::EventCase event) {
 
 absl::Status CheckStart(const v1::StageStart& start) {
   HEDDLE_RETURN_IF_ERROR(CheckMessage(start));
-  if (start.kind() == v1::STAGE_UNSPECIFIED) return Bad("kind is missing");
+  if (start.kind() == v1::STAGE_UNSPECIFIED) return BadStart("kind is missing");
   if (start.spec_case() != SpecOf(start.kind()))
-    return Bad(absl::StrCat(v1::StageKind_Name(start.kind()), " comes without its spec"));
-  if (!start.blob_folder().empty()) return Bad("blob_folder is set; the worker sets it");
+    return BadStart(absl::StrCat(v1::StageKind_Name(start.kind()), " comes without its spec"));
+  if (!start.blob_folder().empty()) return BadStart("blob_folder is set; the worker sets it");
   return absl::OkStatus();
 }
 
@@ -185,7 +185,7 @@ absl::Status CheckEvent(const v1::StageStart& start, const v1::StageEvent& event
   HEDDLE_RETURN_IF_ERROR(CheckMessage(event));
   if (!MayEmit(start, event.event_case())) {
     const auto* field = v1::StageEvent::descriptor()->FindFieldByNumber(event.event_case());
-    return Bad(absl::StrCat(field == nullptr ? std::string("an empty event") : field->name(),
+    return BadStart(absl::StrCat(field == nullptr ? std::string("an empty event") : field->name(),
                             " is not for ", v1::StageKind_Name(start.kind()), " to send"));
   }
   switch (event.event_case()) {
@@ -205,10 +205,10 @@ absl::Status CheckEvent(const v1::StageStart& start, const v1::StageEvent& event
       return CheckCompared(event.compared());
     case v1::StageEvent::kBuilt:
       if (event.built().has_artifact() == event.built().has_failure())
-        return Bad("built needs either an artifact or a failure");
+        return BadStart("built needs either an artifact or a failure");
       if (event.built().has_artifact()) return absl::OkStatus();
       if (event.built().failure().outcome() == v1::OUTCOME_OK)
-        return Bad("built.failure.outcome is OUTCOME_OK");
+        return BadStart("built.failure.outcome is OUTCOME_OK");
       return CheckAnswer("built.failure", event.built().failure());
     case v1::StageEvent::kProfiled:
       return CheckAnswer("profiled.measurement", event.profiled().measurement());
@@ -219,20 +219,20 @@ absl::Status CheckEvent(const v1::StageStart& start, const v1::StageEvent& event
 
 absl::Status CheckRecord(const v1::Record& record) {
   if (record.schema_version() != kRecordSchema) {
-    return Bad(absl::StrCat("schema_version is ", record.schema_version(), ", this service knows ",
+    return BadStart(absl::StrCat("schema_version is ", record.schema_version(), ", this service knows ",
                             kRecordSchema));
   }
   HEDDLE_RETURN_IF_ERROR(CheckMessage(record));
-  if (record.workload_key().empty()) return Bad("workload_key is missing");
+  if (record.workload_key().empty()) return BadStart("workload_key is missing");
   if (!record.workload().empty() && record.workload_key() != WorkloadKey(record.workload()))
-    return Bad("workload_key is not that of the workload's text");
-  if (record.target().empty()) return Bad("target is missing");
-  if (record.device_key().empty()) return Bad("device_key is missing");
+    return BadStart("workload_key is not that of the workload's text");
+  if (record.target().empty()) return BadStart("target is missing");
+  if (record.device_key().empty()) return BadStart("device_key is missing");
   const v1::Measurement& measured = record.measurement();
   HEDDLE_RETURN_IF_ERROR(CheckMeasurement("measurement", measured));
   const double median = Median({measured.samples_ns().begin(), measured.samples_ns().end()});
   if (record.median_ns() != 0 && record.median_ns() != median) {
-    return Bad(
+    return BadStart(
         absl::StrCat("median_ns is ", record.median_ns(), ", but that of samples_ns is ", median));
   }
   return absl::OkStatus();

@@ -29,7 +29,7 @@ constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
 constexpr size_t kMostRows = 64;
 constexpr double kRowHeight = 20;
 constexpr double kNameWidth = 190;
-constexpr size_t kNameChars = 28;
+constexpr size_t kLabelChars = 28;
 // More spans than this are drawn as so many cells, of all rows together.
 constexpr size_t kMostBars = 2000;
 constexpr size_t kMostLabels = 800;  // of spans; where there are more, none has a label
@@ -84,7 +84,7 @@ double TimeStep(double seconds) {
 }
 
 std::string Shortened(const std::string& name) {
-  return name.size() <= kNameChars ? name : name.substr(0, kNameChars - 2) + "..";
+  return name.size() <= kLabelChars ? name : name.substr(0, kLabelChars - 2) + "..";
 }
 
 // A span in pixels.

@@ -22,10 +22,10 @@ Large& Settings() {
   return *settings;
 }
 
-struct Mapping {
+struct ScratchMapping {
   void* start;
   size_t size;
-  ~Mapping() { munmap(start, size); }
+  ~ScratchMapping() { munmap(start, size); }
 };
 
 // Null if the bytes cannot be written or mapped.
@@ -41,7 +41,7 @@ SharedBytes InFile(std::string_view bytes) {
   }
   void* start = mmap(nullptr, bytes.size(), PROT_READ, MAP_SHARED, file, 0);
   if (start == MAP_FAILED) return nullptr;
-  return SharedBytes(std::make_shared<const Mapping>(start, bytes.size()),
+  return SharedBytes(std::make_shared<const ScratchMapping>(start, bytes.size()),
                      {static_cast<const char*>(start), bytes.size()});
 }
 

@@ -34,7 +34,7 @@ namespace {
 
 constexpr double kDiffers = 1.03;
 constexpr size_t kTop = 64;
-constexpr size_t kFirst = 16;
+constexpr size_t kFirstMeasured = 16;
 constexpr double kGood = 0.95;
 constexpr int kPlainBatch = 50;  // without a model the size does not matter
 
@@ -129,7 +129,7 @@ RankQuality QualityOf(const ReplayProblem& problem, const std::vector<size_t>& r
   size_t taken = 0;
   for (const size_t i : by_thought) {
     if (rows[i] == 0) continue;
-    if (++taken > kFirst) break;
+    if (++taken > kFirstMeasured) break;
     chosen = std::max(chosen, speed(i));
   }
   std::vector<double> speeds, thoughts(scores.begin(), scores.end());

@@ -51,7 +51,7 @@ const char* UnitOf(const Explained& e) {
   return e.task.task().info().flops() > 0 ? "GFLOP/s" : "runs/s";
 }
 
-absl::StatusOr<Explained> Collect(const ServiceClient& client, const std::string& job,
+absl::StatusOr<Explained> CollectExplained(const ServiceClient& client, const std::string& job,
                                   const std::string& task) {
   Explained e;
   HEDDLE_ASSIGN_OR_RETURN(v1::TaskExplanation explanation, client.ExplainTask(job, task));
@@ -120,7 +120,7 @@ void PrintSearch(const v1::SearchReport& search, bool plain) {
              table.ToText(plain));
 }
 
-std::string Count(int64_t n, const char* what) {
+std::string Counted(int64_t n, const char* what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
@@ -128,8 +128,8 @@ std::string Count(int64_t n, const char* what) {
 void PrintTransferModel(const v1::TransferModel& model) {
   fmt::print(
       "\nkept for new tasks on this target and device: a model of {} of {}, fitted {}, {} ago\n",
-      Count(model.samples(), "sample"), Count(model.tasks(), "task"),
-      FormatWallTime(model.made_unix_ns()), Count(model.since(), "trial"));
+      Counted(model.samples(), "sample"), Counted(model.tasks(), "task"),
+      FormatWallTime(model.made_unix_ns()), Counted(model.since(), "trial"));
 }
 
 void PrintBound(const Explained& e, const v1::Record& trial, const char* what) {
@@ -154,7 +154,7 @@ void PrintBound(const Explained& e, const v1::Record& trial, const char* what) {
   fmt::print("\n");
 }
 
-void Print(const Explained& e, const std::string& job, const OutputOptions& output) {
+void PrintExplained(const Explained& e, const std::string& job, const OutputOptions& output) {
   const v1::TaskStatus& task = e.task.task();
   const auto own = std::count_if(e.trials.begin(), e.trials.end(), [&](const v1::Record& t) {
     return t.job() == job && t.imported_by().empty();
@@ -214,7 +214,7 @@ void Print(const Explained& e, const std::string& job, const OutputOptions& outp
   }
 }
 
-void PrintJson(const Explained& e) {
+void PrintExplainedJson(const Explained& e) {
   nlohmann::json object = ToJson(e.task);
   object["schema_version"] = kJsonSchemaVersion;
   object["best_ns"] = BestSoFar(e.trials);
@@ -271,16 +271,16 @@ absl::Status Plot(const Explained& e, const std::string& path) {
 int ExplainTask(const GlobalOptions& global, const std::string& job, const std::string& task,
                 const std::string& plot) {
   const ServiceClient client(global.server);
-  const absl::StatusOr<Explained> explained = Collect(client, job, task);
+  const absl::StatusOr<Explained> explained = CollectExplained(client, job, task);
   if (!explained.ok()) return Fail(explained.status());
   if (Interrupted()) return kInterrupted;
   if (!plot.empty()) {
     if (const absl::Status status = Plot(*explained, plot); !status.ok()) return Fail(status);
   }
   if (global.output.json) {
-    PrintJson(*explained);
+    PrintExplainedJson(*explained);
   } else {
-    Print(*explained, job, global.output);
+    PrintExplained(*explained, job, global.output);
   }
   return kDone;
 }

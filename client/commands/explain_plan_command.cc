@@ -69,7 +69,7 @@ void PrintPlan(const char* what, const std::string& text) {
     fmt::print("  {} {}: {}\n", count, count == 1 ? "place" : "places", rule);
 }
 
-void Print(const v1::Job& job, bool plain) {
+void PrintJobPlan(const v1::Job& job, bool plain) {
   // A search that ended too early is among them.
   for (const std::string& warning : job.warnings()) fmt::print("warning: {}\n", Printable(warning));
   PrintPlan("plan", job.plan());
@@ -121,7 +121,7 @@ void Print(const v1::Job& job, bool plain) {
   if (const std::string gain = ModelGain(job); !gain.empty()) fmt::print("{}\n", gain);
 }
 
-void PrintJson(const v1::Job& job) {
+void PrintJobPlanJson(const v1::Job& job) {
   json object = ToJson(job.plan_report());
   object["schema_version"] = kJsonSchemaVersion;
   object["plan"] = job.plan();
@@ -143,9 +143,9 @@ int ExplainPlan(const GlobalOptions& global, const std::string& id) {
         fmt::format("job {} has no plan yet: {}", id, job->reason())));
   }
   if (global.output.json) {
-    PrintJson(*job);
+    PrintJobPlanJson(*job);
   } else {
-    Print(*job, global.output.plain);
+    PrintJobPlan(*job, global.output.plain);
   }
   return kDone;
 }

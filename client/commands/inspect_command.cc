@@ -71,7 +71,7 @@ std::string ShapeFlags(const std::map<std::string, std::vector<int64_t>>& shapes
   return text;
 }
 
-nlohmann::json ToJson(const Inspection& found) {
+nlohmann::json InspectionJson(const Inspection& found) {
   const OnnxSummary& s = found.summary;
   nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
                            {"producer", s.producer},
@@ -148,7 +148,7 @@ void PrintOperators(const GlobalOptions& global, const OnnxSummary& s) {
   fmt::print("\n{}\n", table.ToText(global.output.plain));
 }
 
-void Print(const GlobalOptions& global, const std::string& path, const Inspection& found) {
+void PrintInspection(const GlobalOptions& global, const std::string& path, const Inspection& found) {
   const OnnxSummary& s = found.summary;
   fmt::print("model      {}{}{}\n", Printable(path), s.producer.empty() ? "" : ", made by ",
              Printable(s.producer));
@@ -200,9 +200,9 @@ int InspectModel(const GlobalOptions& global, const std::string& path, const Mod
   else
     found.problem = prepared.status();
   if (global.output.json)
-    fmt::print("{}\n", ToJson(found).dump());
+    fmt::print("{}\n", InspectionJson(found).dump());
   else
-    Print(global, path, found);
+    PrintInspection(global, path, found);
   std::fflush(stdout);
   if (!found.problem.ok()) return Fail(found.problem);
   if (!global.output.json) {

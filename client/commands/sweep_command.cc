@@ -28,7 +28,7 @@ using nlohmann::json;
 
 // A limit, so that a typing error does not start days of work.
 constexpr size_t kMaxCombinations = 1000;
-constexpr auto kPoll = std::chrono::milliseconds(200);
+constexpr auto kPollJobs = std::chrono::milliseconds(200);
 constexpr int kMostMissedPolls = 150;    // a restarted service is back within seconds
 constexpr char kUnderWay[] = "running";  // state of a row that has no results yet
 
@@ -330,7 +330,7 @@ absl::Status SweepRun::RunAll(const ServiceClient& client) {
           {"parameters", combinations_[next].parameters}, {"state", kUnderWay}, {"job", *job}};
       status = Save();
     }
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kPollJobs);
     if (status.ok()) status = service_->CheckAlive();
     for (Running& one : running) {
       if (status.ok()) status = Poll(client, &one);

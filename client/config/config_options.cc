@@ -16,7 +16,7 @@
 namespace heddle::client {
 namespace {
 
-absl::Status Bad(const Setting& setting, const std::string& why) {
+absl::Status BadSetting(const Setting& setting, const std::string& why) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", OriginOf(setting), why));
 }
 
@@ -52,7 +52,7 @@ absl::StatusOr<CLI::App*> CommandOf(const Setting& setting, CLI::App* app) {
       if (command->get_name() == word) found = command;
     }
     if (found == nullptr) {
-      return Bad(setting, fmt::format("there is no command '{}'{}", Printable(word),
+      return BadSetting(setting, fmt::format("there is no command '{}'{}", Printable(word),
                                       Suggestion(word, CommandsOf(*app))));
     }
     app = found;
@@ -81,7 +81,7 @@ absl::Status Apply(const Setting& setting, const std::vector<std::string>& words
       if (!place.empty() || other->get_option_no_throw("--" + name) == nullptr) continue;
       place = fmt::format("; `heddle {0}` has it: write it below a line [{0}]", other->get_name());
     }
-    return Bad(setting, fmt::format("'{}' is no option of {}{}", Printable(name), whose, place));
+    return BadSetting(setting, fmt::format("'{}' is no option of {}{}", Printable(name), whose, place));
   }
   CLI::Option* option = command->get_option_no_throw("--" + name);
   try {
@@ -90,7 +90,7 @@ absl::Status Apply(const Setting& setting, const std::vector<std::string>& words
       option->add_result(setting.values);
       return absl::OkStatus();
     }
-    if (setting.values.size() != 1) return Bad(setting, fmt::format("'{}' takes one value", name));
+    if (setting.values.size() != 1) return BadSetting(setting, fmt::format("'{}' takes one value", name));
     const std::string& value = setting.values.front();
     option->run_callback_for_default();
     if (!IsFlag(*option)) {
@@ -99,7 +99,7 @@ absl::Status Apply(const Setting& setting, const std::vector<std::string>& words
     }
     option->default_val(option->get_flag_value(name, value));
   } catch (const CLI::Error& error) {
-    return Bad(setting, fmt::format("'{}': {}", name, error.what()));
+    return BadSetting(setting, fmt::format("'{}': {}", name, error.what()));
   }
   return absl::OkStatus();
 }

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kPrograms[] = {"heddle-scheduler", "heddle-tracker", "heddle-worker"};
-constexpr absl::Duration kAnswerLimit = absl::Seconds(10);
+constexpr absl::Duration kProgramLimit = absl::Seconds(10);
 // The service takes no models with less; a job of a large model needs more.
 constexpr int64_t kReserveBytes = int64_t{64} << 20;
 constexpr int64_t kComfortBytes = int64_t{2} << 30;
@@ -62,7 +62,7 @@ Verdict CheckVersions(const DoctorOptions& options, const Surroundings& here) {
   for (const char* name : kPrograms) {
     const std::string path = ProgramPath(here, name);
     if (access(path.c_str(), X_OK) != 0) continue;  // the check "programs" says so
-    const absl::StatusOr<ProgramResult> said = RunProgram({path, "--version"}, kAnswerLimit);
+    const absl::StatusOr<ProgramResult> said = RunProgram({path, "--version"}, kProgramLimit);
     if (!said.ok()) {
       return Problem(std::string(said.status().message()),
                      fmt::format("install {} of version {} again", name, options.version));
@@ -81,7 +81,7 @@ Verdict CheckVersions(const DoctorOptions& options, const Surroundings& here) {
 Verdict CheckConfinement(const DoctorOptions&, const Surroundings& here) {
   const std::string worker = ProgramPath(here, "heddle-worker");
   if (access(worker.c_str(), X_OK) != 0) return Well("not asked, since there is no heddle-worker");
-  const absl::StatusOr<ProgramResult> said = RunProgram({worker, "--check"}, kAnswerLimit);
+  const absl::StatusOr<ProgramResult> said = RunProgram({worker, "--check"}, kProgramLimit);
   if (!said.ok())
     return Problem(std::string(said.status().message()), "heddle-worker --check shows more");
   std::string missing, have;

@@ -19,15 +19,15 @@
 namespace heddle::client {
 namespace {
 
-constexpr size_t kMostBytes = size_t{64} << 10;
-constexpr absl::Duration kPoll = absl::Milliseconds(10);
+constexpr size_t kMostOutputBytes = size_t{64} << 10;
+constexpr absl::Duration kPollProgram = absl::Milliseconds(10);
 
 // Waits until the process has ended; -1 if it still runs at `deadline`.
 int WaitUntil(pid_t pid, absl::Time deadline) {
   int status = 0;
   while (waitpid(pid, &status, WNOHANG) == 0) {
     if (MonotonicNow() > deadline) return -1;
-    absl::SleepFor(kPoll);
+    absl::SleepFor(kPollProgram);
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -67,7 +67,7 @@ absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& words,
     const ssize_t got = read(ends[0], buffer, sizeof(buffer));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
-    const size_t room = kMostBytes - result.output.size();
+    const size_t room = kMostOutputBytes - result.output.size();
     result.output.append(buffer, std::min(room, static_cast<size_t>(got)));
   }
   result.status = WaitUntil(pid, deadline);

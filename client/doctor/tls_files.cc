@@ -29,7 +29,7 @@ Owned<X509> CertificateOf(const std::string& pem) {
 }
 
 // InvalidArgument: it has expired at `until`.
-absl::Status CheckDate(const X509* certificate, const char* file, absl::Time until) {
+absl::Status CheckNotExpired(const X509* certificate, const char* file, absl::Time until) {
   std::tm end = {};
   if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) != 1)
     return absl::InvalidArgumentError(fmt::format("{} does not say when it expires", file));
@@ -55,10 +55,10 @@ absl::Status CheckTlsFiles(const TlsFiles& files, absl::Time until) {
       return absl::InvalidArgumentError("key.pem does not belong to cert.pem");
     if (X509_verify(certificate.get(), X509_get0_pubkey(authority.get())) != 1)
       return absl::InvalidArgumentError("cert.pem was not made by the authority of ca.pem");
-    const absl::Status valid = CheckDate(certificate.get(), "cert.pem", until);
+    const absl::Status valid = CheckNotExpired(certificate.get(), "cert.pem", until);
     if (!valid.ok()) return valid;
   }
-  return CheckDate(authority.get(), "ca.pem", until);
+  return CheckNotExpired(authority.get(), "ca.pem", until);
 }
 
 }  // namespace heddle::client

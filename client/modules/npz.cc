@@ -26,9 +26,9 @@ constexpr uint32_t kEncrypted = 1;
 constexpr uint32_t kElsewhere = 0xFFFFFFFF;  // the number is in an extra field (more than 4 GiB)
 
 constexpr size_t kMostMembers = 4096;
-constexpr size_t kMostBytes = size_t{4} << 30;
+constexpr size_t kMostArchiveBytes = size_t{4} << 30;
 
-absl::Status Invalid(const std::string& what) { return absl::InvalidArgumentError(what); }
+absl::Status InvalidArchive(const std::string& what) { return absl::InvalidArgumentError(what); }
 
 // A little-endian number of `size` bytes; the caller has checked that they are there.
 uint32_t NumberAt(std::string_view bytes, size_t at, size_t size) {
@@ -50,7 +50,7 @@ bool Holds(std::string_view bytes, size_t at, size_t size) {
 }
 
 absl::StatusOr<std::vector<Member>> ReadDirectory(std::string_view bytes) {
-  const absl::Status bad = Invalid("not an .npz file (numpy.savez writes one), or cut short");
+  const absl::Status bad = InvalidArchive("not an .npz file (numpy.savez writes one), or cut short");
   if (bytes.size() < kEndBytes) return bad;
   const size_t from = bytes.size() - std::min(bytes.size(), kEndBytes + kLongestComment);
   const size_t end = bytes.substr(from).rfind(kEndMark);
@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<Member>> ReadDirectory(std::string_view bytes) {
   const size_t count = NumberAt(bytes, from + end + 10, 2);
   size_t at = NumberAt(bytes, from + end + 16, 4);
   if (count > kMostMembers)
-    return Invalid(fmt::format("it has more than {} members", kMostMembers));
+    return InvalidArchive(fmt::format("it has more than {} members", kMostMembers));
   std::vector<Member> members;
   for (size_t i = 0; i < count; ++i) {
     if (!Holds(bytes, at, kMemberBytes) || bytes.substr(at, 4) != kMemberMark) return bad;
@@ -73,7 +73,7 @@ absl::StatusOr<std::vector<Member>> ReadDirectory(std::string_view bytes) {
     if (!Holds(bytes, at + kMemberBytes, name_bytes)) return bad;
     member.name = std::string(bytes.substr(at + kMemberBytes, name_bytes));
     if (packed == kElsewhere || size == kElsewhere || offset == kElsewhere)
-      return Invalid("it has more than 4 GiB; save the arrays as .npy files");
+      return InvalidArchive("it has more than 4 GiB; save the arrays as .npy files");
     member.packed_bytes = packed;
     member.bytes = size;
     member.offset = offset;
@@ -99,7 +99,7 @@ std::optional<std::string> Inflated(std::string_view packed, size_t bytes) {
 
 absl::StatusOr<std::string> Unpack(std::string_view bytes, const Member& member) {
   const auto bad = [&member](const std::string& why) {
-    return Invalid(fmt::format("its member '{}' {}", absl::CHexEscape(member.name), why));
+    return InvalidArchive(fmt::format("its member '{}' {}", absl::CHexEscape(member.name), why));
   };
   if ((member.flags & kEncrypted) != 0) return bad("is encrypted");
   if (!Holds(bytes, member.offset, kLocalBytes) || bytes.substr(member.offset, 4) != kLocalMark)
@@ -131,27 +131,27 @@ absl::StatusOr<std::map<std::string, NpyArray>> ParseNpz(std::string_view bytes)
   for (const Member& member : members) {
     total += member.bytes;
     // Deflate makes at most about 1030 bytes of one; a larger claim is a lie that would take memory.
-    if (total > kMostBytes || member.bytes > (bytes.size() + 64) * 1032)
-      return Invalid("its arrays have more than 4 GiB; save them as .npy files");
+    if (total > kMostArchiveBytes || member.bytes > (bytes.size() + 64) * 1032)
+      return InvalidArchive("its arrays have more than 4 GiB; save them as .npy files");
     HEDDLE_ASSIGN_OR_RETURN(const std::string file, Unpack(bytes, member));
     absl::StatusOr<NpyArray> array = ParseNpy(file);
     std::string name =
         member.name.ends_with(".npy") ? member.name.substr(0, member.name.size() - 4) : member.name;
     name = absl::CHexEscape(name);
     if (!array.ok())
-      return Invalid(
+      return InvalidArchive(
           fmt::format("its member '{}': {}", name, std::string(array.status().message())));
     if (!arrays.emplace(name, *std::move(array)).second)
-      return Invalid(fmt::format("it has two arrays called '{}'", name));
+      return InvalidArchive(fmt::format("it has two arrays called '{}'", name));
   }
-  if (arrays.empty()) return Invalid("it holds no arrays");
+  if (arrays.empty()) return InvalidArchive("it holds no arrays");
   return arrays;
 }
 
 absl::StatusOr<std::map<std::string, NpyArray>> ReadNpzFile(const std::string& path) {
   HEDDLE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
   absl::StatusOr<std::map<std::string, NpyArray>> arrays = ParseNpz(bytes);
-  if (!arrays.ok()) return Invalid(path + ": " + std::string(arrays.status().message()));
+  if (!arrays.ok()) return InvalidArchive(path + ": " + std::string(arrays.status().message()));
   return arrays;
 }
 

@@ -154,7 +154,7 @@ void PrintTable(const runtime::Manifest& manifest, const Measured& measured, int
                    : "");
 }
 
-void PrintJson(const runtime::Manifest& manifest, const Measured& measured, int threads) {
+void PrintProfileJson(const runtime::Manifest& manifest, const Measured& measured, int threads) {
   nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
                            {"model", manifest.model},
                            {"target", manifest.target},
@@ -240,7 +240,7 @@ int PrintProfile(runtime::Executor& executor, size_t block, int threads, int rou
   if (!executor.status().ok()) return Fail(executor.status());
   if (measured.rounds == 0) return kInterrupted;
   if (output.json) {
-    PrintJson(executor.manifest(), measured, threads);
+    PrintProfileJson(executor.manifest(), measured, threads);
   } else {
     PrintTable(executor.manifest(), measured, threads, output.plain);
   }

@@ -24,10 +24,10 @@ namespace {
 using runtime::TensorSpec;
 
 constexpr size_t kShownNames = 5;
-constexpr size_t kShownBytes = 40;
+constexpr size_t kShownCellBytes = 40;
 
 template <typename... Args>
-absl::Status Wrong(fmt::format_string<Args...> format, Args&&... args) {
+absl::Status WrongTable(fmt::format_string<Args...> format, Args&&... args) {
   return absl::InvalidArgumentError(fmt::format(format, std::forward<Args>(args)...));
 }
 
@@ -117,11 +117,11 @@ absl::StatusOr<std::vector<Column>> NeededColumns(const std::vector<TensorSpec>&
       if (t.dtype == spec.dtype) type = &t;
     }
     if (type == nullptr || spec.shape.empty() || RankOf(spec) == 0)
-      return Wrong("input '{}' is {} of rank {} and takes no table; give an .npy file", spec.name,
+      return WrongTable("input '{}' is {} of rank {} and takes no table; give an .npy file", spec.name,
                    spec.dtype, spec.shape.size());
     const int64_t columns = ColumnsOf(spec);
     if (columns > kMostTableColumns - std::ssize(needed))
-      return Wrong("input '{}' has {} columns, too many for a table; give an .npy file", spec.name,
+      return WrongTable("input '{}' has {} columns, too many for a table; give an .npy file", spec.name,
                    columns);
     const bool as_tensor = spec.columns.empty() && columns == 1 && specs.size() > 1;
     for (size_t c = 0; c < static_cast<size_t>(columns); ++c) {
@@ -153,7 +153,7 @@ absl::StatusOr<Places> PlacesByName(const std::vector<std::string>& header,
   std::set<std::string_view> names;
   for (const Column& column : needed) {
     if (names.insert(column.name).second) continue;
-    return Wrong(
+    return WrongTable(
         "the model has two columns '{}', so that names tell nothing; leave the header out, and "
         "give the columns in the model's order",
         column.name);
@@ -168,7 +168,7 @@ absl::StatusOr<Places> PlacesByName(const std::vector<std::string>& header,
       continue;
     }
     if (at->second.size() > 1)
-      return Wrong("the header has the column '{}' {} times; leave one", column.name,
+      return WrongTable("the header has the column '{}' {} times; leave one", column.name,
                    at->second.size());
     places.of.push_back(at->second[0]);
     used[at->second[0]] = true;
@@ -179,7 +179,7 @@ absl::StatusOr<Places> PlacesByName(const std::vector<std::string>& header,
   if (missing.empty()) return places;
   const std::string others =
       places.unused.empty() ? "" : fmt::format(", and has {}", SomeNames(places.unused));
-  return Wrong(
+  return WrongTable(
       "the header lacks {} of the {} columns that the model needs: {}{}; rename columns, or leave "
       "the header out and give the columns in the model's order{}",
       missing.size(), needed.size(), SomeNames(missing), others,
@@ -188,7 +188,7 @@ absl::StatusOr<Places> PlacesByName(const std::vector<std::string>& header,
 
 absl::StatusOr<Places> PlacesByPosition(size_t columns, size_t needed) {
   if (columns != needed) {
-    return Wrong(
+    return WrongTable(
         "{} column{} where the model takes {}, by position; give these in the model's order{}",
         columns, columns == 1 ? "" : "s", needed,
         columns == 1 ? "; cells are separated by commas" : "");
@@ -258,8 +258,8 @@ std::string_view WithoutEmptyEnd(std::string_view text) {
 }
 
 std::string Shortened(std::string_view cell) {
-  return cell.size() <= kShownBytes ? std::string(cell)
-                                    : std::string(cell.substr(0, kShownBytes)) + "..";
+  return cell.size() <= kShownCellBytes ? std::string(cell)
+                                    : std::string(cell.substr(0, kShownCellBytes)) + "..";
 }
 
 }  // namespace
@@ -283,7 +283,7 @@ absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<T
   HEDDLE_ASSIGN_OR_RETURN(const Beginning beginning, BeginningOf(text));
   const std::vector<std::string>& first = beginning.first;
   if (first.empty())
-    return Wrong("the file is empty; give a row of numbers for each row of the input");
+    return WrongTable("the file is empty; give a row of numbers for each row of the input");
   absl::StatusOr<Places> by_name = absl::NotFoundError("");
   if (named) by_name = PlacesByName(first, needed);
   const bool looks_like_one =
@@ -317,11 +317,11 @@ absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<T
     if (cells.empty() && first.size() > 1) continue;
     if (cells.empty()) cells.emplace_back();
     if (cells.size() != first.size()) {
-      return Wrong("line {}: {} cells where the first line has {}", reader.line(), cells.size(),
+      return WrongTable("line {}: {} cells where the first line has {}", reader.line(), cells.size(),
                    first.size());
     }
     if (++table.rows > most)
-      return Wrong("line {}: more than {} bytes of inputs; split the file", reader.line(),
+      return WrongTable("line {}: more than {} bytes of inputs; split the file", reader.line(),
                    kMostInputBytes);
     for (size_t c = 0; c < needed.size(); ++c) {
       const std::string& cell = cells[places.of[c]];
@@ -329,16 +329,16 @@ absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<T
       if (Append(needed[c], cell, &table.bytes[needed[c].spec])) continue;
       const std::string name = header ? fmt::format(" '{}'", Shortened(first[places.of[c]])) : "";
       if (spec.text) {
-        return Wrong("line {}, column {}{}: a text with a zero byte; leave it out", reader.line(),
+        return WrongTable("line {}, column {}{}: a text with a zero byte; leave it out", reader.line(),
                      places.of[c] + 1, name);
       }
       const bool may_miss = spec.dtype[0] == 'f';
-      return Wrong("line {}, column {}{}: '{}' is no number ({}{})", reader.line(),
+      return WrongTable("line {}, column {}{}: '{}' is no number ({}{})", reader.line(),
                    places.of[c] + 1, name, Shortened(cell), spec.dtype,
                    may_miss ? "; leave the cell empty if there is none" : "");
     }
   }
-  if (table.rows == 0) return Wrong("there are no rows below the header");
+  if (table.rows == 0) return WrongTable("there are no rows below the header");
   return table;
 }
 
@@ -347,11 +347,11 @@ absl::StatusOr<TableInput> ReadTableFile(const std::string& path,
   std::error_code ignored;  // ReadFile tells
   const auto size = std::filesystem::file_size(path, ignored);
   if (!ignored && size > static_cast<uintmax_t>(kMostTableBytes)) {
-    return Wrong("{}: {} bytes, {} are the most; split the file", path, size, kMostTableBytes);
+    return WrongTable("{}: {} bytes, {} are the most; split the file", path, size, kMostTableBytes);
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   absl::StatusOr<TableInput> table = ParseTable(text, specs, rule);
-  if (!table.ok()) return Wrong("{}: {}", path, std::string(table.status().message()));
+  if (!table.ok()) return WrongTable("{}: {}", path, std::string(table.status().message()));
   return table;
 }
 

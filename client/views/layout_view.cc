@@ -12,7 +12,7 @@
 namespace heddle::client {
 namespace {
 
-const char* NameOf(graph::Layout layout) {
+const char* LayoutName(graph::Layout layout) {
   switch (layout) {
     case graph::Layout::kChannelsFirst:
       return "channels first";
@@ -32,7 +32,7 @@ std::string ShapeOf(const graph::TensorType& type) {
   return fmt::format("{}", fmt::join(type.shape, "x"));
 }
 
-void PrintJson(const graph::LayoutPlan& plan) {
+void PrintLayoutJson(const graph::LayoutPlan& plan) {
   nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
                            {"ns", plan.ns},
                            {"all_channels_first_ns", plan.first_ns},
@@ -45,7 +45,7 @@ void PrintJson(const graph::LayoutPlan& plan) {
     nlohmann::json row = {{"name", op.name},
                           {"operator", graph::NameOf(op.kind)},
                           {"shape", op.type.shape},
-                          {"layout", NameOf(op.layout)},
+                          {"layout", LayoutName(op.layout)},
                           {"channels_first_ns", op.cost.ns.first_ns},
                           {"channels_last_ns", op.cost.ns.last_ns},
                           {"measured", op.cost.measured}};
@@ -55,7 +55,7 @@ void PrintJson(const graph::LayoutPlan& plan) {
   for (const graph::LayoutPlan::Move& move : plan.moves) {
     object["transposes"].push_back({{"value", move.value},
                                     {"shape", move.type.shape},
-                                    {"to", NameOf(move.to)},
+                                    {"to", LayoutName(move.to)},
                                     {"ns", move.ns}});
   }
   fmt::print("{}\n", object.dump());
@@ -72,13 +72,13 @@ int ExplainLayout(const GlobalOptions& global, const std::string& path, const Mo
       ExplainLayouts(model->onnx, FromProto(*options, &*model), {});
   if (!plan.ok()) return Fail(plan.status());
   if (global.output.json) {
-    PrintJson(*plan);
+    PrintLayoutJson(*plan);
     return kDone;
   }
   Table table({"operator", "result", "layout", "first", "last", "blocked", "by"});
   for (const graph::LayoutPlan::Operator& op : plan->operators) {
     if (!op.free) continue;
-    table.Add({graph::NameOf(op.kind), ShapeOf(op.type), NameOf(op.layout),
+    table.Add({graph::NameOf(op.kind), ShapeOf(op.type), LayoutName(op.layout),
                FormatNs(static_cast<double>(op.cost.ns.first_ns)),
                FormatNs(static_cast<double>(op.cost.ns.last_ns)),
                HasBlocked(op) ? FormatNs(static_cast<double>(op.cost.ns.blocked_ns)) : "-",
@@ -88,7 +88,7 @@ int ExplainLayout(const GlobalOptions& global, const std::string& path, const Mo
   Table moves({"transpose", "shape", "to", "cost"});
   for (const graph::LayoutPlan::Move& move : plan->moves) {
     moves.Add(
-        {move.value, ShapeOf(move.type), NameOf(move.to), FormatNs(static_cast<double>(move.ns))});
+        {move.value, ShapeOf(move.type), LayoutName(move.to), FormatNs(static_cast<double>(move.ns))});
   }
   fmt::print("{}\n", moves.ToText(global.output.plain));
   fmt::print("chosen {}, all channels first {}, all channels last {}; {} transposes left\n",

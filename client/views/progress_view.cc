@@ -13,7 +13,7 @@ namespace {
 constexpr absl::Duration kLineInterval = absl::Seconds(5);
 constexpr absl::Duration kFrameInterval = absl::Milliseconds(200);
 
-std::string Bar(double share, int width) {
+std::string ProgressBar(double share, int width) {
   const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * width);
   std::string bar;
   for (int i = 0; i < width; ++i) bar += i < full ? "█" : "░";
@@ -139,7 +139,7 @@ std::string ProgressView::Picture(const v1::Job& job, absl::Time now) const {
                   Printable(job.spec().target()));
   if (job.trials_budget() > 0) {
     const double share = static_cast<double>(job.trials()) / job.trials_budget();
-    text += fmt::format("{} {:3.0f}%  {}/{} trials", Bar(share, 30), share * 100, job.trials(),
+    text += fmt::format("{} {:3.0f}%  {}/{} trials", ProgressBar(share, 30), share * 100, job.trials(),
                         job.trials_budget());
     if (job.eta_ms() > 0)
       text += fmt::format("  {} left", HumanDuration(absl::Milliseconds(job.eta_ms())));

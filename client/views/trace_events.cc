@@ -18,7 +18,7 @@ constexpr int kJobsProcess = 1;
 
 double Micros(int64_t ns) { return static_cast<double>(ns) / 1000; }
 
-Json NameOf(const char* what, int process, int thread, const std::string& name) {
+Json NameEvent(const char* what, int process, int thread, const std::string& name) {
   return {
       {"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
 }
@@ -48,13 +48,13 @@ Json TraceEvents(const std::vector<std::pair<v1::Job, v1::Timeline>>& jobs, int6
       first_ns = std::min(first_ns, span.start_unix_ns());
   }
   Json events = Json::array();
-  events.push_back(NameOf("process_name", kJobsProcess, 0, "jobs"));
+  events.push_back(NameEvent("process_name", kJobsProcess, 0, "jobs"));
   std::map<std::string, int> processes;                        // by worker
   std::map<std::pair<std::string, std::string>, int> threads;  // by worker and slot
   int job_thread = 0;
   for (const auto& [job, timeline] : jobs) {
     ++job_thread;
-    events.push_back(NameOf("thread_name", kJobsProcess, job_thread, job.id()));
+    events.push_back(NameEvent("thread_name", kJobsProcess, job_thread, job.id()));
     events.push_back(Slice(job.id() + " " + job.spec().name(), "job", kJobsProcess, job_thread,
                            first_ns, job.created_unix_ns(), job.finished_unix_ns(), now_unix_ns,
                            {{"reason", job.reason()}}));
@@ -64,11 +64,11 @@ Json TraceEvents(const std::vector<std::pair<v1::Job, v1::Timeline>>& jobs, int6
       const auto [process, new_process] = processes.try_emplace(
           span.worker(), kJobsProcess + 1 + static_cast<int>(processes.size()));
       if (new_process)
-        events.push_back(NameOf("process_name", process->second, 0, "worker " + span.worker()));
+        events.push_back(NameEvent("process_name", process->second, 0, "worker " + span.worker()));
       const auto [thread, new_thread] =
           threads.try_emplace({span.worker(), span.slot()}, static_cast<int>(threads.size()) + 1);
       if (new_thread)
-        events.push_back(NameOf("thread_name", process->second, thread->second, span.slot()));
+        events.push_back(NameEvent("thread_name", process->second, thread->second, span.slot()));
       Json arguments = {{"job", span.job()}, {"attempt", span.attempt_id()}};
       if (!span.task().empty()) {
         arguments["task"] = span.task();

@@ -12,7 +12,6 @@
 namespace heddle::classical {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
 // LightGBM takes everything up to this for 0.

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,6 +25,8 @@
 #include "absl/status/status.h"
 
 namespace heddle::classical {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Limits of a forest. CheckForest refuses more, and readers do so before they reserve memory.
 inline constexpr int kMostFeatures = 1 << 20;

@@ -24,7 +24,6 @@
 namespace heddle::classical {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr absl::string_view kVersions[] = {"v2", "v3", "v4"};
 
 // Bits of decision_type.
@@ -36,14 +35,14 @@ constexpr int kMostDecisionType = kMissingNan << kMissingShift | kDefaultLeft | 
 
 constexpr int kBitsPerWord = 32;  // of cat_threshold
 
-struct Objective {
+struct LightgbmObjective {
   absl::string_view name;
   Transform transform = Transform::kNone;
   bool takes_sqrt = false;     // the word "sqrt" after the name makes the transform kSquareSigned
   bool takes_sigmoid = false;  // "sigmoid:S" multiplies the score
   bool classifies = false;
 };
-constexpr Objective kObjectives[] = {
+constexpr LightgbmObjective kLightgbmObjectives[] = {
     {"regression", Transform::kNone, /*takes_sqrt=*/true},
     {"regression_l1", Transform::kNone, /*takes_sqrt=*/true},
     {"huber"},
@@ -159,9 +158,9 @@ std::vector<int64_t> Members(std::span<const int64_t> words) {
   return members;
 }
 
-class TreeReader {
+class LightgbmTreeReader {
  public:
-  explicit TreeReader(Forest& forest) : forest_(forest), columns_(forest) {}
+  explicit LightgbmTreeReader(Forest& forest) : forest_(forest), columns_(forest) {}
   absl::Status Add(const Section& tree, int target);
 
  private:
@@ -171,7 +170,7 @@ class TreeReader {
   int64_t members_left_ = kMostMembers;
 };
 
-absl::Status TreeReader::Add(const Section& tree, int target) {
+absl::Status LightgbmTreeReader::Add(const Section& tree, int target) {
   if (tree.Has("is_linear")) {
     HEDDLE_ASSIGN_OR_RETURN(const int is_linear, tree.Whole("is_linear", 0, 1));
     if (is_linear) {
@@ -290,8 +289,8 @@ absl::StatusOr<Section> ReadHead(Lines& lines, absl::string_view* next) {
 absl::Status ReadObjective(absl::string_view text, Forest& forest) {
   const std::vector<absl::string_view> words = absl::StrSplit(text, ' ', absl::SkipEmpty());
   if (words.empty()) return absl::OkStatus();
-  const auto* known = std::ranges::find(kObjectives, words[0], &Objective::name);
-  if (known == std::end(kObjectives)) {
+  const auto* known = std::ranges::find(kLightgbmObjectives, words[0], &LightgbmObjective::name);
+  if (known == std::end(kLightgbmObjectives)) {
     return Refuse("head: objective: '", words[0].substr(0, 80),
                   "' is not known here: remove the line objective= to get the raw scores");
   }
@@ -310,7 +309,7 @@ absl::Status ReadObjective(absl::string_view text, Forest& forest) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::string>> FeatureNames(const Section& head, int features) {
+absl::StatusOr<std::vector<std::string>> LightgbmFeatureNames(const Section& head, int features) {
   std::vector<std::string> names;
   HEDDLE_ASSIGN_OR_RETURN(const absl::string_view text, head.Text("feature_names"));
   bool made_up = true;
@@ -326,8 +325,8 @@ absl::StatusOr<std::vector<std::string>> FeatureNames(const Section& head, int f
 }
 
 // The trees up to the line "end of trees". `line` is the one after the head.
-absl::Status ReadTrees(Lines& lines, absl::string_view line, Forest& forest) {
-  TreeReader reader(forest);
+absl::Status ReadLightgbmTrees(Lines& lines, absl::string_view line, Forest& forest) {
+  LightgbmTreeReader reader(forest);
   for (int i = 0; line != "end of trees"; ++i) {
     const std::string where = absl::StrCat("Tree=", i);
     if (line != where) return Damaged(where, "the text goes on with '", line.substr(0, 40), "'");
@@ -362,13 +361,13 @@ absl::StatusOr<Forest> ReadText(absl::string_view text) {
   HEDDLE_ASSIGN_OR_RETURN(const int last, head.Whole("max_feature_idx", 0, kMostFeatures - 1));
   forest.features = last + 1;
   HEDDLE_ASSIGN_OR_RETURN(forest.outputs, head.Whole("num_tree_per_iteration", 1, kMostOutputs));
-  HEDDLE_ASSIGN_OR_RETURN(forest.feature_names, FeatureNames(head, forest.features));
+  HEDDLE_ASSIGN_OR_RETURN(forest.feature_names, LightgbmFeatureNames(head, forest.features));
   forest.base.assign(forest.outputs, 0);
   if (head.Has("objective")) {
     HEDDLE_ASSIGN_OR_RETURN(const absl::string_view objective, head.Text("objective"));
     HEDDLE_RETURN_IF_ERROR(ReadObjective(objective, forest));
   }
-  HEDDLE_RETURN_IF_ERROR(ReadTrees(lines, first_tree, forest));
+  HEDDLE_RETURN_IF_ERROR(ReadLightgbmTrees(lines, first_tree, forest));
   if (forest.trees.empty()) return Refuse("it has no trees: train for one round at least");
   if (forest.trees.size() % forest.outputs != 0) {
     return Damaged("head: num_tree_per_iteration", forest.trees.size(),

@@ -18,7 +18,7 @@
 namespace heddle::classical {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kInfinityF64 = std::numeric_limits<double>::infinity();
 
 // Ranks are exact in f32.
 constexpr size_t kMostRanks = size_t{1} << 24;
@@ -76,11 +76,11 @@ Question Compare(BranchMode mode, double value) {
   q.yes_is_true = !below;
   if (std::isnan(value)) {
     q.always = false;
-  } else if (above && value == kInfinity) {
+  } else if (above && value == kInfinityF64) {
     q.always = below;  // nothing is above
   } else {
-    q.threshold = above ? std::nextafter(value, kInfinity) : value;
-    if (q.threshold == -kInfinity) q.always = !below;  // everything is at least -infinity
+    q.threshold = above ? std::nextafter(value, kInfinityF64) : value;
+    if (q.threshold == -kInfinityF64) q.always = !below;  // everything is at least -infinity
   }
   return q;
 }
@@ -221,7 +221,7 @@ class Planter {
     if (is_new) {
       Column column;
       column.feature = feature;
-      column.instead = static_cast<float>(missing_is_right ? kInfinity : -kInfinity);
+      column.instead = static_cast<float>(missing_is_right ? kInfinityF64 : -kInfinityF64);
       out_.forest.columns.push_back(column);
     }
     return found->second;

@@ -25,8 +25,6 @@
 namespace heddle::classical {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr int64_t kMostCategory = (int64_t{1} << 24) - 1;  // XGBoost takes larger ones for invalid
 constexpr int kNewestMajor = 3;  // the newest major version whose files are known
 constexpr float kLeastProbability =
     1e-6f;  // from version 3.2 on, base_score is kept so far from 0 and 1
@@ -34,13 +32,13 @@ constexpr float kLeastProbability =
 // How base_score becomes a margin.
 enum class BaseScore { kMargin, kLogit, kLog };
 enum class Classes { kNone, kBinary, kMany };
-struct Objective {
+struct XgboostObjective {
   absl::string_view name;
   BaseScore base_score = BaseScore::kMargin;
   Transform transform = Transform::kNone;
   Classes classes = Classes::kNone;
 };
-constexpr Objective kObjectives[] = {
+constexpr XgboostObjective kXgboostObjectives[] = {
     {"reg:squarederror"},
     {"reg:linear"},
     {"reg:squaredlogerror"},
@@ -203,10 +201,10 @@ absl::StatusOr<std::vector<float>> BaseMargins(absl::string_view text, int outpu
 }
 
 // The objective of that name, if a forest can express it with that many classes (0: none) and outputs.
-absl::StatusOr<Objective> FindObjective(absl::string_view name, int classes, int outputs,
+absl::StatusOr<XgboostObjective> FindObjective(absl::string_view name, int classes, int outputs,
                                         Version version) {
-  const auto* found = std::ranges::find(kObjectives, name, &Objective::name);
-  if (found == std::end(kObjectives)) {
+  const auto* found = std::ranges::find(kXgboostObjectives, name, &XgboostObjective::name);
+  if (found == std::end(kXgboostObjectives)) {
     return Refuse("objective '", name.substr(0, 80),
                   "' is not known here: save the model with the objective reg:squarederror, whose "
                   "predictions are the margins, and transform these yourself");
@@ -264,9 +262,9 @@ absl::StatusOr<std::vector<std::optional<std::vector<int64_t>>>> ReadCategories(
 }
 
 // What one tree of the file adds to the forest.
-class TreeReader {
+class XgboostTreeReader {
  public:
-  explicit TreeReader(Forest& forest) : forest_(forest), columns_(forest) {}
+  explicit XgboostTreeReader(Forest& forest) : forest_(forest), columns_(forest) {}
 
   // `target` is the output that a tree with one value a leaf adds to.
   absl::Status Add(const Fields& tree, int target, float weight);
@@ -282,7 +280,7 @@ class TreeReader {
   int64_t members_left_ = kMostMembers;
 };
 
-absl::Status TreeReader::Add(const Fields& tree, int target, float weight) {
+absl::Status XgboostTreeReader::Add(const Fields& tree, int target, float weight) {
   HEDDLE_ASSIGN_OR_RETURN(const Fields param, tree.Object("tree_param"));
   // 0 or 1: one value a leaf.
   HEDDLE_ASSIGN_OR_RETURN(int width, param.Whole("size_leaf_vector", 0, kMostOutputs, 1));
@@ -361,7 +359,7 @@ absl::Status TreeReader::Add(const Fields& tree, int target, float weight) {
 
 // The values of vector leaves. From version 3.2 on they are listed in leaf_weights, and right_children
 // of a leaf is its number in there; before, base_weights has them for every node.
-absl::StatusOr<std::vector<float>> TreeReader::Leaves(const Fields& tree,
+absl::StatusOr<std::vector<float>> XgboostTreeReader::Leaves(const Fields& tree,
                                                       std::span<const int> leaves, int width,
                                                       size_t nodes) const {
   const bool listed = tree.Has("leaf_weights");
@@ -408,7 +406,7 @@ absl::StatusOr<int> TreesInUse(const Fields& learner, const Fields& model, int t
   return static_cast<int>(std::min<double>(trees, an_iteration * (best + 1.0)));
 }
 
-absl::Status ReadTrees(const Fields& learner, Forest& forest) {
+absl::Status ReadXgboostTrees(const Fields& learner, Forest& forest) {
   HEDDLE_ASSIGN_OR_RETURN(Fields booster, learner.Object("gradient_booster"));
   HEDDLE_ASSIGN_OR_RETURN(const absl::string_view name, booster.Text("name"));
   if (name == "gblinear") {
@@ -440,7 +438,7 @@ absl::Status ReadTrees(const Fields& learner, Forest& forest) {
   HEDDLE_ASSIGN_OR_RETURN(const int in_use,
                           TreesInUse(learner, model, static_cast<int>(trees.size()), groups));
   if (in_use == 0) return Refuse(model.At("trees"), ": is empty: train for one round at least");
-  TreeReader reader(forest);
+  XgboostTreeReader reader(forest);
   for (int i = 0; i < in_use; ++i) {
     HEDDLE_ASSIGN_OR_RETURN(const int64_t target,
                             WholeNumber(groups[i], 0, forest.outputs - 1, model.At("tree_info")));
@@ -451,7 +449,7 @@ absl::Status ReadTrees(const Fields& learner, Forest& forest) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::string>> FeatureNames(const Fields& learner, int features) {
+absl::StatusOr<std::vector<std::string>> XgboostFeatureNames(const Fields& learner, int features) {
   std::vector<std::string> names;
   if (!learner.Has("feature_names")) return names;
   HEDDLE_ASSIGN_OR_RETURN(std::span<const Value> values, learner.Values("feature_names"));
@@ -481,7 +479,7 @@ absl::StatusOr<Forest> ReadFile(const Value& document) {
 
   HEDDLE_ASSIGN_OR_RETURN(const Fields objective, learner.Object("objective"));
   HEDDLE_ASSIGN_OR_RETURN(const absl::string_view name, objective.Text("name"));
-  HEDDLE_ASSIGN_OR_RETURN(const Objective known,
+  HEDDLE_ASSIGN_OR_RETURN(const XgboostObjective known,
                           FindObjective(name, classes, forest.outputs, version));
   forest.transform = known.transform;
   HEDDLE_ASSIGN_OR_RETURN(const absl::string_view base_score, param.Text("base_score"));
@@ -491,8 +489,8 @@ absl::StatusOr<Forest> ReadFile(const Value& document) {
   if (known.classes == Classes::kMany) {
     for (int i = 0; i < forest.outputs; ++i) forest.classes.push_back(i);
   }
-  HEDDLE_ASSIGN_OR_RETURN(forest.feature_names, FeatureNames(learner, forest.features));
-  HEDDLE_RETURN_IF_ERROR(ReadTrees(learner, forest));
+  HEDDLE_ASSIGN_OR_RETURN(forest.feature_names, XgboostFeatureNames(learner, forest.features));
+  HEDDLE_RETURN_IF_ERROR(ReadXgboostTrees(learner, forest));
   HEDDLE_RETURN_IF_ERROR(CheckForest(forest));
   return forest;
 }

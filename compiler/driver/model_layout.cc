@@ -16,7 +16,7 @@ absl::StatusOr<machine::TargetInfo> Describe(const Target& target,
   return codegen::DescribeTarget(resolved, machine);
 }
 
-int64_t BlockFor(const machine::TargetInfo& info) {
+int64_t BlockOf(const machine::TargetInfo& info) {
   if (info.execution == machine::Execution::kGrid) return 0;
   return std::max<int64_t>(info.line_bytes / 2, info.vector_bytes) / ir::SizeOf(ir::DType::kF32);
 }
@@ -25,14 +25,14 @@ int64_t BlockFor(const machine::TargetInfo& info) {
 
 absl::StatusOr<int64_t> BlockFor(const Target& target) {
   HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, Describe(target));
-  return BlockFor(info);
+  return BlockOf(info);
 }
 
 absl::StatusOr<ModelOptions> ForTarget(ModelOptions options, const Target& target) {
   HEDDLE_ASSIGN_OR_RETURN(options.passes.target,
                           Describe(target, options.machine ? &*options.machine : nullptr));
   std::optional<int64_t>& block = options.passes.layout.block;
-  if (!block.has_value()) block = BlockFor(options.passes.target);
+  if (!block.has_value()) block = BlockOf(options.passes.target);
   if (!options.passes.rules) options.passes.rules = substitution::ApplyRules;
   return options;
 }

@@ -50,10 +50,10 @@ class Scoped {
 };
 
 // Counts one level of recursion during its lifetime.
-class Deeper {
+class DeeperExpression {
  public:
-  explicit Deeper(int& depth) : depth_(depth) { ++depth_; }
-  ~Deeper() { --depth_; }
+  explicit DeeperExpression(int& depth) : depth_(depth) { ++depth_; }
+  ~DeeperExpression() { --depth_; }
 
  private:
   int& depth_;
@@ -171,7 +171,7 @@ class Parser {
   }
 
   absl::StatusOr<Stmt> ParseStmt() {
-    Deeper deeper(depth_);
+    DeeperExpression deeper(depth_);
     if (depth_ > kMaxDepth) return Error("statements nest too deeply");
     if (Accept("for")) return ParseFor();
     if (Accept("alloc")) return ParseAlloc();
@@ -328,7 +328,7 @@ class Parser {
   }
 
   absl::StatusOr<Expr> ParseExpr() {
-    Deeper deeper(depth_);
+    DeeperExpression deeper(depth_);
     if (depth_ > kMaxDepth) return Error("expressions nest too deeply");
     if (At("(")) return ParseInfix();
     if (token_.kind == TokenKind::kNumber || At("-") || At("inf") || At("nan"))

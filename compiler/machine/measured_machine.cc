@@ -25,12 +25,12 @@ struct Figure {
 };
 
 using M = MeasuredMachine;
-constexpr double kKiB = 1 << 10, kGiB = 1 << 30;
+constexpr double kKibibyte = 1 << 10, kGibibyte = 1 << 30;
 constexpr std::array<Figure, 18> kFigures = {{
     {"cores", &M::cores, 1, 4096},
-    {"l1_bytes", &M::l1_bytes, 4 * kKiB, 64 * 1024 * kKiB},
-    {"l2_bytes", &M::l2_bytes, 16 * kKiB, 4 * kGiB},
-    {"l3_bytes", &M::l3_bytes, 0, 64 * kGiB},
+    {"l1_bytes", &M::l1_bytes, 4 * kKibibyte, 64 * 1024 * kKibibyte},
+    {"l2_bytes", &M::l2_bytes, 16 * kKibibyte, 4 * kGibibyte},
+    {"l3_bytes", &M::l3_bytes, 0, 64 * kGibibyte},
     {"clock_ghz", &M::clock_ghz, 0.01, 100},
     {"gflops", &M::gflops, 0.01, 1e5},
     {"multiply_add_ns", &M::multiply_add_ns, 0.01, 1e4},

@@ -18,7 +18,7 @@ using runtime::CudaKernel;
 using runtime::DeviceMemory;
 
 // Operations per second that no GPU reaches: one of 2024 does 2e15 on 8-bit matrices.
-constexpr double kImpossibleFlops = 20e15;
+constexpr double kImpossibleGpuFlops = 20e15;
 
 class CudaBench final : public WorkloadBench {
  public:
@@ -60,7 +60,7 @@ class CudaBench final : public WorkloadBench {
     HEDDLE_ASSIGN_OR_RETURN(result.timing,
                             runtime::TimeOnDevice(
                                 *device_, [&] { return bound.kernel.Launch(*device_); }, timing));
-    HEDDLE_RETURN_IF_ERROR(data_.CheckPlausible(result.timing, kImpossibleFlops));
+    HEDDLE_RETURN_IF_ERROR(data_.CheckPlausible(result.timing, kImpossibleGpuFlops));
     const double ns = result.timing.MedianNs();
     if (fastest_ns_ == 0 || ns < fastest_ns_) fastest_ns_ = ns;
     return result;

@@ -46,7 +46,7 @@ constexpr int64_t kLeastMemory = int64_t{64} << 20, kMostMemory = int64_t{256} <
 // alone by others now and then on a busy host.
 constexpr int64_t kPieceBytes = int64_t{4} << 20;
 constexpr int kLeastRounds = 5;
-constexpr absl::Duration kSample = absl::Microseconds(400);
+constexpr absl::Duration kProbe = absl::Microseconds(400);
 // Samples in a round of what all cores do together: on a busy host they seldom run at the same time.
 constexpr int kTogether = 4;
 // How far a figure may exceed one that bounds it.
@@ -378,7 +378,7 @@ class MachineBench {
         runtime::TimingOptions timing;
         timing.repeats = probe->together ? kTogether : 1;
         timing.warmup_calls = probe->warm ? 1 : 0;
-        timing.min_repeat = kSample;
+        timing.min_repeat = kProbe;
         probe->ns = std::min(probe->ns, runtime::TimeCalls(probe->call, timing).MinNs());
       }
     }

@@ -142,13 +142,13 @@ std::string DependsOn(NodeImport& n, ValueId v) {
                       origin == nullptr ? "data" : origin->text);
 }
 
-ValueId Number(NodeImport& n, double value, DType dtype) {
+ValueId NumberConstant(NodeImport& n, double value, DType dtype) {
   return n.Constant(FromDoubles({value}, {}, dtype));
 }
 
 // The largest or smallest number of a type; infinite for floats.
 ValueId Extreme(NodeImport& n, DType dtype, bool largest) {
-  if (ir::IsFloat(dtype)) return Number(n, largest ? HUGE_VAL : -HUGE_VAL, dtype);
+  if (ir::IsFloat(dtype)) return NumberConstant(n, largest ? HUGE_VAL : -HUGE_VAL, dtype);
   const uint64_t ones = ~uint64_t{0} >> (64 - 8 * ir::SizeOf(dtype));
   const uint64_t most = ir::IsUnsigned(dtype) ? ones : ones / 2;
   const uint64_t least = ir::IsUnsigned(dtype) ? 0 : most + 1;
@@ -344,7 +344,7 @@ ValueId Rules::Follow() {
       if (LengthOf(0, axis) >= 0)
         Fill(
             0, axis,
-            !largest && ir::IsFloat(dtype) ? Number(n_, NAN, dtype) : Extreme(n_, dtype, !largest));
+            !largest && ir::IsFloat(dtype) ? NumberConstant(n_, NAN, dtype) : Extreme(n_, dtype, !largest));
       result_ = Lengths(0);
       return -1;
     }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/onnx/external.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/standard/standard.h"
 
@@ -64,10 +65,6 @@ bool HoldsItsType(const AttributeProto& a, AttributeProto::AttributeType type) {
     if (of == type ? !used && !list : used) return false;
   }
   return true;
-}
-
-bool IsExternal(const TensorProto& t) {
-  return t.data_location() == TensorProto::EXTERNAL || t.external_data_size() != 0;
 }
 
 int DeclaredType(const onnx::ValueInfoProto& info) {

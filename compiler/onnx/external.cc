@@ -6,10 +6,6 @@
 namespace heddle::graph {
 namespace {
 
-bool IsExternal(const onnx::TensorProto& t) {
-  return t.data_location() == onnx::TensorProto::EXTERNAL || t.external_data_size() != 0;
-}
-
 class Loader {
  public:
   explicit Loader(const ExternalLoader& load) : load_(load) {}
@@ -74,6 +70,10 @@ class Loader {
 };
 
 }  // namespace
+
+bool IsExternal(const onnx::TensorProto& t) {
+  return t.data_location() == onnx::TensorProto::EXTERNAL || t.external_data_size() != 0;
+}
 
 absl::StatusOr<ElementsByName> TakeExternal(Model& model, const ExternalLoader& load) {
   ElementsByName elements;

@@ -14,6 +14,9 @@ namespace heddle::graph {
 // Elements of initializers of the model's graph, by name.
 using ElementsByName = std::map<std::string, SharedBytes>;
 
+// Whether the elements of a tensor are stored outside of the model's file.
+bool IsExternal(const onnx::TensorProto& t);
+
 // Afterwards no tensor of the model is stored elsewhere: initializers of the graph are in the result,
 // without a copy; all others (of attributes, subgraphs and functions, which are small) are copied into
 // the model. InvalidArgument: a place is malformed. Errors of `load` are passed on.

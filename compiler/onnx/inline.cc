@@ -21,8 +21,8 @@ using onnx::NodeProto;
 
 // Functions that call functions can double the size at each level, so a small file could ask for
 // any number of nodes. The largest exported models have some ten thousand.
-constexpr int64_t kMostNodes = int64_t{1} << 18;
-constexpr int64_t kMostBytes = int64_t{1} << 29;
+constexpr int64_t kMostInlinedNodes = int64_t{1} << 18;
+constexpr int64_t kMostInlinedBytes = int64_t{1} << 29;
 constexpr size_t kDeepest = 100;
 
 std::string Key(const std::string& domain, const std::string& name, const std::string& overload) {
@@ -122,9 +122,9 @@ class Inliner {
     nodes_ += f.node_size();
     bytes_ += static_cast<int64_t>(f.ByteSizeLong()) +
               NamesIn(f.node()) * static_cast<int64_t>(prefix.size());
-    if (nodes_ > kMostNodes || bytes_ > kMostBytes || calls_.size() >= kDeepest) {
-      problems_.Unsupported(absl::StrCat("functions that become more than ", kMostNodes,
-                                         " nodes or ", kMostBytes >> 20,
+    if (nodes_ > kMostInlinedNodes || bytes_ > kMostInlinedBytes || calls_.size() >= kDeepest) {
+      problems_.Unsupported(absl::StrCat("functions that become more than ", kMostInlinedNodes,
+                                         " nodes or ", kMostInlinedBytes >> 20,
                                          " MiB, or call each other ", kDeepest, " deep"));
       failed_ = true;
       return false;

@@ -16,7 +16,7 @@
 namespace heddle::graph {
 namespace {
 
-absl::Status BadInput(const std::string& text) { return absl::InvalidArgumentError(text); }
+absl::Status WrongInput(const std::string& text) { return absl::InvalidArgumentError(text); }
 
 // The shape of an input to which `count` elements are given. One element fills the whole tensor.
 absl::StatusOr<Shape> ShapeFor(const onnx::ValueInfoProto& input, const ImportOptions& options,
@@ -35,7 +35,7 @@ absl::StatusOr<Shape> ShapeFor(const onnx::ValueInfoProto& input, const ImportOp
     else if (type.shape().dim_size() == 1)
       shape.push_back(count);
     else
-      return BadInput(absl::StrCat("input '", input.name(),
+      return WrongInput(absl::StrCat("input '", input.name(),
                                    "' has an open shape; give it one with --shape as well"));
   }
   return shape;
@@ -72,17 +72,17 @@ absl::StatusOr<onnx::TensorProto> MakeTensor(const onnx::ValueInfoProto& input,
   const int onnx_type = input.type().tensor_type().elem_type();
   const absl::StatusOr<ir::DType> dtype = FromOnnxType(onnx_type);
   if (!dtype.ok() || *dtype == ir::DType::kF16 || *dtype == ir::DType::kBF16)
-    return BadInput(absl::StrCat(name, " is of a type that takes no --input-value"));
+    return WrongInput(absl::StrCat(name, " is of a type that takes no --input-value"));
   const std::vector<std::string> words = absl::StrSplit(text, ',');
   HEDDLE_ASSIGN_OR_RETURN(const Shape shape,
                           ShapeFor(input, options, static_cast<int64_t>(words.size())));
   const int64_t elements = NumElements({*dtype, shape});
   if (words.size() != 1 && static_cast<int64_t>(words.size()) != elements) {
-    return BadInput(
+    return WrongInput(
         absl::StrCat(name, " has ", elements, " elements, but --input-value gives ", words.size()));
   }
   if (elements * ir::SizeOf(*dtype) > options.constant_bytes)
-    return BadInput(absl::StrCat(name, " is too large for --input-value"));
+    return WrongInput(absl::StrCat(name, " is too large for --input-value"));
   onnx::TensorProto tensor;
   tensor.set_name(input.name());
   tensor.set_data_type(onnx_type);
@@ -91,7 +91,7 @@ absl::StatusOr<onnx::TensorProto> MakeTensor(const onnx::ValueInfoProto& input,
   for (const std::string& word : words) {
     const std::optional<std::string> element = ParseElement(word, *dtype);
     if (!element) {
-      return BadInput(absl::StrCat("'", word, "' is no ", std::string(ir::Name(*dtype)), " for ",
+      return WrongInput(absl::StrCat("'", word, "' is no ", std::string(ir::Name(*dtype)), " for ",
                                    name, "; write --input-value ", input.name(), "=1 or =1,2,3"));
     }
     bytes += *element;
@@ -114,7 +114,7 @@ absl::Status FixInputValues(Model& model, const ImportOptions& options) {
     if (input == inputs.end()) {
       std::vector<std::string> names;
       for (const auto& i : inputs) names.push_back(i.name());
-      return BadInput(absl::StrCat("the model has no input '", name, "' for --input-value; it has ",
+      return WrongInput(absl::StrCat("the model has no input '", name, "' for --input-value; it has ",
                                    absl::StrJoin(names, ", ")));
     }
     HEDDLE_ASSIGN_OR_RETURN(onnx::TensorProto tensor, MakeTensor(*input, options, text));

@@ -11,7 +11,7 @@
 namespace heddle::graph {
 namespace {
 
-absl::Status Refuse(const std::string& what) { return absl::InvalidArgumentError(what); }
+absl::Status Refused(const std::string& what) { return absl::InvalidArgumentError(what); }
 
 bool IsOfTables(const onnx::ModelProto& model) {
   const auto& nodes = model.graph().node();
@@ -68,6 +68,21 @@ onnx::AttributeProto* FindAttribute(onnx::NodeProto& node, std::string_view name
   return nullptr;
 }
 
+void DropAttribute(onnx::NodeProto& node, std::string_view name) {
+  auto& attributes = *node.mutable_attribute();
+  attributes.erase(
+      std::remove_if(attributes.begin(), attributes.end(),
+                     [&](const onnx::AttributeProto& a) { return a.name() == name; }),
+      attributes.end());
+}
+
+void MakeInts(onnx::AttributeProto& a, const std::string& name, const std::vector<int64_t>& values) {
+  a.Clear();
+  a.set_name(name);
+  a.set_type(onnx::AttributeProto::INTS);
+  for (const int64_t value : values) a.add_ints(value);
+}
+
 bool MovesElements(const onnx::NodeProto& node) {
   static const auto* ops = new std::set<std::string_view>{
       "Concat", "Expand", "Flatten", "Gather", "Identity",  "Reshape",
@@ -90,21 +105,21 @@ std::set<std::string> NamesRead(const onnx::GraphProto& graph) {
 }
 
 absl::StatusOr<Model> Model::Parse(std::string_view bytes) {
-  if (bytes.empty()) return Refuse("the model is empty");
+  if (bytes.empty()) return Refused("the model is empty");
   if (bytes.size() > INT_MAX)
-    return Refuse("the model is larger than 2 GiB, which ONNX files cannot be");
+    return Refused("the model is larger than 2 GiB, which ONNX files cannot be");
   Model model;
   if (!model.proto_.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return Refuse(absl::StrCat("not an ONNX model, or a truncated one (", bytes.size(), " bytes)"));
+    return Refused(absl::StrCat("not an ONNX model, or a truncated one (", bytes.size(), " bytes)"));
   }
   const onnx::ModelProto& m = model.proto_;
   if (!m.has_ir_version() || !m.has_graph() || m.graph().output_size() == 0)
-    return Refuse(absl::StrCat("not an ONNX model (", bytes.size(), " bytes without a graph)"));
+    return Refused(absl::StrCat("not an ONNX model (", bytes.size(), " bytes without a graph)"));
   bool marked = false;
   const auto look = [&](const onnx::NodeProto& node) { marked |= node.has_opset(); };
   ForEachNode(m.graph().node(), look);
   for (const onnx::FunctionProto& f : m.functions()) ForEachNode(f.node(), look);
-  if (marked) return Refuse("not an ONNX model: a node has a field that no version of ONNX has");
+  if (marked) return Refused("not an ONNX model: a node has a field that no version of ONNX has");
   model.seed_input_ = AddSeedInput(model.proto_);
   model.of_tables_ = IsOfTables(m);
   if (model.of_tables_) {

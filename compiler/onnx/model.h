@@ -1,10 +1,12 @@
 // A parsed ONNX file, as the importer works on it. Internal to the importer.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -25,6 +27,10 @@ void ForEachSubgraph(onnx::NodeProto& node, absl::FunctionRef<void(onnx::GraphPr
 // The attribute of a node that has this name; null if it has none.
 const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node, std::string_view name);
 onnx::AttributeProto* FindAttribute(onnx::NodeProto& node, std::string_view name);
+// Removes the node's attributes of this name.
+void DropAttribute(onnx::NodeProto& node, std::string_view name);
+// Makes the attribute a list of integers.
+void MakeInts(onnx::AttributeProto& a, const std::string& name, const std::vector<int64_t>& values);
 
 // Whether all results of a node consist of elements of its first operand (of Concat: of all operands), whatever these are. Operands
 // behind it are shapes and indices.

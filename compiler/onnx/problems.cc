@@ -11,14 +11,14 @@ namespace heddle::graph {
 namespace {
 
 // Limits keep the message of a model with thousands of nodes readable.
-constexpr size_t kMostNames = 3;
+constexpr size_t kMostNamesShown = 3;
 constexpr size_t kMostProblems = 40;
-constexpr size_t kMostBytes = 1000;  // of one problem: names may have any length
+constexpr size_t kMostProblemBytes = 1000;  // of one problem: names may have any length
 
-// At most kMostBytes, cut between two characters.
+// At most kMostProblemBytes, cut between two characters.
 std::string Shortened(std::string text) {
-  if (text.size() <= kMostBytes) return text;
-  size_t end = kMostBytes;
+  if (text.size() <= kMostProblemBytes) return text;
+  size_t end = kMostProblemBytes;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
   text.resize(end);
   return text + "..";
@@ -28,11 +28,11 @@ std::string Shortened(std::string text) {
 
 std::string Quoted(const std::vector<std::string>& names) {
   std::vector<std::string> quoted;
-  for (size_t i = 0; i < names.size() && i < kMostNames; ++i)
+  for (size_t i = 0; i < names.size() && i < kMostNamesShown; ++i)
     quoted.push_back(absl::StrCat("'", names[i], "'"));
   std::string text = absl::StrJoin(quoted, ", ");
-  if (names.size() > kMostNames)
-    absl::StrAppend(&text, " and ", names.size() - kMostNames, " more");
+  if (names.size() > kMostNamesShown)
+    absl::StrAppend(&text, " and ", names.size() - kMostNamesShown, " more");
   return text;
 }
 

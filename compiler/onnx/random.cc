@@ -72,7 +72,7 @@ uint64_t Mixed(uint64_t x) {
 // Shapes are copied here and below, because those of values move when a value is added.
 
 // Integers that are evenly distributed over [0, 2^bits).
-ValueId Bits(NodeImport& n, Shape shape, int64_t bits) {
+ValueId RandomBits(NodeImport& n, Shape shape, int64_t bits) {
   uint64_t own = 0;  // an attribute of 0 is another seed than none
   if (n.HasAttr("seed")) {
     const onnx::AttributeProto& a = *n.Find("seed");
@@ -85,10 +85,10 @@ ValueId Bits(NodeImport& n, Shape shape, int64_t bits) {
 
 // ---- Distributions, in f32 or f64 ----
 
-ValueId Plus(NodeImport& n, ValueId v, double by) {
+ValueId PlusNumber(NodeImport& n, ValueId v, double by) {
   return n.Emit(OpKind::kAdd, {v, n.ScalarLike(by, v)});
 }
-ValueId Times(NodeImport& n, ValueId v, double by) {
+ValueId TimesNumber(NodeImport& n, ValueId v, double by) {
   return n.Emit(OpKind::kMul, {v, n.ScalarLike(by, v)});
 }
 
@@ -96,25 +96,25 @@ DType ComputedIn(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DTyp
 
 // Multiples of 2^-24, or 2^-53 for f64, in [0, 1).
 ValueId Unit(NodeImport& n, Shape shape, DType dtype) {
-  if (dtype == DType::kF32) return Times(n, n.Cast(Bits(n, shape, 24), dtype), 0x1p-24);
-  const ValueId high = Times(n, n.Cast(Bits(n, shape, 27), dtype), 0x1p26);
-  const ValueId low = n.Cast(Bits(n, shape, 26), dtype);
-  return Times(n, n.Emit(OpKind::kAdd, {high, low}), 0x1p-53);
+  if (dtype == DType::kF32) return TimesNumber(n, n.Cast(RandomBits(n, shape, 24), dtype), 0x1p-24);
+  const ValueId high = TimesNumber(n, n.Cast(RandomBits(n, shape, 27), dtype), 0x1p26);
+  const ValueId low = n.Cast(RandomBits(n, shape, 26), dtype);
+  return TimesNumber(n, n.Emit(OpKind::kAdd, {high, low}), 0x1p-53);
 }
 
 // The same in (0, 1], with finer steps near 0, since the logarithm of these numbers gives the tails of a
 // normal distribution.
 ValueId AboveZero(NodeImport& n, Shape shape, DType dtype) {
-  if (dtype == DType::kF64) return Plus(n, Unit(n, shape, dtype), 0x1p-53);
-  return Times(n, Plus(n, n.Cast(Bits(n, shape, 31), dtype), 1), 0x1p-31);
+  if (dtype == DType::kF64) return PlusNumber(n, Unit(n, shape, dtype), 0x1p-53);
+  return TimesNumber(n, PlusNumber(n, n.Cast(RandomBits(n, shape, 31), dtype), 1), 0x1p-31);
 }
 
 // By Box and Muller. An approximated logarithm may exceed 0.
 ValueId StandardNormal(NodeImport& n, Shape shape, DType dtype) {
   const ValueId square =
-      n.Emit(OpKind::kClip, {Times(n, n.Emit(OpKind::kLog, {AboveZero(n, shape, dtype)}), -2)},
+      n.Emit(OpKind::kClip, {TimesNumber(n, n.Emit(OpKind::kLog, {AboveZero(n, shape, dtype)}), -2)},
              {{"min", int64_t{0}}});
-  const ValueId angle = Times(n, Unit(n, shape, dtype), 2 * M_PI);
+  const ValueId angle = TimesNumber(n, Unit(n, shape, dtype), 2 * M_PI);
   return n.Emit(OpKind::kMul, {n.Emit(OpKind::kSqrt, {square}), n.Emit(OpKind::kCos, {angle})});
 }
 
@@ -142,9 +142,9 @@ ValueId Uniform(NodeImport& n, Shape shape, DType dtype) {
   if (last >= high) last = Neighbour(last, dtype, false);
   if (first > last) first = last = ir::RoundFloat(low, dtype);  // no number lies between them
   // The clip keeps product and sum apart. Machines that fuse them would round differently.
-  const ValueId offset = n.Emit(OpKind::kClip, {Times(n, Unit(n, shape, computed), high - low)},
+  const ValueId offset = n.Emit(OpKind::kClip, {TimesNumber(n, Unit(n, shape, computed), high - low)},
                                 {{"min", int64_t{0}}});
-  return n.Emit(OpKind::kClip, {Plus(n, offset, low)}, {{"min", first}, {"max", last}});
+  return n.Emit(OpKind::kClip, {PlusNumber(n, offset, low)}, {{"min", first}, {"max", last}});
 }
 
 // ---- Operators ----
@@ -163,7 +163,7 @@ void SetReals(NodeImport& n, Shape shape, int type) {
   if (n.proto().op_type().rfind("RandomUniform", 0) == 0)
     return n.Set(0, n.Cast(Uniform(n, shape, dtype), dtype));
   const ValueId normal = StandardNormal(n, shape, ComputedIn(dtype));
-  n.Set(0, n.Cast(Plus(n, Times(n, normal, n.Float("scale")), n.Float("mean")), dtype));
+  n.Set(0, n.Cast(PlusNumber(n, TimesNumber(n, normal, n.Float("scale")), n.Float("mean")), dtype));
 }
 
 void RandomReals(NodeImport& n) { SetReals(n, n.Ints("shape"), ResultType(n, TensorProto::FLOAT)); }
@@ -198,8 +198,8 @@ void Multinomial(NodeImport& n) {
   const auto minus_log = [&](ValueId v) {
     return n.Emit(OpKind::kNeg, {n.Emit(OpKind::kLog, {v})});
   };
-  const ValueId bits = n.Cast(Bits(n, {shape[0], samples, shape[1]}, 31), DType::kF64);
-  const ValueId exponential = minus_log(Times(n, Plus(n, bits, 0.5), 0x1p-31));
+  const ValueId bits = n.Cast(RandomBits(n, {shape[0], samples, shape[1]}, 31), DType::kF64);
+  const ValueId exponential = minus_log(TimesNumber(n, PlusNumber(n, bits, 0.5), 0x1p-31));
   const ValueId weights = n.Cast(n.Reshape(x, {shape[0], 1, shape[1]}), DType::kF64);
   const ValueId drawn =
       n.Emit(OpKind::kArgMax, {n.Emit(OpKind::kAdd, {weights, minus_log(exponential)})},

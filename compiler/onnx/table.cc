@@ -77,13 +77,13 @@ std::string Opsets(const std::vector<onnx::OperatorRule>& versions) {
 }
 
 // The rows of the operators of the standard, or of its domain ai.onnx.ml, with their opsets.
-struct Rows {
+struct OperatorRows {
   std::string text;
   int count = 0;
 };
 
-Rows RowsOf(Source source) {
-  Rows rows;
+OperatorRows OperatorRowsOf(Source source) {
+  OperatorRows rows;
   for (const auto& [name, translation] : Translations()) {
     const auto known = onnx::AllRules().find(name);
     if (known == onnx::AllRules().end())
@@ -120,7 +120,7 @@ std::vector<std::string> Missing(Source source) {
 std::string OnnxOperatorTable() {
   constexpr const char* kHead =
       "| operator | opsets | changed in opset | not supported |\n|---|---|---|---|\n";
-  const Rows standard = RowsOf(Source::kStandard);
+  const OperatorRows standard = OperatorRowsOf(Source::kStandard);
   std::string text = absl::StrCat(
       "# ONNX operators\n\n",
       "What `heddle` imports, as its importer says; a test compares. Each node is checked against "
@@ -169,7 +169,7 @@ std::string OnnxOperatorTable() {
       "Trees compare doubles as doubles. All scores are computed in float, which is their type. "
       "Where the standard's text leaves\na result open, it is that of its reference "
       "implementation.\n\n",
-      kHead, RowsOf(Source::kMl).text);
+      kHead, OperatorRowsOf(Source::kMl).text);
   const std::vector<std::string> missing = Missing(Source::kMl);
   if (!missing.empty()) absl::StrAppend(&text, "\nOf the domain, these are not supported:\n");
   for (const std::string& name : missing) absl::StrAppend(&text, name, "\n");
@@ -182,7 +182,7 @@ std::string OnnxOperatorTable() {
       "no operator of it: scikit-learn's\nconverter writes it for Gaussian processes that "
       "classify.\n\n"
       "| operator | not supported |\n|---|---|\n",
-      RowsOf(Source::kRuntime).text);
+      OperatorRowsOf(Source::kRuntime).text);
   return text;
 }
 

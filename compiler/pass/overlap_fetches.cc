@@ -40,7 +40,7 @@ bool IsBlockLoop(const Stmt& s) {
   return loop && IsGpuBlock(loop->kind);
 }
 
-bool IsThreadLoop(const Stmt& s) {
+bool IsLoopOfThreads(const Stmt& s) {
   const For* loop = As<For>(s);
   return loop && IsGpuThread(loop->kind);
 }
@@ -89,7 +89,7 @@ class Overlapper {
   // Rewrites loops outside of thread loops. Of nested loops that can be rewritten, only the
   // outermost is.
   Stmt Visit(const Stmt& s) {
-    if (As<If>(s) || IsThreadLoop(s)) return s;
+    if (As<If>(s) || IsLoopOfThreads(s)) return s;
     if (const For* loop = As<For>(s)) {
       if (std::optional<Stmt> result = Overlap(*loop)) return *result;
     }
@@ -122,7 +122,7 @@ class Overlapper {
         if (own.count(buffer)) return std::nullopt;
       }
     }
-    const bool plain = std::all_of(fetches.begin(), fetches.end(), IsThreadLoop);
+    const bool plain = std::all_of(fetches.begin(), fetches.end(), IsLoopOfThreads);
     const bool groups = plain && rest.size() == 1 && groups_.count(As<For>(rest[0])) > 0;
     const auto fits = [&](int64_t parts, int64_t limit) {
       return plain && loop.extent > parts && shared_bytes_ + (parts - 1) * bytes <= limit;
@@ -140,7 +140,7 @@ class Overlapper {
   }
 
   bool FetchesOnly(const Stmt& s, const Buffers& own) const {
-    if (!Any(s, IsThreadLoop)) return false;
+    if (!Any(s, IsLoopOfThreads)) return false;
     for (const Buffer* buffer : Written(s)) {
       if (!own.count(buffer)) return false;
     }

@@ -51,9 +51,9 @@ std::optional<Copy> AsCopy(const For& outermost) {
   return reads ? std::nullopt : std::optional(copy);
 }
 
-class Widener {
+class CopyWidener {
  public:
-  Widener(const Program& program, int64_t line_bytes) : names_(program), line_bytes_(line_bytes) {}
+  CopyWidener(const Program& program, int64_t line_bytes) : names_(program), line_bytes_(line_bytes) {}
 
   Stmt Run(const Stmt& s) {
     auto* loop = As<For>(s);
@@ -142,7 +142,7 @@ class Widener {
 Program WidenCopies(const Program& program, const machine::TargetInfo& target) {
   Program result = program;
   result.body =
-      ir::Simplify(Widener(program, target.line_bytes).Run(program.body), /*keep_loops=*/false);
+      ir::Simplify(CopyWidener(program, target.line_bytes).Run(program.body), /*keep_loops=*/false);
   return result;
 }
 

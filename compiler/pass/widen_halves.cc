@@ -13,7 +13,7 @@ using ir::Expr;
 using ir::ExprKind;
 using ir::Stmt;
 
-class Widener {
+class HalfWidener {
  public:
   Stmt Run(const Stmt& s) {
     ir::VisitStmt(s, [&](const Stmt& x) {
@@ -72,7 +72,7 @@ class Widener {
 
 ir::Program WidenHalves(const ir::Program& program) {
   ir::Program result = program;
-  result.body = Widener().Run(program.body);
+  result.body = HalfWidener().Run(program.body);
   return result;
 }
 

@@ -17,7 +17,7 @@ using graph::ValueId;
 // Smaller constants are left out: what they save is less than any error.
 constexpr int64_t kLeastBytes = 4 << 10;
 
-int64_t Bytes(const FusedGraph& fused, ValueId v) {
+int64_t BytesOf(const FusedGraph& fused, ValueId v) {
   const graph::TensorType& type = fused.graph.values[static_cast<size_t>(v)].type;
   return graph::NumElements(type) * ir::SizeOf(type.dtype);
 }
@@ -87,7 +87,7 @@ Inference CallsOf(const FusedGraph& fused) {
       }
     };
     for (size_t i = 0; i < group.inputs.size(); ++i) touch(group.inputs[i], touched[i]);
-    for (ValueId v : group.outputs) touch(v, Bytes(fused, v));
+    for (ValueId v : group.outputs) touch(v, BytesOf(fused, v));
   }
   inference.constants = static_cast<int>(constants.size());
   inference.others = static_cast<int>(others.size());
@@ -137,7 +137,7 @@ class Recency {
 int64_t OthersBytes(const FusedGraph& fused) {
   int64_t bytes = graph::PlanMemory(fused).arena_bytes;
   for (const auto* values : {&fused.graph.inputs, &fused.graph.outputs}) {
-    for (ValueId v : *values) bytes += Bytes(fused, v);
+    for (ValueId v : *values) bytes += BytesOf(fused, v);
   }
   return bytes;
 }

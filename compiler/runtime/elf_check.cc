@@ -9,14 +9,14 @@
 namespace heddle::runtime {
 namespace {
 
-const char* KindOf(uint16_t machine) {
+const char* ObjectKind(uint16_t machine) {
   return machine == kElfMachineCuda ? "GPU code (a cubin)" : "a shared object";
 }
 
 }  // namespace
 
 absl::Status CheckElf(std::string_view bytes, uint16_t machine, uint16_t type) {
-  const std::string kind = KindOf(machine);
+  const std::string kind = ObjectKind(machine);
   Elf64_Ehdr header;
   if (bytes.size() < sizeof(header) || bytes.substr(0, SELFMAG) != ELFMAG) {
     return absl::InvalidArgumentError(absl::StrCat("not ", kind));

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 constexpr int64_t kMaxBytes = int64_t{1} << 44;
 constexpr size_t kMaxRank = 32;
-constexpr int kMaxThreads = 256;
+constexpr int kMaxManifestThreads = 256;
 constexpr size_t kMaxNames = size_t{1} << 20;  // columns or labels of a tensor
 constexpr size_t kMaxNameBytes =
     4096;  // four times what models may have: invalid UTF-8 grows in the manifest
@@ -235,7 +235,7 @@ bool Manifest::ForGpu() const { return FindDeviceKind(KindOf(target)) != nullptr
 
 absl::Status CheckModule(const Module& module) {
   const Manifest& manifest = module.manifest;
-  if (manifest.threads < 1 || manifest.threads > kMaxThreads) {
+  if (manifest.threads < 1 || manifest.threads > kMaxManifestThreads) {
     return Bad(absl::StrCat("threads is ", manifest.threads));
   }
   HEDDLE_RETURN_IF_ERROR(CheckBytes(manifest.arena_bytes, "arena"));

@@ -230,7 +230,7 @@ void UnpackAs(const PackedParam& param, const char* packed, char* out) {
   }
 }
 
-absl::Status Bad(const std::string& what) {
+absl::Status BadManifest(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("module manifest is inconsistent: ", what));
 }
 
@@ -280,16 +280,16 @@ absl::StatusOr<SharedBytes> UnpackParams(const std::vector<PackedParam>& params,
                                          std::string_view plain, std::string_view packed_bytes) {
   int64_t plain_end = 0, packed_end = 0, end = 0;
   for (const PackedParam& param : params) {
-    if (!IsSane(param)) return Bad("a packed parameter");
+    if (!IsSane(param)) return BadManifest("a packed parameter");
     plain_end += param.offset - end;
     packed_end += param.PackedBytes();
     const bool inside = param.offset >= end && plain_end <= static_cast<int64_t>(plain.size()) &&
                         packed_end <= static_cast<int64_t>(packed_bytes.size());
-    if (!inside) return Bad("the place of a packed parameter");
+    if (!inside) return BadManifest("the place of a packed parameter");
     end = param.offset + param.Bytes();
   }
   if (packed_end != static_cast<int64_t>(packed_bytes.size()))
-    return Bad("the size of the packed parameters");
+    return BadManifest("the size of the packed parameters");
   const int64_t total = end + static_cast<int64_t>(plain.size()) - plain_end;
   auto buffer = std::make_shared<AlignedBuffer>(AlignedBuffer::Allocate(total));
   if (!buffer->ok()) {

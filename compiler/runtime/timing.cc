@@ -1,20 +1,14 @@
 #include "compiler/runtime/timing.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "base/quantiles.h"
+#include "compiler/runtime/clock.h"
 #include "compiler/runtime/race.h"
 
 namespace heddle::runtime {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double NsSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
-}
 
 // Touches every cache line of `memory`, which evicts the earlier contents of the caches. memset is
 // not used because it may bypass the caches.

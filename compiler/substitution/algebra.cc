@@ -477,7 +477,7 @@ namespace {
 // What a parameter stands for, by its place.
 enum class ParameterKind { kFunction, kKernel, kWindow, kAxis, kFactor, kMovement };
 
-ParameterKind KindOf(Op op, size_t place) {
+ParameterKind ParameterKindOf(Op op, size_t place) {
   switch (op) {
     case Op::kMap:
       return ParameterKind::kFunction;
@@ -504,7 +504,7 @@ ParameterKind KindOf(Op op, size_t place) {
 void CollectParameters(const Term& term, std::map<std::string, ParameterKind>* kinds) {
   for (size_t i = 0; i < term.parameters.size(); ++i) {
     if (std::isdigit(static_cast<unsigned char>(term.parameters[i][0])) == 0)
-      kinds->emplace(term.parameters[i], KindOf(term.op, i));
+      kinds->emplace(term.parameters[i], ParameterKindOf(term.op, i));
   }
   for (const Term& operand : term.operands) CollectParameters(operand, kinds);
 }

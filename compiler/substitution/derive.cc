@@ -13,7 +13,7 @@ struct Bindings {
   std::map<std::string, std::string> parameters;
 };
 
-bool IsNumber(const std::string& p) { return p[0] >= '0' && p[0] <= '9'; }
+bool BeginsAsNumber(const std::string& p) { return p[0] >= '0' && p[0] <= '9'; }
 
 // Calls `found` with the bindings of every way in which the pattern matches; it returns whether to go on.
 using Found = std::function<void(const Bindings&)>;
@@ -29,7 +29,7 @@ void MatchTerm(const Term& pattern, const Term& term, const Bindings& bindings,
   Bindings more = bindings;
   for (size_t i = 0; i < pattern.parameters.size(); ++i) {
     const std::string &p = pattern.parameters[i], &value = term.parameters[i];
-    if (IsNumber(p) ? p != value : more.parameters.emplace(p, value).first->second != value) return;
+    if (BeginsAsNumber(p) ? p != value : more.parameters.emplace(p, value).first->second != value) return;
   }
   if (pattern.operands.empty()) {
     found(more);
@@ -47,17 +47,11 @@ void MatchTerm(const Term& pattern, const Term& term, const Bindings& bindings,
   }
 }
 
-void SubtermsOf(const Term& term, std::set<Term>* out) {
-  if (term.operands.empty()) return;
-  out->insert(term);
-  for (const Term& operand : term.operands) SubtermsOf(operand, out);
-}
-
 Term Filled(const Term& pattern, const Bindings& bindings) {
   if (pattern.op == Op::kVariable) return bindings.variables.at(pattern.name);
   Term term{pattern.op, "", {}, {}};
   for (const std::string& p : pattern.parameters)
-    term.parameters.push_back(IsNumber(p) ? p : bindings.parameters.at(p));
+    term.parameters.push_back(BeginsAsNumber(p) ? p : bindings.parameters.at(p));
   for (const Term& operand : pattern.operands) term.operands.push_back(Filled(operand, bindings));
   return term;
 }
@@ -71,7 +65,7 @@ Term Replaced(const Term& term, const std::vector<std::pair<Term, Term>>& replac
   return copy;
 }
 
-bool Subset(std::vector<std::string> a, std::vector<std::string> b) {
+bool IsSubset(std::vector<std::string> a, std::vector<std::string> b) {
   std::sort(a.begin(), a.end());
   std::sort(b.begin(), b.end());
   return std::includes(b.begin(), b.end(), a.begin(), a.end());
@@ -80,8 +74,8 @@ bool Subset(std::vector<std::string> a, std::vector<std::string> b) {
 bool CanRewrite(const Rule& rule) {
   return std::none_of(rule.source.begin(), rule.source.end(),
                       [](const Term& t) { return t.operands.empty(); }) &&
-         Subset(VariablesOf(rule.target), VariablesOf(rule.source)) &&
-         Subset(ParametersOf(rule.target), ParametersOf(rule.source));
+         IsSubset(VariablesOf(rule.target), VariablesOf(rule.source)) &&
+         IsSubset(ParametersOf(rule.target), ParametersOf(rule.source));
 }
 
 // Whether a rule needs more of a graph than its operators: a constant with certain elements, or one that can be
@@ -126,6 +120,12 @@ std::set<std::string> Reachable(const std::vector<Term>& terms, const std::vecto
 
 }  // namespace
 
+void AddSubterms(const Term& term, std::set<Term>* out) {
+  if (term.operands.empty()) return;
+  out->insert(term);
+  for (const Term& operand : term.operands) AddSubterms(operand, out);
+}
+
 void SortCommutative(Term* term) {
   for (Term& operand : term->operands) SortCommutative(&operand);
   if ((term->op == Op::kAdd || term->op == Op::kMul) &&
@@ -137,7 +137,7 @@ std::set<std::string> Rewrites(const std::vector<Term>& terms, const Rule& rule)
   std::set<std::string> results;
   if (!CanRewrite(rule)) return results;
   std::set<Term> subterms;
-  for (const Term& term : terms) SubtermsOf(term, &subterms);
+  for (const Term& term : terms) AddSubterms(term, &subterms);
   std::vector<std::pair<Term, Term>> replacements;
   const std::function<void(size_t, const Bindings&)> match = [&](size_t i,
                                                                  const Bindings& bindings) {

@@ -13,6 +13,9 @@ namespace heddle::substitution {
 // Both sides of add and mul in the order of their texts.
 void SortCommutative(Term* term);
 
+// Adds the term and all terms in it, but for variables and others without operands.
+void AddSubterms(const Term& term, std::set<Term>* out);
+
 // All results of one application of `rule`, from source to target, anywhere in `terms`: every occurrence of
 // what the source matches is replaced. A source that is a variable, and variables or parameters that only
 // the target has, give none. Texts of terms with SortCommutative.

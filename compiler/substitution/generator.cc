@@ -358,7 +358,7 @@ std::vector<Term> OrderedOutputs(const Domain& domain, const SmallGraph& graph,
 
 // Whether a graph has constants or operators of weights. What such graphs are equal to says little of graphs
 // without (derive.h).
-bool NeedsConstants(const Domain& domain, const SmallGraph& graph) {
+bool GraphNeedsConstants(const Domain& domain, const SmallGraph& graph) {
   const auto leaves = static_cast<int16_t>(domain.leaves.size());
   const auto constant = [&](int16_t tensor) {
     return tensor >= 0 && tensor < leaves &&
@@ -411,13 +411,13 @@ void GenerateDomain(const Domain& domain, const GeneratorOptions& options, Gener
     });
     graphs.erase(std::unique(graphs.begin(), graphs.end()), graphs.end());
     const std::vector<Term> smallest = OrderedOutputs(domain, graphs[0], leaves, parameters);
-    const bool constants = NeedsConstants(domain, graphs[0]);
+    const bool constants = GraphNeedsConstants(domain, graphs[0]);
     std::vector<Term> plain;  // the smallest without constants, if the smallest has some
     for (size_t i = 1; i < graphs.size(); ++i) {
       const std::vector<Term> other = OrderedOutputs(domain, graphs[i], leaves, parameters);
       if (other == smallest || other.size() != smallest.size()) continue;
       candidates->insert(ToText(Canonical({other, smallest})));
-      if (!constants || NeedsConstants(domain, graphs[i])) continue;
+      if (!constants || GraphNeedsConstants(domain, graphs[i])) continue;
       if (plain.empty()) {
         plain = other;
       } else if (other != plain) {
@@ -556,15 +556,9 @@ bool Replace(Term* term, const Term& what, const Term& with) {
   return any;
 }
 
-void SubtermsOf(const Term& term, std::set<Term>* out) {
-  if (term.operands.empty()) return;
-  out->insert(term);
-  for (const Term& operand : term.operands) SubtermsOf(operand, out);
-}
-
 std::set<Term> SubtermsOf(const std::vector<Term>& terms) {
   std::set<Term> out;
-  for (const Term& term : terms) SubtermsOf(term, &out);
+  for (const Term& term : terms) AddSubterms(term, &out);
   return out;
 }
 

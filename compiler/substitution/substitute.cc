@@ -28,7 +28,7 @@ size_t Index(ValueId v) { return static_cast<size_t>(v); }
 
 // The target of a rule as a graph of its own, folded. Its inputs are values of the graph that is rewritten; its outputs
 // are what replaces the outputs of the match.
-struct Target {
+struct SubstitutedTarget {
   Graph graph;
   std::vector<ValueId> values;  // by value of `graph`: that of the rewritten graph, or -1
 };
@@ -51,7 +51,7 @@ TensorData Shared(const TensorData& data, graph::FoldMemo* memo) {
   return memo->Keep(key, {}, data);
 }
 
-absl::StatusOr<Target> MakeTarget(const Graph& graph, const DirectedRule& rule, const Match& match,
+absl::StatusOr<SubstitutedTarget> MakeTarget(const Graph& graph, const DirectedRule& rule, const Match& match,
                                   graph::FoldMemo* memo) {
   GraphBuilder small;
   Match here = match;
@@ -100,7 +100,7 @@ absl::StatusOr<Target> MakeTarget(const Graph& graph, const DirectedRule& rule, 
   for (auto& [v, data] : applied.constants) {
     if (memo != nullptr && !is_given(v, data)) data = Shared(data, memo);
   }
-  Target target;
+  SubstitutedTarget target;
   HEDDLE_ASSIGN_OR_RETURN(target.graph, graph::FoldConstants(applied, memo));
   target.values.assign(target.graph.values.size(), -1);
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -111,7 +111,7 @@ absl::StatusOr<Target> MakeTarget(const Graph& graph, const DirectedRule& rule, 
 // Puts a target into a graph.
 class Splicer {
  public:
-  Splicer(Graph* graph, const Match& match, Target target)
+  Splicer(Graph* graph, const Match& match, SubstitutedTarget target)
       : graph_(*graph),
         old_nodes_(graph->nodes.size()),
         old_values_(graph->values.size()),
@@ -328,7 +328,7 @@ class Splicer {
   Graph& graph_;
   const size_t old_nodes_, old_values_;
   const std::string name_;
-  Target target_;
+  SubstitutedTarget target_;
   std::map<ValueId, ValueId> instead_;  // of outputs of the match
   std::vector<graph::Value> new_values_;
   std::vector<std::pair<ValueId, TensorData>> new_constants_;
@@ -343,7 +343,7 @@ absl::Status Substitute(const std::vector<DirectedRule>& rules,
                         const plan::Substitution& substitution, graph::FoldMemo* memo,
                         Graph* graph) {
   HEDDLE_ASSIGN_OR_RETURN(const NamedMatch named, FindNamed(*graph, rules, substitution));
-  absl::StatusOr<Target> target = MakeTarget(*graph, *named.rule, named.match, memo);
+  absl::StatusOr<SubstitutedTarget> target = MakeTarget(*graph, *named.rule, named.match, memo);
   absl::Status status = target.status();
   if (status.ok()) status = Splicer(graph, named.match, *std::move(target)).Run();
   return absl::IsFailedPrecondition(status) ? DoesNotApply(substitution) : status;

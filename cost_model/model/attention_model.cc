@@ -17,8 +17,8 @@
 namespace heddle::cost_model {
 namespace {
 
-constexpr std::string_view kMagic = "HDLATTEN";
-constexpr uint32_t kVersion = 1;
+constexpr std::string_view kAttentionMagic = "HDLATTEN";
+constexpr uint32_t kAttentionVersion = 1;
 constexpr size_t kPairs = 32;   // pairs, or samples in a regression, of one step
 constexpr float kRate = 4e-3f;  // learning rate of the first step
 constexpr float kLeastDeviation = 0.05f;
@@ -105,11 +105,11 @@ class AttentionModel final : public Model {
     if (trained()) {
       for (const float v : network_->parameters()) w.Float(v);
     }
-    return Seal(kMagic, kVersion, std::move(w).Take());
+    return Seal(kAttentionMagic, kAttentionVersion, std::move(w).Take());
   }
 
   absl::Status Load(std::string_view bytes) {
-    HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload, Unseal(kMagic, kVersion, bytes));
+    HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload, Unseal(kAttentionMagic, kAttentionVersion, bytes));
     BlobReader r(payload);
     const bool current = r.Unsigned() == static_cast<uint64_t>(kFeatureVersion);
     const bool trained = r.Unsigned() != 0;

@@ -12,7 +12,7 @@ namespace heddle::cost_model {
 namespace {
 
 constexpr float kPerFeatureUnit = 256;  // features come in steps of 2^-8 (candidate_space.cc)
-constexpr int64_t kMostSteps = int64_t{1} << 40;    // of a feature, far more than there are
+constexpr int64_t kLargestFeature = int64_t{1} << 40;    // of a feature, far more than there are
 constexpr int64_t kMostLearned = int64_t{1} << 30;  // measurements of one task
 
 bool Better(const Measured& a, const Measured& b) {
@@ -43,7 +43,7 @@ std::vector<float> FeatureCoder::Load(BlobReader& r) {
   features.reserve(last_.size());
   for (int64_t& v : last_) {
     v = static_cast<int64_t>(static_cast<uint64_t>(v) + static_cast<uint64_t>(r.Signed()));
-    if (v < -kMostSteps || v > kMostSteps) {
+    if (v < -kLargestFeature || v > kLargestFeature) {
       r.Refuse();
       v = 0;
     }

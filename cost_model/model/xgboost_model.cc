@@ -19,8 +19,8 @@
 namespace heddle::cost_model {
 namespace {
 
-constexpr std::string_view kMagic = "HDLMODEL";
-constexpr uint32_t kVersion = 2;
+constexpr std::string_view kXgboostMagic = "HDLMODEL";
+constexpr uint32_t kXgboostVersion = 2;
 
 constexpr size_t kMostColumns = size_t{1} << 16;  // of a blob; there are some hundred features
 constexpr float kBase = 0.5f;                     // the prediction with no trees
@@ -234,11 +234,11 @@ std::string XgboostModel::Serialize() const {
     size = 0;  // probably out of memory; it then counts as untrained
   }
   w.Bytes(std::string_view(bytes, size));
-  return Seal(kMagic, kVersion, std::move(w).Take());
+  return Seal(kXgboostMagic, kXgboostVersion, std::move(w).Take());
 }
 
 absl::Status XgboostModel::Load(std::string_view bytes) {
-  HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload, Unseal(kMagic, kVersion, bytes));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload, Unseal(kXgboostMagic, kXgboostVersion, bytes));
   BlobReader r(payload);
   const uint64_t feature_version = r.Unsigned();
   const uint64_t spec = r.Unsigned();

@@ -16,7 +16,7 @@ using schedule::Point;
 // Most draws for the start of a chain. The chain is left out if all are infeasible.
 constexpr int kStartDraws = 16;
 // Evolution: share of the children that also mutate, and number of contenders for each parent.
-constexpr double kMutation = 0.8;
+constexpr double kMutationChance = 0.8;
 constexpr int kTournament = 3;
 
 bool Feasible(const WalkContext& c, const Point& point) {
@@ -119,7 +119,7 @@ absl::StatusOr<Shortlist> Evolve(const WalkContext& c, size_t capacity) {
     for (size_t i = 0; i < c.method.chains; ++i) {
       const Point& first = parent();
       Point child = c.candidates.space().Cross(first, parent(), c.rng);
-      if (child == first || Uniform(c.rng) < kMutation) {
+      if (child == first || Uniform(c.rng) < kMutationChance) {
         child = c.candidates.space().Mutate(child, c.rng);
       }
       if (Feasible(c, child)) children.push_back(std::move(child));

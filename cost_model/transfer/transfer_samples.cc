@@ -12,12 +12,12 @@
 namespace heddle::cost_model {
 namespace {
 
-constexpr std::string_view kMagic = "HDLEXPER";
-constexpr uint32_t kVersion = 1;  // 1..1000, so that TransferSamplesVersion() is unique
+constexpr std::string_view kSamplesMagic = "HDLEXPER";
+constexpr uint32_t kSamplesVersion = 1;  // 1..1000, so that TransferSamplesVersion() is unique
 
 // Empty unless everything in `bytes` is valid.
 OtherTasks Unpack(std::string_view bytes, int group) {
-  const absl::StatusOr<std::string_view> payload = Unseal(kMagic, kVersion, bytes);
+  const absl::StatusOr<std::string_view> payload = Unseal(kSamplesMagic, kSamplesVersion, bytes);
   if (!payload.ok()) return {};
   BlobReader r(*payload);
   if (r.Unsigned() != static_cast<uint64_t>(kFeatureVersion)) return {};
@@ -49,10 +49,10 @@ std::string PackTransferSamples(const std::vector<Sample>& samples) {
     w.Unsigned(static_cast<uint64_t>(std::lround(sample.score * kScoreLevels)));
     coder.Save(sample.features, w);
   }
-  return Seal(kMagic, kVersion, std::move(w).Take());
+  return Seal(kSamplesMagic, kSamplesVersion, std::move(w).Take());
 }
 
-int TransferSamplesVersion() { return static_cast<int>(kVersion) + 1000 * kFeatureVersion; }
+int TransferSamplesVersion() { return static_cast<int>(kSamplesVersion) + 1000 * kFeatureVersion; }
 
 OtherTasks JoinTransferSamples(std::span<const RelatedSamples> transfer_samples) {
   OtherTasks all;

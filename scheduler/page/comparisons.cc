@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "proto/access/access_table.h"
+#include "scheduler/page/methods.h"
 #include "views/compare.h"
 #include "views/what_if.h"
 
@@ -22,14 +23,9 @@ constexpr size_t kMaxKey = 256;          // bytes of a device key
 constexpr size_t kMostNewest = 100;      // jobs that are searched for those of one model
 constexpr size_t kMostOfSameModel = 10;  // of these
 
-constexpr std::string_view kListJobs = "heddle.v1.JobService/ListJobs";
-constexpr std::string_view kGetJob = "heddle.v1.JobService/GetJob";
-constexpr std::string_view kListDevices = "heddle.v1.JobService/ListDevices";
-constexpr std::string_view kQueryRecords = "heddle.v1.RecordService/QueryRecords";
-
 using Query = std::map<std::string, std::string>;
 
-std::string ValueOf(const Query& query, const std::string& name) {
+std::string KeyOf(const Query& query, const std::string& name) {
   const auto found = query.find(name);
   return found == query.end() ? "" : found->second.substr(0, kMaxKey);
 }
@@ -110,11 +106,11 @@ absl::StatusOr<views::Page> CompareDevices(PageSource* source, const Identity& c
 absl::StatusOr<views::Page> ComparePage(PageSource* source, const Identity& caller,
                                         const Query& query) {
   views::CompareChoice choice;
-  choice.a = ValueOf(query, "a");
-  choice.b = ValueOf(query, "b");
-  choice.device_a = ValueOf(query, "device_a");
-  choice.device_b = ValueOf(query, "device_b");
-  const std::string after = ValueOf(query, "after");
+  choice.a = KeyOf(query, "a");
+  choice.b = KeyOf(query, "b");
+  choice.device_a = KeyOf(query, "device_a");
+  choice.device_b = KeyOf(query, "device_b");
+  const std::string after = KeyOf(query, "after");
   if (!choice.a.empty() && !choice.b.empty())
     return CompareJobs(source, caller, choice.a, choice.b, after);
   if (!choice.device_a.empty() && !choice.device_b.empty())

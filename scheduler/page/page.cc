@@ -23,6 +23,7 @@
 #include "proto/access/access_table.h"
 #include "proto/job_states.h"
 #include "scheduler/page/comparisons.h"
+#include "scheduler/page/methods.h"
 #include "views/forms.h"
 #include "views/noise.h"
 #include "views/pages.h"
@@ -50,14 +51,6 @@ constexpr size_t kMaxFields = 16, kMaxFieldBytes = 2000;      // of the form of 
 constexpr size_t kMaxJobName = 200;
 constexpr char kModelField[] = "model";
 constexpr char kSubmitTitle[] = "Submit a model";
-
-constexpr std::string_view kListJobs = "heddle.v1.JobService/ListJobs";
-constexpr std::string_view kGetJob = "heddle.v1.JobService/GetJob";
-constexpr std::string_view kExplainTask = "heddle.v1.JobService/ExplainTask";
-constexpr std::string_view kListDevices = "heddle.v1.JobService/ListDevices";
-constexpr std::string_view kQueryRecords = "heddle.v1.RecordService/QueryRecords";
-constexpr std::string_view kSubmit = "heddle.v1.JobService/Submit";
-constexpr std::string_view kAcquire = "heddle.v1.TrackerService/Acquire";
 
 // Null: there is no such action.
 const JobActionRow* FindAction(const std::string& name) {

@@ -16,6 +16,7 @@
 #include "proto/jobs.pb.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/storage/daily_quota.h"
+#include "scheduler/service/storage/stored_parts.h"
 #include "scheduler/service/storage/upload_quota.h"
 #include "scheduler/store/record_store.h"
 
@@ -33,8 +34,7 @@ struct ServiceLimits {
   int64_t max_import_bytes_a_day = int64_t{16} << 30;
 };
 
-inline constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // kept free for the database
-inline constexpr int64_t kDiskReserveFiles = 1000;               // likewise
+inline constexpr int64_t kDiskReserveFiles = 1000;  // kept free for the database, as kDiskReserveBytes
 
 // Thread-safe.
 class JobIntake {

@@ -45,7 +45,7 @@ v1::Job ChangesSince(int64_t version, const JobSnapshots::Snapshot& snapshot) {
   return job;
 }
 
-constexpr absl::Duration kTrackerLimit = absl::Seconds(5);
+constexpr absl::Duration kTrackerPatience = absl::Seconds(5);
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
 // A query reads so many records at a time. The first page takes a millisecond or two to read. Later pages are up to a few
 // MiB and take some ten milliseconds. The next page is read when the peer's connection has taken the one before. The
@@ -66,7 +66,7 @@ grpc::Status Check(const google::protobuf::Message& request) {
 }
 
 // Who calls, for what is kept of it: its identity, or on this machine where the call comes from.
-std::string NameOf(const grpc::ServerContext& context, const TokenFile* tokens) {
+std::string CallerName(const grpc::ServerContext& context, const TokenFile* tokens) {
   const Identity caller = CallerOf(context, tokens);
   if (caller.role != Role::kLocal) return ToText(caller);
   const std::string peer = context.peer();  // "ipv4:127.0.0.1:54321", "unix:"
@@ -74,7 +74,7 @@ std::string NameOf(const grpc::ServerContext& context, const TokenFile* tokens) 
 }
 
 // InvalidArgument, or the sum of the sizes.
-absl::StatusOr<int64_t> BytesOf(const v1::BlobList& list) {
+absl::StatusOr<int64_t> BytesOfList(const v1::BlobList& list) {
   int64_t bytes = 0;
   for (const v1::BlobRef& blob : list.blobs()) {
     if (!IsDigest(blob.sha256()) || blob.bytes() < 0 || blob.bytes() > INT64_MAX - bytes)
@@ -113,7 +113,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   if (has_chunk && request.has_parts()) {
     if (grpc::Status checked = Check(request); !checked.ok()) return checked;
     parts = request.parts();
-    const absl::StatusOr<int64_t> bytes = BytesOf(parts);
+    const absl::StatusOr<int64_t> bytes = BytesOfList(parts);
     if (!bytes.ok()) return ToGrpc(bytes.status());
     part_bytes = *bytes;
     has_chunk = read();
@@ -173,7 +173,7 @@ grpc::Status JobServiceImpl::CheckOwner(const grpc::ServerContext& context, std:
 }
 
 CallerReads JobServiceImpl::ReadsOf(const grpc::ServerContext& context) const {
-  return {loop_, store_, CallerOf(context, tokens_), NameOf(context, tokens_)};
+  return {loop_, store_, CallerOf(context, tokens_), CallerName(context, tokens_)};
 }
 
 grpc::Status JobServiceImpl::CheckRoom(int64_t model_bytes) const {
@@ -183,7 +183,7 @@ grpc::Status JobServiceImpl::CheckRoom(int64_t model_bytes) const {
 grpc::Status JobServiceImpl::FindMissingBlobs(grpc::ServerContext*, const v1::BlobList* request,
                                               v1::BlobList* response) {
   if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
-  const absl::StatusOr<int64_t> bytes = BytesOf(*request);
+  const absl::StatusOr<int64_t> bytes = BytesOfList(*request);
   if (!bytes.ok()) return ToGrpc(bytes.status());
   if (grpc::Status room = CheckRoom(*bytes); !room.ok()) return room;
   int64_t missing_bytes = 0;
@@ -402,7 +402,7 @@ grpc::Status JobServiceImpl::ListDevices(grpc::ServerContext* context,
                                          const v1::ListWorkersRequest* request,
                                          v1::ListWorkersResponse* response) {
   if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
-  absl::StatusOr<v1::ListWorkersResponse> found = ReadsOf(*context).ListWorkers(kTrackerLimit);
+  absl::StatusOr<v1::ListWorkersResponse> found = ReadsOf(*context).ListWorkers(kTrackerPatience);
   if (!found.ok()) return ToGrpc(found.status());
   *response = *std::move(found);
   return grpc::Status::OK;
@@ -428,7 +428,7 @@ grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
   const Identity caller = CallerOf(*context, tokens_);
   CallLimits::Call call(calls_, CallLimits::kQueries, context, caller);
   if (!call.ok()) return call.status();
-  CallerReads reads(loop_, store_, caller, NameOf(*context, tokens_));
+  CallerReads reads(loop_, store_, caller, CallerName(*context, tokens_));
   // A message that may be buffered must not carry them: it would wait for them, and they for it.
   call.WithPeer([&] {
     writer->SendInitialMetadata();
@@ -507,7 +507,7 @@ grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext* context,
     group_bytes = 0;
     return absl::OkStatus();
   };
-  const std::string caller = NameOf(*context, tokens_);
+  const std::string caller = CallerName(*context, tokens_);
   v1::Record record;
   int64_t number = 0;
   while (call.WithPeer([&] { return reader->Read(&record); })) {
@@ -550,7 +550,7 @@ grpc::Status RecordServiceImpl::RetractRecords(grpc::ServerContext* context,
   if (!call.ok()) return call.status();
   v1::Retraction retraction;
   retraction.set_reason(request->reason());
-  retraction.set_by(NameOf(*context, tokens_));
+  retraction.set_by(CallerName(*context, tokens_));
   retraction.set_unix_ns(absl::GetCurrentTimeNanos());
   const absl::StatusOr<int64_t> count = loop_->Retract(
       query, retraction, [this](const auto&... what) { return ReadLater(what...); },

@@ -17,7 +17,7 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr absl::Duration kDrain = absl::Milliseconds(200);  // its calls take no time
+constexpr absl::Duration kStandbyDrain = absl::Milliseconds(200);  // its calls take no time
 constexpr int kMaxThreads = 32;
 
 }  // namespace
@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<StandbyServer>> StandbyServer::Start(const std::s
 StandbyServer::~StandbyServer() {
   http_.reset();
   if (server_ != nullptr) {
-    server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kDrain));
+    server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kStandbyDrain));
     server_->Wait();
   }
 }

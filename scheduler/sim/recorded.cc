@@ -15,7 +15,7 @@
 namespace heddle::sim {
 namespace {
 
-int KindOf(const std::string& word) {
+int StageKindOf(const std::string& word) {
   for (int kind = 1; kind < kStageKinds; ++kind) {
     std::string name =
         v1::StageKind_Name(static_cast<v1::StageKind>(kind)).substr(sizeof("STAGE_") - 1);
@@ -159,7 +159,7 @@ SimJob MakeJob(const Json& json, int64_t origin, double gap) {
     const int64_t begin = stage.at("start_unix_ns").get<int64_t>(),
                   end = stage.value("end_unix_ns", begin);
     if (stage.contains("fault") || end <= begin) continue;
-    spans[{stage.value("task", ""), KindOf(stage.at("kind").get<std::string>())}].push_back(
+    spans[{stage.value("task", ""), StageKindOf(stage.at("kind").get<std::string>())}].push_back(
         {begin, static_cast<double>(end - begin) / 1e9, stage.value("candidates", 0)});
   }
   TakeOutWaiting(json.value("measured", Json::array()), &spans);

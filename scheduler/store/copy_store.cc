@@ -176,8 +176,8 @@ const std::vector<Table>& Tables() {
   return *tables;
 }
 
-using Value = std::variant<std::monostate, int64_t, double, std::string>;  // monostate: null
-using Row = std::vector<Value>;
+using CopiedValue = std::variant<std::monostate, int64_t, double, std::string>;  // monostate: null
+using Row = std::vector<CopiedValue>;
 
 std::string Names(const Table& table, size_t count, const char* after = "") {
   std::vector<std::string> names;
@@ -215,9 +215,9 @@ Row ReadRow(const DriverStatement& from, const Table& table, size_t count) {
   return row;
 }
 
-size_t BytesOf(const Row& row) {
+size_t BytesOfRow(const Row& row) {
   size_t bytes = 0;
-  for (const Value& value : row) {
+  for (const CopiedValue& value : row) {
     const auto* text = std::get_if<std::string>(&value);
     bytes += text != nullptr ? text->size() : sizeof(int64_t);
   }
@@ -377,7 +377,7 @@ absl::StatusOr<int64_t> CopyTable(const Table& table, SqlSession* from, SqlSessi
            (more = reader.Next(&row))) {
       Bind(row, table, insert.get());
       status = insert->Run();
-      bytes += BytesOf(row);
+      bytes += BytesOfRow(row);
       ++rows;
     }
     if (status.ok()) status = reader.status();
@@ -406,7 +406,7 @@ absl::StatusOr<Summary> Summarise(SqlSession* session, const Table& table) {
   std::string bytes;
   while (reader.Next(&row)) {
     bytes.clear();
-    for (const Value& value : row) {
+    for (const CopiedValue& value : row) {
       if (const auto* integer = std::get_if<int64_t>(&value)) {
         absl::StrAppend(&bytes, "i", *integer, ",");
       } else if (const auto* real = std::get_if<double>(&value)) {

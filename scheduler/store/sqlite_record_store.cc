@@ -23,7 +23,7 @@ absl::StatusOr<int64_t> SizeOf(SqlSession* session) {
   return bytes;
 }
 
-absl::StatusOr<std::unique_ptr<RecordStore>> Open(const std::string& path, bool in_use) {
+absl::StatusOr<std::unique_ptr<RecordStore>> OpenConnections(const std::string& path, bool in_use) {
   errno = 0;  // see SqliteStatus
   HEDDLE_ASSIGN_OR_RETURN(Connection write,
                           Connect(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
@@ -74,7 +74,7 @@ std::string WayOut(absl::StatusCode code) {
 
 absl::StatusOr<std::unique_ptr<RecordStore>> OpenSqliteRecordStore(const std::string& path,
                                                                    bool in_use) {
-  absl::StatusOr<std::unique_ptr<RecordStore>> store = Open(path, in_use);
+  absl::StatusOr<std::unique_ptr<RecordStore>> store = OpenConnections(path, in_use);
   if (store.ok()) return store;
   const absl::Status& status = store.status();
   return absl::Status(status.code(), absl::StrCat("database ", path, ": ", status.message(),

@@ -15,7 +15,6 @@ namespace {
 
 using Rng = std::mt19937_64;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLargest = std::numeric_limits<float>::max();
 constexpr float kSmallest = std::numeric_limits<float>::denorm_min();

@@ -23,8 +23,8 @@ namespace {
 
 using Rng = std::mt19937_64;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kDoubleInfinity = std::numeric_limits<double>::infinity();
+constexpr double kDoubleNan = std::numeric_limits<double>::quiet_NaN();
 
 // One tree as LightGBM keeps it. Children are inner nodes, or leaves as ~number.
 struct TextTree {
@@ -92,8 +92,8 @@ double Predict(const TextTree& tree, const std::vector<float>& row) {
 
 double AThreshold(Rng& rng) {
   const double kThresholds[] = {0,         1e-35, 1.0000000180025095e-35, -1e-35, 0.1,    0.5,
-                                1,         -1.5,  2.0000000001,           1e300,  -1e300, kInfinity,
-                                -kInfinity};
+                                1,         -1.5,  2.0000000001,           1e300,  -1e300, kDoubleInfinity,
+                                -kDoubleInfinity};
   return kThresholds[rng() % std::size(kThresholds)];
 }
 
@@ -122,14 +122,14 @@ float AValue(Rng& rng) {
                            1e9f,
                            3e9f,
                            1e30f,
-                           static_cast<float>(kInfinity),
-                           static_cast<float>(-kInfinity)};
+                           static_cast<float>(kDoubleInfinity),
+                           static_cast<float>(-kDoubleInfinity)};
   const uint64_t k = rng() % (std::size(kValues) + 4);
   if (k >= std::size(kValues)) return std::numeric_limits<float>::quiet_NaN();
   return k % 3 ? kValues[k] : std::nextafter(kValues[k], rng() % 2 ? 1e30f : -1e30f);
 }
 
-TextTree RandomTree(Rng& rng) {
+TextTree RandomTextTree(Rng& rng) {
   TextTree tree;
   const int inner = static_cast<int>(rng() % 20);
   std::vector<std::pair<int, bool>> open;
@@ -166,7 +166,7 @@ TEST(ReadLightgbm, PredictsAsTheRulesSay) {
   for (int i = 0; i < 300; ++i) {
     const int outputs = static_cast<int>(1 + rng() % 3);
     std::vector<TextTree> trees;
-    for (uint64_t k = outputs * (1 + rng() % 3); k > 0; --k) trees.push_back(RandomTree(rng));
+    for (uint64_t k = outputs * (1 + rng() % 3); k > 0; --k) trees.push_back(RandomTextTree(rng));
     const bool average = rng() % 2;
     const std::string text =
         ToText(trees, outputs, average ? "objective=regression\naverage_output\n" : "");
@@ -217,36 +217,36 @@ TEST(ReadLightgbm, KnowsEveryDecisionType) {
   }
   // Missing type none: NaN is 0, wherever the default goes.
   for (int type : {kNone, kNone | kLeft}) {
-    EXPECT_EQ(Stump(type, 1, kNan), 1);
-    EXPECT_EQ(Stump(type, -1, kNan), 2);
-    EXPECT_EQ(Stump(type, 0, kNan), 1);
+    EXPECT_EQ(Stump(type, 1, kDoubleNan), 1);
+    EXPECT_EQ(Stump(type, -1, kDoubleNan), 2);
+    EXPECT_EQ(Stump(type, 0, kDoubleNan), 1);
   }
   // Missing type zero: 0 and NaN go where the default goes.
-  for (double zero : {0.0, -0.0, 1e-36, -1e-36, kNan}) {
+  for (double zero : {0.0, -0.0, 1e-36, -1e-36, kDoubleNan}) {
     EXPECT_EQ(Stump(kZero, 1, zero), 2);
     EXPECT_EQ(Stump(kZero | kLeft, -1, zero), 1);
   }
   EXPECT_EQ(Stump(kZero, 1, 1e-34), 1);
   // Missing type NaN: 0 is a number.
-  EXPECT_EQ(Stump(kMissingNan, 1, kNan), 2);
-  EXPECT_EQ(Stump(kMissingNan | kLeft, -1, kNan), 1);
+  EXPECT_EQ(Stump(kMissingNan, 1, kDoubleNan), 2);
+  EXPECT_EQ(Stump(kMissingNan | kLeft, -1, kDoubleNan), 1);
   EXPECT_EQ(Stump(kMissingNan, 1, 0), 1);
   // No value is beyond the threshold, but a missing one may go right.
   for (int type : {kNone, kZero, kMissingNan | kLeft}) {
-    for (double x : {0.5, 1e30, kInfinity, -kInfinity})
-      EXPECT_EQ(Stump(type, kInfinity, x), 1) << x;
+    for (double x : {0.5, 1e30, kDoubleInfinity, -kDoubleInfinity})
+      EXPECT_EQ(Stump(type, kDoubleInfinity, x), 1) << x;
   }
-  EXPECT_EQ(Stump(kMissingNan, kInfinity, kInfinity), 1);
-  EXPECT_EQ(Stump(kMissingNan, kInfinity, kNan), 2);
-  EXPECT_EQ(Stump(kMissingNan | kLeft, kInfinity, kNan), 1);
-  EXPECT_EQ(Stump(kNone, kInfinity, kNan), 1);
-  EXPECT_EQ(Stump(kZero, kInfinity, 0), 2);
-  EXPECT_EQ(Stump(kMissingNan, -kInfinity, -kInfinity), 1);
-  EXPECT_EQ(Stump(kMissingNan, -kInfinity, -1e38), 2);
+  EXPECT_EQ(Stump(kMissingNan, kDoubleInfinity, kDoubleInfinity), 1);
+  EXPECT_EQ(Stump(kMissingNan, kDoubleInfinity, kDoubleNan), 2);
+  EXPECT_EQ(Stump(kMissingNan | kLeft, kDoubleInfinity, kDoubleNan), 1);
+  EXPECT_EQ(Stump(kNone, kDoubleInfinity, kDoubleNan), 1);
+  EXPECT_EQ(Stump(kZero, kDoubleInfinity, 0), 2);
+  EXPECT_EQ(Stump(kMissingNan, -kDoubleInfinity, -kDoubleInfinity), 1);
+  EXPECT_EQ(Stump(kMissingNan, -kDoubleInfinity, -1e38), 2);
   // Categories.
   for (int missing : {kNone, kZero, kMissingNan}) {
     for (double x : {0.0, 3.0, 3.9, 33.0, -0.5}) EXPECT_EQ(Stump(1 | missing, 0, x), 1) << x;
-    for (double x : {kNan, 1.0, 32.0, 35.0, -1.0, 64.0, 1e9, 1e30, -1e30})
+    for (double x : {kDoubleNan, 1.0, 32.0, 35.0, -1.0, 64.0, 1e9, 1e30, -1e30})
       EXPECT_EQ(Stump(1 | missing, 0, x), 2) << x;
   }
 }
@@ -325,7 +325,7 @@ TEST(ReadLightgbm, KnowsTheObjectivesOfManyClasses) {
 std::string GoodText() {
   Rng rng(7);
   std::vector<TextTree> trees;
-  for (int i = 0; i < 4; ++i) trees.push_back(RandomTree(rng));
+  for (int i = 0; i < 4; ++i) trees.push_back(RandomTextTree(rng));
   trees.push_back({.feature = {0, 2},
                    .decision_type = {8, 1},
                    .left = {1, ~0},

@@ -7,8 +7,6 @@
 namespace heddle::classical {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 float SmallNumber(std::mt19937_64& rng) { return static_cast<float>(rng() % 13) / 2 - 3; }
 
 Column RandomColumn(int features, std::mt19937_64& rng) {

@@ -57,7 +57,7 @@ constexpr int kCollectedBefore = 4;  // of these, by an earlier collection
 constexpr int kRecentJobs = 3;       // ended just now
 constexpr int64_t kPausedJob = kOldJobs + kRecentJobs + 1;
 constexpr int kTrials = 300;  // of each job
-constexpr int kTasks = 3;  // of all jobs, the same ones; the paused job has the first of them only
+constexpr int kJobTasks = 3;  // of all jobs, the same ones; the paused job has the first of them only
 constexpr int kRetracted = 400;
 constexpr int kImported = 50;
 
@@ -143,7 +143,7 @@ class OldData {
       job.set_finished_unix_ns(id <= kOldJobs ? 2000 + id
                                               : absl::GetCurrentTimeNanos() - 1'000'000 + id);
     Batch batch = {PutJob{row}};
-    const int tasks = paused ? 1 : kTasks;
+    const int tasks = paused ? 1 : kJobTasks;
     for (int i = 0; i < tasks; ++i) {
       TaskRow task;
       task.job = id;
@@ -163,7 +163,7 @@ class OldData {
       candidate.id = n;
       candidate.task = task;
       candidate.trace = absl::StrCat("trace ", id, " ", n);
-      candidate.origin = n <= kTasks ? "default" : "random";
+      candidate.origin = n <= kJobTasks ? "default" : "random";
       batch.push_back(InsertCandidate{candidate});
       const double ns = 1000 + static_cast<double>((n * 7919 + id * 104729) % 5000);
       InsertRecord record{RecordOf(task, candidate.trace, ns, 3000 + 1000 * id + n)};

@@ -17,13 +17,13 @@ using testing::MatmulTask;
 using testing::Measure;
 using testing::Traces;
 
-std::unique_ptr<Search> MakeAnnealing(Task task, uint64_t seed) {
+std::unique_ptr<Search> NewAnnealing(Task task, uint64_t seed) {
   return MakeModelSearch(std::move(task), *FindMethod("annealing"), seed);
 }
 
 // Told of 48 measurements of another task.
 Task TaughtTask() {
-  const auto teacher = MakeAnnealing(MatmulTask({.tiles = 2}), 1);
+  const auto teacher = NewAnnealing(MatmulTask({.tiles = 2}), 1);
   EXPECT_TRUE(teacher->Update(Measure(*teacher->Propose(48))).ok());
   EXPECT_EQ(teacher->TransferModel(), "") << "it knew no others";
   const std::vector<RelatedSamples> transfer_samples = {{teacher->TransferSamples(), 0.5}};
@@ -34,9 +34,9 @@ Task TaughtTask() {
 
 // What one search fitted to others serves the next one as if it had fitted it itself.
 TEST(TransferModel, ServesTheNextSearch) {
-  const auto fitting = MakeAnnealing(TaughtTask(), 2);
+  const auto fitting = NewAnnealing(TaughtTask(), 2);
   const std::string model = fitting->TransferModel();
-  const auto given = MakeAnnealing(MatmulTask({}), 2);
+  const auto given = NewAnnealing(MatmulTask({}), 2);
   ASSERT_TRUE(given->BeginWith(model).ok());
   EXPECT_EQ(given->TransferModel(), "") << "not its own work";
   EXPECT_EQ(given->Report().other_tasks, 1);
@@ -44,7 +44,7 @@ TEST(TransferModel, ServesTheNextSearch) {
   const std::vector<Candidate> first = *fitting->Propose(16);
   EXPECT_EQ(Traces(*given->Propose(16)), Traces(first));
   EXPECT_EQ(given->Save(), fitting->Save());
-  const auto resumed = MakeAnnealing(MatmulTask({}), 2);
+  const auto resumed = NewAnnealing(MatmulTask({}), 2);
   ASSERT_TRUE(resumed->Restore(fitting->Save()).ok());
   EXPECT_EQ(resumed->TransferModel(), "") << "who fitted it is long past";
 
@@ -53,7 +53,7 @@ TEST(TransferModel, ServesTheNextSearch) {
   for (Result& lie : lies) lie.seconds = 1e-6 / lie.seconds;
   ASSERT_TRUE(fitting->Update(lies).ok());
   ASSERT_TRUE(fitting->Report().transfer_misleads);
-  const auto next = MakeAnnealing(MatmulTask({.tiles = 3}), 5);
+  const auto next = NewAnnealing(MatmulTask({.tiles = 3}), 5);
   ASSERT_TRUE(next->BeginWith(fitting->TransferModel()).ok());
   EXPECT_FALSE(next->Report().transfer_misleads);
   EXPECT_EQ(next->Report().other_weight, 1);
@@ -61,14 +61,14 @@ TEST(TransferModel, ServesTheNextSearch) {
 }
 
 TEST(TransferModel, OfAnotherKindIsRefused) {
-  const std::string model = MakeAnnealing(TaughtTask(), 2)->TransferModel();
+  const std::string model = NewAnnealing(TaughtTask(), 2)->TransferModel();
   ASSERT_NE(model, "");
   const auto refused = [](Search& search, const std::string& blob) {
     const std::string before = search.Save();
     EXPECT_EQ(search.BeginWith(blob).code(), absl::StatusCode::kDataLoss);
     EXPECT_EQ(search.Save(), before) << "nothing has changed";
   };
-  const auto annealing = MakeAnnealing(MatmulTask({}), 2);
+  const auto annealing = NewAnnealing(MatmulTask({}), 2);
   std::string damaged = model;
   damaged[model.size() / 2] = static_cast<char>(damaged[model.size() / 2] ^ 1);
   refused(*annealing, "");

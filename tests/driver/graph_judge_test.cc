@@ -79,7 +79,7 @@ Graph RandomImages(graph::TestRng& rng, int nodes, int64_t channels = 4, size_t 
   return *b.Build(outputs);
 }
 
-std::vector<DirectedRule> Rules() {
+std::vector<DirectedRule> MergeRules() {
   std::vector<substitution::Rule> rules;
   for (const char* text : {
            "add(conv[s](x, y), conv[s](x, z)) => conv[s](x, add(y, z))",
@@ -182,7 +182,7 @@ std::optional<Optimum> Exhaustive(const Graph& start, const std::vector<Directed
 }
 
 TEST(JointSearch, FindsWhatAllGraphsInAllLayoutsGive) {
-  const auto rules = Rules();
+  const auto rules = MergeRules();
   ModelOptions options = Unfused();
   options.passes.disabled.insert("merge-equal");
   graph::FuseMemo programs;

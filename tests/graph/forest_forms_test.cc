@@ -159,14 +159,14 @@ machine::TargetInfo Wide() {
   return wide;
 }
 
-absl::StatusOr<Graph> In(const Graph& graph, ForestForm form,
+absl::StatusOr<Graph> InForm(const Graph& graph, ForestForm form,
                          const machine::TargetInfo& target = Wide()) {
   return AssignForestForms(graph, {.fixed = {{"forest", form}}}, target);
 }
 
 // The message of a refusal; empty if there is none.
 std::string WhyNot(const Trees& t, ForestForm form, const machine::TargetInfo& target = Wide()) {
-  return std::string(In(WalkOf(t), form, target).status().message());
+  return std::string(InForm(WalkOf(t), form, target).status().message());
 }
 
 const Node& RanksIn(const Graph& graph) {
@@ -181,7 +181,7 @@ const TensorType& TypeOf(const Graph& graph, ValueId v) {
   return graph.values[static_cast<size_t>(v)].type;
 }
 
-std::vector<float> Apart(int count) {
+std::vector<float> EighthsApart(int count) {
   std::vector<float> values;
   for (int i = 0; i < count; ++i) values.push_back(static_cast<float>(i) / 8 - 3);
   return values;
@@ -192,9 +192,9 @@ TEST(ForestForms, EveryFormComputesWhatTheWalkDoes) {
       {0.5F},
       {0.0F, -0.0F, 1e-45F, -1e-45F, 1e-40F},
       {kInf, -kInf, 1, kNan, std::numeric_limits<float>::max()},
-      Apart(9),
-      Apart(255),
-      Apart(700)};
+      EighthsApart(9),
+      EighthsApart(255),
+      EighthsApart(700)};
   int found[std::size(kForestForms)] = {};
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     TestRng rng(seed);
@@ -247,7 +247,7 @@ const Node& LeavesIn(const Graph& graph) {
 // then, or as wide as floats.
 TEST(ForestForms, LeavesOfDeepTreesAreThoseOfTheWalk) {
   const std::vector<std::vector<float>> thresholds = {
-      {0.0F, -0.0F, 1e-45F, kNan}, {kInf, -kInf, 1, kNan}, Apart(9), Apart(700), Apart(30000)};
+      {0.0F, -0.0F, 1e-45F, kNan}, {kInf, -kInf, 1, kNan}, EighthsApart(9), EighthsApart(700), EighthsApart(30000)};
   int in_floats = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     TestRng rng(seed);
@@ -274,7 +274,7 @@ TEST(ForestForms, LeavesOfDeepTreesAreThoseOfTheWalk) {
     for (const int bytes : {16, 32, 64}) {
       machine::TargetInfo target;
       target.vector_bytes = bytes;
-      const auto made = In(walk, ForestForm::kLeaves, target);
+      const auto made = InForm(walk, ForestForm::kLeaves, target);
       ASSERT_TRUE(made.ok()) << made.status();
       ASSERT_TRUE(CheckGraph(*made).ok()) << CheckGraph(*made);
       const auto result = EvaluateGraph(*made, {&x, 1});
@@ -298,13 +298,13 @@ TEST(ForestForms, LeavesNeedFewOfThem) {
   Trees t;
   t.steps = 512;
   t.columns = 1;
-  t.thresholds = Apart(300);
+  t.thresholds = EighthsApart(300);
   for (const auto& [leaves, fits] :
        std::vector<std::pair<int64_t, bool>>{{2, true}, {127, true}, {128, true}, {129, false}}) {
     t.leaves_of_tree = leaves;
     GrowDeep(rng, t);
     const Graph walk = WalkOf(t);
-    const auto made = In(walk, ForestForm::kLeaves);
+    const auto made = InForm(walk, ForestForm::kLeaves);
     EXPECT_EQ(made.ok(), fits) << leaves << ": " << made.status();
     if (!made.ok()) {
       EXPECT_THAT(std::string(made.status().message()),
@@ -331,7 +331,7 @@ TEST(ForestForms, RanksNeedFewThresholdsAndLevels) {
   t.columns = 1;
   for (const auto& [thresholds, parts] :
        std::vector<std::pair<int, int64_t>>{{255, 1}, {256, 2}, {510, 2}, {511, 3}, {1020, 4}}) {
-    t.thresholds = Apart(thresholds);
+    t.thresholds = EighthsApart(thresholds);
     Grow(rng, t);
     // Each threshold is asked at least once.
     size_t next = 0;
@@ -341,7 +341,7 @@ TEST(ForestForms, RanksNeedFewThresholdsAndLevels) {
     }
     for (int32_t& column : t.column) column = 0;
     ASSERT_GE(next, t.thresholds.size());
-    const auto made = In(WalkOf(t), ForestForm::kRanks);
+    const auto made = InForm(WalkOf(t), ForestForm::kRanks);
     ASSERT_TRUE(made.ok()) << made.status();
     const Node& ranks = RanksIn(*made);
     EXPECT_EQ(TypeOf(*made, ranks.inputs[0]).shape[0], parts) << thresholds;
@@ -349,13 +349,13 @@ TEST(ForestForms, RanksNeedFewThresholdsAndLevels) {
     EXPECT_EQ(ToDoubles(EvaluateGraph(*made, {&x, 1}).value()[0]),
               ToDoubles(EvaluateGraph(WalkOf(t), {&x, 1}).value()[0]));
   }
-  t.thresholds = Apart(3000);
+  t.thresholds = EighthsApart(3000);
   Grow(rng, t);
   EXPECT_THAT(WhyNot(t, ForestForm::kRanks),
               AllOf(HasSubstr("the forest 'forest' has no form 'ranks'"),
                     HasSubstr("too many different thresholds; 1020 are the most"),
                     HasSubstr("choose 'walk'")));
-  t.thresholds = Apart(9);
+  t.thresholds = EighthsApart(9);
   t.steps = 9;
   Grow(rng, t);
   EXPECT_THAT(WhyNot(t, ForestForm::kRanks), HasSubstr("it has 9 levels, and 8 are the most"));
@@ -394,7 +394,7 @@ ForestForm EstimatedOf(int64_t records, int64_t steps, int thresholds,
   t.steps = steps;
   t.trees = trees;
   t.columns = 8;
-  t.thresholds = Apart(thresholds);
+  t.thresholds = EighthsApart(thresholds);
   Grow(rng, t);
   ForestForms plan;
   EXPECT_TRUE(AssignForestForms(WalkOf(t), {.plan = &plan}, target).ok());
@@ -414,7 +414,7 @@ TEST(ForestForms, TheEstimateDependsOnRecordsAndLevels) {
   t.steps = 12;
   t.trees = 100;
   t.leaves_of_tree = 40;
-  t.thresholds = Apart(100);
+  t.thresholds = EighthsApart(100);
   GrowDeep(rng, t);
   ForestForms plan;
   ASSERT_TRUE(AssignForestForms(WalkOf(t), {.plan = &plan}, Wide()).ok());
@@ -434,11 +434,11 @@ TEST(ForestForms, TreesOfOneRecordStandInBlocks) {
     t.columns = columns;
     t.trees = trees;
     t.groups = 2;
-    t.thresholds = Apart(21);
+    t.thresholds = EighthsApart(21);
     t.reduce = "max";
     Grow(rng, t);
     const Graph walk = WalkOf(t);
-    const Graph made = In(walk, ForestForm::kRanks).value();
+    const Graph made = InForm(walk, ForestForm::kRanks).value();
     EXPECT_EQ(TypeOf(made, RanksIn(made).inputs[1]).shape, (Shape{2, padded / block, 15, block}));
     const TensorData x = Records(rng, t);
     EXPECT_EQ(ToDoubles(EvaluateGraph(made, {&x, 1}).value()[0]),
@@ -459,7 +459,7 @@ TEST(ForestForms, SelectHasTreesOfOneRecordInBlocks) {
     t.thresholds = {0.0F, -0.0F, 0.5F, kInf, -kInf, kNan, 1e-45F};
     Grow(rng, t);
     const Graph walk = WalkOf(t);
-    const Graph made = In(walk, ForestForm::kSelect).value();
+    const Graph made = InForm(walk, ForestForm::kSelect).value();
     const auto select = std::find_if(made.nodes.begin(), made.nodes.end(), [](const Node& node) {
       return node.kind == OpKind::kForestSelect;
     });
@@ -481,7 +481,7 @@ TEST(ForestForms, RecordsFillVectors) {
     Trees t;
     t.records = records;
     Grow(rng, t);
-    const Graph made = In(WalkOf(t), ForestForm::kRanks).value();
+    const Graph made = InForm(WalkOf(t), ForestForm::kRanks).value();
     EXPECT_EQ(TypeOf(made, RanksIn(made).inputs[0]),
               (TensorType{ir::DType::kU8, {t.columns, padded}}));
     EXPECT_EQ(TypeOf(made, made.outputs[0]).shape[2], records);
@@ -576,11 +576,11 @@ TEST(ForestForms, RanksOfOneRecordAreFoundByHalving) {
     t.records = 1;
     t.columns = 5;
     t.trees = 600;
-    t.thresholds = Apart(thresholds);
+    t.thresholds = EighthsApart(thresholds);
     t.reduce = "max";
     Grow(rng, t);
     const Graph walk = WalkOf(t);
-    const Graph made = In(walk, ForestForm::kRanks).value();
+    const Graph made = InForm(walk, ForestForm::kRanks).value();
     const auto counts = std::find_if(made.nodes.begin(), made.nodes.end(), [](const Node& node) {
       return node.kind == OpKind::kDigitize;
     });
@@ -687,7 +687,7 @@ TEST(ForestForms, AMemoChangesNothing) {
   for (int round = 0; round < 15; ++round) {
     Trees t;
     t.trees = 1 + Below(rng, 40);
-    t.thresholds = Apart(1 << Below(rng, 10));
+    t.thresholds = EighthsApart(1 << Below(rng, 10));
     Grow(rng, t);
     const Graph graph = WalkOf(t);
     const std::vector<TensorData> inputs = {Records(rng, t)};

@@ -22,7 +22,7 @@
 namespace heddle::graph {
 namespace {
 
-constexpr int kGraphs = 200;
+constexpr int kFusedGraphs = 200;
 
 // What may stand beside an operator that is not injective: after a complex one, elementwise
 // operators of its shape; before a reduction, injective ones; beside an opaque one, nothing.
@@ -76,7 +76,7 @@ void CheckLegal(const FusedGraph& fused) {
 
 TEST(FuseProperty, FusedEqualsUnfused) {
   int fused_somewhere = 0, views = 0;
-  for (uint64_t seed = 0; seed < kGraphs && !::testing::Test::HasFailure(); ++seed) {
+  for (uint64_t seed = 0; seed < kFusedGraphs && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     TestRng rng(seed);
     Graph graph = RandomGraph(rng, 4 + static_cast<int>(seed % 12));
@@ -94,8 +94,8 @@ TEST(FuseProperty, FusedEqualsUnfused) {
     // The same expressions on the same numbers.
     EXPECT_EQ(Difference(*expected, *result), 0) << Print(graph);
   }
-  EXPECT_GT(fused_somewhere, kGraphs / 2);
-  EXPECT_GT(views, kGraphs / 20);
+  EXPECT_GT(fused_somewhere, kFusedGraphs / 2);
+  EXPECT_GT(views, kFusedGraphs / 20);
 }
 
 TEST(Fuse, SwitchedOffEveryNodeIsAGroup) {
@@ -281,7 +281,7 @@ TEST(FuseProperty, AMemoChangesNothing) {
   FoldMemo constants;
   TestRng rng(7);
   int alike = 0;
-  for (int i = 0; i < kGraphs; ++i) {
+  for (int i = 0; i < kFusedGraphs; ++i) {
     const Graph graph = RandomGraph(rng, 12);
     PassOptions passes;
     const FusedGraph plain = *Fuse(*Optimize(graph, passes));

@@ -20,14 +20,14 @@ namespace {
 
 using ir::DType;
 
-constexpr int64_t kRows = 4;
+constexpr int64_t kChainRows = 4;
 
 // A chain of operators over a matrix, one of whose dimensions counts rows.
 class Chain {
  public:
   explicit Chain(TestRng& rng) : rng_(rng) {
     width_ = Pick(2, 5);
-    v_ = b_.Input("x", {DType::kF32, {kRows, width_}});
+    v_ = b_.Input("x", {DType::kF32, {kChainRows, width_}});
   }
 
   Graph Make(int steps) {
@@ -74,7 +74,7 @@ class Chain {
         return Add(OpKind::kAdd, {v_, Random(ShapeOf(1, width_))});
       case 2: {  // a constant whose rows are alike
         const TensorData row = RandomTensor(rng_, {DType::kF32, ShapeOf(1, width_)});
-        const std::vector<int64_t> first(static_cast<size_t>(kRows), 0);
+        const std::vector<int64_t> first(static_cast<size_t>(kChainRows), 0);
         const TensorData operands[] = {row, FromInts(first)};
         const TensorData all = *EvaluateOp(OpKind::kGather, {{"axis", rows_axis}}, operands);
         return Add(OpKind::kMul, {v_, b_.Constant("rows", all)});
@@ -99,12 +99,12 @@ class Chain {
         if (width_ > 20) return;
         return Add(OpKind::kConcat, {v_, v_}, {{"axis", other}});
       case 9: {  // a dimension more, and less
-        const Shape wide = at_ == 0 ? Shape{kRows, 1, width_} : Shape{width_, 1, kRows};
+        const Shape wide = at_ == 0 ? Shape{kChainRows, 1, width_} : Shape{width_, 1, kChainRows};
         const ValueId reshaped = *b_.Add(OpKind::kReshape, {v_}, {{"shape", wide}}, "wide");
         return Add(OpKind::kReduceSum, {reshaped}, {{"axes", Shape{1}}, {"keepdims", int64_t{0}}});
       }
       case 10:
-        return Add(OpKind::kExpand, {Most()}, {{"shape", ShapeOf(kRows, Pick(2, 5))}});
+        return Add(OpKind::kExpand, {Most()}, {{"shape", ShapeOf(kChainRows, Pick(2, 5))}});
       default:
         return Mix(kind - 11);
     }
@@ -115,7 +115,7 @@ class Chain {
     if (Pick(0, 2) != 0) return;  // most chains mix nothing
     mixes_ = true;
     if (kind == 0) return Add(OpKind::kSoftmax, {v_}, {{"axes", Shape{rows_axis}}});
-    if (kind == 1) return Add(OpKind::kAdd, {v_, Random(ShapeOf(kRows, width_))});
+    if (kind == 1) return Add(OpKind::kAdd, {v_, Random(ShapeOf(kChainRows, width_))});
     Add(OpKind::kGather, {v_, Numbers({3, 2, 1, 0})}, {{"axis", rows_axis}});
   }
 
@@ -128,7 +128,7 @@ class Chain {
 };
 
 std::string Row(const TensorData& data, int64_t row) {
-  const size_t bytes = data.bytes->size() / static_cast<size_t>(kRows);
+  const size_t bytes = data.bytes->size() / static_cast<size_t>(kChainRows);
   return std::string(data.bytes->substr(static_cast<size_t>(row) * bytes, bytes));
 }
 
@@ -152,7 +152,7 @@ TEST(IndependentRows, RandomChains) {
     for (int64_t row : {2, 0, 3, 1}) turned += Row(x, row);
     const TensorData y = Evaluated(graph, x),
                      z = Evaluated(graph, {x.type, SharedBytes::Of(turned)});
-    for (int64_t row = 0; row < kRows; ++row) {
+    for (int64_t row = 0; row < kChainRows; ++row) {
       const int64_t from[] = {2, 0, 3, 1};
       ASSERT_EQ(Row(z, row), Row(y, from[row])) << "seed " << seed << "\n" << Print(graph);
     }
@@ -469,7 +469,7 @@ TEST(IndependentRows, InputsAndOutputsCountTheSameRows) {
 template <typename Build>
 bool AreIndependent(Build build) {
   GraphBuilder b;
-  const ValueId x = b.Input("x", {DType::kF32, {kRows, 3}});
+  const ValueId x = b.Input("x", {DType::kF32, {kChainRows, 3}});
   const ValueId v = build(b, x);
   return HasIndependentRows(b.Build({{"y", v}}).value());
 }
@@ -493,7 +493,7 @@ TEST(IndependentRows, EachRowMayPickFromItself) {
           b.Add(OpKind::kTopK, {x}, {{"axis", int64_t{1}}, {"k", int64_t{3}}}, "t").value();
       if (!by_rows) places = b.Constant("p", FromInts({0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2}));
       if (!by_rows)
-        places = b.Add(OpKind::kReshape, {places}, {{"shape", Shape{kRows, 3}}}, "p").value();
+        places = b.Add(OpKind::kReshape, {places}, {{"shape", Shape{kChainRows, 3}}}, "p").value();
       return b.Add(OpKind::kGatherElements, {x, places}, {{"axis", axis}}, "v").value();
     });
   };
@@ -516,15 +516,15 @@ TEST(IndependentRows, FilledRowsAreAlike) {
     return b.Add(OpKind::kReduceSum, {all}, {{"axes", Shape{0}}, {"keepdims", int64_t{1}}}, "sum")
         .value();
   };
-  EXPECT_TRUE(filled({kRows, 3}, itself));
-  EXPECT_TRUE(filled({kRows, 1}, itself));
-  EXPECT_TRUE(filled({kRows, 1}, [](GraphBuilder& b, ValueId all) {
+  EXPECT_TRUE(filled({kChainRows, 3}, itself));
+  EXPECT_TRUE(filled({kChainRows, 1}, itself));
+  EXPECT_TRUE(filled({kChainRows, 1}, [](GraphBuilder& b, ValueId all) {
     const ValueId w = b.Constant("w", FromElements<float>({1, 3}, {1, 2, 3}));
     return b.Add(OpKind::kMatmul, {all, w}, {}, "product").value();
   }));
-  EXPECT_FALSE(filled({kRows, 3}, added));
+  EXPECT_FALSE(filled({kChainRows, 3}, added));
   EXPECT_TRUE(filled({2, 3}, added)) << "no rows of the model";
-  EXPECT_FALSE(filled({kRows, 3}, [](GraphBuilder& b, ValueId all) {
+  EXPECT_FALSE(filled({kChainRows, 3}, [](GraphBuilder& b, ValueId all) {
     return b.Add(OpKind::kCumSum, {all}, {{"axis", int64_t{0}}}, "numbers").value();
   }));
 }

@@ -23,7 +23,7 @@
 namespace heddle::graph {
 namespace {
 
-constexpr double kTolerance = 1e-5;  // products and roots in another order
+constexpr double kRuleTolerance = 1e-5;  // products and roots in another order
 constexpr int64_t kBlock = 2;        // channels
 constexpr int kUses = 100;           // of each operator
 
@@ -42,9 +42,9 @@ std::string Describe(const OpDef& op, const Use& use) {
 
 // ---- Random uses ----
 
-class Draw {
+class UseDraw {
  public:
-  explicit Draw(TestRng& rng) : rng_(rng) {}
+  explicit UseDraw(TestRng& rng) : rng_(rng) {}
 
   // A legal use of the operator; nullopt if it is only made by the choice of layouts. Extents of a
   // tensor differ from each other, so that no two dimensions can be mistaken for each other.
@@ -284,7 +284,7 @@ TensorData Moved(OpKind kind, std::string_view attr, const Shape& value, const T
 }
 
 // A tensor with channels first in another layout. In the blocked layout, one channel stays one.
-TensorData In(Layout layout, const TensorData& x) {
+TensorData InLayout(Layout layout, const TensorData& x) {
   const auto rank = static_cast<int64_t>(x.type.shape.size());
   Shape dims(rank);
   std::iota(dims.begin(), dims.end(), 0);
@@ -312,19 +312,19 @@ bool Moves(const OpDef& op, const Use& use, Layout layout) {
       if (x.type.shape.size() > rank) return false;
       Shape full(rank - x.type.shape.size(), 1);
       full.insert(full.end(), x.type.shape.begin(), x.type.shape.end());
-      x = In(layout, Moved(OpKind::kReshape, "shape", full, x));
+      x = InLayout(layout, Moved(OpKind::kReshape, "shape", full, x));
     } else if (i == 0) {
-      x = In(layout, x);
+      x = InLayout(layout, x);
     }
   }
   const auto got = EvaluateOp(op.kind, moved.attrs, moved.in);
   if (!got.ok()) return false;
-  if (rank >= first) return Difference({In(layout, expected)}, {*got}) <= kTolerance;
+  if (rank >= first) return Difference({InLayout(layout, expected)}, {*got}) <= kRuleTolerance;
   // The result has the model's layout, but for channels that are still in blocks.
   const bool flat =
       layout == Layout::kChannelsBlocked && NumElements(got->type) == NumElements(expected.type);
   return Difference({expected}, {flat ? Moved(OpKind::kReshape, "shape", expected.type.shape, *got)
-                                      : *got}) <= kTolerance;
+                                      : *got}) <= kRuleTolerance;
 }
 
 // Whether the rule offers the layout to this use.
@@ -344,7 +344,7 @@ void ForEachUse(const std::function<void(const OpDef& op, const Use& use)>& visi
     if (op.layout.form) continue;
     TestRng rng(kind);
     for (int i = 0; i < kUses; ++i) {
-      if (const auto use = Draw(rng).Of(op)) visit(op, *use);
+      if (const auto use = UseDraw(rng).Of(op)) visit(op, *use);
     }
   }
 }

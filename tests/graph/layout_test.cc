@@ -17,7 +17,7 @@
 namespace heddle::graph {
 namespace {
 
-constexpr double kTolerance = 1e-5;  // sums in another order
+constexpr double kLayoutTolerance = 1e-5;  // sums in another order
 
 // One operator with constant weights, then a rectifier; nullopt where the operator refuses.
 std::optional<Graph> OneConvolution(TestRng& rng, OpKind kind, const Shape& x, const Shape& weights,
@@ -48,7 +48,7 @@ double ConvolutionFlops(const Graph& graph) {
 
 void ExpectSame(TestRng& rng, const Graph& first, const Graph& last, const std::string& what) {
   const std::vector<TensorData> inputs = RandomInputs(rng, first);
-  EXPECT_LE(Difference(*EvaluateGraph(first, inputs), *EvaluateGraph(last, inputs)), kTolerance)
+  EXPECT_LE(Difference(*EvaluateGraph(first, inputs), *EvaluateGraph(last, inputs)), kLayoutTolerance)
       << what << "\n"
       << Print(first);
 }

@@ -20,11 +20,6 @@ namespace {
 
 using ir::DType;
 
-int Count(const Graph& graph, OpKind kind) {
-  return static_cast<int>(std::count_if(graph.nodes.begin(), graph.nodes.end(),
-                                        [&](const Node& node) { return node.kind == kind; }));
-}
-
 double AllFlops(const Graph& graph) {
   double flops = 0;
   for (const Node& node : graph.nodes) flops += Flops(graph, node);
@@ -114,8 +109,8 @@ TEST(MergeLinear, AScalerBeforeALinearModelIsPartOfIt) {
 
 TEST(MergeLinear, AnOffsetThatWouldCancelStays) {
   const Graph graph = Scaled(1000, 3), merged = *MergeLinear(graph);
-  EXPECT_EQ(Count(merged, OpKind::kMul), 0) << Print(merged);
-  EXPECT_EQ(Count(merged, OpKind::kSub), 1);
+  EXPECT_EQ(CountOps(merged, OpKind::kMul), 0) << Print(merged);
+  EXPECT_EQ(CountOps(merged, OpKind::kSub), 1);
   // Without scales, nothing tells how large an offset is.
   GraphBuilder b;
   TestRng rng(1);
@@ -143,10 +138,10 @@ Graph TwoProducts(int64_t n, int64_t k, int64_t m) {
 
 TEST(MergeLinear, TwoMatricesAreOneIfThatIsLessWork) {
   const Graph wide = TwoProducts(10, 8, 2), merged = *MergeLinear(wide);
-  EXPECT_EQ(Count(merged, OpKind::kMatmul), 1) << Print(merged);
+  EXPECT_EQ(CountOps(merged, OpKind::kMatmul), 1) << Print(merged);
   EXPECT_LT(AllFlops(merged), AllFlops(wide));
   EXPECT_LE(Apart(wide, merged, 1), 1e-5);
-  EXPECT_EQ(Count(*MergeLinear(TwoProducts(10, 1, 10)), OpKind::kMatmul), 2)
+  EXPECT_EQ(CountOps(*MergeLinear(TwoProducts(10, 1, 10)), OpKind::kMatmul), 2)
       << "a bottleneck stays";
 }
 
@@ -167,13 +162,13 @@ Graph SharedMatrix(int64_t rows, int64_t columns) {
 
 TEST(MergeLinear, ALargeSharedMatrixIsNotCopied) {
   const Graph small = SharedMatrix(128, 128), merged = *MergeLinear(small);
-  EXPECT_EQ(Count(merged, OpKind::kMul), 0) << Print(merged);
+  EXPECT_EQ(CountOps(merged, OpKind::kMul), 0) << Print(merged);
   EXPECT_LE(Apart(small, merged, 1), 1e-4);
-  EXPECT_EQ(Count(*MergeLinear(SharedMatrix(128, 129)), OpKind::kMul), 2);
+  EXPECT_EQ(CountOps(*MergeLinear(SharedMatrix(128, 129)), OpKind::kMul), 2);
   // Two blocks of rows that read it merge alike.
   Graph blocks = SharedMatrix(128, 129);
   blocks.tables.blocks = {5, 1};
-  EXPECT_EQ(Count(*MergeLinear(blocks), OpKind::kMul), 0);
+  EXPECT_EQ(CountOps(*MergeLinear(blocks), OpKind::kMul), 0);
 }
 
 TEST(MergeLinear, WhatIsNotFiniteStays) {

@@ -19,9 +19,9 @@ int Products(const Graph& g) {
                                         [](const Node& n) { return n.kind == OpKind::kMatmul; }));
 }
 
-class Network {
+class ProductNetwork {
  public:
-  explicit Network(uint64_t seed) : rng_(seed) {}
+  explicit ProductNetwork(uint64_t seed) : rng_(seed) {}
 
   int64_t Draw(int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(rng_);
@@ -64,7 +64,7 @@ class Network {
 };
 
 TEST(MergeProducts, AnUnrolledRecurrenceMultipliesItsInputOnce) {
-  Network n(1);
+  ProductNetwork n(1);
   constexpr int64_t kSteps = 5, kWidth = 6;
   const ValueId x = n.Input(kSteps, kWidth), h0 = n.Input(1, kWidth);
   const ValueId wx[] = {n.Matrix(kWidth, 4), n.Matrix(kWidth, 6)};
@@ -85,7 +85,7 @@ TEST(MergeProducts, AnUnrolledRecurrenceMultipliesItsInputOnce) {
 }
 
 TEST(MergeProducts, ManyRowsStayAlone) {
-  Network n(2);
+  ProductNetwork n(2);
   const ValueId x = n.Input(17, 3);
   for (int i = 0; i < 3; ++i)
     n.Output(n.Add(OpKind::kRelu, {n.Add(OpKind::kMatmul, {x, n.Matrix(3, 4)})}));
@@ -93,7 +93,7 @@ TEST(MergeProducts, ManyRowsStayAlone) {
 }
 
 TEST(MergeProducts, TwoRowsOfAHundredAreNotWorthAllOfThem) {
-  Network n(3);
+  ProductNetwork n(3);
   const ValueId x = n.Input(100, 3), w = n.Matrix(3, 4);
   for (int64_t t : {0, 99}) n.Output(n.Add(OpKind::kMatmul, {n.Rows(x, t, 1), w}));
   EXPECT_EQ(Products(n.Merged()), 2);
@@ -102,7 +102,7 @@ TEST(MergeProducts, TwoRowsOfAHundredAreNotWorthAllOfThem) {
 TEST(MergeProductsProperty, AnySlicesAndMatricesKeepTheResult) {
   int merged = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
-    Network n(seed);
+    ProductNetwork n(seed);
     const int64_t rows = n.Draw(1, 20), columns = n.Draw(1, 4);
     const ValueId x = n.Input(rows, columns);
     std::vector<ValueId> matrices;

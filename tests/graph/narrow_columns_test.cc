@@ -34,11 +34,6 @@ int64_t Elements(const Graph& graph, const std::vector<OpKind>& kinds = {}) {
   return elements;
 }
 
-int Count(const Graph& graph, OpKind kind) {
-  return static_cast<int>(std::count_if(graph.nodes.begin(), graph.nodes.end(),
-                                        [&](const Node& node) { return node.kind == kind; }));
-}
-
 void ExpectEqual(const Graph& graph, const Graph& narrow, uint64_t seed) {
   TestRng rng(seed);
   const std::vector<TensorData> inputs = RandomInputs(rng, graph);
@@ -188,9 +183,9 @@ TEST(NarrowColumns, OnlySelectedFeaturesAreScaledAndEncoded) {
   EXPECT_EQ(Elements(narrow, {OpKind::kEqual, OpKind::kCast}), 2 * kRows);
   EXPECT_EQ(Elements(narrow, {OpKind::kConcat}), kRows * 3);
   // Two of x, and from constants two of each vector and one key.
-  EXPECT_EQ(Count(narrow, OpKind::kGather), 4) << Print(narrow);
+  EXPECT_EQ(CountOps(narrow, OpKind::kGather), 4) << Print(narrow);
   const Graph prepared = *Optimize(graph);
-  EXPECT_EQ(Count(prepared, OpKind::kGather), 1) << Print(prepared);
+  EXPECT_EQ(CountOps(prepared, OpKind::kGather), 1) << Print(prepared);
   ExpectEqual(graph, prepared, 2);
 }
 
@@ -232,8 +227,8 @@ TEST(NarrowColumns, EncodersThatNothingAsksVanish) {
                              {{"axis", int64_t{1}}}, "picked")}});
   const Graph narrow = *NarrowColumns(graph);
   ExpectEqual(graph, narrow, 1);
-  EXPECT_EQ(Count(narrow, OpKind::kLess), 1) << Print(narrow);
-  EXPECT_EQ(Count(narrow, OpKind::kConcat), 0);
+  EXPECT_EQ(CountOps(narrow, OpKind::kLess), 1) << Print(narrow);
+  EXPECT_EQ(CountOps(narrow, OpKind::kConcat), 0);
   EXPECT_EQ(narrow.inputs.size(), 3u) << "the model's interface stays";
 }
 

@@ -79,41 +79,41 @@ TEST(Ops, InferenceSurvivesNonsense) {
   }
 }
 
-std::string Refusal(OpKind kind, std::vector<TensorType> in, const Attrs& attrs = {}) {
+std::string TypeRefusal(OpKind kind, std::vector<TensorType> in, const Attrs& attrs = {}) {
   return std::string(InferType(kind, in, attrs).status().message());
 }
 
 TEST(Ops, RefusalsNameTheReason) {
-  EXPECT_THAT(Refusal(OpKind::kAdd, {F32({2, 3}), F32({2, 4})}),
+  EXPECT_THAT(TypeRefusal(OpKind::kAdd, {F32({2, 3}), F32({2, 4})}),
               HasSubstr("shapes 2x3 and 2x4 do not broadcast"));
-  EXPECT_THAT(Refusal(OpKind::kAdd, {F32({2}), {ir::DType::kI32, {2}}}),
+  EXPECT_THAT(TypeRefusal(OpKind::kAdd, {F32({2}), {ir::DType::kI32, {2}}}),
               HasSubstr("differ in type"));
-  EXPECT_THAT(Refusal(OpKind::kExp, {{ir::DType::kI32, {2}}}), HasSubstr("not defined on i32"));
-  EXPECT_THAT(Refusal(OpKind::kMatmul, {F32({2, 3}), F32({4, 5})}),
+  EXPECT_THAT(TypeRefusal(OpKind::kExp, {{ir::DType::kI32, {2}}}), HasSubstr("not defined on i32"));
+  EXPECT_THAT(TypeRefusal(OpKind::kMatmul, {F32({2, 3}), F32({4, 5})}),
               HasSubstr("cannot multiply matrices 2x3 and 4x5"));
-  EXPECT_THAT(Refusal(OpKind::kConv2d, {F32({1, 3, 8, 8}), F32({4, 2, 3, 3})}),
+  EXPECT_THAT(TypeRefusal(OpKind::kConv2d, {F32({1, 3, 8, 8}), F32({4, 2, 3, 3})}),
               HasSubstr("do not fit input 1x3x8x8"));
-  EXPECT_THAT(Refusal(OpKind::kConv2d, {F32({1, 3, 2, 2}), F32({4, 3, 3, 3})}),
+  EXPECT_THAT(TypeRefusal(OpKind::kConv2d, {F32({1, 3, 2, 2}), F32({4, 3, 3, 3})}),
               HasSubstr("kernel does not fit"));
   EXPECT_THAT(
-      Refusal(OpKind::kConv2d, {F32({1, 3, 8, 8}), F32({4, 3, 3, 3})}, {{"strides", Shape{0, 1}}}),
+      TypeRefusal(OpKind::kConv2d, {F32({1, 3, 8, 8}), F32({4, 3, 3, 3})}, {{"strides", Shape{0, 1}}}),
       HasSubstr("out of range"));
-  EXPECT_THAT(Refusal(OpKind::kReshape, {F32({2, 3})}, {{"shape", Shape{4}}}),
+  EXPECT_THAT(TypeRefusal(OpKind::kReshape, {F32({2, 3})}, {{"shape", Shape{4}}}),
               HasSubstr("cannot reshape f32[2,3] to 4"));
-  EXPECT_THAT(Refusal(OpKind::kReshape, {F32({4})}, {{"shape", Shape{-2, -2}}}),
+  EXPECT_THAT(TypeRefusal(OpKind::kReshape, {F32({4})}, {{"shape", Shape{-2, -2}}}),
               HasSubstr("cannot be"));
-  EXPECT_THAT(Refusal(OpKind::kTile, {F32({4})}, {{"repeats", Shape{INT64_MAX / 2}}}),
+  EXPECT_THAT(TypeRefusal(OpKind::kTile, {F32({4})}, {{"repeats", Shape{INT64_MAX / 2}}}),
               HasSubstr("too often"));
-  EXPECT_THAT(Refusal(OpKind::kTranspose, {F32({2, 3})}, {{"perm", Shape{0, 0}}}),
+  EXPECT_THAT(TypeRefusal(OpKind::kTranspose, {F32({2, 3})}, {{"perm", Shape{0, 0}}}),
               HasSubstr("permutation"));
-  EXPECT_THAT(Refusal(OpKind::kReduceSum, {F32({2})}, {{"axes", Shape{1}}}),
+  EXPECT_THAT(TypeRefusal(OpKind::kReduceSum, {F32({2})}, {{"axes", Shape{1}}}),
               HasSubstr("axis 1 is outside"));
-  EXPECT_THAT(Refusal(OpKind::kConcat, {F32({2, 3}), F32({3, 3})}, {{"axis", int64_t{1}}}),
+  EXPECT_THAT(TypeRefusal(OpKind::kConcat, {F32({2, 3}), F32({3, 3})}, {{"axis", int64_t{1}}}),
               HasSubstr("cannot join"));
-  EXPECT_THAT(Refusal(OpKind::kSlice, {F32({4})},
+  EXPECT_THAT(TypeRefusal(OpKind::kSlice, {F32({4})},
                       {{"starts", Shape{3}}, {"steps", Shape{1}}, {"sizes", Shape{2}}}),
               HasSubstr("outside"));
-  EXPECT_THAT(Refusal(OpKind::kWhere, {F32({2}), F32({2}), F32({2})}), HasSubstr("bool condition"));
+  EXPECT_THAT(TypeRefusal(OpKind::kWhere, {F32({2}), F32({2}), F32({2})}), HasSubstr("bool condition"));
 }
 
 // A convolution in seven loops.

@@ -17,7 +17,7 @@ int Concats(const Graph& g) {
                                         [](const Node& n) { return n.kind == OpKind::kConcat; }));
 }
 
-class Network {
+class ConcatNetwork {
  public:
   ValueId In(int64_t rows, int64_t columns) {
     return b_.Input("x", {ir::DType::kF32, {rows, columns}});
@@ -37,7 +37,7 @@ class Network {
 };
 
 TEST(PairConcats, AChainIsJoinedToWhatItWas) {
-  Network n;
+  ConcatNetwork n;
   const Graph graph =
       n.Build({n.Relu(n.Concat({n.In(2, 1), n.In(2, 2), n.In(2, 3), n.In(2, 4)}, 1))});
   const Graph paired = *PairConcats(graph);
@@ -51,7 +51,7 @@ TEST(PairConcats, AChainIsJoinedToWhatItWas) {
 
 // Counted from the last dimension, an axis is the same.
 TEST(JoinConcats, NestedOnesAlongOneAxisAreOne) {
-  Network n;
+  ConcatNetwork n;
   const ValueId inner = n.Concat({n.In(2, 1), n.In(2, 2)}, -1);
   const Graph joined = *JoinConcats(n.Build({n.Relu(n.Concat({n.In(2, 3), inner}, 1))}));
   EXPECT_EQ(Concats(joined), 1);
@@ -60,12 +60,12 @@ TEST(JoinConcats, NestedOnesAlongOneAxisAreOne) {
 
 TEST(JoinConcats, OtherAxesAndOtherReadersKeepThem) {
   {
-    Network n;
+    ConcatNetwork n;
     const ValueId inner = n.Concat({n.In(2, 1), n.In(2, 2)}, 1);
     EXPECT_EQ(Concats(*JoinConcats(n.Build({n.Concat({inner, n.In(4, 3)}, 0)}))), 2);
   }
   {
-    Network n;
+    ConcatNetwork n;
     const ValueId inner = n.Concat({n.In(2, 1), n.In(2, 2)}, 1);
     EXPECT_EQ(Concats(*JoinConcats(n.Build({n.Concat({inner, n.In(2, 3)}, 1), n.Relu(inner)}))), 2);
   }

@@ -25,11 +25,6 @@ constexpr int kGraphs = 150;
 constexpr double kTolerance =
     1e-4;  // folding batch norm and other orders of summation round differently
 
-int CountOps(const Graph& g, OpKind kind) {
-  return static_cast<int>(
-      std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.kind == kind; }));
-}
-
 void ExpectSameResult(const Graph& graph, const PassOptions& options, TestRng& rng, uint64_t seed) {
   auto optimized = Optimize(graph, options);
   ASSERT_TRUE(optimized.ok()) << "seed " << seed << ": " << optimized.status() << "\n"

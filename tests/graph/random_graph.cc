@@ -254,4 +254,9 @@ absl::StatusOr<std::vector<TensorData>> EvaluateFused(const FusedGraph& fused,
   return outputs;
 }
 
+int CountOps(const Graph& graph, OpKind kind) {
+  return static_cast<int>(std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                                        [&](const Node& node) { return node.kind == kind; }));
+}
+
 }  // namespace heddle::graph

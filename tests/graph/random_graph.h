@@ -27,6 +27,9 @@ std::vector<TensorData> RandomInputs(TestRng& rng, const Graph& graph);
 // NaN.
 double Difference(const std::vector<TensorData>& a, const std::vector<TensorData>& b);
 
+// Nodes of this kind.
+int CountOps(const Graph& graph, OpKind kind);
+
 // What the groups compute, in their order. NotFound: one reads what is not there yet.
 absl::StatusOr<std::vector<TensorData>> EvaluateFused(const FusedGraph& fused,
                                                       const std::vector<TensorData>& inputs);

@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kMostWorkers = 4096;  // the tracker's limit
 constexpr int kMostSlots = 64;      // of a worker
-constexpr absl::Duration kCallLimit = absl::Seconds(3);
+constexpr absl::Duration kBeatLimit = absl::Seconds(3);
 // How long a stage waits until an earlier one on its slot is gone, and how often it looks.
 constexpr absl::Duration kSlotPatience = absl::Seconds(5);
 constexpr absl::Duration kLookAgain = absl::Milliseconds(5);
@@ -446,7 +446,7 @@ void Fleet::BeginBeat(int worker) {
     if (const auto& call = slots_.at(slot.name()).call; call != nullptr)
       beat->request.add_running_leases(call->start().lease_id());
   }
-  SetDeadline(&beat->context, kCallLimit);
+  SetDeadline(&beat->context, kBeatLimit);
   beat->sent = MonotonicNow();
   of.tracker->async()->Synchronize(
       &beat->context, &beat->request, &beat->response,

@@ -19,7 +19,7 @@
 #include "compiler/onnx/import.h"
 #include "tests/onnx/model_text.h"
 
-namespace heddle::graph {
+namespace heddle::graph::classical_test {
 namespace {
 
 using ::testing::AllOf;
@@ -1742,4 +1742,4 @@ TEST(MlRefusals, DamagedAttributesNeverCrash) {
 }
 
 }  // namespace
-}  // namespace heddle::graph
+}  // namespace heddle::graph::classical_test

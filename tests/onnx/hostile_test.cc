@@ -8,7 +8,7 @@
 #include "compiler/onnx/import.h"
 #include "tests/onnx/model_text.h"
 
-namespace heddle::graph {
+namespace heddle::graph::hostile_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -148,4 +148,4 @@ TEST(HostileModel, ManyValuesOfAnUnsupportedType) {
 }
 
 }  // namespace
-}  // namespace heddle::graph
+}  // namespace heddle::graph::hostile_test

@@ -20,7 +20,7 @@
 #include "tests/onnx/model_text.h"
 #include "tests/places.h"
 
-namespace heddle::graph {
+namespace heddle::graph::import_test {
 namespace {
 
 using ::testing::AllOf;
@@ -662,4 +662,4 @@ TEST(Import, SupportedOperatorsAreSortedAndMany) {
 }
 
 }  // namespace
-}  // namespace heddle::graph
+}  // namespace heddle::graph::import_test

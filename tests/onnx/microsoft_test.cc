@@ -11,7 +11,7 @@
 #include "compiler/onnx/summary.h"
 #include "tests/onnx/model_text.h"
 
-namespace heddle::graph {
+namespace heddle::graph::microsoft_test {
 namespace {
 
 using ::testing::AllOf;
@@ -494,4 +494,4 @@ TEST(Microsoft, ASummaryKnowsTheOperators) {
 }
 
 }  // namespace
-}  // namespace heddle::graph
+}  // namespace heddle::graph::microsoft_test

@@ -13,7 +13,7 @@
 #include "compiler/onnx/import.h"
 #include "tests/onnx/model_text.h"
 
-namespace heddle::graph {
+namespace heddle::graph::operators_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -685,4 +685,4 @@ TEST(Operators, SequencesOfSeveralLengths) {
 }
 
 }  // namespace
-}  // namespace heddle::graph
+}  // namespace heddle::graph::operators_test

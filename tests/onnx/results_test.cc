@@ -12,7 +12,7 @@
 #include "compiler/onnx/import.h"
 #include "tests/onnx/model_text.h"
 
-namespace heddle::graph {
+namespace heddle::graph::results_test {
 namespace {
 
 using ::testing::AllOf;
@@ -358,4 +358,4 @@ TEST(Results, ShiftsOfSignedIntegers) {
 }
 
 }  // namespace
-}  // namespace heddle::graph
+}  // namespace heddle::graph::results_test

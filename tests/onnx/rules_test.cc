@@ -15,7 +15,7 @@
 #include "tests/onnx/model_text.h"
 #include "tests/onnx/onnx_case.h"
 
-namespace heddle::graph {
+namespace heddle::graph::rules_test {
 namespace {
 
 using ::testing::AllOf;
@@ -427,4 +427,4 @@ TEST(Rules, DamagedNodesAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace heddle::graph
+}  // namespace heddle::graph::rules_test

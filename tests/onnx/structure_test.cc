@@ -9,7 +9,7 @@
 #include "compiler/onnx/import.h"
 #include "tests/onnx/model_text.h"
 
-namespace heddle::graph {
+namespace heddle::graph::structure_test {
 namespace {
 
 using ::testing::AllOf;
@@ -370,4 +370,4 @@ TEST(Sequences, OptionalsAreTheirContent) {
 }
 
 }  // namespace
-}  // namespace heddle::graph
+}  // namespace heddle::graph::structure_test

@@ -24,7 +24,7 @@ namespace heddle::schedule {
 namespace {
 
 // The elements of a tensor of f32, halves, i32 or u8.
-std::string Stored(const std::vector<float>& values, ir::DType dtype) {
+std::string StoredBytes(const std::vector<float>& values, ir::DType dtype) {
   if (dtype == ir::DType::kI32) {
     std::string bytes(values.size() * sizeof(int32_t), 0);
     for (size_t i = 0; i < values.size(); ++i) {
@@ -81,7 +81,7 @@ absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t s
         for (float& value : values) value = static_cast<float>(number(rng));
       }
     }
-    memory.push_back(Stored(values, buffer->dtype));
+    memory.push_back(StoredBytes(values, buffer->dtype));
     tensors.push_back({buffer->dtype, buffer->shape, memory.back().data()});
   };
   memory.reserve(program.inputs.size() + program.outputs.size());  // a short string must not move

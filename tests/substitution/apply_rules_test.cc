@@ -26,11 +26,6 @@ using graph::TensorData;
 using graph::TestRng;
 using graph::ValueId;
 
-int Count(const Graph& g, OpKind kind) {
-  return static_cast<int>(
-      std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.kind == kind; }));
-}
-
 struct Fire {
   std::vector<int64_t> parts;  // channels
   bool pool = false;
@@ -80,31 +75,31 @@ Graph Sunk(const Fire& f) {
 TEST(ApplyRules, AConvolutionOfTwoPartsIsASumOfTwo) {
   for (const bool pool : {false, true}) {
     const Graph sunk = Sunk({.parts = {3, 2}, .pool = pool});
-    EXPECT_EQ(Count(sunk, OpKind::kConcat), 0);
-    EXPECT_EQ(Count(sunk, OpKind::kConv2d), 2);
-    EXPECT_EQ(Count(sunk, OpKind::kMaxPool), pool ? 2 : 0);
+    EXPECT_EQ(CountOps(sunk, OpKind::kConcat), 0);
+    EXPECT_EQ(CountOps(sunk, OpKind::kConv2d), 2);
+    EXPECT_EQ(CountOps(sunk, OpKind::kMaxPool), pool ? 2 : 0);
   }
 }
 
 TEST(ApplyRules, BehindAPoolThereIsLessToCopy) {
   const Graph sunk = Sunk({.parts = {1, 2, 3}, .pool = true});
-  EXPECT_EQ(Count(sunk, OpKind::kMaxPool), 3);
-  EXPECT_EQ(Count(sunk, OpKind::kConcat), 1);  // three parts stay together for the convolution
+  EXPECT_EQ(CountOps(sunk, OpKind::kMaxPool), 3);
+  EXPECT_EQ(CountOps(sunk, OpKind::kConcat), 1);  // three parts stay together for the convolution
   EXPECT_EQ(sunk.nodes[3].kind, OpKind::kConcat);
 }
 
 // Averages that do not count padding, too.
 TEST(ApplyRules, AveragesSinkAsMaximaDo) {
   const Graph sunk = Sunk({.parts = {4, 2, 3}, .pool = true, .kind = OpKind::kAvgPool, .out = 0});
-  EXPECT_EQ(Count(sunk, OpKind::kAvgPool), 3);
-  EXPECT_EQ(Count(sunk, OpKind::kConcat), 1);
+  EXPECT_EQ(CountOps(sunk, OpKind::kAvgPool), 3);
+  EXPECT_EQ(CountOps(sunk, OpKind::kConcat), 1);
 }
 
 TEST(ApplyRules, StaysWhereItIsWorthIt) {
-  EXPECT_EQ(Count(Sunk({.parts = {3, 2}, .out = 5}), OpKind::kConv2d),
+  EXPECT_EQ(CountOps(Sunk({.parts = {3, 2}, .out = 5}), OpKind::kConv2d),
             1);  // sums as large as the parts
-  EXPECT_EQ(Count(Sunk({.parts = {3, 2}, .read_twice = true}), OpKind::kConv2d), 1);
-  EXPECT_EQ(Count(Sunk({.parts = {4, 4}, .pool = true, .out = 0, .axis = 2}), OpKind::kMaxPool), 1);
+  EXPECT_EQ(CountOps(Sunk({.parts = {3, 2}, .read_twice = true}), OpKind::kConv2d), 1);
+  EXPECT_EQ(CountOps(Sunk({.parts = {4, 4}, .pool = true, .out = 0, .axis = 2}), OpKind::kMaxPool), 1);
 }
 
 TEST(ApplyRules, NamesOfColumnsStay) {
@@ -115,7 +110,7 @@ TEST(ApplyRules, NamesOfColumnsStay) {
     graph.tables.outputs[0].columns.push_back(std::to_string(c));
   ASSERT_TRUE(CheckGraph(graph).ok()) << CheckGraph(graph);
   const Graph sunk = Simplified(graph);
-  ASSERT_EQ(Count(sunk, OpKind::kMaxPool), 3) << "no rule was applied";
+  ASSERT_EQ(CountOps(sunk, OpKind::kMaxPool), 3) << "no rule was applied";
   EXPECT_EQ(sunk.tables, graph.tables);
 }
 

@@ -13,10 +13,10 @@
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/graph/passes/fold_constants.h"
 #include "compiler/graph/passes/passes.h"
-#include "compiler/runtime/numerics.h"
 #include "compiler/substitution/match.h"
 #include "compiler/substitution/rule_file.h"
 #include "tests/graph/random_graph.h"
+#include "tests/substitution/same_results.h"
 
 namespace heddle::substitution {
 namespace {
@@ -26,10 +26,6 @@ using graph::Graph;
 using graph::OpKind;
 using graph::Shape;
 using graph::ValueId;
-
-constexpr double kTolerance = runtime::kDirectTolerance.relative;  // as SubstitutedAndChecked
-
-DirectedRule Directed(const std::string& text) { return {"test", *ParseRule(text)}; }
 
 struct Network {
   graph::TestRng rng;
@@ -74,21 +70,6 @@ struct Network {
   Graph Build(ValueId y) { return *b.Build({{"y", y}}); }
 };
 
-int Count(const Graph& graph, OpKind kind) {
-  return static_cast<int>(std::count_if(graph.nodes.begin(), graph.nodes.end(),
-                                        [&](const graph::Node& n) { return n.kind == kind; }));
-}
-
-void ExpectSame(const Graph& before, const Graph& after, uint64_t seed) {
-  ASSERT_TRUE(graph::CheckGraph(after).ok()) << graph::Print(after);
-  graph::TestRng rng(seed);
-  const auto inputs = graph::RandomInputs(rng, before);
-  const auto a = graph::EvaluateGraph(before, inputs), b = graph::EvaluateGraph(after, inputs);
-  ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
-  EXPECT_LE(graph::Difference(*a, *b), kTolerance) << graph::Print(before) << "\n"
-                                                   << graph::Print(after);
-}
-
 // The graph after the first match that can be applied; the given one if there is none.
 Graph Applied(const Graph& graph, const std::string& rule) {
   for (const Match& match : FindMatches(graph, Directed(rule))) {
@@ -112,18 +93,18 @@ TEST(Constants, AnAverageIsADepthwiseConvolutionAndBack) {
     const Graph graph = n.Build(n.Average(x, kernel, pad, stride, counts, ceil));
     const Graph conv = Applied(graph, kAverage);
     ExpectSame(graph, conv, seed);
-    if (Count(conv, OpKind::kConv2d) == 0) {
+    if (CountOps(conv, OpKind::kConv2d) == 0) {
       // Padding that does not count, or an extent that is rounded up, is no convolution.
       EXPECT_TRUE((pad > 0 && !counts) || ceil);
       ++stayed;
       continue;
     }
     ++became;
-    EXPECT_EQ(Count(conv, OpKind::kAvgPool), 0);
+    EXPECT_EQ(CountOps(conv, OpKind::kAvgPool), 0);
     // With one channel it is a convolution with one group.
     if (conv.values[static_cast<size_t>(conv.inputs[0])].type.shape[1] == 1) continue;
     const Graph back = Applied(conv, kAverageBack);
-    EXPECT_EQ(Count(back, OpKind::kAvgPool), 1);
+    EXPECT_EQ(CountOps(back, OpKind::kAvgPool), 1);
     ExpectSame(graph, back, seed);
   }
   EXPECT_GT(became, 15);
@@ -157,7 +138,7 @@ TEST(Constants, TwoAveragesAndASumAreOneConvolution) {
               "add(avg_pool[k,s](x), avg_pool[k,s](x)) => depthwise[s](x, add(pool_weights[k], "
               "pool_weights[k]))");
   const Graph folded = *graph::FoldConstants(after);
-  EXPECT_EQ(Count(folded, OpKind::kConv2d), 1);
+  EXPECT_EQ(CountOps(folded, OpKind::kConv2d), 1);
   EXPECT_EQ(folded.nodes.size(), 1u);
   ExpectSame(graph, folded, 2);
 }
@@ -187,12 +168,12 @@ TEST(Constants, NeutralOperandsDisappear) {
       const ValueId product = m.Add(OpKind::kMul, {m.Filled(ones, 1), m.Add(OpKind::kRelu, {y})});
       const Graph graph = m.Build(product);
       const Graph after = Applied(graph, "mul(ones, x) => x");
-      EXPECT_EQ(Count(after, OpKind::kMul), 0);
+      EXPECT_EQ(CountOps(after, OpKind::kMul), 0);
       ExpectSame(graph, after, 4);
     }
     // Ones that are larger than the other operand repeat it.
     const ValueId small = n.Add(OpKind::kMul, {n.Filled({5, 2, 3, 4}, 1), x});
-    EXPECT_EQ(Count(Applied(n.Build(small), "mul(ones, x) => x"), OpKind::kMul), 1);
+    EXPECT_EQ(CountOps(Applied(n.Build(small), "mul(ones, x) => x"), OpKind::kMul), 1);
   }
   for (const bool left : {false, true}) {
     Network n(5);
@@ -201,7 +182,7 @@ TEST(Constants, NeutralOperandsDisappear) {
         n.Build(left ? n.Add(OpKind::kMatmul, {i, x}) : n.Add(OpKind::kMatmul, {x, i}));
     const Graph after =
         Applied(graph, left ? "matmul(identity, x) => x" : "matmul(x, identity) => x");
-    EXPECT_EQ(Count(after, OpKind::kMatmul), 0);
+    EXPECT_EQ(CountOps(after, OpKind::kMatmul), 0);
     ExpectSame(graph, after, 5);
   }
   {
@@ -209,7 +190,7 @@ TEST(Constants, NeutralOperandsDisappear) {
     const ValueId x = n.Add(OpKind::kRelu, {n.In({1, 3, 5, 5})});
     const Graph graph = n.Build(n.Conv(x, n.Diagonal({3, 3, 3, 3}), 1));
     const Graph after = Applied(graph, "conv[1](x, identity_weights[k]) => x");
-    EXPECT_EQ(Count(after, OpKind::kConv2d), 0);
+    EXPECT_EQ(CountOps(after, OpKind::kConv2d), 0);
     ExpectSame(graph, after, 6);
   }
   {
@@ -269,7 +250,7 @@ TEST(Groups, OnlyGroupsOfOneSizeAreJoined) {
     const ValueId second = n.Conv(b, n.Weights({3 * outputs, 2, 3, 3}), 1, 3);
     const Graph graph = n.Build(n.Add(OpKind::kConcat, {first, second}, {{"axis", int64_t{1}}}));
     const Graph after = Applied(graph, rule);
-    EXPECT_EQ(Count(after, OpKind::kConv2d), outputs == 2 ? 1 : 2);
+    EXPECT_EQ(CountOps(after, OpKind::kConv2d), outputs == 2 ? 1 : 2);
     ExpectSame(graph, after, 9);
   }
 }

@@ -16,10 +16,10 @@
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/graph/passes/passes.h"
-#include "compiler/runtime/numerics.h"
 #include "compiler/substitution/rule_file.h"
 #include "compiler/substitution/search.h"
 #include "tests/graph/random_graph.h"
+#include "tests/substitution/same_results.h"
 
 namespace heddle::substitution {
 namespace {
@@ -32,10 +32,6 @@ using graph::Shape;
 using graph::TensorType;
 using graph::ValueId;
 using testing::HasSubstr;
-
-constexpr double kTolerance = runtime::kDirectTolerance.relative;  // as SubstitutedAndChecked
-
-DirectedRule Directed(const std::string& text) { return {"test", *ParseRule(text)}; }
 
 class GraphOf {
  public:
@@ -65,24 +61,6 @@ class GraphOf {
   int inputs_ = 0;
 };
 
-void ExpectSame(const Graph& before, const Graph& after, uint64_t seed = 3) {
-  ASSERT_TRUE(graph::CheckGraph(after).ok()) << graph::CheckGraph(after) << "\n"
-                                             << graph::Print(after);
-  graph::TestRng rng(seed);
-  const auto inputs = graph::RandomInputs(rng, before);
-  const auto a = graph::EvaluateGraph(before, inputs);
-  const auto b = graph::EvaluateGraph(after, inputs);
-  ASSERT_TRUE(a.ok()) << a.status();
-  ASSERT_TRUE(b.ok()) << b.status();
-  EXPECT_LE(graph::Difference(*a, *b), kTolerance) << graph::Print(before) << "\n"
-                                                   << graph::Print(after);
-}
-
-int Count(const Graph& graph, OpKind kind) {
-  return static_cast<int>(std::count_if(graph.nodes.begin(), graph.nodes.end(),
-                                        [&](const graph::Node& n) { return n.kind == kind; }));
-}
-
 constexpr char kMergeProducts[] =
     "matmul(x, y), matmul(x, z) => split0[1](matmul(x, concat[1](y, z))), split1[1](matmul(x, "
     "concat[1](y, z)))";
@@ -103,7 +81,7 @@ TEST(Match, ProductsOfOneOperandAreMerged) {
     for (const Match& match : matches) {
       const auto after = Apply(graph, rule, match);
       ASSERT_TRUE(after.ok()) << after.status();
-      EXPECT_EQ(Count(*after, OpKind::kMatmul), 1);
+      EXPECT_EQ(CountOps(*after, OpKind::kMatmul), 1);
       ExpectSame(graph, *after);
     }
   }
@@ -175,7 +153,7 @@ TEST(Match, ConvolutionsOfOneImageAreMergedIfTheirWindowsAreEqual) {
   ASSERT_EQ(FindMatches(graph, rule).size(), 2u);
   const auto after = Apply(graph, rule, FindMatches(graph, rule)[0]);
   ASSERT_TRUE(after.ok()) << after.status();
-  EXPECT_EQ(Count(*after, OpKind::kConv2d), 1);
+  EXPECT_EQ(CountOps(*after, OpKind::kConv2d), 1);
   ExpectSame(graph, *after);
 
   GraphOf other;
@@ -228,7 +206,7 @@ TEST(Match, BiasesOfPartsBecomeOneBias) {
   ASSERT_EQ(matches.size(), 1u);
   const auto after = Apply(graph, rule, matches[0]);
   ASSERT_TRUE(after.ok()) << after.status();
-  EXPECT_EQ(Count(*after, OpKind::kAdd), 1);
+  EXPECT_EQ(CountOps(*after, OpKind::kAdd), 1);
   ExpectSame(graph, *after);
 }
 
@@ -261,7 +239,7 @@ TEST(Match, ResultsInsideThatOthersReadStay) {
   const DirectedRule rule = Directed("matmul(matmul(x, y), z) => matmul(x, matmul(y, z))");
   const auto after = Apply(graph, rule, FindMatches(graph, rule).at(0));
   ASSERT_TRUE(after.ok()) << after.status();
-  EXPECT_EQ(Count(*after, OpKind::kMatmul), 3);
+  EXPECT_EQ(CountOps(*after, OpKind::kMatmul), 3);
   ExpectSame(graph, *after);
 }
 
@@ -279,7 +257,7 @@ TEST(Match, SubstitutionsReplayByNames) {
   EXPECT_EQ(named.nodes.size(), 2u);
   const auto after = Substituted(graph, rules, named, nullptr);
   ASSERT_TRUE(after.ok()) << after.status();
-  EXPECT_EQ(Count(*after, OpKind::kMatmul), 1);
+  EXPECT_EQ(CountOps(*after, OpKind::kMatmul), 1);
   EXPECT_THAT(std::string(Substituted(graph, rules, {"none", 0, {}}, nullptr).status().message()),
               HasSubstr("no rule 'none'"));
   EXPECT_THAT(std::string(Substituted(*after, rules, named, nullptr).status().message()),

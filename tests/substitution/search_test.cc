@@ -21,15 +21,12 @@
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/graph/passes/passes.h"
 #include "compiler/onnx/import.h"
-#include "compiler/runtime/numerics.h"
 #include "compiler/substitution/rule_file.h"
 #include "tests/graph/random_graph.h"
+#include "tests/substitution/same_results.h"
 
 namespace heddle::substitution {
 namespace {
-
-// As SubstitutedAndChecked.
-constexpr double kTolerance = runtime::kDirectTolerance.relative;
 
 using graph::Graph;
 using graph::OpKind;

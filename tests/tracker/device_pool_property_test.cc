@@ -20,7 +20,7 @@ namespace {
 constexpr int kWorkers = 3;  // 0 and 1 on one host
 constexpr double kWorkerExpiry = 10;
 constexpr double kSyncInterval = 4, kLongestPause = 3;
-constexpr const char* kOwner = "scheduler/main";  // of all leases
+constexpr const char* kOwnerOfAll = "scheduler/main";  // of all leases
 
 struct ModelWorker {
   bool there = false;
@@ -193,7 +193,7 @@ class Episode {
     const auto lease = pool_.Acquire({.worker = Name(w),
                                       .slot = SlotName(s),
                                       .holder = "h",
-                                      .owner = kOwner,
+                                      .owner = kOwnerOfAll,
                                       .purpose = "",
                                       .duration = absl::Seconds(seconds)},
                                      token_, Now());
@@ -210,7 +210,7 @@ class Episode {
     const int seconds = 1 + Pick(6);
     const bool own = Pick(4) != 0;
     const auto renewed =
-        pool_.Renew(lease.id, own ? kOwner : "other", absl::Seconds(seconds), Now());
+        pool_.Renew(lease.id, own ? kOwnerOfAll : "other", absl::Seconds(seconds), Now());
     ASSERT_EQ(renewed.ok(), own && !lease.ended);
     if (renewed.ok()) lease.expires = std::max(lease.expires, now_ + seconds);
   }
@@ -219,7 +219,7 @@ class Episode {
     if (model_.leases.empty()) return;
     ModelLease& lease = Recent();
     const bool own = Pick(4) != 0;
-    ASSERT_EQ(pool_.Release(lease.id, own ? kOwner : "other", Now()).ok(), own || lease.ended);
+    ASSERT_EQ(pool_.Release(lease.id, own ? kOwnerOfAll : "other", Now()).ok(), own || lease.ended);
     if (own) lease.ended = true;
   }
 

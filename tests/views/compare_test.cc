@@ -21,9 +21,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-constexpr char kHostile[] = "<script>x</script>\"'&\x1b\xff";
-
-v1::Job MakeJob(const std::string& id, int tasks) {
+v1::Job MakeComparedJob(const std::string& id, int tasks) {
   v1::Job job;
   job.set_id(id);
   job.mutable_spec()->set_name(kHostile);
@@ -40,7 +38,7 @@ v1::Job MakeJob(const std::string& id, int tasks) {
 }
 
 TEST(CompareJobs, PairsTasksByKey) {
-  v1::Job a = MakeJob("j1", 3), b = MakeJob("j2", 3);
+  v1::Job a = MakeComparedJob("j1", 3), b = MakeComparedJob("j2", 3);
   b.mutable_tasks(1)->mutable_info()->set_key("other");
   b.mutable_tasks(2)->set_best_ns(501);
   b.mutable_tasks(2)->mutable_info()->set_weight(100);
@@ -58,7 +56,7 @@ TEST(CompareJobs, PairsTasksByKey) {
 }
 
 TEST(CompareJobs, RowsArePagedByKey) {
-  const v1::Job a = MakeJob("j1", 250), b = MakeJob("j2", 250);
+  const v1::Job a = MakeComparedJob("j1", 250), b = MakeComparedJob("j2", 250);
   const std::vector<ComparedTask> tasks = TasksOf(a, b);
   std::set<std::string> seen;
   std::string after;
@@ -80,7 +78,7 @@ TEST(CompareJobs, RowsArePagedByKey) {
 }
 
 TEST(CompareJobs, TellsOptionsThatDiffer) {
-  v1::JobSpec a = MakeJob("j1", 0).spec(), b = a;
+  v1::JobSpec a = MakeComparedJob("j1", 0).spec(), b = a;
   EXPECT_THAT(DifferentOptions(a, b), IsEmpty());
   a.set_trials_per_task(64);
   b.set_trials_per_task(128);
@@ -99,8 +97,8 @@ TEST(CompareJobs, TellsOptionsThatDiffer) {
 
 TEST(CompareJobs, ThePageIsSoundAndSaysWhatIsLeftOut) {
   JobComparison comparison;
-  comparison.a = MakeJob("j1", 250);
-  comparison.b = MakeJob("j2", 249);
+  comparison.a = MakeComparedJob("j1", 250);
+  comparison.b = MakeComparedJob("j2", 249);
   comparison.b.mutable_spec()->set_strategy(kHostile);
   comparison.tasks =
       RowsAfter(TasksOf(comparison.a, comparison.b), "", "/compare?a=j1&b=j2", &comparison.part);

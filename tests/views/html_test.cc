@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr char kHostile[] = "\"><script>alert('x')</script>&amp;\x1b[31m\xff";
+constexpr char kHostileMarkup[] = "\"><script>alert('x')</script>&amp;\x1b[31m\xff";
 
 TEST(Html, EscapesWhateverCouldBeMarkup) {
   EXPECT_EQ(Escape("a<b>&\"c'"), "a&lt;b&gt;&amp;&quot;c&#39;");
@@ -28,7 +28,7 @@ TEST(Html, AddressesHaveNoOddCharacters) {
 }
 
 TEST(Html, AttributesCannotEnd) {
-  const Html element = Element("a", Text(kHostile), {{"href", kHostile}});
+  const Html element = Element("a", Text(kHostileMarkup), {{"href", kHostileMarkup}});
   EXPECT_EQ(Malformed(element.markup), "");
   EXPECT_THAT(element.markup, Not(HasSubstr("<script")));
 }
@@ -37,7 +37,7 @@ TEST(Html, TablesHaveCaptionsAndScopes) {
   HtmlTable table("Some things", {{"name"}, {"count", true}});
   EXPECT_TRUE(table.empty());
   EXPECT_THAT(table.ToHtml("nothing").markup, HasSubstr("nothing"));
-  table.Add({Text(kHostile), Text("3")});
+  table.Add({Text(kHostileMarkup), Text("3")});
   const std::string markup = table.ToHtml("nothing").markup;
   EXPECT_EQ(Malformed(markup), "");
   EXPECT_THAT(markup, HasSubstr("<caption>Some things</caption>"));
@@ -56,7 +56,7 @@ TEST(Html, FactsWithoutTextAreLeftOut) {
 TEST(Html, ServedPagesReferToTheirStyleAndFilesHoldIt) {
   const Html content = Element("h1", Text("Jobs")) + Live("jobs", Text("none"));
   const std::string served =
-      Document({.title = kHostile, .path = "/jobs", .caller = kHostile, .content = content});
+      Document({.title = kHostileMarkup, .path = "/jobs", .caller = kHostileMarkup, .content = content});
   EXPECT_EQ(Malformed(served), "");
   EXPECT_THAT(served, HasSubstr("href=\"/style.css\""));
   EXPECT_THAT(served, HasSubstr("<a href=\"/jobs\" aria-current=\"page\">Jobs</a>"));

@@ -11,6 +11,9 @@
 
 namespace heddle::views {
 
+// Text of a stranger.
+inline constexpr char kHostile[] = "<script>x</script>\"'&\x1b\xff";
+
 // Empty if every tag that is opened is closed in order, every attribute has a quoted value, and every
 // '&' begins a reference; otherwise what is wrong, with the place.
 inline std::string Malformed(std::string_view markup) {

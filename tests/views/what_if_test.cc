@@ -14,8 +14,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char kHostile[] = "<script>x</script>\"'&\x1b\xff";
-
 TEST(WhatIfPage, ShowsTimesAndWhatChanges) {
   WhatIf what_if;
   what_if.worlds = {{"as it is", 100, 200}, {kHostile, 60, 140}, {"policy x", 100.2, 230}};

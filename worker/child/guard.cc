@@ -37,7 +37,7 @@ int64_t InvoluntarySwitches() {
   return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
-std::string ReadAll(const char* path) {
+std::string ReadProcFile(const char* path) {
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
@@ -158,7 +158,7 @@ Reading TakeReading(const std::vector<int>& cores) {
     const ScopedCore pin(cores.front());
     reading.canary_ns = RunCanary();
   }
-  if (absl::StatusOr<CoreTimes> times = ParseCoreTimes(ReadAll("/proc/stat"), cores); times.ok())
+  if (absl::StatusOr<CoreTimes> times = ParseCoreTimes(ReadProcFile("/proc/stat"), cores); times.ok())
     reading.times = *times;
   reading.own = OwnCpu();
   reading.switches = InvoluntarySwitches();

@@ -14,7 +14,7 @@
 namespace heddle::worker {
 namespace {
 
-void ToProto(const runtime::GpuLaunch& launch, v1::Kernel::Launch* proto) {
+void LaunchToProto(const runtime::GpuLaunch& launch, v1::Kernel::Launch* proto) {
   proto->set_symbol(launch.symbol);
   proto->mutable_grid()->Assign(launch.grid.begin(), launch.grid.end());
   proto->mutable_block()->Assign(launch.block.begin(), launch.block.end());
@@ -38,7 +38,7 @@ std::array<int64_t, 3> Extents(const Field& field) {
   return extents;
 }
 
-runtime::GpuLaunch FromProto(const v1::Kernel::Launch& proto) {
+runtime::GpuLaunch LaunchFromProto(const v1::Kernel::Launch& proto) {
   runtime::GpuLaunch launch;
   launch.symbol = proto.symbol();
   launch.grid = Extents(proto.grid());
@@ -78,7 +78,7 @@ v1::Artifact ArtifactToProto(codegen::Artifact artifact) {
       added->set_name(argument.name);
       added->set_bytes(argument.bytes);
     }
-    for (const runtime::GpuLaunch& launch : info.launches) ToProto(launch, kernel->add_launches());
+    for (const runtime::GpuLaunch& launch : info.launches) LaunchToProto(launch, kernel->add_launches());
   }
   proto.mutable_numerics()->set_winograd(artifact.numerics.winograd);
   proto.mutable_numerics()->set_tf32(artifact.numerics.tf32);
@@ -98,7 +98,7 @@ codegen::Artifact ArtifactFromProto(const v1::Artifact& proto) {
       info.arguments.push_back({argument.name(), argument.bytes()});
     }
     for (const v1::Kernel::Launch& launch : kernel.launches()) {
-      info.launches.push_back(FromProto(launch));
+      info.launches.push_back(LaunchFromProto(launch));
     }
   }
   artifact.numerics = {.winograd = proto.numerics().winograd(),

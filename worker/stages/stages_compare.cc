@@ -20,7 +20,7 @@ absl::StatusOr<runtime::Module> Read(const v1::StageStart& start, const std::str
   return runtime::ReadModuleFile(BlobPath(start.blob_folder(), digest));
 }
 
-absl::StatusOr<runtime::Executor::Options> OptionsOf(const v1::CompareSpec& spec) {
+absl::StatusOr<runtime::Executor::Options> ExecutorOptionsOf(const v1::CompareSpec& spec) {
   runtime::Executor::Options options;
   if (spec.device().empty()) {
     options.threads = spec.threads();
@@ -32,7 +32,7 @@ absl::StatusOr<runtime::Executor::Options> OptionsOf(const v1::CompareSpec& spec
   return options;
 }
 
-v1::Gain ToProto(const Ratio& ratio) {
+v1::Gain GainToProto(const Ratio& ratio) {
   v1::Gain gain;
   gain.set_ratio(ratio.median);
   gain.set_low(ratio.low);
@@ -50,7 +50,7 @@ void AddTasks(const std::vector<Contestant>& pair, const std::vector<ModuleTimin
     out.set_workload_key(task.task);
     out.set_ns(task.Ns(0) * task.uses[0]);
     out.set_default_ns(task.Ns(1) * task.uses[1]);
-    *out.mutable_gain() = ToProto(RatioOf(task.rounds_ns[1], task.rounds_ns[0]));
+    *out.mutable_gain() = GainToProto(RatioOf(task.rounds_ns[1], task.rounds_ns[0]));
   }
 }
 
@@ -58,7 +58,7 @@ void AddTasks(const std::vector<Contestant>& pair, const std::vector<ModuleTimin
 
 absl::Status RunCompare(const v1::StageStart& start, StageIo& io) {
   const v1::CompareSpec& spec = start.compare();
-  HEDDLE_ASSIGN_OR_RETURN(const runtime::Executor::Options options, OptionsOf(spec));
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::Executor::Options options, ExecutorOptionsOf(spec));
   // Pairs of a tuned module and its default one.
   std::vector<std::string> digests = {spec.module(), spec.default_module()};
   const bool other = !spec.other_module().empty();
@@ -76,7 +76,7 @@ absl::Status RunCompare(const v1::StageStart& start, StageIo& io) {
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<ModuleTiming> timings,
                           TimeInTurns(contestants, ComparisonTurns()));
   const auto gain = [&](size_t of, size_t over) {
-    return ToProto(RatioOf(timings[over].samples_ns, timings[of].samples_ns));
+    return GainToProto(RatioOf(timings[over].samples_ns, timings[of].samples_ns));
   };
   v1::StageEvent event;
   v1::CompareResult& result = *event.mutable_compared();

@@ -26,12 +26,12 @@ namespace {
   _exit(4);
 }
 
-struct Gpu {
+struct StageGpu {
   const runtime::DeviceKind* kind;
   runtime::DeviceInfo info;
 };
 
-v1::Evidence EvidenceOf(const Gpu& gpu) {
+v1::Evidence EvidenceOf(const StageGpu& gpu) {
   v1::Evidence evidence = CollectEvidence({});
   const runtime::DeviceClimate climate = gpu.kind->ReadClimate(gpu.info);
   evidence.set_gpu_mhz(climate.mhz);
@@ -44,7 +44,7 @@ v1::Evidence EvidenceOf(const Gpu& gpu) {
   return evidence;
 }
 
-v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item, const Gpu& gpu) {
+v1::Measurement MeasureOnGpu(WorkloadBench& bench, const v1::ProfileItem& item, const StageGpu& gpu) {
   const codegen::Artifact artifact = ArtifactFromProto(item.artifact());
   v1::Measurement measurement;
   const auto begin = std::chrono::steady_clock::now();
@@ -64,7 +64,7 @@ absl::Status RunProfileOnGpu(const v1::StageStart& start, StageIo& io) {
   const absl::StatusOr<runtime::DeviceInfo> info = device.kind->Describe(device.ordinal);
   // The GPU was present when the worker started.
   if (!info.ok()) return absl::UnavailableError(info.status().message());
-  const Gpu gpu{device.kind, *info};
+  const StageGpu gpu{device.kind, *info};
   absl::StatusOr<std::unique_ptr<WorkloadBench>> bench =
       WorkloadBench::Create(start.profile().workload(), options);
   if (absl::IsAborted(bench.status())) GiveUp(bench.status());
@@ -75,7 +75,7 @@ absl::Status RunProfileOnGpu(const v1::StageStart& start, StageIo& io) {
     v1::StageEvent event;
     event.mutable_profiled()->set_candidate(input.profile().candidate().id());
     TellStarted(io, input.profile().candidate().id());
-    *event.mutable_profiled()->mutable_measurement() = Measure(**bench, input.profile(), gpu);
+    *event.mutable_profiled()->mutable_measurement() = MeasureOnGpu(**bench, input.profile(), gpu);
     loops.Add(input.profile().candidate(), event.mutable_profiled()->mutable_measurement());
     io.Write(event);
   }

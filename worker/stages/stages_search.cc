@@ -148,7 +148,7 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> ResumeSearch(const v1::Stage
   return BeginSearch(start, spec, io);
 }
 
-v1::SearchReport ToProto(const cost_model::SearchReport& report) {
+v1::SearchReport ReportToProto(const cost_model::SearchReport& report) {
   v1::SearchReport proto;
   proto.set_samples(report.samples);
   for (const cost_model::SearchReport::Feature& feature : report.features) {
@@ -198,7 +198,7 @@ absl::Status RunUpdate(const v1::StageStart& start, StageIo& io) {
   }
   HEDDLE_RETURN_IF_ERROR(search->Update(results));
   v1::StageEvent event;
-  *event.mutable_report() = ToProto(search->Report());
+  *event.mutable_report() = ReportToProto(search->Report());
   io.Write(event);
   v1::TransferSamples* transfer_samples = event.mutable_transfer_samples();
   transfer_samples->set_samples(search->TransferSamples());

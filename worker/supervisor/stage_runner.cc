@@ -79,7 +79,7 @@ v1::StageStart WithSlot(v1::StageStart start, const RunnerOptions& options) {
 }
 
 // Where the folders of stages are: beside the blobs, which are linked into them.
-std::string StagesIn(const RunnerOptions& options) {
+std::string StageParent(const RunnerOptions& options) {
   if (options.blobs != nullptr) return options.blobs->folder();
   std::error_code error;
   return std::filesystem::temp_directory_path(error).string();
@@ -165,7 +165,7 @@ void StageRunner::CheckModules() {
 
 void StageRunner::StartChild() {
   absl::StatusOr<std::unique_ptr<confine::StageFolder>> folder =
-      confine::StageFolder::Make(StagesIn(options_), options_.confinement);
+      confine::StageFolder::Make(StageParent(options_), options_.confinement);
   if (!folder.ok()) return Over(v1::FAULT_INFRASTRUCTURE, std::string(folder.status().message()));
   folder_ = *std::move(folder);
   if (fetch_ != nullptr) {

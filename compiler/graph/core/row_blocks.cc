@@ -20,7 +20,7 @@ int64_t RowsOf(const Graph& graph) {
   return shape.empty() ? 0 : shape[0];
 }
 
-void Append(const std::vector<TensorNames>& names, std::vector<TensorNames>* to) {
+void AppendNames(const std::vector<TensorNames>& names, std::vector<TensorNames>* to) {
   to->insert(to->end(), names.begin(), names.end());
 }
 
@@ -67,8 +67,8 @@ absl::Status AddRowBlock(const Graph& block, Graph* graph) {
   }
   if (graph->tables.blocks.empty()) graph->tables.blocks = {RowsOf(*graph)};
   graph->tables.blocks.push_back(rows);
-  Append(block.tables.inputs, &graph->tables.inputs);
-  Append(block.tables.outputs, &graph->tables.outputs);
+  AppendNames(block.tables.inputs, &graph->tables.inputs);
+  AppendNames(block.tables.outputs, &graph->tables.outputs);
   return CheckTables(*graph);
 }
 

@@ -49,36 +49,36 @@ double ElementAsDouble(const TensorData& d, int64_t i) {
 }
 
 template <typename T>
-void Append(std::string& bytes, T v) {
+void AppendElement(std::string& bytes, T v) {
   bytes.append(reinterpret_cast<const char*>(&v), sizeof(T));
 }
 
 void AppendAs(std::string& bytes, DType dtype, double v) {
   switch (dtype) {
     case DType::kF32:
-      return Append(bytes, static_cast<float>(v));
+      return AppendElement(bytes, static_cast<float>(v));
     case DType::kF64:
-      return Append(bytes, v);
+      return AppendElement(bytes, v);
     case DType::kI64:
     case DType::kU64:
-      return Append(bytes, ir::FloatToInt(v, dtype));
+      return AppendElement(bytes, ir::FloatToInt(v, dtype));
     case DType::kI16:
-      return Append(bytes, static_cast<int16_t>(ir::FloatToInt(v, dtype)));
+      return AppendElement(bytes, static_cast<int16_t>(ir::FloatToInt(v, dtype)));
     case DType::kU16:
-      return Append(bytes, static_cast<uint16_t>(ir::FloatToInt(v, dtype)));
+      return AppendElement(bytes, static_cast<uint16_t>(ir::FloatToInt(v, dtype)));
     case DType::kU32:
-      return Append(bytes, static_cast<uint32_t>(ir::FloatToInt(v, dtype)));
+      return AppendElement(bytes, static_cast<uint32_t>(ir::FloatToInt(v, dtype)));
     case DType::kI32:
-      return Append(bytes, static_cast<int32_t>(ir::FloatToInt(v, dtype)));
+      return AppendElement(bytes, static_cast<int32_t>(ir::FloatToInt(v, dtype)));
     case DType::kI8:
-      return Append(bytes, static_cast<int8_t>(ir::FloatToInt(v, dtype)));
+      return AppendElement(bytes, static_cast<int8_t>(ir::FloatToInt(v, dtype)));
     case DType::kU8:
-      return Append(bytes, static_cast<uint8_t>(ir::FloatToInt(v, dtype)));
+      return AppendElement(bytes, static_cast<uint8_t>(ir::FloatToInt(v, dtype)));
     case DType::kBool:
-      return Append(bytes, static_cast<uint8_t>(v != 0));
+      return AppendElement(bytes, static_cast<uint8_t>(v != 0));
     case DType::kF16:
     case DType::kBF16:
-      return Append(bytes, ir::HalfBits(static_cast<float>(v), dtype));
+      return AppendElement(bytes, ir::HalfBits(static_cast<float>(v), dtype));
   }
 }
 
@@ -111,7 +111,7 @@ TensorData FromInts(const std::vector<int64_t>& values, DType dtype) {
   std::string bytes;
   for (int64_t v : values) {
     if (IsWide(dtype))
-      Append(bytes, v);
+      AppendElement(bytes, v);
     else  // a value wrapped to a narrower type is exact as a double
       AppendAs(bytes, dtype, static_cast<double>(ir::WrapInt(v, dtype)));
   }

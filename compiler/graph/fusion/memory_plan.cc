@@ -9,7 +9,7 @@
 namespace heddle::graph {
 namespace {
 
-int64_t Bytes(const Graph& graph, ValueId v) {
+int64_t AlignedBytes(const Graph& graph, ValueId v) {
   const TensorType& type = graph.values[v].type;
   return AlignUp(NumElements(type) * ir::SizeOf(type.dtype));
 }
@@ -89,7 +89,7 @@ MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options)
         const ValueId v = fused.MemoryOf(group.inputs[static_cast<size_t>(read)]);
         const auto it = plan.offsets.find(v);
         if (it == plan.offsets.end() || reads_left[v] != 1 || overwritten.count(v)) continue;
-        if (Bytes(graph, v) != Bytes(graph, group.outputs[static_cast<size_t>(output)])) continue;
+        if (AlignedBytes(graph, v) != AlignedBytes(graph, group.outputs[static_cast<size_t>(output)])) continue;
         overwritten.insert(v);
         return it->second;
       }
@@ -98,7 +98,7 @@ MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options)
     for (size_t o = 0; o < group.outputs.size(); ++o) {
       const ValueId v = group.outputs[o];
       if (graph_outputs.count(v)) continue;
-      const int64_t bytes = Bytes(graph, v);
+      const int64_t bytes = AlignedBytes(graph, v);
       plan.unshared_bytes += bytes;
       const std::optional<int64_t> place = in_place(static_cast<int>(o));
       plan.in_place += place.has_value();
@@ -108,7 +108,7 @@ MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options)
       const ValueId v = fused.MemoryOf(input);
       if (--reads_left[v] > 0 || !options.share || overwritten.count(v)) continue;
       if (auto it = plan.offsets.find(v); it != plan.offsets.end())
-        arena.Give(it->second, Bytes(graph, v));
+        arena.Give(it->second, AlignedBytes(graph, v));
     }
     // A result that nobody reads keeps its place. Dead code is removed before.
   }
@@ -124,7 +124,7 @@ int64_t InferenceBytes(const FusedGraph& fused) {
       bytes += static_cast<int64_t>(data.bytes->size());
   }
   for (const auto* values : {&fused.graph.inputs, &fused.graph.outputs}) {
-    for (ValueId v : *values) bytes += Bytes(fused.graph, v);
+    for (ValueId v : *values) bytes += AlignedBytes(fused.graph, v);
   }
   return bytes;
 }

@@ -77,7 +77,7 @@ class FlowNetwork {
   std::vector<size_t> next_;
 };
 
-Layout LayoutOf(int who, const std::vector<Layout>& layouts) {
+Layout ChosenLayout(int who, const std::vector<Layout>& layouts) {
   return who == LayoutProblem::kModel ? Layout::kChannelsFirst : layouts[who];
 }
 
@@ -112,7 +112,7 @@ std::vector<Layout> Expanded(const LayoutProblem& problem, std::vector<Layout> l
     members.push_back(value.maker);
     std::array<bool, kLayouts.size()> present{};
     for (int who : members) {
-      const Layout now = value.Form(LayoutOf(who, layouts));
+      const Layout now = value.Form(ChosenLayout(who, layouts));
       const int node = now == target ? takes : who == LayoutProblem::kModel ? keeps : who;
       add(node_for(target), node, kInfinite);
       present[static_cast<size_t>(now)] = true;
@@ -154,10 +154,10 @@ std::vector<Layout> Descend(const LayoutProblem& problem, Layout from,
 
 std::vector<Layout> MovesOf(const LayoutProblem::Value& value, const std::vector<Layout>& layouts) {
   std::vector<Layout> moves;
-  const Layout made = value.Form(LayoutOf(value.maker, layouts));
+  const Layout made = value.Form(ChosenLayout(value.maker, layouts));
   for (Layout layout : kLayouts) {
     const bool read = std::any_of(value.readers.begin(), value.readers.end(), [&](int reader) {
-      return value.Form(LayoutOf(reader, layouts)) == layout;
+      return value.Form(ChosenLayout(reader, layouts)) == layout;
     });
     if (read && layout != made) moves.push_back(layout);
   }

@@ -21,7 +21,7 @@ double LaneUse(int64_t extent, int64_t element_bytes, const machine::TargetInfo&
   return use == 1 ? 1 : use * target.code.layout.masked;
 }
 
-int64_t Bytes(const TensorType& type) {
+int64_t BytesOf(const TensorType& type) {
   return NumElements(type) * static_cast<int64_t>(ir::SizeOf(type.dtype));
 }
 
@@ -88,8 +88,8 @@ LayoutProblem::Operator ConvolutionNs(const Graph& graph, const Node& node, doub
 
 LayoutCost LayoutCosts::OperatorCost(const Graph& graph, const Node& node) const {
   double bytes = 0;
-  for (ValueId v : node.inputs) bytes += static_cast<double>(Bytes(graph.values[v].type));
-  bytes += static_cast<double>(Bytes(graph.values[node.outputs[0]].type));
+  for (ValueId v : node.inputs) bytes += static_cast<double>(BytesOf(graph.values[v].type));
+  bytes += static_cast<double>(BytesOf(graph.values[node.outputs[0]].type));
   const double memory_ns = bytes / target_.graph_speed.bytes_per_ns;
   const OpFamily family = Def(node.kind).family;
   if (family == OpFamily::kConvolution || family == OpFamily::kTransposedConvolution)
@@ -109,7 +109,7 @@ int64_t LayoutCosts::MoveNs(const TensorType& type) const {
   // Nothing moves, but the reshape separates kernels that would fuse.
   if (LooksTheSame(type)) return 1;
   const machine::GraphSpeed& core = target_.graph_speed;
-  return Ns(core.call_ns + 2 * static_cast<double>(Bytes(type)) / core.bytes_per_ns);
+  return Ns(core.call_ns + 2 * static_cast<double>(BytesOf(type)) / core.bytes_per_ns);
 }
 
 LayoutCost MeasuredLayoutCosts::OperatorCost(const Graph& graph, const Node& node) const {

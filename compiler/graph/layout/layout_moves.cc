@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/status_macros.h"
+#include "compiler/graph/ops/op_util.h"
 
 namespace heddle::graph {
 namespace {
@@ -23,10 +24,6 @@ Shape ToFirst(int64_t rank) {
 }
 
 // Appends begin, .., end - 1.
-void AppendRange(int64_t begin, int64_t end, Shape* perm) {
-  for (int64_t d = begin; d < end; ++d) perm->push_back(d);
-}
-
 absl::StatusOr<ValueId> Reshaped(GraphBuilder& out, ValueId x, const Shape& shape,
                                  const std::string& name) {
   return out.Add(OpKind::kReshape, {x}, {{"shape", shape}}, name);

@@ -4,7 +4,7 @@
 // With channels first, weights are [I, O/groups, k..], and every case is a convolution of the input
 // with zeros between its elements. With channels last, weights are [k.., I, O], and each output
 // position reads only the taps that meet it; their number is the same for every position. That form
-// needs one group, no dilation, and kernels that are multiples of the stride (LastForm pads others
+// needs one group, no dilation, and kernels that are multiples of the stride (LastTransposedForm pads others
 // with zeros).
 #include <algorithm>
 #include <numeric>
@@ -184,7 +184,7 @@ bool HasLastForm(const OpUse& use) {
 
 // Appends zeros to the kernel until it is a multiple of the stride. The padding crops the results
 // of these zeros.
-absl::StatusOr<Node> LastForm(GraphBuilder& out, Node node, int n) {
+absl::StatusOr<Node> LastTransposedForm(GraphBuilder& out, Node node, int n) {
   ValueId& w = node.inputs[1];
   const Shape weights = out.Type(w).shape;
   const std::string name = out.Name(w) + "/channels_last";
@@ -237,7 +237,7 @@ OpDef TransposedOp(int n) {
   };
   op.layout.last = HasLastForm;
   op.layout.form = [n](GraphBuilder& out, Node node, const LayoutRule::Change&) {
-    return LastForm(out, std::move(node), n);
+    return LastTransposedForm(out, std::move(node), n);
   };
   op.laws.channels_of_weights = [](const OpUse& use) {
     return use.attrs.Int("groups") == 1 ? 1 : -1;

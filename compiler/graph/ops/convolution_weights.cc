@@ -4,16 +4,9 @@
 #include <string>
 
 #include "base/status_macros.h"
+#include "compiler/graph/ops/op_util.h"
 
 namespace heddle::graph {
-namespace {
-
-void AppendRange(int64_t begin, int64_t end, Shape* list) {
-  for (int64_t d = begin; d < end; ++d) list->push_back(d);
-}
-
-}  // namespace
-
 absl::StatusOr<ValueId> BlockWeights(GraphBuilder& out, ValueId w, bool in_blocks, bool out_blocks,
                                      int64_t block) {
   const std::string name = out.Name(w) + "/channels_blocked";

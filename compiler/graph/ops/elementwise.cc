@@ -29,10 +29,6 @@ absl::Status CheckTakes(Takes takes, DType dtype) {
 }
 
 Expr Num(double v, const Expr& like) { return Number(v, like->dtype); }
-Expr Max(const Expr& a, const Expr& b) { return Make(Op::kMax, {a, b}); }
-Expr Min(const Expr& a, const Expr& b) { return Make(Op::kMin, {a, b}); }
-Expr Div(const Expr& a, const Expr& b) { return Make(Op::kDiv, {a, b}); }
-Expr Exp(const Expr& a) { return Make(Op::kExp, {a}); }
 Expr IsNan(const Expr& a) { return Make(Op::kIsNan, {a}); }
 // The order of the operands lets a NaN through (ir.h).
 Expr Clamp01(const Expr& a) { return Min(Max(a, Num(0, a)), Num(1, a)); }

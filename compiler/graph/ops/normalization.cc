@@ -21,9 +21,6 @@ absl::StatusOr<TensorType> InferOverAxes(Types in, const OpAttrs& attrs) {
   return in[0];
 }
 
-Expr Exp(Expr e) { return Make(Op::kExp, {std::move(e)}); }
-Expr Div(Expr a, Expr b) { return Make(Op::kDiv, {std::move(a), std::move(b)}); }
-
 tensor::Tensor MaxOver(tensor::Builder& b, const std::string& name, const tensor::Tensor& x,
                        const Shape& axes) {
   return ReduceOver(b, name, x, axes, true, ReduceOp::kMax,

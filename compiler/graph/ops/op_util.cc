@@ -63,6 +63,11 @@ Expr NumberAttr(const OpAttrs& attrs, std::string_view name, DType dtype) {
   return Number(attrs.Float(name), dtype);
 }
 
+Expr Min(Expr a, Expr b) { return ir::Make(ir::Op::kMin, {std::move(a), std::move(b)}); }
+Expr Max(Expr a, Expr b) { return ir::Make(ir::Op::kMax, {std::move(a), std::move(b)}); }
+Expr Div(Expr a, Expr b) { return ir::Make(ir::Op::kDiv, {std::move(a), std::move(b)}); }
+Expr Exp(Expr x) { return ir::Make(ir::Op::kExp, {std::move(x)}); }
+
 Expr Lowest(DType dtype) { return ir::Identity(ir::ReduceOp::kMax, dtype); }
 
 tensor::Tensor PadTo(tensor::Builder& b, const tensor::Tensor& x, const Shape& begin,

@@ -16,6 +16,8 @@ namespace heddle::graph {
 std::string ShapeText(const Shape& shape);
 int64_t Product(const Shape& shape);        // saturates
 Shape RowMajorStrides(const Shape& shape);  // in elements
+// Appends the numbers from begin to end - 1.
+void AppendRange(int64_t begin, int64_t end, Shape* list);
 
 // numpy broadcasting; InvalidArgument names both shapes.
 absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b);
@@ -29,6 +31,10 @@ ir::Expr Number(double value, ir::DType dtype);
 // A numeric attribute as such a constant. Integers stay integers, because doubles cannot hold all
 // of them.
 ir::Expr NumberAttr(const OpAttrs& attrs, std::string_view name, ir::DType dtype);
+ir::Expr Min(ir::Expr a, ir::Expr b);
+ir::Expr Max(ir::Expr a, ir::Expr b);
+ir::Expr Div(ir::Expr a, ir::Expr b);
+ir::Expr Exp(ir::Expr x);
 // The initial value of a maximum over `dtype`.
 ir::Expr Lowest(ir::DType dtype);
 

@@ -41,9 +41,9 @@ Expr ShiftedRight(const Expr& x, int64_t by) {
 Expr Concatenated(const Expr& high, const Expr& low) { return high * U64(uint64_t{1} << 32) + low; }
 
 // The highest `bits` bits of Squares, for a counter and a key (u64) at each point of `shape`.
-using Value = std::function<Expr(tensor::Iters)>;
-tensor::Tensor Squares(tensor::Builder& b, const Shape& shape, const Value& counter,
-                       const Value& key, int64_t bits) {
+using DrawnValue = std::function<Expr(tensor::Iters)>;
+tensor::Tensor Squares(tensor::Builder& b, const Shape& shape, const DrawnValue& counter,
+                       const DrawnValue& key, int64_t bits) {
   constexpr int kRounds = 4;
   tensor::Tensor last;
   for (int round = 0; round < kRounds; ++round) {

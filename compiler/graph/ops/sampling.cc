@@ -11,8 +11,6 @@ using ir::Expr;
 using ir::Make;
 using ir::Op;
 
-Expr Min(Expr a, Expr b) { return Make(Op::kMin, {std::move(a), std::move(b)}); }
-Expr Max(Expr a, Expr b) { return Make(Op::kMax, {std::move(a), std::move(b)}); }
 Expr Floor(Expr a) { return Make(Op::kFloor, {std::move(a)}); }
 
 // grid_sample {mode: "nearest", "linear", "cubic"; padding: "zeros", "border", "reflection";

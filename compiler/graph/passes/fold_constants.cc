@@ -15,7 +15,7 @@
 namespace heddle::graph {
 namespace {
 
-constexpr double kMostSteps = 5e7;   // expression nodes of one result; about two seconds
+constexpr double kMostFoldedSteps = 5e7;   // expression nodes of one result; about two seconds
 constexpr double kMovesPerStep = 8;  // elements that are moved while one expression node is visited
 constexpr int64_t kAlwaysSmall = int64_t{1}
                                  << 16;  // elements a result may have whatever its operands
@@ -76,7 +76,7 @@ absl::StatusOr<Graph> FoldConstants(const Graph& graph, FoldMemo* memo) {
     const bool moves = Def(node.kind).evaluate != nullptr;
     const double cost = EvaluationCost(node.kind, node.attrs, types) / (moves ? kMovesPerStep : 1);
     const int64_t bytes = NumElements(result) * ir::SizeOf(result.dtype);
-    if (cost > kMostSteps || !budget.Take(bytes, cost)) return std::nullopt;
+    if (cost > kMostFoldedSteps || !budget.Take(bytes, cost)) return std::nullopt;
     if (memo != nullptr) {
       std::optional<TensorData> known = memo->Find(node, operands);
       if (known.has_value()) return out.Constant(node.name, *std::move(known));

@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::string_view kNames[] = {"walk", "select", "ranks", "leaves"};
 // forest_select allows one more, but its code takes a second to compile there.
-constexpr int64_t kMostSelectLevels = 7;
+constexpr int64_t kMostLevelsOfForm = 7;
 constexpr int64_t kMostRanksLevels = 8;
 // Each three nodes are a stage, and code of twice as many took minutes to make. A signed byte holds a place among so many.
-constexpr int64_t kMostLeaves = 128;
+constexpr int64_t kMostLeavesOfForm = 128;
 // The rank of a value among so many thresholds is a byte. A column with more of them is asked as several columns.
 constexpr size_t kMostCuts = 255;
 constexpr size_t kMostParts = 4;  // of a column; counting more takes longer than walking
@@ -161,7 +161,7 @@ struct OrderedTree {
 
   OrderedTree(const Walk& walk, size_t tree) : fits(Add(walk, tree, 0, 0)) {}
 
-  bool fits;  // it has at most kMostLeaves; otherwise it is not complete
+  bool fits;  // it has at most kMostLeavesOfForm; otherwise it is not complete
 
  private:
   bool Add(const Walk& walk, size_t tree, int32_t from, int64_t level) {
@@ -169,7 +169,7 @@ struct OrderedTree {
     const int32_t left = walk.left[entry];
     if (level == walk.steps || left == from) {
       leaves.push_back(from);
-      return std::ssize(leaves) <= kMostLeaves;
+      return std::ssize(leaves) <= kMostLeavesOfForm;
     }
     if (std::isnan(walk.threshold[entry])) return Add(walk, tree, left, level + 1);
     const size_t before = leaves.size();
@@ -246,8 +246,8 @@ std::optional<int64_t> MostAsked(const Walk& walk, const TableMaker& maker) {
 // Why the forest has no such form; empty: it has.
 std::string WhyNoSelect(const Walk& walk) {
   if (walk.values != 1) return absl::StrCat("its leaves have ", walk.values, " values, not one");
-  if (walk.steps > kMostSelectLevels)
-    return absl::StrCat("it has ", walk.steps, " levels, and ", kMostSelectLevels, " are the most");
+  if (walk.steps > kMostLevelsOfForm)
+    return absl::StrCat("it has ", walk.steps, " levels, and ", kMostLevelsOfForm, " are the most");
   if (static_cast<int64_t>(walk.Trees()) > kMostEntries >> walk.steps)
     return absl::StrCat("as complete trees of ", walk.steps,
                         " levels its tables would be too large");
@@ -412,7 +412,7 @@ struct BytesLayout {
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-BytesLayout LayoutOf(const Walk& walk, const Cuts& cuts, const machine::TargetInfo& target) {
+BytesLayout BytesLayoutOf(const Walk& walk, const Cuts& cuts, const machine::TargetInfo& target) {
   // So many may be one more, to be odd.
   constexpr int64_t kManyVectors = 16;
   // Where registers are narrower, too many hold the ranks.
@@ -548,7 +548,7 @@ absl::StatusOr<ValueId> WithoutPadding(GraphBuilder& out, ValueId result, const 
 absl::StatusOr<ValueId> MakeRanks(GraphBuilder& out, ValueId x, const Walk& walk, const Cuts& cuts,
                                   const TableMaker& maker, const machine::TargetInfo& target,
                                   const std::string& reduce, const std::string& name) {
-  const BytesLayout layout = LayoutOf(walk, cuts, target);
+  const BytesLayout layout = BytesLayoutOf(walk, cuts, target);
   const std::vector<TensorData> tables =
       maker.Tables(OpKind::kForestRanks, WhatTablesDependOn(walk, layout, reduce), 3,
                    [&] { return RanksTables(walk, cuts, layout, reduce); });
@@ -568,7 +568,7 @@ absl::StatusOr<ValueId> MakeRanks(GraphBuilder& out, ValueId x, const Walk& walk
 std::string WhyNoLeaves(const Walk& walk, std::optional<int64_t> asked,
                         const machine::TargetInfo& target) {
   if (target.execution != machine::Execution::kThreads) return "a GPU has no lanes of bytes";
-  if (!asked.has_value()) return absl::StrCat("a tree has more than ", kMostLeaves, " leaves");
+  if (!asked.has_value()) return absl::StrCat("a tree has more than ", kMostLeavesOfForm, " leaves");
   const int64_t padded = walk.groups * (walk.trees + std::max(1, target.vector_bytes));
   if (padded > kMostEntries / (*asked + 1) / walk.values) return "its tables would be too large";
   return "";
@@ -586,7 +586,7 @@ BytesLayout FloatLayout(const Walk& walk, const machine::TargetInfo& target) {
 }
 
 BytesLayout LeavesLayout(const Walk& walk, const Cuts* cuts, const machine::TargetInfo& target) {
-  return cuts != nullptr ? LayoutOf(walk, *cuts, target) : FloatLayout(walk, target);
+  return cuts != nullptr ? BytesLayoutOf(walk, *cuts, target) : FloatLayout(walk, target);
 }
 
 // A table of numbers that T holds.
@@ -712,7 +712,7 @@ double EstimatedCycles(ForestForm form, const Walk& walk, const Cuts* cuts, int6
       return trees * nodes * node;
     }
     case ForestForm::kRanks: {
-      const BytesLayout layout = LayoutOf(walk, *cuts, target);
+      const BytesLayout layout = BytesLayoutOf(walk, *cuts, target);
       const double padded = static_cast<double>(layout.records) / records;
       const double more_trees = static_cast<double>(layout.trees) / static_cast<double>(walk.trees);
       double node = kRanksCycles / bytes;

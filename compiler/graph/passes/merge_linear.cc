@@ -15,7 +15,7 @@ namespace heddle::graph {
 namespace {
 
 // Elements of a matrix, and multiply-accumulates for a product of two, which takes some milliseconds. Larger ones are left alone.
-constexpr double kMostWork = 1 << 22;
+constexpr double kMostMergedWork = 1 << 22;
 // Elements of a matrix that is copied for each of its readers.
 constexpr double kMostCopied = 1 << 14;
 
@@ -58,7 +58,7 @@ void Absorb(Linear& linear) {
   linear.scaled = false;
 }
 
-Matrix Product(const Matrix& a, const Matrix& b) {
+Matrix MatrixProduct(const Matrix& a, const Matrix& b) {
   Matrix product{a.rows, b.columns, Numbers(static_cast<size_t>(a.rows * b.columns), 0)};
   for (int64_t i = 0; i < a.rows; ++i) {
     for (int64_t k = 0; k < a.columns; ++k) {
@@ -72,9 +72,9 @@ Matrix Product(const Matrix& a, const Matrix& b) {
   return product;
 }
 
-class Merger {
+class LinearMerger {
  public:
-  explicit Merger(const Graph& graph)
+  explicit LinearMerger(const Graph& graph)
       : graph_(graph),
         producers_(Producers(graph)),
         uses_(UseCounts(graph)),
@@ -125,7 +125,7 @@ class Merger {
     return matrix != nullptr && (y.dtype == ir::DType::kF32 || y.dtype == ir::DType::kF64) &&
            x.dtype == y.dtype && x.shape.size() == 2 && matrix->type.shape.size() == 2 &&
            static_cast<double>(NumElements(matrix->type)) <=
-               (IsShared(node.inputs[1]) ? kMostCopied : kMostWork);
+               (IsShared(node.inputs[1]) ? kMostCopied : kMostMergedWork);
   }
 
   // Whether a constant has several readers in one block of rows. Those of different blocks merge alike.
@@ -159,7 +159,7 @@ class Merger {
         const Linear inner = LinearOf(*before);
         if (IsLess(inner.matrix, next.matrix)) {
           Absorb(next);
-          linear = {inner.x, inner.scale, inner.offset, Product(inner.matrix, next.matrix),
+          linear = {inner.x, inner.scale, inner.offset, MatrixProduct(inner.matrix, next.matrix),
                     std::move(next.bias)};
           merged = true;
           continue;
@@ -186,7 +186,7 @@ class Merger {
   static bool IsLess(const Matrix& a, const Matrix& b) {
     const double rows = static_cast<double>(a.rows), inner = static_cast<double>(b.rows),
                  columns = static_cast<double>(b.columns);
-    return rows * inner * columns <= kMostWork && rows * columns < rows * inner + inner * columns;
+    return rows * inner * columns <= kMostMergedWork && rows * columns < rows * inner + inner * columns;
   }
 
   static bool MayAbsorb(const Linear& linear) {
@@ -243,7 +243,7 @@ class Merger {
 }  // namespace
 
 absl::StatusOr<Graph> MergeLinear(const Graph& graph) {
-  Merger merger(graph);
+  LinearMerger merger(graph);
   return RewriteGraph(graph, std::ref(merger));
 }
 

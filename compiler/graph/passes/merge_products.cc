@@ -18,10 +18,10 @@ namespace {
 
 // Limit on rows x columns computed, relative to those needed. A merged product also computes rows
 // that no original product has.
-constexpr double kMostWork = 2;
+constexpr double kMostWorkRatio = 2;
 
 // A product of rows [begin, begin + rows) of `root` with a constant matrix.
-struct Product {
+struct SharedProduct {
   ValueId root = -1, matrix = -1;
   int64_t begin = 0, rows = 0;
 };
@@ -34,11 +34,11 @@ struct Family {
   ValueId merged = -1;  // value of the new graph, once it is made
 };
 
-class Merger {
+class ProductMerger {
  public:
-  explicit Merger(const Graph& graph) : graph_(graph), producers_(Producers(graph)) {
+  explicit ProductMerger(const Graph& graph) : graph_(graph), producers_(Producers(graph)) {
     for (const Node& node : graph.nodes) {
-      const std::optional<Product> product = AsProduct(node);
+      const std::optional<SharedProduct> product = AsProduct(node);
       if (!product) continue;
       Family& family = families_[product->root];
       if (!std::count(family.matrices.begin(), family.matrices.end(), product->matrix))
@@ -49,14 +49,14 @@ class Merger {
     std::erase_if(families_, [&](const auto& entry) {
       const auto& [root, family] = entry;
       return family.products < 2 ||
-             static_cast<double>(Rows(root) * AllColumns(family)) > kMostWork * family.work;
+             static_cast<double>(Rows(root) * AllColumns(family)) > kMostWorkRatio * family.work;
     });
   }
 
   Replacement operator()(GraphBuilder& out, const Node& node, const Node& original) {
     // Families are keyed by ids of the old graph. Merge finds the root in the new graph by the node
     // that reads it.
-    const std::optional<Product> product = AsProduct(original);
+    const std::optional<SharedProduct> product = AsProduct(original);
     if (!product) return std::nullopt;
     const auto found = families_.find(product->root);
     if (found == families_.end()) return std::nullopt;
@@ -76,7 +76,7 @@ class Merger {
                            [&](int64_t sum, ValueId m) { return sum + Columns(m); });
   }
 
-  std::optional<Product> AsProduct(const Node& node) const {
+  std::optional<SharedProduct> AsProduct(const Node& node) const {
     if (node.kind != OpKind::kMatmul || !node.attrs.empty() ||
         !graph_.constants.count(node.inputs[1]))
       return std::nullopt;
@@ -84,7 +84,7 @@ class Merger {
     const auto is_matrix = [&](ValueId v) { return graph_.values[v].type.shape.size() == 2; };
     if (!is_matrix(x) || !is_matrix(node.inputs[1]) || graph_.constants.count(x))
       return std::nullopt;
-    Product product{x, node.inputs[1], 0, Rows(x)};
+    SharedProduct product{x, node.inputs[1], 0, Rows(x)};
     if (product.rows > kFewRows) return std::nullopt;
     if (producers_[x] < 0) return product;
     const Node& slice = graph_.nodes[producers_[x]];
@@ -128,7 +128,7 @@ class Merger {
   }
 
   // The numbers of the rows are data and not attributes, so that all readers are the same kernel.
-  absl::StatusOr<ValueId> Part(GraphBuilder& out, const std::string& name, const Product& product,
+  absl::StatusOr<ValueId> Part(GraphBuilder& out, const std::string& name, const SharedProduct& product,
                                const Family& family) const {
     ValueId part = family.merged;
     if (product.rows != Rows(product.root)) {
@@ -158,7 +158,7 @@ class Merger {
 }  // namespace
 
 absl::StatusOr<Graph> MergeProducts(const Graph& graph) {
-  Merger merger(graph);
+  ProductMerger merger(graph);
   return RewriteGraph(graph, std::ref(merger));
 }
 

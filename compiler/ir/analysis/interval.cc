@@ -39,7 +39,7 @@ Interval Multiply(Interval a, Interval b) {
   return {Clamp(*std::min_element(p, p + 4)), Clamp(*std::max_element(p, p + 4))};
 }
 
-Interval FloorMod(Interval a, Interval b) {
+Interval FloorModInterval(Interval a, Interval b) {
   if (b.min <= 0 || !IsFinite(b.max)) return kEverything;
   const int64_t k = b.max;
   if (b.min == k && IsFinite(a) && FloorDivInt(a.min, k) == FloorDivInt(a.max, k))
@@ -94,7 +94,7 @@ Interval OpInterval(Op op, Interval a, Interval b) {
     case Op::kFloorDiv:
       return IsPositiveConstant(b) ? FloorDiv(a, b.min) : kEverything;
     case Op::kFloorMod:
-      return FloorMod(a, b);
+      return FloorModInterval(a, b);
     case Op::kDiv:  // truncates
       if (!IsPositiveConstant(b)) return kEverything;
       return {IsFinite(a.min) ? a.min / b.min : a.min, IsFinite(a.max) ? a.max / b.min : a.max};

@@ -11,7 +11,7 @@ namespace heddle::ir {
 
 namespace {
 
-SymbolicInterval Scale(SymbolicInterval value, int64_t factor) {
+SymbolicInterval ScaleInterval(SymbolicInterval value, int64_t factor) {
   if (factor == 0) return {};
   for (auto& term : value.terms) term.second *= factor;
   value.lo *= factor;
@@ -21,7 +21,7 @@ SymbolicInterval Scale(SymbolicInterval value, int64_t factor) {
   return value;
 }
 
-SymbolicInterval Add(SymbolicInterval a, const SymbolicInterval& b) {
+SymbolicInterval AddIntervals(SymbolicInterval a, const SymbolicInterval& b) {
   for (const auto& [term, coefficient] : b.terms) AddTerm(a.terms, term, coefficient);
   // Two loops reach every value between their ends if one fills the gaps of the other.
   if (b.Width() > 0 && a.Width() == 0) {
@@ -39,7 +39,7 @@ SymbolicInterval Add(SymbolicInterval a, const SymbolicInterval& b) {
 }
 
 bool SameTerms(const SymbolicInterval& a, const SymbolicInterval& b) {
-  return Add(a, Scale(b, -1)).terms.empty();
+  return AddIntervals(a, ScaleInterval(b, -1)).terms.empty();
 }
 
 // Moves the terms divisible by c out of `value` and returns their quotient.
@@ -159,12 +159,12 @@ std::optional<SymbolicInterval> ReachOfOp(const Expr& e, const RunningLoops& run
   const bool b_constant = b->IsConstant() && b->lo == b->hi;
   switch (e->op) {
     case Op::kAdd:
-      return Add(*a, *b);
+      return AddIntervals(*a, *b);
     case Op::kSub:
-      return Add(*a, Scale(*b, -1));
+      return AddIntervals(*a, ScaleInterval(*b, -1));
     case Op::kMul:
-      if (b_constant) return Scale(*a, b->lo);
-      if (a->IsConstant() && a->lo == a->hi) return Scale(*b, a->lo);
+      if (b_constant) return ScaleInterval(*a, b->lo);
+      if (a->IsConstant() && a->lo == a->hi) return ScaleInterval(*b, a->lo);
       break;
     case Op::kFloorDiv:
       if (b_constant && b->lo > 0) return Divide(*a, b->lo);

@@ -246,8 +246,7 @@ void RotaryEmbedding(NodeImport& n) {
 
 // ---- Linear attention ----
 
-// The recurrence over the sequence is unrolled.
-constexpr int64_t kLongestSequence = 8192;
+// The recurrence over the sequence is unrolled, up to kLongestSequence steps.
 
 void LinearAttention(NodeImport& n) {
   n.Ignore({"chunk_size"});  // how to compute, not what

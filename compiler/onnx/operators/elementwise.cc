@@ -75,10 +75,6 @@ void TranslateSimple(NodeImport& n) {
 // ---- Activations that are formulas of other operators ----
 
 // They are computed in f32 for 16-bit floats. SetRounded gives the result the operand's type.
-void SetRounded(NodeImport& n, ValueId y) {
-  if (n.ok()) n.Set(0, n.Cast(y, n.Type(n.In(0)).dtype));
-}
-
 void Swish(NodeImport& n) { SetRounded(n, SwishOf(n, Single(n, n.In(0)), n.Float("alpha"))); }
 
 void SwiGlu(NodeImport& n) {
@@ -266,6 +262,10 @@ void Where(NodeImport& n) { n.Set(0, n.Emit(OpKind::kWhere, {n.In(0), n.In(1), n
 void Identity(NodeImport& n) { n.SetValue(0, n.Value(0)); }
 
 }  // namespace
+
+void SetRounded(NodeImport& n, ValueId y, int i) {
+  if (n.ok()) n.Set(i, n.Cast(y, n.Type(n.In(0)).dtype));
+}
 
 ValueId SwishOf(NodeImport& n, ValueId x, double alpha) {
   const ValueId inner = alpha == 1 ? x : n.Emit(OpKind::kMul, {x, n.ScalarLike(alpha, x)});

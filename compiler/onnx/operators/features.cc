@@ -34,14 +34,14 @@ ValueId PerFeature(NodeImport& n, ValueId x, const std::vector<double>& numbers,
 }
 
 // Integers and 16-bit floats as f32; f64 stays.
-ValueId Real(NodeImport& n, ValueId x) {
+ValueId AsReal(NodeImport& n, ValueId x) {
   return n.Type(x).dtype == DType::kF64 ? x : n.Cast(x, DType::kF32);
 }
 
 // ---- Numbers to numbers ----
 
 void Scaler(NodeImport& n) {
-  ValueId x = Real(n, n.In(0));
+  ValueId x = AsReal(n, n.In(0));
   const std::vector<double> offset = n.Floats("offset"), scale = n.Floats("scale");
   if (!offset.empty()) x = n.Emit(OpKind::kSub, {x, PerFeature(n, x, offset, "offset")});
   if (!scale.empty()) x = n.Emit(OpKind::kMul, {x, PerFeature(n, x, scale, "scale")});
@@ -249,7 +249,7 @@ std::optional<TensorData> TensorOf(NodeImport& n, std::string_view name) {
 }
 
 // The keys of a LabelEncoder; nothing if they are no numbers, which is refused.
-std::optional<TensorData> KeysOf(NodeImport& n) {
+std::optional<TensorData> EncoderKeys(NodeImport& n) {
   if (n.HasAttr("keys_int64s")) return FromInts(n.Ints("keys_int64s"));
   if (n.HasAttr("keys_floats")) return Vector(n.Floats("keys_floats"));
   if (n.HasAttr("keys_tensor")) return TensorOf(n, "keys_tensor");
@@ -307,7 +307,7 @@ void LabelEncoder(NodeImport& n) {
     std::iota(keys.begin(), keys.end(), int64_t{0});
     return n.Set(0, LookUp(n, x, FromInts(keys), Places(keys.size())));
   }
-  const std::optional<TensorData> keys = KeysOf(n);
+  const std::optional<TensorData> keys = EncoderKeys(n);
   std::optional<TensorData> values = ValuesOf(n);
   if (keys && values) n.Set(0, LookUp(n, x, *keys, *std::move(values)));
 }

@@ -6,12 +6,17 @@
 
 namespace heddle::graph {
 
+// Steps of a recurrence, which is unrolled: about twenty nodes for each step.
+inline constexpr int64_t kLongestSequence = 8192;
+
 // ---- elementwise.cc; of 16-bit floats, the caller passes x in f32 ----
 
 // x / 2 * (1 + erf(x / sqrt(2))), or with tanh(sqrt(2 / pi) (x + 0.044715 x^3)) for the erf.
 ValueId GeluOf(NodeImport& n, ValueId x, bool with_tanh);
 // x * sigmoid(alpha * x)
 ValueId SwishOf(NodeImport& n, ValueId x, double alpha);
+// Sets output i to y, in the type of operand 0.
+void SetRounded(NodeImport& n, ValueId y, int i = 0);
 
 // ---- network.cc ----
 

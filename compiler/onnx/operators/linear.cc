@@ -19,7 +19,7 @@ ValueId Matrix(NodeImport& n, const std::vector<double>& values, int64_t rows, i
   return n.Constant(FromDoubles(values, {rows, columns}, DType::kF32));
 }
 
-ValueId Plus(NodeImport& n, ValueId x, const std::vector<double>& row) {
+ValueId PlusRow(NodeImport& n, ValueId x, const std::vector<double>& row) {
   return n.Emit(OpKind::kAdd, {x, Matrix(n, row, 1, static_cast<int64_t>(row.size()))});
 }
 
@@ -53,7 +53,7 @@ ValueId LinearScores(NodeImport& n) {
                         " rows of coefficients"));
     return -1;
   }
-  return Plus(n, scores, intercepts);
+  return PlusRow(n, scores, intercepts);
 }
 
 void LinearRegressor(NodeImport& n) {
@@ -136,7 +136,7 @@ void SvmRegressor(NodeImport& n) {
     y = Products(n, x, coefficients, "coefficients");
   }
   if (n.ok() && n.ShapeOf(y)[1] != 1) return n.Fail("has more coefficients than vectors");
-  y = Plus(n, y, {rho[0]});
+  y = PlusRow(n, y, {rho[0]});
   if (n.Int("one_class") != 0) {
     const ValueId inside = n.Emit(OpKind::kLess, {n.ScalarLike(0, y), y});
     y = n.Emit(OpKind::kWhere, {inside, n.ScalarLike(1, y), n.ScalarLike(-1, y)});
@@ -145,12 +145,12 @@ void SvmRegressor(NodeImport& n) {
 }
 
 // Pairs of classes i < j, in the order (0, 1), (0, 2), .., (1, 2), ..
-struct Pair {
+struct ClassPair {
   int64_t i, j;
 };
 
-std::vector<Pair> PairsOf(int64_t classes) {
-  std::vector<Pair> pairs;
+std::vector<ClassPair> PairsOf(int64_t classes) {
+  std::vector<ClassPair> pairs;
   for (int64_t i = 0; i < classes; ++i) {
     for (int64_t j = i + 1; j < classes; ++j) pairs.push_back({i, j});
   }
@@ -161,7 +161,7 @@ std::vector<Pair> PairsOf(int64_t classes) {
 // The coefficients are a matrix [classes - 1, vectors]. The vectors of class c have their coefficient
 // against class d in row d if d < c, else in row d - 1.
 ValueId PairScores(NodeImport& n, ValueId x, const std::vector<int64_t>& per_class,
-                   const std::vector<Pair>& pairs) {
+                   const std::vector<ClassPair>& pairs) {
   const int64_t classes = static_cast<int64_t>(per_class.size()),
                 count = static_cast<int64_t>(pairs.size()),
                 vectors = std::accumulate(per_class.begin(), per_class.end(), int64_t{0});
@@ -186,11 +186,11 @@ ValueId PairScores(NodeImport& n, ValueId x, const std::vector<int64_t>& per_cla
       }
     }
   }
-  return Plus(n, MatMulOf(n, kernel, Matrix(n, weights, vectors, count)), rho);
+  return PlusRow(n, MatMulOf(n, kernel, Matrix(n, weights, vectors, count)), rho);
 }
 
 // The class that wins most of its pairs, the first one of equal ones: i64 [rows].
-ValueId Elected(NodeImport& n, ValueId scores, int64_t classes, const std::vector<Pair>& pairs) {
+ValueId Elected(NodeImport& n, ValueId scores, int64_t classes, const std::vector<ClassPair>& pairs) {
   const auto count = static_cast<int64_t>(pairs.size());
   std::vector<double> change(static_cast<size_t>(count * classes), 0), start(classes, 0);
   for (int64_t p = 0; p < count; ++p) {
@@ -199,7 +199,7 @@ ValueId Elected(NodeImport& n, ValueId scores, int64_t classes, const std::vecto
     change[p * classes + pairs[p].i] = 1;
   }
   const ValueId first = n.Emit(OpKind::kLess, {n.ScalarLike(0, scores), scores});
-  return Best(n, Plus(n, MatMulOf(n, n.Cast(first, DType::kF32), Matrix(n, change, count, classes)),
+  return Best(n, PlusRow(n, MatMulOf(n, n.Cast(first, DType::kF32), Matrix(n, change, count, classes)),
                       start));
 }
 
@@ -210,7 +210,7 @@ ValueId Elected(NodeImport& n, ValueId scores, int64_t classes, const std::vecto
 class Coupling {
  public:
   // `pairwise`: [rows, pairs].
-  Coupling(NodeImport& n, ValueId pairwise, int64_t classes, const std::vector<Pair>& pairs)
+  Coupling(NodeImport& n, ValueId pairwise, int64_t classes, const std::vector<ClassPair>& pairs)
       : n_(n), classes_(classes), rows_(n.ok() ? n.ShapeOf(pairwise)[0] : 1) {
     // Of the pairs and of their opposites, those that r has, row by row.
     const ValueId both = Concat(n, {pairwise, Sub(n.ScalarLike(1, pairwise), pairwise)}, 1);
@@ -294,7 +294,7 @@ class Coupling {
 ValueId PairProbabilities(NodeImport& n, ValueId scores, const std::vector<double>& a,
                           const std::vector<double>& b) {
   const auto count = static_cast<int64_t>(a.size());
-  const ValueId inner = Plus(n, n.Emit(OpKind::kMul, {scores, Matrix(n, a, 1, count)}), b);
+  const ValueId inner = PlusRow(n, n.Emit(OpKind::kMul, {scores, Matrix(n, a, 1, count)}), b);
   const ValueId p = n.Emit(OpKind::kSigmoid, {n.Emit(OpKind::kNeg, {inner})});
   return n.Emit(OpKind::kClip, {p}, {{"min", 1e-7}, {"max", 1 - 1e-7}});
 }
@@ -326,14 +326,14 @@ void SvmClassifier(NodeImport& n) {
     if (n.ok() && n.ShapeOf(products)[1] != classes)
       return n.Fail(
           absl::StrCat(n.ShapeOf(products)[1], " rows of coefficients for ", classes, " classes"));
-    const ValueId scores = Plus(n, products, {rho[0]});
+    const ValueId scores = PlusRow(n, products, {rho[0]});
     SetLabels(n, Best(n, scores), labels);
     return n.Set(1, Transformed(n, scores, transform));
   }
   if (per_class.size() != labels.size())
     return n.Fail(absl::StrCat("'vectors_per_class' has ", per_class.size(), " numbers for ",
                                classes, " classes"));
-  const std::vector<Pair> pairs = PairsOf(classes);
+  const std::vector<ClassPair> pairs = PairsOf(classes);
   const ValueId scores = PairScores(n, x, per_class, pairs);
   if (!n.ok()) return;
   SetLabels(n, Elected(n, scores, classes, pairs), labels);

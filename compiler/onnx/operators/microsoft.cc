@@ -19,26 +19,21 @@ using ir::DType;
 ValueId Sum(NodeImport& n, ValueId a, ValueId b) { return n.Emit(OpKind::kAdd, {a, b}); }
 
 // The sum of operand i, in f32 at least, and of operand `bias` if it is there.
-ValueId Biased(NodeImport& n, int i, int bias) {
+ValueId BiasedInput(NodeImport& n, int i, int bias) {
   const ValueId x = Single(n, n.In(i));
   return n.Has(bias) ? Sum(n, x, Single(n, n.In(bias))) : x;
 }
 
-// Sets output i to y, in the type of operand 0.
-void SetRounded(NodeImport& n, ValueId y, int i = 0) {
-  if (n.ok()) n.Set(i, n.Cast(y, n.Type(n.In(0)).dtype));
-}
-
 // ---- Activations ----
 
-void Gelu(NodeImport& n) { SetRounded(n, GeluOf(n, Biased(n, 0, 1), false)); }
-void FastGelu(NodeImport& n) { SetRounded(n, GeluOf(n, Biased(n, 0, 1), true)); }
+void BiasedGelu(NodeImport& n) { SetRounded(n, GeluOf(n, BiasedInput(n, 0, 1), false)); }
+void FastGelu(NodeImport& n) { SetRounded(n, GeluOf(n, BiasedInput(n, 0, 1), true)); }
 void QuickGelu(NodeImport& n) { SetRounded(n, SwishOf(n, Single(n, n.In(0)), n.Float("alpha"))); }
-void BiasAdd(NodeImport& n) { SetRounded(n, Sum(n, Biased(n, 0, 1), Single(n, n.In(2)))); }
+void BiasAdd(NodeImport& n) { SetRounded(n, Sum(n, BiasedInput(n, 0, 1), Single(n, n.In(2)))); }
 
 // The first half of the last dimension times the Gelu of the second one.
 void BiasSplitGelu(NodeImport& n) {
-  const ValueId x = Biased(n, 0, 1);
+  const ValueId x = BiasedInput(n, 0, 1);
   if (!n.ok()) return;
   const int last = n.Rank(x) - 1;
   if (last < 0 || n.ShapeOf(x)[last] % 2 != 0)
@@ -212,7 +207,7 @@ void GroupNorm(NodeImport& n) { SetRounded(n, GroupNormal(n, Single(n, n.In(0)))
 
 void SkipGroupNorm(NodeImport& n) {
   ValueId skip = Single(n, n.In(3));
-  const ValueId x = Biased(n, 0, 4);
+  const ValueId x = BiasedInput(n, 0, 4);
   if (!n.ok()) return;
   if (n.Int("channels_last") == 0) return n.Unsupported("channels_last=0");
   // Of each channel, a skip may come without the spatial dimensions.
@@ -298,8 +293,8 @@ void AddMicrosoftTranslations(TranslationTable& table) {
   const auto add = [&](const char* name, Translation::Run run, const char* limits = "") {
     table[onnx::OperatorKey("com.microsoft", name)] = {run, limits};
   };
-  add("Gelu", Gelu);
-  add("BiasGelu", Gelu);
+  add("Gelu", BiasedGelu);
+  add("BiasGelu", BiasedGelu);
   add("FastGelu", FastGelu);
   add("QuickGelu", QuickGelu);
   add("BiasAdd", BiasAdd);

@@ -22,7 +22,7 @@ void RefuseIfSet(NodeImport& n, std::initializer_list<const char*> attributes) {
   }
 }
 
-ValueId Plus(NodeImport& n, ValueId v, int64_t by) {
+ValueId PlusInteger(NodeImport& n, ValueId v, int64_t by) {
   return by == 0 ? v : n.Emit(OpKind::kAdd, {v, n.ScalarLike(static_cast<double>(by), v)});
 }
 
@@ -94,7 +94,7 @@ ValueId Causal(NodeImport& n, ValueId s, int64_t past) {
   const int64_t queries = n.ShapeOf(s)[2], keys = n.ShapeOf(s)[3];
   if (past + queries < keys) n.Unsupported("unidirectional, with keys beyond those of the queries");
   if (past + 1 >= keys) return s;
-  const ValueId at = Plus(n, Numbers(n, queries, {queries, 1}), past);
+  const ValueId at = PlusInteger(n, Numbers(n, queries, {queries, 1}), past);
   return Allowed(n, s, n.Emit(OpKind::kLessEqual, {Numbers(n, keys, {keys}), at}));
 }
 
@@ -158,7 +158,7 @@ void FromProduct(NodeImport& n, ValueId all, const Shape& sizes, int mask, int p
   SetAttended(n, s, v, dtype);
 }
 
-void Attention(NodeImport& n) {
+void MicrosoftAttention(NodeImport& n) {
   const ValueId x = n.In(0), weights = n.In(1);
   if (!n.ok()) return;
   if (n.Rank(x) != 3 || n.Rank(weights) != 2)
@@ -189,7 +189,7 @@ void QAttention(NodeImport& n) {
 // ---- MultiHeadAttention ----
 
 // Item i of [batch, sequence, heads, count, size], as [batch, heads, sequence, size].
-ValueId Unpacked(NodeImport& n, ValueId packed, int64_t i) {
+ValueId PackedPart(NodeImport& n, ValueId packed, int64_t i) {
   return n.Transpose(At(n, packed, 3, i), {0, 2, 1, 3});
 }
 
@@ -206,10 +206,10 @@ void MultiHeadAttention(NodeImport& n) {
   const bool apart = n.Has(1) && n.Has(2);
   if (!n.Has(1) && !n.Has(2)) {
     if (!packed(query, 3)) return n.Fail("needs keys and values, or a packed query");
-    q = Unpacked(n, query, 0), k = Unpacked(n, query, 1), v = Unpacked(n, query, 2);
+    q = PackedPart(n, query, 0), k = PackedPart(n, query, 1), v = PackedPart(n, query, 2);
   } else if (!n.Has(2)) {
     if (!packed(n.In(1), 2)) return n.Fail("needs values, or packed keys");
-    k = Unpacked(n, n.In(1), 0), v = Unpacked(n, n.In(1), 1);
+    k = PackedPart(n, n.In(1), 0), v = PackedPart(n, n.In(1), 1);
   } else if (apart) {
     k = n.In(1), v = n.In(2);
   } else {
@@ -257,7 +257,7 @@ ValueId CacheRows(NodeImport& n, int cache, ValueId positions) {
 }
 
 // x is [batch, heads, sequence, size]. The operands `cache` and `cache + 1` are cosines and sines.
-ValueId Turned(NodeImport& n, ValueId x, int cache, ValueId positions, bool neighbours) {
+ValueId TurnedByCaches(NodeImport& n, ValueId x, int cache, ValueId positions, bool neighbours) {
   const ValueId cosines = CacheRows(n, cache, positions),
                 sines = CacheRows(n, cache + 1, positions);
   if (!n.ok()) return -1;
@@ -269,7 +269,7 @@ ValueId Turned(NodeImport& n, ValueId x, int cache, ValueId positions, bool neig
   return n.Cast(Rotated(n, Single(n, x), cosines, sines, neighbours), n.Type(x).dtype);
 }
 
-void RotaryEmbedding(NodeImport& n) {
+void MicrosoftRotaryEmbedding(NodeImport& n) {
   RefuseIfSet(n, {"is_packed_batching"});
   if (n.Float("scale", 1) != 1) n.Unsupported("the attribute 'scale'");
   ValueId x = n.In(0), positions = n.In(1);
@@ -290,7 +290,7 @@ void RotaryEmbedding(NodeImport& n) {
   const int64_t steps = n.ShapeOf(x)[2];
   if (n.ShapeOf(positions) == Shape{1})
     positions = n.Emit(OpKind::kAdd, {Numbers(n, steps, {1, steps}), n.Reshape(positions, {1, 1})});
-  const ValueId y = Turned(n, x, 2, positions, n.Int("interleaved") != 0);
+  const ValueId y = TurnedByCaches(n, x, 2, positions, n.Int("interleaved") != 0);
   n.Set(0, flat ? MergeHeads(n, y) : y);
 }
 
@@ -334,9 +334,9 @@ void GroupQueryAttention(NodeImport& n) {
   ValueId before, at = Numbers(n, steps, {1, steps});
   if (even) {
     n.IgnoreOperand(5);
-    at = Plus(n, at, total - steps);
+    at = PlusInteger(n, at, total - steps);
   } else {
-    before = Plus(n, n.Reshape(n.Cast(lengths, DType::kI64), {batch}), 1 - steps);
+    before = PlusInteger(n, n.Reshape(n.Cast(lengths, DType::kI64), {batch}), 1 - steps);
     at = n.Emit(OpKind::kAdd, {at, n.Reshape(before, {batch, 1})});
   }
   if (n.Int("do_rotary") != 0) {
@@ -348,8 +348,8 @@ void GroupQueryAttention(NodeImport& n) {
       positions = n.Emit(OpKind::kAdd, {Numbers(n, steps, {1, steps}), begin});
     }
     const bool neighbours = n.Int("rotary_interleaved") != 0;
-    q = Turned(n, q, 7, positions, neighbours);
-    k = Turned(n, k, 7, positions, neighbours);
+    q = TurnedByCaches(n, q, 7, positions, neighbours);
+    k = TurnedByCaches(n, k, 7, positions, neighbours);
   } else {
     n.Ignore({"rotary_interleaved"});
     for (const int unused : {7, 8, 9}) n.IgnoreOperand(unused);
@@ -405,7 +405,7 @@ void GroupQueryAttention(NodeImport& n) {
     ValueId allowed = n.Emit(OpKind::kLessEqual, {keys, own});
     if (window >= 0)
       allowed =
-          n.Emit(OpKind::kAnd, {allowed, n.Emit(OpKind::kLess, {Plus(n, own, -window), keys})});
+          n.Emit(OpKind::kAnd, {allowed, n.Emit(OpKind::kLess, {PlusInteger(n, own, -window), keys})});
     s = Allowed(n, s, allowed);
   }
   ValueId sink = -1;
@@ -426,12 +426,12 @@ void AddMicrosoftAttentionTranslations(TranslationTable& table) {
   };
   constexpr const char* kMasks =
       "masks of rank 4 or of 3 * batch + 2 elements; do_rotary; a past that shares its buffer";
-  add("Attention", Attention, kMasks);
+  add("Attention", MicrosoftAttention, kMasks);
   add("QAttention", QAttention, kMasks);
   add("MultiHeadAttention", MultiHeadAttention,
       "masks of 3 * batch + 2 elements; a bias of packed operands; cache_indirection; the output "
       "qk");
-  add("RotaryEmbedding", RotaryEmbedding, "is_packed_batching; scale");
+  add("RotaryEmbedding", MicrosoftRotaryEmbedding, "is_packed_batching; scale");
   add("GroupQueryAttention", GroupQueryAttention,
       "a total length that is no constant; quantised caches; norms of queries and keys; the output "
       "output_qk");

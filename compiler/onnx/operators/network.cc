@@ -322,7 +322,7 @@ void Einsum(NodeImport& n) {
 // ---- Normalisation ----
 
 // 1 / sqrt(v + epsilon)
-ValueId Inverse(NodeImport& n, ValueId v, double epsilon) {
+ValueId InverseDeviation(NodeImport& n, ValueId v, double epsilon) {
   const ValueId sum = n.Emit(OpKind::kAdd, {v, n.ScalarLike(epsilon, v)});
   return n.Emit(OpKind::kReciprocal, {n.Emit(OpKind::kSqrt, {sum})});
 }
@@ -430,7 +430,7 @@ void LayerNormalization(NodeImport& n) {
   const ValueId variance =
       n.Emit(OpKind::kReduceMean, {n.Emit(OpKind::kMul, {centered, centered})}, over);
   n.Set(1, n.Cast(mean, stash));
-  n.Set(2, n.Cast(Inverse(n, variance, epsilon), stash));
+  n.Set(2, n.Cast(InverseDeviation(n, variance, epsilon), stash));
 }
 
 void RmsNormalization(NodeImport& n) {
@@ -580,7 +580,7 @@ ValueId MatMulOf(NodeImport& n, ValueId a, ValueId b) {
 ValueId RmsNormalOf(NodeImport& n, ValueId x, const Shape& axes, double epsilon) {
   const ValueId square = n.Emit(OpKind::kReduceMean, {n.Emit(OpKind::kMul, {x, x})},
                                 {{"axes", axes}, {"keepdims", int64_t{1}}});
-  return n.Emit(OpKind::kMul, {x, Inverse(n, square, epsilon)});
+  return n.Emit(OpKind::kMul, {x, InverseDeviation(n, square, epsilon)});
 }
 
 void AddNetworkTranslations(TranslationTable& table) {

@@ -210,14 +210,14 @@ void QLinearConv(NodeImport& n) {
 // ---- Operators of ONNX Runtime ----
 
 // Operand i as f32: minus its zero point, times its scale, which are the two operands after it.
-ValueId Real(NodeImport& n, int i) {
+ValueId RealOperand(NodeImport& n, int i) {
   const ValueId x = n.Cast(Widened(n, i, i + 2, 0), DType::kF32);
   return n.Emit(OpKind::kMul, {x, n.Reshape(n.In(i + 1), {})});
 }
 
 // Sets the result to y plus the zero point after the operand `scale`, rounded. Without a zero point,
 // the result has the type of operand 0.
-void SetRounded(NodeImport& n, ValueId y, int scale) {
+void SetRoundedWithZero(NodeImport& n, ValueId y, int scale) {
   const bool has_zero = n.Has(scale + 1);
   const DType dtype = n.Type(n.In(has_zero ? scale + 1 : 0)).dtype;
   const ValueId zero =
@@ -228,7 +228,7 @@ void SetRounded(NodeImport& n, ValueId y, int scale) {
 
 // The same with y in multiples of the scale.
 void SetQuantised(NodeImport& n, ValueId y, int scale) {
-  SetRounded(n, n.Emit(OpKind::kDiv, {y, n.Reshape(n.In(scale), {})}), scale);
+  SetRoundedWithZero(n, n.Emit(OpKind::kDiv, {y, n.Reshape(n.In(scale), {})}), scale);
 }
 
 // ONNX Runtime adds the multiples of both operands to what their zero points and that of the result
@@ -252,19 +252,19 @@ void QLinearAdd(NodeImport& n) {
 }
 
 void QLinearMul(NodeImport& n) {
-  SetQuantised(n, n.Emit(OpKind::kMul, {Real(n, 0), Real(n, 3)}), 6);
+  SetQuantised(n, n.Emit(OpKind::kMul, {RealOperand(n, 0), RealOperand(n, 3)}), 6);
 }
 
-void QLinearSigmoid(NodeImport& n) { SetQuantised(n, n.Emit(OpKind::kSigmoid, {Real(n, 0)}), 3); }
+void QLinearSigmoid(NodeImport& n) { SetQuantised(n, n.Emit(OpKind::kSigmoid, {RealOperand(n, 0)}), 3); }
 
 void QLinearLeakyRelu(NodeImport& n) {
   const Attrs attrs{{"alpha", n.Float("alpha")}};
-  SetQuantised(n, n.Emit(OpKind::kLeakyRelu, {Real(n, 0)}, attrs), 3);
+  SetQuantised(n, n.Emit(OpKind::kLeakyRelu, {RealOperand(n, 0)}, attrs), 3);
 }
 
 // The operand says which opset's Softmax it is: before 13, over all dimensions from the axis on.
 void QLinearSoftmax(NodeImport& n) {
-  const ValueId x = Real(n, 0);
+  const ValueId x = RealOperand(n, 0);
   const int rank = n.Rank(x);
   Shape axes{n.Axis(n.Int("axis"), rank)};
   constexpr int64_t kOneAxis = 13;
@@ -273,19 +273,19 @@ void QLinearSoftmax(NodeImport& n) {
   const ValueId steps =
       n.Emit(OpKind::kFloor, {n.Emit(OpKind::kReciprocal, {n.Reshape(n.In(3), {})})});
   const ValueId y = n.Emit(OpKind::kSoftmax, {x}, {{"axes", axes}});
-  SetRounded(n, n.Emit(OpKind::kMul, {y, steps}), 3);
+  SetRoundedWithZero(n, n.Emit(OpKind::kMul, {y, steps}), 3);
 }
 
 void QLinearConcat(NodeImport& n) {
   if (n.NumInputs() % 3 != 2) return n.Fail("needs a scale and a zero point for each operand");
   std::vector<ValueId> parts;
-  for (int i = 2; i < n.NumInputs(); i += 3) parts.push_back(Real(n, i));
+  for (int i = 2; i < n.NumInputs(); i += 3) parts.push_back(RealOperand(n, i));
   const int64_t axis = n.Axis(n.Int("axis"), n.Rank(parts[0]));
   SetQuantised(n, Concat(n, parts, axis), 0);
 }
 
 void QLinearWhere(NodeImport& n) {
-  SetQuantised(n, n.Emit(OpKind::kWhere, {n.In(0), Real(n, 1), Real(n, 4)}), 7);
+  SetQuantised(n, n.Emit(OpKind::kWhere, {n.In(0), RealOperand(n, 1), RealOperand(n, 4)}), 7);
 }
 
 // With the channels in the second dimension, or in the last one.
@@ -297,7 +297,7 @@ Shape SpatialAxes(NodeImport& n, ValueId x) {
 }
 
 void QLinearGlobalAveragePool(NodeImport& n) {
-  const ValueId x = Real(n, 0);
+  const ValueId x = RealOperand(n, 0);
   if (n.Rank(x) < 3) return n.Fail("needs spatial dimensions");
   SetQuantised(
       n, n.Emit(OpKind::kReduceMean, {x}, {{"axes", SpatialAxes(n, x)}, {"keepdims", int64_t{1}}}),
@@ -305,7 +305,7 @@ void QLinearGlobalAveragePool(NodeImport& n) {
 }
 
 void QLinearAveragePool(NodeImport& n) {
-  const ValueId x = Real(n, 0);
+  const ValueId x = RealOperand(n, 0);
   if (n.Int("channels_last") == 0) return SetQuantised(n, AveragePoolOf(n, x), 3);
   if (n.Rank(x) < 3) return n.Fail("needs spatial dimensions");
   Shape first{0, n.Rank(x) - 1}, last{0};
@@ -315,7 +315,7 @@ void QLinearAveragePool(NodeImport& n) {
 }
 
 // A vector along the last dimension, a scalar, or what broadcasts to the shape.
-ValueId PerColumn(NodeImport& n, ValueId v, const Shape& shape) {
+ValueId AlongColumns(NodeImport& n, ValueId v, const Shape& shape) {
   return n.ok() && n.Rank(v) < 2 ? Spread(n, v, -1, shape) : v;
 }
 
@@ -329,7 +329,7 @@ void QGemm(NodeImport& n) {
   if (n.Has(6)) sum = n.Emit(OpKind::kAdd, {sum, n.In(6)});
   const ValueId scale_a = n.Reshape(n.In(1), {});
   ValueId factor = n.Emit(OpKind::kMul, {n.ScalarLike(n.Float("alpha"), scale_a), scale_a});
-  factor = n.Emit(OpKind::kMul, {factor, PerColumn(n, n.In(4), n.ShapeOf(sum))});
+  factor = n.Emit(OpKind::kMul, {factor, AlongColumns(n, n.In(4), n.ShapeOf(sum))});
   if (!n.Has(7)) {
     if (n.Has(8)) return n.Fail("has a zero point of the result without its scale");
     return n.Set(0, n.Emit(OpKind::kMul, {n.Cast(sum, DType::kF32), factor}));
@@ -343,7 +343,7 @@ void QGemm(NodeImport& n) {
 // a and b are integers without zero points, in i32; the scales are f32.
 ValueId Scaled(NodeImport& n, ValueId a, ValueId b, ValueId scale_a, ValueId scale_b) {
   const ValueId sum = n.Cast(n.Emit(OpKind::kMatmul, {a, b}), DType::kF32);
-  const ValueId factor = n.Emit(OpKind::kMul, {scale_a, PerColumn(n, scale_b, n.ShapeOf(sum))});
+  const ValueId factor = n.Emit(OpKind::kMul, {scale_a, AlongColumns(n, scale_b, n.ShapeOf(sum))});
   return n.Emit(OpKind::kMul, {sum, factor});
 }
 
@@ -351,7 +351,7 @@ ValueId Scaled(NodeImport& n, ValueId a, ValueId b, ValueId scale_a, ValueId sca
 ValueId WidenedColumns(NodeImport& n, int input, int zero) {
   const ValueId b = n.Cast(n.In(input), DType::kI32);
   if (!n.Has(zero)) return b;
-  return n.Emit(OpKind::kSub, {b, PerColumn(n, n.Cast(n.In(zero), DType::kI32), n.ShapeOf(b))});
+  return n.Emit(OpKind::kSub, {b, AlongColumns(n, n.Cast(n.In(zero), DType::kI32), n.ShapeOf(b))});
 }
 
 void MatMulIntegerToFloat(NodeImport& n) {

@@ -12,9 +12,6 @@
 namespace heddle::graph {
 namespace {
 
-// Unrolling makes about twenty nodes for each step.
-constexpr int64_t kLongestSequence = 8192;
-
 // An activation of a cell, with its parameters.
 struct Activation {
   std::string name;

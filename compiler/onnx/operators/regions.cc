@@ -238,7 +238,7 @@ struct Corner {
 
 // Gathers x, whose dimensions are `batch` leading ones, the spatial ones, and channels. The
 // positions have the leading ones, too, and agree in shape.
-ValueId Pick(NodeImport& n, ValueId x, const std::vector<ValueId>& at, int64_t batch_dims) {
+ValueId PickPositions(NodeImport& n, ValueId x, const std::vector<ValueId>& at, int64_t batch_dims) {
   std::vector<ValueId> parts;
   if (!n.ok()) return -1;
   for (const ValueId v : at) {
@@ -341,7 +341,7 @@ void RoiAlign(NodeImport& n) {
   ValueId sum = -1;
   for (const Corner& y : down.corners) {
     for (const Corner& z : across.corners) {
-      const ValueId value = Pick(
+      const ValueId value = PickPositions(
           n, image,
           {batch, Broadcast(n, rows(y.index), points), Broadcast(n, columns(z.index), points)}, 0);
       const ValueId weight = m.Mul(rows(y.weight), columns(z.weight));
@@ -508,7 +508,7 @@ void DeformConv(NodeImport& n) {
     }
     Shape with_channel = places;
     with_channel.push_back(1);
-    const ValueId part = m.Mul(Pick(n, image, at, 2), n.Reshape(weight, with_channel));
+    const ValueId part = m.Mul(PickPositions(n, image, at, 2), n.Reshape(weight, with_channel));
     columns = columns < 0 ? part : m.Add(columns, part);
   }
   if (n.Has(4)) {

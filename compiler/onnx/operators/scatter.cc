@@ -11,13 +11,13 @@ namespace {
 using ir::DType;
 
 // The kernels of these operators compare each element with all updates that may concern it.
-bool IsAffordable(NodeImport& n, double elements, double each) {
+bool IsAffordableScatter(NodeImport& n, double elements, double each) {
   if (elements * each > kMostComparisons)
     n.Unsupported(absl::StrCat("of ", elements, " elements, ", each, " comparisons each"));
   return n.ok();
 }
 
-double Count(NodeImport& n, ValueId v) { return static_cast<double>(NumElements(n.Type(v))); }
+double ElementsOf(NodeImport& n, ValueId v) { return static_cast<double>(NumElements(n.Type(v))); }
 
 std::string Reduction(NodeImport& n) {
   return n.OneOf("reduction", {"none", "add", "mul", "max", "min"});
@@ -27,7 +27,7 @@ void ScatterElements(NodeImport& n) {
   const ValueId data = n.In(0), indices = n.In(1), updates = n.In(2);
   if (n.ok() && n.Rank(indices) != n.Rank(data)) return n.Fail("indices of another rank");
   const int64_t axis = n.Axis(n.Int("axis"), n.Rank(data));
-  if (!n.ok() || !IsAffordable(n, Count(n, data), static_cast<double>(n.ShapeOf(indices)[axis])))
+  if (!n.ok() || !IsAffordableScatter(n, ElementsOf(n, data), static_cast<double>(n.ShapeOf(indices)[axis])))
     return;
   n.Set(0, n.Emit(OpKind::kScatterElements, {data, indices, updates},
                   {{"axis", axis}, {"reduction", Reduction(n)}}));
@@ -36,7 +36,7 @@ void ScatterElements(NodeImport& n) {
 void ScatterNd(NodeImport& n) {
   const ValueId data = n.In(0), indices = n.In(1), updates = n.In(2);
   if (n.ok() && n.Rank(indices) == 0) return n.Fail("needs indices");
-  if (!n.ok() || !IsAffordable(n, Count(n, data), Count(n, indices))) return;
+  if (!n.ok() || !IsAffordableScatter(n, ElementsOf(n, data), ElementsOf(n, indices))) return;
   n.Set(0, n.Emit(OpKind::kScatterNd, {data, indices, updates}, {{"reduction", Reduction(n)}}));
 }
 
@@ -64,7 +64,7 @@ void TopK(NodeImport& n) {
     n.Set(0, n.Constant({{n.Type(x).dtype, none}, SharedBytes::Of("")}));
     return n.Set(1, n.Constant({{DType::kI64, none}, SharedBytes::Of("")}));
   }
-  if (!IsAffordable(n, Count(n, x), static_cast<double>(n.ShapeOf(x)[axis]))) return;
+  if (!IsAffordableScatter(n, ElementsOf(n, x), static_cast<double>(n.ShapeOf(x)[axis]))) return;
   ValueId indices =
       n.Emit(OpKind::kTopK, {x}, {{"axis", axis}, {"k", k}, {"largest", n.Int("largest", 1)}});
   if (length >= 0) indices = WithLength(n, indices, static_cast<int>(axis), length);

@@ -23,7 +23,7 @@ bool IsAffordable(NodeImport& n, double cost, double most, const std::string& wh
 
 // ---- Running sums and choices, in rows of about the root of the length ----
 
-struct Rows {
+struct RunningSums {
   ValueId within = -1;  // i32 [.., rows, width]: the sums inside of each row
   ValueId before = -1;  // i32 [.., rows]: the sums of all rows before
   ValueId total = -1;   // i32 [.., rows]: the same with the row itself
@@ -32,8 +32,8 @@ struct Rows {
 
 // The running sums of flags [lead, count]. Each row of each part is summed by itself, so that the
 // work is far below the square of the count.
-Rows SumRows(NodeImport& n, ValueId flags) {
-  Rows r;
+RunningSums SumRows(NodeImport& n, ValueId flags) {
+  RunningSums r;
   if (!n.ok()) return r;
   const int64_t lead = n.ShapeOf(flags)[0], count = n.ShapeOf(flags)[1];
   r.width = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(count))));
@@ -71,7 +71,7 @@ Chosen Choose(NodeImport& n, ValueId flags, int64_t most) {
   if (const auto* made = n.lengths().FindChoice(flags)) return {made->first, made->second};
   const int64_t extent = n.ShapeOf(flags)[0];
   most = std::min(most, extent);
-  const Rows r = SumRows(n, n.Reshape(flags, {1, extent}));
+  const RunningSums r = SumRows(n, n.Reshape(flags, {1, extent}));
   if (!IsAffordable(n, static_cast<double>(most) * static_cast<double>(r.width + r.rows),
                     static_cast<double>(kMostElements),
                     absl::StrCat(extent, " elements, of which up to ", most, " are chosen")))
@@ -237,7 +237,7 @@ void Unique(NodeImport& n) {
   const int64_t bound = n.ok() ? n.ShapeOf(starts)[0] : 1;
   const ValueId next = Concat(n, {Part(n, starts, 0, 1, bound), n.Constant(FromInts({count}))}, 0);
   ValueId counts = bound > 1 ? n.Emit(OpKind::kSub, {next, starts}) : n.Constant(FromInts({count}));
-  const Rows sums = SumRows(n, n.Reshape(begins, {1, count}));
+  const RunningSums sums = SumRows(n, n.Reshape(begins, {1, count}));
   // The number of the group of each part, in the order of the tensor.
   const ValueId grouped =
       n.Reshape(n.Emit(OpKind::kAdd, {sums.within, n.Reshape(sums.before, {1, sums.rows, 1})}),
@@ -339,7 +339,7 @@ void NonMaxSuppression(NodeImport& n) {
   ValueId chosen = n.Emit(OpKind::kEqual, {suppressed, n.ScalarLike(0, suppressed)});
   if (!bound || most < count || (*bound)[0].length >= 0) {
     // The first ones of each row.
-    const Rows sums = SumRows(n, chosen);
+    const RunningSums sums = SumRows(n, chosen);
     const ValueId number =
         n.Reshape(n.Emit(OpKind::kAdd, {sums.within, n.Reshape(sums.before, {rows, sums.rows, 1})}),
                   {rows, sums.rows * sums.width});

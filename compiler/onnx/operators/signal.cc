@@ -14,7 +14,7 @@ namespace {
 
 using ir::DType;
 
-struct Transform {
+struct FourierTransform {
   int64_t length = 0;  // of the transform
   bool inverse = false, onesided = false;
 };
@@ -28,7 +28,7 @@ double Sine(int64_t i, int64_t length) {
 }
 
 // The transform of the second last dimension; the last one holds real, or real and imaginary parts.
-ValueId Transformed(NodeImport& n, ValueId x, const Transform& how) {
+ValueId FourierTransformed(NodeImport& n, ValueId x, const FourierTransform& how) {
   if (!n.ok()) return -1;
   const DType dtype = n.Type(x).dtype;
   x = Single(n, x);
@@ -88,7 +88,7 @@ void Dft(NodeImport& n) {
     axis = given[0];
   }
   axis = n.Axis(axis, rank);
-  Transform how;
+  FourierTransform how;
   how.inverse = n.Int("inverse") != 0;
   how.onesided = n.Int("onesided") != 0;
   const Shape length = n.Has(1) ? n.ConstantInts(1) : Shape{};
@@ -100,7 +100,7 @@ void Dft(NodeImport& n) {
   Shape perm(static_cast<size_t>(rank));
   std::iota(perm.begin(), perm.end(), 0);
   std::swap(perm[axis], perm[rank - 2]);
-  n.Set(0, n.Transpose(Transformed(n, n.Transpose(x, perm), how), perm));
+  n.Set(0, n.Transpose(FourierTransformed(n, n.Transpose(x, perm), how), perm));
 }
 
 void Stft(NodeImport& n) {
@@ -135,7 +135,7 @@ void Stft(NodeImport& n) {
   const bool onesided = n.Int("onesided") != 0;
   if (complex && onesided && n.HasAttr("onesided"))
     return n.Fail("a one-sided transform needs real numbers");
-  n.Set(0, Transformed(n, framed, {length, false, onesided && !complex}));
+  n.Set(0, FourierTransformed(n, framed, {length, false, onesided && !complex}));
 }
 
 void MelWeightMatrix(NodeImport& n) {

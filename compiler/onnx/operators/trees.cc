@@ -40,7 +40,7 @@ std::vector<double> TensorNumbers(NodeImport& n, std::string_view name) {
 }
 
 // An attribute that is a list of floats, or with the suffix "_as_tensor" a tensor of doubles.
-std::vector<double> Numbers(NodeImport& n, const std::string& name) {
+std::vector<double> ListedNumbers(NodeImport& n, const std::string& name) {
   const std::string tensor = name + "_as_tensor";
   if (!n.HasAttr(tensor)) return n.Floats(name);
   if (!n.Floats(name).empty()) n.Fail(absl::StrCat("has both '", name, "' and '", tensor, "'"));
@@ -74,7 +74,7 @@ classical::OnnxNodes NodesOf(NodeImport& n) {
           .nodeids = n.Ints("nodes_nodeids"),
           .featureids = n.Ints("nodes_featureids"),
           .modes = Modes(n),
-          .values = Numbers(n, "nodes_values"),
+          .values = ListedNumbers(n, "nodes_values"),
           .truenodeids = n.Ints("nodes_truenodeids"),
           .falsenodeids = n.Ints("nodes_falsenodeids"),
           .missing_value_tracks_true = n.Ints("nodes_missing_value_tracks_true")};
@@ -85,7 +85,7 @@ classical::OnnxVotes VotesOf(NodeImport& n, const std::string& what) {
   return {.treeids = n.Ints(what + "_treeids"),
           .nodeids = n.Ints(what + "_nodeids"),
           .ids = n.Ints(what + "_ids"),
-          .weights = Numbers(n, what + "_weights")};
+          .weights = ListedNumbers(n, what + "_weights")};
 }
 
 // The part of an ensemble that follows from its operand.
@@ -243,7 +243,7 @@ void TreeEnsembleRegressor(NodeImport& n) {
   classical::OnnxEnsemble ensemble = EnsembleOf(n, x);
   ensemble.outputs = n.Int("n_targets", 1);
   ensemble.aggregate = AggregateOf(n);
-  ensemble.base = Numbers(n, "base_values");
+  ensemble.base = ListedNumbers(n, "base_values");
   const classical::OnnxNodes nodes = NodesOf(n);
   const classical::OnnxVotes votes = VotesOf(n, "target");
   const Transform transform = TransformOf(n);
@@ -257,7 +257,7 @@ void TreeEnsembleClassifier(NodeImport& n) {
   const std::vector<int64_t> labels = ClassLabels(n, "classlabels_int64s", "classlabels_strings");
   classical::OnnxEnsemble ensemble = EnsembleOf(n, x);
   ensemble.outputs = static_cast<int64_t>(labels.size());
-  ensemble.base = Numbers(n, "base_values");
+  ensemble.base = ListedNumbers(n, "base_values");
   const classical::OnnxNodes nodes = NodesOf(n);
   const classical::OnnxVotes votes = VotesOf(n, "class");
   const Transform transform = TransformOf(n);

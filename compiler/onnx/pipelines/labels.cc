@@ -46,20 +46,10 @@ bool MayReadStrings(const NodeProto& node) {
   return false;
 }
 
-void Drop(NodeProto& node, std::string_view name) {
-  auto& attributes = *node.mutable_attribute();
-  for (int i = attributes.size() - 1; i >= 0; --i) {
-    if (attributes[i].name() == name) attributes.DeleteSubrange(i, 1);
-  }
-}
-
 // Gives the node an attribute that is a list of integers. One of the same name is replaced.
 void SetInts(NodeProto& node, const std::string& name, const std::vector<int64_t>& values) {
-  Drop(node, name);
-  onnx::AttributeProto& a = *node.add_attribute();
-  a.set_name(name);
-  a.set_type(onnx::AttributeProto::INTS);
-  for (const int64_t value : values) a.add_ints(value);
+  DropAttribute(node, name);
+  MakeInts(*node.add_attribute(), name, values);
 }
 
 // A list out of which a value has strings, and what stands for place -1, the default of an encoder.
@@ -90,7 +80,7 @@ bool EncodePlaces(const Strings& strings, NodeProto& node) {
     // No element has these.
     places.push_back(found.empty() ? kNoPlace - static_cast<int64_t>(places.size()) : found[0]);
   }
-  Drop(node, "cats_strings");
+  DropAttribute(node, "cats_strings");
   SetInts(node, "cats_int64s", places);
   return true;
 }
@@ -128,14 +118,14 @@ bool LookUpPlaces(const Strings& strings, NodeProto& node) {
   } else if (node.op_type() == "LabelEncoder" &&
              (FindAttribute(node, "classes_strings") || FindAttribute(node, "values_strings"))) {
     SetInts(node, "values_int64s", of);  // strings are their places, and -1 for the default
-    Drop(node, "values_strings");
-    if (!maps) Drop(node, "default_int64");
+    DropAttribute(node, "values_strings");
+    if (!maps) DropAttribute(node, "default_int64");
   } else {
     return false;
   }
   for (const char* name : {"cats_strings", "cats_int64s", "classes_strings", "keys_strings"})
-    Drop(node, name);
-  Drop(node, "default_string");
+    DropAttribute(node, name);
+  DropAttribute(node, "default_string");
   SetInts(node, "keys_int64s", places);
   if (maps) node.set_opset(2);  // which has keys and values in two lists
   node.set_op_type("LabelEncoder");
@@ -168,7 +158,7 @@ StringList MovedList(const NodeProto& node, const StringLists& lists) {
 }
 
 // The initializers of strings that nodes only pick from.
-StringLists Lists(const onnx::GraphProto& graph) {
+StringLists ListsOf(const onnx::GraphProto& graph) {
   StringLists lists;
   std::set<std::string> others;
   for (const TensorProto& t : graph.initializer()) {
@@ -186,7 +176,7 @@ StringLists Lists(const onnx::GraphProto& graph) {
   return lists;
 }
 
-void Number(TensorProto& list) {
+void NumberStrings(TensorProto& list) {
   const int64_t count = list.string_data_size();
   list.clear_string_data();
   list.set_data_type(TensorProto::INT64);
@@ -197,9 +187,9 @@ void Number(TensorProto& list) {
 
 StringLists NumberLabels(Model& model, Problems& problems) {
   onnx::GraphProto& graph = model.mutable_graph();
-  StringLists lists = Lists(graph);
+  StringLists lists = ListsOf(graph);
   for (TensorProto& t : *graph.mutable_initializer()) {
-    if (lists.count(t.name())) Number(t);
+    if (lists.count(t.name())) NumberStrings(t);
   }
   std::map<std::string, std::string> defaults;  // of encoders, by the name of a value
   for (NodeProto& node : *graph.mutable_node()) {

@@ -37,21 +37,6 @@ void DeclareCodes(ValueInfoProto& info) {
   info.mutable_type()->mutable_tensor_type()->set_elem_type(TensorProto::INT64);
 }
 
-void Drop(NodeProto& node, std::string_view name) {
-  auto& attributes = *node.mutable_attribute();
-  attributes.erase(std::remove_if(attributes.begin(), attributes.end(),
-                                  [&](const AttributeProto& a) { return a.name() == name; }),
-                   attributes.end());
-}
-
-// Makes an attribute a list of integers.
-void SetInts(AttributeProto& a, const std::string& name, const std::vector<int64_t>& values) {
-  a.Clear();
-  a.set_name(name);
-  a.set_type(AttributeProto::INTS);
-  for (const int64_t value : values) a.add_ints(value);
-}
-
 class Coder {
  public:
   Coder(Model& model, Problems& problems) : model_(model), problems_(problems) {}
@@ -190,7 +175,7 @@ class Coder {
       std::vector<int64_t> places;
       for (int i = 0; i < classes->strings_size(); ++i) places.push_back(i);
       EncodeKeys(node, "classes_strings", "keys_int64s");
-      SetInts(*node.add_attribute(), "values_int64s", places);
+      MakeInts(*node.add_attribute(), "values_int64s", places);
       return MakeLabelEncoder(node);
     }
     return EncodeKeys(node, "keys_strings", "keys_int64s");
@@ -200,7 +185,7 @@ class Coder {
   static bool MakeLabelEncoder(NodeProto& node) {
     node.set_op_type("LabelEncoder");
     node.set_opset(2);
-    Drop(node, "default_string");
+    DropAttribute(node, "default_string");
     return true;
   }
 
@@ -208,7 +193,7 @@ class Coder {
   bool EncodeKeys(NodeProto& node, std::string_view strings, const std::string& integers) {
     AttributeProto* list = FindAttribute(node, strings);
     if (list == nullptr || list->strings_size() == 0) return false;
-    SetInts(*list, integers, Codes(node, {list->strings().begin(), list->strings().end()}));
+    MakeInts(*list, integers, Codes(node, {list->strings().begin(), list->strings().end()}));
     return true;
   }
 

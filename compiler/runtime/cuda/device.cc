@@ -15,7 +15,7 @@ constexpr int64_t kGranularity = 512;  // alignment of blocks; no load of a kern
 // A free block serves requests of at least 1 / kWaste of its size.
 constexpr int64_t kWaste = 2;
 
-int64_t RoundUp(int64_t bytes) {
+int64_t Granules(int64_t bytes) {
   return std::max<int64_t>(1, (bytes + kGranularity - 1) / kGranularity) * kGranularity;
 }
 
@@ -172,7 +172,7 @@ absl::Status CudaDevice::Enter() const {
 }
 
 absl::StatusOr<DeviceMemory> CudaDevice::Allocate(int64_t bytes) {
-  const int64_t block = RoundUp(bytes);
+  const int64_t block = Granules(bytes);
   const auto found = free_.lower_bound(block);
   if (found != free_.end() && found->first <= kWaste * block) {
     DeviceMemory memory(this, found->second, bytes, found->first);

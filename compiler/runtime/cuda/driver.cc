@@ -17,7 +17,7 @@ std::string LibraryName() {
 }
 
 // Loads the driver, which is never unloaded because it has its own threads.
-absl::StatusOr<const CudaApi*> Load() {
+absl::StatusOr<const CudaApi*> LoadDriver() {
   const std::string name = LibraryName();
   void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -93,7 +93,7 @@ absl::StatusCode CodeOf(CuResult result) {
 bool HasCudaDriver() { return dlopen(LibraryName().c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr; }
 
 absl::StatusOr<const CudaApi*> CudaDriver() {
-  static const auto& driver = *new absl::StatusOr<const CudaApi*>(Load());
+  static const auto& driver = *new absl::StatusOr<const CudaApi*>(LoadDriver());
   return driver;
 }
 

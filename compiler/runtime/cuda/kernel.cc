@@ -9,7 +9,7 @@ namespace {
 // Limits of every architecture since compute capability 3.0.
 constexpr int64_t kMaxGrid[] = {(int64_t{1} << 31) - 1, 65535, 65535};
 constexpr int64_t kMaxBlock[] = {1024, 1024, 64};
-constexpr int64_t kMaxThreads = 1024;
+constexpr int64_t kMaxBlockThreads = 1024;
 constexpr int64_t kMaxSharedBytes = 1 << 20;
 constexpr size_t kMaxArguments = 512;  // 4 KiB of parameters
 constexpr int64_t kWorkspaceAlignment = 256;
@@ -34,7 +34,7 @@ absl::Status CheckLaunches(const std::vector<GpuLaunch>& launches, size_t buffer
       }
       threads *= launch.block[axis];
     }
-    if (threads > kMaxThreads) return bad(absl::StrCat(threads, " threads in a block"));
+    if (threads > kMaxBlockThreads) return bad(absl::StrCat(threads, " threads in a block"));
     if (launch.dynamic_shared_bytes < 0 || launch.dynamic_shared_bytes > kMaxSharedBytes) {
       return bad(absl::StrCat(launch.dynamic_shared_bytes, " bytes of shared memory"));
     }

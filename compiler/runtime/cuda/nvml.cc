@@ -45,7 +45,7 @@ bool Find(void* library, const char* name, F* function) {
   return *function != nullptr;
 }
 
-const Api* Load() {
+const Api* LoadNvml() {
   const char* other = std::getenv("HEDDLE_NVML");  // tests use another library
   void* library = dlopen(other != nullptr && *other != '\0' ? other : "libnvidia-ml.so.1",
                          RTLD_NOW | RTLD_LOCAL);
@@ -64,7 +64,7 @@ const Api* Load() {
 }
 
 const Api* Nvml() {
-  static const Api* api = Load();
+  static const Api* api = LoadNvml();
   return api;
 }
 

@@ -1,16 +1,14 @@
 #include "compiler/runtime/cuda/timing.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "base/status_macros.h"
+#include "compiler/runtime/clock.h"
 #include "compiler/runtime/race.h"
 
 namespace heddle::runtime {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kLargestBatch = 256;                  // calls between two readings of the clock
 constexpr int64_t kFlushOfUnknown = int64_t{64} << 20;  // if the GPU does not report its cache size
@@ -20,10 +18,6 @@ constexpr int64_t kCoverBytes = int64_t{128} << 20;
 constexpr int64_t kMostCovers = 256;
 constexpr double kLeastFillNs = 10000;  // a fill is never faster
 constexpr double kCoverFactor = 2;  // fills last this many times as long as enqueueing the batch
-
-double NsSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
-}
 
 class Sampler {
  public:

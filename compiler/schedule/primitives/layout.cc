@@ -81,7 +81,7 @@ absl::StatusOr<Packing> ParsePacking(const ir::Buffer& buffer,
 
 // The copy inside new loops, which are added to `loops`. It stores zero where the packed tensor is
 // larger than the tensor.
-Stmt CopyNest(const std::string& name, const BufferRef& source, const BufferRef& packed,
+Stmt PackingNest(const std::string& name, const BufferRef& source, const BufferRef& packed,
               const Packing& packing, std::vector<FreshLoop>& loops) {
   NewIters iters;
   for (size_t k = 0; k < packed->shape.size(); ++k) {
@@ -145,7 +145,7 @@ absl::StatusOr<Rewritten> Pack(const Program& p, const std::string& block_name,
   for (Expr& index : changed.store.indices) index = repack(index);
   const Path below{std::vector<Stmt>(reader.nodes.begin() + place, reader.nodes.end())};
   std::vector<FreshLoop> loops;
-  const Stmt both = ir::MakeSeq({CopyNest(name, source, packed, packing, loops),
+  const Stmt both = ir::MakeSeq({PackingNest(name, source, packed, packing, loops),
                                  ReplaceTarget(below, ir::MakeStmt(std::move(changed)))});
   allocs.buffers.push_back(packed);
   HEDDLE_ASSIGN_OR_RETURN(Program repacked, Finish(p, ReplaceAt(reader, place, both), allocs));

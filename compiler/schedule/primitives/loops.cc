@@ -31,7 +31,7 @@ absl::string_view Word(LoopKind kind) {
   return kind == LoopKind::kSerial ? "serial" : absl::string_view(name.data(), name.size());
 }
 
-absl::Status Illegal(const For& loop, absl::string_view why) {
+absl::Status IllegalLoop(const For& loop, absl::string_view why) {
   return absl::FailedPreconditionError(absl::StrCat("loop ", Quoted(loop.var->name), " ", why));
 }
 
@@ -89,11 +89,11 @@ absl::StatusOr<int64_t> CheckFactors(const For& loop, const std::vector<int64_t>
     product *= factor;
   }
   if (product < loop.extent) {
-    return Illegal(loop, absl::StrCat("of extent ", loop.extent,
+    return IllegalLoop(loop, absl::StrCat("of extent ", loop.extent,
                                       " is not covered by factors of product ", product));
   }
   if (product > 2 * loop.extent) {
-    return Illegal(loop, absl::StrCat("of extent ", loop.extent,
+    return IllegalLoop(loop, absl::StrCat("of extent ", loop.extent,
                                       " is split into more than twice its iterations"));
   }
   return product;
@@ -101,7 +101,7 @@ absl::StatusOr<int64_t> CheckFactors(const For& loop, const std::vector<int64_t>
 
 absl::StatusOr<Program> SetKind(const Program& p, const Path& path, LoopKind kind) {
   const For& loop = path.loop();
-  if (ir::IsGpu(loop.kind)) return Illegal(loop, "is bound to a GPU axis");
+  if (ir::IsGpu(loop.kind)) return IllegalLoop(loop, "is bound to a GPU axis");
   Stmt changed = ir::MakeStmt(For{loop.var, loop.extent, kind, loop.body});
   Program result = WithBody(p, ReplaceTarget(path, changed));
   HEDDLE_RETURN_IF_ERROR(CheckKind(result.body, changed));
@@ -129,7 +129,7 @@ absl::Status CheckSameRoles(const std::vector<const For*>& chain) {
       if (loop->extent == 1) continue;
       if (first == nullptr) first = loop;
       if (RoleOf(*block, first->var.get()) == RoleOf(*block, loop->var.get())) continue;
-      return Illegal(*first,
+      return IllegalLoop(*first,
                      absl::StrCat("and loop ", Quoted(loop->var->name),
                                   " mean different things to the reduction ", Quoted(block->name)));
     }
@@ -147,7 +147,7 @@ absl::Status CheckRepeatsOutside(const std::vector<const For*>& order, const Stm
       Role role = RoleOf(*block, loop->var.get());
       if (role == Role::kReduce || role == Role::kMixed) reduce = loop;
       if (role != Role::kFree || reduce == nullptr) continue;
-      return Illegal(
+      return IllegalLoop(
           *loop, absl::StrCat("repeats block ", Quoted(block->name),
                               " and cannot go inside its reduce loop ", Quoted(reduce->var->name)));
     }
@@ -169,14 +169,14 @@ absl::StatusOr<std::vector<Stmt>> ChainOf(const Stmt& root, const std::vector<st
   *top = *std::min_element(paths.begin(), paths.end(), deeper);
   for (const Path& path : paths) {
     if (!bottom.Contains(path.target().get())) {
-      return Illegal(path.loop(), absl::StrCat("does not lie on one chain with loop ",
+      return IllegalLoop(path.loop(), absl::StrCat("does not lie on one chain with loop ",
                                                Quoted(bottom.loop().var->name)));
     }
   }
   std::vector<Stmt> chain(bottom.nodes.begin() + (top->nodes.size() - 1), bottom.nodes.end());
   for (const Stmt& s : chain) {
     if (!As<For>(s)) {
-      return Illegal(top->loop(), absl::StrCat("and loop ", Quoted(bottom.loop().var->name),
+      return IllegalLoop(top->loop(), absl::StrCat("and loop ", Quoted(bottom.loop().var->name),
                                                " have something else between them"));
     }
   }
@@ -190,11 +190,11 @@ absl::StatusOr<Rewritten> Split(const Program& p, const std::string& loop_name,
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loop_name));
   const For& loop = path.loop();
   HEDDLE_ASSIGN_OR_RETURN(int64_t product, CheckFactors(loop, factors));
-  if (ir::IsGpu(loop.kind)) return Illegal(loop, "is bound to a GPU axis and cannot be split");
-  if (loop.kind == LoopKind::kVectorized) return Illegal(loop, "is vectorized and cannot be split");
+  if (ir::IsGpu(loop.kind)) return IllegalLoop(loop, "is bound to a GPU axis and cannot be split");
+  if (loop.kind == LoopKind::kVectorized) return IllegalLoop(loop, "is vectorized and cannot be split");
   if (product > loop.extent) {
     if (const Block* block = DividesVariable(loop)) {
-      return Illegal(loop, absl::StrCat("was fused and needs factors that divide it: a guard would "
+      return IllegalLoop(loop, absl::StrCat("was fused and needs factors that divide it: a guard would "
                                         "not bound the iterators of block ",
                                         Quoted(block->name)));
     }
@@ -230,18 +230,18 @@ absl::StatusOr<Rewritten> Fuse(const Program& p, const std::vector<std::string>&
     const auto* next = As<For>(chain.back()->body);
     if (next == nullptr || next->var->name != loops[k]) {
       HEDDLE_RETURN_IF_ERROR(FindLoop(p.body, loops[k]).status());
-      return Illegal(*chain.back(),
+      return IllegalLoop(*chain.back(),
                      absl::StrCat("has not loop ", Quoted(loops[k]), " directly inside it"));
     }
     chain.push_back(next);
     absl::StrAppend(&name, "*", loops[k]);
     if (extent < 1 || next->extent > kMostIterations / extent)
-      return Illegal(*next, "would make a loop of more than 2^40 iterations");
+      return IllegalLoop(*next, "would make a loop of more than 2^40 iterations");
     extent *= next->extent;
   }
   for (const For* loop : chain) {
     if (loop->kind != LoopKind::kSerial) {
-      return Illegal(*loop, absl::StrCat("is ", Word(loop->kind), "; only serial loops fuse"));
+      return IllegalLoop(*loop, absl::StrCat("is ", Word(loop->kind), "; only serial loops fuse"));
     }
   }
   HEDDLE_RETURN_IF_ERROR(CheckSameRoles(chain));
@@ -306,7 +306,7 @@ absl::StatusOr<Rewritten> Parallel(const Program& p, const std::string& loop) {
 absl::StatusOr<Rewritten> Vectorize(const Program& p, const std::string& loop) {
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loop));
   if (path.loop().extent > kMaxLanes) {
-    return Illegal(path.loop(), absl::StrCat("of extent ", path.loop().extent, " is over ",
+    return IllegalLoop(path.loop(), absl::StrCat("of extent ", path.loop().extent, " is over ",
                                              kMaxLanes, ", too long to vectorize"));
   }
   return SetKind(p, path, LoopKind::kVectorized);
@@ -315,7 +315,7 @@ absl::StatusOr<Rewritten> Vectorize(const Program& p, const std::string& loop) {
 absl::StatusOr<Rewritten> Unroll(const Program& p, const std::string& loop) {
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loop));
   if (path.loop().extent > kMaxUnroll) {
-    return Illegal(path.loop(), absl::StrCat("of extent ", path.loop().extent, " is over ",
+    return IllegalLoop(path.loop(), absl::StrCat("of extent ", path.loop().extent, " is over ",
                                              kMaxUnroll, ", too long to unroll"));
   }
   return SetKind(p, path, LoopKind::kUnrolled);
@@ -328,11 +328,11 @@ absl::StatusOr<Rewritten> Bind(const Program& p, const std::string& loop_name, L
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loop_name));
   const For& loop = path.loop();
   auto bound_twice = [&] {
-    return Illegal(loop, absl::StrCat("cannot be bound to ", Word(axis),
+    return IllegalLoop(loop, absl::StrCat("cannot be bound to ", Word(axis),
                                       ": the axis is bound already on its path"));
   };
   auto block_in_thread = [&] {
-    return Illegal(loop, absl::StrCat("cannot be bound to ", Word(axis),
+    return IllegalLoop(loop, absl::StrCat("cannot be bound to ", Word(axis),
                                       ": a block axis would lie inside a thread axis"));
   };
   for (const For* outer : path.Loops()) {

@@ -16,7 +16,7 @@ namespace heddle::schedule {
 namespace {
 
 // Rows that are summed at once: independent accumulators hide each other's latency.
-constexpr int64_t kMaxRows = 16;
+constexpr int64_t kMaxRowsAtOnce = 16;
 constexpr int64_t kPreferredRows = 4;
 
 class LaneRule : public Rule {
@@ -34,7 +34,7 @@ class LaneRule : public Rule {
     if (!stage.view.spatial.empty()) {
       const Axis& last = stage.view.spatial.back();
       rows_knob_ =
-          knobs.Add(absl::StrCat("rows at once of ", last.loop), Divisors(last.extent, kMaxRows),
+          knobs.Add(absl::StrCat("rows at once of ", last.loop), Divisors(last.extent, kMaxRowsAtOnce),
                     LargestDivisorUpTo(last.extent, kPreferredRows));
       if (target.target.threads > 1) {
         parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1},

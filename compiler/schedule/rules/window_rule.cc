@@ -36,7 +36,7 @@ constexpr int64_t kMaxPlaces = 64;
 
 // The order of the loops over blocks of vectors, rows and columns.
 enum Order : int64_t { kBlocksRowsColumns, kBlocksColumnsRows, kRowsBlocksColumns };
-enum WindowPlace : int64_t { kAtRoot, kAtPatches, kInlined };
+enum WindowPlace : int64_t { kWindowAtRoot, kWindowAtPatches, kWindowInlined };
 
 bool UsesReduce(const ir::Expr& e, const StageView& view) {
   return std::any_of(view.reduce.begin(), view.reduce.end(),
@@ -239,7 +239,7 @@ void WindowRule::Declare(Knobs& knobs) {
   }
   for (const std::string& producer : stage_.producers) {
     producer_knobs_.push_back(
-        knobs.Add(absl::StrCat("place of ", producer), {kAtRoot, kAtPatches, kInlined}, kInlined));
+        knobs.Add(absl::StrCat("place of ", producer), {kWindowAtRoot, kWindowAtPatches, kWindowInlined}, kWindowInlined));
   }
 }
 
@@ -321,8 +321,8 @@ absl::Status WindowRule::Apply(const Knobs& knobs, const Point& point, Recorder&
                           out.ReverseComputeAt(epilogue, loops.patches));
   std::vector<ProducerPlace> places;
   for (int64_t place : decided.producers) {
-    places.push_back({place == kInlined  ? ProducerPlace::kInlined
-                      : place == kAtRoot ? ProducerPlace::kAtRoot
+    places.push_back({place == kWindowInlined  ? ProducerPlace::kInlined
+                      : place == kWindowAtRoot ? ProducerPlace::kAtRoot
                                          : ProducerPlace::kInLoop,
                       loops.outer.back()});
   }

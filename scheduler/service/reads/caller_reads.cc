@@ -9,14 +9,10 @@
 #include "base/vocabulary/strategies.h"
 #include "proto/access/access_table.h"
 #include "proto/grpc_util.h"
+#include "scheduler/page/methods.h"
 
 namespace heddle::scheduler {
 namespace {
-
-constexpr std::string_view kListJobs = "heddle.v1.JobService/ListJobs";
-constexpr std::string_view kGetTimeline = "heddle.v1.JobService/GetTimeline";
-constexpr std::string_view kExplainTask = "heddle.v1.JobService/ExplainTask";
-constexpr std::string_view kQueryRecords = "heddle.v1.RecordService/QueryRecords";
 
 // Finds a task by number, key, label, or at least 4 characters that its key begins with.
 // InvalidArgument if several match, NotFound if none does; both list the tasks.

@@ -8,14 +8,12 @@
 #include "proto/access/access_table.h"
 #include "proto/check_message.h"
 #include "proto/grpc_util.h"
+#include "scheduler/page/methods.h"
 
 namespace heddle::scheduler {
 namespace {
 
 constexpr absl::Duration kTrackerLimit = absl::Seconds(1);
-constexpr std::string_view kListJobs = "heddle.v1.JobService/ListJobs";
-constexpr std::string_view kGetTimeline = "heddle.v1.JobService/GetTimeline";
-constexpr std::string_view kQueryRecords = "heddle.v1.RecordService/QueryRecords";
 // A simulation asks for the latest stages of all jobs, and the latest records of so many jobs.
 constexpr int64_t kStagesAsked = 2000;
 constexpr size_t kJobsAsked = 100;
@@ -23,13 +21,8 @@ constexpr int64_t kRecordsAsked = 64;
 constexpr int64_t kLateNs = 1'000'000'000;  // that a clock may be set back by at once
 // Attempts that may be stored after a later one: each is when it has its lease.
 constexpr int64_t kLateAttempts = 500;
-constexpr std::string_view kGetJob = "heddle.v1.JobService/GetJob";
 constexpr int64_t kMostWorkloads = 10'000;  // that are looked at to compare two devices
 constexpr int kReadAhead = 100;             // jobs
-constexpr std::string_view kSubmit = "heddle.v1.JobService/Submit";
-// Draining a machine is holding its slots.
-constexpr std::string_view kAcquire = "heddle.v1.TrackerService/Acquire";
-constexpr std::string_view kRelease = "heddle.v1.TrackerService/Release";
 
 // A person's name, for others to see.
 std::string NameOf(const Identity& caller) {

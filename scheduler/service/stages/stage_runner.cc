@@ -31,7 +31,6 @@ constexpr int kMaxFeatures = 16;                       // limit of the SearchRep
 constexpr int64_t kMaxModuleBytes = int64_t{1} << 40;  // the disk ends before
 // A stage gets this much longer for the parts of its model: 20 MB a second.
 constexpr int64_t kSlowestBytesPerMs = 20'000;
-constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // kept free for the database
 // A gRPC message has at most 4 MiB; this leaves room for the lease and framing.
 constexpr size_t kMaxStartBytes = (4 << 20) - (64 << 10);
 // A candidate is begun again if its process may have been spoilt by an earlier one, which happens once.

@@ -10,7 +10,7 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr absl::Duration kPause = absl::Hours(1);
+constexpr absl::Duration kSweepEvery = absl::Hours(1);
 
 void CollectBy(const KeepRule& rule, Collector* collector, const absl::Notification& stop) {
   const auto go_on = [&] { return !stop.HasBeenNotified(); };
@@ -72,7 +72,7 @@ BlobSweeper::BlobSweeper(SchedulerLoop* loop, RecordStore* store, BlobStore* blo
           } else if (*bytes > 0) {
             spdlog::info("removed {} MiB of blobs that no job refers to", *bytes >> 20);
           }
-        } while (!stop_.WaitForNotificationWithTimeout(kPause));
+        } while (!stop_.WaitForNotificationWithTimeout(kSweepEvery));
       }) {}
 
 BlobSweeper::~BlobSweeper() {

@@ -27,7 +27,7 @@ constexpr int64_t kRowsAtATime = 250;
 // writer's time is left to others.
 constexpr absl::Duration kPause = absl::Milliseconds(2);
 constexpr absl::Duration kWriteLimit = absl::Seconds(30);
-constexpr absl::Duration kLook = absl::Milliseconds(100);  // between looks for what ends a wait
+constexpr absl::Duration kLookEvery = absl::Milliseconds(100);  // between looks for what ends a wait
 
 absl::Status Stopped() {
   return absl::CancelledError("the collection was stopped; what is collected stays so");
@@ -57,7 +57,7 @@ absl::Status Collector::Write(Batch batch) {
     answer->given.Notify();
   });
   const absl::Time limit = MonotonicNow() + kWriteLimit;
-  while (!answer->given.WaitForNotificationWithTimeout(kLook)) {
+  while (!answer->given.WaitForNotificationWithTimeout(kLookEvery)) {
     HEDDLE_RETURN_IF_ERROR(loop_->writer()->problem());
     if (MonotonicNow() > limit)
       return absl::UnavailableError("the database does not take writes now; collect again later");

@@ -20,12 +20,12 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr absl::Duration kTellEvery = absl::Seconds(1);
+constexpr absl::Duration kShowEvery = absl::Seconds(1);
 
 using Locks = std::vector<std::unique_ptr<DirectoryLock>>;
 
 // The address of a store, whose folder is this process' alone while `locks` live.
-absl::StatusOr<std::string> AddressOf(const std::string& place, bool must_exist, Locks* locks) {
+absl::StatusOr<std::string> StoreAddress(const std::string& place, bool must_exist, Locks* locks) {
   if (IsPostgres(place)) return place;
   const std::string database = DatabaseOf(place);
   std::error_code error;
@@ -47,12 +47,12 @@ absl::StatusOr<std::string> AddressOf(const std::string& place, bool must_exist,
 
 absl::Status RunCopyStore(const std::string& from, const std::string& to) {
   Locks locks;
-  HEDDLE_ASSIGN_OR_RETURN(const std::string source, AddressOf(from, /*must_exist=*/true, &locks));
-  HEDDLE_ASSIGN_OR_RETURN(const std::string target, AddressOf(to, /*must_exist=*/false, &locks));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string source, StoreAddress(from, /*must_exist=*/true, &locks));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string target, StoreAddress(to, /*must_exist=*/false, &locks));
   const bool shown = isatty(STDERR_FILENO) != 0;
   absl::Time told = MonotonicNow();
   const auto copied = CopyStore(source, target, [&](const std::string& table, int64_t rows) {
-    if (!shown || MonotonicNow() - told < kTellEvery) return;
+    if (!shown || MonotonicNow() - told < kShowEvery) return;
     told = MonotonicNow();
     std::fprintf(stderr, "\r%s: %lld rows\x1b[K", table.c_str(), static_cast<long long>(rows));
   });

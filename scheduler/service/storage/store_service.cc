@@ -29,7 +29,6 @@ namespace {
 
 constexpr int kBlobsAtATime = 10'000;  // in one message
 constexpr int kMaxFindings = 100;
-constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // kept free for the database
 constexpr absl::Duration kTellEvery = absl::Milliseconds(500);
 
 absl::Status SendFile(const std::string& path, ChunkSink sink) {

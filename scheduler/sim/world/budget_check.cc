@@ -32,7 +32,7 @@ bool Tunes(const Job& job) {
 }
 
 // Until its plan is settled, a job measures each task once, whatever its allocation.
-bool Uniform(const Job& job) {
+bool SpendsUniformly(const Job& job) {
   return job.params.allocation == Allocation::kUniform || !job.settled;
 }
 
@@ -138,9 +138,9 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
     if (job.paused) paused_.insert(id);
     if (!job.stop.empty()) stopped_.insert(id);
     // A plan that is chosen gives tasks other weights, and nothing is granted meanwhile.
-    if (!Uniform(job) && std::holds_alternative<Tuning>(job.phase)) granted_[id] = Granted(job);
+    if (!SpendsUniformly(job) && std::holds_alternative<Tuning>(job.phase)) granted_[id] = Granted(job);
     if (Contends(job) && 2 * Granted(job) >= Pool(job)) contended_.insert(id);
-    if (!Uniform(job) && std::holds_alternative<Tuning>(job.phase)) {
+    if (!SpendsUniformly(job) && std::holds_alternative<Tuning>(job.phase)) {
       for (const TaskIndex task : Beaten(job)) beaten_.insert({id, task});
     }
     if (!Tunes(job)) continue;
@@ -155,7 +155,7 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
       seen.trials = task.trials;
       seen.budget = task.budget;
       seen.unproposed = task.budget - task.trials - static_cast<int>(task.open.size());
-      seen.granted = !Uniform(job) && Wants(task);
+      seen.granted = !SpendsUniformly(job) && Wants(task);
       seen.measuring = std::holds_alternative<Measuring>(task.phase) ||
                        std::holds_alternative<Proposing>(task.phase);
       before_[{id, TaskIndex{static_cast<int>(i)}}] = seen;
@@ -253,7 +253,7 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
       const Task& task = job.tasks[i];
       if (Plateaued(job.params, task)) plateaued_.insert({id, TaskIndex{static_cast<int>(i)}});
       const int begun = task.trials + static_cast<int>(task.open.size());
-      const int allowed = Uniform(job) ? std::max(begun, Share(job, task) - Reused(job, task))
+      const int allowed = SpendsUniformly(job) ? std::max(begun, Share(job, task) - Reused(job, task))
                                        : std::max(begun, kCap * job.params.trials_per_task);
       if (begun > task.budget || task.budget > allowed)
         return absl::StrCat(Name(job, i), begun, " trials of ", task.budget, ", allowed ", allowed);
@@ -261,7 +261,7 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
     }
     if (job.params.max_devices > 0 && devices > static_cast<size_t>(job.params.max_devices))
       return absl::StrCat("j", id.value, " holds ", devices, " devices");
-    if (!Tunes(job) || Uniform(job)) continue;
+    if (!Tunes(job) || SpendsUniformly(job)) continue;
     for (const TaskIndex task : Beaten(job)) {
       const auto seen = before_.find({id, task});
       if (beaten_.contains({id, task}) && seen != before_.end() &&
@@ -293,13 +293,13 @@ std::string BudgetCheck::EndOfTuning(const Job& job) const {
     if (task.weight == 0) continue;  // only its survey counts
     const bool given_up = task.valid() == 0 && task.trials >= 16;
     const int counted = Reused(job, task) + task.trials;
-    const bool full = counted >= (Uniform(job) ? 1 : kCap) * job.params.trials_per_task;
+    const bool full = counted >= (SpendsUniformly(job) ? 1 : kCap) * job.params.trials_per_task;
     const bool ended = full || task.exhausted || given_up ||
                        plateaued_.count({job.id, TaskIndex{static_cast<int>(i)}});
-    if (Uniform(job) && !ended) return Name(job, i) + "a budget is not used up";
+    if (SpendsUniformly(job) && !ended) return Name(job, i) + "a budget is not used up";
     all_ended &= ended;
   }
-  if (!Uniform(job) && !all_ended && Granted(job) < Pool(job))
+  if (!SpendsUniformly(job) && !all_ended && Granted(job) < Pool(job))
     return absl::StrCat("j", job.id.value, " used ", Granted(job), " trials of ", Pool(job));
   return "";
 }

@@ -29,7 +29,7 @@ std::string UserName() {
   return name + process;
 }
 
-absl::StatusOr<std::unique_ptr<RecordStore>> Open(const std::string& url) {
+absl::StatusOr<std::unique_ptr<RecordStore>> OpenSessions(const std::string& url) {
   const std::string name = UserName();
   SqlSessions sessions;
   HEDDLE_ASSIGN_OR_RETURN(
@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<RecordStore>> Open(const std::string& url) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RecordStore>> OpenPostgresRecordStore(const std::string& url) {
-  absl::StatusOr<std::unique_ptr<RecordStore>> store = Open(url);
+  absl::StatusOr<std::unique_ptr<RecordStore>> store = OpenSessions(url);
   if (store.ok()) return store;
   const absl::Status& status = store.status();
   return absl::Status(status.code(),

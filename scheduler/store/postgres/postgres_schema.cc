@@ -17,7 +17,7 @@ constexpr int kFirstVersion = 13;
 // Migration N makes version kFirstVersion + N. They are never changed once released; new ones are added at
 // the end. STRING stands for a text that is compared byte by byte, as SQLite does. What the columns mean,
 // sqlite_schema.cc tells.
-constexpr std::array kMigrations = {
+constexpr std::array kPostgresMigrations = {
     R"sql(
 CREATE TABLE workloads(
   id BIGINT PRIMARY KEY, key STRING NOT NULL UNIQUE, text STRING NOT NULL, label STRING NOT NULL,
@@ -109,7 +109,7 @@ INSERT INTO heddle_commit VALUES(0);
     R"sql(
 CREATE INDEX experience_pages ON experience(target, workload, device);
 )sql"};
-static_assert(kFirstVersion + kMigrations.size() == kSchemaVersion + 1,
+static_assert(kFirstVersion + kPostgresMigrations.size() == kSchemaVersion + 1,
               "a migration of SQLite needs one here, with the same result");
 
 }  // namespace
@@ -160,9 +160,9 @@ absl::Status MigratePostgres(PostgresSession* session, bool copying, int version
         "CREATE TABLE heddle_schema(version BIGINT NOT NULL);"
         "INSERT INTO heddle_schema VALUES(0);";
   }
-  for (size_t i = 0; i < kMigrations.size(); ++i) {
+  for (size_t i = 0; i < kPostgresMigrations.size(); ++i) {
     if (kFirstVersion + static_cast<int64_t>(i) <= found) continue;
-    absl::StrAppend(&sql, absl::StrReplaceAll(kMigrations[i], {{"STRING", "TEXT COLLATE \"C\""}}));
+    absl::StrAppend(&sql, absl::StrReplaceAll(kPostgresMigrations[i], {{"STRING", "TEXT COLLATE \"C\""}}));
   }
   absl::StrAppend(&sql, kEndEpochs, "UPDATE heddle_schema SET version=", version);
   HEDDLE_RETURN_IF_ERROR(session->Begin(SqlSession::Running::kAtOnce));

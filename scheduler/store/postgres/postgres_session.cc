@@ -95,7 +95,7 @@ bool ChangedRows(PGresult* result) {
   return !count.empty() && count != "0";
 }
 
-struct Value {
+struct SentValue {
   enum Kind { kNull, kInteger, kReal, kRaw } kind = kNull;
   int64_t integer = 0;
   double real = 0;
@@ -103,15 +103,15 @@ struct Value {
 };
 
 // As the server's type wants it, in binary; nullopt: the value is null.
-absl::StatusOr<std::optional<std::string>> Encode(const Value& value, unsigned type) {
-  if (value.kind == Value::kNull) return std::optional<std::string>();
+absl::StatusOr<std::optional<std::string>> Encode(const SentValue& value, unsigned type) {
+  if (value.kind == SentValue::kNull) return std::optional<std::string>();
   const auto real = [&] {
-    return value.kind == Value::kReal ? value.real : static_cast<double>(value.integer);
+    return value.kind == SentValue::kReal ? value.real : static_cast<double>(value.integer);
   };
-  const bool number = value.kind != Value::kRaw;
+  const bool number = value.kind != SentValue::kRaw;
   std::optional<std::string> bytes;
   if (type == kFloat8 && number) bytes = Encoded(std::bit_cast<uint64_t>(real()));
-  if (value.kind == Value::kInteger) {
+  if (value.kind == SentValue::kInteger) {
     if (type == kInt8) bytes = Encoded(static_cast<uint64_t>(value.integer));
     if (type == kInt4) bytes = Encoded(static_cast<uint32_t>(value.integer));
     if (type == kInt2) bytes = Encoded(static_cast<uint16_t>(value.integer));
@@ -210,21 +210,21 @@ class PostgresStatement final : public DriverStatement {
     executed_ = false;
     status_ = absl::OkStatus();
   }
-  void BindNull(int index) override { At(index) = Value(); }
+  void BindNull(int index) override { At(index) = SentValue(); }
   void BindInt(int index, int64_t value) override {
-    At(index) = {.kind = Value::kInteger, .integer = value, .real = 0, .bytes = {}};
+    At(index) = {.kind = SentValue::kInteger, .integer = value, .real = 0, .bytes = {}};
   }
   void BindReal(int index, double value) override {
-    At(index) = {.kind = Value::kReal, .integer = 0, .real = value, .bytes = {}};
+    At(index) = {.kind = SentValue::kReal, .integer = 0, .real = value, .bytes = {}};
   }
   void BindText(int index, absl::string_view value) override {
-    At(index) = {.kind = Value::kRaw,
+    At(index) = {.kind = SentValue::kRaw,
                  .integer = 0,
                  .real = 0,
                  .bytes = ValidText(std::string_view(value.data(), value.size()))};
   }
   void BindBlob(int index, absl::string_view value) override {
-    At(index) = {.kind = Value::kRaw, .integer = 0, .real = 0, .bytes = std::string(value)};
+    At(index) = {.kind = SentValue::kRaw, .integer = 0, .real = 0, .bytes = std::string(value)};
   }
 
   bool Step() override {
@@ -307,7 +307,7 @@ class PostgresStatement final : public DriverStatement {
     size_t size = 0;
   };
 
-  Value& At(int index) {
+  SentValue& At(int index) {
     if (values_.size() < static_cast<size_t>(index)) values_.resize(static_cast<size_t>(index));
     return values_[static_cast<size_t>(index) - 1];
   }
@@ -418,7 +418,7 @@ class PostgresStatement final : public DriverStatement {
   PostgresSession* const session_;
   const std::string sql_;
   const Reading reading_;
-  std::vector<Value> values_;  // by index
+  std::vector<SentValue> values_;  // by index
   bool executed_ = false;
   Result result_;
   int row_ = -1;

@@ -15,7 +15,7 @@ namespace {
 constexpr int kLockClass = 0x68656464, kLock = 1;
 // The server notices within moments that a program was killed, so one that starts then waits for it.
 constexpr absl::Duration kPatience = absl::Seconds(3);
-constexpr absl::Duration kPause = absl::Milliseconds(100);
+constexpr absl::Duration kPauseOfLock = absl::Milliseconds(100);
 
 // Calls a function of advisory locks, which tells whether it did its work.
 absl::StatusOr<bool> Call(const char* function, PostgresSession* session) {
@@ -44,7 +44,7 @@ absl::StatusOr<std::string> OtherUser(PostgresSession* session) {
 
 absl::Status UsePostgres(PostgresUse use, PostgresSession* session) {
   const bool copying = use == PostgresUse::kCopyTo;
-  for (const absl::Time give_up = MonotonicNow() + kPatience;; absl::SleepFor(kPause)) {
+  for (const absl::Time give_up = MonotonicNow() + kPatience;; absl::SleepFor(kPauseOfLock)) {
     HEDDLE_ASSIGN_OR_RETURN(const bool fits, PostgresFits(session, copying));
     const bool alone = use != PostgresUse::kShare || !fits;
     HEDDLE_ASSIGN_OR_RETURN(

@@ -24,7 +24,7 @@ class Patient : public Policy {
   }
 };
 
-JobParams Params() {
+JobParams PolicyParams() {
   JobParams params;
   params.target = kTarget;
   params.trials_per_task = 8;
@@ -36,14 +36,14 @@ TEST(PolicyTest, HeldBackWorkStartsAtItsTime) {
   Dispatcher dispatcher(std::make_unique<Patient>());
   dispatcher.Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""}, now);
   EXPECT_EQ(dispatcher.NextWake(now), absl::InfiniteFuture());
-  EXPECT_EQ(Count<StartStage>(dispatcher.Step(JobSubmitted{JobId{1}, Params()}, now)), 0);
+  EXPECT_EQ(Count<StartStage>(dispatcher.Step(JobSubmitted{JobId{1}, PolicyParams()}, now)), 0);
   EXPECT_EQ(dispatcher.NextWake(now), now + kHold);
   EXPECT_EQ(Count<StartStage>(dispatcher.Step(Tick{}, now + kHold / 2)), 0);
   EXPECT_EQ(dispatcher.NextWake(now + kHold / 2), now + kHold);
   EXPECT_EQ(Count<StartStage>(dispatcher.Step(Tick{}, now + kHold)), 1);
   EXPECT_EQ(dispatcher.NextWake(now + kHold), absl::InfiniteFuture());
   // What is gone is not waited for.
-  dispatcher.Step(JobSubmitted{JobId{2}, Params()}, now + kHold);
+  dispatcher.Step(JobSubmitted{JobId{2}, PolicyParams()}, now + kHold);
   dispatcher.Step(CancelRequested{JobId{2}, ""}, now + kHold);
   EXPECT_EQ(dispatcher.NextWake(now + kHold), absl::InfiniteFuture());
 }
@@ -76,7 +76,7 @@ TEST(PolicyTest, WorkIsRankedAnewWhenTheCpuSlotsHaveBecomeAQuarterMoreOrFewer) {
     return asked;
   };
   asked_with(8);
-  for (int64_t id : {1, 2, 3}) dispatcher.Step(JobSubmitted{JobId{id}, Params()}, now);
+  for (int64_t id : {1, 2, 3}) dispatcher.Step(JobSubmitted{JobId{id}, PolicyParams()}, now);
   EXPECT_EQ(asked_with(10), 0);
   EXPECT_EQ(asked_with(11), 3);
   EXPECT_EQ(asked_with(9), 0);
@@ -92,7 +92,7 @@ TEST(PolicyTest, APriorityThatChangesCountsAtOnce) {
     dispatcher.Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""}, now);
     AttemptId first{};
     for (int64_t id : {1, 2, 3}) {
-      const Decisions decisions = dispatcher.Step(JobSubmitted{JobId{id}, Params()}, now);
+      const Decisions decisions = dispatcher.Step(JobSubmitted{JobId{id}, PolicyParams()}, now);
       if (id == 1) first = All<StartStage>(decisions).at(0).attempt;
     }
     const Event change = raised == 0 ? Event(Tick{}) : Event(PriorityRequested{JobId{raised}, 5});
@@ -107,7 +107,7 @@ TEST(PolicyTest, AJobThatIsHeldBackSaysSo) {
   const absl::Time now = absl::FromUnixSeconds(1000);
   Dispatcher dispatcher(*MakePolicy("sequential"));
   dispatcher.Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1})}, ""}, now);
-  for (int64_t id : {1, 2}) dispatcher.Step(JobSubmitted{JobId{id}, Params()}, now);
+  for (int64_t id : {1, 2}) dispatcher.Step(JobSubmitted{JobId{id}, PolicyParams()}, now);
   EXPECT_EQ(DescribeJob(dispatcher, *dispatcher.FindJob(JobId{1}), now), "import");
   EXPECT_THAT(DescribeJob(dispatcher, *dispatcher.FindJob(JobId{2}), now),
               HasSubstr("waiting for its turn: other jobs go first"));
@@ -142,8 +142,8 @@ TEST(PolicyTest, NothingGetsInTheWayOfADeadlineThatIsShortOfTime) {
       });
     };
     step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("d", {1})}, ""});
-    step(JobSubmitted{JobId{1}, Params()});
-    JobParams urgent = Params();
+    step(JobSubmitted{JobId{1}, PolicyParams()});
+    JobParams urgent = PolicyParams();
     urgent.pipeline_depth = 1;
     end(1, v1::STAGE_IMPORT, ImportOf({{"a"}}, "key"));
     end(1, v1::STAGE_PROPOSE, Proposed{8, false});
@@ -162,7 +162,7 @@ TEST(PolicyTest, NothingGetsInTheWayOfADeadlineThatIsShortOfTime) {
 Job OneTask(int64_t id, int trials) {
   Job job;
   job.id = JobId{id};
-  job.params = Params();
+  job.params = PolicyParams();
   job.params.device_key = "key";
   job.params.trials_per_task = trials;
   job.params.batch = 16;

@@ -31,7 +31,7 @@ ClaimedKernel Claimed(double ns, double untuned_ns, int uses = 1) {
 
 // All uses together took `ns`, and those of the default kernel `default_ns`. The interval of the gain
 // reaches `spread` times as far as its median.
-v1::CompareResult Measured(double ns, double default_ns, double spread = 1.02) {
+v1::CompareResult MeasuredGain(double ns, double default_ns, double spread = 1.02) {
   v1::CompareResult result;
   result.add_tasks()->set_workload_key("of another");
   v1::CompareResult::Task& task = *result.add_tasks();
@@ -49,14 +49,14 @@ std::vector<BrokenRecord> Found(const v1::CompareResult& result, const ClaimedKe
 }
 
 TEST(ClaimsTest, AKernelThatKeepsItsWordHolds) {
-  EXPECT_THAT(Found(Measured(10'000, 40'000), Claimed(10'000, 40'000)), IsEmpty());
-  EXPECT_THAT(Found(Measured(3'000, 12'000), Claimed(10'000, 40'000)), IsEmpty()) << "warm";
-  EXPECT_THAT(Found(Measured(18'000, 40'000), Claimed(10'000, 40'000)), IsEmpty())
+  EXPECT_THAT(Found(MeasuredGain(10'000, 40'000), Claimed(10'000, 40'000)), IsEmpty());
+  EXPECT_THAT(Found(MeasuredGain(3'000, 12'000), Claimed(10'000, 40'000)), IsEmpty()) << "warm";
+  EXPECT_THAT(Found(MeasuredGain(18'000, 40'000), Claimed(10'000, 40'000)), IsEmpty())
       << "within what machines of one key differ by";
 }
 
 TEST(ClaimsTest, AKernelThatIsFarSlowerThanItsRecordBreaksIt) {
-  const std::vector<BrokenRecord> broken = Found(Measured(30'000, 40'000), Claimed(10'000, 40'000));
+  const std::vector<BrokenRecord> broken = Found(MeasuredGain(30'000, 40'000), Claimed(10'000, 40'000));
   ASSERT_THAT(broken, SizeIs(1));
   EXPECT_EQ(broken[0].claim.claim().record(), 7);
   EXPECT_EQ(broken[0].claim.ns(), 30'000);
@@ -65,37 +65,37 @@ TEST(ClaimsTest, AKernelThatIsFarSlowerThanItsRecordBreaksIt) {
 }
 
 TEST(ClaimsTest, NoiseBreaksNothing) {
-  EXPECT_THAT(Found(Measured(30'000, 40'000, 1.5), Claimed(10'000, 40'000)), IsEmpty())
+  EXPECT_THAT(Found(MeasuredGain(30'000, 40'000, 1.5), Claimed(10'000, 40'000)), IsEmpty())
       << "it may as well have taken 20 us";
-  EXPECT_THAT(Found(Measured(30'000, 40'000, 1.3), Claimed(10'000, 40'000)), SizeIs(1));
+  EXPECT_THAT(Found(MeasuredGain(30'000, 40'000, 1.3), Claimed(10'000, 40'000)), SizeIs(1));
 }
 
 TEST(ClaimsTest, ASlowDeviceBreaksNothing) {
-  EXPECT_THAT(Found(Measured(60'000, 160'000), Claimed(10'000, 40'000)), IsEmpty())
+  EXPECT_THAT(Found(MeasuredGain(60'000, 160'000), Claimed(10'000, 40'000)), IsEmpty())
       << "the default kernel is four times as slow as usual, too";
-  EXPECT_THAT(Found(Measured(90'000, 160'000), Claimed(10'000, 40'000)), SizeIs(1));
+  EXPECT_THAT(Found(MeasuredGain(90'000, 160'000), Claimed(10'000, 40'000)), SizeIs(1));
 }
 
 TEST(ClaimsTest, WithoutAnotherMeasureTheMarginIsWider) {
-  EXPECT_THAT(Found(Measured(30'000, 40'000), Claimed(10'000, 0)), IsEmpty());
-  EXPECT_THAT(Found(Measured(45'000, 60'000), Claimed(10'000, 0)), SizeIs(1));
+  EXPECT_THAT(Found(MeasuredGain(30'000, 40'000), Claimed(10'000, 0)), IsEmpty());
+  EXPECT_THAT(Found(MeasuredGain(45'000, 60'000), Claimed(10'000, 0)), SizeIs(1));
 }
 
 TEST(ClaimsTest, CallsOfSmallKernelsMayCostWhatTimingThemCosts) {
-  EXPECT_THAT(Found(Measured(900, 1'500), Claimed(10, 1'400)), IsEmpty());
-  EXPECT_THAT(Found(Measured(5'000, 9'000), Claimed(10, 9'000)), SizeIs(1));
+  EXPECT_THAT(Found(MeasuredGain(900, 1'500), Claimed(10, 1'400)), IsEmpty());
+  EXPECT_THAT(Found(MeasuredGain(5'000, 9'000), Claimed(10, 9'000)), SizeIs(1));
 }
 
 TEST(ClaimsTest, TimesAreOfAllUsesInAnInference) {
-  EXPECT_THAT(Found(Measured(100'000, 400'000), Claimed(10'000, 40'000, 10)), IsEmpty());
-  const auto broken = Found(Measured(300'000, 400'000), Claimed(10'000, 40'000, 10));
+  EXPECT_THAT(Found(MeasuredGain(100'000, 400'000), Claimed(10'000, 40'000, 10)), IsEmpty());
+  const auto broken = Found(MeasuredGain(300'000, 400'000), Claimed(10'000, 40'000, 10));
   ASSERT_THAT(broken, SizeIs(1));
   EXPECT_EQ(broken[0].claim.ns(), 30'000);
 }
 
 TEST(ClaimsTest, WhatWasNotMeasuredIsNotJudged) {
   EXPECT_THAT(Found({}, Claimed(1, 1)), IsEmpty());
-  EXPECT_THAT(Found(Measured(0, 0), Claimed(1, 1)), IsEmpty());
+  EXPECT_THAT(Found(MeasuredGain(0, 0), Claimed(1, 1)), IsEmpty());
 }
 
 // A job whose two tasks are on record already; that of the first is imported.
@@ -143,7 +143,7 @@ class ClaimedJobTest : public DispatcherTest {
   }
   Batch Compare(double ns) {
     const StageOrder order = Order(v1::STAGE_COMPARE);
-    Compared compared{Measured(ns, 80'000)};
+    Compared compared{MeasuredGain(ns, 80'000)};
     compared.result.mutable_tasks()->DeleteSubrange(0, 1);
     compared.broken = FindBroken(compared.result, order.claimed, "j1");
     return Feed(StageFinished{Live(v1::STAGE_COMPARE).attempt, {}, true, std::move(compared)});
@@ -220,7 +220,7 @@ TEST_F(ClaimedJobTest, ATrueRecordStays) {
 // Two modules of the same kernels differ by when they were made.
 TEST_F(ClaimedJobTest, AModuleWhoseKernelsWereAllTakenBackIsNoSlowerThanTheDefault) {
   Compile(Known(7, "trace", 25'000, ""));
-  Compared slower{Measured(40'000, 40'000)};
+  Compared slower{MeasuredGain(40'000, 40'000)};
   slower.result.mutable_tasks(0)->set_workload_key("b");
   Feed(StageFinished{Live(v1::STAGE_COMPARE).attempt, {}, true, slower});
   ASSERT_EQ(Row().comparison().taken_back_size(), 2);

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-class CountingStore final : public GatedStore {
+class LoadCountingStore final : public GatedStore {
  public:
   using GatedStore::GatedStore;
   absl::StatusOr<std::vector<StoredJob>> LoadJobs(const JobSelection& selection) override {
@@ -58,7 +58,7 @@ class JobSnapshotsTest : public ::testing::Test {
     return ids;
   }
 
-  CountingStore store_{MakeMemoryRecordStore()};
+  LoadCountingStore store_{MakeMemoryRecordStore()};
   JobHistory history_{&store_};
   JobSnapshots snapshots_{&history_};
   bool more_ = false;

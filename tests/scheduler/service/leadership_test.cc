@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kLimit = absl::Seconds(30);  // for a machine that does a lot besides
+constexpr absl::Duration kLeadershipLimit = absl::Seconds(30);  // for a machine that does a lot besides
 constexpr LeadershipTimes kQuick = {.lease = absl::Milliseconds(1200),
                                     .renew_every = absl::Milliseconds(100),
                                     .margin = absl::Milliseconds(400),
@@ -74,7 +74,7 @@ TEST_F(LeadershipTest, IsLetGoAtTheEnd) {
 TEST_F(LeadershipTest, TellsWhereTheLeaderIsOnceItKnows) {
   const auto first = Take("a", &leader_);
   first->SetAddress("a:7777");
-  const absl::Time limit = MonotonicNow() + kLimit;
+  const absl::Time limit = MonotonicNow() + kLeadershipLimit;
   while (Now().address != "a:7777" && MonotonicNow() < limit) absl::SleepFor(absl::Milliseconds(5));
   EXPECT_EQ(Now().address, "a:7777");
 }
@@ -83,7 +83,7 @@ TEST_F(LeadershipTest, TellsWhereTheLeaderIsOnceItKnows) {
 TEST_F(LeadershipTest, WhoCannotRenewDecidesNothingUntilTheStoreAnswers) {
   const auto first = Take("a", &leader_);
   store_.SetLeadProblem(absl::UnavailableError("no connection"));
-  const absl::Time limit = MonotonicNow() + kLimit;
+  const absl::Time limit = MonotonicNow() + kLeadershipLimit;
   while (first->Holds() && MonotonicNow() < limit) absl::SleepFor(absl::Milliseconds(5));
   EXPECT_GT(Now().remaining, absl::ZeroDuration()) << "nobody else could lead yet";
   EXPECT_FALSE(first->Holds());
@@ -98,7 +98,7 @@ TEST_F(LeadershipTest, WhoCannotRenewDecidesNothingUntilTheStoreAnswers) {
 TEST_F(LeadershipTest, WhoCannotRenewForLongEnds) {
   const auto first = Take("a", &leader_);
   store_.SetLeadProblem(absl::UnavailableError("no connection"));
-  ASSERT_TRUE(lost_.WaitForNotificationWithTimeout(kLimit));
+  ASSERT_TRUE(lost_.WaitForNotificationWithTimeout(kLeadershipLimit));
   EXPECT_FALSE(first->Holds());
   EXPECT_THAT(reason_, HasSubstr("was not renewed for 5.8s (no connection)"));
 }
@@ -107,7 +107,7 @@ TEST_F(LeadershipTest, WhoCannotRenewForLongEnds) {
 TEST_F(LeadershipTest, ANewerProgramEndsItAtOnce) {
   const auto first = Take("a", &leader_);
   store_.SetLeadProblem(absl::FailedPreconditionError("its tables are of version 99 by now"));
-  ASSERT_TRUE(lost_.WaitForNotificationWithTimeout(kLimit));
+  ASSERT_TRUE(lost_.WaitForNotificationWithTimeout(kLeadershipLimit));
   EXPECT_THAT(reason_, HasSubstr("is lost: its tables are of version 99"));
   EXPECT_FALSE(first->Holds());
 }
@@ -132,7 +132,7 @@ TEST_F(LeadershipTest, AnotherEpochEndsIt) {
   claim.leader_has_ended = true;  // somebody was wrong about it
   ASSERT_EQ(store_.Lead(claim)->epoch, 2);
   EXPECT_TRUE(absl::IsAborted(Write()));
-  ASSERT_TRUE(lost_.WaitForNotificationWithTimeout(kLimit));
+  ASSERT_TRUE(lost_.WaitForNotificationWithTimeout(kLeadershipLimit));
   EXPECT_THAT(reason_, HasSubstr("another scheduler leads since (at b:1"));
   EXPECT_FALSE(first->Holds());
 }
@@ -145,7 +145,7 @@ TEST_F(LeadershipTest, AFullDiskEndsNoLeadership) {
   EXPECT_TRUE(first->Holds());
   EXPECT_EQ(Now().remaining, absl::ZeroDuration());
   store_.SetLeadProblem(absl::OkStatus());
-  const absl::Time limit = MonotonicNow() + kLimit;
+  const absl::Time limit = MonotonicNow() + kLeadershipLimit;
   while (Now().remaining == absl::ZeroDuration() && MonotonicNow() < limit)
     absl::SleepFor(absl::Milliseconds(5));
   EXPECT_EQ(Now().epoch, 1);

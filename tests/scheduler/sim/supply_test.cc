@@ -53,7 +53,7 @@ TEST(AutoscalerRuleTest, DecidesAsTheAutoscalerDoes) {
   }
 }
 
-absl::StatusOr<WorldResult> Simulate(const std::string& fields, bool spans = false) {
+absl::StatusOr<WorldResult> SimulateSupply(const std::string& fields, bool spans = false) {
   const absl::StatusOr<Scenario> scenario = ParseScenario(
       absl::StrCat(R"({"times": {"import": 0, "propose": 0, "update": 0, "compile": 0, "build": 1,
                                  "profile": {"per": "candidate", "constant": 10}}, )",
@@ -68,7 +68,7 @@ absl::StatusOr<WorldResult> Simulate(const std::string& fields, bool spans = fal
 
 // Work waits from 1 s on, and is seen at 20 s to have waited 10 s; the device comes after its queue time.
 TEST(BatchTest, WorkersComeAfterTheQueueTimeAndLeaveWhenIdle) {
-  const absl::StatusOr<WorldResult> good = Simulate(
+  const absl::StatusOr<WorldResult> good = SimulateSupply(
       R"("workers": [{"name": "build", "cpu_slots": 1},
                      {"name": "gpu", "count": 4, "device_slots": 1, "key": "g", "target": "cuda -arch=sm_90",
                       "device_threads": 1, "batch": {"queue": 120, "idle": 60}}],
@@ -85,7 +85,7 @@ TEST(BatchTest, WorkersComeAfterTheQueueTimeAndLeaveWhenIdle) {
 }
 
 TEST(BatchTest, NoMoreThanThereAreAndNoFewerThanTheLeast) {
-  const absl::StatusOr<WorldResult> result = Simulate(
+  const absl::StatusOr<WorldResult> result = SimulateSupply(
       R"("workers": [{"name": "node", "count": 3, "cpu_slots": 1, "device_slots": 1, "batch": {"min": 1, "queue": 5, "idle": 30}}],
          "jobs": [{"count": 8, "trials": 8, "batch": 8}, {"arrival": 2000, "trials": 8, "batch": 8}])",
       true);
@@ -103,7 +103,7 @@ TEST(PreemptionTest, WorkIsHandedBackAndNothingIsLost) {
          "preemption": {"rate": 20, "back": 60, "notice": )";
   double broken[2];
   for (const int notice : {0, 240}) {
-    const absl::StatusOr<WorldResult> result = Simulate(absl::StrCat(fields, notice, "}"));
+    const absl::StatusOr<WorldResult> result = SimulateSupply(absl::StrCat(fields, notice, "}"));
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(result->violation, "");
     EXPECT_EQ(result->done_jobs, 4);
@@ -118,7 +118,7 @@ TEST(PreemptionTest, WorkIsHandedBackAndNothingIsLost) {
 }
 
 TEST(PreemptionTest, ABatchSystemReplacesWhatItTakes) {
-  const absl::StatusOr<WorldResult> result = Simulate(
+  const absl::StatusOr<WorldResult> result = SimulateSupply(
       R"("workers": [{"name": "node", "count": 2, "cpu_slots": 1, "device_slots": 1, "batch": {"queue": 20}}],
          "jobs": [{"count": 2, "trials": 64}], "preemption": {"rate": 20, "notice": 5})");
   ASSERT_TRUE(result.ok()) << result.status();

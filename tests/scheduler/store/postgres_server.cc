@@ -22,7 +22,7 @@
 namespace heddle {
 namespace {
 
-constexpr absl::Duration kStartLimit = absl::Seconds(60);
+constexpr absl::Duration kServerStartLimit = absl::Seconds(60);
 constexpr absl::Duration kStopLimit = absl::Seconds(20);
 
 // Where Debian has the programs of the newest version; empty: nowhere.
@@ -36,7 +36,7 @@ std::string Programs() {
   return newest;
 }
 
-pid_t Begin(const std::vector<std::string>& command, const std::string& log) {
+pid_t BeginProcess(const std::vector<std::string>& command, const std::string& log) {
   std::vector<std::string> words;
   if (geteuid() == 0) {
     words = {"setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups",
@@ -93,11 +93,11 @@ absl::StatusOr<std::unique_ptr<PostgresServer>> PostgresServer::Start(bool durab
     if (chown(folder, user->pw_uid, user->pw_gid) != 0)
       return absl::InternalError("the folder cannot be given to the user postgres");
   }
-  const pid_t initdb = Begin({Programs() + "/initdb", "-D", server->folder_ + "/data", "-A",
+  const pid_t initdb = BeginProcess({Programs() + "/initdb", "-D", server->folder_ + "/data", "-A",
                               "trust", "-U", "heddle", "-E", "UTF8", "--locale=C.UTF-8", "-N"},
                              server->folder_ + "/initdb.log");
   int status = 0;
-  if (!Reap(initdb, kStartLimit, &status)) {
+  if (!Reap(initdb, kServerStartLimit, &status)) {
     kill(initdb, SIGKILL);
     waitpid(initdb, &status, 0);
   }
@@ -129,12 +129,12 @@ absl::Status PostgresServer::Restart() {
   const std::string fsync = absl::StrCat("fsync=", durable_ ? "on" : "off");
   const std::string log = folder_ + "/server.log";
   const std::string url = "postgresql://heddle@/postgres?host=" + folder_;
-  for (const absl::Time end = absl::Now() + kStartLimit; absl::Now() < end;
+  for (const absl::Time end = absl::Now() + kServerStartLimit; absl::Now() < end;
        absl::SleepFor(absl::Milliseconds(20))) {
     int status = 0;
     // Processes of a server that was killed may hold its memory for a moment; then it does not start.
     if (pid_ == 0 || waitpid(pid_, &status, WNOHANG) == pid_) {
-      pid_ = Begin({Programs() + "/postgres", "-D", folder_ + "/data", "-k", folder_, "-c",
+      pid_ = BeginProcess({Programs() + "/postgres", "-D", folder_ + "/data", "-k", folder_, "-c",
                     "listen_addresses=", "-c", fsync, "-c", "shared_buffers=32MB", "-c",
                     "max_connections=60", "-c", "logging_collector=off"},
                    log);

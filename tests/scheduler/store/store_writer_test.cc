@@ -14,7 +14,7 @@
 namespace heddle::scheduler {
 namespace {
 
-InsertRecord Measured(int64_t candidate, uint64_t token) {
+InsertRecord MeasuredRecord(int64_t candidate, uint64_t token) {
   InsertRecord change;
   v1::Record& record = change.record;
   record.set_workload_key("0123456789abcdef");
@@ -53,9 +53,9 @@ TEST(StoreWriterTest, AStaleTokenCostsItsRecordAndNothingElse) {
   hooks.rejected = [&](const std::string&) { ++rejected; };
   StoreWriter writer(store.get(), hooks);
   writer.Write(JobWithCandidates(3));
-  writer.Write({Measured(1, 100)});
-  writer.Write({Measured(2, 99)});
-  writer.Write({Measured(3, 101)});
+  writer.Write({MeasuredRecord(1, 100)});
+  writer.Write({MeasuredRecord(2, 99)});
+  writer.Write({MeasuredRecord(3, 101)});
   writer.Flush(absl::Seconds(60));
   EXPECT_EQ(rejected, 1);
   EXPECT_EQ(store->Query({})->size(), 2u);
@@ -106,7 +106,7 @@ TEST(StoreWriterTest, ImportsComeAfterDecisions) {
   StoreWriter writer(&store, hooks);
   std::vector<v1::Record> records;
   for (int i = 0; i < 900; ++i) {
-    records.push_back(Measured(0, 0).record);
+    records.push_back(MeasuredRecord(0, 0).record);
     records.back().set_trace(std::to_string(i));
     records.back().set_median_ns(5);
     records.back().set_imported_by("ann");
@@ -148,7 +148,7 @@ TEST(StoreWriterTest, AnImportIsRefusedWhenItsTimeIsUp) {
   hooks.fatal = hooks.rejected = [](const std::string& reason) { ADD_FAILURE() << reason; };
   StoreWriter writer(&store, hooks);
   store.SetOpen(false);
-  const std::vector<v1::Record> records(2000, Measured(0, 0).record);
+  const std::vector<v1::Record> records(2000, MeasuredRecord(0, 0).record);
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(absl::IsUnavailable(writer.Import(records, absl::Milliseconds(50)).status()))
         << "all but the first find the queue full";

@@ -10,7 +10,7 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMaxUnrolledSteps = 16;
+constexpr int64_t kMaxUnrolledLoop = 16;
 
 class GpuPlainRule : public Rule {
  public:
@@ -54,7 +54,7 @@ class GpuPlainRule : public Rule {
     if (!reduces) return VectorizeLanes(parts[2], out);
     const std::vector<Loop> reduce = LoopsOf(stage_.view.reduce);
     for (const Loop& loop : reduce) {
-      if (knobs.Value(point, unroll_) != 0 && loop.extent <= kMaxUnrolledSteps)
+      if (knobs.Value(point, unroll_) != 0 && loop.extent <= kMaxUnrolledLoop)
         HEDDLE_RETURN_IF_ERROR(out.Unroll(loop));
     }
     return out.DecomposeReduction(stage_.view.block, reduce[0]);

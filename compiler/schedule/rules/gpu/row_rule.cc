@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kMinRow = 64;
 // Results fewer than this leave multiprocessors idle if one thread makes each.
 constexpr int64_t kRowsPerMultiprocessor = 64;
-constexpr int64_t kMinThreads = 8;
+constexpr int64_t kMinThreadsOfRow = 8;
 
 // The sum is split over threads, strided so that neighbours read neighbouring elements. Their parts
 // lie in shared memory, where the first thread adds them up.
@@ -27,7 +27,7 @@ class GpuRowRule : public Rule {
     HEDDLE_RETURN_IF_ERROR(InlineProducers(stage_, out));
     HEDDLE_ASSIGN_OR_RETURN(const Loop sum, out.Fuse(LoopsOf(stage_.view.reduce)));
     const int64_t threads = LargestDivisorUpTo(sum.extent, knobs.Value(point, threads_));
-    if (threads < kMinThreads) {
+    if (threads < kMinThreadsOfRow) {
       return absl::FailedPreconditionError(
           absl::StrCat("a sum of ", sum.extent, " terms has no even shares for threads"));
     }

@@ -31,11 +31,11 @@ constexpr int64_t kMaxGroupTiles = ir::kMaxGroupColumns / ir::kTensorColumns;  /
 constexpr int64_t kMaxStepTiles = 4;  // most products along the terms of a step
 constexpr int64_t kMaxSums = 128;     // most sums of a thread
 constexpr int64_t kMaxHeld = 200;     // sums and operands of a thread; addresses need the rest
-constexpr int64_t kMaxPreferredThreads = 256;
+constexpr int64_t kMaxTensorThreads = 256;
 constexpr int64_t kFetchBytes = 16;  // the longest copy of one thread
 
 // The load in f32(load) of a half, or a load of an f32; null if the factor is neither.
-ir::Expr LoadOf(const ir::Expr& factor) {
+ir::Expr TensorLoadOf(const ir::Expr& factor) {
   if (factor->kind == ir::ExprKind::kLoad && factor->dtype == ir::DType::kF32) return factor;
   const bool cast = factor->kind == ir::ExprKind::kCast && factor->dtype == ir::DType::kF32 &&
                     ir::IsHalf(factor->args[0]->dtype);
@@ -73,7 +73,7 @@ ProductAxes AxesOf(const Stage& stage) {
                        block.store.buffer->dtype == ir::DType::kF32 &&
                        value->kind == ir::ExprKind::kOp && value->op == ir::Op::kMul;
   if (!product) return axes;
-  const ir::Expr x = LoadOf(value->args[0]), y = LoadOf(value->args[1]);
+  const ir::Expr x = TensorLoadOf(value->args[0]), y = TensorLoadOf(value->args[1]);
   if (!x || !y || x->dtype != y->dtype) return axes;
   axes.operand = x->dtype;
   const std::vector<Axis>& reduce = stage.view.reduce;
@@ -231,7 +231,7 @@ class GpuTensorRule : public Rule {
 Grouping GpuTensorRule::FindGrouping() const {
   Grouping grouping;
   const ir::Expr& value = stage_.block->store.value;
-  ir::Expr a = LoadOf(value->args[0]), b = LoadOf(value->args[1]);
+  ir::Expr a = TensorLoadOf(value->args[0]), b = TensorLoadOf(value->args[1]);
   if (!Moves(a, rows())) std::swap(a, b);
   grouping.possible = machine::MakesGroupProducts(target_) && ir::IsHalf(axes_.operand) &&
                       terms().extent % (kMaxStepTiles * terms_) == 0 &&
@@ -268,7 +268,7 @@ std::pair<WarpSplit, WarpSplit> GpuTensorRule::Preferred(bool groups) const {
         for (const int64_t column_warps : Divisors(ColumnTiles() / column_tiles, kMaxWarps)) {
           const WarpSplit m{row_warps, row_tiles}, n{column_warps, column_tiles};
           const int64_t threads = m.warps * n.warps * ir::kWarpThreads;
-          if (!CheckLimits(m, n).ok() || threads > kMaxPreferredThreads) continue;
+          if (!CheckLimits(m, n).ok() || threads > kMaxTensorThreads) continue;
           if (groups && !FitsGroups(m, n)) continue;
           const auto height = static_cast<double>(m.warps * m.tiles * ir::kTensorRows);
           const auto width = static_cast<double>(n.warps * n.tiles * ir::kTensorColumns);

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kUsualThreads = 256;  // of a block
 constexpr int64_t kMostRecords = 256;   // of a block
 constexpr int64_t kMostShares = 256;    // threads for one record
-constexpr int64_t kMostAtOnce = 8;      // trees that a thread walks at once
+constexpr int64_t kMostWalksOfThread = 8;      // trees that a thread walks at once
 // Each step of each tree at once has a register of a thread, which has 255.
 constexpr int64_t kMostPlaces = 128;
 constexpr int64_t kMostValues = 32;  // of a leaf; a thread sums each in a register, too
@@ -54,7 +54,7 @@ class GpuWalkRule : public Rule {
     shares_knob_ = knobs.Add(absl::StrCat("threads per record of ", name),
                              Divisors(trees, kMostShares), shares);
     trees_knob_ = knobs.Add(
-        absl::StrCat("trees at once of ", reduce().loop), Divisors(trees, kMostAtOnce),
+        absl::StrCat("trees at once of ", reduce().loop), Divisors(trees, kMostWalksOfThread),
         LargestDivisorUpTo(trees / shares, std::clamp<int64_t>(kUsualPlaces / Steps(), 1, 4)));
   }
 
