@@ -243,9 +243,9 @@ absl::Status DevicePool::Release(const std::string& lease_id, const std::string&
 }
 
 void DevicePool::ExcusePause(absl::Time now) {
-  const absl::Duration excess = now - std::exchange(last_call_, now) - options_.longest_pause;
-  if (excess <= absl::ZeroDuration()) return;
-  for (auto& [name, worker] : workers_) worker.heard += excess;
+  const absl::Duration pause = pauses_.Look(now);
+  if (pause == absl::ZeroDuration()) return;
+  for (auto& [name, worker] : workers_) worker.heard += pause;
 }
 
 void DevicePool::Hear(Worker* worker, bool rebooted, absl::Time now) {
