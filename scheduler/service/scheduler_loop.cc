@@ -725,7 +725,8 @@ absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::Sc
         absl::StrCat("job ", job, " has failed: ", snapshot.job->reason()));
   }
   if (snapshot.job->inputs().empty())
-    return absl::FailedPreconditionError(absl::StrCat("job ", job, " is not imported yet"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", job, " is not imported yet (", snapshot.job->reason(), "); fetch again later"));
   const JobId id{ParseJobName(job)};
   const FetchId fetch{next_fetch_++};
   if (const auto made = modules_.Begin(fetch, id, choice)) return *made;
