@@ -10,6 +10,7 @@
 namespace heddle::tracker {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 absl::Time At(double seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
@@ -193,11 +194,11 @@ TEST_F(DevicePoolTest, RefusalsNameTheThingAndTheWayOut) {
   const auto refusal = [](DevicePool* pool, const WorkerReport& report) {
     return std::string(pool->Synchronize(report, At(0)).status().message());
   };
-  DevicePool small({.max_workers = 1, .max_slots_per_worker = 3});
+  DevicePool small(PoolOptions{.max_workers = 1, .max_slots_per_worker = 3});
   ASSERT_EQ(refusal(&small, Report("a")), "");
   EXPECT_THAT(refusal(&small, Report("b")),
               AllOf(HasSubstr("worker b is not registered"), HasSubstr("run another tracker")));
-  DevicePool smaller({.max_slots_per_worker = 2});
+  DevicePool smaller(PoolOptions{.max_slots_per_worker = 2});
   EXPECT_THAT(refusal(&smaller, Report("a")),
               AllOf(HasSubstr("worker a has 3 slots"), HasSubstr("--cpu-slots")));
   WorkerReport twice = Report("a");

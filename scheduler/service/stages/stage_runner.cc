@@ -158,7 +158,7 @@ void StageRunner::Run() {
     }
     end.interrupted = results.interrupted;
     end.silent = results.silent;
-    environment_.leases->Release(lease->id());
+    environment_.leases->AnnounceRelease(lease->id());
   }
   if (end.fault.kind == v1::FAULT_NONE) {
     std::optional<FittedModel> fitted;
@@ -219,6 +219,8 @@ void StageRunner::Run() {
   if (fit_ != nullptr && (!end.started || end.interrupted || cancelled)) fit_->Succeed();
   fit_.reset();
   environment_.post(std::move(end));
+  // Meanwhile the dispatcher decides what runs there next.
+  if (lease.ok()) environment_.leases->Release(lease->id());
   environment_.ended(order_.attempt);
 }
 
