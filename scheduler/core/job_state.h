@@ -101,10 +101,10 @@ struct Profiling {
   AttemptId attempt;
 };
 struct Candidate {
-  int attempts = 0;       // infrastructure faults that struck it
-  int interruptions = 0;  // of stages that had begun it; a restart forgets them
+  int attempts = 0;  // infrastructure faults that struck it
   std::variant<Unbuilt, Building, Built, Profiling> where;
   int64_t artifact_bytes = 0;  // of its code, once it is built
+  int interruptions = 0;       // of stages that had begun it; a restart forgets them
 };
 
 // What a task does next. A task is in flight unless it waits or is finished.

@@ -76,8 +76,10 @@ TEST_F(DispatcherTest, InterruptionsOfTheSameTrialHaveALimit) {
         StageFinished{profile, {v1::FAULT_INFRASTRUCTURE, "the lease was lost"}, true, {}, true});
     EXPECT_EQ(Count<SetAttempts>(decisions), 0);
     ASSERT_EQ(Count<FinishCandidate>(decisions), i == limit ? 1 : 0);
-    if (i == limit)
-      EXPECT_EQ(All<FinishCandidate>(decisions)[0].message, "interrupted 10 times: the lease was lost");
+    if (i == limit) {
+      EXPECT_EQ(All<FinishCandidate>(decisions)[0].message,
+                "interrupted 10 times: the lease was lost");
+    }
     Wait(absl::Seconds(10));
   }
 }
