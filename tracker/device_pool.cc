@@ -89,18 +89,18 @@ absl::Status DevicePool::CheckReport(const WorkerReport& report) const {
         absl::StrCat("worker ", report.worker, " tells no host or address"));
   }
   if (report.slots.size() > options_.max_slots_per_worker) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "worker ", report.worker, " has ", report.slots.size(), " slots, and the tracker takes ",
-        options_.max_slots_per_worker,
-        "; join cores to larger ones (heddle-worker --cpu-slots, --device-slots)"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("worker ", report.worker, " has ", report.slots.size(),
+                     " slots, and the tracker takes ", options_.max_slots_per_worker,
+                     "; join cores to larger ones (heddle-worker --cpu-slots, --device-slots)"));
   }
   std::set<std::string> names;
   for (const SlotSpec& slot : report.slots) {
     HEDDLE_RETURN_IF_ERROR(CheckSlot(slot));
     if (!names.insert(slot.name).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("worker ", report.worker, " has two slots named ", slot.name,
-                       "; name each slot's cores once (heddle-worker --cpu-slots, --device-slots)"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "worker ", report.worker, " has two slots named ", slot.name,
+          "; name each slot's cores once (heddle-worker --cpu-slots, --device-slots)"));
     }
   }
   for (const auto& [slot, reason] : report.troubles) {
@@ -137,10 +137,9 @@ absl::StatusOr<std::vector<Lease>> DevicePool::Synchronize(const WorkerReport& r
   Worker& worker = found->second;
   const auto& retired = worker.retired_boots;
   if (std::find(retired.begin(), retired.end(), report.boot_id) != retired.end()) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("worker id ", report.worker, " is used by a newer process at ",
-                     worker.report.address,
-                     "; give each worker an id of its own (heddle-worker --id)"));
+    return absl::AlreadyExistsError(absl::StrCat(
+        "worker id ", report.worker, " is used by a newer process at ", worker.report.address,
+        "; give each worker an id of its own (heddle-worker --id)"));
   }
   const bool rebooted = worker.report.boot_id != report.boot_id;
   if (rebooted) {

@@ -74,7 +74,8 @@ absl::StatusOr<std::unique_ptr<FencingTokens>> FencingTokens::Open(const std::st
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     close(fd);
     return absl::FailedPreconditionError(absl::StrCat(
-        path, " is in use by another tracker; end that one, or give this one a --state of its own"));
+        path,
+        " is in use by another tracker; end that one, or give this one a --state of its own"));
   }
   absl::StatusOr<uint64_t> next = ReadFile(path);
   if (!next.ok()) {

@@ -165,8 +165,8 @@ class Dispatcher {
   CandidateFlow flow_{&jobs_, &live_, &effects_};
   Rounds rounds_{&options_, &placement_.slot_index(), &sharing_, &live_, &effects_};
   Suspicions suspicions_{&placement_.slots()};
-  StageEnds stage_ends_{&options_, &placement_.slot_index(), &suspicions_, &rounds_, &sharing_,
-                        &flow_,    &effects_};
+  StageEnds stage_ends_{
+      &options_, &placement_.slot_index(), &suspicions_, &rounds_, &sharing_, &flow_, &effects_};
 };
 
 }  // namespace heddle::scheduler

@@ -189,7 +189,7 @@ class SchedulerLoop {
   JobTraces traces_{options_.spans, options_.holder};
   std::map<AttemptId, StageRow> spans_;  // of stages that have not ended
   int64_t next_attempt_ = 1;             // one past the latest stage
-  std::map<JobId, int> running_;  // running stages
+  std::map<JobId, int> running_;         // running stages
   absl::Time find_after_ = absl::InfinitePast();
   std::deque<FindRecords> finds_;  // lookups to make, in turn
   bool finding_ = false;           // the first of finds_ is being looked up

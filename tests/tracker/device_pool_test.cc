@@ -213,7 +213,8 @@ TEST_F(DevicePoolTest, RefusalsNameTheThingAndTheWayOut) {
               AllOf(HasSubstr("no slot cpu9 of a worker w"), HasSubstr("heddle devices")));
   const Lease lease = Acquire(Order("cpu0"), 0).value();
   EXPECT_THAT(
-      std::string(pool_.Renew(lease.id, lease.owner, absl::ZeroDuration(), At(0)).status().message()),
+      std::string(
+          pool_.Renew(lease.id, lease.owner, absl::ZeroDuration(), At(0)).status().message()),
       HasSubstr("a lease lasts 1s to 1h, not 0"));
 }
 

@@ -37,10 +37,10 @@ class Suspicions {
   // Takes those whose process is in the list again. Those whose worker is there as another process are forgotten.
   std::vector<Suspect> TakeCleared() {
     std::vector<Suspect> cleared;
-    std::erase_if(suspects_, [&](Suspect& suspect) {
+    std::erase_if(suspects_, [&](const Suspect& suspect) {
       const SlotInfo* slot = SlotOf(*slots_, suspect.worker);
       if (slot == nullptr) return false;
-      if (slot->boot == suspect.boot) cleared.push_back(std::move(suspect));
+      if (slot->boot == suspect.boot) cleared.push_back(suspect);
       return true;
     });
     return cleared;
@@ -58,9 +58,9 @@ class Suspicions {
 
   // Any slot of the worker; null: it has none.
   static const SlotInfo* SlotOf(const std::vector<SlotInfo>& slots, const std::string& worker) {
-    const auto found =
-        std::lower_bound(slots.begin(), slots.end(), worker,
-                         [](const SlotInfo& slot, const std::string& name) { return slot.id.worker < name; });
+    const auto found = std::lower_bound(
+        slots.begin(), slots.end(), worker,
+        [](const SlotInfo& slot, const std::string& name) { return slot.id.worker < name; });
     return found == slots.end() || found->id.worker != worker ? nullptr : &*found;
   }
 

@@ -18,8 +18,8 @@ absl::StatusOr<KeptStages::Spans> KeptStages::Latest(const std::string& list) {
     kept = Kept{};
     kept.read_all = now;
   }
-  const int64_t open = options_.first_open == nullptr ? std::numeric_limits<int64_t>::max()
-                                                      : options_.first_open();
+  const int64_t open =
+      options_.first_open == nullptr ? std::numeric_limits<int64_t>::max() : options_.first_open();
   HEDDLE_ASSIGN_OR_RETURN(Spans later, options_.read(list, kept.from));
   std::erase_if(kept.spans,
                 [&](const v1::StageSpan& span) { return options_.place(span) >= kept.from; });
