@@ -52,6 +52,13 @@ absl::Status CheckSlot(const SlotSpec& slot) {
   return absl::OkStatus();
 }
 
+absl::Status CheckDuration(const PoolOptions& options, absl::Duration duration) {
+  if (duration >= options.min_lease && duration <= options.max_lease) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a lease lasts ", absl::FormatDuration(options.min_lease), " to ",
+      absl::FormatDuration(options.max_lease), ", not ", absl::FormatDuration(duration)));
+}
+
 // A lease's id is no secret: the list of slots shows it.
 absl::Status CheckOwner(const Lease& lease, const std::string& owner) {
   if (lease.owner == owner) return absl::OkStatus();
@@ -70,7 +77,9 @@ std::string Describe(const Lease& lease) {
 
 absl::Status DevicePool::CheckReport(const WorkerReport& report) const {
   if (report.worker.empty() || report.worker.size() > kMaxNameBytes) {
-    return absl::InvalidArgumentError("a worker's id has 1 to 128 characters");
+    return absl::InvalidArgumentError(
+        absl::StrCat("the worker at ", report.address, " has an id of ", report.worker.size(),
+                     " characters; 1 to 128 are allowed (heddle-worker --id)"));
   }
   if (report.boot_id.empty() || report.boot_id.size() > kMaxNameBytes) {
     return absl::InvalidArgumentError("a worker's boot id has 1 to 128 characters");
@@ -80,14 +89,18 @@ absl::Status DevicePool::CheckReport(const WorkerReport& report) const {
         absl::StrCat("worker ", report.worker, " tells no host or address"));
   }
   if (report.slots.size() > options_.max_slots_per_worker) {
-    return absl::ResourceExhaustedError(absl::StrCat("worker ", report.worker, " has more than ",
-                                                     options_.max_slots_per_worker, " slots"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("worker ", report.worker, " has ", report.slots.size(),
+                     " slots, and the tracker takes ", options_.max_slots_per_worker,
+                     "; join cores to larger ones (heddle-worker --cpu-slots, --device-slots)"));
   }
   std::set<std::string> names;
   for (const SlotSpec& slot : report.slots) {
     HEDDLE_RETURN_IF_ERROR(CheckSlot(slot));
     if (!names.insert(slot.name).second) {
-      return absl::InvalidArgumentError(absl::StrCat("two slots are named ", slot.name));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "worker ", report.worker, " has two slots named ", slot.name,
+          "; name each slot's cores once (heddle-worker --cpu-slots, --device-slots)"));
     }
   }
   for (const auto& [slot, reason] : report.troubles) {
@@ -106,8 +119,9 @@ absl::StatusOr<std::vector<Lease>> DevicePool::Synchronize(const WorkerReport& r
   auto found = workers_.find(report.worker);
   if (found == workers_.end()) {
     if (workers_.size() >= options_.max_workers) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("there are ", workers_.size(), " workers already"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "worker ", report.worker, " is not registered: the tracker has ", workers_.size(),
+          " workers, as many as it takes; end some, or run another tracker for it"));
     }
     Worker& worker =
         workers_
@@ -123,9 +137,9 @@ absl::StatusOr<std::vector<Lease>> DevicePool::Synchronize(const WorkerReport& r
   Worker& worker = found->second;
   const auto& retired = worker.retired_boots;
   if (std::find(retired.begin(), retired.end(), report.boot_id) != retired.end()) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("worker id ", report.worker, " is used by a newer process at ",
-                     worker.report.address, "; give each worker an id of its own"));
+    return absl::AlreadyExistsError(absl::StrCat(
+        "worker id ", report.worker, " is used by a newer process at ", worker.report.address,
+        "; give each worker an id of its own (heddle-worker --id)"));
   }
   const bool rebooted = worker.report.boot_id != report.boot_id;
   if (rebooted) {
@@ -159,14 +173,11 @@ absl::StatusOr<Lease> DevicePool::Acquire(const AcquireOrder& order, uint64_t to
                                           absl::Time now) {
   Expire(now);
   if (order.holder.empty()) return absl::InvalidArgumentError("an order names its holder");
-  if (order.duration < options_.min_lease || order.duration > options_.max_lease) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a lease lasts ", absl::FormatDuration(options_.min_lease), " to ",
-        absl::FormatDuration(options_.max_lease), ", not ", absl::FormatDuration(order.duration)));
-  }
+  HEDDLE_RETURN_IF_ERROR(CheckDuration(options_, order.duration));
   const SlotSpec* slot = FindSlot(order.worker, order.slot);
   if (slot == nullptr) {
-    return absl::NotFoundError(absl::StrCat("no slot ", order.slot, " of a worker ", order.worker));
+    return absl::NotFoundError(absl::StrCat("there is no slot ", order.slot, " of a worker ",
+                                            order.worker, " (heddle devices lists all)"));
   }
   const SlotView view = View(workers_.at(order.worker), *slot, now);
   const std::string name =
@@ -214,10 +225,7 @@ absl::StatusOr<Lease> DevicePool::Acquire(const AcquireOrder& order, uint64_t to
 absl::StatusOr<Lease> DevicePool::Renew(const std::string& lease_id, const std::string& owner,
                                         absl::Duration duration, absl::Time now) {
   Expire(now);
-  if (duration < options_.min_lease || duration > options_.max_lease) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a lease cannot last ", absl::FormatDuration(duration)));
-  }
+  HEDDLE_RETURN_IF_ERROR(CheckDuration(options_, duration));
   auto lease = leases_.find(lease_id);
   if (lease == leases_.end()) {
     return absl::NotFoundError(absl::StrCat("lease ", lease_id, " has expired or was released"));
@@ -243,9 +251,9 @@ absl::Status DevicePool::Release(const std::string& lease_id, const std::string&
 }
 
 void DevicePool::ExcusePause(absl::Time now) {
-  const absl::Duration excess = now - std::exchange(last_call_, now) - options_.longest_pause;
-  if (excess <= absl::ZeroDuration()) return;
-  for (auto& [name, worker] : workers_) worker.heard += excess;
+  const absl::Duration pause = pauses_.Look(now);
+  if (pause == absl::ZeroDuration()) return;
+  for (auto& [name, worker] : workers_) worker.heard += pause;
 }
 
 void DevicePool::Hear(Worker* worker, bool rebooted, absl::Time now) {

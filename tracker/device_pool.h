@@ -27,6 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/pauses.h"
 #include "tracker/lateness.h"
 
 namespace heddle::tracker {
@@ -226,7 +227,7 @@ class DevicePool {
   std::map<std::string, Host> hosts_;             // those with workers
   // Nothing expires before this time, so that no call has to look.
   absl::Time next_expiry_ = absl::InfiniteFuture();
-  absl::Time last_call_ = absl::InfiniteFuture();  // of Expire; infinite: none yet
+  Pauses pauses_{options_.longest_pause};  // between calls of Expire
   Lateness lateness_;
   absl::Duration late_;  // that heartbeats are read now
   uint64_t last_token_ = 0;

@@ -73,7 +73,9 @@ absl::StatusOr<std::unique_ptr<FencingTokens>> FencingTokens::Open(const std::st
   if (fd < 0) return Errno("cannot open", lock);
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     close(fd);
-    return absl::FailedPreconditionError(absl::StrCat(path, " is in use by another tracker"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        path,
+        " is in use by another tracker; end that one, or give this one a --state of its own"));
   }
   absl::StatusOr<uint64_t> next = ReadFile(path);
   if (!next.ok()) {

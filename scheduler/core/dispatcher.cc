@@ -174,6 +174,7 @@ void Dispatcher::Start(const Placement::Assignment& assignment) {
   stage.id = attempt;
   stage.slot = slot.id;
   stage.host = slot.host;
+  stage.boot = slot.boot;
   stage.cores = slot.cores;
   stage.candidates.insert(start.candidates.begin(), start.candidates.end());
   stage.started = stage.unit_since = effects_.now();
@@ -257,6 +258,7 @@ void Dispatcher::On(const SlotsChanged& event) {
   const SlotIndex& slots = placement_.slot_index();
   const std::vector<SlotIndex::LaneFigures> before = slots.Figures();
   if (!placement_.TakeSlots(event, effects_.now())) return;
+  GiveBackAttempts();
   const std::vector<SlotIndex::LaneFigures> after = slots.Figures();
   std::vector<bool> changed(after.size());
   for (size_t lane = 0; lane < after.size(); ++lane) {
@@ -288,6 +290,18 @@ void Dispatcher::RankAnew() {
   if (4 * slots <= 5 * ranked_for_ && 5 * slots >= 4 * ranked_for_) return;
   ranked_for_ = slots;
   placement_.ready().ForEach([&](const WorkItem& work, absl::Time) { effects_.Touch(work.job); });
+}
+
+// To trials whose worker had only been silent.
+void Dispatcher::GiveBackAttempts() {
+  for (const Suspicions::Suspect& cleared : suspicions_.TakeCleared()) {
+    Job* job = FindUnfinished(cleared.job);
+    const auto task = static_cast<size_t>(cleared.task.value);
+    if (job == nullptr || task >= job->tasks.size()) continue;
+    const auto open = job->tasks[task].open.find(cleared.candidate);
+    if (open == job->tasks[task].open.end() || open->second.attempts == 0) continue;
+    effects_.Emit(SetAttempts{job->id, cleared.candidate, --open->second.attempts});
+  }
 }
 
 // What a stage on an unusable slot would still be given waits for another slot instead.

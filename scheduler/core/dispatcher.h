@@ -143,6 +143,7 @@ class Dispatcher {
   void GiveOutSlots();
   void NoteRoom();
   void CloseUnusable();
+  void GiveBackAttempts();
   void RankAnew();
   void Start(const Placement::Assignment& assignment);
 
@@ -163,8 +164,9 @@ class Dispatcher {
   Sharing sharing_{&jobs_, &effects_};
   CandidateFlow flow_{&jobs_, &live_, &effects_};
   Rounds rounds_{&options_, &placement_.slot_index(), &sharing_, &live_, &effects_};
-  StageEnds stage_ends_{&options_, &placement_.slot_index(), &rounds_, &sharing_, &flow_,
-                        &effects_};
+  Suspicions suspicions_{&placement_.slots()};
+  StageEnds stage_ends_{
+      &options_, &placement_.slot_index(), &suspicions_, &rounds_, &sharing_, &flow_, &effects_};
 };
 
 }  // namespace heddle::scheduler

@@ -152,6 +152,9 @@ struct StageFinished {
   // For the ledger.
   std::vector<std::string> warnings{};  // shown with the job
   Fence fence{};                        // of the lease under which the result was made
+  // For the dispatcher again: it was interrupted, and the worker did not say so. The worker may be stopped, cut
+  // off or gone (machines/suspicions.h).
+  bool silent = false;
 };
 // The answer to FindRecords.
 struct RecordsFound {

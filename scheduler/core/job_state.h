@@ -39,6 +39,7 @@ struct SlotInfo {
   bool usable = true;    // false: it drains, is in quarantine, or somebody else has leased it
   bool foreign = false;  // somebody else has leased it, so its cores are taken as well
   std::string why_not;   // one line that says why the slot is not usable
+  std::string boot{};    // of the worker: another one after each start of its process
   // What was measured of a device slot, for its stages; nothing here reads it. Empty: nothing.
   std::string machine{};
   friend bool operator==(const SlotInfo&, const SlotInfo&) = default;
@@ -103,6 +104,7 @@ struct Candidate {
   int attempts = 0;  // infrastructure faults that struck it
   std::variant<Unbuilt, Building, Built, Profiling> where;
   int64_t artifact_bytes = 0;  // of its code, once it is built
+  int interruptions = 0;       // of stages that had begun it; a restart forgets them
 };
 
 // What a task does next. A task is in flight unless it waits or is finished.
@@ -262,6 +264,7 @@ struct LiveStage : StageWork {
   AttemptId id;
   SlotId slot;
   std::string host;
+  std::string boot;  // SlotInfo.boot
   std::vector<int> cores;
   std::set<CandidateId> candidates;   // assigned to it and not answered yet
   std::set<CandidateId> in_progress;  // those of them that the worker said it has begun

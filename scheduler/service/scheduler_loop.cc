@@ -148,6 +148,7 @@ absl::Status SchedulerLoop::LoadJobs() {
   ledger_.LoadMachines(std::move(machines));
   HEDDLE_ASSIGN_OR_RETURN(int64_t last, store_->LastAttempt());
   dispatcher_.SetNextAttempt(AttemptId{last + 1});
+  first_open_attempt_ = next_attempt_ = last + 1;
   HEDDLE_ASSIGN_OR_RETURN(auto fences, store_->Fences());
   {
     absl::MutexLock lock(&mutex_);
@@ -317,7 +318,7 @@ void SchedulerLoop::AskForRecords() {
     if (!dispatcher_.store_problem().empty()) find_after_ = MonotonicNow() + kFindAgain;
     if (MonotonicNow() < find_after_) return;
     const FindRecords find = finds_.front();
-    if (dispatcher_.FindJob(find.job)->final()) {
+    if (IsOver(find.job)) {
       finds_.pop_front();
       continue;
     }
@@ -339,13 +340,22 @@ void SchedulerLoop::AskForRecords() {
 
 void SchedulerLoop::TakeFound(Found found) {
   finding_ = false;
+  if (IsOver(found.records.job)) {
+    finds_.pop_front();
+    return;
+  }
   if (!found.status.ok()) {
     ledger_.AddWarnings(found.records.job, {absl::StrCat(kUnreadRecords, found.status.message())});
     find_after_ = MonotonicNow() + kFindAgain;
     return;
   }
   finds_.pop_front();
-  if (!dispatcher_.FindJob(found.records.job)->final()) Handle({std::move(found.records)});
+  Handle({std::move(found.records)});
+}
+
+bool SchedulerLoop::IsOver(JobId job) const {
+  const Job* found = dispatcher_.FindJob(job);
+  return found == nullptr || found->final();
 }
 
 void SchedulerLoop::Perform(const Order& order) {
@@ -380,6 +390,7 @@ void SchedulerLoop::PerformStart(const StartStage& start) {
   row.span.set_attempt_id(start.attempt.value);
   row.span.set_candidates(std::max(start.count, static_cast<int32_t>(start.candidates.size())));
   spans_[start.attempt] = std::move(row);
+  next_attempt_ = start.attempt.value + 1;
   StageRunner::Environment environment;
   environment.leases = leases_.get();
   environment.store = store_;
@@ -451,24 +462,26 @@ void SchedulerLoop::ReapRunners() {
 void SchedulerLoop::DropFinished() {
   const absl::Time ended_before = MonotonicNow() - options_.keep_finished;
   if (finished_.empty() || finished_.front().first > ended_before) return;
-  // What waits to be looked up or shown may be about such a job.
-  if (!finds_.empty() || finding_ || !dispatcher_.store_problem().empty()) return;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (unshown_ > 0) return;
-  }
+  // The store may not have what it is about to be asked for.
+  if (!dispatcher_.store_problem().empty()) return;
+  std::vector<JobId> dropped;
   while (!finished_.empty() && finished_.front().first <= ended_before) {
     const JobId id = finished_.front().second;
     finished_.pop_front();
     if (!ledger_.Has(id)) continue;
-    // What is shown is on disk. A job that is not shown as ended, or has a stage that runs, has its turn later.
+    // A job that is not shown as ended, or has a stage that runs, has its turn later.
     if (snapshots_.IsOver(id) && dispatcher_.Forget(id)) {
-      snapshots_.Drop(id);
       ledger_.Drop(id);
+      dropped.push_back(id);
     } else {
       finished_.emplace_back(MonotonicNow(), id);
     }
   }
+  if (dropped.empty()) return;
+  // After what still waits to be shown of them, which is on disk by then.
+  writer_->Write({}, [this, dropped = std::move(dropped)] {
+    for (const JobId id : dropped) snapshots_.Drop(id);
+  });
 }
 
 // ---- snapshots ----
@@ -552,7 +565,9 @@ void SchedulerLoop::Publish(bool at_once, std::function<void()> shown) {
     absl::MutexLock lock(&mutex_);
     ++unshown_;
   }
-  writer_->Write({}, [this, views, shown = std::move(shown)] {
+  const int64_t open = spans_.empty() ? next_attempt_ : spans_.begin()->first.value;
+  writer_->Write({}, [this, views, open, shown = std::move(shown)] {
+    first_open_attempt_ = open;
     snapshots_.Put(std::move(*views));
     {
       absl::MutexLock lock(&mutex_);
@@ -710,20 +725,23 @@ absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::Sc
         absl::StrCat("job ", job, " has failed: ", snapshot.job->reason()));
   }
   if (snapshot.job->inputs().empty())
-    return absl::FailedPreconditionError(absl::StrCat("job ", job, " is not imported yet"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", job, " is not imported yet (", snapshot.job->reason(), "); fetch again later"));
   const JobId id{ParseJobName(job)};
-  Input input{Tick{}};
-  // The core may have dropped it, or does so before the request gets there.
-  if (snapshot.job->finished_unix_ns() != 0) {
-    HEDDLE_ASSIGN_OR_RETURN(
-        std::vector<StoredJob> stored,
-        store_->LoadJobs({.which = JobSelection::kFinished, .before = id.value + 1, .limit = 1}));
-    if (!stored.empty())
-      input.recalled = std::make_shared<const StoredJob>(std::move(stored.front()));
-  }
   const FetchId fetch{next_fetch_++};
   if (const auto made = modules_.Begin(fetch, id, choice)) return *made;
-  input.event = FetchRequested{fetch, id};
+  Input input{FetchRequested{fetch, id}};
+  // The core may have dropped it, or does so before the request gets there.
+  if (snapshot.job->finished_unix_ns() != 0) {
+    absl::StatusOr<std::vector<StoredJob>> stored =
+        store_->LoadJobs({.which = JobSelection::kFinished, .before = id.value + 1, .limit = 1});
+    if (!stored.ok()) {
+      modules_.Forget(fetch);
+      return stored.status();
+    }
+    if (!stored->empty())
+      input.recalled = std::make_shared<const StoredJob>(std::move(stored->front()));
+  }
   std::optional<ModuleRequests::Result> result;
   bool posted = Post(std::move(input));
   while (posted && !result && !gone()) {

@@ -119,6 +119,9 @@ class SchedulerLoop {
   // Whether this process leads for certain (Leadership); if not, it decides nothing.
   bool leads() const { return !options_.leads || options_.leads(); }
 
+  // Of all stages before this attempt, what the store is to know is on disk. It grows.
+  int64_t FirstOpenAttempt() const { return first_open_attempt_; }
+
   Metrics* metrics() { return &metrics_.registry(); }
   LeaseKeeper::Counts leases() const { return leases_->counts(); }
   // Not OK: no decision was made for longer than ever happens, although the store takes writes.
@@ -151,6 +154,8 @@ class SchedulerLoop {
   bool AwaitsRecords(Input* input);
   void AskForRecords();
   void TakeFound(Found found);
+  // Whether the job has ended; one that is no longer in memory has.
+  bool IsOver(JobId job) const;
   void Perform(const Order& order);
   void PerformStart(const StartStage& start);
   void EndSpan(const StageFinished& end, Batch* batch);
@@ -174,6 +179,7 @@ class SchedulerLoop {
   const std::shared_ptr<v1::TrackerService::StubInterface> tracker_;
   std::atomic<int64_t> next_job_{1};
   std::atomic<int64_t> next_fetch_{1};
+  std::atomic<int64_t> first_open_attempt_{1};
   SchedulerMetrics metrics_;
 
   // Used only by the core thread.
@@ -181,8 +187,9 @@ class SchedulerLoop {
   JobLedger ledger_;
   JobLog log_;
   JobTraces traces_{options_.spans, options_.holder};
-  std::map<AttemptId, StageRow> spans_;
-  std::map<JobId, int> running_;  // running stages
+  std::map<AttemptId, StageRow> spans_;  // of stages that have not ended
+  int64_t next_attempt_ = 1;             // one past the latest stage
+  std::map<JobId, int> running_;         // running stages
   absl::Time find_after_ = absl::InfinitePast();
   std::deque<FindRecords> finds_;  // lookups to make, in turn
   bool finding_ = false;           // the first of finds_ is being looked up

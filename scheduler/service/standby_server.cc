@@ -108,7 +108,8 @@ absl::Status StandbyServer::answer() const {
   return absl::UnavailableError(
       leader_.empty()
           ? "this scheduler stands by and none leads now; try again in some seconds"
-          : absl::StrCat("this scheduler stands by; the one that leads is at ", leader_));
+          : absl::StrCat("this scheduler stands by; the one that leads is at ", leader_,
+                         "; call that one, or give clients both addresses (HEDDLE_SERVER=A,B)"));
 }
 
 }  // namespace heddle::scheduler

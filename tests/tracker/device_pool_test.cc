@@ -10,6 +10,7 @@
 namespace heddle::tracker {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 absl::Time At(double seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
@@ -186,6 +187,35 @@ TEST_F(DevicePoolTest, ARestartedWorkerLosesItsLeasesAndAnEchoDoesNot) {
   const auto replaced = pool_.Synchronize(Report("w", "b1"), At(3));
   EXPECT_EQ(replaced.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(replaced.status().message(), HasSubstr("worker id w is used by a newer process"));
+}
+
+// An operator who reads a refusal learns which worker or slot it is about, and what to do.
+TEST_F(DevicePoolTest, RefusalsNameTheThingAndTheWayOut) {
+  const auto refusal = [](DevicePool* pool, const WorkerReport& report) {
+    return std::string(pool->Synchronize(report, At(0)).status().message());
+  };
+  DevicePool small(PoolOptions{.max_workers = 1, .max_slots_per_worker = 3});
+  ASSERT_EQ(refusal(&small, Report("a")), "");
+  EXPECT_THAT(refusal(&small, Report("b")),
+              AllOf(HasSubstr("worker b is not registered"), HasSubstr("run another tracker")));
+  DevicePool smaller(PoolOptions{.max_slots_per_worker = 2});
+  EXPECT_THAT(refusal(&smaller, Report("a")),
+              AllOf(HasSubstr("worker a has 3 slots"), HasSubstr("--cpu-slots")));
+  WorkerReport twice = Report("a");
+  twice.slots[1].name = twice.slots[0].name;
+  EXPECT_THAT(refusal(&smaller, twice), HasSubstr("3 slots"));
+  EXPECT_THAT(refusal(&pool_, twice),
+              AllOf(HasSubstr("worker a has two slots named cpu0"), HasSubstr("--cpu-slots")));
+  WorkerReport nameless = Report("");
+  EXPECT_THAT(refusal(&pool_, nameless), AllOf(HasSubstr(nameless.address), HasSubstr("--id")));
+  ASSERT_EQ(refusal(&pool_, Report()), "");
+  EXPECT_THAT(std::string(Acquire(Order("cpu9"), 0).status().message()),
+              AllOf(HasSubstr("no slot cpu9 of a worker w"), HasSubstr("heddle devices")));
+  const Lease lease = Acquire(Order("cpu0"), 0).value();
+  EXPECT_THAT(
+      std::string(
+          pool_.Renew(lease.id, lease.owner, absl::ZeroDuration(), At(0)).status().message()),
+      HasSubstr("a lease lasts 1s to 1h, not 0"));
 }
 
 TEST_F(DevicePoolTest, DrainingWorkersKeepLeasesAndGiveNoNewOnes) {

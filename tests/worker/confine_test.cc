@@ -147,6 +147,41 @@ TEST(CgroupTest, StagesOfAnotherWorkerGetTheirLimitsAgain) {
   std::filesystem::remove_all(folder);
 }
 
+// A worker that ended between turning limits off and on leaves them off, and all stages without one.
+TEST(CgroupTest, LimitsThatAnotherWorkerLeftOffAreRestored) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/restore", getpid());
+  std::filesystem::create_directories(folder + "/heddle-stage-7-1");
+  const auto write = [&](const std::string& file, const std::string& text) {
+    std::ofstream(absl::StrCat(folder, "/", file)) << text << "\n";
+  };
+  const auto read = [&](const std::string& file) {
+    std::string word;
+    std::ifstream(absl::StrCat(folder, "/", file)) >> word;
+    return word;
+  };
+  const std::string limit = "heddle-stage-7-1/pids.max";
+  const std::map<std::string, std::string> limits = {
+      {absl::StrCat(folder, "/", limit), "640"},
+      {absl::StrCat(folder, "/heddle-stage-7-2/pids.max"), "320"}};  // that stage ends just now
+  write("cgroup.subtree_control", "");
+  write(limit, "max");
+  RestoreLimits(folder, limits);
+  EXPECT_EQ(read("cgroup.subtree_control"), "+pids");  // the kernel makes it "pids"
+  EXPECT_EQ(read(limit), "640");
+  EXPECT_FALSE(std::filesystem::exists(folder + "/heddle-stage-7-2"));
+  // What is in order is left alone.
+  write("cgroup.subtree_control", "cpu pids");
+  write(limit, "64");
+  RestoreLimits(folder, limits);
+  EXPECT_EQ(read("cgroup.subtree_control"), "cpu");
+  EXPECT_EQ(read(limit), "64");
+  // Another worker has turned them on meanwhile; this one's stages still lack theirs.
+  write(limit, "max");
+  RestoreLimits(folder, limits);
+  EXPECT_EQ(read(limit), "640");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(CgroupTest, OnlyGroupsOfWorkersThatAreGoneAreLeft) {
   const pid_t gone = fork();
   if (gone == 0) _exit(0);

@@ -293,6 +293,19 @@ TEST_F(StageRunnerTest, ASlowCallerIsNoCandidatesFault) {
   EXPECT_EQ(Profiled()[0].outcome(), v1::OUTCOME_OK) << Profiled()[0].message();
 }
 
+// As if this process were stopped for longer than the stage may take.
+TEST_F(StageRunnerTest, APauseOfTheWorkerIsNoStagesFault) {
+  caller_.on_event = [](const v1::StageEvent& event) {
+    if (event.has_candidate_started()) absl::SleepFor(absl::Seconds(4));
+  };
+  v1::StageStart start = Profile();
+  start.set_time_limit_ms(3000);
+  Add(start, {"ok"});
+  EXPECT_EQ(Run(start).fault().message(), "");
+  ASSERT_EQ(Profiled().size(), 1u);
+  EXPECT_EQ(Profiled()[0].outcome(), v1::OUTCOME_OK) << Profiled()[0].message();
+}
+
 TEST_F(StageRunnerTest, GarbageIsACrash) {
   const v1::StageStart start = Profile();
   Add(start, {"garbage", "ok", "other id", "ok", "print"});

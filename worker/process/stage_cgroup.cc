@@ -18,12 +18,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
@@ -83,6 +85,17 @@ std::vector<std::string> ProcessesOf(const std::string& folder) {
   return absl::StrSplit(ReadText(folder + "/cgroup.procs"), '\n', absl::SkipEmpty());
 }
 
+// The limits of this process's stages, by their files. Set only after LimitThreads has turned them on.
+struct OwnLimits {
+  absl::Mutex mutex;
+  bool wanted ABSL_GUARDED_BY(mutex) = false;
+  std::map<std::string, std::string> of_stages ABSL_GUARDED_BY(mutex);
+};
+OwnLimits& Own() {
+  static auto* const own = new OwnLimits;
+  return *own;
+}
+
 // Removes groups of workers that have ended, and what has outlived them.
 void RemoveLeft(const std::string& place) {
   for (const std::filesystem::path& group : StagesIn(place)) {
@@ -126,6 +139,14 @@ std::map<std::string, std::string> ThreadLimits(const std::string& folder) {
 void LimitAgain(const std::map<std::string, std::string>& limits) {
   // A stage may have ended meanwhile.
   for (const auto& [file, limit] : limits) (void)WriteText(file, limit);
+}
+
+void RestoreLimits(const std::string& folder, const std::map<std::string, std::string>& limits) {
+  const std::string turned_on = folder + "/cgroup.subtree_control";
+  if (!HasWord(turned_on, "pids") && !WriteText(turned_on, "+pids").ok()) return;
+  for (const auto& [file, limit] : limits) {
+    if (HasWord(file, "max")) (void)WriteText(file, limit);
+  }
 }
 
 OwnCgroup FindOwnCgroup(absl::string_view cgroup, absl::string_view mountinfo) {
@@ -181,6 +202,10 @@ absl::StatusOr<std::string> StageCgroup::Place() {
 absl::StatusOr<std::unique_ptr<StageCgroup>> StageCgroup::Make(int max_threads) {
   static std::atomic<int64_t> number{0};
   HEDDLE_ASSIGN_OR_RETURN(const std::string place, Place());
+  {
+    absl::MutexLock lock(&Own().mutex);
+    if (Own().wanted) RestoreLimits(place, Own().of_stages);
+  }
   std::string folder;
   int made = -1;
   // An earlier process with this number may have left some.
@@ -197,7 +222,10 @@ absl::StatusOr<std::unique_ptr<StageCgroup>> StageCgroup::Make(int max_threads) 
   std::unique_ptr<StageCgroup> group(new StageCgroup(folder, access(limit.c_str(), F_OK) == 0));
   if (access((folder + "/cgroup.kill").c_str(), F_OK) != 0)
     return absl::UnavailableError("the kernel cannot end a group at once; it can from 5.14 on");
-  if (group->limits_threads()) HEDDLE_RETURN_IF_ERROR(WriteText(limit, absl::StrCat(max_threads)));
+  if (!group->limits_threads()) return group;
+  HEDDLE_RETURN_IF_ERROR(WriteText(limit, absl::StrCat(max_threads)));
+  absl::MutexLock lock(&Own().mutex);
+  Own().of_stages[limit] = absl::StrCat(max_threads);
   return group;
 }
 
@@ -214,6 +242,10 @@ absl::Status StageCgroup::Add(pid_t pid) {
 void StageCgroup::Kill() const { (void)WriteText(folder_ + "/cgroup.kill", "1"); }
 
 StageCgroup::~StageCgroup() {
+  {
+    absl::MutexLock lock(&Own().mutex);
+    Own().of_stages.erase(folder_ + "/pids.max");
+  }
   Kill();
   const absl::Time give_up = MonotonicNow() + kEndPatience;
   while (rmdir(folder_.c_str()) != 0 && errno == EBUSY && MonotonicNow() < give_up)
@@ -244,6 +276,8 @@ void StageCgroup::LimitThreads() {
   if (!place.ok()) return;
   RemoveLeft(*place);
   if (!CanLimitThreads(*place, getpid())) return;
+  absl::MutexLock lock(&Own().mutex);
+  Own().wanted = true;
   const std::string turned_on = *place + "/cgroup.subtree_control";
   const bool is_on = HasWord(turned_on, "pids");
   if (ProcessesOf(*place).empty()) {  // this process is in a group below

@@ -29,6 +29,8 @@ constexpr size_t kMaxItems = 32;
 constexpr size_t kMaxOutbox = 1 << 20;
 // How often it is checked what the child uses; also the longest sleep of the loop.
 constexpr absl::Duration kTick = absl::Milliseconds(50);
+// The loop, and the wait for a slow caller, look at the limits at least so often while this process runs.
+constexpr absl::Duration kLongestPause = absl::Seconds(1);
 // How often the folder of compiled code is checked, which has a thousand files.
 constexpr absl::Duration kFolderTick = absl::Seconds(1);
 // For a result that a child has begun to write when its time is over: a little more than a caller may take
@@ -96,7 +98,8 @@ StageRunner::StageRunner(const v1::StageStart& start, const RunnerOptions& optio
       memory_limit_bytes_(start_.memory_limit_bytes()),
       candidate_limit_(absl::Milliseconds(start_.candidate_time_limit_ms())),
       caller_(caller),
-      session_(session) {}
+      session_(session),
+      pauses_(kLongestPause) {}
 
 bool StageRunner::HasCandidates() const {
   return start_.kind() == v1::STAGE_BUILD || start_.kind() == v1::STAGE_PROFILE;
@@ -104,6 +107,7 @@ bool StageRunner::HasCandidates() const {
 
 v1::StageFinished StageRunner::Run() {
   const absl::Time begin = MonotonicNow();
+  ExcusePause();
   deadline_ = begin + absl::Milliseconds(start_.time_limit_ms());
   if (!start_.blobs().empty()) FetchBlobs();
   if (!over_ && start_.kind() == v1::STAGE_COMPARE) CheckModules();
@@ -164,6 +168,7 @@ void StageRunner::CheckModules() {
 }
 
 void StageRunner::StartChild() {
+  (void)pauses_.Look(MonotonicNow());  // the end of the child before may have taken long
   absl::StatusOr<std::unique_ptr<confine::StageFolder>> folder =
       confine::StageFolder::Make(StageParent(options_), options_.confinement);
   if (!folder.ok()) return Over(v1::FAULT_INFRASTRUCTURE, std::string(folder.status().message()));
@@ -205,7 +210,14 @@ void StageRunner::StartChild() {
   outbox_ = *std::move(frame);
 }
 
+void StageRunner::ExcusePause() {
+  const absl::Duration pause = pauses_.Look(MonotonicNow());
+  deadline_ += pause;
+  candidate_deadline_ += pause;
+}
+
 void StageRunner::CheckStage() {
+  ExcusePause();
   if (caller_.Gone()) return Over(v1::FAULT_INFRASTRUCTURE, "the caller went away");
   if (session_.stopped()) return Over(v1::FAULT_INFRASTRUCTURE, session_.reason());
   if (MonotonicNow() >= deadline_) {
@@ -254,6 +266,7 @@ std::optional<StageRunner::Breach> StageRunner::FindBreach() {
 }
 
 void StageRunner::WatchChild() {
+  ExcusePause();
   if (child_ == nullptr || breach_.has_value()) return;
   child_->DrainErr();  // or a child that says much waits, and is late
   breach_ = FindBreach();

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/pauses.h"
 #include "proto/worker.pb.h"
 #include "worker/confine/mechanisms.h"
 #include "worker/confine/stage_folder.h"
@@ -81,6 +82,9 @@ class StageRunner {
   // Does so while the caller takes an event. A child that does not is killed at once; what follows from
   // that waits until the event is written.
   void WatchChild();
+  // A pause of this process counts towards no time limit: the child may have been stopped as well, and if it was not, its
+  // result may wait. The lease has its own clock (StageTable).
+  void ExcusePause();
   // The limits that hold from the beginning, and those of the child.
   void CheckStage();
   void CheckLimits();
@@ -110,6 +114,7 @@ class StageRunner {
   const absl::Duration candidate_limit_;
   StageCaller& caller_;
   StageSession& session_;
+  Pauses pauses_;
   absl::Time deadline_;
 
   std::unique_ptr<BlobCache::Fetch> fetch_;       // keeps the blobs while the stage runs

@@ -173,11 +173,16 @@ void StageEnds::EndPropose(Job& job, TaskIndex index, const StageFinished& event
 void StageEnds::EndMeasuring(Job& job, const LiveStage& stage, const StageFinished& event) {
   const TaskIndex index = *stage.task;
   Task& task = job.tasks[index.value];
-  std::vector<CandidateId> used_up;
-  // The candidates in progress are suspected of the fault; if there is none, all candidates of the
-  // stage are. Only suspects are charged an attempt.
-  const std::set<CandidateId>& suspects =
-      stage.in_progress.empty() ? stage.candidates : stage.in_progress;
+  std::vector<std::pair<CandidateId, std::string>> used_up;  // with how often what happened
+  // Suspects are charged an attempt. Those of a fault are the candidates in progress; if there is none, all
+  // candidates of the stage. An interruption has suspects only if the worker is not to be seen any more: what was
+  // in progress may have ended it (suspicions.h).
+  const bool vanished =
+      event.silent && !Suspicions::Sees(suspicions_->slots(), stage.slot.worker, stage.boot);
+  const std::set<CandidateId> nobody;
+  const std::set<CandidateId>& suspects = Blameless(event) ? (vanished ? stage.in_progress : nobody)
+                                          : stage.in_progress.empty() ? stage.candidates
+                                                                      : stage.in_progress;
   for (CandidateId id : stage.candidates) {
     Candidate& candidate = task.open.at(id);
     if (stage.kind == v1::STAGE_BUILD) {
@@ -185,17 +190,26 @@ void StageEnds::EndMeasuring(Job& job, const LiveStage& stage, const StageFinish
     } else {
       candidate.where = Built{};
     }
-    if (Blameless(event) || stage.cancelled || !suspects.count(id)) continue;
+    if (stage.cancelled) continue;
+    const bool begun = stage.in_progress.count(id) > 0;
+    if (event.interrupted && begun && ++candidate.interruptions >= options_->max_interruptions) {
+      used_up.emplace_back(id, absl::StrCat("interrupted ", candidate.interruptions, " times: "));
+      continue;
+    }
+    if (!suspects.count(id)) continue;
     ++candidate.attempts;
     effects_->Emit(SetAttempts{job.id, id, candidate.attempts});
-    if (candidate.attempts >= options_->max_attempts) used_up.push_back(id);
+    if (candidate.attempts >= options_->max_attempts) {
+      used_up.emplace_back(id, absl::StrCat("lost ", options_->max_attempts, " times: "));
+    } else if (vanished) {
+      suspicions_->Add({job.id, index, id, stage.slot.worker, stage.boot});
+    }
   }
   if (!stage.candidates.empty()) (void)TryAgain(event, &task);
   const std::string why =
       event.fault.message.empty() ? "the stage ended without an answer" : event.fault.message;
-  for (CandidateId id : used_up) {
-    rounds_->FinishTrial(job, index, id, stage.id, v1::OUTCOME_LOST,
-                         absl::StrCat("lost ", options_->max_attempts, " times: ", why), 0);
+  for (const auto& [id, what] : used_up) {
+    rounds_->FinishTrial(job, index, id, stage.id, v1::OUTCOME_LOST, absl::StrCat(what, why), 0);
     if (job.final()) return;
   }
   flow_->Note(job.id, index);

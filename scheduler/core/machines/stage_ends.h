@@ -16,6 +16,7 @@
 #include "scheduler/core/machines/retry.h"
 #include "scheduler/core/machines/rounds.h"
 #include "scheduler/core/machines/sharing.h"
+#include "scheduler/core/machines/suspicions.h"
 #include "scheduler/core/slot_index.h"
 
 namespace heddle::scheduler {
@@ -23,10 +24,11 @@ namespace heddle::scheduler {
 class StageEnds {
  public:
   // All outlive this.
-  StageEnds(const DispatcherOptions* options, const SlotIndex* slots, Rounds* rounds,
-            Sharing* sharing, CandidateFlow* flow, Effects* effects)
+  StageEnds(const DispatcherOptions* options, const SlotIndex* slots, Suspicions* suspicions,
+            Rounds* rounds, Sharing* sharing, CandidateFlow* flow, Effects* effects)
       : options_(options),
         slots_(slots),
+        suspicions_(suspicions),
         rounds_(rounds),
         sharing_(sharing),
         flow_(flow),
@@ -60,6 +62,7 @@ class StageEnds {
 
   const DispatcherOptions* const options_;
   const SlotIndex* const slots_;
+  Suspicions* const suspicions_;
   Rounds* const rounds_;
   Sharing* const sharing_;
   CandidateFlow* const flow_;

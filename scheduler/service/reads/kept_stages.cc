@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -17,6 +18,8 @@ absl::StatusOr<KeptStages::Spans> KeptStages::Latest(const std::string& list) {
     kept = Kept{};
     kept.read_all = now;
   }
+  const int64_t open =
+      options_.first_open == nullptr ? std::numeric_limits<int64_t>::max() : options_.first_open();
   HEDDLE_ASSIGN_OR_RETURN(Spans later, options_.read(list, kept.from));
   std::erase_if(kept.spans,
                 [&](const v1::StageSpan& span) { return options_.place(span) >= kept.from; });
@@ -25,7 +28,7 @@ absl::StatusOr<KeptStages::Spans> KeptStages::Latest(const std::string& list) {
     kept.spans.erase(kept.spans.begin(),
                      kept.spans.end() - static_cast<std::ptrdiff_t>(options_.most));
   }
-  kept.from = FirstThatMayChange(kept.spans);
+  kept.from = std::min(open, FirstThatMayChange(kept.spans));
   Spans spans = kept.spans;
   Keep(list, std::move(kept));
   return spans;

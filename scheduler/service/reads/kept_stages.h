@@ -34,6 +34,9 @@ class KeptStages {
     std::function<int64_t(const v1::StageSpan&)> place;
     // A stage may be stored after one whose place is this much further on.
     int64_t late = 0;
+    // From this place on a stage may be stored at any time, whatever there is behind it. Asked before each read. Null:
+    // only `late` tells.
+    std::function<int64_t()> first_open = nullptr;
     size_t most = 0;  // stages of a list; as many as `read` gives at most
     std::function<absl::Time()> now = MonotonicNow;
   };

@@ -19,8 +19,6 @@ constexpr int64_t kStagesAsked = 2000;
 constexpr size_t kJobsAsked = 100;
 constexpr int64_t kRecordsAsked = 64;
 constexpr int64_t kLateNs = 1'000'000'000;  // that a clock may be set back by at once
-// Attempts that may be stored after a later one: each is when it has its lease.
-constexpr int64_t kLateAttempts = 500;
 constexpr int64_t kMostWorkloads = 10'000;  // that are looked at to compare two devices
 constexpr int kReadAhead = 100;             // jobs
 
@@ -64,7 +62,8 @@ PageData::PageData(SchedulerLoop* loop, RecordStore* store, const Actions& actio
                             return store_->LatestStages(first_attempt, kLatestStages);
                           },
                       .place = [](const v1::StageSpan& span) { return span.attempt_id(); },
-                      .late = kLateAttempts,
+                      // A stage is stored when it has its lease, perhaps long after later ones.
+                      .first_open = [this] { return loop_->FirstOpenAttempt(); },
                       .most = kLatestStages}) {
   if (simulator != nullptr) {
     what_if_ = std::make_unique<WhatIfKeeper>([this] { return Question(); }, std::move(simulator));

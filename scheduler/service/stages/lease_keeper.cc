@@ -46,8 +46,6 @@ LeaseKeeper::~LeaseKeeper() {
 
 absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::string& purpose,
                                                std::function<void()> lost) {
-  grpc::ClientContext context;
-  SetDeadline(&context, rpc_limit_);
   v1::AcquireRequest request;
   request.set_worker(slot.worker);
   request.set_slot(slot.slot);
@@ -57,7 +55,14 @@ absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::st
   {
     absl::MutexLock lock(&mutex_);
     acquiring_.insert(slot);
+    const int64_t before = last_release_;
+    const auto released = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return releases_.empty() || *releases_.begin() > before;
+    };
+    mutex_.AwaitWithTimeout(absl::Condition(&released), rpc_limit_);
   }
+  grpc::ClientContext context;
+  SetDeadline(&context, rpc_limit_);
   v1::Lease lease;
   const absl::Time asked = MonotonicNow();
   const grpc::Status status = tracker_->Acquire(&context, request, &lease);
@@ -78,6 +83,11 @@ absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::st
   return lease;
 }
 
+void LeaseKeeper::AnnounceRelease(const std::string& lease_id) {
+  absl::MutexLock lock(&mutex_);
+  if (announced_.try_emplace(lease_id, last_release_ + 1).second) releases_.insert(++last_release_);
+}
+
 void LeaseKeeper::Release(const std::string& lease_id) { ReleaseAll({lease_id}); }
 
 void LeaseKeeper::ReleaseAll(const std::vector<std::string>& lease_ids) {
@@ -94,9 +104,12 @@ void LeaseKeeper::ReleaseAll(const std::vector<std::string>& lease_ids) {
   bool answers = true;
   for (const std::string& id : lease_ids) {
     answers = answers && MonotonicNow() < begun + rpc_limit_ && SendRelease(id);
-    if (answers) continue;
     absl::MutexLock lock(&mutex_);
-    unreleased_[id] = begun + lease_;
+    if (!answers) unreleased_[id] = begun + lease_;
+    if (const auto announced = announced_.find(id); announced != announced_.end()) {
+      releases_.erase(announced->second);
+      announced_.erase(announced);
+    }
   }
 }
 

@@ -28,10 +28,14 @@ class LeaseKeeper {
               absl::Duration lease);
   ~LeaseKeeper();
 
+  // Waits for releases that were announced before, but no longer than a call to the tracker may take.
   // `lost` is called at most once, from another thread, when the lease can no longer be kept. It is
   // never called after Release has returned.
   absl::StatusOr<v1::Lease> Acquire(const SlotId& slot, const std::string& purpose,
                                     std::function<void()> lost);
+  // Says that the lease is released next. So others may be told at once that the slot is free: whoever acquires it, or a
+  // slot that shares a core with it, waits for the release.
+  void AnnounceRelease(const std::string& lease_id);
   void Release(const std::string& lease_id);
   // The same for many. It takes little longer than one call to the tracker may; what the tracker has not answered by then is released by
   // and by.
@@ -79,6 +83,10 @@ class LeaseKeeper {
   // not know.
   std::set<SlotId> strays_ ABSL_GUARDED_BY(mutex_);
   std::set<SlotId> acquiring_ ABSL_GUARDED_BY(mutex_);
+  // Announced releases under way, numbered in their order.
+  std::map<std::string, int64_t> announced_ ABSL_GUARDED_BY(mutex_);
+  std::set<int64_t> releases_ ABSL_GUARDED_BY(mutex_);  // these numbers
+  int64_t last_release_ ABSL_GUARDED_BY(mutex_) = 0;
   Counts counts_ ABSL_GUARDED_BY(mutex_);  // `held` is filled in when it is asked for
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

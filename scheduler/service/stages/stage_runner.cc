@@ -35,8 +35,8 @@ constexpr int64_t kSlowestBytesPerMs = 20'000;
 constexpr size_t kMaxStartBytes = (4 << 20) - (64 << 10);
 // A candidate is begun again if its process may have been spoilt by an earlier one, which happens once.
 constexpr int kMostBeginnings = 4;
-// A call that the worker refuses before it did anything costs no attempt. A call that lasted this
-// long did something.
+// A call to a worker that cannot be reached costs no attempt. One that lasted this long before the connection broke
+// did something.
 constexpr absl::Duration kSurelyStarted = absl::Seconds(2);
 constexpr absl::Duration kBeyondTimeLimit =
     absl::Seconds(30);  // the worker ends the stage itself; this is for a hung one
@@ -56,9 +56,12 @@ int64_t CandidateOf(const v1::StageInput& input) {
   return input.has_build() ? input.build().candidate().id() : input.profile().candidate().id();
 }
 
-bool NotTaken(grpc::StatusCode code) {
-  return code == grpc::StatusCode::UNAVAILABLE || code == grpc::StatusCode::RESOURCE_EXHAUSTED ||
-         code == grpc::StatusCode::FAILED_PRECONDITION;
+// Whether the worker did not begin a stage that it has told nothing of. What a worker refuses it has not begun,
+// however late the refusal: it may have been stopped meanwhile, or have waited for the slot.
+bool NotTaken(grpc::StatusCode code, absl::Duration took) {
+  return code == grpc::StatusCode::RESOURCE_EXHAUSTED ||
+         code == grpc::StatusCode::FAILED_PRECONDITION ||
+         (code == grpc::StatusCode::UNAVAILABLE && took <= kSurelyStarted);
 }
 
 }  // namespace
@@ -82,6 +85,7 @@ struct StageRunner::Results {
   std::optional<v1::CompareResult> compared;
   std::optional<v1::PlanResult> planned;
   bool interrupted = false;  // from outside: the lease was lost or the worker ended
+  bool silent = false;       // StageFinished.silent
   std::string broken;        // why a result cannot be used; empty: none is broken
   std::string refused;       // why an event of the worker was refused; empty: none was
 };
@@ -152,7 +156,8 @@ void StageRunner::Run() {
       end.fault = Perform(*lease, &results, &end.started);
     }
     end.interrupted = results.interrupted;
-    environment_.leases->Release(lease->id());
+    end.silent = results.silent;
+    environment_.leases->AnnounceRelease(lease->id());
   }
   if (end.fault.kind == v1::FAULT_NONE) {
     std::optional<FittedModel> fitted;
@@ -213,6 +218,8 @@ void StageRunner::Run() {
   if (fit_ != nullptr && (!end.started || end.interrupted || cancelled)) fit_->Succeed();
   fit_.reset();
   environment_.post(std::move(end));
+  // Meanwhile the dispatcher decides what runs there next.
+  if (lease.ok()) environment_.leases->Release(lease->id());
   environment_.ended(order_.attempt);
 }
 
@@ -280,10 +287,11 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
     context_ = nullptr;
     cancelled = cancelled_;
     lost = lost_;
+    const bool told = results->finished || status.error_code() == grpc::StatusCode::ABORTED;
     results->interrupted = lease_lost_ || status.error_code() == grpc::StatusCode::ABORTED;
+    results->silent = lease_lost_ && !told;
   }
-  *started = results->answered || !NotTaken(status.error_code()) ||
-             MonotonicNow() - began > kSurelyStarted;
+  *started = results->answered || !NotTaken(status.error_code(), MonotonicNow() - began);
   if (!results->refused.empty()) return {v1::FAULT_INFRASTRUCTURE, results->refused};
   if (results->finished && results->finished->fault().kind() == v1::FAULT_NONE &&
       results->broken.empty()) {

@@ -18,6 +18,7 @@ std::vector<SlotInfo> SlotsOf(const v1::WorkerStatus& worker, const WatchedSlots
     SlotInfo slot;
     slot.id = {worker.worker(), status.slot().name()};
     slot.host = worker.host();
+    slot.boot = worker.boot_id();
     slot.device = status.slot().kind() == v1::SLOT_DEVICE;
     slot.cores.assign(status.slot().cores().begin(), status.slot().cores().end());
     slot.device_key = status.slot().device_key();

@@ -1,5 +1,6 @@
 // The dispatcher when machines, messages or candidates go wrong: what is tried again, what is
 // blamed.
+#include "absl/strings/str_cat.h"
 #include "tests/scheduler/core/dispatcher_fixture.h"
 
 namespace heddle::scheduler {
@@ -56,6 +57,120 @@ TEST_F(DispatcherTest, AnInterruptionCostsNoAttempt) {
       EXPECT_EQ(Count<SetAttempts>(decisions), 0);
       Wait(absl::Seconds(10));
     }
+  }
+  EXPECT_EQ(job().tasks[0].trials, 0);
+}
+
+// A trial that keeps its worker from renewing the lease is not tried for ever.
+TEST_F(DispatcherTest, InterruptionsOfTheSameTrialHaveALimit) {
+  TwoCores();
+  Submit(1);
+  Import(1);
+  End(v1::STAGE_PROPOSE, Proposed{2, false});
+  Built(CandidateId{1});
+  const int limit = DispatcherOptions().max_interruptions;
+  for (int i = 1; i <= limit; ++i) {
+    const AttemptId profile = Live(v1::STAGE_PROFILE).attempt;
+    Step(CandidateStarted{profile, CandidateId{1}});
+    const auto decisions = Step(
+        StageFinished{profile, {v1::FAULT_INFRASTRUCTURE, "the lease was lost"}, true, {}, true});
+    EXPECT_EQ(Count<SetAttempts>(decisions), 0);
+    ASSERT_EQ(Count<FinishCandidate>(decisions), i == limit ? 1 : 0);
+    if (i == limit) {
+      EXPECT_EQ(All<FinishCandidate>(decisions)[0].message,
+                "interrupted 10 times: the lease was lost");
+    }
+    Wait(absl::Seconds(10));
+  }
+}
+
+// Workers that fall silent until their leases have ended.
+class SilenceTest : public DispatcherTest {
+ protected:
+  void List(const std::string& boot) {
+    std::vector<SlotInfo> slots;
+    if (!boot.empty()) slots = {CpuSlot("cpu0", {0}), DeviceSlot("p1", {1})};
+    for (SlotInfo& slot : slots) slot.boot = boot;
+    latest_ = Step(SlotsChanged{slots, ""});
+  }
+  // Both candidates are built, and on their way to be measured.
+  void Begin() {
+    List("b1");
+    Submit(1);
+    Import(1);
+    End(v1::STAGE_PROPOSE, Proposed{2, false});
+    for (int64_t id : {1, 2}) Built(CandidateId{id});
+    End(v1::STAGE_BUILD);
+  }
+  void Measure(int64_t candidate) {
+    Step(CandidateStarted{Live(v1::STAGE_PROFILE).attempt, CandidateId{candidate}});
+  }
+  void LoseLease() {
+    StageFinished end{Live(v1::STAGE_PROFILE).attempt,
+                      {v1::FAULT_INFRASTRUCTURE, "the lease was lost"},
+                      true,
+                      {},
+                      true};
+    end.silent = true;
+    latest_ = Step(end);
+  }
+  int Attempts(int64_t candidate) {
+    return job().tasks[0].open.at(CandidateId{candidate}).attempts;
+  }
+
+  Decisions latest_;
+};
+
+TEST_F(SilenceTest, AWorkerThatWasStoppedGivesTheAttemptBack) {
+  Begin();
+  for (int i = 0; i < 5; ++i) {
+    Measure(1);
+    List("");
+    LoseLease();
+    EXPECT_EQ(Attempts(1), 1) << "it may have ended the machine";
+    EXPECT_EQ(Attempts(2), 0) << "it had not begun";
+    List("b1");
+    EXPECT_EQ(Attempts(1), 0);
+    ASSERT_EQ(Count<SetAttempts>(latest_), 1) << "so that a restart knows it as well";
+    EXPECT_EQ(All<SetAttempts>(latest_)[0].attempts, 0);
+    Wait(absl::Seconds(10));
+  }
+  EXPECT_EQ(job().tasks[0].trials, 0);
+}
+
+TEST_F(SilenceTest, ATrialThatEndsMachinesIsGivenUp) {
+  Begin();
+  for (int i = 1; i <= 3; ++i) {
+    Measure(1);
+    List("");
+    LoseLease();
+    EXPECT_EQ(Count<FinishCandidate>(latest_), i == 3 ? 1 : 0);
+    List(absl::StrCat("b", i + 1));
+    Wait(absl::Seconds(10));
+  }
+  EXPECT_EQ(job().tasks[0].trials, 1);
+  EXPECT_EQ(Attempts(2), 0);
+}
+
+// The scheduler itself was stopped, or the tracker.
+TEST_F(SilenceTest, WhileTheWorkerIsListedNobodyIsSuspected) {
+  Begin();
+  for (int i = 0; i < 5; ++i) {
+    Measure(1);
+    LoseLease();
+    EXPECT_EQ(Count<SetAttempts>(latest_), 0);
+    Wait(absl::Seconds(10));
+  }
+}
+
+TEST_F(SilenceTest, WithoutATrialInProgressNobodyIsSuspected) {
+  Begin();
+  for (int i = 0; i < 5; ++i) {
+    List("");
+    LoseLease();
+    EXPECT_EQ(Count<SetAttempts>(latest_), 0);
+    List("b2");
+    Wait(absl::Seconds(10));
   }
   EXPECT_EQ(job().tasks[0].trials, 0);
 }

@@ -345,6 +345,66 @@ TEST_F(ShortMemoryTest, AWatcherSeesTheEndOfAJobThatIsDropped) {
   }
 }
 
+// Counts reads of finished jobs, and refuses to say what is known while it is told to.
+class WatchedStore : public GatedStore {
+ public:
+  using GatedStore::GatedStore;
+  absl::StatusOr<std::vector<StoredJob>> LoadJobs(const JobSelection& selection) override {
+    finished_reads += selection.which == JobSelection::kFinished;
+    return GatedStore::LoadJobs(selection);
+  }
+  absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override {
+    if (!knows_nothing) return GatedStore::Known(id);
+    ++refused;
+    return absl::UnavailableError("the store is busy");
+  }
+  std::atomic<int> finished_reads{0}, refused{0};
+  std::atomic<bool> knows_nothing{false};
+};
+
+class WatchedStoreTest : public WrappedStoreTest<WatchedStore, ServiceTest> {
+ protected:
+  absl::Duration KeepFinished() const override { return absl::ZeroDuration(); }
+  bool Dropped(const std::string& job) {
+    return testing::Eventually([&] { return !loop_->jobs().Has(JobId{ParseJobName(job)}); });
+  }
+};
+
+TEST_F(WatchedStoreTest, AJobLeavesMemoryWhileOthersWaitForTheStore) {
+  v1::JobSpec spec = Spec();
+  spec.set_target("llvm -mcpu=x -threads=2");
+  const auto waits = [](const v1::Job& now) {
+    return now.reason().starts_with("no device with target");
+  };
+  const std::string first = MustSubmit(spec), other = MustSubmit(spec);
+  for (const std::string& job : {first, other}) Wait(job, waits);
+  wrapped_->knows_nothing = true;
+  v1::ListWorkersResponse workers = cluster_.DefaultWorkers();
+  workers.mutable_workers(0)->mutable_slots(1)->mutable_slot()->add_cores(2);
+  cluster_.tracker.SetWorkers(workers);
+  ASSERT_TRUE(testing::Eventually([&] { return wrapped_->refused > 0; }));
+  v1::Job cancelled;
+  ASSERT_TRUE(Act(&v1::JobService::Stub::CancelJob, first, &cancelled).ok());
+  EXPECT_TRUE(Dropped(first));
+  EXPECT_EQ(Get(first).state(), v1::JOB_CANCELLED);
+  EXPECT_EQ(Get(other).finished_unix_ns(), 0);
+  wrapped_->knows_nothing = false;
+  EXPECT_EQ(WaitFinal(other).state(), v1::JOB_DONE);
+}
+
+TEST_F(WatchedStoreTest, AModuleThatIsKeptNeedsNoReadOfItsJob) {
+  const std::string job = MustSubmit(Spec());
+  WaitFinal(job);
+  std::string module;
+  ASSERT_TRUE(Fetch(job, v1::SCHEDULE_NAIVE, &module).ok());
+  ASSERT_TRUE(Dropped(job));
+  Get(job);  // what is shown of it is kept from now on
+  const int reads = wrapped_->finished_reads;
+  ASSERT_TRUE(Fetch(job, v1::SCHEDULE_NAIVE, &module).ok());
+  EXPECT_EQ(module, "module of a model, choice 2, best 0");
+  EXPECT_EQ(wrapped_->finished_reads, reads);
+}
+
 // HEDDLE_HISTORY says how many finished jobs of 100 records there are; it prints how long a start takes.
 TEST_F(DurabilityTest, ALongHistoryIsNotFelt) {
   const char* many = std::getenv("HEDDLE_HISTORY");

@@ -310,6 +310,13 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
     --behaviour_->refuse_stages;
     return {grpc::StatusCode::RESOURCE_EXHAUSTED, "busy"};
   }
+  if (behaviour_->refuse_late > 0 &&
+      (start.kind() == v1::STAGE_BUILD || start.kind() == v1::STAGE_PROFILE)) {
+    --behaviour_->refuse_late;
+    // Longer than a stage takes that has surely begun (StageRunner).
+    absl::SleepFor(absl::Milliseconds(2200));
+    return {grpc::StatusCode::FAILED_PRECONDITION, "the tracker knows of no such lease"};
+  }
   ++stages;
   {
     absl::MutexLock lock(&mutex_);

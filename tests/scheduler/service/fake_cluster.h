@@ -84,6 +84,8 @@ struct FakeBehaviour {
   std::atomic<bool> bad_plan{false};         // plan: an answer without tasks
   std::atomic<bool> rival{false};     // plan: the plan of the import contends with the chosen one
   std::atomic<int> refuse_stages{0};  // so many stages are not taken
+  // So many stages of candidates are refused late, as by a worker that was stopped until their leases had ended.
+  std::atomic<int> refuse_late{0};
 };
 
 // The toolchain of a measurement names the fencing token of its lease: "token 101".

@@ -120,6 +120,21 @@ TEST_F(KeptStagesTest, WhatIsStoredLateIsSeen) {
   EXPECT_THAT(from_, ElementsAre(0, 20, 20));
 }
 
+TEST_F(KeptStagesTest, WhatIsOpenIsWaitedForHoweverLongItTakes) {
+  int64_t open = 20;
+  KeptStages::Options options = Options(/*late=*/0);
+  options.first_open = [&open] { return open; };
+  KeptStages stages(options);
+  Put(1, 10, 15);
+  Put(3, 900, 935);  // the one that begins at 20 has no lease yet
+  EXPECT_EQ(stages.Latest("j1")->size(), 2u);
+  Put(2, 20, 25);
+  open = 950;
+  EXPECT_EQ(stages.Latest("j1")->size(), 3u);
+  EXPECT_EQ(stages.Latest("j1")->size(), 3u);
+  EXPECT_THAT(from_, ElementsAre(0, 20, 900)) << "what is settled is not read again";
+}
+
 TEST(KeptStages, KeepsNotTooMuch) {
   int whole = 0;  // reads of all stages of a job
   KeptStages::Options options;

@@ -294,6 +294,22 @@ TEST_F(ServiceTest, BrokenStreamsAndRefusedStagesLoseNothing) {
   ExpectEachTrialOnce(done);
 }
 
+// A worker that was stopped refuses late what it was sent meanwhile. That is no fault of any trial.
+TEST_F(ServiceTest, ALateRefusalCostsNoAttempt) {
+  cluster_.behaviour.refuse_late = 4;
+  const v1::Job done = WaitFinal(MustSubmit(Spec(3)));
+  EXPECT_EQ(done.state(), v1::JOB_DONE);
+  EXPECT_EQ(cluster_.behaviour.refuse_late, 0);
+  v1::RecordQuery query;
+  query.set_job(done.id());
+  const std::vector<v1::Record> records = Query(query);
+  EXPECT_EQ(records.size(), 6u);
+  for (const v1::Record& record : records) {
+    EXPECT_EQ(record.measurement().outcome(), v1::OUTCOME_OK) << record.measurement().message();
+    EXPECT_EQ(record.attempt(), 1);
+  }
+}
+
 TEST_F(ServiceTest, StagesShareConnectionsAndNeverABrokenOne) {
   ASSERT_EQ(WaitFinal(MustSubmit(Spec(30))).state(), v1::JOB_DONE);
   const int stages = cluster_.worker.stages;

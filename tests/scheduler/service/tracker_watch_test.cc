@@ -9,10 +9,13 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "proto/access/channel.h"
 #include "scheduler/service/stages/lease_keeper.h"
 #include "tests/eventually.h"
@@ -174,6 +177,30 @@ TEST(TrackerWatch, AListThatBeginsAnewIsToldAsSuch) {
   server->Shutdown();
   EXPECT_EQ(problem, absl::StrCat("the tracker at ", address,
                                   " lists its workers anew: call again for the whole list"));
+}
+
+// The next stage of a slot may be ordered while the lease of the last one is still being released.
+TEST(LeaseKeeper, WhoeverAcquiresWaitsForAnnouncedReleases) {
+  FakeCluster cluster;
+  LeaseKeeper keeper(StubOf(cluster), "me", absl::Seconds(60));
+  const SlotId slot{"w1", "cpu0"};
+  const auto first = keeper.Acquire(slot, "test", nullptr);
+  ASSERT_TRUE(first.ok());
+  EXPECT_FALSE(keeper.Acquire(slot, "test", nullptr).ok()) << "it is held";
+  keeper.AnnounceRelease(first->id());
+  absl::StatusOr<v1::Lease> second;
+  std::thread next([&] { second = keeper.Acquire(slot, "test", nullptr); });
+  v1::SlotStatus status;
+  status.set_holder("me");
+  EXPECT_TRUE(Eventually([&] { return keeper.IsOurs(slot, status); })) << "it asks";
+  absl::SleepFor(absl::Milliseconds(50));  // enough for a call that does not wait to be refused
+  keeper.Release(first->id());
+  next.join();
+  EXPECT_TRUE(second.ok()) << second.status();
+  // What is announced later is not waited for: it may be of a stage that runs for long.
+  keeper.AnnounceRelease(second->id());
+  keeper.Release(second->id());
+  EXPECT_TRUE(keeper.Acquire(slot, "test", nullptr).ok());
 }
 
 TEST(LeaseKeeper, ASlotIsOursWhileItIsBeingGranted) {
