@@ -164,7 +164,7 @@ absl::Status SchedulerLoop::LoadJobs() {
     row.span.mutable_fault()->set_message("the scheduler was restarted");
     batch.push_back(PutStage{row});
   }
-  leases_->ReleaseAll(leases);
+  leases_->ReleaseLater(leases);
   if (!batch.empty()) writer_->Write(std::move(batch));
   snapshots_.Put(TakeViews(true));  // all of it comes from the store
   return absl::OkStatus();

@@ -100,6 +100,15 @@ void LeaseKeeper::ReleaseAll(const std::vector<std::string>& lease_ids) {
   }
 }
 
+void LeaseKeeper::ReleaseLater(const std::vector<std::string>& lease_ids) {
+  const absl::Time now = MonotonicNow();
+  absl::MutexLock lock(&mutex_);
+  for (const std::string& id : lease_ids) {
+    released_[id] = now;
+    unreleased_[id] = now + lease_;
+  }
+}
+
 bool LeaseKeeper::SendRelease(const std::string& lease_id) {
   grpc::ClientContext context;
   SetDeadline(&context, rpc_limit_);
