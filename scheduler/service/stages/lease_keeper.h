@@ -74,6 +74,7 @@ class LeaseKeeper {
   mutable absl::Mutex mutex_;
   std::map<std::string, Held> held_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, absl::Time> released_ ABSL_GUARDED_BY(mutex_);
+  absl::Time forget_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // old ones of these
   // Releases that had no answer, with the time until which they are repeated; after that the lease
   // has expired anyway.
   std::map<std::string, absl::Time> unreleased_ ABSL_GUARDED_BY(mutex_);
