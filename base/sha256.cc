@@ -18,9 +18,7 @@ const EVP_MD* Algorithm() {
 
 }  // namespace
 
-Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
-  EVP_DigestInit_ex(context_, Algorithm(), nullptr);
-}
+Sha256::Sha256() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_, Algorithm(), nullptr); }
 
 Sha256::~Sha256() { EVP_MD_CTX_free(context_); }
 

@@ -226,9 +226,8 @@ absl::Status FillThroughStore(const Flags& flags, const Maker& make, RecordStore
     progress.At(i);
   }
   const int64_t made = flags.records - begin;
-  Tell("filled by store",
-       absl::StrFormat("%d records in %.0f s, %.0f a second", made, Since(since),
-                       static_cast<double>(made) / Since(since)));
+  Tell("filled by store", absl::StrFormat("%d records in %.0f s, %.0f a second", made, Since(since),
+                                          static_cast<double>(made) / Since(since)));
   return absl::OkStatus();
 }
 
@@ -520,8 +519,7 @@ absl::StatusOr<bool> IsComplete(const Flags& flags) {
   HEDDLE_ASSIGN_OR_RETURN(Connection db, ConnectReader(Database(flags)));
   SqliteSession session(std::move(db));
   Statement newest(&session, "SELECT coalesce(max(created_ns), 0) FROM records");
-  const bool complete =
-      newest.Step() && newest.Int(0) >= kFirstNs + (flags.records - 1) * kApartNs;
+  const bool complete = newest.Step() && newest.Int(0) >= kFirstNs + (flags.records - 1) * kApartNs;
   HEDDLE_RETURN_IF_ERROR(newest.status());
   return complete;
 }
@@ -541,8 +539,8 @@ absl::Status MeasureStore(const Flags& flags, const Maker& make) {
   HEDDLE_RETURN_IF_ERROR(TellOpenings([&] { return OpenRecordStore(flags.store); }));
   HEDDLE_ASSIGN_OR_RETURN(const auto store, OpenRecordStore(flags.store));
   Tell("expected size, about",
-       absl::StrFormat("%.1f GB",
-                       1e-9 * static_cast<double>(flags.records) * BytesOfRecord(flags.trace_bytes)));
+       absl::StrFormat("%.1f GB", 1e-9 * static_cast<double>(flags.records) *
+                                      BytesOfRecord(flags.trace_bytes)));
   HEDDLE_RETURN_IF_ERROR(FillThroughStore(flags, make, store.get()));
   HEDDLE_RETURN_IF_ERROR(MeasureReads(flags, make, store.get()));
   return MeasureWrites(flags, make, store.get());
@@ -555,8 +553,7 @@ absl::Status MeasureFile(const Flags& flags, const Maker& make) {
     if (flags.fill == "sql") {
       const absl::Time begin = absl::Now();
       const std::string part = Database(flags) + ".part";  // until it is complete
-      for (const char* end : {"", "-wal", "-shm", "-journal"})
-        std::filesystem::remove(part + end);
+      for (const char* end : {"", "-wal", "-shm", "-journal"}) std::filesystem::remove(part + end);
       HEDDLE_RETURN_IF_ERROR(FillBySql(part, flags, make));
       std::filesystem::rename(part, Database(flags));
       Tell("filled by sql",

@@ -179,7 +179,8 @@ absl::Status MemoryWriter::operator()(const MarkLearned& change) {
   const auto end = t_.candidates.lower_bound({change.job.value, change.before.value});
   for (auto it = t_.candidates.lower_bound({change.job.value, 0}); it != end; ++it) {
     const auto& [key, candidate] = *it;
-    if (candidate.row.learned || candidate.row.task != change.task.value || !t_.record_of.count(key))
+    if (candidate.row.learned || candidate.row.task != change.task.value ||
+        !t_.record_of.count(key))
       continue;
     InsertCandidate learned = candidate;
     learned.row.learned = true;

@@ -326,7 +326,8 @@ class FailOverRun {
       lines.push_back(absl::StrCat(gaps.size(), " ", kNames[kind], " p50 ", text(gaps, 0.5),
                                    " p99 ", text(gaps, 0.99)));
     }
-    const bool soon = all.empty() || (Quantile(all, 0.5) <= kUsual && Quantile(all, 0.99) <= kTakeOver);
+    const bool soon =
+        all.empty() || (Quantile(all, 0.5) <= kUsual && Quantile(all, 0.99) <= kTakeOver);
     std::cerr << absl::StrCat(all.size(), " fail-overs (", absl::StrJoin(lines, ", "), "; ",
                               held_up_, " waited for a process stopped within a write), gap p50 ",
                               text(all, 0.5), ", p99 ", text(all, 0.99), ", longest ", text(all, 1),

@@ -106,8 +106,8 @@ class Promises {
   std::set<int64_t> acknowledged_;
   absl::flat_hash_set<std::pair<int64_t, int64_t>>
       recorded_;                          // (job, candidate) with a final record
-  std::map<SlotId, absl::Time> blocked_;            // until when a slot may be avoided
-  std::set<JobId> unlucky_;                         // with an update that failed
+  std::map<SlotId, absl::Time> blocked_;  // until when a slot may be avoided
+  std::set<JobId> unlucky_;               // with an update that failed
   // Workers that told a user fault of a stage in this life, since it last succeeded, in order.
   std::map<JobId, std::map<std::pair<v1::StageKind, int>, std::vector<std::string>>> accusers_;
   // Idle jobs with code while others wait for room, and since when.

@@ -242,7 +242,8 @@ TEST(SqliteLeaderTest, ANewerProgramMigratesNothingUnderALeader) {
 // A renewal that waited for all that is queued would come too late. What is written after a claim of another scheduler
 // is refused, so the answer to the waiting write tells which was first.
 TEST(SqliteLeaderTest, AClaimGoesBeforeWhatWaitsToBeWritten) {
-  constexpr int kTries = 5;  // whether the calls wait in the order in which they are made is up to the system
+  constexpr int kTries =
+      5;  // whether the calls wait in the order in which they are made is up to the system
   constexpr absl::Duration kStep = absl::Milliseconds(100);
   bool overtaken = false;
   for (int i = 0; i < kTries && !overtaken; ++i) {
