@@ -174,14 +174,14 @@ class Progress {
 
 // Bytes that a record takes in a file, about: its row, of which a page of 4 kB holds whole ones, and four indexes.
 double BytesOfRecord(int trace_bytes) {
-  constexpr double kRest = 200, kPage = 4050, kIndexes = 250;
+  constexpr double kRest = 165, kPage = 4088, kIndexes = 170;
   const double row = trace_bytes + kRest;
   return kIndexes + (row < kPage ? kPage / std::floor(kPage / row) : row);
 }
 
 // ResourceExhausted: the records do not fit on the disk of the folder, beside what the largest index takes while it is made.
 absl::Status CheckRoom(const Flags& flags) {
-  constexpr double kSorting = 100, kSpare = 2e9;
+  constexpr double kSorting = 60, kSpare = 2e9;
   std::error_code error;
   const auto room = static_cast<double>(std::filesystem::space(flags.data, error).available);
   if (error) return absl::InternalError(absl::StrCat(flags.data, ": ", error.message()));
