@@ -185,8 +185,8 @@ class DevicePool {
   struct Worker {
     WorkerReport report;
     absl::Time last_sync;
-    absl::Time heard;         // from when its silence counts: last_sync, and pauses since
-    absl::Duration interval;  // until its next report, as it was told at last_sync
+    absl::Time heard;           // from when its silence counts: last_sync, and pauses since
+    absl::Duration interval{};  // until its next report, as it was told at last_sync
     std::deque<std::string> retired_boots;  // only the newest few
     uint64_t changed = 0;                   // version of the latest change that List shows
   };
