@@ -5,10 +5,20 @@
 #include "absl/strings/escaping.h"
 
 namespace heddle {
+namespace {
 
-Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
-  EVP_DigestInit_ex(context_, EVP_sha256(), nullptr);
+// Looked up once: OpenSSL does that anew for each hash that names it, which takes as long as to hash a kilobyte.
+const EVP_MD* Algorithm() {
+  static const EVP_MD* const algorithm = [] {
+    const EVP_MD* const found = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+    return found != nullptr ? found : EVP_sha256();
+  }();
+  return algorithm;
 }
+
+}  // namespace
+
+Sha256::Sha256() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_, Algorithm(), nullptr); }
 
 Sha256::~Sha256() { EVP_MD_CTX_free(context_); }
 

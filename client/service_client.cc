@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "absl/cleanup/cleanup.h"
@@ -125,6 +126,9 @@ struct ServiceClient::Schedulers {
     absl::Time give_up = MonotonicNow() + kFailOverPatience;
     size_t tried = 0;  // in this round
     bool met = false;  // some scheduler of the service has answered
+    // Those that did not answer. One that hangs takes a connection and says nothing, so each is tried again only
+    // once there is a connection by which it has said something.
+    std::set<const Stubs*> silent;
   };
 
   explicit Schedulers(const ServerAccess& server) {
@@ -178,15 +182,16 @@ struct ServiceClient::Schedulers {
   }
 
   // A call to the scheduler `failed` has ended with UNAVAILABLE. Chooses another scheduler for the next try, and waits a
-  // little if all of them were tried. Returns false when the time for tries is over; then the caller gets that error.
+  // little if all of them were tried, or until one of them says something. Returns false when the time for tries is over;
+  // then the caller gets that error.
   bool MoveOn(const Stubs& failed, const grpc::ClientContext& context, Search* search) {
     const auto& metadata = context.GetServerTrailingMetadata();
     const auto told = metadata.find(kLeaderMetadata);
     const bool stands_by = told != metadata.end();
     bool pause = false;
+    std::string leader;
     {
       std::lock_guard lock(mutex);
-      std::string leader;
       if (stands_by) leader.assign(told->second.data(), told->second.size());
       if (!leader.empty() && all.size() < kMaxSchedulers && Find(leader) == all.size() &&
           CheckAddress(leader, *credentials).ok())
@@ -196,14 +201,36 @@ struct ServiceClient::Schedulers {
       pause = ++search->tried >= all.size();
       if (pause && (!search->met || MonotonicNow() > search->give_up)) return false;
       if (pause) search->tried = 0;
-      // Another call may have moved on by now.
-      if (all[current].get() == &failed) {
-        const size_t next = Find(leader);
-        current = next < all.size() && next != current ? next : (current + 1) % all.size();
-      }
+      if (!stands_by && failed.channel->GetState(false) != GRPC_CHANNEL_READY)
+        search->silent.insert(&failed);
     }
     if (pause) Pause(kFailOverPause);
+    while (!Choose(failed, leader, search->silent)) {
+      if (MonotonicNow() > search->give_up) return false;
+      Pause(kFailOverPause);
+    }
     return true;
+  }
+
+  // Chooses who is called next: the one that leads, as `failed` told, or else the first after it that is not silent. False:
+  // all are.
+  bool Choose(const Stubs& failed, const std::string& leader,
+              const std::set<const Stubs*>& silent) {
+    std::lock_guard lock(mutex);
+    if (all[current].get() != &failed && silent.count(all[current].get()) == 0)
+      return true;  // another call has moved on by now
+    std::vector<size_t> order;
+    if (!leader.empty() && Find(leader) != current) order.push_back(Find(leader));
+    for (size_t i = 1; i <= all.size(); ++i) order.push_back((current + i) % all.size());
+    for (const size_t next : order) {
+      if (next >= all.size()) continue;
+      if (silent.count(all[next].get()) > 0 &&
+          all[next]->channel->GetState(/*try_to_connect=*/true) != GRPC_CHANNEL_READY)
+        continue;
+      current = next;
+      return true;
+    }
+    return false;
   }
 
   // Waits for so long within gRPC, for a change of the next one's state. While no call waits, gRPC looks at its connections only every

@@ -11,9 +11,11 @@ namespace heddle {
 inline constexpr char kLeaderMetadata[] = "heddle-leader";
 
 // Between a client that knows several schedulers and one of them. One that hangs, or is cut off, is given up
-// after six seconds, since another may lead by then.
+// after three to four seconds, since another may lead by then (scheduler/service/leadership.h).
 inline Pings LeaderPings() {
-  return {.every = absl::Seconds(3), .patience = absl::Seconds(3), .least_apart = absl::Seconds(1)};
+  return {.every = absl::Seconds(1),
+          .patience = absl::Seconds(3),
+          .least_apart = absl::Milliseconds(300)};
 }
 
 }  // namespace heddle

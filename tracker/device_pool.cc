@@ -128,6 +128,7 @@ absl::StatusOr<std::vector<Lease>> DevicePool::Synchronize(const WorkerReport& r
             .emplace(report.worker,
                      Worker{.report = report, .last_sync = now, .heard = now, .retired_boots = {}})
             .first->second;
+    worker.interval = SyncInterval();
     hosts_[report.host].workers.insert(report.worker);
     Forget(report.worker);
     Changed(&worker);
@@ -235,6 +236,12 @@ absl::StatusOr<Lease> DevicePool::Renew(const std::string& lease_id, const std::
   return lease->second;
 }
 
+absl::Duration DevicePool::SyncInterval() const {
+  const absl::Duration paced =
+      absl::Seconds(static_cast<double>(workers_.size()) / options_.reports_per_second);
+  return std::max(options_.sync_interval, std::min(options_.worker_expiry / 4, paced));
+}
+
 const Lease* DevicePool::FindLease(const std::string& lease_id) const {
   const auto lease = leases_.find(lease_id);
   return lease == leases_.end() ? nullptr : &lease->second;
@@ -258,8 +265,9 @@ void DevicePool::ExcusePause(absl::Time now) {
 
 void DevicePool::Hear(Worker* worker, bool rebooted, absl::Time now) {
   // The time that a process took to come back is no delay of its message.
-  if (!rebooted) lateness_.Add(now - worker->heard - options_.sync_interval);
+  if (!rebooted) lateness_.Add(now - worker->heard - worker->interval);
   worker->heard = worker->last_sync = now;
+  worker->interval = SyncInterval();
   const absl::Duration before =
       std::exchange(late_, std::min(lateness_.Median(), kMostLate * options_.worker_expiry));
   if (late_ < before) next_expiry_ = absl::InfinitePast();  // the time of some may be over now

@@ -112,9 +112,12 @@ struct PoolChanges {
 
 struct PoolOptions {
   absl::Duration worker_expiry = absl::Seconds(10);  // silence after which a worker is gone
-  // How soon workers are told to report again. Short enough that the stage of a lost lease stops soon, and
-  // long enough that a thousand workers make only a thousand calls a second.
+  // How soon workers are told to report again, if there are few. Short enough that the stage of a lost lease stops
+  // soon.
   absl::Duration sync_interval = absl::Seconds(1);
+  // Many workers report less often, so that all of them make about so many calls a second, each of which costs a quarter of
+  // a millisecond at both ends. Up to a quarter of worker_expiry, so that three reports may be lost.
+  double reports_per_second = 400;
   // At least so often there is a call while the caller's process gets processor time. What a pause between two
   // calls lasts beyond that is no silence of workers: their reports may wait to be read.
   absl::Duration longest_pause = absl::InfiniteDuration();
@@ -139,6 +142,8 @@ class DevicePool {
   // has replaced this one, so two processes use one worker id. ResourceExhausted: too many workers
   // or slots.
   absl::StatusOr<std::vector<Lease>> Synchronize(const WorkerReport& report, absl::Time now);
+  // How soon a worker that reports now is to report again.
+  absl::Duration SyncInterval() const;
 
   // Grants the slot. `token` must be greater than every earlier token (otherwise Internal).
   // NotFound: no such worker or slot. FailedPrecondition: quarantined or draining.
@@ -181,7 +186,8 @@ class DevicePool {
   struct Worker {
     WorkerReport report;
     absl::Time last_sync;
-    absl::Time heard;  // from when its silence counts: last_sync, and pauses since
+    absl::Time heard;           // from when its silence counts: last_sync, and pauses since
+    absl::Duration interval{};  // until its next report, as it was told at last_sync
     std::deque<std::string> retired_boots;  // only the newest few
     uint64_t changed = 0;                   // version of the latest change that List shows
   };

@@ -213,7 +213,7 @@ grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,
   absl::StatusOr<std::vector<Lease>> leases = pool_.Synchronize(report, now);
   if (!leases.ok()) return ToGrpc(leases.status());
   appeared = !known;
-  response->set_next_sync_ms(absl::ToInt64Milliseconds(options_.pool.sync_interval));
+  response->set_next_sync_ms(absl::ToInt64Milliseconds(pool_.SyncInterval()));
   response->set_expiry_ms(absl::ToInt64Milliseconds(options_.pool.worker_expiry));
   for (const Lease& lease : *leases) {
     response->add_valid_leases(lease.id);

@@ -9,6 +9,9 @@
 // Two ways to fill it. `--fill store` inserts through the store, in transactions of 512 batches, as the
 // scheduler does. `--fill sql` writes the same rows without its checks, and makes the indexes at the end; that is
 // for the sizes of which the first takes hours. The time of a fill by SQL says nothing about inserts.
+//
+// A fill tells on stderr how far it is. Begun again with the same flags, one through the store goes on where it was, and
+// one by SQL begins anew. An SQLite file that would not fit on its disk is refused at once.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <spawn.h>
@@ -17,6 +20,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -25,6 +29,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -64,6 +69,8 @@ constexpr int64_t kGroupSize = 500;  // records of a workload, target and device
 constexpr int64_t kDevices = 5;
 constexpr size_t kGroup = 512;  // batches of a transaction (StoreWriter)
 constexpr int64_t kFirstNs = 1'700'000'000'000'000'000;
+constexpr int64_t kApartNs = 1'000'000;  // between the times of two records
+constexpr int kShortestTrace = 30;
 
 // Record i of a database of `all` records.
 class Maker {
@@ -103,7 +110,7 @@ class Maker {
                       SplitMix64(random - step) % 16, "\n");
     }
     trace.resize(std::min(trace.size(), static_cast<size_t>(trace_bytes_)));
-    record.set_created_unix_ns(kFirstNs + i * 1'000'000);
+    record.set_created_unix_ns(kFirstNs + i * kApartNs);
     record.set_imported_by("bench");
     record.set_job("j1");
     v1::Measurement& measured = *record.mutable_measurement();
@@ -145,21 +152,89 @@ void Tell(const std::string& what, const std::string& value) {
 
 std::string Database(const Flags& flags) { return flags.data + "/heddle.db"; }
 
+// Tells on stderr how far a fill is, every ten seconds.
+class Progress {
+ public:
+  Progress(int64_t begin, int64_t all) : begin_(begin), all_(all) {}
+  void At(int64_t done) {
+    if (absl::Now() < next_) return;
+    next_ = absl::Now() + absl::Seconds(10);
+    const double rate = static_cast<double>(done - begin_) / std::max(1e-3, Since(since_));
+    std::fprintf(stderr, "%s\n",
+                 absl::StrFormat("%d of %d records, %.0f a second, %.0f min left", done, all_, rate,
+                                 static_cast<double>(all_ - done) / std::max(1.0, rate) / 60)
+                     .c_str());
+  }
+
+ private:
+  const int64_t begin_, all_;
+  const absl::Time since_ = absl::Now();
+  absl::Time next_ = since_ + absl::Seconds(10);
+};
+
+// Bytes that a record takes in a file, about: its row, of which a page of 4 kB holds whole ones, and four indexes.
+double BytesOfRecord(int trace_bytes) {
+  constexpr double kRest = 165, kPage = 4088, kIndexes = 170;
+  const double row = trace_bytes + kRest;
+  return kIndexes + (row < kPage ? kPage / std::floor(kPage / row) : row);
+}
+
+// ResourceExhausted: the records do not fit on the disk of the folder, beside what the largest index takes while it is made.
+absl::Status CheckRoom(const Flags& flags) {
+  constexpr double kSorting = 60, kSpare = 2e9;
+  std::error_code error;
+  const auto room = static_cast<double>(std::filesystem::space(flags.data, error).available);
+  if (error) return absl::InternalError(absl::StrCat(flags.data, ": ", error.message()));
+  const auto needed = [&](int trace_bytes) {
+    return static_cast<double>(flags.records) * (BytesOfRecord(trace_bytes) + kSorting) + kSpare;
+  };
+  const double bytes = needed(flags.trace_bytes);
+  Tell("expected size",
+       absl::StrFormat("about %.1f GB; %.1f GB of the disk are free", 1e-9 * bytes, 1e-9 * room));
+  if (bytes <= room) return absl::OkStatus();
+  int fits = flags.trace_bytes;
+  while (fits >= kShortestTrace && needed(fits) > room) fits -= 10;
+  return absl::ResourceExhaustedError(
+      fits < kShortestTrace
+          ? "there is no room for so many records; give fewer --records or another --data"
+          : absl::StrCat("there is no room for traces of ", flags.trace_bytes,
+                         " bytes; --trace-bytes ", fits, " would fit"));
+}
+
+// How many records of a fill are there. InvalidArgument: there are records that this fill does not make.
+absl::StatusOr<int64_t> Filled(const Flags& flags, const Maker& make, RecordStore* store) {
+  HEDDLE_ASSIGN_OR_RETURN(const RecordPage newest, store->QueryPage({}, std::nullopt, 1));
+  if (newest.records.empty()) return 0;
+  HEDDLE_ASSIGN_OR_RETURN(const auto first, store->Known(make.IdOf(0)));
+  if (first.total == 0)
+    return absl::InvalidArgumentError("it has other records; give the --records that it has");
+  // Transactions come in order, and what was inserted after the fill has larger numbers.
+  const int64_t last = (newest.records.front().created_unix_ns() - kFirstNs) / kApartNs;
+  return std::min(flags.records, last + 1);
+}
+
 absl::Status FillThroughStore(const Flags& flags, const Maker& make, RecordStore* store) {
-  for (int64_t i = 0; i < flags.records;) {
+  HEDDLE_ASSIGN_OR_RETURN(const int64_t begin, Filled(flags, make, store));
+  if (begin == flags.records) return absl::OkStatus();
+  const absl::Time since = absl::Now();
+  Progress progress(begin, flags.records);
+  for (int64_t i = begin; i < flags.records;) {
     std::vector<Batch> group;
     for (; i < flags.records && group.size() < kGroup; ++i)
       group.push_back({InsertRecord{make(i), 0, true}});
     HEDDLE_RETURN_IF_ERROR(store->Apply(group).status());
+    progress.At(i);
   }
+  const int64_t made = flags.records - begin;
+  Tell("filled by store", absl::StrFormat("%d records in %.0f s, %.0f a second", made, Since(since),
+                                          static_cast<double>(made) / Since(since)));
   return absl::OkStatus();
 }
 
 // Leaves a database of the version before statistics were kept.
-absl::Status FillBySql(const Flags& flags, const Maker& make) {
-  HEDDLE_RETURN_IF_ERROR(OpenSqliteRecordStore(Database(flags)).status());
-  HEDDLE_ASSIGN_OR_RETURN(const Connection connection,
-                          Connect(Database(flags), SQLITE_OPEN_READWRITE));
+absl::Status FillBySql(const std::string& path, const Flags& flags, const Maker& make) {
+  HEDDLE_RETURN_IF_ERROR(OpenSqliteRecordStore(path).status());
+  HEDDLE_ASSIGN_OR_RETURN(const Connection connection, Connect(path, SQLITE_OPEN_READWRITE));
   sqlite3* const db = connection.get();
   HEDDLE_RETURN_IF_ERROR(Execute(db,
                                  "PRAGMA journal_mode=DELETE; PRAGMA journal_mode=OFF; "
@@ -192,7 +267,9 @@ absl::Status FillBySql(const Flags& flags, const Maker& make) {
                   "provenance,measurement,digest,imported_by) VALUES("
                   "(SELECT id FROM workloads WHERE key=?),(SELECT id FROM targets WHERE text=?),"
                   "(SELECT id FROM devices WHERE key=?),?,?,?,?,?,?,?,?)");
+    Progress progress(0, flags.records);
     for (int64_t i = 0; i < flags.records; ++i) {
+      progress.At(i);
       const v1::Record record = make(i);
       const std::string measured = record.measurement().SerializeAsString();
       HEDDLE_RETURN_IF_ERROR(
@@ -203,7 +280,10 @@ absl::Status FillBySql(const Flags& flags, const Maker& make) {
     }
   }
   HEDDLE_RETURN_IF_ERROR(Execute(db, "COMMIT"));
-  for (const auto& [name, sql] : indexes) HEDDLE_RETURN_IF_ERROR(Execute(db, sql.c_str()));
+  for (const auto& [name, sql] : indexes) {
+    std::fprintf(stderr, "making the index %s\n", name.c_str());
+    HEDDLE_RETURN_IF_ERROR(Execute(db, sql.c_str()));
+  }
   return Execute(db, "DROP TABLE record_groups; PRAGMA user_version=12");
 }
 
@@ -433,6 +513,17 @@ absl::StatusOr<int64_t> Uncounted(const Flags& flags) {
   return count;
 }
 
+// Whether the file has the last record of the fill. The tables are not migrated by this, since that belongs to the first opening.
+absl::StatusOr<bool> IsComplete(const Flags& flags) {
+  if (!std::filesystem::exists(Database(flags))) return false;
+  HEDDLE_ASSIGN_OR_RETURN(Connection db, ConnectReader(Database(flags)));
+  SqliteSession session(std::move(db));
+  Statement newest(&session, "SELECT coalesce(max(created_ns), 0) FROM records");
+  const bool complete = newest.Step() && newest.Int(0) >= kFirstNs + (flags.records - 1) * kApartNs;
+  HEDDLE_RETURN_IF_ERROR(newest.status());
+  return complete;
+}
+
 template <typename Open>
 absl::Status TellOpenings(const Open& open) {
   for (const char* which : {"first", "second"}) {
@@ -447,33 +538,35 @@ absl::Status TellOpenings(const Open& open) {
 absl::Status MeasureStore(const Flags& flags, const Maker& make) {
   HEDDLE_RETURN_IF_ERROR(TellOpenings([&] { return OpenRecordStore(flags.store); }));
   HEDDLE_ASSIGN_OR_RETURN(const auto store, OpenRecordStore(flags.store));
-  v1::RecordQuery one;
-  one.set_limit(1);
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<v1::Record> found, store->Query(one));
-  if (found.empty()) {
-    const absl::Time begin = absl::Now();
-    HEDDLE_RETURN_IF_ERROR(FillThroughStore(flags, make, store.get()));
-    Tell("filled by store",
-         absl::StrFormat("%d records in %.0f s, %.0f a second", flags.records, Since(begin),
-                         static_cast<double>(flags.records) / Since(begin)));
-  }
+  Tell("expected size, about",
+       absl::StrFormat("%.1f GB", 1e-9 * static_cast<double>(flags.records) *
+                                      BytesOfRecord(flags.trace_bytes)));
+  HEDDLE_RETURN_IF_ERROR(FillThroughStore(flags, make, store.get()));
   HEDDLE_RETURN_IF_ERROR(MeasureReads(flags, make, store.get()));
   return MeasureWrites(flags, make, store.get());
 }
 
 absl::Status MeasureFile(const Flags& flags, const Maker& make) {
+  std::filesystem::create_directories(flags.data);
   if (!std::filesystem::exists(Database(flags))) {
-    std::filesystem::create_directories(flags.data);
-    const absl::Time begin = absl::Now();
+    HEDDLE_RETURN_IF_ERROR(CheckRoom(flags));
     if (flags.fill == "sql") {
-      HEDDLE_RETURN_IF_ERROR(FillBySql(flags, make));
-    } else {
+      const absl::Time begin = absl::Now();
+      const std::string part = Database(flags) + ".part";  // until it is complete
+      for (const char* end : {"", "-wal", "-shm", "-journal"}) std::filesystem::remove(part + end);
+      HEDDLE_RETURN_IF_ERROR(FillBySql(part, flags, make));
+      std::filesystem::rename(part, Database(flags));
+      Tell("filled by sql",
+           absl::StrFormat("%d records in %.0f s, %.0f a second", flags.records, Since(begin),
+                           static_cast<double>(flags.records) / Since(begin)));
+    }
+  }
+  if (flags.fill == "store") {
+    HEDDLE_ASSIGN_OR_RETURN(const bool complete, IsComplete(flags));
+    if (!complete) {
       HEDDLE_ASSIGN_OR_RETURN(const auto store, OpenSqliteRecordStore(Database(flags)));
       HEDDLE_RETURN_IF_ERROR(FillThroughStore(flags, make, store.get()));
     }
-    Tell("filled by " + flags.fill,
-         absl::StrFormat("%d records in %.0f s, %.0f a second", flags.records, Since(begin),
-                         static_cast<double>(flags.records) / Since(begin)));
   }
   const auto bytes = std::filesystem::file_size(Database(flags));
   Tell("size", absl::StrFormat("%.2f GB, %.0f bytes a record with %d of its trace",
@@ -528,7 +621,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"store", "sql"}))
       ->capture_default_str();
   app.add_option("--trace-bytes", flags.trace_bytes, "of a record")
-      ->check(CLI::Range(30, 100'000))
+      ->check(CLI::Range(heddle::scheduler::kShortestTrace, 100'000))
       ->capture_default_str();
   app.add_option("--export", flags.exported, "records that are exported; a fifth is imported")
       ->check(CLI::Range(1000, 1'000'000'000))
@@ -540,15 +633,17 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option(
          "--store", flags.store,
-         "postgresql://USER@HOST/DATABASE: measure that database instead; one without records is "
-         "filled")
+         "postgresql://USER@HOST/DATABASE: measure that database instead; one without all of the "
+         "records is filled")
       ->excludes("--data")
       ->excludes("--fill");
   app.add_flag("--keep", flags.keep, "keep a folder that is made");
   CLI11_PARSE(app, argc, argv);
   const bool fresh = !std::filesystem::exists(flags.data);
+  setenv("SQLITE_TMPDIR", flags.data.c_str(), 0);  // indexes are sorted on the disk of the file
   const absl::Status status = heddle::scheduler::Run(flags);
-  if (fresh && !flags.keep) std::filesystem::remove_all(flags.data);
+  // After a failure a fill may go on.
+  if (fresh && !flags.keep && status.ok()) std::filesystem::remove_all(flags.data);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-bench-records: %s\n", std::string(status.message()).c_str());
   return 1;

@@ -77,6 +77,12 @@ class Policy {
   // Of the tenants of a tier that may start now, one with a larger share never ranks before one with a smaller share,
   // and those with equal shares rank equal.
   virtual TierRank RankOfTier(int64_t /*tier*/, int64_t /*tenant*/) const { return {}; }
+  // Whether an item may not start now though its tier may. Then none of its tenant's items behind it in the tier may, either.
+  // Only an event may lift it. This is asked for with RankOfTier.
+  virtual bool HoldsBack(int64_t /*tier*/, int64_t /*tenant*/, const std::array<double, 2>& /*key*/,
+                         JobId /*job*/) const {
+    return false;
+  }
   virtual double ShareOf(int64_t /*tenant*/) const { return 0; }
   // Returns the tenants whose share has changed since the last call. Called before slots are assigned.
   virtual std::vector<int64_t> TakeMoved() { return {}; }

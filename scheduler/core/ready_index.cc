@@ -23,7 +23,10 @@ void ReadyIndex::Cursor::Open(int64_t tier, Order::const_iterator tenant,
     const TierRank rank = policy_->RankOfTier(tier, (*tenant)->id);
     if (rank == kHeldBack) continue;
     const std::set<Node>& nodes = (*tenant)->nodes;
-    heads_.push_back({rank, nodes.begin(), nodes.end(), tier, std::next(tenant), last});
+    const Node& first = *nodes.begin();
+    if (policy_->HoldsBack(tier, (*tenant)->id, first.key, first.job)) continue;
+    heads_.push_back(
+        {rank, nodes.begin(), nodes.end(), tier, (*tenant)->id, std::next(tenant), last});
     return;
   }
 }
@@ -37,7 +40,9 @@ void ReadyIndex::Cursor::Next() {
   const size_t before = heads_.size();
   Open(passed.tier, std::exchange(passed.more, passed.last), passed.last);
   if (heads_.size() > before) std::push_heap(heads_.begin(), heads_.end(), After);
-  if (++passed.at == passed.end) return;
+  if (++passed.at == passed.end ||
+      policy_->HoldsBack(passed.tier, passed.tenant, passed.at->key, passed.at->job))
+    return;
   heads_.push_back(passed);
   std::push_heap(heads_.begin(), heads_.end(), After);
 }

@@ -63,7 +63,7 @@ class ReadyIndex {
     struct Head {
       TierRank rank;
       std::set<Node>::const_iterator at, end;
-      int64_t tier = 0;
+      int64_t tier = 0, tenant = 0;
       // The tenants of the tier after this one. They are looked at once the first item of this one is passed, since
       // none of theirs comes before it. Both are the end for a tenant whose first item was passed.
       Order::const_iterator more, last;

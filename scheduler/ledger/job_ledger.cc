@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/quantiles.h"
@@ -566,7 +567,7 @@ void JobLedger::LoadTransferModels(const std::map<TransferModelId, v1::TransferM
   for (const auto& [id, model] : stored) transfer_models_.Put(id, model);
 }
 
-Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
+Job JobLedger::Load(StoredJob stored, absl::Time now, absl::Time wall) {
   JobData& data = jobs_[JobId{stored.row.id}];
   data.row = stored.row;
   data.busy = absl::Milliseconds(stored.row.job.running_ms());
@@ -591,7 +592,7 @@ Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
   std::vector<std::vector<std::pair<CandidateId, bool>>> in_flight(stored.tasks.size());
   for (size_t i = 0; i < stored.tasks.size(); ++i) {
     const TaskRow& row = stored.tasks[i];
-    TaskData& task = data.tasks.emplace_back(TaskData{row, stored.states[i]});
+    TaskData& task = data.tasks.emplace_back(TaskData{row, std::move(stored.states[i])});
     task.row.info.set_rival_weight(row.rival_weight);
     job.tasks.push_back(MakeTask(row.info, row));
     job.tasks.back().unlearned.known = row.warm_pending;
@@ -600,10 +601,15 @@ Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
     for (const v1::BrokenClaim& broken : comparison.broken())
       job.tasks.back().replaced |= broken.claim().workload_key() == row.info.key();
   }
-  for (const StoredCandidate& row : stored.candidates) {
+  for (StoredCandidate& row : stored.candidates) {
     const CandidateId id{row.id};
     job.next_candidate = std::max(job.next_candidate, row.id + 1);
-    if (!job.final()) data.candidates[id] = row;
+    if (!job.final()) {
+      // The traces of all unfinished jobs are most of what is loaded, so none of them is there twice.
+      std::string trace = std::exchange(row.trace, {});
+      CandidateRow& kept = data.candidates[id] = row;
+      kept.trace = std::move(trace);
+    }
     Task& task = job.tasks[static_cast<size_t>(row.task)];
     if (!row.outcome || !task.open.empty())
       in_flight[static_cast<size_t>(row.task)].emplace_back(id, !row.outcome);

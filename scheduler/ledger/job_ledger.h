@@ -68,7 +68,7 @@ class JobLedger {
                absl::Time now, absl::Time wall);
 
   // Takes in a stored job and returns it for Dispatcher::Restore.
-  Job Load(const StoredJob& stored, absl::Time now, absl::Time wall);
+  Job Load(StoredJob stored, absl::Time now, absl::Time wall);
 
   const JobData& data(JobId id) const { return jobs_.at(id); }
   // The latest transfer samples of this process.

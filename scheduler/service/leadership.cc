@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "base/thread_priority.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -118,6 +119,7 @@ bool Leadership::Renew() {
 }
 
 void Leadership::RenewLoop() {
+  (void)RunBeforeOthers();  // calls of users must not cost the leadership
   absl::Duration pause = options_.times.renew_every;
   const auto wanted = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || untold_; };
   while (true) {

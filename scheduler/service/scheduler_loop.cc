@@ -134,11 +134,12 @@ SchedulerLoop::~SchedulerLoop() {
 
 absl::Status SchedulerLoop::LoadJobs() {
   const absl::Time now = MonotonicNow();
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<StoredJob> jobs,
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<StoredJob> jobs,
                           store_->LoadJobs({.which = JobSelection::kUnfinished}));
-  for (const StoredJob& stored : jobs) {
-    dispatcher_.Restore(ledger_.Load(stored, now, absl::Now()));
-    Mark(JobId{stored.row.id});
+  for (StoredJob& stored : jobs) {
+    const JobId id{stored.row.id};
+    dispatcher_.Restore(ledger_.Load(std::move(stored), now, absl::Now()));
+    Mark(id);
   }
   HEDDLE_ASSIGN_OR_RETURN(const int64_t last_job, store_->LastJob());
   next_job_ = last_job + 1;
@@ -165,7 +166,7 @@ absl::Status SchedulerLoop::LoadJobs() {
     row.span.mutable_fault()->set_message("the scheduler was restarted");
     batch.push_back(PutStage{row});
   }
-  leases_->ReleaseAll(leases);
+  leases_->ReleaseLater(leases);
   if (!batch.empty()) writer_->Write(std::move(batch));
   snapshots_.Put(TakeViews(true));  // all of it comes from the store
   return absl::OkStatus();

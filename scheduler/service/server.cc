@@ -62,8 +62,6 @@ constexpr size_t kMaxFormBytes = 16 << 10;           // of the page
 constexpr size_t kMaxUploadBytes = size_t{2} << 30;  // of the page: ONNX files are no larger
 constexpr size_t kMaxRefusedPath = 100;              // in the audit log
 
-// How often a scheduler that stands by asks whether it is its turn.
-constexpr int kStandbyPollMs = 500;
 // Of a scheduler that does not stand by: for the lease of one that has ended on another host.
 constexpr absl::Duration kWaitForLease = absl::Seconds(10);
 
@@ -239,8 +237,8 @@ absl::Status RunServer(const ServerOptions& options) {
       standby->SetLeader(leadership == nullptr ? leader.address : "");
       return leadership != nullptr;
     };
-    if (const int signal_number = StandByForTurn(signals, kStandbyPollMs, turn);
-        signal_number != 0) {
+    const auto poll_ms = static_cast<int>(absl::ToInt64Milliseconds(lead_options.times.ask_every));
+    if (const int signal_number = StandByForTurn(signals, poll_ms, turn); signal_number != 0) {
       spdlog::info("signal {}: ending, it stood by", signal_number);
       forget_port();
       return absl::OkStatus();
@@ -249,7 +247,7 @@ absl::Status RunServer(const ServerOptions& options) {
   }
   for (const absl::Time limit = MonotonicNow() + kWaitForLease; leadership == nullptr;) {
     if (MonotonicNow() > limit) return AnotherLeads(leader);
-    absl::SleepFor(absl::Milliseconds(kStandbyPollMs));
+    absl::SleepFor(lead_options.times.ask_every);
     HEDDLE_ASSIGN_OR_RETURN(leadership, ask());
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<AuditLog> audit,

@@ -176,9 +176,11 @@ absl::Status MemoryWriter::operator()(const SetAttempts& change) {
 }
 
 absl::Status MemoryWriter::operator()(const MarkLearned& change) {
-  for (const auto& [key, candidate] : t_.candidates) {
-    if (key.first != change.job.value || key.second >= change.before.value ||
-        candidate.row.task != change.task.value || !t_.record_of.count(key))
+  const auto end = t_.candidates.lower_bound({change.job.value, change.before.value});
+  for (auto it = t_.candidates.lower_bound({change.job.value, 0}); it != end; ++it) {
+    const auto& [key, candidate] = *it;
+    if (candidate.row.learned || candidate.row.task != change.task.value ||
+        !t_.record_of.count(key))
       continue;
     InsertCandidate learned = candidate;
     learned.row.learned = true;

@@ -84,7 +84,7 @@ class MemoryWriter {
       undo_.push_back([map, key] { map->erase(key); });
       map->emplace(std::move(key), std::move(value));
     } else {
-      undo_.push_back([map, key, before = it->second] { (*map)[key] = before; });
+      undo_.push_back([map, key, before = std::move(it->second)] { (*map)[key] = before; });
       it->second = std::move(value);
     }
     return absl::OkStatus();

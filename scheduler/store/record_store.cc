@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "base/quantiles.h"
@@ -112,16 +113,17 @@ absl::Status StaleFence(const Fence& fence, uint64_t seen) {
 }
 
 std::string RecordDigest(const v1::Record& record) {
-  Sha256 hash;
-  auto add = [&](const std::string& text) {
-    hash.Update(absl::StrCat(text.size(), ":"));
-    hash.Update(text);
+  std::string text;  // hashed at once, since each record that comes is
+  const auto add = [&text](absl::string_view part) {
+    absl::StrAppend(&text, part.size(), ":", part);
   };
-  for (const std::string& part :
-       {record.workload_key(), record.target(), record.device_key(), record.trace()})
-    add(part);
+  for (const std::string* part :
+       {&record.workload_key(), &record.target(), &record.device_key(), &record.trace()})
+    add(*part);
   add(absl::StrCat(record.created_unix_ns(), "/", record.measurement().outcome()));
   for (double sample : record.measurement().samples_ns()) add(absl::StrCat(sample));
+  Sha256 hash;
+  hash.Update(text);
   return hash.Raw();
 }
 

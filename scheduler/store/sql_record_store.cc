@@ -1,6 +1,7 @@
 #include "scheduler/store/sql_record_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -59,7 +60,9 @@ class SqlRecordStore : public RecordStore {
         writer_(write_.get()) {}
 
   absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) override {
-    absl::MutexLock lock(&write_mutex_);
+    // A claim goes before what waits to be written, so that it waits for one transaction at most.
+    const auto nobody_claims = [this] { return claims_ == 0; };
+    absl::MutexLock lock(&write_mutex_, absl::Condition(&nobody_claims));
     HEDDLE_RETURN_IF_ERROR(ResolveDoubt());
     if (unknown_) {  // the caller repeats that call
       const InDoubt call = *std::exchange(unknown_, std::nullopt);
@@ -77,7 +80,9 @@ class SqlRecordStore : public RecordStore {
   }
 
   absl::StatusOr<Leader> Lead(const LeaderClaim& claim) override {
+    ++claims_;
     absl::MutexLock lock(&write_mutex_);
+    --claims_;
     const absl::Status resolved = ResolveDoubt();
     absl::StatusOr<Leader> leader = resolved.ok() ? TryLead(claim) : resolved;
     if (absl::IsUnavailable(leader.status()) && write_->UnavailableToAll())
@@ -424,6 +429,7 @@ class SqlRecordStore : public RecordStore {
     std::optional<bool> committed;  // nullopt: not known yet
   };
   std::optional<InDoubt> unknown_ ABSL_GUARDED_BY(write_mutex_);
+  std::atomic<int> claims_ = 0;  // calls of Lead that wait for write_mutex_
   std::string pool_ ABSL_GUARDED_BY(write_mutex_);
   int64_t epoch_ ABSL_GUARDED_BY(write_mutex_) = 0;  // 0: Apply checks none
   std::unique_ptr<Statement> leads_ ABSL_GUARDED_BY(write_mutex_);

@@ -425,6 +425,32 @@ TEST(DevicePoolLateness, APauseOfTheTrackerIsNoSilence) {
   EXPECT_EQ(pool.List(At(39)).size(), 1u);
 }
 
+// A thousand workers that report every second take half of a machine with two cores.
+TEST(DevicePoolLateness, ManyWorkersReportLessOften) {
+  PoolOptions options;
+  options.reports_per_second = 40;
+  DevicePool pool(options);
+  int there = 0;
+  const auto add_until = [&](int count) {
+    for (; there < count; ++there)
+      ASSERT_TRUE(pool.Synchronize(Report(absl::StrCat("w", there)), At(0)).ok());
+  };
+  EXPECT_EQ(pool.SyncInterval(), options.sync_interval);
+  add_until(40);
+  EXPECT_EQ(pool.SyncInterval(), options.sync_interval);
+  add_until(80);
+  EXPECT_EQ(pool.SyncInterval(), absl::Seconds(2));
+  add_until(200);
+  EXPECT_EQ(pool.SyncInterval(), options.worker_expiry / 4) << "three may be lost";
+  // Who comes when it was told to is not late, so a silent worker is gone as soon as ever.
+  for (int i = 1; i < there; ++i)
+    ASSERT_TRUE(pool.Synchronize(Report(absl::StrCat("w", i)), At(2.5)).ok());
+  pool.Expire(At(9.9));
+  EXPECT_EQ(pool.List(At(9.9)).size(), 200u);
+  pool.Expire(At(10));
+  EXPECT_EQ(pool.TakeLost(), std::vector<std::string>{"w0"});
+}
+
 class ManyWorkers {
  public:
   // Reads a heartbeat of each worker of the first `count`.

@@ -61,12 +61,6 @@ void DeadlineWatch::Find(const PolicyView& view, absl::Time now, std::vector<Job
   }
   tight_job_ = tight_job;
   if (tight == tight_) return;
-  // Jobs between the old and the new tight job change between kDeadline and kLaterDeadline.
-  const Due end(absl::InfiniteFuture(), JobId{});
-  const Due is = tight.value_or(end), was = tight_.value_or(end);
-  const auto last = jobs_.upper_bound(std::max(is, was));
-  for (auto it = jobs_.upper_bound(std::min(is, was)); it != last; ++it)
-    stale->push_back(it->first.second);
   for (const auto& one : {tight, tight_}) {
     if (one) stale->push_back(one->second);
   }

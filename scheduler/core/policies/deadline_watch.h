@@ -49,7 +49,8 @@ class DeadlineWatch {
   }
   // Call when something about one of the jobs has changed: the next Find looks at them again.
   void Look() { until_ = absl::InfinitePast(); }
-  // Finds the tight job, and appends the jobs whose rank depends on the change to `stale`.
+  // Finds the tight job. If it is another one than before, appends the two to `stale`: their ranks change. Those of the jobs
+  // between them do not, however many there are (Predictive::HoldsBack).
   void Find(const PolicyView& view, absl::Time now, std::vector<JobId>* stale);
 
   const std::optional<Due>& tight() const { return tight_; }

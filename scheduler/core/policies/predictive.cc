@@ -37,6 +37,7 @@
 // Besides, a profile stage starts as late as it can without ending later (StartOf). Started
 // earlier, it would hold its device idle while it waits for builds.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -119,9 +120,9 @@ class Predictive : public Policy {
         known.turn && (work.kind == v1::STAGE_PROPOSE || work.kind == v1::STAGE_BUILD);
     PutShared(tier.urgency == kShared, &jobs_[job.id.value]);
     if (turn && tier.urgency >= kShared) tier.urgency = kCriticalPath;
-    rank.key[0] = turn && tier.urgency > kLaterDeadline ? 0 : 1;
+    rank.key[0] = turn && tier.urgency > kDeadline ? 0 : 1;
     if (tier.urgency != kOrdinary) {
-      rank.key[1] = absl::ToDoubleSeconds(latest_start - absl::UnixEpoch());
+      rank.key[1] = KeyOf(latest_start);
       if (!work.device) tier.lane = tier.path = 0;
     } else {
       rank.key[1] = load == nullptr || work.fetch ? 0 : WorkLeft(*load);
@@ -149,6 +150,18 @@ class Predictive : public Policy {
       }
     }
     return {ShareOf(tenant), static_cast<double>(tier.priority), urgency};
+  }
+
+  // Jobs with later deadlines than the tight one. They are behind it in their tier (rank.key), so that none of them has to be ranked
+  // again when another job is tight.
+  bool HoldsBack(int64_t packed, int64_t tenant, const std::array<double, 2>& key,
+                 JobId job) const override {
+    const std::optional<DeadlineWatch::Due>& tight = deadlines_.tight();
+    if (!tight) return false;
+    const Tier tier = Tier::Unpack(packed);
+    return tier.urgency == kDeadline &&
+           std::pair(key[1], job) > std::pair(KeyOf(tight->first), tight->second) &&
+           TakesLastSlots(tier, tenant);
   }
 
   double ShareOf(int64_t tenant) const override {
@@ -275,10 +288,16 @@ class Predictive : public Policy {
     return 31 - std::clamp(job.params.priority, -32, 31);
   }
 
+  static double KeyOf(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
+
+  bool InTheWay(const Tier& tier, int64_t tenant) const {
+    return tier.urgency > kDeadline && TakesLastSlots(tier, tenant);
+  }
+
   // Whether work of this tier would take the last slots from the tight job. True only while the
   // tight job has running stages: their end is an event, so held-back work is looked at again.
-  bool InTheWay(const Tier& tier, int64_t tenant) const {
-    if (!deadlines_.tight() || tier.urgency <= kDeadline) return false;
+  bool TakesLastSlots(const Tier& tier, int64_t tenant) const {
+    if (!deadlines_.tight()) return false;
     const PlannedJob& tight = deadlines_.tight_job();
     const Forecast::Load* load = tight.load;
     if (load == nullptr || tight.live == 0 || tenant != tight.tenant ||
@@ -327,7 +346,7 @@ class Predictive : public Policy {
         // The tight job stays urgent until another job is tight, because the others make way for it
         // until then.
         *until = now < lost ? lost : absl::InfiniteFuture();
-        tier->urgency = tight && std::pair(deadline, job.id) > *tight ? kLaterDeadline : kDeadline;
+        tier->urgency = kDeadline;
         return deadline;
       }
     }

@@ -6,7 +6,7 @@
 namespace heddle::scheduler {
 
 // How urgent a tier is, most urgent first.
-enum Urgency : int64_t { kOverdue, kDeadline, kLaterDeadline, kCriticalPath, kShared, kOrdinary };
+enum Urgency : int64_t { kOverdue, kDeadline, kCriticalPath, kShared, kOrdinary };
 // How a stage affects the supply of the CPU slots and devices: see rule 5 of predictive.cc. kUser
 // is an import or compile; the last two are profile stages of jobs that need more CPU time or more
 // device time.

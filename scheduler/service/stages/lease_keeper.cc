@@ -17,6 +17,8 @@ constexpr absl::Duration kLongestRpc = absl::Seconds(5);
 constexpr size_t kMostRenewed = 8192;  // in one call, by its rule
 constexpr absl::Duration kRememberReleased =
     absl::Seconds(10);  // the tracker's list is at most this old
+// Not with each of hundreds of releases a second, since that looks at all of the last ten seconds.
+constexpr absl::Duration kForgetEvery = absl::Seconds(1);
 
 // The tracker may or may not have done what it was asked.
 bool Unanswered(const grpc::Status& status) {
@@ -94,8 +96,11 @@ void LeaseKeeper::ReleaseAll(const std::vector<std::string>& lease_ids) {
   const absl::Time begun = MonotonicNow();
   {
     absl::MutexLock lock(&mutex_);
-    std::erase_if(released_,
-                  [&](const auto& entry) { return entry.second < begun - kRememberReleased; });
+    if (forget_at_ <= begun) {
+      forget_at_ = begun + kForgetEvery;
+      std::erase_if(released_,
+                    [&](const auto& entry) { return entry.second < begun - kRememberReleased; });
+    }
     for (const std::string& id : lease_ids) {
       held_.erase(id);
       released_[id] = begun;
@@ -110,6 +115,15 @@ void LeaseKeeper::ReleaseAll(const std::vector<std::string>& lease_ids) {
       releases_.erase(announced->second);
       announced_.erase(announced);
     }
+  }
+}
+
+void LeaseKeeper::ReleaseLater(const std::vector<std::string>& lease_ids) {
+  const absl::Time now = MonotonicNow();
+  absl::MutexLock lock(&mutex_);
+  for (const std::string& id : lease_ids) {
+    released_[id] = now;
+    unreleased_[id] = now + lease_;
   }
 }
 

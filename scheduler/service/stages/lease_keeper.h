@@ -40,6 +40,8 @@ class LeaseKeeper {
   // The same for many. It takes little longer than one call to the tracker may; what the tracker has not answered by then is released by
   // and by.
   void ReleaseAll(const std::vector<std::string>& lease_ids);
+  // The same, within a second, by another thread: whoever takes over does not wait for the tracker.
+  void ReleaseLater(const std::vector<std::string>& lease_ids);
   // Whether this process holds the slot that the tracker's list shows as held, is just being granted
   // it, or released it so recently that the list may not show the release yet.
   bool IsOurs(const SlotId& slot, const v1::SlotStatus& status) const;
@@ -76,6 +78,7 @@ class LeaseKeeper {
   mutable absl::Mutex mutex_;
   std::map<std::string, Held> held_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, absl::Time> released_ ABSL_GUARDED_BY(mutex_);
+  absl::Time forget_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // old ones of these
   // Releases that had no answer, with the time until which they are repeated; after that the lease
   // has expired anyway.
   std::map<std::string, absl::Time> unreleased_ ABSL_GUARDED_BY(mutex_);

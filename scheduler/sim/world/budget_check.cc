@@ -124,8 +124,27 @@ int Granted(const Job& job) {
 
 // Whether trials of one task are known records of the other.
 bool BudgetCheck::Shares(const Seen& a, const Seen& b) {
-  return !a.what.empty() && a.what == b.what && !a.device_key.empty() &&
-         a.device_key == b.device_key;
+  return a.what != 0 && a.what == b.what && a.device != 0 && a.device == b.device;
+}
+
+int BudgetCheck::NumberOf(const std::string& text) {
+  if (text.empty()) return 0;
+  return numbers_.try_emplace(text, static_cast<int>(numbers_.size()) + 1).first->second;
+}
+
+const std::vector<int>& BudgetCheck::WhatsOf(const Job& job) {
+  const auto [place, fresh] = whats_.try_emplace(job.id);
+  if (!fresh) return place->second;
+  for (const std::string& key : keys_.at(job.id))
+    place->second.push_back(NumberOf(absl::StrCat(key, "|", job.params.record_target)));
+  return place->second;
+}
+
+BudgetCheck::SeenTasks::const_iterator BudgetCheck::Find(const Key& task) const {
+  const auto found =
+      std::lower_bound(before_.begin(), before_.end(), task,
+                       [](const auto& entry, const Key& key) { return entry.first < key; });
+  return found != before_.end() && found->first == task ? found : before_.end();
 }
 
 void BudgetCheck::Before(const Dispatcher& dispatcher) {
@@ -144,13 +163,13 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
       for (const TaskIndex task : Beaten(job)) beaten_.insert({id, task});
     }
     if (!Tunes(job)) continue;
+    const int device = NumberOf(job.params.device_key);
     for (size_t i = 0; i < job.tasks.size(); ++i) {
       const Task& task = job.tasks[i];
       if (std::holds_alternative<Finished>(task.phase)) continue;
       Seen seen;
-      if (!job.params.force)
-        seen.what = absl::StrCat(keys_.at(id)[i], "|", job.params.record_target);
-      seen.device_key = job.params.device_key;
+      if (!job.params.force) seen.what = WhatsOf(job).at(i);
+      seen.device = device;
       seen.known = task.known.total;
       seen.trials = task.trials;
       seen.budget = task.budget;
@@ -158,7 +177,7 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
       seen.granted = !SpendsUniformly(job) && Wants(task);
       seen.measuring = std::holds_alternative<Measuring>(task.phase) ||
                        std::holds_alternative<Proposing>(task.phase);
-      before_[{id, TaskIndex{static_cast<int>(i)}}] = seen;
+      before_.push_back({{id, TaskIndex{static_cast<int>(i)}}, seen});  // in order, as the jobs are
     }
   }
 }
@@ -169,17 +188,17 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
   // is more.
   if (const auto* found = std::get_if<RecordsFound>(&event)) {
     const Job& job = *dispatcher.FindJob(found->job);
+    const int device = NumberOf(job.params.device_key);
     for (auto& [key, seen] : before_) {
-      if (key.first != job.id || !seen.device_key.empty() || job.params.device_key.empty())
-        continue;
+      if (key.first != job.id || seen.device != 0 || device == 0) continue;
       const size_t index = static_cast<size_t>(key.second.value);
       int known = seen.known, twins = 0;
       if (!job.params.force && index < found->known.size())
         known = std::max(known, found->known[index].total);
       for (const auto& [other, its] : before_) {
-        if (other == key || seen.what.empty() || its.what != seen.what) continue;
+        if (other == key || seen.what == 0 || its.what != seen.what) continue;
         if (other.first == job.id) twins += its.trials;
-        if (other.first != job.id && its.device_key == job.params.device_key)
+        if (other.first != job.id && its.device == device)
           known = std::max(known, its.known + its.trials);
       }
       if (job.tasks[index].known.total != known + twins)
@@ -190,28 +209,28 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
   // Each trial of a partner adds one known record, and nothing else does. Trials that a job made
   // before it had a device count once it has one.
   for (const auto& [key, seen] : before_) {
-    const std::string& now = dispatcher.FindJob(key.first)->params.device_key;
-    if (seen.what.empty() || !seen.device_key.empty() || now.empty()) continue;
+    if (seen.what == 0 || seen.device != 0) continue;
+    const int now = NumberOf(dispatcher.FindJob(key.first)->params.device_key);
+    if (now == 0) continue;
     for (auto& [other, its] : before_) {
-      if (its.what == seen.what && its.device_key == now) its.known += seen.trials;
+      if (its.what == seen.what && its.device == now) its.known += seen.trials;
     }
   }
   for (const Change& change : changes) {
     if (const auto* done = std::get_if<FinishCandidate>(&change)) {
-      const auto own = before_.find({done->job, done->task});
+      const auto own = Find({done->job, done->task});
       if (own == before_.end()) continue;
       for (auto& [key, seen] : before_) {
         if (key != own->first && Shares(seen, own->second)) ++seen.known;
       }
     } else if (const auto* add = std::get_if<AddCandidates>(&change)) {
       if (stopped_.count(add->job)) return "a round began after the stop";
-      const auto own = before_.find({add->job, add->task});
-      if (own == before_.end() || own->second.what.empty() || paused_.count(add->job)) continue;
+      const auto own = Find({add->job, add->task});
+      if (own == before_.end() || own->second.what == 0 || paused_.count(add->job)) continue;
       for (const auto& [key, seen] : before_) {
         // A job without a device may still get the device of the other.
         const bool one = seen.what == own->second.what &&
-                         (Shares(seen, own->second) || seen.device_key.empty() ||
-                          own->second.device_key.empty());
+                         (Shares(seen, own->second) || seen.device == 0 || own->second.device == 0);
         if (key != own->first && one && seen.measuring && !paused_.count(key.first))
           return absl::StrCat("j", add->job.value, " and j", key.first.value,
                               " measure one task at a time");
@@ -227,7 +246,7 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
         task.budget < std::min(seen.budget, most))
       return absl::StrCat(Name(job, static_cast<size_t>(key.second.value)),
                           "lost what it was granted, ", seen.budget, " trials, now ", task.budget);
-    if (!seen.what.empty() && !seen.device_key.empty() && known != seen.known)
+    if (seen.what != 0 && seen.device != 0 && known != seen.known)
       return absl::StrCat(Name(job, static_cast<size_t>(key.second.value)), "knows ", known,
                           " records, there are ", seen.known);
   }
@@ -236,7 +255,7 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
   std::set<Key> proposed;
   for (const Change& change : changes) {
     const auto* add = std::get_if<AddCandidates>(&change);
-    const auto own = add == nullptr ? before_.end() : before_.find({add->job, add->task});
+    const auto own = add == nullptr ? before_.cend() : Find({add->job, add->task});
     if (own == before_.end()) continue;
     proposed.insert(own->first);
     given_back[add->job] += std::max(0, own->second.unproposed - add->count);
@@ -263,7 +282,7 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
       return absl::StrCat("j", id.value, " holds ", devices, " devices");
     if (!Tunes(job) || SpendsUniformly(job)) continue;
     for (const TaskIndex task : Beaten(job)) {
-      const auto seen = before_.find({id, task});
+      const auto seen = Find({id, task});
       if (beaten_.contains({id, task}) && seen != before_.end() &&
           job.tasks[static_cast<size_t>(task.value)].budget > seen->second.budget)
         return Name(job, static_cast<size_t>(task.value)) + "was granted trials for a beaten plan";

@@ -18,6 +18,7 @@ class BudgetCheck {
   // The keys of the tasks that an import found, even if the dispatcher was told something else.
   void Imported(scheduler::JobId job, std::vector<std::string> keys) {
     keys_[job] = std::move(keys);
+    whats_.erase(job);
   }
   void Before(const scheduler::Dispatcher& dispatcher);
   // Both return the violation, or nothing.
@@ -31,15 +32,24 @@ class BudgetCheck {
   std::string EndOfTuning(const scheduler::Job& job) const;
   using Key = std::pair<scheduler::JobId, scheduler::TaskIndex>;
   struct Seen {
-    std::string what;  // workload and target; empty: no other job shares the task
-    std::string device_key;
+    // Numbers of texts (NumberOf), since there is one of these for each task and step.
+    int what = 0;    // workload and target; 0: no other job shares the task
+    int device = 0;  // the job's device key; 0: it has none
     int known = 0, trials = 0, budget = 0;
     int unproposed = 0;      // granted trials that are not proposed yet
     bool granted = false;    // has trials that the gradient granted and that are not proposed yet
     bool measuring = false;  // proposes, or a round is in flight
   };
+  using SeenTasks = std::vector<std::pair<Key, Seen>>;  // in order
   static bool Shares(const Seen& a, const Seen& b);
-  std::map<Key, Seen> before_;
+  // The same number for the same text, and 0 for none.
+  int NumberOf(const std::string& text);
+  // Of the job's tasks, as in Seen::what.
+  const std::vector<int>& WhatsOf(const scheduler::Job& job);
+  SeenTasks::const_iterator Find(const Key& task) const;
+  SeenTasks before_;
+  std::map<std::string, int> numbers_;
+  std::map<scheduler::JobId, std::vector<int>> whats_;
   std::map<scheduler::JobId, std::vector<std::string>> keys_;
   std::map<scheduler::JobId, int> granted_;  // trials, of gradient jobs
   std::set<scheduler::JobId> stopped_, paused_;

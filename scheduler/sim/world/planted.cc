@@ -48,6 +48,10 @@ class Starving : public Policy {
   TierRank RankOfTier(int64_t tier, int64_t tenant) const override {
     return tier == kLast ? TierRank{HUGE_VAL} : inner_->RankOfTier(tier, tenant);
   }
+  bool HoldsBack(int64_t tier, int64_t tenant, const std::array<double, 2>& key,
+                 JobId job) const override {
+    return tier != kLast && inner_->HoldsBack(tier, tenant, key, job);
+  }
   double ShareOf(int64_t tenant) const override { return inner_->ShareOf(tenant); }
   std::vector<int64_t> TakeMoved() override { return inner_->TakeMoved(); }
   void Changed(const Job& job) override { inner_->Changed(job); }

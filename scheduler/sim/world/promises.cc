@@ -203,8 +203,9 @@ void Promises::CheckStep(const Dispatcher& dispatcher) {
   for (const auto& [id, stage] : dispatcher.live()) {
     if (!stages_.count(id)) Violation("the dispatcher thinks that an ended stage lives");
   }
-  CheckNoIdleSlot(dispatcher);
-  CheckNobodyStarves(dispatcher);
+  const std::vector<WorkItem> ready = dispatcher.ReadyWork();
+  CheckNoIdleSlot(dispatcher, ready);
+  CheckNobodyStarves(dispatcher, ready);
   CheckIdleCode(dispatcher);
 }
 
@@ -254,21 +255,31 @@ bool Promises::CoresFree(const Dispatcher& dispatcher, const SlotInfo& slot) con
 // If a slot is free, no work that suits it waits. There is one exception. Work may wait for a slot
 // that nobody holds, but some of whose cores are in use. Such work reserves one slot, the first that
 // suits it, and work after it must not take that slot's cores.
-void Promises::CheckNoIdleSlot(const Dispatcher& dispatcher) {
+void Promises::CheckNoIdleSlot(const Dispatcher& dispatcher, const std::vector<WorkItem>& ready) {
   if (machines_.tracker_down) return;
   // The tracker is back, but a scheduler whose decisions take time has not heard of it yet.
   if (scenario_.schedulers.decision > 0 && !dispatcher.tracker_problem().empty()) return;
+  // What does not depend on the work is asked once for each slot, and only if some work suits it.
+  enum class State { kUnknown, kUnfit, kPartly, kFree };
+  const std::vector<SlotInfo>& slots = dispatcher.slots();
+  std::vector<State> states(slots.size(), State::kUnknown);
+  const auto state_of = [&](size_t i) {
+    if (states[i] != State::kUnknown) return states[i];
+    if (Held(slots[i].id) || BacksOff(dispatcher, slots[i])) return states[i] = State::kUnfit;
+    return states[i] = CoresFree(dispatcher, slots[i]) ? State::kFree : State::kPartly;
+  };
   std::vector<const SlotInfo*> kept;
-  for (const WorkItem& work : dispatcher.ReadyWork()) {
+  for (const WorkItem& work : ready) {
     const SlotInfo* keeps = nullptr;
-    for (const SlotInfo& slot : dispatcher.slots()) {
-      if (!slot.usable || !dispatcher.Suits(slot, work) || Held(slot.id) ||
-          BacksOff(dispatcher, slot) ||
+    for (size_t i = 0; i < slots.size(); ++i) {
+      const SlotInfo& slot = slots[i];
+      if (!slot.usable || states[i] == State::kUnfit || !dispatcher.Suits(slot, work) ||
+          state_of(i) == State::kUnfit ||
           std::any_of(kept.begin(), kept.end(),
                       [&](const SlotInfo* other) { return Machines::Share(*other, slot); })) {
         continue;
       }
-      if (CoresFree(dispatcher, slot)) {
+      if (states[i] == State::kFree) {
         Violation(absl::StrCat("slot ", slot.id.worker, "/", slot.id.slot, " is free and ",
                                v1::StageKind_Name(work.kind), " of j", work.job.value, " waits"));
       }
@@ -276,7 +287,7 @@ void Promises::CheckNoIdleSlot(const Dispatcher& dispatcher) {
     }
     if (keeps != nullptr) kept.push_back(keeps);
   }
-  CheckHeldBack(dispatcher);
+  CheckHeldBack(dispatcher, ready);
 }
 
 // Whether another job with a deadline may keep this job's work off device slots. The other job has
@@ -304,9 +315,8 @@ bool Promises::MayGiveWay(const Dispatcher& dispatcher, const Job& job) const {
 
 // A policy may hold a profile stage back only while a build stage of its task runs. `predictive` may
 // also do so for a job with a deadline, and `sequential` while it is another job's turn.
-void Promises::CheckHeldBack(const Dispatcher& dispatcher) {
+void Promises::CheckHeldBack(const Dispatcher& dispatcher, const std::vector<WorkItem>& ready) {
   if (policy_ == "sequential" || !dispatcher.store_problem().empty()) return;
-  const std::vector<WorkItem> ready = dispatcher.ReadyWork();
   for (const auto& [id, job] : dispatcher.jobs()) {
     if (job.paused || job.final() || !std::holds_alternative<Tuning>(job.phase)) continue;
     if (job.finding) continue;  // waits for RecordsFound
@@ -370,7 +380,8 @@ bool Promises::GoesOnWithRound(const Dispatcher& dispatcher, const StartStage& s
 }
 
 // Ready work is not passed over for ever while slots that suit it serve other jobs.
-void Promises::CheckNobodyStarves(const Dispatcher& dispatcher) {
+void Promises::CheckNobodyStarves(const Dispatcher& dispatcher,
+                                  const std::vector<WorkItem>& ready) {
   if (policy_ == "sequential") return;  // passes jobs over by design
   const int jobs = static_cast<int>(scenario_.jobs.size());
   // round_robin: in one turn each job may start an update, a propose, builds, and an import or a
@@ -382,7 +393,7 @@ void Promises::CheckNobodyStarves(const Dispatcher& dispatcher) {
   // there are more of these. The most seen: 42 with 2 jobs, 58 with 3, 69 with 4, in 2,000 seeds.
   const int patience = policy_ == "round_robin" ? 12 + 4 * jobs : 60 + 12 * jobs;
   std::map<std::pair<JobId, bool>, int> waiting;
-  for (const WorkItem& work : dispatcher.ReadyWork()) {
+  for (const WorkItem& work : ready) {
     if (work.fetch) continue;
     // What has to run on another worker than before waits for that one.
     if (!dispatcher.FindJob(work.job)->accusers.empty()) continue;

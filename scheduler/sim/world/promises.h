@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "scheduler/core/dispatcher.h"
 #include "scheduler/ledger/stage_order.h"
 #include "scheduler/sim/scenario.h"
@@ -84,12 +85,13 @@ class Promises {
   void CountPassedOver(const Dispatcher& dispatcher, const StartStage& start, const SlotInfo& slot);
   static bool GoesOnWithRound(const Dispatcher& dispatcher, const StartStage& start);
   void CheckLearned(const Dispatcher& dispatcher, const StartStage& start, int learned);
-  void CheckNoIdleSlot(const Dispatcher& dispatcher);
+  // `ready`: dispatcher.ReadyWork().
+  void CheckNoIdleSlot(const Dispatcher& dispatcher, const std::vector<WorkItem>& ready);
   bool MayGiveWay(const Dispatcher& dispatcher, const Job& job) const;
-  void CheckHeldBack(const Dispatcher& dispatcher);
+  void CheckHeldBack(const Dispatcher& dispatcher, const std::vector<WorkItem>& ready);
   bool BacksOff(const Dispatcher& dispatcher, const SlotInfo& slot);
   bool CoresFree(const Dispatcher& dispatcher, const SlotInfo& slot) const;
-  void CheckNobodyStarves(const Dispatcher& dispatcher);
+  void CheckNobodyStarves(const Dispatcher& dispatcher, const std::vector<WorkItem>& ready);
   void CheckIdleCode(const Dispatcher& dispatcher);
   void CheckConfirmed(const Dispatcher& dispatcher, const Job& job);
 
@@ -102,9 +104,10 @@ class Promises {
   BudgetCheck budgets_;
   OrderCheck orders_;
   std::set<int64_t> acknowledged_;
-  std::set<std::pair<int64_t, int64_t>> recorded_;  // (job, candidate) with a final record
-  std::map<SlotId, absl::Time> blocked_;            // until when a slot may be avoided
-  std::set<JobId> unlucky_;                         // with an update that failed
+  absl::flat_hash_set<std::pair<int64_t, int64_t>>
+      recorded_;                          // (job, candidate) with a final record
+  std::map<SlotId, absl::Time> blocked_;  // until when a slot may be avoided
+  std::set<JobId> unlucky_;               // with an update that failed
   // Workers that told a user fault of a stage in this life, since it last succeeded, in order.
   std::map<JobId, std::map<std::pair<v1::StageKind, int>, std::vector<std::string>>> accusers_;
   // Idle jobs with code while others wait for room, and since when.

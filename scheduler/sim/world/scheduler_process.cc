@@ -50,11 +50,11 @@ void SchedulerProcess::Boot(const std::function<bool(JobId)>& mine,
     claim.lease = absl::Hours(1);
     claim.leader_has_ended = true;
     epoch_ = store_->Lead(claim)->epoch;
-    const auto jobs = store_->LoadJobs();
-    for (const StoredJob& job : *jobs) {
+    auto jobs = store_->LoadJobs();
+    for (StoredJob& job : *jobs) {
       if (!mine(JobId{job.row.id})) continue;
       loaded(job);
-      dispatcher_->Restore(ledger_.Load(job, agenda_.now(), agenda_.now()));
+      dispatcher_->Restore(ledger_.Load(std::move(job), agenda_.now(), agenda_.now()));
     }
     ledger_.LoadTransferModels(*store_->AllTransferModels());
     ledger_.LoadMachines(*store_->Machines());

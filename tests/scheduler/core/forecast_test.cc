@@ -224,6 +224,21 @@ TEST_F(WatchTest, AJobThatWasNotMeasuredHasHopeForLonger) {
   EXPECT_EQ(Tight(), 0);
 }
 
+// With thousands of deadlines, to rank all later ones anew would take longer than the time between two events.
+TEST_F(WatchTest, AnotherTightJobConcernsNoOtherJobs) {
+  for (int id = 2; id <= 60; ++id) Put(id, 1000 + id, 1, true);
+  EXPECT_EQ(Tight(), 0);
+  stale_.clear();
+  Put(1, 100, 110, true);
+  EXPECT_EQ(Tight(), 1);
+  EXPECT_EQ(stale_, std::vector<JobId>{JobId{1}});
+  stale_.clear();
+  Put(2, 1002, 1000, true);
+  watch_.Remove(due_[1]);
+  EXPECT_EQ(Tight(), 2);
+  EXPECT_EQ(stale_, (std::vector<JobId>{JobId{2}, JobId{1}}));
+}
+
 // Looked at anew only when something may have changed: the answers are those of looking always.
 TEST_F(WatchTest, NothingIsMissedBetweenTheLooks) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {

@@ -391,7 +391,7 @@ class Course {
 };
 
 // Ranks at random, and keeps the ranks. Several tiers have the same rank, work of one tier is held back, and so is that
-// of one tenant in another tier. The shares of tenants change now and then, and many are equal.
+// of one tenant in another tier, and the last items of some tenants in a third. The shares of tenants change now and then, and many are equal.
 class RandomRanks : public Policy {
  public:
   explicit RandomRanks(uint64_t seed) : random_(seed) {}
@@ -406,6 +406,10 @@ class RandomRanks : public Policy {
   TierRank RankOfTier(int64_t tier, int64_t tenant) const override {
     if (tier == 3 || (tier == 4 && tenant == 2)) return kHeldBack;
     return {ShareOf(tenant), static_cast<double>(tier * 5 % 4), 0};
+  }
+  bool HoldsBack(int64_t tier, int64_t tenant, const std::array<double, 2>& key,
+                 JobId job) const override {
+    return tier == 5 && tenant < 4 && std::pair(key[0], job) > std::pair(1.0, JobId{20});
   }
   double ShareOf(int64_t tenant) const override { return shares_[static_cast<size_t>(tenant)]; }
   std::vector<int64_t> TakeMoved() override { return std::exchange(moved_, {}); }
@@ -450,7 +454,9 @@ TEST(ReadyIndexTest, ACursorGivesTheOrderOfASort) {
       for (size_t i = 0; i < items.size(); ++i) {
         const Rank& rank = policy.ranks.at(items[i].work);
         const TierRank tier = policy.RankOfTier(rank.tier, rank.tenant);
-        if (rank.waits || tier == kHeldBack) continue;
+        if (rank.waits || tier == kHeldBack ||
+            policy.HoldsBack(rank.tier, rank.tenant, rank.key, job))
+          continue;
         expected[static_cast<size_t>(items[i].lane)].push_back(
             {tier, rank.key, job, static_cast<int>(i)});
       }

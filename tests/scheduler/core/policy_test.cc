@@ -113,10 +113,10 @@ TEST(PolicyTest, AJobThatIsHeldBackSaysSo) {
               HasSubstr("waiting for its turn: other jobs go first"));
 }
 
-// One CPU slot and one device: the job without a deadline has a long measurement ready when the
+// One CPU slot and one device: the job without a deadline, or with a later one, has a long measurement ready when the
 // urgent one is about to need the device.
 TEST(PolicyTest, NothingGetsInTheWayOfADeadlineThatIsShortOfTime) {
-  for (const bool tight : {false, true}) {
+  for (const auto& [tight, later] : {std::pair(false, false), {true, false}, {true, true}}) {
     absl::Time now = absl::FromUnixSeconds(1000);
     Dispatcher dispatcher(*MakePolicy("predictive"));
     std::vector<StartStage> started;
@@ -142,7 +142,9 @@ TEST(PolicyTest, NothingGetsInTheWayOfADeadlineThatIsShortOfTime) {
       });
     };
     step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("d", {1})}, ""});
-    step(JobSubmitted{JobId{1}, PolicyParams()});
+    JobParams other = PolicyParams();
+    if (later) other.deadline = now + absl::Minutes(4);
+    step(JobSubmitted{JobId{1}, other});
     JobParams urgent = PolicyParams();
     urgent.pipeline_depth = 1;
     end(1, v1::STAGE_IMPORT, ImportOf({{"a"}}, "key"));
@@ -154,7 +156,7 @@ TEST(PolicyTest, NothingGetsInTheWayOfADeadlineThatIsShortOfTime) {
     end(2, v1::STAGE_IMPORT, ImportOf({{"b"}}, "key"));
     ASSERT_TRUE(runs(2, v1::STAGE_PROPOSE));
     end(1, v1::STAGE_BUILD);
-    EXPECT_EQ(runs(1, v1::STAGE_PROFILE), !tight);
+    EXPECT_EQ(runs(1, v1::STAGE_PROFILE), !tight) << (later ? "with a later deadline" : "");
   }
 }
 

@@ -49,6 +49,20 @@ class LeadershipTest : public ::testing::Test {
   absl::Duration remaining_;
 };
 
+// What docs/operating.md promises when a leader hangs, as far as these times decide it; loading the jobs comes on top.
+TEST(LeadershipTimesTest, AnotherLeadsSoonAndNoneWithoutNeed) {
+  constexpr absl::Duration kHalf = absl::Seconds(5), kLongest = absl::Seconds(15);
+  constexpr absl::Duration kLoading = absl::Milliseconds(500);  // few jobs, a busy machine
+  constexpr absl::Duration kTransaction = absl::Seconds(1);     // StoreWriter keeps below it
+  const LeadershipTimes times;
+  EXPECT_LE(times.lease + times.ask_every + kLoading, kHalf);
+  EXPECT_LE(times.lease + times.ask_every + absl::Seconds(10), kLongest) << "10 s of loading";
+  EXPECT_GE(8 * times.margin, times.lease) << "clocks may differ by one part in eight";
+  // A renewal waits for one transaction, takes as long as another, and may fail once.
+  EXPECT_GE(times.lease - times.margin - times.renew_every, 2 * kTransaction + kLoading);
+  EXPECT_GE(times.give_up, 10 * times.lease);
+}
+
 TEST_F(LeadershipTest, IsKeptByRenewals) {
   const auto first = Take("a", &leader_);
   ASSERT_NE(first, nullptr);

@@ -1,5 +1,6 @@
 // Two schedulers on one data directory: one leads, the other stands by, and clients find the one that leads.
 #include <gmock/gmock.h>
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -8,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -112,7 +114,7 @@ TEST_F(StandbyTest, WhoStandsByRefusesAndTellsWhoLeads) {
   StartBoth();
   const auto channel = MakeChannel(second_address_, PeerName(Role::kScheduler), Credentials());
   const auto stub = v1::JobService::NewStub(channel);
-  // It asks who leads twice a second.
+  // It asks who leads again and again (LeadershipTimes::ask_every).
   std::string told;
   const absl::Time limit = absl::Now() + kLimit;
   while (told != first_address_ && absl::Now() < limit) {
@@ -252,6 +254,73 @@ TEST_F(StandbyTest, ThePageOfWhoStandsBySaysSo) {
     absl::SleepFor(absl::Milliseconds(20));
   }
   EXPECT_THAT(page, HasSubstr("HTTP/1.1 200"));
+}
+
+// Takes connections and says nothing, as a process that is stopped.
+class Hung {
+ public:
+  Hung() : file_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    if (bind(file_, reinterpret_cast<sockaddr*>(&address), size) == 0 && listen(file_, 64) == 0 &&
+        getsockname(file_, reinterpret_cast<sockaddr*>(&address), &size) == 0)
+      port_ = ntohs(address.sin_port);
+  }
+  ~Hung() { close(file_); }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+ private:
+  const int file_;
+  int port_ = 0;
+};
+
+// Stands by. Tells that `wrong` leads as often as `times`, and then that `right` does.
+class MistakenStandby : public grpc::CallbackGenericService {
+ public:
+  MistakenStandby(std::string wrong, int times, std::string right)
+      : wrong_(std::move(wrong)), right_(std::move(right)), times_(times) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterCallbackGenericService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~MistakenStandby() override { server_->Shutdown(); }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  int asked() const { return asked_; }
+
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    class Reactor : public grpc::ServerGenericBidiReactor {
+     public:
+      void OnDone() override { delete this; }
+    };
+    context->AddTrailingMetadata(kLeaderMetadata, asked_++ < times_ ? wrong_ : right_);
+    auto* reactor = new Reactor;
+    reactor->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "stands by"));
+    return reactor;
+  }
+
+ private:
+  const std::string wrong_, right_;
+  const int times_;
+  std::atomic<int> asked_ = 0;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// A leader that hangs still has the lease for some time, so whoever stands by tells that it leads. To go there each time
+// would take longer than any call waits.
+TEST_F(StandbyTest, WhoHangsIsNotCalledAgainUntilItSaysSomething) {
+  constexpr int kTimes = 60;  // 3 s each, if it were called each time
+  first_ = std::make_unique<Running>(Options("first"));
+  const Hung hung;
+  const MistakenStandby standby(hung.address(), kTimes, first_->Address());
+  const client::ServiceClient client(absl::StrCat(hung.address(), ",", standby.address()));
+  EXPECT_TRUE(client.WaitUntilServing(kLimit).ok());
+  EXPECT_TRUE(client.ListJobs(true).ok());
+  EXPECT_GT(standby.asked(), kTimes);
 }
 
 TEST_F(StandbyTest, NobodyAtAllIsToldAtOnce) {

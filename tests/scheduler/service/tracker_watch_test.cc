@@ -145,6 +145,31 @@ TEST(LeaseKeeper, WhatATrackerDoesNotAnswerIsReleasedLater) {
   }));
 }
 
+// A scheduler that takes over serves at once, also where the tracker is away.
+TEST(LeaseKeeper, LeasesOfTheFormerAreReleasedMeanwhile) {
+  FakeCluster cluster;
+  LeaseKeeper keeper(StubOf(cluster), "me", absl::Seconds(60));
+  std::vector<std::string> leases;
+  {
+    LeaseKeeper former(StubOf(cluster), "me", absl::Seconds(60));
+    for (int i = 0; i < 100; ++i)
+      leases.push_back(former.Acquire({"w1", absl::StrCat("s", i)}, "test", nullptr)->id());
+  }
+  cluster.tracker.lose_releases = 1000;
+  keeper.ReleaseLater(leases);
+  EXPECT_GT(cluster.tracker.lose_releases, 990) << "nobody waited for an answer to each";
+  v1::SlotStatus status;
+  status.set_lease_id(leases.front());
+  EXPECT_TRUE(keeper.IsOurs({"w1", "s0"}, status)) << "the list still shows it as held";
+  cluster.tracker.lose_releases = 0;
+  EXPECT_TRUE(Eventually([&] {
+    for (int i = 0; i < 100; ++i) {
+      if (cluster.tracker.Held(absl::StrCat("s", i))) return false;
+    }
+    return true;
+  }));
+}
+
 // A tracker that ends a watch so that it begins anew is there.
 TEST(TrackerWatch, AListThatBeginsAnewIsToldAsSuch) {
   class Restarting final : public v1::TrackerService::Service {

@@ -239,6 +239,46 @@ TEST(SqliteLeaderTest, ANewerProgramMigratesNothingUnderALeader) {
       << "the old leader writes nothing after the migration";
 }
 
+// A renewal that waited for all that is queued would come too late. What is written after a claim of another scheduler
+// is refused, so the answer to the waiting write tells which was first.
+TEST(SqliteLeaderTest, AClaimGoesBeforeWhatWaitsToBeWritten) {
+  constexpr int kTries =
+      5;  // whether the calls wait in the order in which they are made is up to the system
+  constexpr absl::Duration kStep = absl::Milliseconds(100);
+  bool overtaken = false;
+  for (int i = 0; i < kTries && !overtaken; ++i) {
+    const std::string path = absl::StrCat(TempDirectory(), "/claim", i, ".db");
+    const auto store = OpenSqliteRecordStore(path);
+    ASSERT_TRUE(store.ok()) << store.status();
+    (*store)->SetEpoch(kDefaultPool, (*store)->Lead(Claim("a"))->epoch);
+    auto other = Connect(path, SQLITE_OPEN_READWRITE);
+    ASSERT_TRUE(other.ok()) << other.status();
+    SqliteSession locks(other->get());
+    ASSERT_TRUE(locks.Begin(SqlSession::Running::kAtOnce).ok());
+    absl::Status first, second;
+    const auto write = [&store](int64_t job, absl::Status* status) {
+      return std::thread([&store, job, status] {
+        *status = (*store)->Apply({Batch{PutJob{MakeJob(job)}}}).status();
+      });
+    };
+    std::thread writes = write(1, &first);
+    absl::SleepFor(kStep);
+    std::thread waits = write(2, &second);
+    absl::SleepFor(kStep);
+    std::thread claims([&store] {
+      LeaderClaim sure = Claim("b");
+      sure.leader_has_ended = true;
+      (void)(*store)->Lead(sure);
+    });
+    absl::SleepFor(kStep);
+    locks.Rollback();
+    for (std::thread* thread : {&writes, &waits, &claims}) thread->join();
+    EXPECT_TRUE(first.ok()) << first;
+    overtaken = absl::IsAborted(second);
+  }
+  EXPECT_TRUE(overtaken);
+}
+
 TEST_P(SharedStoreTest, AnotherStoreHasAnotherName) {
   EXPECT_NE(Open(0)->Identity().value(), Open(1)->Identity().value());
 }
