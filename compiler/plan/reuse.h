@@ -8,8 +8,9 @@
 // follows the last one of the inference before.
 //
 // The call saves what the roofline (roofline.h) saves when these constants come from their cache and not from where a
-// timed kernel has them. So a kernel that is bound by its arithmetic saves nothing. It never takes less than the
-// roofline, and never more than alone.
+// timed kernel has them. So a kernel saves nothing whose arithmetic hides how they arrive: one that uses each constant for a
+// few results only, and computes for longer than they take. It never takes less than the roofline, and never more than
+// alone.
 //
 // Constants are told apart by their elements, because a module has equal ones once (driver/places.h). But two kernels
 // may pack one constant in two ways, so a constant is another one for each kernel. Intermediate values share the memory
