@@ -100,4 +100,14 @@ absl::Status MeasureData::CheckPlausible(const runtime::Timing& timing, double m
       absl::StrCat("suspiciously fast: ", timing.MinNs(), " ns for ", flops_, " operations"));
 }
 
+std::vector<ir::BufferRef> ActivationsByAge(const ir::Program& program) {
+  std::vector<ir::BufferRef> activations;
+  for (const auto* list : {&program.outputs, &program.inputs}) {
+    for (const ir::BufferRef& buffer : *list) {
+      if (!buffer->constant) activations.push_back(buffer);
+    }
+  }
+  return activations;
+}
+
 }  // namespace heddle::internal

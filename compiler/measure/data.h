@@ -48,6 +48,10 @@ class MeasureData {
   ResultChecker checker_;
 };
 
+// What a kernel reads and writes, apart from constants: outputs, then inputs. In a model, the kernels before have written the inputs
+// last, while the memory of the outputs held values that are older.
+std::vector<ir::BufferRef> ActivationsByAge(const ir::Program& program);
+
 // The bench of a workload on the GPU cuda:`ordinal`, for WorkloadBench::Create. `program` is naive.
 absl::StatusOr<std::unique_ptr<WorkloadBench>> CreateCudaBench(ir::Program program, uint64_t seed,
                                                                int ordinal,

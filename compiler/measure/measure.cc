@@ -69,22 +69,19 @@ class Bench : public WorkloadBench {
  private:
   // Each worker reads the parts that it would be given of a loop over the memory.
   void WarmActivations() {
-    for (const auto* list : {&data_.program().inputs, &data_.program().outputs}) {
-      for (const ir::BufferRef& buffer : *list) {
-        if (buffer->constant) continue;
-        internal::Memory memory = data_.memory().at(buffer->name);
-        pool_.host()->parallel_for(
-            pool_.host(), (memory.bytes + kLine - 1) / kLine,
-            [](void* closure, int64_t begin, int64_t end, int) {
-              const char* bytes =
-                  static_cast<const char*>(static_cast<internal::Memory*>(closure)->data);
-              for (int64_t i = begin; i < end; ++i) {
-                char byte = bytes[i * kLine];
-                asm volatile("" : : "r"(byte));
-              }
-            },
-            &memory);
-      }
+    for (const ir::BufferRef& buffer : internal::ActivationsByAge(data_.program())) {
+      internal::Memory memory = data_.memory().at(buffer->name);
+      pool_.host()->parallel_for(
+          pool_.host(), (memory.bytes + kLine - 1) / kLine,
+          [](void* closure, int64_t begin, int64_t end, int) {
+            const char* bytes =
+                static_cast<const char*>(static_cast<internal::Memory*>(closure)->data);
+            for (int64_t i = begin; i < end; ++i) {
+              char byte = bytes[i * kLine];
+              asm volatile("" : : "r"(byte));
+            }
+          },
+          &memory);
     }
   }
 

@@ -9,6 +9,7 @@
 #include "compiler/ir/arithmetic.h"
 #include "compiler/ir/text.h"
 #include "compiler/measure/check.h"
+#include "compiler/measure/data.h"
 
 namespace heddle {
 namespace {
@@ -234,6 +235,18 @@ TEST(MeasureCreateTest, ThreadsAndPinning) {
   const auto artifact = BuildCandidate(kWorkload, ScheduleChoice::kDefault, "", Native(2));
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   EXPECT_TRUE((*bench)->Run(*artifact).ok());
+}
+
+// In a model, a kernel's inputs are newer than what lies where it writes. Weights are not touched.
+TEST(MeasureDataTest, InputsAreUsedLast) {
+  const auto program = ir::Parse(
+      "program p(a: f32[4], w: f32[4] const, b: f32[4]) -> (y: f32[4], z: f32[4]) {\n"
+      "for i in 4 { y[i] = (a[i] * w[i]) } for j in 4 { z[j] = b[j] } }");
+  ASSERT_TRUE(program.ok()) << program.status();
+  std::vector<std::string> names;
+  for (const ir::BufferRef& buffer : internal::ActivationsByAge(*program))
+    names.push_back(buffer->name);
+  EXPECT_THAT(names, ::testing::ElementsAre("y", "z", "a", "b"));
 }
 
 // y = a * 3 + c, where the product is stored before c takes all of it away: rounded to its other
