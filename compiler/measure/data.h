@@ -48,9 +48,9 @@ class MeasureData {
   ResultChecker checker_;
 };
 
-// What a kernel reads and writes, apart from constants: outputs, then inputs. In a model, the kernels before have written the inputs
-// last, while the memory of the outputs held values that are older.
-std::vector<ir::BufferRef> ActivationsByAge(const ir::Program& program);
+// What is warm when a kernel is called in a model, from what was used longest ago: the workspace, which all kernels of a module
+// share; where it writes, which held older values; its inputs, which the kernels before have just written. Constants are not.
+std::vector<Memory> WarmByAge(const MeasureData& data, const runtime::AlignedBuffer& workspace);
 
 // The bench of a workload on the GPU cuda:`ordinal`, for WorkloadBench::Create. `program` is naive.
 absl::StatusOr<std::unique_ptr<WorkloadBench>> CreateCudaBench(ir::Program program, uint64_t seed,
