@@ -271,9 +271,11 @@ class PlanBench {
   // A line for each kernel: its workload key, and what all its calls take in an inference.
   absl::StatusOr<std::string> ProfileModule(const std::string& path) const {
     HEDDLE_ASSIGN_OR_RETURN(runtime::Module module, runtime::ReadModuleFile(path));
-    HEDDLE_ASSIGN_OR_RETURN(
-        const auto executor,
-        runtime::Executor::Create(std::move(module), {flags_.threads, flags_.cpus}));
+    runtime::Executor::Options options;
+    options.threads = flags_.threads;
+    options.cpus = flags_.cpus;
+    HEDDLE_ASSIGN_OR_RETURN(const auto executor,
+                            runtime::Executor::Create(std::move(module), options));
     const runtime::Manifest& manifest = executor->manifest();
     std::vector<std::vector<double>> samples(manifest.calls.size());
     const absl::Time begin = MonotonicNow();
