@@ -255,6 +255,7 @@ class PlanBench {
       const auto saved = contender.cost.saved_ns.find(task.key);
       const double alone_ns = alone->second * task.weight;
       kernels.push_back(json{
+          {"task", task.key},
           {"label", task.label},
           {"uses", task.weight},
           {"alone_ns", alone_ns},
