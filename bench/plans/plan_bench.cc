@@ -238,8 +238,8 @@ class PlanBench {
 
   // What all calls of each measured kernel take in the model, costliest first: as predicted, and in the module at `path`.
   absl::StatusOr<json> Kernels(const Contender& contender, const std::string& path) const {
-    const auto profiled = ForkMap(1, {flags_.cpus}, kKernelLimit,
-                                  [&](int) { return ProfileModule(path); });
+    const auto profiled =
+        ForkMap(1, {flags_.cpus}, kKernelLimit, [&](int) { return ProfileModule(path); });
     HEDDLE_RETURN_IF_ERROR(profiled[0].status());
     std::map<std::string, double> in_module;
     for (const absl::string_view line : absl::StrSplit(*profiled[0], '\n', absl::SkipEmpty())) {
@@ -259,8 +259,7 @@ class PlanBench {
           {"label", task.label},
           {"uses", task.weight},
           {"alone_ns", alone_ns},
-          {"predicted_ns",
-           alone_ns - (saved == contender.cost.saved_ns.end() ? 0 : saved->second)},
+          {"predicted_ns", alone_ns - (saved == contender.cost.saved_ns.end() ? 0 : saved->second)},
           {"module_ns", module->second}});
     }
     std::stable_sort(kernels.begin(), kernels.end(), [](const json& a, const json& b) {
@@ -372,9 +371,10 @@ int main(int argc, char** argv) {
   app.add_option("--threads", flags.threads, "threads of a kernel")->check(CLI::Range(1, 256));
   app.add_option("--mcpu", flags.mcpu, "CPU that code is made for; default: this one");
   app.add_option("--cpus", flags.cpus, "cores to pin to")->delimiter(',');
-  app.add_flag("--kernels", flags.kernels,
-               "with -o: what each measured kernel takes in each module, beside what it takes alone "
-               "and what is predicted of it");
+  app.add_flag(
+      "--kernels", flags.kernels,
+      "with -o: what each measured kernel takes in each module, beside what it takes alone "
+      "and what is predicted of it");
   app.add_flag("--search", flags.search,
                "compile nothing: report what the search for graphs reaches without substitutions, "
                "with substitutions "

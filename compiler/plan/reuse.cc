@@ -16,7 +16,7 @@ using graph::FusedGraph;
 using graph::Group;
 using graph::ValueId;
 
-// Smaller constants are left out: what they save is less than any error.
+// Smaller constants and results are left out: what they save is less than any error.
 constexpr int64_t kLeastBytes = 4 << 10;
 
 int64_t Bytes(const FusedGraph& fused, ValueId v) {
@@ -55,7 +55,7 @@ class ConstantNumbers {
 std::vector<size_t> Overwritable(const FusedGraph& fused, const Group& group) {
   const graph::Graph& graph = fused.graph;
   std::vector<size_t> found;
-  if (group.outputs.size() != 1) return found;
+  if (group.outputs.size() != 1 || Bytes(fused, group.outputs[0]) < kLeastBytes) return found;
   const graph::TensorType& result = graph.values[static_cast<size_t>(group.outputs[0])].type;
   for (const int n : group.nodes) {
     const graph::Node& node = graph.nodes[static_cast<size_t>(n)];

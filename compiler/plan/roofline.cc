@@ -108,8 +108,7 @@ double Roofline::HidingShare(const KernelWork& work) const {
 }
 
 double Roofline::Ns(const KernelWork& work, double constants_ns) const {
-  const double arithmetic_ns =
-      work.flops / (target_.graph_speed.peak_gflops * ThreadsOf(work));
+  const double arithmetic_ns = work.flops / (target_.graph_speed.peak_gflops * ThreadsOf(work));
   const double awaited_ns = std::max(0.0, constants_ns - arithmetic_ns * HidingShare(work));
   return std::max(arithmetic_ns + awaited_ns,
                   constants_ns + work.activation_bytes / RateAt(work, work.activation_bytes));

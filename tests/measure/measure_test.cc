@@ -240,7 +240,8 @@ TEST(MeasureCreateTest, ThreadsAndPinning) {
 // In a model, a kernel's inputs are newer than what lies where it writes, and other kernels have used the same workspace. Its
 // weights are cold.
 TEST(MeasureDataTest, TheWorkspaceIsWarmAndInputsAreUsedLast) {
-  const auto program = ir::Parse(R"(program p(a: f32[4], w: f32[4] const, b: f32[4]) -> (y: f32[4], z: f32[4]) {
+  const auto program =
+      ir::Parse(R"(program p(a: f32[4], w: f32[4] const, b: f32[4]) -> (y: f32[4], z: f32[4]) {
   for i in 4 { block y_block(v < 4 spatial = i) { y[v] = (a[v] * w[v]) } }
   for j in 4 { block z_block(u < 4 spatial = j) { z[u] = b[u] } }
 })");

@@ -259,8 +259,7 @@ TEST(Reuse, OnlyTheFirstUsesHideHowConstantsArrive) {
     EXPECT_EQ(waits > 0, registers <= 16) << registers;
     EXPECT_THAT(Costs(fused, target), ::testing::Each(DoubleNear(kCold - waits, 1e-6)))
         << registers;
-    const KernelWork work =
-        WorkOf(fused, fused.groups[0], TouchedBytes(fused, fused.groups[0]));
+    const KernelWork work = WorkOf(fused, fused.groups[0], TouchedBytes(fused, fused.groups[0]));
     EXPECT_NEAR(Roofline(target).ColdNs(work), arithmetic + waits, 1e-6) << registers;
   }
   // A row uses each weight once, so all arithmetic is under way while they arrive.
