@@ -42,7 +42,7 @@ struct PredictionError {
 };
 
 // Version of the estimate and of the classes. Factors of another version mean something else.
-inline constexpr int kFactorVersion = 3;
+inline constexpr int kFactorVersion = 2;
 
 // What one measured kernel says of others.
 struct KernelFactor {

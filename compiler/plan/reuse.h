@@ -8,9 +8,8 @@
 // follows the last one of the inference before.
 //
 // The call saves what the roofline (roofline.h) saves when these constants come from their cache and not from where a
-// timed kernel has them. So a kernel saves nothing whose arithmetic hides how they arrive: one that uses each constant for a
-// few results only, and computes for longer than they take. It never takes less than the roofline, and never more than
-// alone.
+// timed kernel has them. So a kernel that is bound by its arithmetic saves nothing. It never takes less than the
+// roofline, and never more than alone.
 //
 // A kernel that works element by element writes its result over an operand that nobody reads later (graph/fusion/memory_plan.h).
 // Timed alone, it writes elsewhere. So in the model it saves what the roofline saves by the bytes of one of the two.

@@ -61,14 +61,8 @@ KernelWork WorkOf(const graph::FusedGraph& fused, const graph::Group& group,
   KernelWork work;
   work.flops = group.flops;
   for (size_t i = 0; i < group.inputs.size(); ++i) {
-    const auto bytes = static_cast<double>(touched[i]);
-    if (!fused.graph.constants.contains(group.inputs[i])) {
-      work.activation_bytes += bytes;
-      continue;
-    }
-    work.constant_bytes += bytes;
-    const graph::TensorType& type = fused.graph.values[static_cast<size_t>(group.inputs[i])].type;
-    work.constants += bytes / static_cast<double>(ir::SizeOf(type.dtype));
+    const bool constant = fused.graph.constants.contains(group.inputs[i]);
+    (constant ? work.constant_bytes : work.activation_bytes) += static_cast<double>(touched[i]);
   }
   for (ValueId v : group.outputs)
     work.activation_bytes +=
@@ -102,15 +96,8 @@ double Roofline::ColdRate(const KernelWork& work) const {
                           work.activation_bytes);
 }
 
-double Roofline::HidingShare(const KernelWork& work) const {
-  const double used = work.flops / 2, at_once = target_.vector_registers * work.constants;
-  return target_.execution == machine::Execution::kGrid || used <= at_once ? 1 : at_once / used;
-}
-
 double Roofline::Ns(const KernelWork& work, double constants_ns) const {
-  const double arithmetic_ns = work.flops / (target_.graph_speed.peak_gflops * ThreadsOf(work));
-  const double awaited_ns = std::max(0.0, constants_ns - arithmetic_ns * HidingShare(work));
-  return std::max(arithmetic_ns + awaited_ns,
+  return std::max(work.flops / (target_.graph_speed.peak_gflops * ThreadsOf(work)),
                   constants_ns + work.activation_bytes / RateAt(work, work.activation_bytes));
 }
 

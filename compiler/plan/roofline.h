@@ -19,7 +19,6 @@ std::vector<int64_t> TouchedBytes(const graph::FusedGraph& fused, const graph::G
 struct KernelWork {
   double flops = 0;
   double constant_bytes = 0;
-  double constants = 0;         // elements that these bytes hold
   double activation_bytes = 0;  // other inputs, views of constants among them, and outputs
 };
 KernelWork WorkOf(const graph::FusedGraph& fused, const graph::Group& group,
@@ -38,15 +37,6 @@ class Roofline {
   double ColdRate(const KernelWork& work) const;
   // The longer of arithmetic at the peak and of moving all operands. Constants take `constants_ns`. Activations are
   // warm: the kernel before has just written or read them.
-  //
-  // Only arithmetic that is under way while constants arrive hides that. A convolution uses each weight at every place of
-  // the image: the first places wait for the weights, and the others find them in a cache. A core multiplies
-  // what it has loaded by as many rows as it has accumulators, which lie in vector registers. So of U uses of each constant, the first
-  // R hide its way, where R is the number of vector registers, and the time is at least
-  //
-  //   arithmetic + constants_ns - arithmetic * min(1, R / U).
-  //
-  // On targets with Execution::kGrid, all arithmetic hides it: other blocks compute while one waits.
   double Ns(const KernelWork& work, double constants_ns) const;
   double ColdNs(const KernelWork& work) const {
     return Ns(work, work.constant_bytes / ColdRate(work));
@@ -57,8 +47,6 @@ class Roofline {
 
  private:
   double ThreadsOf(const KernelWork& work) const;
-  // The share of the arithmetic that hides how constants arrive.
-  double HidingShare(const KernelWork& work) const;
 
   machine::TargetInfo target_;
   double l2_bytes_, l3_bytes_;

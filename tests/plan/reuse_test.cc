@@ -239,44 +239,6 @@ TEST(Reuse, WhatBoundsAKernelBoundsWhatItSaves) {
   EXPECT_THAT(Costs(fused, grid), ::testing::Each(kCold));
 }
 
-// A product of 64 rows uses each weight 64 times. A core with 16 registers has a quarter of its arithmetic under way when all
-// weights have arrived, and waits for what that does not hide: cold, though not if the weights are in a cache.
-TEST(Reuse, OnlyTheFirstUsesHideHowConstantsArrive) {
-  GraphBuilder b;
-  graph::TestRng rng(5);
-  const graph::TensorType square{ir::DType::kF32, {64, 64}};
-  const ValueId w = b.Constant("w", graph::RandomTensor(rng, square));
-  ValueId v = b.Input("x", square);
-  for (int i = 0; i < 2; ++i) v = *b.Add(OpKind::kMatmul, {v, w}, {}, "y");
-  const FusedGraph fused = *graph::Fuse(*b.Build({{"y", v}}));
-  machine::TargetInfo target = Small();
-  target.graph_speed.peak_gflops = 100;
-  const double arithmetic = 2.0 * 64 * 64 * 64 / 100, arrive = kWeights / 10;
-  for (const int registers : {4, 8, 16, 32, 128}) {
-    target.vector_registers = registers;
-    const double hidden = arithmetic * std::min(1.0, registers / 64.0),
-                 waits = std::max(0.0, arrive - hidden);
-    EXPECT_EQ(waits > 0, registers <= 16) << registers;
-    EXPECT_THAT(Costs(fused, target), ::testing::Each(DoubleNear(kCold - waits, 1e-6)))
-        << registers;
-    const KernelWork work = WorkOf(fused, fused.groups[0], TouchedBytes(fused, fused.groups[0]));
-    EXPECT_NEAR(Roofline(target).ColdNs(work), arithmetic + waits, 1e-6) << registers;
-  }
-  // A row uses each weight once, so all arithmetic is under way while they arrive.
-  Chain row;
-  row.Multiply(row.Weights());
-  const FusedGraph once = row.Make();
-  target.vector_registers = 4;
-  target.graph_speed.peak_gflops = 1;
-  const KernelWork work = WorkOf(once, once.groups[0], TouchedBytes(once, once.groups[0]));
-  EXPECT_DOUBLE_EQ(Roofline(target).ColdNs(work), 2.0 * 64 * 64);
-  // Other blocks of a GPU compute while one waits.
-  target.execution = machine::Execution::kGrid;
-  target.graph_speed.peak_gflops = 100;
-  const KernelWork many = WorkOf(fused, fused.groups[0], TouchedBytes(fused, fused.groups[0]));
-  EXPECT_DOUBLE_EQ(Roofline(target).ColdNs(many), arithmetic);
-}
-
 // Of two operands and a result of 16 KiB each, or of one, a result in the place of an operand need not be moved.
 TEST(Reuse, AResultTakesThePlaceOfAnOperandThatNobodyReadsLater) {
   const double saved = (16 << 10) / 100.0;
@@ -410,17 +372,10 @@ std::vector<double> Oracle(const FusedGraph& fused, const std::vector<double>& c
       cold_ns += size / speed.memory_read_bytes_per_ns;
       warm_ns += size / rate(sum + std::min(sum_others, others_bytes));
     }
-    double elements = 0;
-    for (const auto& [number, bytes] : calls[now].constants)
-      elements += static_cast<double>(bytes) / 4;
     const double moved = activations / rate(static_cast<int64_t>(activations)),
-                 flops = fused.groups[now - count].flops, computed = flops / speed.peak_gflops,
-                 uses = flops / 2 / elements,
-                 hidden = computed * std::min(1.0, target.vector_registers / uses);
-    const auto takes = [&](double constants_ns) {
-      return std::max(computed + std::max(0.0, constants_ns - hidden), constants_ns + moved);
-    };
-    const double before = takes(cold_ns), after = takes(warm_ns), alone = cold[now - count];
+                 computed = fused.groups[now - count].flops / speed.peak_gflops;
+    const double before = std::max(computed, cold_ns + moved),
+                 after = std::max(computed, warm_ns + moved), alone = cold[now - count];
     costs.push_back(std::min(alone, std::max(after, alone - (before - after))));
   }
   return costs;
@@ -435,9 +390,7 @@ TEST(Reuse, IsWhatTheDefinitionSays) {
     GraphBuilder b;
     constexpr int64_t kWidths[] = {32, 64, 128};
     std::vector<ValueId> rows, outputs;
-    const int64_t height = pick(2) == 0 ? 2 : 64;
-    for (const int64_t width : kWidths)
-      rows.push_back(b.Input("x", {ir::DType::kF32, {height, width}}));
+    for (const int64_t width : kWidths) rows.push_back(b.Input("x", {ir::DType::kF32, {2, width}}));
     std::map<size_t, std::vector<ValueId>> weights;  // by width
     const bool share = pick(3) > 0;
     bool shares = false;
@@ -464,9 +417,7 @@ TEST(Reuse, IsWhatTheDefinitionSays) {
 
     machine::TargetInfo target;
     machine::GraphSpeed& speed = target.graph_speed;
-    constexpr double kPeaks[] = {20, 500, 1e5, 1e5};
-    speed.peak_gflops = kPeaks[pick(4)];
-    target.vector_registers = pick(2) == 0 ? 16 : 32;
+    speed.peak_gflops = pick(4) == 0 ? 20 : 1e5;
     speed.l2_bytes = int64_t{4096} << pick(7);
     speed.l3_bytes = pick(3) == 0 ? 0 : speed.l2_bytes << pick(5);
     std::vector<double> alone;
@@ -489,7 +440,7 @@ TEST(Reuse, IsWhatTheDefinitionSays) {
     for (size_t i = 0; i < found.size(); ++i) {
       SCOPED_TRACE(absl::StrCat("seed ", seed, ", call ", i));
       EXPECT_LE(found[i], alone[i]);
-      EXPECT_GE(found[i], model.LeastNs(fused, fused.groups[i], alone[i]) - 1e-6);
+      EXPECT_GE(found[i], model.LeastNs(fused, fused.groups[i], alone[i]));
       EXPECT_GE(found[i], std::min(alone[i], fused.groups[i].flops / speed.peak_gflops));
       if (!may[i]) {
         EXPECT_EQ(found[i], alone[i]);
