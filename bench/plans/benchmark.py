@@ -1,7 +1,8 @@
 """Plans chosen by measured kernels: what they gain over the estimated plan, and how well whole models are predicted.
 
 Every kernel of every contender is measured with its default schedule. Each contender is then compiled and timed in turns with
-the others, as a whole module.
+the others, as a whole module: half of the rounds in one process, half in another, because a process gives a module its addresses
+once, and what these cost is no property of the graph.
 """
 
 import itertools
@@ -17,6 +18,9 @@ from bench.common.tool import run_tool
 from bench.models import peers
 from bench.models.benchmark import zoo
 from bench.models.peers import WINOGRAD_TOLERANCE, largest_error
+
+PROCESSES = 2  # that time the modules, one after the other
+MISSED = 5  # kernels that are printed for each model
 
 
 class Plans:
@@ -43,18 +47,26 @@ class Plans:
         return path
 
     def measure(self, name):
-        import numpy as np  # the tests import this file without it
-
         onnx = self.onnx(name)
         stem = os.path.join(self.work, os.path.basename(onnx)[: -len(".onnx")])
         folder = f"{stem}-{self.threads}"
         os.makedirs(folder, exist_ok=True)
         tool = os.path.join(self.args.programs, "heddle-plan-bench")
         cpus = ",".join(map(str, self.cpus))
-        chosen = json.loads(run_tool([tool, onnx, "-o", folder, "--machine", self.machine, "--threads", str(self.threads), "--cpus", cpus]))
+        argv = [tool, onnx, "-o", folder, "--kernels", "--machine", self.machine, "--threads", str(self.threads), "--cpus", cpus]
+        chosen = json.loads(run_tool(argv))
         for failure in chosen["failed"]:
             self.result.add_note(f"{name}: not measured: {failure}")
+        for disturbed in chosen["disturbed"]:
+            self.result.add_note(f"{name}: disturbed, so its time may be wrong: {disturbed}")
         self.result.versions["Heddle"] = f"{self.args.commit}, {chosen['target']}"
+        halves = [self.time(onnx, stem, chosen, -(-self.args.rounds // PROCESSES)) for _ in range(PROCESSES)]
+        return self.rows(name, chosen, halves)
+
+    def time(self, onnx, stem, chosen, rounds):
+        """The contenders and ONNX Runtime in turns, in processes of their own. Sets the errors of the contenders."""
+        import numpy as np  # the tests import this file without it
+
         ours, peer = (peers.start_side(self.args, label, label, self.threads, self.cpus) for label in ("heddle", "onnxruntime"))
         try:
             files = {"inputs": f"{stem}-inputs.npz"}
@@ -70,39 +82,40 @@ class Plans:
                     raise SideError(f"{contender['name']}: outputs differ from ONNX Runtime's by {error:.1e}; {WINOGRAD_TOLERANCE:.0e} is allowed")
                 contender["error"] = error
                 contenders[contender["name"]] = (ours, {"id": opened["id"]})
-            measured = turns.measure(contenders, self.args.rounds, self.cpus)
+            return turns.measure(contenders, rounds, self.cpus)
         finally:
             ours.close()
             peer.close()
-        return self.rows(name, chosen, measured)
 
-    def rows(self, name, chosen, measured):
-        found = [c for c in chosen["contenders"] if c["name"] in measured.times]
+    def rows(self, name, chosen, halves):
+        """The row of a model. `halves`: turns.Measured of each process."""
+        times = {label: [ns for half in halves for ns in half.times[label]] for label in halves[0].times}
+        found = [c for c in chosen["contenders"] if c["name"] in times]
         best = chosen["contenders"][chosen["chosen"]]
         first = chosen["contenders"][0]
         by_records = None if chosen["layouts"] is None else chosen["contenders"][chosen["layouts"]]
-        gain = turns.compare(measured.times[best["name"]], measured.times[first["name"]])
-        medians = {label: statistics.median(times) for label, times in measured.times.items()}
+        gain = turns.compare(times[best["name"]], times[first["name"]])
+        medians = {label: statistics.median(of_label) for label, of_label in times.items()}
         predicted = [c["predicted_ns"] for c in found]
         real = [medians[c["name"]] for c in found]
         return [
             {
                 "name": name,
                 "threads": self.threads,
-                "disturbed": measured.disturbed,
-                "turns_repeated": measured.repeated,
+                "disturbed": any(half.disturbed for half in halves),
+                "turns_repeated": sum(half.repeated for half in halves),
                 "chosen": best["name"],
                 "gain": gain,  # estimated / chosen
                 # The layouts alone: those by estimates / those by the costs of measured kernels, and what the latter are called.
                 # None: the model has no layouts to choose.
                 "layouts": by_records
-                and {"contender": by_records["name"], **turns.compare(measured.times[by_records["name"]], measured.times[first["name"]])},
-                "peer": turns.compare(measured.times[best["name"]], measured.times["ONNX Runtime"]),
+                and {"contender": by_records["name"], **turns.compare(times[by_records["name"]], times[first["name"]])},
+                "peer": turns.compare(times[best["name"]], times["ONNX Runtime"]),
                 "peer_ms": medians["ONNX Runtime"] * 1e-6,
                 "rank_correlation": rank_correlation(predicted, real),
-                # What the measurement agrees with itself: the graphs by the odd rounds against those by the even ones. Where this is low, the
+                # What the measurement agrees with itself: the graphs in one process against those in another. Where this is low, the
                 # graphs take the same time, and no prediction could rank them.
-                "repeat_correlation": rank_correlation(*([statistics.median(measured.times[c["name"]][half::2]) for c in found] for half in (0, 1))),
+                "repeat_correlation": rank_correlation(*([statistics.median(half.times[c["name"]]) for c in found] for half in halves)),
                 "fastest_ratio": medians[best["name"]] / min(real),
                 "held_out_median": chosen["held_out_median"],
                 "held_out_rms": chosen["held_out_rms"],
@@ -111,7 +124,7 @@ class Plans:
                     {
                         **c,
                         "measured_ms": medians[c["name"]] * 1e-6,
-                        "rounds_ms": [ns * 1e-6 for ns in measured.times[c["name"]]],
+                        "rounds_ms": [ns * 1e-6 for ns in times[c["name"]]],
                         "predicted_over_measured": c["predicted_ns"] / medians[c["name"]],
                     }
                     for c in found
@@ -142,6 +155,20 @@ def print_row(row):
     )
     if row["layouts"]:
         print(f"{'':<20}layouts by records: {layouts_text(row)}", flush=True)
+    for line in missed(row):
+        print(f"{'':<20}{line}", flush=True)
+
+
+def missed(row):
+    """What measured kernels of the chosen plan take in its module against what is predicted of them, as lines: all of them, and those
+    that are predicted worst."""
+    kernels = next(c for c in row["contenders"] if c["name"] == row["chosen"]).get("kernels", [])
+    if not kernels:
+        return []
+    alone, predicted, module = (sum(k[name] for k in kernels) * 1e-6 for name in ("alone_ns", "predicted_ns", "module_ns"))
+    lines = [f"its measured kernels: {alone:.3f} ms alone, {predicted:.3f} predicted, {module:.3f} one by one in the module; predicted worst:"]
+    worst = sorted(kernels, key=lambda k: -abs(k["predicted_ns"] - k["module_ns"]))[:MISSED]
+    return lines + [f"  {k['predicted_ns'] * 1e-6:.3f} predicted, {k['module_ns'] * 1e-6:.3f} in the module: {k['uses']} x {k['label']}" for k in worst]
 
 
 def has_own_layouts(row):

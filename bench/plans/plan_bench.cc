@@ -1,7 +1,9 @@
 // heddle-plan-bench: chooses the plan of a model from default schedules that it measures on this machine,
 // without a service. With -o, compiles a module for each contender, so that predictions can be compared
-// with the times of whole modules. With --module, writes the module that a job would make without a trial. Prints one JSON object.
+// with the times of whole modules; with --kernels, the kernels in each module are timed, too. With --module, writes the module that
+// a job would make without a trial. Prints one JSON object.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -10,8 +12,12 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/command_documents.h"
+#include "base/quantiles.h"
 #include "base/splitmix.h"
 #include "base/status_macros.h"
 #include "bench/common/fork_map.h"
@@ -20,6 +26,9 @@
 #include "compiler/codegen/backend.h"
 #include "compiler/driver/choose_plan.h"
 #include "compiler/measure/measure.h"
+#include "compiler/runtime/executor.h"
+#include "compiler/runtime/module.h"
+#include "worker/child/guard.h"
 
 namespace heddle::bench {
 namespace {
@@ -27,6 +36,13 @@ namespace {
 using nlohmann::json;
 
 constexpr absl::Duration kKernelLimit = absl::Seconds(60);
+// Repeating a disturbed measurement may take this part of the limit.
+constexpr int kRepeatPart = 3;
+// Rounds that find the usual time of the guard's canary.
+constexpr int kCanaries = 9;
+// Inferences in which the kernels of a module are timed one by one: until the time is used, and at least a few.
+constexpr absl::Duration kProfileTime = absl::Seconds(1);
+constexpr int kLeastInferences = 5;
 // The chosen plan may have kernels that no contender had before. They are measured, and the choice is made
 // again, at most so often.
 constexpr int kMostChoices = 4;
@@ -36,7 +52,7 @@ struct Flags {
   client::ModelFlags import;
   int threads = 1;
   std::vector<int> cpus = {0};
-  bool search = false, invent = false;
+  bool kernels = false, search = false, invent = false;
   int graphs = 200, search_threads = 1;
 };
 
@@ -81,6 +97,8 @@ class PlanBench {
       const std::string path = absl::StrCat(flags_.folder, "/", i, ".heddle");
       HEDDLE_RETURN_IF_ERROR(Compile(contender.plan, {}, path));
       contenders.back()["path"] = path;
+      if (!flags_.kernels) continue;
+      HEDDLE_ASSIGN_OR_RETURN(contenders.back()["kernels"], Kernels(contender, path));
     }
     if (!flags_.module.empty())
       HEDDLE_RETURN_IF_ERROR(Compile(choice.best().plan, Records(), flags_.module));
@@ -93,6 +111,7 @@ class PlanBench {
                 {"kernels", choice.error.kernels},
                 {"held_out_median", choice.error.median},
                 {"held_out_rms", choice.error.rms},
+                {"disturbed", disturbed_},
                 {"failed", failed_}};
   }
 
@@ -172,6 +191,13 @@ class PlanBench {
           tasks.push_back(task);
       }
     }
+    worker::GuardOptions guard;
+    guard.read = [this] { return worker::TakeReading(flags_.cpus); };
+    guard.sleep = [](absl::Duration time) { absl::SleepFor(time); };
+    std::vector<double> canaries;
+    for (int i = 0; i < kCanaries; ++i) canaries.push_back(guard.read().canary_ns);
+    guard.canary_usual_ns = Median(canaries);
+    // A time, and after a space what disturbed it.
     const auto results = ForkMap(
         static_cast<int>(tasks.size()), {flags_.cpus}, kKernelLimit,
         [&](int i) -> absl::StatusOr<std::string> {
@@ -183,19 +209,87 @@ class PlanBench {
           HEDDLE_ASSIGN_OR_RETURN(
               const codegen::Artifact artifact,
               BuildCandidate(workload, ScheduleChoice::kDefault, "", target_, options_.machine));
-          HEDDLE_ASSIGN_OR_RETURN(const Measurement measured, bench->Run(artifact));
-          return absl::StrCat(measured.timing.MedianNs());
+          std::vector<absl::StatusOr<Measurement>> runs;
+          guard.repeat_before = MonotonicNow() + kKernelLimit / kRepeatPart;
+          const worker::GuardedRun run = worker::RunGuarded(guard, [&] {
+            runs.push_back(bench->Run(artifact));
+            return runs.back().ok();
+          });
+          guard.resigned = !run.quietness.disturbance.empty();
+          HEDDLE_ASSIGN_OR_RETURN(const Measurement measured, runs[static_cast<size_t>(run.kept)]);
+          return absl::StrCat(measured.timing.MedianNs(), " ", run.quietness.disturbance);
         });
     for (size_t i = 0; i < tasks.size(); ++i) {
       double ns = 0;
       if (!results[i].ok()) {
         failed_.push_back(absl::StrCat(tasks[i].label, ": ", results[i].status().message()));
-      } else if (!absl::SimpleAtod(*results[i], &ns)) {
-        failed_.push_back(absl::StrCat(tasks[i].label, ": no time"));
+      } else {
+        const std::pair<std::string, std::string> found =
+            absl::StrSplit(*results[i], absl::MaxSplits(' ', 1));
+        if (!absl::SimpleAtod(found.first, &ns))
+          failed_.push_back(absl::StrCat(tasks[i].label, ": no time"));
+        if (!found.second.empty())
+          disturbed_.push_back(absl::StrCat(tasks[i].label, ": ", found.second));
       }
       times_[tasks[i].key] = ns;  // 0: not measured, and not tried again
     }
     return static_cast<int>(tasks.size());
+  }
+
+  // What all calls of each measured kernel take in the model, costliest first: as predicted, and in the module at `path`.
+  absl::StatusOr<json> Kernels(const Contender& contender, const std::string& path) const {
+    const auto profiled =
+        ForkMap(1, {flags_.cpus}, kKernelLimit, [&](int) { return ProfileModule(path); });
+    HEDDLE_RETURN_IF_ERROR(profiled[0].status());
+    std::map<std::string, double> in_module;
+    for (const absl::string_view line : absl::StrSplit(*profiled[0], '\n', absl::SkipEmpty())) {
+      const std::pair<std::string, std::string> kernel = absl::StrSplit(line, ' ');
+      double ns = 0;
+      if (absl::SimpleAtod(kernel.second, &ns)) in_module[kernel.first] = ns;
+    }
+    std::vector<json> kernels;
+    for (const graph::Task& task : contender.tasks) {
+      const auto alone = times_.find(task.key);
+      const auto module = in_module.find(task.key);
+      if (alone == times_.end() || !(alone->second > 0) || module == in_module.end()) continue;
+      const auto saved = contender.cost.saved_ns.find(task.key);
+      const double alone_ns = alone->second * task.weight;
+      kernels.push_back(json{
+          {"task", task.key},
+          {"label", task.label},
+          {"uses", task.weight},
+          {"alone_ns", alone_ns},
+          {"predicted_ns", alone_ns - (saved == contender.cost.saved_ns.end() ? 0 : saved->second)},
+          {"module_ns", module->second}});
+    }
+    std::stable_sort(kernels.begin(), kernels.end(), [](const json& a, const json& b) {
+      return a["module_ns"].get<double>() > b["module_ns"].get<double>();
+    });
+    return json(kernels);
+  }
+
+  // A line for each kernel: its workload key, and what all its calls take in an inference.
+  absl::StatusOr<std::string> ProfileModule(const std::string& path) const {
+    HEDDLE_ASSIGN_OR_RETURN(runtime::Module module, runtime::ReadModuleFile(path));
+    runtime::Executor::Options options;
+    options.threads = flags_.threads;
+    options.cpus = flags_.cpus;
+    HEDDLE_ASSIGN_OR_RETURN(const auto executor,
+                            runtime::Executor::Create(std::move(module), options));
+    const runtime::Manifest& manifest = executor->manifest();
+    std::vector<std::vector<double>> samples(manifest.calls.size());
+    const absl::Time begin = MonotonicNow();
+    for (int i = 0; i < kLeastInferences || MonotonicNow() - begin < kProfileTime; ++i) {
+      const std::vector<double> times = executor->ProfileNs(1);
+      HEDDLE_RETURN_IF_ERROR(executor->status());
+      for (size_t c = 0; c < times.size(); ++c) samples[c].push_back(times[c]);
+    }
+    std::map<std::string, double> sums;
+    for (size_t c = 0; c < samples.size(); ++c) {
+      const auto kernel = static_cast<size_t>(manifest.calls[c].kernel);
+      sums[manifest.kernels[kernel].task] += Median(samples[c]);
+    }
+    return absl::StrJoin(sums, "\n", absl::PairFormatter(" "));
   }
 
   // What was measured, as a job has it in its records: the module then knows what its blocks of rows take.
@@ -242,7 +336,7 @@ class PlanBench {
   const Target target_;
   ModelOptions options_;
   std::map<std::string, double> times_;
-  std::vector<std::string> failed_;
+  std::vector<std::string> failed_, disturbed_;
 };
 
 absl::StatusOr<json> Run(const Flags& flags) {
@@ -277,6 +371,10 @@ int main(int argc, char** argv) {
   app.add_option("--threads", flags.threads, "threads of a kernel")->check(CLI::Range(1, 256));
   app.add_option("--mcpu", flags.mcpu, "CPU that code is made for; default: this one");
   app.add_option("--cpus", flags.cpus, "cores to pin to")->delimiter(',');
+  app.add_flag(
+      "--kernels", flags.kernels,
+      "with -o: what each measured kernel takes in each module, beside what it takes alone "
+      "and what is predicted of it");
   app.add_flag("--search", flags.search,
                "compile nothing: report what the search for graphs reaches without substitutions, "
                "with substitutions "

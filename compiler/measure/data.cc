@@ -100,4 +100,15 @@ absl::Status MeasureData::CheckPlausible(const runtime::Timing& timing, double m
       absl::StrCat("suspiciously fast: ", timing.MinNs(), " ns for ", flops_, " operations"));
 }
 
+std::vector<Memory> WarmByAge(const MeasureData& data, const runtime::AlignedBuffer& workspace) {
+  std::vector<Memory> warm;
+  if (workspace.size() > 0) warm.push_back({workspace.data(), workspace.size()});
+  for (const auto* list : {&data.program().outputs, &data.program().inputs}) {
+    for (const ir::BufferRef& buffer : *list) {
+      if (!buffer->constant) warm.push_back(data.memory().at(buffer->name));
+    }
+  }
+  return warm;
+}
+
 }  // namespace heddle::internal

@@ -56,7 +56,11 @@ class Bench : public WorkloadBench {
         artifact.numerics.Allowed(), &result.max_error));
     result.references_replaced = data_.references_replaced();
     runtime::TimingOptions timing = options_.timing;
-    if (options_.warm_activations) timing.warm = [this] { WarmActivations(); };
+    if (options_.warm_activations) {
+      timing.warm = [this, warm = internal::WarmByAge(data_, workspace)] {
+        for (const internal::Memory& memory : warm) Read(memory);
+      };
+    }
     timing.rival_ns = fastest_ns_;
     result.timing = runtime::TimeCalls(call, timing);
     HEDDLE_RETURN_IF_ERROR(
@@ -68,24 +72,18 @@ class Bench : public WorkloadBench {
 
  private:
   // Each worker reads the parts that it would be given of a loop over the memory.
-  void WarmActivations() {
-    for (const auto* list : {&data_.program().inputs, &data_.program().outputs}) {
-      for (const ir::BufferRef& buffer : *list) {
-        if (buffer->constant) continue;
-        internal::Memory memory = data_.memory().at(buffer->name);
-        pool_.host()->parallel_for(
-            pool_.host(), (memory.bytes + kLine - 1) / kLine,
-            [](void* closure, int64_t begin, int64_t end, int) {
-              const char* bytes =
-                  static_cast<const char*>(static_cast<internal::Memory*>(closure)->data);
-              for (int64_t i = begin; i < end; ++i) {
-                char byte = bytes[i * kLine];
-                asm volatile("" : : "r"(byte));
-              }
-            },
-            &memory);
-      }
-    }
+  void Read(internal::Memory memory) {
+    pool_.host()->parallel_for(
+        pool_.host(), (memory.bytes + kLine - 1) / kLine,
+        [](void* closure, int64_t begin, int64_t end, int) {
+          const char* bytes =
+              static_cast<const char*>(static_cast<internal::Memory*>(closure)->data);
+          for (int64_t i = begin; i < end; ++i) {
+            char byte = bytes[i * kLine];
+            asm volatile("" : : "r"(byte));
+          }
+        },
+        &memory);
   }
 
   static constexpr int64_t kLine = 64;

@@ -25,9 +25,10 @@ inline runtime::TimingOptions ColdTiming() {
 }
 
 struct MeasureOptions {
-  // Before each timed call, and after the caches are flushed, inputs and outputs are read once, apart from
-  // constants. In a model the kernels before have just written or read them, whereas weights were last
-  // used an inference ago.
+  // Before each timed call, and after the caches are flushed, the kernel's workspace, its outputs and its inputs are read
+  // once, apart from constants, and inputs last: what does not fit a cache leaves the others farther away. In a model
+  // the kernels before have used the same workspace and have just written the inputs, whereas weights were last used an
+  // inference ago.
   bool warm_activations = true;
   runtime::TimingOptions timing = ColdTiming();
   int threads = 1;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
+#include "compiler/graph/core/operator.h"
 #include "compiler/graph/fusion/memory_plan.h"
 
 namespace heddle::plan {
@@ -14,7 +16,7 @@ using graph::FusedGraph;
 using graph::Group;
 using graph::ValueId;
 
-// Smaller constants are left out: what they save is less than any error.
+// Smaller constants and results are left out: what they save is less than any error.
 constexpr int64_t kLeastBytes = 4 << 10;
 
 int64_t BytesOf(const FusedGraph& fused, ValueId v) {
@@ -48,6 +50,33 @@ class ConstantNumbers {
   std::map<std::string_view, int> of_bytes_;
 };
 
+// The operands that the result of a kernel may overwrite, if nobody reads them later: each element of the result needs only
+// the element at the same place. As indices of Group::inputs.
+std::vector<size_t> Overwritable(const FusedGraph& fused, const Group& group) {
+  const graph::Graph& graph = fused.graph;
+  std::vector<size_t> found;
+  if (group.outputs.size() != 1 || Bytes(fused, group.outputs[0]) < kLeastBytes) return found;
+  const graph::TensorType& result = graph.values[static_cast<size_t>(group.outputs[0])].type;
+  for (const int n : group.nodes) {
+    const graph::Node& node = graph.nodes[static_cast<size_t>(n)];
+    if (!graph::Def(node.kind).elementwise ||
+        graph.values[static_cast<size_t>(node.outputs[0])].type.shape != result.shape)
+      return found;
+  }
+  for (size_t i = 0; i < group.inputs.size(); ++i) {
+    const ValueId v = group.inputs[i];
+    if (!graph.constants.contains(v) && graph.values[static_cast<size_t>(v)].type == result)
+      found.push_back(i);
+  }
+  return found;
+}
+
+// What a call does whose result takes the place of an operand.
+KernelWork InPlace(const FusedGraph& fused, const Group& group, KernelWork work) {
+  work.activation_bytes -= static_cast<double>(Bytes(fused, group.outputs[0]));
+  return work;
+}
+
 struct Access {
   int memory = 0;
   int64_t bytes = 0;
@@ -55,7 +84,7 @@ struct Access {
 
 // What a call touches.
 struct Call {
-  KernelWork work;
+  KernelWork alone, work;         // as it is timed, and in the model
   std::vector<Access> constants;  // those that are worth looking at
   std::vector<Access> others;     // inputs and outputs that are no constants
 };
@@ -71,10 +100,17 @@ Inference CallsOf(const FusedGraph& fused) {
   ConstantNumbers numbers(fused);
   std::map<std::pair<int, std::string_view>, int> constants;  // by number and key of the kernel
   std::map<ValueId, int> others;
+  // The arena holds what is neither given nor a constant nor a result of the model.
+  std::set<ValueId> outside(fused.graph.inputs.begin(), fused.graph.inputs.end());
+  for (const ValueId v : fused.graph.outputs) outside.insert(fused.MemoryOf(v));
+  std::map<ValueId, int> reads_left;
+  for (const Group& group : fused.groups) {
+    for (const ValueId v : group.inputs) ++reads_left[fused.MemoryOf(v)];
+  }
   for (const Group& group : fused.groups) {
     Call& call = inference.calls.emplace_back();
     const std::vector<int64_t> touched = TouchedBytes(fused, group);
-    call.work = WorkOf(fused, group, touched);
+    call.work = call.alone = WorkOf(fused, group, touched);
     const auto touch = [&](ValueId v, int64_t bytes) {
       if (const int constant = numbers.Of(v); constant >= 0) {
         if (bytes < kLeastBytes) return;
@@ -87,7 +123,17 @@ Inference CallsOf(const FusedGraph& fused) {
       }
     };
     for (size_t i = 0; i < group.inputs.size(); ++i) touch(group.inputs[i], touched[i]);
+    for (const size_t i : Overwritable(fused, group)) {
+      const ValueId memory = fused.MemoryOf(group.inputs[i]);
+      if (reads_left[memory] != 1 || fused.graph.constants.contains(memory) ||
+          outside.contains(memory) || outside.contains(group.outputs[0]))
+        continue;
+      call.work = InPlace(fused, group, call.work);
+      others[group.outputs[0]] = others.at(memory);
+      break;
+    }
     for (ValueId v : group.outputs) touch(v, BytesOf(fused, v));
+    for (const ValueId v : group.inputs) --reads_left[fused.MemoryOf(v)];
   }
   inference.constants = static_cast<int>(constants.size());
   inference.others = static_cast<int>(others.size());
@@ -147,9 +193,10 @@ int64_t OthersBytes(const FusedGraph& fused) {
 ReuseModel::ReuseModel(const machine::TargetInfo& target)
     : roofline_(target), caches_known_(target.execution == machine::Execution::kThreads) {}
 
-double ReuseModel::Warm(const KernelWork& work, double constants_ns, double cold_ns) const {
+double ReuseModel::Warm(const KernelWork& alone, const KernelWork& work, double constants_ns,
+                        double cold_ns) const {
   const double least = roofline_.Ns(work, constants_ns),
-               saved = std::max(0.0, roofline_.ColdNs(work) - least);
+               saved = std::max(0.0, roofline_.ColdNs(alone) - least);
   return std::min(cold_ns, std::max(least, cold_ns - saved));
 }
 
@@ -170,8 +217,8 @@ std::vector<double> ReuseModel::CostsNs(const FusedGraph& fused,
     for (const Access& access : call.constants) constants.Touch(access, now);
     for (const Access& access : call.others) others.Touch(access, now);
     if (time < calls) continue;
-    const double cold_rate = roofline_.ColdRate(call.work);
-    double constants_ns = call.work.constant_bytes / cold_rate;
+    const double cold_rate = roofline_.ColdRate(call.alone);
+    double constants_ns = call.alone.constant_bytes / cold_rate;
     for (size_t i = 0; i < before.size(); ++i) {
       const auto bytes = static_cast<double>(call.constants[i].bytes);
       const int64_t distance =
@@ -179,7 +226,7 @@ std::vector<double> ReuseModel::CostsNs(const FusedGraph& fused,
       const double rate = roofline_.RateAt(call.work, static_cast<double>(distance));
       if (rate > cold_rate) constants_ns -= bytes / cold_rate - bytes / rate;
     }
-    costs[time - calls] = Warm(call.work, constants_ns, cold_ns[time - calls]);
+    costs[time - calls] = Warm(call.alone, call.work, constants_ns, cold_ns[time - calls]);
   }
   return costs;
 }
@@ -196,7 +243,9 @@ double ReuseModel::LeastNs(const FusedGraph& fused, const Group& group, double c
     const double rate = touched[i] < kLeastBytes ? cold_rate : roofline_.RateAt(work, bytes);
     constants_ns += bytes / std::max(cold_rate, rate);
   }
-  return Warm(work, constants_ns, cold_ns);
+  const double elsewhere = Warm(work, work, constants_ns, cold_ns);
+  if (Overwritable(fused, group).empty()) return elsewhere;
+  return std::min(elsewhere, Warm(work, InPlace(fused, group, work), constants_ns, cold_ns));
 }
 
 std::vector<bool> ReuseModel::MayReuse(const FusedGraph& fused) const {
@@ -209,6 +258,7 @@ std::vector<bool> ReuseModel::MayReuse(const FusedGraph& fused) const {
   for (size_t g = 0; g < calls; ++g) {
     const Group& group = fused.groups[g];
     const std::vector<int64_t> touched = TouchedBytes(fused, group);
+    if (!Overwritable(fused, group).empty()) may[g] = true;
     for (size_t i = 0; i < group.inputs.size(); ++i) {
       const int constant = numbers.Of(group.inputs[i]);
       if (constant < 0 || touched[i] < kLeastBytes) continue;

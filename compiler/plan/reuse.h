@@ -11,6 +11,9 @@
 // timed kernel has them. So a kernel that is bound by its arithmetic saves nothing. It never takes less than the
 // roofline, and never more than alone.
 //
+// A kernel that works element by element writes its result over an operand that nobody reads later (graph/fusion/memory_plan.h).
+// Timed alone, it writes elsewhere. So in the model it saves what the roofline saves by the bytes of one of the two.
+//
 // Constants are told apart by their elements, because a module has equal ones once (driver/places.h). But two kernels
 // may pack one constant in two ways, so a constant is another one for each kernel. Intermediate values share the memory
 // of an arena, so they never count more than the arena has.
@@ -36,14 +39,18 @@ class ReuseModel {
   std::vector<double> CostsNs(const graph::FusedGraph& fused,
                               const std::vector<double>& cold_ns) const;
 
-  // A lower bound of what CostsNs says of a kernel in any graph: the constant that was read last is read again.
+  // A lower bound of what CostsNs says of a kernel in any graph: the constant that was read last is read again, and the result
+  // takes the place of an operand if it can.
   double LeastNs(const graph::FusedGraph& fused, const graph::Group& group, double cold_ns) const;
-  // For each group, whether it may cost less than alone. False: nobody else reads its constants, and all constants of
-  // the graph together are larger than the caches. That does not change with the layouts of the graph.
+  // For each group, whether it may cost less than alone. False: nobody else reads its constants, all constants of the graph
+  // together are larger than the caches, and it does not work element by element. That does not change with the layouts of
+  // the graph.
   std::vector<bool> MayReuse(const graph::FusedGraph& fused) const;
 
  private:
-  double Warm(const KernelWork& work, double constants_ns, double cold_ns) const;
+  // `alone`: of the kernel as it is timed; `work`: of the call in the model.
+  double Warm(const KernelWork& alone, const KernelWork& work, double constants_ns,
+              double cold_ns) const;
 
   Roofline roofline_;
   bool caches_known_;

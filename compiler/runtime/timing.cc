@@ -18,14 +18,15 @@ void Flush(std::vector<char>& memory) {
   asm volatile("" : : "r"(memory.data()) : "memory");
 }
 
-// One sample of cold calls, each timed alone. It ends when the calls have taken `min_ns`, or when
-// three times that has passed in total, because flushing takes longer than a short kernel.
+// One sample of cold calls, each timed alone: their median, which a process that interrupts a few of them
+// does not move. It ends when the calls have taken `min_ns`, or when three times that has passed in total, because
+// flushing takes longer than a short kernel.
 double ColdSample(const std::function<void()>& call, double min_ns, const TimingOptions& options,
                   std::vector<char>& memory, Race& race, int64_t* calls) {
   const Clock::time_point begin = Clock::now();
   double sum = 0;
-  int64_t done = 0;
-  while (done == 0 || (sum < min_ns && NsSince(begin) < 3 * min_ns && !race.lost())) {
+  std::vector<double> times;
+  while (times.empty() || (sum < min_ns && NsSince(begin) < 3 * min_ns && !race.lost())) {
     Flush(memory);
     if (options.warm) options.warm();
     const Clock::time_point start = Clock::now();
@@ -33,10 +34,10 @@ double ColdSample(const std::function<void()>& call, double min_ns, const Timing
     const double ns = NsSince(start);
     race.AddCall(ns);
     sum += ns;
-    ++done;
+    times.push_back(ns);
   }
-  *calls += done;
-  return sum / static_cast<double>(done);
+  *calls += static_cast<int64_t>(times.size());
+  return Median(times);
 }
 
 // One sample of calls until `min_ns` have passed. Calls run in batches, so that the time to read

@@ -1,5 +1,5 @@
 // Times a function: warm-up, then `repeats` samples, each the mean of enough calls to fill
-// `min_repeat`.
+// `min_repeat`, or with cold caches their median.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct TimingOptions {
   absl::Duration min_repeat = absl::Milliseconds(10);
   int warmup_calls = 1;
   // If not 0, this much memory is touched before every call, untimed, so that the call finds its
-  // data as cold as between the other kernels of a model. A sample is then the mean of calls that
+  // data as cold as between the other kernels of a model. A sample is then the median of calls that
   // are timed one by one. It also ends after three times `min_repeat`, including the flushing.
   int64_t flush_bytes = 0;
   // With flush_bytes: called after flushing, untimed. It may bring back what is to be warm.
@@ -33,7 +33,7 @@ inline constexpr int kFewSamples = 2;
 inline constexpr double kSlower = 1.15;
 
 struct Timing {
-  std::vector<double> samples_ns;  // in the order taken; each is the mean time of a call
+  std::vector<double> samples_ns;  // in the order taken; each is the time of a call
   int64_t calls = 0;               // all calls, including warm-up
   double MinNs() const;
   double MedianNs() const;

@@ -551,6 +551,29 @@ class PlansTest(unittest.TestCase):
         # Sizes of models do not count: with the first model twice, gains are ranked as in one.
         self.assertIn("1.00 of the gains", plans.summary([apart, row(1000, [10, 8, 12], [[10] * 3, [9] * 3, [11] * 3])])[1])
 
+    def test_graphs_of_one_process_are_held_against_those_of_another(self):
+        def half(*medians, disturbed=False):
+            times = {name: [ns, ns * 1.1, ns * 0.9] for name, ns in zip("abcd", medians)}
+            return turns.Measured({**times, "ONNX Runtime": [40.0, 40.0, 40.0]}, repeated=2, disturbed=disturbed)
+
+        contenders = [{"name": name, "predicted_ns": ns} for name, ns in zip("abcd", (10, 12, 14, 16))]
+        chosen = {"contenders": contenders, "chosen": 0, "layouts": None, "held_out_median": 0, "held_out_rms": 0, "kernels": 4}
+        bench = object.__new__(plans.Plans)
+        bench.threads = 1
+        # Each process ranks the graphs as it does in all its rounds, but the two do not agree.
+        row = bench.rows("m", chosen, [half(10, 12, 14, 16), half(16, 14, 12, 10, disturbed=True)])[0]
+        self.assertAlmostEqual(row["repeat_correlation"], -1)
+        self.assertEqual((row["disturbed"], row["turns_repeated"], len(row["contenders"][0]["rounds_ms"])), (True, 4, 6))
+        self.assertAlmostEqual(bench.rows("m", chosen, [half(10, 12, 14, 16)] * 2)[0]["repeat_correlation"], 1)
+
+    def test_the_kernels_that_are_predicted_worst_are_named(self):
+        kernels = [{"label": f"k{i}", "uses": i, "alone_ns": 2e6, "predicted_ns": 1.5e6, "module_ns": (1.5 + i) * 1e6} for i in range(7)]
+        row = {"chosen": "b", "contenders": [{"name": "a"}, {"name": "b", "kernels": kernels}]}
+        head, *worst = plans.missed(row)
+        self.assertIn("14.000 ms alone, 10.500 predicted, 31.500 one by one in the module", head)
+        self.assertEqual([line.rsplit(" ", 1)[1] for line in worst], ["k6", "k5", "k4", "k3", "k2"])
+        self.assertEqual(plans.missed({**row, "chosen": "a"}), [])
+
     def test_told_gains_are_held_against_later_ones(self):
         def row(name, told, later):
             return {"name": name, "told": {"ratio": told, "low": told - 0.02, "high": told + 0.02}, "later_median": later, "later_least_task": (later, f"task of {name}")}

@@ -9,6 +9,7 @@
 #include "compiler/ir/arithmetic.h"
 #include "compiler/ir/text.h"
 #include "compiler/measure/check.h"
+#include "compiler/measure/data.h"
 
 namespace heddle {
 namespace {
@@ -234,6 +235,31 @@ TEST(MeasureCreateTest, ThreadsAndPinning) {
   const auto artifact = BuildCandidate(kWorkload, ScheduleChoice::kDefault, "", Native(2));
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   EXPECT_TRUE((*bench)->Run(*artifact).ok());
+}
+
+// In a model, a kernel's inputs are newer than what lies where it writes, and other kernels have used the same workspace. Its
+// weights are cold.
+TEST(MeasureDataTest, TheWorkspaceIsWarmAndInputsAreUsedLast) {
+  const auto program =
+      ir::Parse(R"(program p(a: f32[4], w: f32[4] const, b: f32[4]) -> (y: f32[4], z: f32[4]) {
+  for i in 4 { block y_block(v < 4 spatial = i) { y[v] = (a[v] * w[v]) } }
+  for j in 4 { block z_block(u < 4 spatial = j) { z[u] = b[u] } }
+})");
+  ASSERT_TRUE(program.ok()) << program.status();
+  internal::MeasureData data(*program);
+  ASSERT_TRUE(data.Prepare(1, 8).ok());
+  const auto names = [&](const runtime::AlignedBuffer& workspace) {
+    std::string text;
+    for (const internal::Memory& memory : internal::WarmByAge(data, workspace)) {
+      if (memory.data == workspace.data()) absl::StrAppend(&text, "workspace ", memory.bytes, " ");
+      for (const auto& [name, known] : data.memory()) {
+        if (memory.data == known.data) absl::StrAppend(&text, name, " ", memory.bytes, " ");
+      }
+    }
+    return text;
+  };
+  EXPECT_EQ(names(runtime::AlignedBuffer::Allocate(100)), "workspace 100 y 16 z 16 a 16 b 16 ");
+  EXPECT_EQ(names(runtime::AlignedBuffer::Allocate(0)), "y 16 z 16 a 16 b 16 ");
 }
 
 // y = a * 3 + c, where the product is stored before c takes all of it away: rounded to its other

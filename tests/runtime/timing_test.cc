@@ -61,6 +61,22 @@ TEST(TimingTest, ColdCallsAreTimedWithoutTheFlushing) {
   EXPECT_GT(TimeCalls(call, options).calls, cold.calls);
 }
 
+// Every fourth call takes more than a repeat, so each sample ends with one. Their mean would be a quarter of that at least.
+TEST(TimingTest, AColdSampleIsTheMedianOfItsCalls) {
+  TimingOptions options;
+  options.repeats = 3;
+  options.min_repeat = absl::Milliseconds(50);
+  options.warmup_calls = 0;
+  options.flush_bytes = 1 << 20;
+  int calls = 0;
+  const auto call = [&] {
+    if (++calls % 4 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  };
+  const Timing timing = TimeCalls(call, options);
+  EXPECT_GE(timing.calls, 4);
+  EXPECT_LT(timing.MedianNs(), 60e6 / 4);
+}
+
 TEST(TimingTest, ShortCallsFillTheRepeat) {
   TimingOptions options;
   options.repeats = 2;
