@@ -39,7 +39,8 @@ std::string StrategySearch::Save() const {
 }
 
 absl::Status StrategySearch::Restore(std::string_view blob) {
-  HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload, Unseal(kSearchMagic, kSearchVersion, blob));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload,
+                          Unseal(kSearchMagic, kSearchVersion, blob));
   BlobReader r(payload);
   if (r.Unsigned() != static_cast<uint64_t>(kFeatureVersion)) {
     return absl::DataLossError("search state: features of another version");

@@ -60,7 +60,8 @@ absl::Status CheckTasks(const std::string& what,
     if (task.key().empty()) return BadStart(absl::StrCat(name, " has no key"));
     const bool hashed = !task.workload().empty() && task.key() == WorkloadKey(task.workload());
     if (!hashed && !(task.workload().empty() && known.count(task.key()) > 0))
-      return BadStart(absl::StrCat(name, ".key is ", task.key(), ", not that of the workload's text"));
+      return BadStart(
+          absl::StrCat(name, ".key is ", task.key(), ", not that of the workload's text"));
     if (!keys.insert(task.key()).second)
       return BadStart(absl::StrCat(name, ".key is ", task.key(), " like that of a task before it"));
   }
@@ -74,21 +75,22 @@ absl::Status CheckMeasurement(const std::string& what, const v1::Measurement& me
   const bool ok = measured.outcome() == v1::OUTCOME_OK;
   if (ok == measured.samples_ns().empty()) {
     return BadStart(absl::StrCat(what, " has the outcome ", v1::Outcome_Name(measured.outcome()),
-                            ok ? " without" : " with", " samples_ns"));
+                                 ok ? " without" : " with", " samples_ns"));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckAnswer(const std::string& what, const v1::Measurement& measured) {
   if (measured.outcome() == v1::OUTCOME_LOST)
-    return BadStart(absl::StrCat(what, ".outcome is OUTCOME_LOST, which is not for workers to tell"));
+    return BadStart(
+        absl::StrCat(what, ".outcome is OUTCOME_LOST, which is not for workers to tell"));
   return CheckMeasurement(what, measured);
 }
 
 absl::Status CheckGain(const std::string& what, const v1::Gain& gain) {
   if (gain.low() <= gain.ratio() && gain.ratio() <= gain.high()) return absl::OkStatus();
-  return BadStart(absl::StrCat(what, ".ratio is ", gain.ratio(), ", outside its interval ", gain.low(),
-                          "..", gain.high()));
+  return BadStart(absl::StrCat(what, ".ratio is ", gain.ratio(), ", outside its interval ",
+                               gain.low(), "..", gain.high()));
 }
 
 absl::Status CheckCompared(const v1::CompareResult& result) {
@@ -110,8 +112,8 @@ absl::Status CheckWanted(const v1::StageStart& start, const v1::BlobList& wanted
   for (int i = 0; i < wanted.blobs_size(); ++i) {
     const auto found = offered.find(wanted.blobs(i).sha256());
     if (found == offered.end()) {
-      return BadStart(absl::StrCat("wanted.blobs[", i, "] is none of the stage's blobs, or is wanted ",
-                              "twice"));
+      return BadStart(absl::StrCat("wanted.blobs[", i,
+                                   "] is none of the stage's blobs, or is wanted ", "twice"));
     }
     offered.erase(found);
   }
@@ -121,7 +123,7 @@ absl::Status CheckWanted(const v1::StageStart& start, const v1::BlobList& wanted
 absl::Status CheckCandidates(const v1::StageStart& start, const v1::CandidateList& list) {
   if (list.candidates_size() > start.propose().count()) {
     return BadStart(absl::StrCat("candidates has ", list.candidates_size(), " items; ",
-                            start.propose().count(), " were asked for"));
+                                 start.propose().count(), " were asked for"));
   }
   std::set<std::string_view> traces;
   for (int i = 0; i < list.candidates_size(); ++i) {
@@ -186,7 +188,7 @@ absl::Status CheckEvent(const v1::StageStart& start, const v1::StageEvent& event
   if (!MayEmit(start, event.event_case())) {
     const auto* field = v1::StageEvent::descriptor()->FindFieldByNumber(event.event_case());
     return BadStart(absl::StrCat(field == nullptr ? std::string("an empty event") : field->name(),
-                            " is not for ", v1::StageKind_Name(start.kind()), " to send"));
+                                 " is not for ", v1::StageKind_Name(start.kind()), " to send"));
   }
   switch (event.event_case()) {
     case v1::StageEvent::kWanted:
@@ -219,8 +221,8 @@ absl::Status CheckEvent(const v1::StageStart& start, const v1::StageEvent& event
 
 absl::Status CheckRecord(const v1::Record& record) {
   if (record.schema_version() != kRecordSchema) {
-    return BadStart(absl::StrCat("schema_version is ", record.schema_version(), ", this service knows ",
-                            kRecordSchema));
+    return BadStart(absl::StrCat("schema_version is ", record.schema_version(),
+                                 ", this service knows ", kRecordSchema));
   }
   HEDDLE_RETURN_IF_ERROR(CheckMessage(record));
   if (record.workload_key().empty()) return BadStart("workload_key is missing");

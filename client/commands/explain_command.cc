@@ -52,7 +52,7 @@ const char* UnitOf(const Explained& e) {
 }
 
 absl::StatusOr<Explained> CollectExplained(const ServiceClient& client, const std::string& job,
-                                  const std::string& task) {
+                                           const std::string& task) {
   Explained e;
   HEDDLE_ASSIGN_OR_RETURN(v1::TaskExplanation explanation, client.ExplainTask(job, task));
   e.task = std::move(explanation);

@@ -148,7 +148,8 @@ void PrintOperators(const GlobalOptions& global, const OnnxSummary& s) {
   fmt::print("\n{}\n", table.ToText(global.output.plain));
 }
 
-void PrintInspection(const GlobalOptions& global, const std::string& path, const Inspection& found) {
+void PrintInspection(const GlobalOptions& global, const std::string& path,
+                     const Inspection& found) {
   const OnnxSummary& s = found.summary;
   fmt::print("model      {}{}{}\n", Printable(path), s.producer.empty() ? "" : ", made by ",
              Printable(s.producer));

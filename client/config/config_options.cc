@@ -53,7 +53,7 @@ absl::StatusOr<CLI::App*> CommandOf(const Setting& setting, CLI::App* app) {
     }
     if (found == nullptr) {
       return BadSetting(setting, fmt::format("there is no command '{}'{}", Printable(word),
-                                      Suggestion(word, CommandsOf(*app))));
+                                             Suggestion(word, CommandsOf(*app))));
     }
     app = found;
   }
@@ -81,7 +81,8 @@ absl::Status Apply(const Setting& setting, const std::vector<std::string>& words
       if (!place.empty() || other->get_option_no_throw("--" + name) == nullptr) continue;
       place = fmt::format("; `heddle {0}` has it: write it below a line [{0}]", other->get_name());
     }
-    return BadSetting(setting, fmt::format("'{}' is no option of {}{}", Printable(name), whose, place));
+    return BadSetting(setting,
+                      fmt::format("'{}' is no option of {}{}", Printable(name), whose, place));
   }
   CLI::Option* option = command->get_option_no_throw("--" + name);
   try {
@@ -90,7 +91,8 @@ absl::Status Apply(const Setting& setting, const std::vector<std::string>& words
       option->add_result(setting.values);
       return absl::OkStatus();
     }
-    if (setting.values.size() != 1) return BadSetting(setting, fmt::format("'{}' takes one value", name));
+    if (setting.values.size() != 1)
+      return BadSetting(setting, fmt::format("'{}' takes one value", name));
     const std::string& value = setting.values.front();
     option->run_callback_for_default();
     if (!IsFlag(*option)) {

@@ -50,7 +50,8 @@ bool Holds(std::string_view bytes, size_t at, size_t size) {
 }
 
 absl::StatusOr<std::vector<Member>> ReadDirectory(std::string_view bytes) {
-  const absl::Status bad = InvalidArchive("not an .npz file (numpy.savez writes one), or cut short");
+  const absl::Status bad =
+      InvalidArchive("not an .npz file (numpy.savez writes one), or cut short");
   if (bytes.size() < kEndBytes) return bad;
   const size_t from = bytes.size() - std::min(bytes.size(), kEndBytes + kLongestComment);
   const size_t end = bytes.substr(from).rfind(kEndMark);

@@ -117,12 +117,12 @@ absl::StatusOr<std::vector<Column>> NeededColumns(const std::vector<TensorSpec>&
       if (t.dtype == spec.dtype) type = &t;
     }
     if (type == nullptr || spec.shape.empty() || RankOf(spec) == 0)
-      return WrongTable("input '{}' is {} of rank {} and takes no table; give an .npy file", spec.name,
-                   spec.dtype, spec.shape.size());
+      return WrongTable("input '{}' is {} of rank {} and takes no table; give an .npy file",
+                        spec.name, spec.dtype, spec.shape.size());
     const int64_t columns = ColumnsOf(spec);
     if (columns > kMostTableColumns - std::ssize(needed))
-      return WrongTable("input '{}' has {} columns, too many for a table; give an .npy file", spec.name,
-                   columns);
+      return WrongTable("input '{}' has {} columns, too many for a table; give an .npy file",
+                        spec.name, columns);
     const bool as_tensor = spec.columns.empty() && columns == 1 && specs.size() > 1;
     for (size_t c = 0; c < static_cast<size_t>(columns); ++c) {
       const std::string name = as_tensor                 ? spec.name
@@ -169,7 +169,7 @@ absl::StatusOr<Places> PlacesByName(const std::vector<std::string>& header,
     }
     if (at->second.size() > 1)
       return WrongTable("the header has the column '{}' {} times; leave one", column.name,
-                   at->second.size());
+                        at->second.size());
     places.of.push_back(at->second[0]);
     used[at->second[0]] = true;
   }
@@ -259,7 +259,7 @@ std::string_view WithoutEmptyEnd(std::string_view text) {
 
 std::string Shortened(std::string_view cell) {
   return cell.size() <= kShownCellBytes ? std::string(cell)
-                                    : std::string(cell.substr(0, kShownCellBytes)) + "..";
+                                        : std::string(cell.substr(0, kShownCellBytes)) + "..";
 }
 
 }  // namespace
@@ -317,25 +317,25 @@ absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<T
     if (cells.empty() && first.size() > 1) continue;
     if (cells.empty()) cells.emplace_back();
     if (cells.size() != first.size()) {
-      return WrongTable("line {}: {} cells where the first line has {}", reader.line(), cells.size(),
-                   first.size());
+      return WrongTable("line {}: {} cells where the first line has {}", reader.line(),
+                        cells.size(), first.size());
     }
     if (++table.rows > most)
       return WrongTable("line {}: more than {} bytes of inputs; split the file", reader.line(),
-                   kMostInputBytes);
+                        kMostInputBytes);
     for (size_t c = 0; c < needed.size(); ++c) {
       const std::string& cell = cells[places.of[c]];
       const TensorSpec& spec = specs[needed[c].spec];
       if (Append(needed[c], cell, &table.bytes[needed[c].spec])) continue;
       const std::string name = header ? fmt::format(" '{}'", Shortened(first[places.of[c]])) : "";
       if (spec.text) {
-        return WrongTable("line {}, column {}{}: a text with a zero byte; leave it out", reader.line(),
-                     places.of[c] + 1, name);
+        return WrongTable("line {}, column {}{}: a text with a zero byte; leave it out",
+                          reader.line(), places.of[c] + 1, name);
       }
       const bool may_miss = spec.dtype[0] == 'f';
       return WrongTable("line {}, column {}{}: '{}' is no number ({}{})", reader.line(),
-                   places.of[c] + 1, name, Shortened(cell), spec.dtype,
-                   may_miss ? "; leave the cell empty if there is none" : "");
+                        places.of[c] + 1, name, Shortened(cell), spec.dtype,
+                        may_miss ? "; leave the cell empty if there is none" : "");
     }
   }
   if (table.rows == 0) return WrongTable("there are no rows below the header");

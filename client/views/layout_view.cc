@@ -87,8 +87,8 @@ int ExplainLayout(const GlobalOptions& global, const std::string& path, const Mo
   fmt::print("{}\n", table.ToText(global.output.plain));
   Table moves({"transpose", "shape", "to", "cost"});
   for (const graph::LayoutPlan::Move& move : plan->moves) {
-    moves.Add(
-        {move.value, ShapeOf(move.type), LayoutName(move.to), FormatNs(static_cast<double>(move.ns))});
+    moves.Add({move.value, ShapeOf(move.type), LayoutName(move.to),
+               FormatNs(static_cast<double>(move.ns))});
   }
   fmt::print("{}\n", moves.ToText(global.output.plain));
   fmt::print("chosen {}, all channels first {}, all channels last {}; {} transposes left\n",

@@ -139,8 +139,8 @@ std::string ProgressView::Picture(const v1::Job& job, absl::Time now) const {
                   Printable(job.spec().target()));
   if (job.trials_budget() > 0) {
     const double share = static_cast<double>(job.trials()) / job.trials_budget();
-    text += fmt::format("{} {:3.0f}%  {}/{} trials", ProgressBar(share, 30), share * 100, job.trials(),
-                        job.trials_budget());
+    text += fmt::format("{} {:3.0f}%  {}/{} trials", ProgressBar(share, 30), share * 100,
+                        job.trials(), job.trials_budget());
     if (job.eta_ms() > 0)
       text += fmt::format("  {} left", HumanDuration(absl::Milliseconds(job.eta_ms())));
     if (const std::string gain = ModelGain(job); !gain.empty()) text += "  " + gain;

@@ -202,7 +202,7 @@ absl::StatusOr<std::vector<float>> BaseMargins(absl::string_view text, int outpu
 
 // The objective of that name, if a forest can express it with that many classes (0: none) and outputs.
 absl::StatusOr<XgboostObjective> FindObjective(absl::string_view name, int classes, int outputs,
-                                        Version version) {
+                                               Version version) {
   const auto* found = std::ranges::find(kXgboostObjectives, name, &XgboostObjective::name);
   if (found == std::end(kXgboostObjectives)) {
     return Refuse("objective '", name.substr(0, 80),
@@ -360,8 +360,8 @@ absl::Status XgboostTreeReader::Add(const Fields& tree, int target, float weight
 // The values of vector leaves. From version 3.2 on they are listed in leaf_weights, and right_children
 // of a leaf is its number in there; before, base_weights has them for every node.
 absl::StatusOr<std::vector<float>> XgboostTreeReader::Leaves(const Fields& tree,
-                                                      std::span<const int> leaves, int width,
-                                                      size_t nodes) const {
+                                                             std::span<const int> leaves, int width,
+                                                             size_t nodes) const {
   const bool listed = tree.Has("leaf_weights");
   std::span<const double> weights, right;
   if (listed) {

@@ -342,9 +342,9 @@ ValueId Rules::Follow() {
       const bool largest = Read().Flag("largest");
       const int axis = Axis("axis");
       if (LengthOf(0, axis) >= 0)
-        Fill(
-            0, axis,
-            !largest && ir::IsFloat(dtype) ? NumberConstant(n_, NAN, dtype) : Extreme(n_, dtype, !largest));
+        Fill(0, axis,
+             !largest && ir::IsFloat(dtype) ? NumberConstant(n_, NAN, dtype)
+                                            : Extreme(n_, dtype, !largest));
       result_ = Lengths(0);
       return -1;
     }

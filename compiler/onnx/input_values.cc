@@ -36,7 +36,7 @@ absl::StatusOr<Shape> ShapeFor(const onnx::ValueInfoProto& input, const ImportOp
       shape.push_back(count);
     else
       return WrongInput(absl::StrCat("input '", input.name(),
-                                   "' has an open shape; give it one with --shape as well"));
+                                     "' has an open shape; give it one with --shape as well"));
   }
   return shape;
 }
@@ -92,7 +92,7 @@ absl::StatusOr<onnx::TensorProto> MakeTensor(const onnx::ValueInfoProto& input,
     const std::optional<std::string> element = ParseElement(word, *dtype);
     if (!element) {
       return WrongInput(absl::StrCat("'", word, "' is no ", std::string(ir::Name(*dtype)), " for ",
-                                   name, "; write --input-value ", input.name(), "=1 or =1,2,3"));
+                                     name, "; write --input-value ", input.name(), "=1 or =1,2,3"));
     }
     bytes += *element;
   }
@@ -114,8 +114,8 @@ absl::Status FixInputValues(Model& model, const ImportOptions& options) {
     if (input == inputs.end()) {
       std::vector<std::string> names;
       for (const auto& i : inputs) names.push_back(i.name());
-      return WrongInput(absl::StrCat("the model has no input '", name, "' for --input-value; it has ",
-                                   absl::StrJoin(names, ", ")));
+      return WrongInput(absl::StrCat("the model has no input '", name,
+                                     "' for --input-value; it has ", absl::StrJoin(names, ", ")));
     }
     HEDDLE_ASSIGN_OR_RETURN(onnx::TensorProto tensor, MakeTensor(*input, options, text));
     // An input with an initializer is a constant. A default value of the file is no default any more.

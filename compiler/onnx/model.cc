@@ -70,13 +70,13 @@ onnx::AttributeProto* FindAttribute(onnx::NodeProto& node, std::string_view name
 
 void DropAttribute(onnx::NodeProto& node, std::string_view name) {
   auto& attributes = *node.mutable_attribute();
-  attributes.erase(
-      std::remove_if(attributes.begin(), attributes.end(),
-                     [&](const onnx::AttributeProto& a) { return a.name() == name; }),
-      attributes.end());
+  attributes.erase(std::remove_if(attributes.begin(), attributes.end(),
+                                  [&](const onnx::AttributeProto& a) { return a.name() == name; }),
+                   attributes.end());
 }
 
-void MakeInts(onnx::AttributeProto& a, const std::string& name, const std::vector<int64_t>& values) {
+void MakeInts(onnx::AttributeProto& a, const std::string& name,
+              const std::vector<int64_t>& values) {
   a.Clear();
   a.set_name(name);
   a.set_type(onnx::AttributeProto::INTS);
@@ -110,7 +110,8 @@ absl::StatusOr<Model> Model::Parse(std::string_view bytes) {
     return Refused("the model is larger than 2 GiB, which ONNX files cannot be");
   Model model;
   if (!model.proto_.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return Refused(absl::StrCat("not an ONNX model, or a truncated one (", bytes.size(), " bytes)"));
+    return Refused(
+        absl::StrCat("not an ONNX model, or a truncated one (", bytes.size(), " bytes)"));
   }
   const onnx::ModelProto& m = model.proto_;
   if (!m.has_ir_version() || !m.has_graph() || m.graph().output_size() == 0)

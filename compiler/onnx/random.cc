@@ -111,9 +111,9 @@ ValueId AboveZero(NodeImport& n, Shape shape, DType dtype) {
 
 // By Box and Muller. An approximated logarithm may exceed 0.
 ValueId StandardNormal(NodeImport& n, Shape shape, DType dtype) {
-  const ValueId square =
-      n.Emit(OpKind::kClip, {TimesNumber(n, n.Emit(OpKind::kLog, {AboveZero(n, shape, dtype)}), -2)},
-             {{"min", int64_t{0}}});
+  const ValueId square = n.Emit(
+      OpKind::kClip, {TimesNumber(n, n.Emit(OpKind::kLog, {AboveZero(n, shape, dtype)}), -2)},
+      {{"min", int64_t{0}}});
   const ValueId angle = TimesNumber(n, Unit(n, shape, dtype), 2 * M_PI);
   return n.Emit(OpKind::kMul, {n.Emit(OpKind::kSqrt, {square}), n.Emit(OpKind::kCos, {angle})});
 }
@@ -142,8 +142,8 @@ ValueId Uniform(NodeImport& n, Shape shape, DType dtype) {
   if (last >= high) last = Neighbour(last, dtype, false);
   if (first > last) first = last = ir::RoundFloat(low, dtype);  // no number lies between them
   // The clip keeps product and sum apart. Machines that fuse them would round differently.
-  const ValueId offset = n.Emit(OpKind::kClip, {TimesNumber(n, Unit(n, shape, computed), high - low)},
-                                {{"min", int64_t{0}}});
+  const ValueId offset = n.Emit(
+      OpKind::kClip, {TimesNumber(n, Unit(n, shape, computed), high - low)}, {{"min", int64_t{0}}});
   return n.Emit(OpKind::kClip, {PlusNumber(n, offset, low)}, {{"min", first}, {"max", last}});
 }
 

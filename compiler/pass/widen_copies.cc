@@ -53,7 +53,8 @@ std::optional<Copy> AsCopy(const For& outermost) {
 
 class CopyWidener {
  public:
-  CopyWidener(const Program& program, int64_t line_bytes) : names_(program), line_bytes_(line_bytes) {}
+  CopyWidener(const Program& program, int64_t line_bytes)
+      : names_(program), line_bytes_(line_bytes) {}
 
   Stmt Run(const Stmt& s) {
     auto* loop = As<For>(s);

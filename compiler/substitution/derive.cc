@@ -29,7 +29,8 @@ void MatchTerm(const Term& pattern, const Term& term, const Bindings& bindings,
   Bindings more = bindings;
   for (size_t i = 0; i < pattern.parameters.size(); ++i) {
     const std::string &p = pattern.parameters[i], &value = term.parameters[i];
-    if (BeginsAsNumber(p) ? p != value : more.parameters.emplace(p, value).first->second != value) return;
+    if (BeginsAsNumber(p) ? p != value : more.parameters.emplace(p, value).first->second != value)
+      return;
   }
   if (pattern.operands.empty()) {
     found(more);

@@ -51,8 +51,8 @@ TensorData Shared(const TensorData& data, graph::FoldMemo* memo) {
   return memo->Keep(key, {}, data);
 }
 
-absl::StatusOr<SubstitutedTarget> MakeTarget(const Graph& graph, const DirectedRule& rule, const Match& match,
-                                  graph::FoldMemo* memo) {
+absl::StatusOr<SubstitutedTarget> MakeTarget(const Graph& graph, const DirectedRule& rule,
+                                             const Match& match, graph::FoldMemo* memo) {
   GraphBuilder small;
   Match here = match;
   std::map<ValueId, ValueId> map;

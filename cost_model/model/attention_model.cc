@@ -109,7 +109,8 @@ class AttentionModel final : public Model {
   }
 
   absl::Status Load(std::string_view bytes) {
-    HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload, Unseal(kAttentionMagic, kAttentionVersion, bytes));
+    HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload,
+                            Unseal(kAttentionMagic, kAttentionVersion, bytes));
     BlobReader r(payload);
     const bool current = r.Unsigned() == static_cast<uint64_t>(kFeatureVersion);
     const bool trained = r.Unsigned() != 0;

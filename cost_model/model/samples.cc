@@ -12,8 +12,8 @@ namespace heddle::cost_model {
 namespace {
 
 constexpr float kPerFeatureUnit = 256;  // features come in steps of 2^-8 (candidate_space.cc)
-constexpr int64_t kLargestFeature = int64_t{1} << 40;    // of a feature, far more than there are
-constexpr int64_t kMostLearned = int64_t{1} << 30;  // measurements of one task
+constexpr int64_t kLargestFeature = int64_t{1} << 40;  // of a feature, far more than there are
+constexpr int64_t kMostLearned = int64_t{1} << 30;     // measurements of one task
 
 bool Better(const Measured& a, const Measured& b) {
   if ((a.seconds > 0) != (b.seconds > 0)) return a.seconds > 0;

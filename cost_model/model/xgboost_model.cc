@@ -238,7 +238,8 @@ std::string XgboostModel::Serialize() const {
 }
 
 absl::Status XgboostModel::Load(std::string_view bytes) {
-  HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload, Unseal(kXgboostMagic, kXgboostVersion, bytes));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload,
+                          Unseal(kXgboostMagic, kXgboostVersion, bytes));
   BlobReader r(payload);
   const uint64_t feature_version = r.Unsigned();
   const uint64_t spec = r.Unsigned();

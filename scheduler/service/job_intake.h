@@ -34,7 +34,8 @@ struct ServiceLimits {
   int64_t max_import_bytes_a_day = int64_t{16} << 30;
 };
 
-inline constexpr int64_t kDiskReserveFiles = 1000;  // kept free for the database, as kDiskReserveBytes
+inline constexpr int64_t kDiskReserveFiles =
+    1000;  // kept free for the database, as kDiskReserveBytes
 
 // Thread-safe.
 class JobIntake {

@@ -91,9 +91,9 @@ double Predict(const TextTree& tree, const std::vector<float>& row) {
 }
 
 double AThreshold(Rng& rng) {
-  const double kThresholds[] = {0,         1e-35, 1.0000000180025095e-35, -1e-35, 0.1,    0.5,
-                                1,         -1.5,  2.0000000001,           1e300,  -1e300, kDoubleInfinity,
-                                -kDoubleInfinity};
+  const double kThresholds[] = {
+      0,     1e-35,  1.0000000180025095e-35, -1e-35,          0.1, 0.5, 1, -1.5, 2.0000000001,
+      1e300, -1e300, kDoubleInfinity,        -kDoubleInfinity};
   return kThresholds[rng() % std::size(kThresholds)];
 }
 

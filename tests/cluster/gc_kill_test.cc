@@ -57,7 +57,8 @@ constexpr int kCollectedBefore = 4;  // of these, by an earlier collection
 constexpr int kRecentJobs = 3;       // ended just now
 constexpr int64_t kPausedJob = kOldJobs + kRecentJobs + 1;
 constexpr int kTrials = 300;  // of each job
-constexpr int kJobTasks = 3;  // of all jobs, the same ones; the paused job has the first of them only
+constexpr int kJobTasks =
+    3;  // of all jobs, the same ones; the paused job has the first of them only
 constexpr int kRetracted = 400;
 constexpr int kImported = 50;
 

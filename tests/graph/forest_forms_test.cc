@@ -160,7 +160,7 @@ machine::TargetInfo Wide() {
 }
 
 absl::StatusOr<Graph> InForm(const Graph& graph, ForestForm form,
-                         const machine::TargetInfo& target = Wide()) {
+                             const machine::TargetInfo& target = Wide()) {
   return AssignForestForms(graph, {.fixed = {{"forest", form}}}, target);
 }
 
@@ -246,8 +246,11 @@ const Node& LeavesIn(const Graph& graph) {
 // Deep trees of few leaves, in ranks or, if a column has too many thresholds, in floats. The places of leaves are signed bytes
 // then, or as wide as floats.
 TEST(ForestForms, LeavesOfDeepTreesAreThoseOfTheWalk) {
-  const std::vector<std::vector<float>> thresholds = {
-      {0.0F, -0.0F, 1e-45F, kNan}, {kInf, -kInf, 1, kNan}, EighthsApart(9), EighthsApart(700), EighthsApart(30000)};
+  const std::vector<std::vector<float>> thresholds = {{0.0F, -0.0F, 1e-45F, kNan},
+                                                      {kInf, -kInf, 1, kNan},
+                                                      EighthsApart(9),
+                                                      EighthsApart(700),
+                                                      EighthsApart(30000)};
   int in_floats = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     TestRng rng(seed);

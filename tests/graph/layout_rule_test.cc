@@ -24,8 +24,8 @@ namespace heddle::graph {
 namespace {
 
 constexpr double kRuleTolerance = 1e-5;  // products and roots in another order
-constexpr int64_t kBlock = 2;        // channels
-constexpr int kUses = 100;           // of each operator
+constexpr int64_t kBlock = 2;            // channels
+constexpr int kUses = 100;               // of each operator
 
 // One use of an operator on data.
 struct Use {

@@ -48,7 +48,8 @@ double ConvolutionFlops(const Graph& graph) {
 
 void ExpectSame(TestRng& rng, const Graph& first, const Graph& last, const std::string& what) {
   const std::vector<TensorData> inputs = RandomInputs(rng, first);
-  EXPECT_LE(Difference(*EvaluateGraph(first, inputs), *EvaluateGraph(last, inputs)), kLayoutTolerance)
+  EXPECT_LE(Difference(*EvaluateGraph(first, inputs), *EvaluateGraph(last, inputs)),
+            kLayoutTolerance)
       << what << "\n"
       << Print(first);
 }

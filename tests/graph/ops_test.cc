@@ -95,9 +95,9 @@ TEST(Ops, RefusalsNameTheReason) {
               HasSubstr("do not fit input 1x3x8x8"));
   EXPECT_THAT(TypeRefusal(OpKind::kConv2d, {F32({1, 3, 2, 2}), F32({4, 3, 3, 3})}),
               HasSubstr("kernel does not fit"));
-  EXPECT_THAT(
-      TypeRefusal(OpKind::kConv2d, {F32({1, 3, 8, 8}), F32({4, 3, 3, 3})}, {{"strides", Shape{0, 1}}}),
-      HasSubstr("out of range"));
+  EXPECT_THAT(TypeRefusal(OpKind::kConv2d, {F32({1, 3, 8, 8}), F32({4, 3, 3, 3})},
+                          {{"strides", Shape{0, 1}}}),
+              HasSubstr("out of range"));
   EXPECT_THAT(TypeRefusal(OpKind::kReshape, {F32({2, 3})}, {{"shape", Shape{4}}}),
               HasSubstr("cannot reshape f32[2,3] to 4"));
   EXPECT_THAT(TypeRefusal(OpKind::kReshape, {F32({4})}, {{"shape", Shape{-2, -2}}}),
@@ -111,9 +111,10 @@ TEST(Ops, RefusalsNameTheReason) {
   EXPECT_THAT(TypeRefusal(OpKind::kConcat, {F32({2, 3}), F32({3, 3})}, {{"axis", int64_t{1}}}),
               HasSubstr("cannot join"));
   EXPECT_THAT(TypeRefusal(OpKind::kSlice, {F32({4})},
-                      {{"starts", Shape{3}}, {"steps", Shape{1}}, {"sizes", Shape{2}}}),
+                          {{"starts", Shape{3}}, {"steps", Shape{1}}, {"sizes", Shape{2}}}),
               HasSubstr("outside"));
-  EXPECT_THAT(TypeRefusal(OpKind::kWhere, {F32({2}), F32({2}), F32({2})}), HasSubstr("bool condition"));
+  EXPECT_THAT(TypeRefusal(OpKind::kWhere, {F32({2}), F32({2}), F32({2})}),
+              HasSubstr("bool condition"));
 }
 
 // A convolution in seven loops.

@@ -99,7 +99,8 @@ TEST(ApplyRules, StaysWhereItIsWorthIt) {
   EXPECT_EQ(CountOps(Sunk({.parts = {3, 2}, .out = 5}), OpKind::kConv2d),
             1);  // sums as large as the parts
   EXPECT_EQ(CountOps(Sunk({.parts = {3, 2}, .read_twice = true}), OpKind::kConv2d), 1);
-  EXPECT_EQ(CountOps(Sunk({.parts = {4, 4}, .pool = true, .out = 0, .axis = 2}), OpKind::kMaxPool), 1);
+  EXPECT_EQ(CountOps(Sunk({.parts = {4, 4}, .pool = true, .out = 0, .axis = 2}), OpKind::kMaxPool),
+            1);
 }
 
 TEST(ApplyRules, NamesOfColumnsStay) {

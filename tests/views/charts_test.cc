@@ -90,12 +90,15 @@ constexpr int64_t kChartNow = 1'800'000'000 * kChartSecond;
 TEST(TimelineChart, DrawsEachSpanOfAFew) {
   std::vector<ChartRow> rows(2);
   rows[0].name = "w1/cpu<0>";
-  rows[0].spans = {{kChartNow, kChartNow + 10 * kChartSecond, "build", "j1 build"},
-                   {kChartNow + 20 * kChartSecond, kChartNow + 30 * kChartSecond, "update", "j1 update"}};
+  rows[0].spans = {
+      {kChartNow, kChartNow + 10 * kChartSecond, "build", "j1 build"},
+      {kChartNow + 20 * kChartSecond, kChartNow + 30 * kChartSecond, "update", "j1 update"}};
   rows[1].name = "a worker with a name that is too long for the chart";
-  rows[1].spans = {{kChartNow - 100 * kChartSecond, kChartNow - 50 * kChartSecond, "profile", "before"},
-                   {kChartNow - 100 * kChartSecond, kChartNow + 5 * kChartSecond, "profile", "j2 profile"}};
-  const std::string svg = TimelineChart("Stages", rows, kChartNow, kChartNow + 60 * kChartSecond, SvgUse::kPage);
+  rows[1].spans = {
+      {kChartNow - 100 * kChartSecond, kChartNow - 50 * kChartSecond, "profile", "before"},
+      {kChartNow - 100 * kChartSecond, kChartNow + 5 * kChartSecond, "profile", "j2 profile"}};
+  const std::string svg =
+      TimelineChart("Stages", rows, kChartNow, kChartNow + 60 * kChartSecond, SvgUse::kPage);
   EXPECT_EQ(Malformed(svg), "");
   EXPECT_THAT(svg, HasSubstr("w1/cpu&lt;0&gt;"));
   EXPECT_THAT(svg, HasSubstr("<title>j2 profile</title>"));
@@ -108,7 +111,8 @@ TEST(TimelineChart, IsBoundedHoweverMuchThereIs) {
   for (size_t r = 0; r < rows.size(); ++r) {
     rows[r].name = absl::StrCat("worker", r);
     for (int i = 0; i < 2000; ++i) {
-      rows[r].spans.push_back({kChartNow + i * kChartSecond, kChartNow + i * kChartSecond + kChartSecond * 9 / 10,
+      rows[r].spans.push_back({kChartNow + i * kChartSecond,
+                               kChartNow + i * kChartSecond + kChartSecond * 9 / 10,
                                absl::StrCat("stage ", i % 7), "a label"});
     }
   }
@@ -125,8 +129,10 @@ TEST(TimelineChart, CellsThatAreMostlyFreeStayFree) {
   rows[0].name = "w";
   // 3000 short spans in the first half of the time, each a quarter of its second.
   for (int i = 0; i < 3000; ++i)
-    rows[0].spans.push_back({kChartNow + i * kChartSecond, kChartNow + i * kChartSecond + kChartSecond / 4, "build", ""});
-  rows[0].spans.push_back({kChartNow + 3000 * kChartSecond, kChartNow + 6000 * kChartSecond, "profile", ""});
+    rows[0].spans.push_back({kChartNow + i * kChartSecond,
+                             kChartNow + i * kChartSecond + kChartSecond / 4, "build", ""});
+  rows[0].spans.push_back(
+      {kChartNow + 3000 * kChartSecond, kChartNow + 6000 * kChartSecond, "profile", ""});
   const std::string svg = TimelineChart("Stages", rows, kChartNow, kChartNow + 6000 * kChartSecond);
   EXPECT_EQ(Malformed(svg), "");
   EXPECT_LE(Count(svg, "<rect"), 6u) << "the second half as one bar, the ground, and the legend";

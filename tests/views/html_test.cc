@@ -55,8 +55,8 @@ TEST(Html, FactsWithoutTextAreLeftOut) {
 
 TEST(Html, ServedPagesReferToTheirStyleAndFilesHoldIt) {
   const Html content = Element("h1", Text("Jobs")) + Live("jobs", Text("none"));
-  const std::string served =
-      Document({.title = kHostileMarkup, .path = "/jobs", .caller = kHostileMarkup, .content = content});
+  const std::string served = Document(
+      {.title = kHostileMarkup, .path = "/jobs", .caller = kHostileMarkup, .content = content});
   EXPECT_EQ(Malformed(served), "");
   EXPECT_THAT(served, HasSubstr("href=\"/style.css\""));
   EXPECT_THAT(served, HasSubstr("<a href=\"/jobs\" aria-current=\"page\">Jobs</a>"));

@@ -158,7 +158,8 @@ Reading TakeReading(const std::vector<int>& cores) {
     const ScopedCore pin(cores.front());
     reading.canary_ns = RunCanary();
   }
-  if (absl::StatusOr<CoreTimes> times = ParseCoreTimes(ReadProcFile("/proc/stat"), cores); times.ok())
+  if (absl::StatusOr<CoreTimes> times = ParseCoreTimes(ReadProcFile("/proc/stat"), cores);
+      times.ok())
     reading.times = *times;
   reading.own = OwnCpu();
   reading.switches = InvoluntarySwitches();

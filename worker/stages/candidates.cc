@@ -78,7 +78,8 @@ v1::Artifact ArtifactToProto(codegen::Artifact artifact) {
       added->set_name(argument.name);
       added->set_bytes(argument.bytes);
     }
-    for (const runtime::GpuLaunch& launch : info.launches) LaunchToProto(launch, kernel->add_launches());
+    for (const runtime::GpuLaunch& launch : info.launches)
+      LaunchToProto(launch, kernel->add_launches());
   }
   proto.mutable_numerics()->set_winograd(artifact.numerics.winograd);
   proto.mutable_numerics()->set_tf32(artifact.numerics.tf32);

@@ -44,7 +44,8 @@ v1::Evidence EvidenceOf(const StageGpu& gpu) {
   return evidence;
 }
 
-v1::Measurement MeasureOnGpu(WorkloadBench& bench, const v1::ProfileItem& item, const StageGpu& gpu) {
+v1::Measurement MeasureOnGpu(WorkloadBench& bench, const v1::ProfileItem& item,
+                             const StageGpu& gpu) {
   const codegen::Artifact artifact = ArtifactFromProto(item.artifact());
   v1::Measurement measurement;
   const auto begin = std::chrono::steady_clock::now();

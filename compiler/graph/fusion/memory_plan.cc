@@ -89,7 +89,9 @@ MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options)
         const ValueId v = fused.MemoryOf(group.inputs[static_cast<size_t>(read)]);
         const auto it = plan.offsets.find(v);
         if (it == plan.offsets.end() || reads_left[v] != 1 || overwritten.count(v)) continue;
-        if (AlignedBytes(graph, v) != AlignedBytes(graph, group.outputs[static_cast<size_t>(output)])) continue;
+        if (AlignedBytes(graph, v) !=
+            AlignedBytes(graph, group.outputs[static_cast<size_t>(output)]))
+          continue;
         overwritten.insert(v);
         return it->second;
       }

@@ -129,7 +129,7 @@ OpDef BlockedConvOp(int n) {
 // ---- depthwise ----
 
 absl::StatusOr<BlockedConv> ParseBlockedDepthwise(const Shape& x, const Shape& weights,
-                                           const OpAttrs& attrs, int n) {
+                                                  const OpAttrs& attrs, int n) {
   if (static_cast<int>(weights.size()) != n + 2 || weights[0] != x[1] ||
       weights.back() != x.back()) {
     return BadInput(
@@ -148,12 +148,14 @@ OpDef BlockedDepthwiseOp(int n) {
   OpDef op = BlockedOp(kind);
   op.infer = [n](Types in, const OpAttrs& attrs) -> absl::StatusOr<TensorType> {
     HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n + 3));
-    HEDDLE_ASSIGN_OR_RETURN(BlockedConv c, ParseBlockedDepthwise(in[0].shape, in[1].shape, attrs, n));
+    HEDDLE_ASSIGN_OR_RETURN(BlockedConv c,
+                            ParseBlockedDepthwise(in[0].shape, in[1].shape, attrs, n));
     return TensorType{SumType(in[0].dtype, attrs), c.out};
   };
   op.express = [kind, n](tensor::Builder& b, Tensors in,
                          const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
-    HEDDLE_ASSIGN_OR_RETURN(BlockedConv c, ParseBlockedDepthwise(in[0].shape(), in[1].shape(), attrs, n));
+    HEDDLE_ASSIGN_OR_RETURN(BlockedConv c,
+                            ParseBlockedDepthwise(in[0].shape(), in[1].shape(), attrs, n));
     const Window& w = c.w;
     const tensor::Tensor padded = PadForWindow(b, in[0], w, c.out, ir::Zero(in[0].dtype()));
     return b.Reduce(NameOf(kind), c.out, w.kernel, ReduceOp::kSum,

@@ -15,7 +15,7 @@
 namespace heddle::graph {
 namespace {
 
-constexpr double kMostFoldedSteps = 5e7;   // expression nodes of one result; about two seconds
+constexpr double kMostFoldedSteps = 5e7;  // expression nodes of one result; about two seconds
 constexpr double kMovesPerStep = 8;  // elements that are moved while one expression node is visited
 constexpr int64_t kAlwaysSmall = int64_t{1}
                                  << 16;  // elements a result may have whatever its operands

@@ -568,7 +568,8 @@ absl::StatusOr<ValueId> MakeRanks(GraphBuilder& out, ValueId x, const Walk& walk
 std::string WhyNoLeaves(const Walk& walk, std::optional<int64_t> asked,
                         const machine::TargetInfo& target) {
   if (target.execution != machine::Execution::kThreads) return "a GPU has no lanes of bytes";
-  if (!asked.has_value()) return absl::StrCat("a tree has more than ", kMostLeavesOfForm, " leaves");
+  if (!asked.has_value())
+    return absl::StrCat("a tree has more than ", kMostLeavesOfForm, " leaves");
   const int64_t padded = walk.groups * (walk.trees + std::max(1, target.vector_bytes));
   if (padded > kMostEntries / (*asked + 1) / walk.values) return "its tables would be too large";
   return "";

@@ -186,7 +186,8 @@ class LinearMerger {
   static bool IsLess(const Matrix& a, const Matrix& b) {
     const double rows = static_cast<double>(a.rows), inner = static_cast<double>(b.rows),
                  columns = static_cast<double>(b.columns);
-    return rows * inner * columns <= kMostMergedWork && rows * columns < rows * inner + inner * columns;
+    return rows * inner * columns <= kMostMergedWork &&
+           rows * columns < rows * inner + inner * columns;
   }
 
   static bool MayAbsorb(const Linear& linear) {

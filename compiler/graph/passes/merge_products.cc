@@ -128,8 +128,8 @@ class ProductMerger {
   }
 
   // The numbers of the rows are data and not attributes, so that all readers are the same kernel.
-  absl::StatusOr<ValueId> Part(GraphBuilder& out, const std::string& name, const SharedProduct& product,
-                               const Family& family) const {
+  absl::StatusOr<ValueId> Part(GraphBuilder& out, const std::string& name,
+                               const SharedProduct& product, const Family& family) const {
     ValueId part = family.merged;
     if (product.rows != Rows(product.root)) {
       Shape rows(product.rows);

@@ -190,7 +190,8 @@ ValueId PairScores(NodeImport& n, ValueId x, const std::vector<int64_t>& per_cla
 }
 
 // The class that wins most of its pairs, the first one of equal ones: i64 [rows].
-ValueId Elected(NodeImport& n, ValueId scores, int64_t classes, const std::vector<ClassPair>& pairs) {
+ValueId Elected(NodeImport& n, ValueId scores, int64_t classes,
+                const std::vector<ClassPair>& pairs) {
   const auto count = static_cast<int64_t>(pairs.size());
   std::vector<double> change(static_cast<size_t>(count * classes), 0), start(classes, 0);
   for (int64_t p = 0; p < count; ++p) {
@@ -199,7 +200,8 @@ ValueId Elected(NodeImport& n, ValueId scores, int64_t classes, const std::vecto
     change[p * classes + pairs[p].i] = 1;
   }
   const ValueId first = n.Emit(OpKind::kLess, {n.ScalarLike(0, scores), scores});
-  return Best(n, PlusRow(n, MatMulOf(n, n.Cast(first, DType::kF32), Matrix(n, change, count, classes)),
+  return Best(n,
+              PlusRow(n, MatMulOf(n, n.Cast(first, DType::kF32), Matrix(n, change, count, classes)),
                       start));
 }
 

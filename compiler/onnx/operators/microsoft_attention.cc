@@ -404,8 +404,8 @@ void GroupQueryAttention(NodeImport& n) {
     const ValueId own = n.Reshape(at, {even ? 1 : batch, 1, steps, 1});
     ValueId allowed = n.Emit(OpKind::kLessEqual, {keys, own});
     if (window >= 0)
-      allowed =
-          n.Emit(OpKind::kAnd, {allowed, n.Emit(OpKind::kLess, {PlusInteger(n, own, -window), keys})});
+      allowed = n.Emit(OpKind::kAnd,
+                       {allowed, n.Emit(OpKind::kLess, {PlusInteger(n, own, -window), keys})});
     s = Allowed(n, s, allowed);
   }
   ValueId sink = -1;

@@ -255,7 +255,9 @@ void QLinearMul(NodeImport& n) {
   SetQuantised(n, n.Emit(OpKind::kMul, {RealOperand(n, 0), RealOperand(n, 3)}), 6);
 }
 
-void QLinearSigmoid(NodeImport& n) { SetQuantised(n, n.Emit(OpKind::kSigmoid, {RealOperand(n, 0)}), 3); }
+void QLinearSigmoid(NodeImport& n) {
+  SetQuantised(n, n.Emit(OpKind::kSigmoid, {RealOperand(n, 0)}), 3);
+}
 
 void QLinearLeakyRelu(NodeImport& n) {
   const Attrs attrs{{"alpha", n.Float("alpha")}};

@@ -238,7 +238,8 @@ struct Corner {
 
 // Gathers x, whose dimensions are `batch` leading ones, the spatial ones, and channels. The
 // positions have the leading ones, too, and agree in shape.
-ValueId PickPositions(NodeImport& n, ValueId x, const std::vector<ValueId>& at, int64_t batch_dims) {
+ValueId PickPositions(NodeImport& n, ValueId x, const std::vector<ValueId>& at,
+                      int64_t batch_dims) {
   std::vector<ValueId> parts;
   if (!n.ok()) return -1;
   for (const ValueId v : at) {

@@ -27,7 +27,8 @@ void ScatterElements(NodeImport& n) {
   const ValueId data = n.In(0), indices = n.In(1), updates = n.In(2);
   if (n.ok() && n.Rank(indices) != n.Rank(data)) return n.Fail("indices of another rank");
   const int64_t axis = n.Axis(n.Int("axis"), n.Rank(data));
-  if (!n.ok() || !IsAffordableScatter(n, ElementsOf(n, data), static_cast<double>(n.ShapeOf(indices)[axis])))
+  if (!n.ok() ||
+      !IsAffordableScatter(n, ElementsOf(n, data), static_cast<double>(n.ShapeOf(indices)[axis])))
     return;
   n.Set(0, n.Emit(OpKind::kScatterElements, {data, indices, updates},
                   {{"axis", axis}, {"reduction", Reduction(n)}}));

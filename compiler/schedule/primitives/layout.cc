@@ -82,7 +82,7 @@ absl::StatusOr<Packing> ParsePacking(const ir::Buffer& buffer,
 // The copy inside new loops, which are added to `loops`. It stores zero where the packed tensor is
 // larger than the tensor.
 Stmt PackingNest(const std::string& name, const BufferRef& source, const BufferRef& packed,
-              const Packing& packing, std::vector<FreshLoop>& loops) {
+                 const Packing& packing, std::vector<FreshLoop>& loops) {
   NewIters iters;
   for (size_t k = 0; k < packed->shape.size(); ++k) {
     loops.push_back({MakeVar(absl::StrCat(name, ".", k)), packed->shape[k]});

@@ -90,11 +90,11 @@ absl::StatusOr<int64_t> CheckFactors(const For& loop, const std::vector<int64_t>
   }
   if (product < loop.extent) {
     return IllegalLoop(loop, absl::StrCat("of extent ", loop.extent,
-                                      " is not covered by factors of product ", product));
+                                          " is not covered by factors of product ", product));
   }
   if (product > 2 * loop.extent) {
     return IllegalLoop(loop, absl::StrCat("of extent ", loop.extent,
-                                      " is split into more than twice its iterations"));
+                                          " is split into more than twice its iterations"));
   }
   return product;
 }
@@ -129,9 +129,9 @@ absl::Status CheckSameRoles(const std::vector<const For*>& chain) {
       if (loop->extent == 1) continue;
       if (first == nullptr) first = loop;
       if (RoleOf(*block, first->var.get()) == RoleOf(*block, loop->var.get())) continue;
-      return IllegalLoop(*first,
-                     absl::StrCat("and loop ", Quoted(loop->var->name),
-                                  " mean different things to the reduction ", Quoted(block->name)));
+      return IllegalLoop(
+          *first, absl::StrCat("and loop ", Quoted(loop->var->name),
+                               " mean different things to the reduction ", Quoted(block->name)));
     }
   }
   return absl::OkStatus();
@@ -170,14 +170,14 @@ absl::StatusOr<std::vector<Stmt>> ChainOf(const Stmt& root, const std::vector<st
   for (const Path& path : paths) {
     if (!bottom.Contains(path.target().get())) {
       return IllegalLoop(path.loop(), absl::StrCat("does not lie on one chain with loop ",
-                                               Quoted(bottom.loop().var->name)));
+                                                   Quoted(bottom.loop().var->name)));
     }
   }
   std::vector<Stmt> chain(bottom.nodes.begin() + (top->nodes.size() - 1), bottom.nodes.end());
   for (const Stmt& s : chain) {
     if (!As<For>(s)) {
       return IllegalLoop(top->loop(), absl::StrCat("and loop ", Quoted(bottom.loop().var->name),
-                                               " have something else between them"));
+                                                   " have something else between them"));
     }
   }
   return chain;
@@ -191,12 +191,14 @@ absl::StatusOr<Rewritten> Split(const Program& p, const std::string& loop_name,
   const For& loop = path.loop();
   HEDDLE_ASSIGN_OR_RETURN(int64_t product, CheckFactors(loop, factors));
   if (ir::IsGpu(loop.kind)) return IllegalLoop(loop, "is bound to a GPU axis and cannot be split");
-  if (loop.kind == LoopKind::kVectorized) return IllegalLoop(loop, "is vectorized and cannot be split");
+  if (loop.kind == LoopKind::kVectorized)
+    return IllegalLoop(loop, "is vectorized and cannot be split");
   if (product > loop.extent) {
     if (const Block* block = DividesVariable(loop)) {
-      return IllegalLoop(loop, absl::StrCat("was fused and needs factors that divide it: a guard would "
-                                        "not bound the iterators of block ",
-                                        Quoted(block->name)));
+      return IllegalLoop(loop,
+                         absl::StrCat("was fused and needs factors that divide it: a guard would "
+                                      "not bound the iterators of block ",
+                                      Quoted(block->name)));
     }
   }
 
@@ -231,7 +233,7 @@ absl::StatusOr<Rewritten> Fuse(const Program& p, const std::vector<std::string>&
     if (next == nullptr || next->var->name != loops[k]) {
       HEDDLE_RETURN_IF_ERROR(FindLoop(p.body, loops[k]).status());
       return IllegalLoop(*chain.back(),
-                     absl::StrCat("has not loop ", Quoted(loops[k]), " directly inside it"));
+                         absl::StrCat("has not loop ", Quoted(loops[k]), " directly inside it"));
     }
     chain.push_back(next);
     absl::StrAppend(&name, "*", loops[k]);
@@ -307,7 +309,7 @@ absl::StatusOr<Rewritten> Vectorize(const Program& p, const std::string& loop) {
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loop));
   if (path.loop().extent > kMaxLanes) {
     return IllegalLoop(path.loop(), absl::StrCat("of extent ", path.loop().extent, " is over ",
-                                             kMaxLanes, ", too long to vectorize"));
+                                                 kMaxLanes, ", too long to vectorize"));
   }
   return SetKind(p, path, LoopKind::kVectorized);
 }
@@ -316,7 +318,7 @@ absl::StatusOr<Rewritten> Unroll(const Program& p, const std::string& loop) {
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loop));
   if (path.loop().extent > kMaxUnroll) {
     return IllegalLoop(path.loop(), absl::StrCat("of extent ", path.loop().extent, " is over ",
-                                             kMaxUnroll, ", too long to unroll"));
+                                                 kMaxUnroll, ", too long to unroll"));
   }
   return SetKind(p, path, LoopKind::kUnrolled);
 }
@@ -329,11 +331,11 @@ absl::StatusOr<Rewritten> Bind(const Program& p, const std::string& loop_name, L
   const For& loop = path.loop();
   auto bound_twice = [&] {
     return IllegalLoop(loop, absl::StrCat("cannot be bound to ", Word(axis),
-                                      ": the axis is bound already on its path"));
+                                          ": the axis is bound already on its path"));
   };
   auto block_in_thread = [&] {
     return IllegalLoop(loop, absl::StrCat("cannot be bound to ", Word(axis),
-                                      ": a block axis would lie inside a thread axis"));
+                                          ": a block axis would lie inside a thread axis"));
   };
   for (const For* outer : path.Loops()) {
     if (outer->kind == axis && axis != LoopKind::kVThread) return bound_twice();

@@ -33,9 +33,9 @@ class LaneRule : public Rule {
     lanes_knob_ = knobs.Add(absl::StrCat("lanes of ", axis_.loop), lanes, lanes[0]);
     if (!stage.view.spatial.empty()) {
       const Axis& last = stage.view.spatial.back();
-      rows_knob_ =
-          knobs.Add(absl::StrCat("rows at once of ", last.loop), Divisors(last.extent, kMaxRowsAtOnce),
-                    LargestDivisorUpTo(last.extent, kPreferredRows));
+      rows_knob_ = knobs.Add(absl::StrCat("rows at once of ", last.loop),
+                             Divisors(last.extent, kMaxRowsAtOnce),
+                             LargestDivisorUpTo(last.extent, kPreferredRows));
       if (target.target.threads > 1) {
         parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1},
                                    machine::WorthThreads(WorkOf(stage, target), target));

@@ -238,8 +238,9 @@ void WindowRule::Declare(Knobs& knobs) {
                                machine::WorthThreads(WorkOf(stage_, target_), target_));
   }
   for (const std::string& producer : stage_.producers) {
-    producer_knobs_.push_back(
-        knobs.Add(absl::StrCat("place of ", producer), {kWindowAtRoot, kWindowAtPatches, kWindowInlined}, kWindowInlined));
+    producer_knobs_.push_back(knobs.Add(absl::StrCat("place of ", producer),
+                                        {kWindowAtRoot, kWindowAtPatches, kWindowInlined},
+                                        kWindowInlined));
   }
 }
 
@@ -323,7 +324,7 @@ absl::Status WindowRule::Apply(const Knobs& knobs, const Point& point, Recorder&
   for (int64_t place : decided.producers) {
     places.push_back({place == kWindowInlined  ? ProducerPlace::kInlined
                       : place == kWindowAtRoot ? ProducerPlace::kAtRoot
-                                         : ProducerPlace::kInLoop,
+                                               : ProducerPlace::kInLoop,
                       loops.outer.back()});
   }
   HEDDLE_RETURN_IF_ERROR(PlaceProducers(stage_, places, target_, out));

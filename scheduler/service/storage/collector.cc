@@ -27,7 +27,8 @@ constexpr int64_t kRowsAtATime = 250;
 // writer's time is left to others.
 constexpr absl::Duration kPause = absl::Milliseconds(2);
 constexpr absl::Duration kWriteLimit = absl::Seconds(30);
-constexpr absl::Duration kLookEvery = absl::Milliseconds(100);  // between looks for what ends a wait
+constexpr absl::Duration kLookEvery =
+    absl::Milliseconds(100);  // between looks for what ends a wait
 
 absl::Status Stopped() {
   return absl::CancelledError("the collection was stopped; what is collected stays so");

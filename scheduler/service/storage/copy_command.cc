@@ -47,7 +47,8 @@ absl::StatusOr<std::string> StoreAddress(const std::string& place, bool must_exi
 
 absl::Status RunCopyStore(const std::string& from, const std::string& to) {
   Locks locks;
-  HEDDLE_ASSIGN_OR_RETURN(const std::string source, StoreAddress(from, /*must_exist=*/true, &locks));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string source,
+                          StoreAddress(from, /*must_exist=*/true, &locks));
   HEDDLE_ASSIGN_OR_RETURN(const std::string target, StoreAddress(to, /*must_exist=*/false, &locks));
   const bool shown = isatty(STDERR_FILENO) != 0;
   absl::Time told = MonotonicNow();

@@ -157,7 +157,8 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
     if (job.paused) paused_.insert(id);
     if (!job.stop.empty()) stopped_.insert(id);
     // A plan that is chosen gives tasks other weights, and nothing is granted meanwhile.
-    if (!SpendsUniformly(job) && std::holds_alternative<Tuning>(job.phase)) granted_[id] = Granted(job);
+    if (!SpendsUniformly(job) && std::holds_alternative<Tuning>(job.phase))
+      granted_[id] = Granted(job);
     if (Contends(job) && 2 * Granted(job) >= Pool(job)) contended_.insert(id);
     if (!SpendsUniformly(job) && std::holds_alternative<Tuning>(job.phase)) {
       for (const TaskIndex task : Beaten(job)) beaten_.insert({id, task});
@@ -272,8 +273,9 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
       const Task& task = job.tasks[i];
       if (Plateaued(job.params, task)) plateaued_.insert({id, TaskIndex{static_cast<int>(i)}});
       const int begun = task.trials + static_cast<int>(task.open.size());
-      const int allowed = SpendsUniformly(job) ? std::max(begun, Share(job, task) - Reused(job, task))
-                                       : std::max(begun, kCap * job.params.trials_per_task);
+      const int allowed = SpendsUniformly(job)
+                              ? std::max(begun, Share(job, task) - Reused(job, task))
+                              : std::max(begun, kCap * job.params.trials_per_task);
       if (begun > task.budget || task.budget > allowed)
         return absl::StrCat(Name(job, i), begun, " trials of ", task.budget, ", allowed ", allowed);
       devices += task.profiles.size();

@@ -162,7 +162,8 @@ absl::Status MigratePostgres(PostgresSession* session, bool copying, int version
   }
   for (size_t i = 0; i < kPostgresMigrations.size(); ++i) {
     if (kFirstVersion + static_cast<int64_t>(i) <= found) continue;
-    absl::StrAppend(&sql, absl::StrReplaceAll(kPostgresMigrations[i], {{"STRING", "TEXT COLLATE \"C\""}}));
+    absl::StrAppend(
+        &sql, absl::StrReplaceAll(kPostgresMigrations[i], {{"STRING", "TEXT COLLATE \"C\""}}));
   }
   absl::StrAppend(&sql, kEndEpochs, "UPDATE heddle_schema SET version=", version);
   HEDDLE_RETURN_IF_ERROR(session->Begin(SqlSession::Running::kAtOnce));

@@ -56,7 +56,8 @@ TEST(ClaimsTest, AKernelThatKeepsItsWordHolds) {
 }
 
 TEST(ClaimsTest, AKernelThatIsFarSlowerThanItsRecordBreaksIt) {
-  const std::vector<BrokenRecord> broken = Found(MeasuredGain(30'000, 40'000), Claimed(10'000, 40'000));
+  const std::vector<BrokenRecord> broken =
+      Found(MeasuredGain(30'000, 40'000), Claimed(10'000, 40'000));
   ASSERT_THAT(broken, SizeIs(1));
   EXPECT_EQ(broken[0].claim.claim().record(), 7);
   EXPECT_EQ(broken[0].claim.ns(), 30'000);

@@ -15,7 +15,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kLeadershipLimit = absl::Seconds(30);  // for a machine that does a lot besides
+constexpr absl::Duration kLeadershipLimit =
+    absl::Seconds(30);  // for a machine that does a lot besides
 constexpr LeadershipTimes kQuick = {.lease = absl::Milliseconds(1200),
                                     .renew_every = absl::Milliseconds(100),
                                     .margin = absl::Milliseconds(400),

@@ -17,7 +17,8 @@ namespace {
 const char* const kShippedScenarios = HEDDLE_SOURCE_DIR "/scheduler/sim/scenarios";
 
 Report RunFile(const std::string& name, const std::string& policy) {
-  const absl::StatusOr<Scenario> scenario = ReadScenario(absl::StrCat(kShippedScenarios, "/", name));
+  const absl::StatusOr<Scenario> scenario =
+      ReadScenario(absl::StrCat(kShippedScenarios, "/", name));
   EXPECT_TRUE(scenario.ok()) << scenario.status();
   const absl::StatusOr<WorldResult> result = RunWorld(*scenario, policy, {});
   EXPECT_TRUE(result.ok()) << result.status();
@@ -156,7 +157,8 @@ TEST(PolicyTest, PredictionsShortenTheMeanAndDoNotLengthenTheWhole) {
 // Seeds that the rules were not chosen by. A job that is left alone at the end loses time where a
 // whole round is built on one slow host: the makespan was 1.3 % longer than in turns.
 TEST(PolicyTest, MachinesOfDifferentSpeedCostPredictionsLittle) {
-  Scenario scenario = *ReadScenario(absl::StrCat(kShippedScenarios, "/mix_fast_and_slow_machines.json"));
+  Scenario scenario =
+      *ReadScenario(absl::StrCat(kShippedScenarios, "/mix_fast_and_slow_machines.json"));
   double turns = 0, best = 0, turns_mean = 0, best_mean = 0;
   for (scenario.seed = 10001; scenario.seed <= 10012; ++scenario.seed) {
     for (const char* policy : {"round_robin", "predictive"}) {
@@ -178,13 +180,15 @@ TEST(PolicyTest, PredictionsHoldUnderFaults) {
     uint64_t seeds;
     double makespan, mean;
   };
-  const absl::StatusOr<Scenario> faults = ReadScenario(absl::StrCat(kShippedScenarios, "/faults.json"));
+  const absl::StatusOr<Scenario> faults =
+      ReadScenario(absl::StrCat(kShippedScenarios, "/faults.json"));
   ASSERT_TRUE(faults.ok()) << faults.status();
   for (const Bound& bound :
        {Bound{"faults.json", 60, 1.03, 0.92}, Bound{"mix_one_large.json", 30, 1.1, 1.15}}) {
     double turns = 0, best = 0, turns_mean = 0, best_mean = 0;
     for (uint64_t seed = 1; seed <= bound.seeds; ++seed) {
-      absl::StatusOr<Scenario> scenario = ReadScenario(absl::StrCat(kShippedScenarios, "/", bound.mix));
+      absl::StatusOr<Scenario> scenario =
+          ReadScenario(absl::StrCat(kShippedScenarios, "/", bound.mix));
       ASSERT_TRUE(scenario.ok()) << scenario.status();
       scenario->seed = seed;
       scenario->faults = faults->faults;

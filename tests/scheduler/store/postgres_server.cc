@@ -93,9 +93,10 @@ absl::StatusOr<std::unique_ptr<PostgresServer>> PostgresServer::Start(bool durab
     if (chown(folder, user->pw_uid, user->pw_gid) != 0)
       return absl::InternalError("the folder cannot be given to the user postgres");
   }
-  const pid_t initdb = BeginProcess({Programs() + "/initdb", "-D", server->folder_ + "/data", "-A",
-                              "trust", "-U", "heddle", "-E", "UTF8", "--locale=C.UTF-8", "-N"},
-                             server->folder_ + "/initdb.log");
+  const pid_t initdb =
+      BeginProcess({Programs() + "/initdb", "-D", server->folder_ + "/data", "-A", "trust", "-U",
+                    "heddle", "-E", "UTF8", "--locale=C.UTF-8", "-N"},
+                   server->folder_ + "/initdb.log");
   int status = 0;
   if (!Reap(initdb, kServerStartLimit, &status)) {
     kill(initdb, SIGKILL);
@@ -135,9 +136,9 @@ absl::Status PostgresServer::Restart() {
     // Processes of a server that was killed may hold its memory for a moment; then it does not start.
     if (pid_ == 0 || waitpid(pid_, &status, WNOHANG) == pid_) {
       pid_ = BeginProcess({Programs() + "/postgres", "-D", folder_ + "/data", "-k", folder_, "-c",
-                    "listen_addresses=", "-c", fsync, "-c", "shared_buffers=32MB", "-c",
-                    "max_connections=60", "-c", "logging_collector=off"},
-                   log);
+                           "listen_addresses=", "-c", fsync, "-c", "shared_buffers=32MB", "-c",
+                           "max_connections=60", "-c", "logging_collector=off"},
+                          log);
     }
     if (PQping(url.c_str()) == PQPING_OK) return absl::OkStatus();
   }

@@ -16,10 +16,10 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kUsualThreads = 256;  // of a block
-constexpr int64_t kMostRecords = 256;   // of a block
-constexpr int64_t kMostShares = 256;    // threads for one record
-constexpr int64_t kMostWalksOfThread = 8;      // trees that a thread walks at once
+constexpr int64_t kUsualThreads = 256;     // of a block
+constexpr int64_t kMostRecords = 256;      // of a block
+constexpr int64_t kMostShares = 256;       // threads for one record
+constexpr int64_t kMostWalksOfThread = 8;  // trees that a thread walks at once
 // Each step of each tree at once has a register of a thread, which has 255.
 constexpr int64_t kMostPlaces = 128;
 constexpr int64_t kMostValues = 32;  // of a leaf; a thread sums each in a register, too
