@@ -465,6 +465,39 @@ TEST(Default, WalksOfSmallTreesAreVectors) {
   EXPECT_FALSE(vectors(0.4));
 }
 
+// A block has more records if trees exceed the second-level cache but the columns of its records do not fill it, and fewer if each
+// thread would not get one otherwise.
+TEST(Default, BlocksOfRecords) {
+  machine::TargetInfo target = Wide();
+  target.vector_bytes = 32;
+  target.core.gathered_per_cycle = 0.4;
+  target.core.wake_ns = 0;
+  const auto split = [&](int64_t trees, int64_t records, int threads, int64_t l2_bytes) {
+    target.target.threads = threads;
+    target.l2_bytes = l2_bytes;
+    const std::string text =
+        ToText(DefaultTrace(MakeWalk(1, trees, 3, 1, records), target).value());
+    const size_t at = text.find("split forest.i2 ");
+    return at == std::string::npos ? text : text.substr(at, text.find('\n', at) - at);
+  };
+  // A tree has 144 bytes, a record 20. Eight records are a tile.
+  EXPECT_EQ(split(300, 2048, 1, 44 << 10), "split forest.i2 16 16 8 1") << "the trees fit";
+  EXPECT_EQ(split(320, 2048, 1, 44 << 10), "split forest.i2 4 64 8 1");
+  EXPECT_EQ(split(320, 2048, 1, 36 << 10), "split forest.i2 16 16 8 1") << "the columns do not";
+  EXPECT_EQ(split(32, 128, 1, 1 << 20), "split forest.i2 1 16 8 1");
+  EXPECT_EQ(split(32, 128, 2, 1 << 20), "split forest.i2 4 4 8 1");
+  EXPECT_EQ(split(32, 128, 8, 1 << 20), "split forest.i2 16 1 8 1");
+  target.core.wake_ns = 1e15;
+  EXPECT_EQ(split(32, 128, 2, 1 << 20), "split forest.i2 1 16 8 1") << "one thread works";
+  target.core.wake_ns = 0;
+  for (const int threads : {1, 2, 8}) {
+    target.target.threads = threads;
+    const ir::Program naive = MakeWalk(1, 16, 3, 1, 128);
+    const Trace trace = DefaultTrace(naive, target).value();
+    if (!CheckTrace(naive, trace, 1).ok()) FAIL() << Explain(naive, trace, 1);
+  }
+}
+
 // forest_ranks computes with bytes, so a vector has a lane for each of its bytes. The lanes are records, or trees if there are few
 // records.
 TEST(Default, TreesInBytes) {
