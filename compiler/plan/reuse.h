@@ -11,6 +11,8 @@
 // timed kernel has them. So a kernel that is bound by its arithmetic saves nothing. It never takes less than the
 // roofline, and never more than alone.
 //
+// Kernels that find places (ir::FindsPlaces), as those of decision trees, were not timed cold (measure/measure.h), and save nothing.
+//
 // Constants are told apart by their elements, because a module has equal ones once (driver/places.h). But two kernels
 // may pack one constant in two ways, so a constant is another one for each kernel. Intermediate values share the memory
 // of an arena, so they never count more than the arena has.
