@@ -79,7 +79,8 @@ TEST_F(MeasureTest, RightKernelsAreTimed) {
 
 // A kernel that finds places is called before each timed call, and its constants, packed ones among them, are read.
 TEST(WarmKernels, AreCheckedAndTimedLikeOthers) {
-  const std::string workload = R"(program look(x: f32[16, 4], t: i64[8] const, w: f32[8, 16] const) -> (y: f32[4, 16]) {
+  const std::string workload =
+      R"(program look(x: f32[16, 4], t: i64[8] const, w: f32[8, 16] const) -> (y: f32[4, 16]) {
   for i in 4 {
     for j in 16 {
       for k in 8 {

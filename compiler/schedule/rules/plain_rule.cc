@@ -154,9 +154,8 @@ absl::Status ApplyAcross(const Shape& shape, const PlainChoice& choice, Recorder
   HEDDLE_ASSIGN_OR_RETURN(const Loop fused, out.Fuse(LoopsOf(shape.view.spatial)));
   const int64_t steps = shape.elements / (shape.columns * shape.lanes);
   const int64_t chunks = choice.parallel ? LargestDivisorUpTo(steps, kMaxChunks) : 1;
-  HEDDLE_ASSIGN_OR_RETURN(
-      const std::vector<Loop> parts,
-      out.Split(fused, {chunks, steps / chunks, shape.columns, shape.lanes}));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> parts,
+                          out.Split(fused, {chunks, steps / chunks, shape.columns, shape.lanes}));
   if (chunks > 1) HEDDLE_RETURN_IF_ERROR(out.Parallel(parts[0]));
   HEDDLE_RETURN_IF_ERROR(out.Unroll(parts[2]));
   return VectorizeLanes(parts[3], out);

@@ -140,12 +140,10 @@ class WalkRule : public Rule {
       return bytes;
     };
     // What the records of a block have in their columns is read for every tree.
-    const bool fits =
-        bytes_of(others) / records * together * kFarBlock <= target.l2_bytes / 4;
+    const bool fits = bytes_of(others) / records * together * kFarBlock <= target.l2_bytes / 4;
     int64_t block = bytes_of(tables) > target.l2_bytes && fits ? kFarBlock : kNearBlock;
     const int64_t tiles = (records + together - 1) / together;
-    while (worth && block > 1 &&
-           tiles / LargestDivisorUpTo(tiles, block) < target.target.threads)
+    while (worth && block > 1 && tiles / LargestDivisorUpTo(tiles, block) < target.target.threads)
       block /= 4;
     return block;
   }

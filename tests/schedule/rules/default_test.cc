@@ -340,11 +340,10 @@ TEST(Default, LanesOfOddColumns) {
 // An element of a row of `columns` is computed by `value` of X[vi, vj] and of S[vi], the row's own.
 ir::Program ShortRows(int64_t rows, int64_t columns, const std::string& value) {
   const std::string m = std::to_string(rows), n = std::to_string(columns);
-  const auto naive = ir::Parse("program p(X: f32[" + m + ", " + n + "], S: f32[" + m +
-                               "], V: f32[" + n + "]) -> (Y: f32[" + m + ", " + n +
-                               "]) { for i in " + m + " { for j in " + n + " { block b(vi < " + m +
-                               " spatial = i, vj < " + n + " spatial = j) { Y[vi, vj] = " + value +
-                               " } } } }");
+  const auto naive = ir::Parse(
+      "program p(X: f32[" + m + ", " + n + "], S: f32[" + m + "], V: f32[" + n + "]) -> (Y: f32[" +
+      m + ", " + n + "]) { for i in " + m + " { for j in " + n + " { block b(vi < " + m +
+      " spatial = i, vj < " + n + " spatial = j) { Y[vi, vj] = " + value + " } } } }");
   EXPECT_TRUE(naive.ok()) << naive.status();
   return *naive;
 }
@@ -370,8 +369,7 @@ TEST(Default, LanesOfShortRows) {
   EXPECT_EQ(lanes(10, "exp((X[vi, vj] - S[vi]))"), "split j 1 1 16");
   EXPECT_EQ(lanes(10, "(X[vi, vj] * S[vi])"), "split j 5 1 2");
   EXPECT_EQ(lanes(3, "(X[vi, vj] / S[vi])"), "split j 1 1 4");
-  EXPECT_EQ(lanes(24, "(X[vi, vj] / S[vi])"), "split j 3 1 8")
-      << "whole vectors, not half as many";
+  EXPECT_EQ(lanes(24, "(X[vi, vj] / S[vi])"), "split j 3 1 8") << "whole vectors, not half as many";
 }
 
 // If the rows go up in vectors, these reach across them: as many rows as lanes are as many vectors as columns.
