@@ -432,4 +432,24 @@ double StmtFlops(const Stmt& s) {
 
 double CountFlops(const Program& program) { return StmtFlops(program.body); }
 
+bool FindsPlaces(const Program& program) {
+  std::unordered_set<const Buffer*> computed;
+  bool reduces = false;
+  VisitStmt(program.body, [&](const Stmt& s) {
+    if (const Buffer* written = WrittenBuffer(s)) computed.insert(written);
+    const auto* block = As<Block>(s);
+    reduces |= block != nullptr && block->reducer.has_value();
+    return true;
+  });
+  bool finds = false;
+  VisitLoads(program.body, [&](const Expr& load) {
+    for (const Expr& index : load->args) {
+      VisitLoads(index, [&](const Expr& place) {
+        finds |= computed.count(place->buffer.get()) > 0 || (reduces && place->buffer->constant);
+      });
+    }
+  });
+  return finds;
+}
+
 }  // namespace heddle::ir

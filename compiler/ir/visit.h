@@ -104,6 +104,10 @@ bool UsesVar(const Expr& e, const Var* var);
 // counts two; exp, sqrt and the like count one; loads, index arithmetic, selects and casts none.
 double CountFlops(const Program& program);
 
+// Whether the program looks elements up at places that it finds itself: a load's index holds an element that another statement
+// computes, or, in a program that reduces, one of a constant. Decision trees do, in all their forms; a gather of rows does not.
+bool FindsPlaces(const Program& program);
+
 // ---- Implementation ----
 
 namespace visit_internal {

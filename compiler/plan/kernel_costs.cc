@@ -89,7 +89,10 @@ KernelCosts::KernelCosts(const machine::TargetInfo& target,
 }
 
 double KernelCosts::EstimateNs(const graph::FusedGraph& fused, const graph::Group& group) const {
-  return call_ns_ + roofline_.ColdNs(WorkOf(fused, group, TouchedBytes(fused, group)));
+  const KernelWork work = WorkOf(fused, group, TouchedBytes(fused, group));
+  if (!group.finds_places) return call_ns_ + roofline_.ColdNs(work);
+  const double distance = work.constant_bytes + work.activation_bytes;
+  return call_ns_ + roofline_.Ns(work, work.constant_bytes / roofline_.RateAt(work, distance));
 }
 
 KernelCosts::Deviations KernelCosts::DeviationsOf(const std::vector<KernelFactor>& kernels) const {

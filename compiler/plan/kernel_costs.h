@@ -1,5 +1,5 @@
 // What a kernel costs alone, with cold weights: measured where there is a record, else predicted from the kernels that
-// have one. What it costs in a model: reuse.h.
+// have one. Kernels that find places (ir::FindsPlaces) have warm ones. What a kernel costs in a model: reuse.h.
 //
 // A prediction is the estimate of the machine model, which is the roofline with cold weights (roofline.h) plus
 // the cost of a call, times a factor. The factor is learned from
@@ -42,7 +42,7 @@ struct PredictionError {
 };
 
 // Version of the estimate and of the classes. Factors of another version mean something else.
-inline constexpr int kFactorVersion = 2;
+inline constexpr int kFactorVersion = 3;
 
 // What one measured kernel says of others.
 struct KernelFactor {

@@ -55,7 +55,7 @@ class ConstantNumbers {
 std::vector<size_t> Overwritable(const FusedGraph& fused, const Group& group) {
   const graph::Graph& graph = fused.graph;
   std::vector<size_t> found;
-  if (group.outputs.size() != 1 || Bytes(fused, group.outputs[0]) < kLeastBytes) return found;
+  if (group.outputs.size() != 1 || BytesOf(fused, group.outputs[0]) < kLeastBytes) return found;
   const graph::TensorType& result = graph.values[static_cast<size_t>(group.outputs[0])].type;
   for (const int n : group.nodes) {
     const graph::Node& node = graph.nodes[static_cast<size_t>(n)];
@@ -73,7 +73,7 @@ std::vector<size_t> Overwritable(const FusedGraph& fused, const Group& group) {
 
 // What a call does whose result takes the place of an operand.
 KernelWork InPlace(const FusedGraph& fused, const Group& group, KernelWork work) {
-  work.activation_bytes -= static_cast<double>(Bytes(fused, group.outputs[0]));
+  work.activation_bytes -= static_cast<double>(BytesOf(fused, group.outputs[0]));
   return work;
 }
 
@@ -216,7 +216,7 @@ std::vector<double> ReuseModel::CostsNs(const FusedGraph& fused,
     for (const Access& access : call.constants) before.push_back(constants.Last(access.memory));
     for (const Access& access : call.constants) constants.Touch(access, now);
     for (const Access& access : call.others) others.Touch(access, now);
-    if (time < calls) continue;
+    if (time < calls || fused.groups[time - calls].finds_places) continue;
     const double cold_rate = roofline_.ColdRate(call.alone);
     double constants_ns = call.alone.constant_bytes / cold_rate;
     for (size_t i = 0; i < before.size(); ++i) {
@@ -232,7 +232,7 @@ std::vector<double> ReuseModel::CostsNs(const FusedGraph& fused,
 }
 
 double ReuseModel::LeastNs(const FusedGraph& fused, const Group& group, double cold_ns) const {
-  if (!caches_known_) return cold_ns;
+  if (!caches_known_ || group.finds_places) return cold_ns;
   const std::vector<int64_t> touched = TouchedBytes(fused, group);
   const KernelWork work = WorkOf(fused, group, touched);
   const double cold_rate = roofline_.ColdRate(work);

@@ -10,7 +10,8 @@ namespace heddle::runtime {
 class RowCut {
  public:
   // `rows`: of each block, the largest first; at least one block. `cold_ns`: how long each one took when its kernels were
-  // measured, with their code and constants outside of the caches; empty: not all of them were measured.
+  // measured, with their code and constants outside of the caches (those of trees: inside; measure/measure.h); empty: not all of them
+  // were measured.
   RowCut(std::vector<int64_t> rows, const std::vector<double>& cold_ns);
 
   struct Piece {

@@ -82,6 +82,33 @@ TEST(MapChildren, DeletesWhatBecomesEmpty) {
             nullptr);
 }
 
+// Places that a program finds come from its other statements, or from constants by which a reduction looks something up.
+TEST(FindsPlaces, InTreesAndNotInAGatherOfRows) {
+  const auto finds = [](const std::string& inputs, const std::string& body) {
+    const auto program =
+        Parse("program p(X: f32[8], " + inputs + ") -> (Y: f32[8]) { " + body + " }");
+    EXPECT_TRUE(program.ok()) << program.status();
+    return program.ok() && FindsPlaces(*program);
+  };
+  const std::string place = "max(0, min(7, ";
+  const std::string gather =
+      "for i in 8 { block b(v < 8 spatial = i) { Y[v] = X[" + place + "I[v]))] } }";
+  EXPECT_FALSE(finds("I: i64[8]", gather)) << "the caller says where";
+  EXPECT_FALSE(finds("I: i64[8] const", gather)) << "a gather of constant places";
+  const std::string sum =
+      "for i in 8 { for k in 8 { block b(v < 8 spatial = i, r < 8 reduce = k) sum init 0.0 { Y[v] "
+      "= X[";
+  EXPECT_TRUE(finds("I: i64[8] const", sum + place + "I[r]))] } } }")) << "columns that nodes ask";
+  EXPECT_FALSE(finds("I: i64[8] const", sum + "r] } } }")) << "a plain sum";
+  EXPECT_FALSE(finds("I: i64[8]", sum + place + "I[r]))] } } }"));
+  EXPECT_TRUE(finds(
+      "I: i64[8]",
+      "alloc T : i64[8] global { for j in 8 { block t(u < 8 spatial = j) { T[u] = (I[u] + 1) } } "
+      "for i in 8 { block b(v < 8 spatial = i) { Y[v] = X[" +
+          place + "T[v]))] } } }"))
+      << "steps of a walk";
+}
+
 TEST(MapElements, RedirectsLoadsAndStores) {
   const auto to = std::make_shared<const Buffer>(Buffer{"T", DType::kF32, {1, 2}, Scope::kLocal});
   const Stmt moved =

@@ -183,6 +183,10 @@ TEST(Reuse, WalksThroughTreesTouchFewLines) {
                              {{"steps", int64_t{3}}, {"reduce", std::string("sum")}}, "forest");
     const FusedGraph fused = *graph::Fuse(*b.Build({{"y", y}}));
     EXPECT_EQ(fused.groups.size(), 1u);
+    // It was timed with warm tables, and saves nothing in a model.
+    EXPECT_TRUE(fused.groups[0].finds_places);
+    EXPECT_THAT(Costs(fused), ElementsAre(kCold));
+    EXPECT_EQ(ReuseModel(Small()).LeastNs(fused, fused.groups[0], kCold), kCold);
     return TouchedBytes(fused, fused.groups[0]);
   };
   EXPECT_THAT(touched(1), UnorderedElementsAre(4 * 4, 2 * 3 * 64, 2 * 3 * 64, 2 * 3 * 64, 2 * 64));

@@ -85,6 +85,11 @@ class ExprEmitter {
   bool HasOnePlace(const ir::ExprNode& load, bool masked);
   llvm::Value* EmitGuardedLoads(llvm::Value* condition, const ir::ExprNode& e);
   llvm::Value* Repeated(const ir::Expr& constant);
+  bool AccessesLanesSingly(const Address& address);
+  llvm::Value* LanePointer(const Address& address, llvm::Type* type, int lane);
+  llvm::Value* EmitSingleLoads(const Address& address, llvm::Type* type, llvm::Align alignment);
+  void EmitSingleStores(llvm::Value* value, const Address& address, llvm::Type* type,
+                        llvm::Align alignment);
   llvm::Value* EmitUniformLoadWhereAnyLane(const Address& address, llvm::Type* type);
   llvm::Value* EmitEverySecond(const Address& address, llvm::Type* type);
 

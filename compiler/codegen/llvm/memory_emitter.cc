@@ -137,6 +137,35 @@ Value* ExprEmitter::LanePointers(const Address& address, Type* type) {
   return b_.CreateGEP(type, address.pointer, offsets);
 }
 
+// Whether lanes at a constant distance are loaded and stored one by one. Where gathers are no faster than that, LLVM takes them
+// apart, too, but it makes a vector of addresses first and moves each of them to a scalar register, which takes longer than
+// the loads. Here the addresses are constant distances from that of lane 0.
+bool ExprEmitter::AccessesLanesSingly(const Address& address) {
+  return address.pointer && !c_.lookup.avx512f && !c_.lookup.fast_gather;
+}
+
+Value* ExprEmitter::LanePointer(const Address& address, Type* type, int lane) {
+  return b_.CreateGEP(type, address.pointer,
+                      b_.getInt64(static_cast<uint64_t>(lane * address.stride)));
+}
+
+Value* ExprEmitter::EmitSingleLoads(const Address& address, Type* type, llvm::Align alignment) {
+  Value* value = llvm::PoisonValue::get(Widen(type));
+  for (int lane = 0; lane < c_.lanes; ++lane) {
+    Value* element = b_.CreateAlignedLoad(type, LanePointer(address, type, lane), alignment);
+    value = b_.CreateInsertElement(value, element, static_cast<uint64_t>(lane));
+  }
+  return value;
+}
+
+void ExprEmitter::EmitSingleStores(Value* value, const Address& address, Type* type,
+                                   llvm::Align alignment) {
+  for (int lane = 0; lane < c_.lanes; ++lane) {
+    Value* element = b_.CreateExtractElement(value, static_cast<uint64_t>(lane));
+    b_.CreateAlignedStore(element, LanePointer(address, type, lane), alignment);
+  }
+}
+
 // All lanes read one element, whose address may lie outside of the buffer if no lane is active. So
 // it is read only if some lane is.
 Value* ExprEmitter::EmitUniformLoadWhereAnyLane(const Address& address, Type* type) {
@@ -441,8 +470,10 @@ Value* ExprEmitter::EmitElements(const ir::ExprNode& e, const ir::Linear& index)
     value = EmitContiguousLoad(e, address, type, safe);
   } else if (address.pointer && address.stride == 2 && safe) {
     value = EmitEverySecond(address, type);
+  } else if (const llvm::Align alignment(static_cast<uint64_t>(SizeOf(e.dtype)));
+             safe && AccessesLanesSingly(address)) {
+    value = EmitSingleLoads(address, type, alignment);
   } else {
-    llvm::Align alignment(static_cast<uint64_t>(SizeOf(e.dtype)));
     value = b_.CreateMaskedGather(Widen(type), LanePointers(address, type), alignment,
                                   safe ? AllLanes() : c_.mask,
                                   llvm::Constant::getNullValue(Widen(type)));
@@ -482,7 +513,9 @@ void ExprEmitter::EmitStore(const ir::Store& store) {
     }
     return;
   }
-  llvm::Align alignment(static_cast<uint64_t>(SizeOf(store.buffer->dtype)));
+  const llvm::Align alignment(static_cast<uint64_t>(SizeOf(store.buffer->dtype)));
+  if (!c_.mask && AccessesLanesSingly(address))
+    return EmitSingleStores(value, address, type, alignment);
   b_.CreateMaskedScatter(value, LanePointers(address, type), alignment,
                          c_.mask ? c_.mask : AllLanes());
 }

@@ -14,6 +14,7 @@
 #include "compiler/graph/fusion/row_blocks.h"
 #include "compiler/graph/ops/op_util.h"
 #include "compiler/ir/text.h"
+#include "compiler/ir/visit.h"
 
 namespace heddle::graph {
 namespace {
@@ -403,6 +404,7 @@ absl::StatusOr<FuseMemo::Known> MakeProgram(const Graph& graph, const Group& gro
   HEDDLE_ASSIGN_OR_RETURN(made.naive, tensor::LowerToLoops(program));
   made.workload = ir::Print(made.naive);
   made.key = WorkloadKey(made.workload);
+  made.finds_places = ir::FindsPlaces(made.naive);
   return made;
 }
 
@@ -421,6 +423,7 @@ absl::Status AddProgram(const Graph& graph, const FuseOptions& options, Group* g
     }
   }
   group->key = known->key;
+  group->finds_places = known->finds_places;
   if (!options.programs) return absl::OkStatus();
   group->naive = known->naive;
   group->workload = known->workload;

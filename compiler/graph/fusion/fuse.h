@@ -26,10 +26,11 @@ struct Group {
   // "conv2d+add+relu 1x56x56x64", at most about 60 characters; more where groups of other workloads would
   // have the same: "conv2d+relu 1x28x28x64 by 3x3x64x64, stride 2x2".
   std::string label;
-  ir::Program naive;     // the loop program before any schedule
-  std::string workload;  // its canonical text (ir/text.h)
-  std::string key;       // WorkloadKey(workload)
-  double flops = 0;      // of the direct algorithm; a multiply-add counts two
+  ir::Program naive;          // the loop program before any schedule
+  std::string workload;       // its canonical text (ir/text.h)
+  std::string key;            // WorkloadKey(workload)
+  double flops = 0;           // of the direct algorithm; a multiply-add counts two
+  bool finds_places = false;  // ir::FindsPlaces of the program
 };
 
 struct FusedGraph {
@@ -54,6 +55,7 @@ class FuseMemo {
   struct Known {
     ir::Program naive;
     std::string workload, key;
+    bool finds_places = false;
   };
   // By what GroupExpression depends on. The result lives as long as the memo. Find: null if it is not known.
   const Known* Find(const std::string& signature) const;
@@ -90,7 +92,7 @@ struct FuseOptions {
   // is an output, or that somebody else reads.
   std::set<std::string> columns = {};
   FuseMemo* memo = nullptr;  // optional; the result is the same
-  // false: of a group's program, only the key is given, and neither `naive` nor `workload`. For those who ask only
+  // false: of a group's program, neither `naive` nor `workload` is given. For those who ask only
   // what kernels cost.
   bool programs = true;
 };

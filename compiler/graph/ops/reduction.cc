@@ -1,5 +1,7 @@
 // Reductions over axes, arg-max and arg-min, running sums.
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -157,7 +159,8 @@ OpDef LogSumExpOp() {
 }
 
 // The position of the first (or last) maximum or minimum along `axis`, as i64. The first stage
-// finds the extreme value, the second the least (or greatest) position that holds it.
+// finds the extreme value, the second the least (or greatest) position that holds it. Positions are found as
+// i32 where they fit, of which a vector has twice as many.
 OpDef ArgOp(OpKind kind, ReduceOp extreme) {
   OpDef op = OverAxes(kind);
   op.attrs.push_back({"select_last_index", int64_t{0}});
@@ -176,12 +179,19 @@ OpDef ArgOp(OpKind kind, ReduceOp extreme) {
     const int64_t axis = axes[0];
     tensor::Tensor best = ReduceOver(b, name + "_value", x, axes, true, extreme,
                                      [&](std::vector<Expr> i) { return x.At(std::move(i)); });
-    return ReduceOver(b, name, x, axes, attrs.Flag("keepdims"),
-                      last ? ReduceOp::kMax : ReduceOp::kMin, [&](std::vector<Expr> i) {
-                        Expr at = i[axis];
-                        Expr hit = Make(Op::kEq, {x.At(i), best.At(KeptIndex(i, axes))});
-                        return ir::Select(hit, at, ir::Int(last ? 0 : x.shape()[axis] - 1));
-                      });
+    const int64_t extent = x.shape()[axis];
+    const DType number = extent <= std::numeric_limits<int32_t>::max() ? DType::kI32 : DType::kI64;
+    const tensor::Tensor found =
+        ReduceOver(b, name, x, axes, attrs.Flag("keepdims"), last ? ReduceOp::kMax : ReduceOp::kMin,
+                   [&](std::vector<Expr> i) {
+                     Expr at = ir::Cast(number, i[axis]);
+                     Expr hit = Make(Op::kEq, {x.At(i), best.At(KeptIndex(i, axes))});
+                     return ir::Select(hit, at, ir::Int(last ? 0 : extent - 1, number));
+                   });
+    if (number == DType::kI64) return found;
+    return b.Compute(name + "_finish", found.shape(), [&](tensor::Iters s) {
+      return ir::Cast(DType::kI64, found.At({s.begin(), s.end()}));
+    });
   };
   return op;
 }

@@ -13,6 +13,8 @@ namespace {
 
 // Most chunks of a parallel loop: enough to even out, cheap to start.
 constexpr int64_t kMaxChunks = 64;
+// Most columns of rows that vectors reach across: a step has as many unrolled vectors.
+constexpr int64_t kMostShort = 32;
 
 struct PlainChoice {
   int64_t vectors = 1;  // vector registers per iteration of the innermost serial loop
@@ -23,6 +25,7 @@ struct Shape {
   StageView view;
   int vector_axis = -1;  // index into view.spatial, -1: none
   bool linear = false;   // every access walks memory in the order of the loops
+  int64_t columns = 0;   // of rows that vectors reach across (ColumnsAcross); 0: they do not
   int64_t lanes = 1;
   int64_t elements = 1;  // elements of the result times reduce iterations
   bool reduces = false;
@@ -41,24 +44,53 @@ bool Divides(const ir::Expr& e) {
   return std::any_of(e->args.begin(), e->args.end(), Divides);
 }
 
+// Whether the access walks through memory as if the loops over the first `axes` spatial axes ran over one flat array.
+bool IsFlat(const StageView& view, size_t axes, const ir::Buffer& buffer,
+            const std::vector<ir::Expr>& indices) {
+  int64_t stride = 1;
+  for (size_t k = axes; k > 0; --k) {
+    const Axis& axis = view.spatial[k - 1];
+    if (axis.extent > 1 && StrideOf(buffer, indices, axis.iter) != stride) return false;
+    stride *= axis.extent;
+  }
+  return true;
+}
+
 // Whether every access that moves at all walks through memory as if the loops ran over one flat
 // array.
 bool IsLinear(const StageView& view, const ir::Block& block) {
-  auto flat = [&](const ir::Buffer& buffer, const std::vector<ir::Expr>& indices) {
-    int64_t stride = 1;
-    for (size_t k = view.spatial.size(); k > 0; --k) {
-      const Axis& axis = view.spatial[k - 1];
-      if (axis.extent > 1 && StrideOf(buffer, indices, axis.iter) != stride) return false;
-      stride *= axis.extent;
-    }
-    return true;
-  };
+  const size_t all = view.spatial.size();
   if (block.reducer || UsesPosition(block.store.value)) return false;
-  if (!flat(*block.store.buffer, block.store.indices)) return false;
+  if (!IsFlat(view, all, *block.store.buffer, block.store.indices)) return false;
   for (const ir::Expr& load : DistinctLoads(block)) {
-    if (load->buffer->NumElements() > 1 && !flat(*load->buffer, load->args)) return false;
+    if (load->buffer->NumElements() > 1 && !IsFlat(view, all, *load->buffer, load->args))
+      return false;
   }
   return true;
+}
+
+// The columns of rows that are too short for whole vectors, such as the probabilities of 10 classes, where vectors may reach across
+// rows: every access is flat, or has one element for each row, and the rows go up in vectors. As many rows as a vector has lanes are
+// then as many vectors as there are columns, none of them narrow or guarded. Each reads the elements of its rows as a constant
+// permutation of one vector. 0: rows are not like that.
+int64_t ColumnsAcross(const StageView& view, const ir::Block& block, int64_t lanes) {
+  const size_t all = view.spatial.size();
+  if (all < 2 || lanes < 2 || block.reducer || UsesPosition(block.store.value)) return 0;
+  const Axis& column = view.spatial[all - 1];
+  if (column.extent < 2 || column.extent % lanes == 0 ||
+      column.extent >= std::min(2 * lanes, kMostShort + 1))
+    return 0;
+  size_t row = all - 1;  // the axis before the columns, but for those of extent 1
+  while (row > 0 && view.spatial[row - 1].extent == 1) --row;
+  if (row == 0 || view.spatial[row - 1].extent % lanes != 0) return 0;
+  if (!IsFlat(view, all, *block.store.buffer, block.store.indices)) return 0;
+  for (const ir::Expr& load : DistinctLoads(block)) {
+    if (load->buffer->NumElements() == 1 || IsFlat(view, all, *load->buffer, load->args)) continue;
+    const bool of_row = StrideOf(*load->buffer, load->args, column.iter) == 0 &&
+                        IsFlat(view, all - 1, *load->buffer, load->args);
+    if (!of_row) return 0;
+  }
+  return column.extent;
 }
 
 Shape ShapeOf(const StageView& view, const ir::Block& block, const machine::TargetInfo& target) {
@@ -68,6 +100,7 @@ Shape ShapeOf(const StageView& view, const ir::Block& block, const machine::Targ
   shape.costly = IsExpensive(block) || Divides(block.store.value);
   shape.lanes = LanesOf(target, block.store.buffer->dtype);
   shape.linear = IsLinear(view, block);
+  if (!shape.linear) shape.columns = ColumnsAcross(view, block, shape.lanes);
   int best = -1;
   for (size_t k = 0; k < view.spatial.size(); ++k) {
     shape.elements *= view.spatial[k].extent;
@@ -114,6 +147,17 @@ absl::Status ApplyLinear(const Shape& shape, const PlainChoice& choice, Recorder
                           out.Split(fused, {chunks, rest / chunks, vectors, lanes}));
   if (chunks > 1) HEDDLE_RETURN_IF_ERROR(out.Parallel(parts[0]));
   if (vectors > 1) HEDDLE_RETURN_IF_ERROR(out.Unroll(parts[2]));
+  return VectorizeLanes(parts[3], out);
+}
+
+absl::Status ApplyAcross(const Shape& shape, const PlainChoice& choice, Recorder& out) {
+  HEDDLE_ASSIGN_OR_RETURN(const Loop fused, out.Fuse(LoopsOf(shape.view.spatial)));
+  const int64_t steps = shape.elements / (shape.columns * shape.lanes);
+  const int64_t chunks = choice.parallel ? LargestDivisorUpTo(steps, kMaxChunks) : 1;
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> parts,
+                          out.Split(fused, {chunks, steps / chunks, shape.columns, shape.lanes}));
+  if (chunks > 1) HEDDLE_RETURN_IF_ERROR(out.Parallel(parts[0]));
+  HEDDLE_RETURN_IF_ERROR(out.Unroll(parts[2]));
   return VectorizeLanes(parts[3], out);
 }
 
@@ -169,6 +213,7 @@ absl::Status ApplyNested(const Shape& shape, const PlainChoice& choice, Recorder
 
 absl::Status ApplyShape(const Shape& shape, const PlainChoice& choice, Recorder& out) {
   if (shape.view.spatial.empty()) return absl::OkStatus();
+  if (shape.columns > 0) return ApplyAcross(shape, choice, out);
   return shape.linear ? ApplyLinear(shape, choice, out) : ApplyNested(shape, choice, out);
 }
 
@@ -176,7 +221,8 @@ class PlainRule : public Rule {
  public:
   PlainRule(Shape shape, bool worth_threads, const machine::TargetInfo& target, Knobs& knobs)
       : shape_(std::move(shape)) {
-    vectors_ = knobs.Add(absl::StrCat("vectors per step of ", shape_.view.block), {1, 2, 4}, 1);
+    if (shape_.columns == 0)
+      vectors_ = knobs.Add(absl::StrCat("vectors per step of ", shape_.view.block), {1, 2, 4}, 1);
     if (target.target.threads > 1) {
       parallel_ = knobs.Add(absl::StrCat("parallel ", shape_.view.block), {0, 1}, worth_threads);
     }
@@ -184,7 +230,7 @@ class PlainRule : public Rule {
 
   absl::Status Apply(const Knobs& knobs, const Point& point, Recorder& out) const override {
     PlainChoice choice;
-    choice.vectors = knobs.Value(point, vectors_);
+    if (vectors_ >= 0) choice.vectors = knobs.Value(point, vectors_);
     choice.parallel = parallel_ >= 0 && knobs.Value(point, parallel_) != 0;
     return ApplyShape(shape_, choice, out);
   }

@@ -6,8 +6,10 @@
 // Every step of a walk waits for the step before it, and mostly for its look-ups. So a tile of independent walks takes each step
 // together: of several records and several trees. They lie in the lanes of vectors, if there are enough records
 // or else trees, or side by side in scalar code, where gathers are slow and trees large. Between steps the places stay in registers. A tree is
-// walked by a block of records before the next one is, so that its nodes are still in the cache.
+// walked by a block of records before the next one is, so that its nodes are still in the cache. If all trees together exceed the
+// second-level cache, every block brings their nodes there anew, so blocks are larger.
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -22,8 +24,11 @@ namespace {
 // Vectors (or scalars) of walks at once: they hide each other's latency, and their places have to fit into registers.
 constexpr int64_t kMostAtOnce = 16;
 constexpr int64_t kLeastLanes = 2;
-// Records of a block, in tiles.
+// Records of a block, in tiles: those to choose from, and those to prefer where trees stay in the second-level cache, and where not.
 constexpr int64_t kBlocks[] = {1, 4, 16, 64};
+constexpr int64_t kNearBlock = 16;
+constexpr int64_t kFarBlock = 64;
+constexpr int64_t kLeastBlocked = 64;  // fewer records are one block of a single tile
 // A step in scalar code: four loads, a comparison, and the arithmetic around them.
 constexpr double kScalarInstructions = 10;
 constexpr double kGathers = 3;
@@ -60,21 +65,21 @@ class WalkRule : public Rule {
     const bool asks_all = !steps && full > found;
     const bool chain = !steps && stage.walk.size() > 1;
     const bool two_vectors = records >= 2 * widths[0];
-    rows_knob_ = knobs.Add(
-        absl::StrCat("records at once of ", Record().loop), rows,
-        scalar ? std::min<int64_t>(8, rows.back()) : (two_vectors && (chain || !asks_all) ? 2 : 1));
+    const int64_t at_once =
+        scalar ? std::min<int64_t>(8, rows.back()) : (two_vectors && (chain || !asks_all) ? 2 : 1);
+    rows_knob_ = knobs.Add(absl::StrCat("records at once of ", Record().loop), rows, at_once);
     trees_knob_ = knobs.Add(
         absl::StrCat("trees at once of ", reduce().loop), Divisors(trees, most_at_once_),
         scalar || over_records_
             ? LargestDivisorUpTo(trees, records == 1 ? 8 : (chain && !two_vectors ? 2 : 1))
             : LargestDivisorUpTo(std::max<int64_t>(1, trees / lanes), steps ? 4 : (chain ? 2 : 1)));
-    block_knob_ =
-        knobs.Add(absl::StrCat("tiles in a block of ", Record().loop),
-                  {std::begin(kBlocks), std::end(kBlocks)}, records >= 64 && !asks_all ? 16 : 1);
-    if (target.target.threads > 1) {
-      parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1},
-                                 machine::WorthThreads(WorkOf(stage, target), target));
-    }
+    const bool worth = machine::WorthThreads(WorkOf(stage, target), target);
+    const int64_t together = (scalar ? 1 : widths[0]) * at_once;
+    block_knob_ = knobs.Add(absl::StrCat("tiles in a block of ", Record().loop),
+                            {std::begin(kBlocks), std::end(kBlocks)},
+                            asks_all ? 1 : PreferredBlock(together, worth, target));
+    if (target.target.threads > 1)
+      parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1}, worth);
   }
 
   absl::Status Apply(const Knobs& knobs, const Point& point, Recorder& out) const override {
@@ -116,6 +121,32 @@ class WalkRule : public Rule {
   const std::vector<Axis>& spatial() const { return stage_.view.spatial; }
   const Axis& reduce() const { return stage_.view.reduce[0]; }
   const Axis& Record() const { return spatial()[walked_.back()]; }
+
+  // Tiles of `together` records in a block. `worth`: whether threads share the blocks, of which each of them then gets one at least.
+  int64_t PreferredBlock(int64_t together, bool worth, const machine::TargetInfo& target) const {
+    const int64_t records = Record().extent;
+    if (records < kLeastBlocked) return 1;
+    std::set<const ir::Buffer*> made, tables, others;
+    for (const ir::Block* block : stage_.computed) made.insert(block->store.buffer.get());
+    for (const ir::Block* block : stage_.computed) {
+      ForEachLoad(*block, [&](const ir::Expr& load) {
+        const ir::Buffer* const buffer = load->buffer.get();
+        if (!made.contains(buffer)) (buffer->constant ? tables : others).insert(buffer);
+      });
+    }
+    const auto bytes_of = [](const std::set<const ir::Buffer*>& buffers) {
+      int64_t bytes = 0;
+      for (const ir::Buffer* buffer : buffers) bytes += buffer->SizeBytes();
+      return bytes;
+    };
+    // What the records of a block have in their columns is read for every tree.
+    const bool fits = bytes_of(others) / records * together * kFarBlock <= target.l2_bytes / 4;
+    int64_t block = bytes_of(tables) > target.l2_bytes && fits ? kFarBlock : kNearBlock;
+    const int64_t tiles = (records + together - 1) / together;
+    while (worth && block > 1 && tiles / LargestDivisorUpTo(tiles, block) < target.target.threads)
+      block /= 4;
+    return block;
+  }
 
   // Whether registers hold the nodes of a tree, in which all lanes look up. A step of records in vectors then gathers only the
   // values that it compares.

@@ -368,6 +368,54 @@ program kernel(A: f32[20, 8], B: f32[3, 8, 32]) -> (C: f32[20, 32]) {
   EXPECT_LE(jumps, 8) << assembly;
 }
 
+// Lanes at a constant distance are loaded and stored one by one where gathers are no faster, and gathered where they are.
+TEST(Registers, LanesApartHaveNoVectorOfAddresses) {
+  const ir::Program lowered = Lowered(R"(
+program kernel(A: f32[64, 10]) -> (S: f32[64, 10]) {
+  for i in 8 { for j in 10 { for l in 8 vectorized {
+    block b(v < 64 spatial = ((i * 8) + l), w < 10 spatial = j) { S[v, (9 - w)] = (A[v, w] * A[v, w]) }
+  } } }
+})");
+  const auto llvm_ir = [&](const std::string& cpu) {
+    std::string text;
+    LlvmOptions options;
+    options.llvm_ir = &text;
+    const auto artifact =
+        CompileLlvm({lowered}, Target("llvm -triple=x86_64-linux-gnu -mcpu=" + cpu), options);
+    EXPECT_TRUE(artifact.ok()) << artifact.status();
+    return text;
+  };
+  for (const char* cpu : {"znver3", "x86-64-v3", "x86-64"}) {
+    EXPECT_THAT(llvm_ir(cpu), AllOf(Not(HasSubstr("masked.gather")),
+                                    Not(HasSubstr("masked.scatter")), HasSubstr("insertelement")))
+        << cpu;
+  }
+  for (const char* cpu : {"skylake-avx512", "x86-64-v3 -mattr=+fast-gather"})
+    EXPECT_THAT(llvm_ir(cpu), HasSubstr("masked.gather")) << cpu;
+}
+
+// Ten vectors of eight reach across eight rows of ten. Each reads what belongs to its rows by one load and a permutation.
+TEST(Registers, VectorsAcrossRowsArePermuted) {
+  const ir::Program lowered = Lowered(R"(
+program kernel(A: f32[64, 10], R: f32[64, 1]) -> (S: f32[64, 10]) {
+  for i in 8 { for j in 10 unrolled { for l in 8 vectorized {
+    block b(v < 64 spatial = (((((i * 10) + j) * 8) + l) // 10), w < 10 spatial = (((((i * 10) + j) * 8) + l) % 10)) {
+      S[v, w] = (A[v, w] / R[v, 0])
+    }
+  } } }
+})");
+  std::string text;
+  LlvmOptions options;
+  options.llvm_ir = &text;
+  const auto artifact =
+      CompileLlvm({lowered}, Target("llvm -triple=x86_64-linux-gnu -mcpu=x86-64-v3"), options);
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  EXPECT_THAT(text, HasSubstr("fdiv contract <8 x float>")) << text;
+  // The ninth of the ten: elements 64 to 71 of the eight rows.
+  EXPECT_THAT(text, HasSubstr("i32 6, i32 6, i32 6, i32 6, i32 6, i32 6, i32 7, i32 7>")) << text;
+  EXPECT_THAT(text, Not(HasSubstr("masked"))) << text;
+}
+
 // Of the twelve terms of four windows over four places and padding, two lie in the padding.
 TEST(Registers, PaddingIsNotMultiplied) {
   const ir::Program lowered = Lowered(R"(

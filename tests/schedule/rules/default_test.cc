@@ -337,29 +337,67 @@ TEST(Default, LanesOfOddColumns) {
   EXPECT_THAT(text("20", "2600", ""), HasSubstr("split j 100 1 2 13"));
 }
 
+// An element of a row of `columns` is computed by `value` of X[vi, vj] and of S[vi], the row's own.
+ir::Program ShortRows(int64_t rows, int64_t columns, const std::string& value) {
+  const std::string m = std::to_string(rows), n = std::to_string(columns);
+  const auto naive = ir::Parse(
+      "program p(X: f32[" + m + ", " + n + "], S: f32[" + m + "], V: f32[" + n + "]) -> (Y: f32[" +
+      m + ", " + n + "]) { for i in " + m + " { for j in " + n + " { block b(vi < " + m +
+      " spatial = i, vj < " + n + " spatial = j) { Y[vi, vj] = " + value + " } } } }");
+  EXPECT_TRUE(naive.ok()) << naive.status();
+  return *naive;
+}
+
+// The split of its vectors, in the default trace, which computes what the naive program does.
+std::string SplitOf(const ir::Program& naive, const machine::TargetInfo& target) {
+  const Trace trace = DefaultTrace(naive, target).value();
+  if (!CheckTrace(naive, trace, 1).ok()) ADD_FAILURE() << Explain(naive, trace, 1);
+  const std::string text = ToText(trace);
+  const size_t split = text.find("split ");
+  if (split == std::string::npos) return "none";
+  return text.substr(split, text.find('\n', split) - split);
+}
+
 // What takes long to compute has a guarded vector instead of many short ones.
 TEST(Default, LanesOfShortRows) {
-  const auto lanes = [](const std::string& columns, const std::string& value) {
-    machine::TargetInfo target = Wide();
-    target.target.threads = 1;
-    const auto naive = ir::Parse(
-        "program p(X: f32[32, " + columns + "], S: f32[32]) -> (Y: f32[32, " + columns +
-        "]) { for i in 32 { for j in " + columns + " { block b(vi < 32 spatial = i, vj < " +
-        columns + " spatial = j) { Y[vi, vj] = " + value + " } } } }");
-    EXPECT_TRUE(naive.ok()) << naive.status();
-    const Trace trace = DefaultTrace(*naive, target).value();
-    if (!CheckTrace(*naive, trace, 1).ok()) ADD_FAILURE() << Explain(*naive, trace, 1);
-    const std::string text = ToText(trace);
-    const size_t split = text.find("split j ");
-    if (split == std::string::npos) return std::string("none");
-    return text.substr(split, text.find('\n', split) - split);
+  machine::TargetInfo target = Wide();
+  target.target.threads = 1;
+  const auto lanes = [&](int64_t columns, const std::string& value) {
+    return SplitOf(ShortRows(33, columns, value), target);
   };
-  EXPECT_EQ(lanes("10", "(X[vi, vj] / S[vi])"), "split j 1 1 16");
-  EXPECT_EQ(lanes("10", "exp((X[vi, vj] - S[vi]))"), "split j 1 1 16");
-  EXPECT_EQ(lanes("10", "(X[vi, vj] * S[vi])"), "split j 5 1 2");
-  EXPECT_EQ(lanes("3", "(X[vi, vj] / S[vi])"), "split j 1 1 4");
-  EXPECT_EQ(lanes("24", "(X[vi, vj] / S[vi])"), "split j 3 1 8")
-      << "whole vectors, not half as many";
+  EXPECT_EQ(lanes(10, "(X[vi, vj] / S[vi])"), "split j 1 1 16");
+  EXPECT_EQ(lanes(10, "exp((X[vi, vj] - S[vi]))"), "split j 1 1 16");
+  EXPECT_EQ(lanes(10, "(X[vi, vj] * S[vi])"), "split j 5 1 2");
+  EXPECT_EQ(lanes(3, "(X[vi, vj] / S[vi])"), "split j 1 1 4");
+  EXPECT_EQ(lanes(24, "(X[vi, vj] / S[vi])"), "split j 3 1 8") << "whole vectors, not half as many";
+}
+
+// If the rows go up in vectors, these reach across them: as many rows as lanes are as many vectors as columns.
+TEST(Default, VectorsReachAcrossShortRows) {
+  for (machine::TargetInfo target : Targets()) {
+    target.target.threads = 1;
+    const int64_t lanes = target.vector_bytes / 4;
+    for (const int64_t rows : {lanes, 4 * lanes}) {
+      for (const int64_t columns : {2, 3, 5, 10, 12, 15, 31}) {
+        const ir::Program naive = ShortRows(rows, columns, "exp((X[vi, vj] - S[vi]))");
+        const std::string split = SplitOf(naive, target);
+        const std::string across = "split i*j 1 " + std::to_string(rows / lanes) + " " +
+                                   std::to_string(columns) + " " + std::to_string(lanes);
+        const bool whole = columns % lanes == 0 || columns >= 2 * lanes;
+        EXPECT_EQ(split == across, !whole) << split << ", " << columns << " columns";
+      }
+    }
+    // Nothing but rows is read. An element of a column is none of a row.
+    EXPECT_THAT(SplitOf(ShortRows(2 * lanes, 10, "(X[vi, vj] / V[vj])"), target),
+                Not(HasSubstr("i*j")));
+    EXPECT_THAT(SplitOf(ShortRows(2 * lanes, 10, "(X[vi, 3] / S[vi])"), target),
+                Not(HasSubstr("i*j")));
+  }
+  machine::TargetInfo threads = Wide();
+  threads.core.wake_ns = 0;
+  const ir::Program naive = ShortRows(64, 10, "(X[vi, vj] / S[vi])");
+  EXPECT_EQ(SplitOf(naive, threads), "split i*j 4 1 10 16") << "each thread has whole steps";
+  EXPECT_THAT(ToText(DefaultTrace(naive, threads).value()), HasSubstr("parallel i*j.0"));
 }
 
 // The rule for walks takes the program, and no rule that is offered refuses. The default schedule has this step; it and some of
@@ -423,6 +461,39 @@ TEST(Default, WalksOfSmallTreesAreVectors) {
   target.vector_bytes = 32;
   EXPECT_TRUE(vectors(2));
   EXPECT_FALSE(vectors(0.4));
+}
+
+// A block has more records if trees exceed the second-level cache but the columns of its records do not fill it, and fewer if each
+// thread would not get one otherwise.
+TEST(Default, BlocksOfRecords) {
+  machine::TargetInfo target = Wide();
+  target.vector_bytes = 32;
+  target.core.gathered_per_cycle = 0.4;
+  target.core.wake_ns = 0;
+  const auto split = [&](int64_t trees, int64_t records, int threads, int64_t l2_bytes) {
+    target.target.threads = threads;
+    target.l2_bytes = l2_bytes;
+    const std::string text =
+        ToText(DefaultTrace(MakeWalk(1, trees, 3, 1, records), target).value());
+    const size_t at = text.find("split forest.i2 ");
+    return at == std::string::npos ? text : text.substr(at, text.find('\n', at) - at);
+  };
+  // A tree has 144 bytes, a record 20. Eight records are a tile.
+  EXPECT_EQ(split(300, 2048, 1, 44 << 10), "split forest.i2 16 16 8 1") << "the trees fit";
+  EXPECT_EQ(split(320, 2048, 1, 44 << 10), "split forest.i2 4 64 8 1");
+  EXPECT_EQ(split(320, 2048, 1, 36 << 10), "split forest.i2 16 16 8 1") << "the columns do not";
+  EXPECT_EQ(split(32, 128, 1, 1 << 20), "split forest.i2 1 16 8 1");
+  EXPECT_EQ(split(32, 128, 2, 1 << 20), "split forest.i2 4 4 8 1");
+  EXPECT_EQ(split(32, 128, 8, 1 << 20), "split forest.i2 16 1 8 1");
+  target.core.wake_ns = 1e15;
+  EXPECT_EQ(split(32, 128, 2, 1 << 20), "split forest.i2 1 16 8 1") << "one thread works";
+  target.core.wake_ns = 0;
+  for (const int threads : {1, 2, 8}) {
+    target.target.threads = threads;
+    const ir::Program naive = MakeWalk(1, 16, 3, 1, 128);
+    const Trace trace = DefaultTrace(naive, target).value();
+    if (!CheckTrace(naive, trace, 1).ok()) FAIL() << Explain(naive, trace, 1);
+  }
 }
 
 // forest_ranks computes with bytes, so a vector has a lane for each of its bytes. The lanes are records, or trees if there are few
