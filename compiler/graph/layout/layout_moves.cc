@@ -23,7 +23,6 @@ Shape ToFirst(int64_t rank) {
   return perm;
 }
 
-// Appends begin, .., end - 1.
 absl::StatusOr<ValueId> Reshaped(GraphBuilder& out, ValueId x, const Shape& shape,
                                  const std::string& name) {
   return out.Add(OpKind::kReshape, {x}, {{"shape", shape}}, name);

@@ -28,6 +28,10 @@ Shape RowMajorStrides(const Shape& shape) {
   return strides;
 }
 
+void AppendRange(int64_t begin, int64_t end, Shape* list) {
+  for (int64_t d = begin; d < end; ++d) list->push_back(d);
+}
+
 absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b) {
   const size_t rank = std::max(a.size(), b.size());
   Shape out(rank);
