@@ -9,6 +9,7 @@
 #include <regex>
 #include <thread>
 
+#include "compiler/runtime/cubins.h"
 #include "compiler/runtime/cuda/device.h"
 #include "compiler/runtime/cuda/driver.h"
 #include "compiler/runtime/cuda/kernel.h"
@@ -199,6 +200,40 @@ TEST_F(CudaTest, WhatIsNoCubinNeverReachesTheDriver) {
     EXPECT_TRUE(absl::IsInvalidArgument(device->Load(bytes).status()));
   }
   EXPECT_EQ(fake_->Count("cuModuleLoadData"), 0);
+}
+
+TEST_F(CudaTest, CodeMayBeSeveralCubins) {
+  auto device = Open();
+  const std::string code = JoinCubins({FakeCubin(), FakeCubin(), FakeCubin()});
+  {
+    auto module = device->Load(code);
+    ASSERT_TRUE(module.ok()) << module.status();
+    EXPECT_EQ(fake_->modules, 3);
+    fake_->failures["cuModuleGetFunction"] = {1, kCuNotFound};
+    EXPECT_TRUE((*module)->Find("k", 0).ok()) << "the second cubin has it";
+    EXPECT_EQ(fake_->Count("cuModuleGetFunction"), 2);
+    EXPECT_TRUE(absl::IsInvalidArgument((*module)->Find("missing", 0).status()));
+  }
+  EXPECT_EQ(fake_->modules, 0);
+  // What is cut off or damaged never reaches the driver.
+  const int loads = fake_->Count("cuModuleLoadData");
+  for (size_t size = 0; size < code.size(); ++size)
+    EXPECT_TRUE(absl::IsInvalidArgument(device->Load(code.substr(0, size)).status())) << size;
+  for (const size_t at : {size_t{8}, size_t{15}, size_t{16}, size_t{23}, size_t{64}}) {
+    std::string damaged = code;
+    damaged[at] = static_cast<char>(0x7e);
+    EXPECT_TRUE(absl::IsInvalidArgument(device->Load(damaged).status())) << at;
+  }
+  EXPECT_EQ(fake_->Count("cuModuleLoadData"), loads);
+}
+
+TEST_F(CudaTest, OneCubinStaysAsItIs) {
+  EXPECT_EQ(JoinCubins({FakeCubin()}), FakeCubin());
+  const std::string code = JoinCubins({"ab", "", "c"});
+  const auto cubins = SplitCubins(code);
+  ASSERT_TRUE(cubins.ok()) << cubins.status();
+  EXPECT_THAT(*cubins, ::testing::ElementsAre("ab", "", "c"));
+  EXPECT_EQ(SplitCubins(JoinCubins({}))->size(), 0u);
 }
 
 TEST_F(CudaTest, ErrorsOfKernelsAreTypedAndStickyOnesStay) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "compiler/runtime/cubins.h"
 #include "compiler/runtime/cuda/driver.h"
 #include "compiler/runtime/elf_check.h"
 
@@ -105,7 +106,8 @@ HostMemory::~HostMemory() {
 }
 
 CudaModule::~CudaModule() {
-  if (device_->Enter().ok()) device_->api_.cuModuleUnload(module_);
+  if (!device_->Enter().ok()) return;
+  for (CuModule module : modules_) device_->api_.cuModuleUnload(module);
 }
 
 CudaGraph::~CudaGraph() {
@@ -115,7 +117,11 @@ CudaGraph::~CudaGraph() {
 absl::StatusOr<CuFunction> CudaModule::Find(const std::string& symbol, int64_t shared_bytes) const {
   const CudaApi& api = device_->api_;
   CuFunction function = nullptr;
-  CuResult result = api.cuModuleGetFunction(&function, module_, symbol.c_str());
+  CuResult result = kCuNotFound;
+  for (CuModule module : modules_) {
+    result = api.cuModuleGetFunction(&function, module, symbol.c_str());
+    if (result != kCuNotFound) break;
+  }
   if (result != kCuSuccess) return CudaStatus(api, result, absl::StrCat("find kernel ", symbol));
   constexpr int64_t kAlways = 48 << 10;  // available to a kernel without a request
   if (shared_bytes <= kAlways) return function;
@@ -226,11 +232,17 @@ absl::StatusOr<HostMemory> CudaDevice::AllocateHost(int64_t bytes) {
 }
 
 absl::StatusOr<std::unique_ptr<CudaModule>> CudaDevice::Load(std::string_view image) {
-  // This check is needed because the driver trusts the sizes in the image.
-  HEDDLE_RETURN_IF_ERROR(CheckElf(image, kElfMachineCuda, /*type=*/0));
-  CuModule module = nullptr;
-  HEDDLE_RETURN_IF_ERROR(Check(api_.cuModuleLoadData(&module, image.data()), "load code"));
-  return std::unique_ptr<CudaModule>(new CudaModule(this, module));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<std::string_view> cubins, SplitCubins(image));
+  // This check is needed because the driver trusts the sizes in a cubin.
+  for (std::string_view cubin : cubins)
+    HEDDLE_RETURN_IF_ERROR(CheckElf(cubin, kElfMachineCuda, /*type=*/0));
+  std::unique_ptr<CudaModule> loaded(new CudaModule(this));
+  for (std::string_view cubin : cubins) {
+    CuModule module = nullptr;
+    HEDDLE_RETURN_IF_ERROR(Check(api_.cuModuleLoadData(&module, cubin.data()), "load code"));
+    loaded->modules_.push_back(module);
+  }
+  return loaded;
 }
 
 absl::Status CudaDevice::Upload(CuPointer to, const void* from, int64_t bytes) {

@@ -76,7 +76,7 @@ class HostMemory {
   int64_t size_ = 0;
 };
 
-// Loaded code: one cubin.
+// Loaded code: the cubins of an artifact or a module (runtime/cubins.h).
 class CudaModule {
  public:
   ~CudaModule();
@@ -87,9 +87,9 @@ class CudaModule {
 
  private:
   friend class CudaDevice;
-  CudaModule(CudaDevice* device, CuModule module) : device_(device), module_(module) {}
+  explicit CudaModule(CudaDevice* device) : device_(device) {}
   CudaDevice* device_;
-  CuModule module_;
+  std::vector<CuModule> modules_;  // one for each cubin
 };
 
 // One launch of one function.
@@ -133,8 +133,8 @@ class CudaDevice {
   // short.
   absl::StatusOr<DeviceMemory> Allocate(int64_t bytes);
   absl::StatusOr<HostMemory> AllocateHost(int64_t bytes);
-  // Loads a cubin, which the driver copies. InvalidArgument: it is not a cubin, or not for this
-  // GPU.
+  // Loads the code of an artifact or a module, which the driver copies. InvalidArgument: it is no
+  // such code (SplitCubins, CheckElf), or not for this GPU.
   absl::StatusOr<std::unique_ptr<CudaModule>> Load(std::string_view image);
 
   // The host memory must live until Synchronize.
