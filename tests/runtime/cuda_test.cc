@@ -242,7 +242,10 @@ TEST_F(CudaTest, ParametersBecomeMapsWhereTheCodeSaysSo) {
   int seen = 0;
   fake_->on_launch = [&](const test::FakeLaunch& launch) {
     const auto address = [&](int k) { return *static_cast<uint64_t*>(launch.arguments[k]); };
-    if (launch.symbol != "k") return EXPECT_EQ(address(0), x->address()), void();
+    if (launch.symbol != "k") {
+      EXPECT_EQ(address(0), x->address());
+      return;
+    }
     ++seen;
     EXPECT_EQ(address(0), y->address());
     EXPECT_EQ(address(1), x->address());

@@ -260,9 +260,9 @@ CuResult cuModuleGetGlobal_v2(CuPointer* address, size_t* bytes, CuModule module
   ENTER(true);
   CheckLive(__func__, module);
   void* code = reinterpret_cast<Module*>(module)->code;
-  const heddle::testing::HostVariable found =
-      code == nullptr ? heddle::testing::HostVariable{}
-                      : heddle::testing::FindHostVariable(code, name);
+  const heddle::testing::HostVariable found = code == nullptr
+                                                  ? heddle::testing::HostVariable{}
+                                                  : heddle::testing::FindHostVariable(code, name);
   const auto planted = State().variables.find(name);
   if (planted != State().variables.end()) {
     *address = reinterpret_cast<CuPointer>(planted->second.data());

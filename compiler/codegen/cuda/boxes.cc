@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kMaxBoxRows = 256;                    // of the copy engine
 constexpr int64_t kMaxExtent = (int64_t{1} << 31) - 1;  // of a matrix
-constexpr int64_t kRowUnit = 8;                         // elements: rows begin at multiples of 16 bytes
+constexpr int64_t kRowUnit = 8;  // elements: rows begin at multiples of 16 bytes
 
 // A statement's loops but those over blocks, and conditions, from outside.
 struct Place {
@@ -59,9 +59,9 @@ struct Touches {
     const For* thread;
     Place place;
   };
-  std::vector<Fill> fills;   // thread loops that store into it
-  std::vector<Fill> reads;   // that load from it
-  bool elsewhere = false;    // it is touched outside of thread loops
+  std::vector<Fill> fills;  // thread loops that store into it
+  std::vector<Fill> reads;  // that load from it
+  bool elsewhere = false;   // it is touched outside of thread loops
 };
 
 bool LoadsFrom(const Stmt& s, const Buffer* buffer) {
@@ -126,8 +126,7 @@ std::optional<CudaLaunch::BoxFetch> CudaLaunch::MatchBox(const For& thread, cons
     return std::nullopt;
   const Expr &row = store->indices[rank - 2], &column = store->indices[rank - 1];
   const int64_t rows = buffer.shape[rank - 2], columns = buffer.shape[rank - 1];
-  if (!CoversOnce(analyzer.SimplifyToLinear(row * Int(columns) + column), loops,
-                  rows * columns))
+  if (!CoversOnce(analyzer.SimplifyToLinear(row * Int(columns) + column), loops, rows * columns))
     return std::nullopt;
   Expr source_row = load->args[0];
   for (size_t d = 1; d + 1 < source_rank; ++d)
@@ -275,8 +274,8 @@ void CudaLaunch::BoxNest(const BoxFetch& fetch) {
   const size_t rank = buffer.shape.size();
   const int64_t rows = buffer.shape[rank - 2], columns = buffer.shape[rank - 1];
   Open("if (threadIdx.x == 0) ");
-  Line(absl::StrCat("const int h_part = ", exprs_.Value(fetch.store->indices[0]), ", h_x = ",
-                    exprs_.Value(fetch.x), ", h_y = ", exprs_.Value(fetch.y), ";"));
+  Line(absl::StrCat("const int h_part = ", exprs_.Value(fetch.store->indices[0]),
+                    ", h_x = ", exprs_.Value(fetch.x), ", h_y = ", exprs_.Value(fetch.y), ";"));
   Line(absl::StrCat("h_expect(&", box.full, "[h_part], ", rows * columns * SizeOf(buffer.dtype),
                     ");"));
   for (int64_t x = 0; x < columns; x += kPanelWidth) {

@@ -88,7 +88,8 @@ inline constexpr int kCuCaptureThreadLocal = 1;      // CUstreamCaptureMode
   X(cuModuleLoadData, (CuModule * module, const void* image))                                     \
   X(cuModuleUnload, (CuModule module))                                                            \
   X(cuModuleGetFunction, (CuFunction * function, CuModule module, const char* name))              \
-  X(cuModuleGetGlobal_v2, (CuPointer * address, size_t * bytes, CuModule module, const char* name)) \
+  X(cuModuleGetGlobal_v2,                                                                         \
+    (CuPointer * address, size_t * bytes, CuModule module, const char* name))                     \
   X(cuFuncSetAttribute, (CuFunction function, int attribute, int value))                          \
   X(cuMemAlloc_v2, (CuPointer * address, size_t bytes))                                           \
   X(cuMemFree_v2, (CuPointer address))                                                            \
@@ -118,10 +119,10 @@ inline constexpr int kCuCaptureThreadLocal = 1;      // CUstreamCaptureMode
   X(cuGraphDestroy, (CuGraph graph))
 
 // This is null in drivers older than CUDA 12.
-#define HEDDLE_CUDA_MAP_FUNCTIONS(X)                                                             \
-  X(cuTensorMapEncodeTiled,                                                                      \
-    (CuTensorMap * map, int type, uint32_t rank, void* address, const uint64_t* extents,         \
-     const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,        \
+#define HEDDLE_CUDA_MAP_FUNCTIONS(X)                                                      \
+  X(cuTensorMapEncodeTiled,                                                               \
+    (CuTensorMap * map, int type, uint32_t rank, void* address, const uint64_t* extents,  \
+     const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave, \
      int swizzle, int promotion, int fill))
 
 struct CudaApi {

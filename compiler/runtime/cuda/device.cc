@@ -148,7 +148,7 @@ absl::StatusOr<std::vector<CudaBox>> CudaModule::Boxes(const std::string& symbol
     if (result != kCuNotFound) break;
   }
   if (result == kCuNotFound) return std::vector<CudaBox>{};
-  HEDDLE_RETURN_IF_ERROR(device_->Check(result, absl::StrCat("find ", name)));
+  HEDDLE_RETURN_IF_ERROR(device_->Check(result, "find the maps of a kernel"));
   using Row = std::array<int32_t, 4>;  // parameter, width, height, rows
   if (bytes % sizeof(Row) != 0 || bytes > kMaxBoxes * sizeof(Row))
     return absl::InvalidArgumentError(absl::StrCat(name, " has ", bytes, " bytes"));

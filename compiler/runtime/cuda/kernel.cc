@@ -86,9 +86,9 @@ absl::StatusOr<CudaKernel> CudaKernel::Bind(const CudaModule& module,
     if (!boxes.ok()) return boxes.status();
     for (const CudaBox& box : *boxes) {
       if (box.parameter >= launch.arguments.size()) {
-        return absl::InvalidArgumentError(absl::StrCat("launch of '", launch.symbol, "': parameter ",
-                                                       box.parameter, " is to be a map, of ",
-                                                       launch.arguments.size()));
+        return absl::InvalidArgumentError(
+            absl::StrCat("launch of '", launch.symbol, "': parameter ", box.parameter,
+                         " is to be a map, of ", launch.arguments.size()));
       }
       mapped.push_back(first + box.parameter);
       HEDDLE_ASSIGN_OR_RETURN(values->maps.emplace_back(),

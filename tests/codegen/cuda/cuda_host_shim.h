@@ -197,8 +197,8 @@ inline void h_copy_box(const h_box_copy& c) {
       const long long x = c.x + k, y = c.y + r;
       const bool inside = x >= 0 && x < static_cast<long long>(c.map.width) && y >= 0 &&
                           y < static_cast<long long>(c.map.height);
-      c.to[h_swapped(r * 64 + k)] =
-          inside ? from[y * static_cast<long long>(c.map.width) + x] : static_cast<unsigned short>(0);
+      c.to[h_swapped(r * 64 + k)] = inside ? from[y * static_cast<long long>(c.map.width) + x]
+                                           : static_cast<unsigned short>(0);
     }
   }
 }

@@ -114,7 +114,8 @@ TEST(GroupProduct, ComputesTheSame) {
     ASSERT_THAT(SourceOf(*result, "sm_80"), Not(HasSubstr("h_group")));
     late += source.find("h_group_wait<1>") != std::string::npos;
     boxes += source.find("h_box(") != std::string::npos;
-    both += source.find("h_box(") != std::string::npos && source.find("h_async") == std::string::npos;
+    both +=
+        source.find("h_box(") != std::string::npos && source.find("h_async") == std::string::npos;
     result->name = absl::StrCat("p", k);
     lowered.push_back(*std::move(result));
   }
@@ -165,10 +166,11 @@ TEST(GroupProduct, TakesMapsOfItsOperands) {
   const auto kernel = codegen::EmitCuda(Default({DType::kF16, 4096, 4096, 4096}), "k", true);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   const std::vector<runtime::GpuArgument>& arguments = kernel->launches[0].arguments;
-  ASSERT_EQ(arguments.size(), 5u);
-  EXPECT_EQ(arguments[3], (runtime::GpuArgument{1, 0}));  // b: boxes of a step's 64 terms
-  EXPECT_EQ(arguments[4], (runtime::GpuArgument{0, 0}));  // a: of a block's 128 rows
-  EXPECT_THAT(kernel->source, HasSubstr("int k_0_boxes[] = {3, 4096, 4096, 64, 4, 4096, 4096, 128};"));
+  ASSERT_EQ(arguments.size(), 6u);  // y, b, a, c
+  EXPECT_EQ(arguments[4], (runtime::GpuArgument{1, 0}));  // b: boxes of a step's 64 terms
+  EXPECT_EQ(arguments[5], (runtime::GpuArgument{0, 0}));  // a: of a block's 128 rows
+  EXPECT_THAT(kernel->source,
+              HasSubstr("int k_0_boxes[] = {4, 4096, 4096, 64, 5, 4096, 4096, 128};"));
   EXPECT_THAT(kernel->source, HasSubstr("const __grid_constant__ h_map _b_shared_buf_map, "
                                         "const __grid_constant__ h_map _a_shared_buf_map)"));
 }
@@ -190,9 +192,11 @@ TEST(GroupProduct, WhatIsNotFilledOnceForEachStepIsNoBox) {
     EXPECT_TRUE(program.ok()) << program.status() << changed;
     return program.ok() ? SourceOf(*program) : "";
   };
-  for (const auto& [from, to] : {std::pair("+ 2) % 4)", "+ 1) % 4)"},  // not the part of that step
-                                 std::pair("+ 2) < 8)", "+ 2) < 7)"},  // not in all steps
-                                 std::pair("+ 2) < 8)", "+ 1) < 8)")}) {
+  const std::vector<std::pair<std::string, std::string>> changes = {
+      {"+ 2) % 4)", "+ 1) % 4)"},  // not the part of that step
+      {"+ 2) < 8)", "+ 2) < 7)"},  // not in all steps
+      {"+ 2) < 8)", "+ 1) < 8)"}};
+  for (const auto& [from, to] : changes) {
     const std::string source = with(from, to);
     EXPECT_THAT(source, Not(HasSubstr("h_box("))) << from << to << source;
     EXPECT_THAT(source, HasSubstr("h_async")) << from << to << source;
