@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/alignment.h"
+#include "compiler/runtime/cubins.h"
 #include "compiler/runtime/elf_check.h"
 #include "compiler/runtime/manifest_json.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -69,6 +70,7 @@ void Read(std::string_view file) {
   }
   (void)runtime::CheckElf(module->code, EM_X86_64, ET_DYN);
   (void)runtime::CheckElf(module->code, runtime::kElfMachineCuda, 0);
+  (void)runtime::SplitCubins(module->code);
   const runtime::Manifest& manifest = module->manifest;
   Require(manifest.NumResults() >= 0, "the outputs that hold lengths exist");
   for (const auto* tensors : {&manifest.inputs, &manifest.outputs}) {

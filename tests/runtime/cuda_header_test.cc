@@ -31,6 +31,16 @@ constexpr bool Matches(CuResult (*)(Ours...), Result (*)(Theirs...)) {
 #define HEDDLE_MATCH(name, parameters) \
   static_assert(Matches(decltype(CudaApi::name)(), decltype (&::name)()), #name);
 HEDDLE_CUDA_FUNCTIONS(HEDDLE_MATCH)
+#if CUDA_VERSION >= 12000
+HEDDLE_CUDA_MAP_FUNCTIONS(HEDDLE_MATCH)
+static_assert(sizeof(CuTensorMap) == sizeof(CUtensorMap) &&
+              alignof(CuTensorMap) == alignof(CUtensorMap));
+static_assert(kCuUint16 == CU_TENSOR_MAP_DATA_TYPE_UINT16 &&
+              kCuNoInterleave == CU_TENSOR_MAP_INTERLEAVE_NONE &&
+              kCuSwizzle128 == CU_TENSOR_MAP_SWIZZLE_128B &&
+              kCuPromote256 == CU_TENSOR_MAP_L2_PROMOTION_L2_256B &&
+              kCuFillZeros == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+#endif
 #undef HEDDLE_MATCH
 
 static_assert(kCuSuccess == CUDA_SUCCESS && kCuOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);

@@ -9,6 +9,7 @@
 #include <regex>
 #include <thread>
 
+#include "compiler/runtime/cubins.h"
 #include "compiler/runtime/cuda/device.h"
 #include "compiler/runtime/cuda/driver.h"
 #include "compiler/runtime/cuda/kernel.h"
@@ -199,6 +200,83 @@ TEST_F(CudaTest, WhatIsNoCubinNeverReachesTheDriver) {
     EXPECT_TRUE(absl::IsInvalidArgument(device->Load(bytes).status()));
   }
   EXPECT_EQ(fake_->Count("cuModuleLoadData"), 0);
+}
+
+TEST_F(CudaTest, CodeMayBeSeveralCubins) {
+  auto device = Open();
+  const std::string code = JoinCubins({FakeCubin(), FakeCubin(), FakeCubin()});
+  {
+    auto module = device->Load(code);
+    ASSERT_TRUE(module.ok()) << module.status();
+    EXPECT_EQ(fake_->modules, 3);
+    fake_->failures["cuModuleGetFunction"] = {1, kCuNotFound};
+    EXPECT_TRUE((*module)->Find("k", 0).ok()) << "the second cubin has it";
+    EXPECT_EQ(fake_->Count("cuModuleGetFunction"), 2);
+    EXPECT_TRUE(absl::IsInvalidArgument((*module)->Find("missing", 0).status()));
+  }
+  EXPECT_EQ(fake_->modules, 0);
+  // What is cut off or damaged never reaches the driver.
+  const int loads = fake_->Count("cuModuleLoadData");
+  for (size_t size = 0; size < code.size(); ++size)
+    EXPECT_TRUE(absl::IsInvalidArgument(device->Load(code.substr(0, size)).status())) << size;
+  for (const size_t at : {size_t{8}, size_t{15}, size_t{16}, size_t{23}, size_t{64}}) {
+    std::string damaged = code;
+    damaged[at] = static_cast<char>(0x7e);
+    EXPECT_TRUE(absl::IsInvalidArgument(device->Load(damaged).status())) << at;
+  }
+  EXPECT_EQ(fake_->Count("cuModuleLoadData"), loads);
+}
+
+// The table that a kernel's code has beside it (CudaModule::Boxes).
+TEST_F(CudaTest, ParametersBecomeMapsWhereTheCodeSaysSo) {
+  auto device = Open();
+  auto module = device->Load(FakeCubin());
+  const auto x = device->Allocate(64 * 128 * 2), y = device->Allocate(64);
+  ASSERT_TRUE(x.ok() && y.ok());
+  const std::vector<GpuLaunch> launches = {{.symbol = "other", .arguments = {{0}}},
+                                           {.symbol = "k", .arguments = {{1}, {0}, {0}}}};
+  const auto bind = [&](std::vector<int32_t> table) {
+    fake_->variables["k_boxes"] = std::move(table);
+    return CudaKernel::Bind(**module, launches, {x->address(), y->address()}, 0, 0);
+  };
+  int seen = 0;
+  fake_->on_launch = [&](const test::FakeLaunch& launch) {
+    const auto address = [&](int k) { return *static_cast<uint64_t*>(launch.arguments[k]); };
+    if (launch.symbol != "k") {
+      EXPECT_EQ(address(0), x->address());
+      return;
+    }
+    ++seen;
+    EXPECT_EQ(address(0), y->address());
+    EXPECT_EQ(address(1), x->address());
+    const auto* map = static_cast<const uint64_t*>(launch.arguments[2]);  // as HostMap
+    EXPECT_EQ(std::vector<uint64_t>(map, map + 4),
+              (std::vector<uint64_t>{x->address(), 128, 64, 32}));
+  };
+  const auto kernel = bind({2, 128, 64, 32});
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  EXPECT_TRUE(kernel->Launch(*device).ok());
+  EXPECT_TRUE(device->Synchronize().ok());
+  EXPECT_EQ(seen, 1);
+  for (const std::vector<int32_t>& table : std::vector<std::vector<int32_t>>{
+           {3, 128, 64, 32},     // no such parameter
+           {-1, 128, 64, 32},    // nor this
+           {2, 128, 64},         // half a row
+           {2, 0, 64, 32},       // no matrix
+           {2, 128, 64, 512},    // the driver refuses the box
+           {2, 100, 64, 32}}) {  // and rows that are no multiple of 16 bytes
+    const auto refused = bind(table);
+    EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
+  }
+}
+
+TEST_F(CudaTest, OneCubinStaysAsItIs) {
+  EXPECT_EQ(JoinCubins({FakeCubin()}), FakeCubin());
+  const std::string code = JoinCubins({"ab", "", "c"});
+  const auto cubins = SplitCubins(code);
+  ASSERT_TRUE(cubins.ok()) << cubins.status();
+  EXPECT_THAT(*cubins, ::testing::ElementsAre("ab", "", "c"));
+  EXPECT_EQ(SplitCubins(JoinCubins({}))->size(), 0u);
 }
 
 TEST_F(CudaTest, ErrorsOfKernelsAreTypedAndStickyOnesStay) {

@@ -47,6 +47,7 @@ struct FakeCudaState {
     int error = 0;
   };
   std::map<std::string, Failure> failures;
+  std::map<std::string, std::vector<int32_t>> variables;  // of every module, by name
   int sticky = 0;
 
   std::vector<std::string> calls;  // names, in order

@@ -1,7 +1,8 @@
 // Compiles lowered loop programs to machine code for NVIDIA GPUs. It writes CUDA C++ (emitter.h),
-// which NVRTC (nvrtc.h) compiles to a cubin. NVRTC is loaded when first needed; neither a GPU nor a
-// driver is needed. If HEDDLE_CODE_CACHE names a folder, compiled code is kept there
-// (code_cache.h).
+// which NVRTC (nvrtc.h) compiles to cubins: several programs in as many parts as there are CPUs, at
+// the same time. NVRTC is loaded when first needed; neither a GPU nor a driver is needed. If
+// HEDDLE_CODE_CACHE names a folder, compiled code is kept there (code_cache.h), and a program that was
+// compiled alone before, such as the best candidate of a task, is not compiled again in a module.
 //
 // A program is a list of launches. Each outermost `blockIdx` nest of its body is one launch;
 // statements outside of such nests are launches of a single thread. Allocations outside of the
@@ -30,8 +31,8 @@ struct CudaOptions {
   std::string* log = nullptr;     // receives the compiler's report, when set
 };
 
-// Backend::Compile of CudaBackend with options. The symbol of a launch is the kernel's symbol and a
-// number, with characters that C does not allow replaced. Unavailable: this machine has no NVRTC,
+// Backend::Compile of CudaBackend with options. The symbol of a launch is a digest of the program and
+// a number; launches of equal programs share a function. Unavailable: this machine has no NVRTC,
 // or NVRTC does not know the architecture. Internal: NVRTC refuses the source; the message is its
 // first error.
 absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered, const Target& target,

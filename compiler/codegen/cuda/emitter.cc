@@ -136,6 +136,7 @@ class ProgramEmitter {
       });
     }
     HEDDLE_RETURN_IF_ERROR(launch.Emit(s));
+    for (const Buffer* buffer : launch.mapped()) info.arguments.push_back(places_.at(buffer));
     absl::StrAppend(&kernel_.source, launch.source());
     kernel_.demands.push_back(launch.demand());
     info.symbol = launch.symbol();

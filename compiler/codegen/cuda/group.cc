@@ -166,6 +166,7 @@ void CudaLaunch::GroupNest(const For& thread, const Group& group) {
     return absl::StrCat("h_operand(", exprs_.NameOf(&buffer), ", ", panel_bytes, ") + (unsigned)(",
                         exprs_.Value(element), ") / ", kPieceElements);
   };
+  for (const Expr& load : {p.a, p.b}) WaitForBox(load);
   Line("h_group_begin();");
   for (const For* loop : g.outer) {
     const std::string index = exprs_.Declare(loop->var->name);

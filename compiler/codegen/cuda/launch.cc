@@ -20,6 +20,7 @@ constexpr const char* kAxisNames[] = {"blockIdx.x",  "blockIdx.y",  "blockIdx.z"
 // A launch must request more shared memory than this explicitly.
 constexpr int64_t kMaxStaticShared = 48 << 10;
 constexpr int64_t kSharedAlignment = 16;
+constexpr int64_t kCounterBytes = 8;  // of a counter of arrived bytes
 // The swaps of a panel follow the address: 8 rows of 128 bytes.
 
 int64_t RoundUp(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -83,6 +84,7 @@ void CudaLaunch::Close() {
 void CudaLaunch::AddParameter(const Buffer& buffer, bool written, bool alone) {
   const std::string name = exprs_.Declare(buffer.name);
   exprs_.Bind(&buffer, name);
+  ++buffers_;
   absl::StrAppend(&parameters_, parameters_.empty() ? "" : ", ", written ? "" : "const ",
                   CudaType(buffer.dtype), alone ? "* __restrict__ " : "* ", name);
 }
@@ -114,6 +116,10 @@ absl::Status CudaLaunch::Measure(const Stmt& s) {
     }
     return true;
   });
+  for (Box& box : boxes_) {
+    box.offset = RoundUp(shared_bytes_, kCounterBytes);
+    shared_bytes_ = box.offset + box.buffer->shape[0] * kCounterBytes;
+  }
   dynamic_ = shared_bytes_ > kMaxStaticShared;
   demand_.group_products = !groups_.empty();
   demand_.threads_per_block = extents_[3] * extents_[4] * extents_[5];
@@ -188,12 +194,14 @@ bool CudaLaunch::AsyncStore(const Store& store) {
 absl::Status CudaLaunch::Emit(const Stmt& s) {
   FindAsync(s);
   if (use_groups_) FindGroups(s);
+  if (!groups_.empty()) FindBoxes(s);
   HEDDLE_RETURN_IF_ERROR(Measure(s));
   if (dynamic_) {
     Line("extern __shared__ __align__(1024) unsigned char h_shared[];");
   }
+  DeclareBoxes();
   HEDDLE_RETURN_IF_ERROR(Visit(s));
-  source_ = absl::StrCat(functions_, "extern \"C\" __global__ void __launch_bounds__(",
+  source_ = absl::StrCat(functions_, BoxTable(), "extern \"C\" __global__ void __launch_bounds__(",
                          demand_.threads_per_block, ") ", symbol_, "(", parameters_, ") {\n", body_,
                          "}\n");
   return absl::OkStatus();
@@ -204,7 +212,7 @@ absl::Status CudaLaunch::Visit(const Stmt& s) {
   in_fetch_ = true;
   HEDDLE_RETURN_IF_ERROR(VisitAny(s));
   in_fetch_ = false;
-  Line("h_async_commit();");
+  if (!async_.empty()) Line("h_async_commit();");
   return absl::OkStatus();
 }
 
@@ -245,7 +253,7 @@ absl::Status CudaLaunch::VisitAny(const Stmt& s) {
       Line(barrier->late == 0 ? "h_async_wait();"
                               : absl::StrCat("h_async_wait_but<", barrier->late, ">();"));
     }
-    if (!groups_.empty()) Line("h_group_publish();");
+    if (publish_) Line("h_group_publish();");
     Line("__syncthreads();");
   } else if (As<Block>(s)) {
     return absl::FailedPreconditionError("CUDA: the program is not lowered: it has blocks");
@@ -272,6 +280,10 @@ absl::Status CudaLaunch::VisitAlloc(const Alloc& alloc) {
 }
 
 absl::Status CudaLaunch::VisitFor(const For& loop) {
+  if (const auto it = box_fetches_.find(&loop); it != box_fetches_.end()) {
+    BoxNest(it->second);
+    return absl::OkStatus();
+  }
   if (const int axis = AxisOf(loop.kind); axis >= 0) return VisitAxis(loop, axis);
   HEDDLE_ASSIGN_OR_RETURN(const bool tensor, TensorNest(loop));
   if (tensor) return absl::OkStatus();

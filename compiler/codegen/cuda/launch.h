@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -30,6 +31,8 @@ class CudaLaunch {
   const std::string& symbol() const { return symbol_; }
   const std::string& source() const { return source_; }
   const GpuDemand& demand() const { return demand_; }
+  // After Emit: the buffers of which the launch takes a map, after the other parameters.
+  std::vector<const ir::Buffer*> mapped() const;
   std::array<int64_t, 3> grid() const { return {extents_[0], extents_[1], extents_[2]}; }
   std::array<int64_t, 3> block() const { return {extents_[3], extents_[4], extents_[5]}; }
   int64_t static_shared_bytes() const { return dynamic_ ? 0 : shared_bytes_; }
@@ -75,6 +78,37 @@ class CudaLaunch {
   void GroupNest(const ir::For& thread, const Group& group);
   // Waits for all products of the group. Its sums may be used then.
   void WaitForGroup(const Group& group);
+
+  // Shared memory whose parts are boxes of a matrix in global memory (boxes.cc).
+  struct Box {
+    const ir::Buffer* buffer;
+    const ir::Buffer* from;
+    int64_t rows = 0;  // of a copy; there are several if a part has more rows, or several panels
+    // The names of the map, of what counts the bytes that arrive in each part, and of what says for
+    // each part how often it was filled, modulo 2.
+    std::string map{}, full{}, turns{};
+    int64_t offset = 0;  // of `full` in shared memory
+  };
+  // A thread loop that fills a part.
+  struct BoxFetch {
+    const ir::Buffer* buffer;
+    const ir::Store* store;
+    ir::Expr x, y;  // the first column and row of the box
+    const ir::For* thread = nullptr;
+  };
+  // Finds such memory among that of products of four warps. After FindAsync and FindGroups.
+  void FindBoxes(const ir::Stmt& s);
+  bool FindBoxesOf(const ir::Stmt& s, const ir::Buffer& buffer, ir::Analyzer& analyzer);
+  // Nothing if the thread loop does not fill a part of the buffer with a box.
+  std::optional<BoxFetch> MatchBox(const ir::For& thread, const ir::Buffer& buffer,
+                                   ir::Analyzer& analyzer) const;
+  const Box* BoxOf(const ir::Buffer* buffer) const;
+  // Tells the runtime which parameters are maps (runtime/cuda/device.h, CudaBox).
+  std::string BoxTable() const;
+  void DeclareBoxes();
+  void BoxNest(const BoxFetch& fetch);
+  // Before a product: waits for the part that the load reads, if it is a box.
+  void WaitForBox(const ir::Expr& load);
   // Writes a vectorized loop around one store with vector loads and stores. False if the memory
   // accesses do not allow that.
   bool VectorStore(const ir::For& loop, const ir::Store& store);
@@ -108,6 +142,10 @@ class CudaLaunch {
   std::string functions_;                                  // that the launch uses
   std::unordered_map<const ir::Buffer*, int64_t> shared_;  // offsets in bytes
   std::unordered_set<const ir::Store*> async_;
+  size_t buffers_ = 0;  // number of parameters that are buffers
+  std::vector<Box> boxes_;
+  std::unordered_map<const ir::For*, BoxFetch> box_fetches_;  // by thread loop
+  bool publish_ = false;  // threads store what products of four warps read
   int64_t shared_bytes_ = 0;
   bool dynamic_ = false;
   GpuDemand demand_;

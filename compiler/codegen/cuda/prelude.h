@@ -159,6 +159,37 @@ HD void h_group(float* s, int half, int tile, int column, u64 a, u64 b);
 HD u64 h_operand(const void* first, unsigned panel_bytes) {
   return h_operand_at((unsigned)__cvta_generic_to_shared(first), panel_bytes);
 }
+// Copies of boxes by the copy engine of sm_90 (PTX ISA, cp.async.bulk.tensor). The runtime makes the
+// map of a matrix (runtime/cuda/device.h); a box of 64 columns becomes a panel. A counter of arrived
+// bytes turns its phase, 0 or 1, when all that are expected are there.
+struct alignas(64) h_map { u64 v[16]; };
+HD unsigned h_shared_at(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+HD void h_arrivals(u64* full, int count) {
+  for (int i = 0; i < count; ++i)
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(h_shared_at(full + i)) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+HD void h_expect(u64* full, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(h_shared_at(full)),
+               "r"(bytes)
+               : "memory");
+}
+HD void h_box(void* to, const h_map* map, u64* full, int x, int y) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4}], [%2];" ::"r"(h_shared_at(to)),
+      "l"(map), "r"(h_shared_at(full)), "r"(x), "r"(y)
+      : "memory");
+}
+// Waits until the counter has turned from this phase.
+HD void h_arrived(u64* full, unsigned phase) {
+  asm volatile(
+      "{.reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;"
+      " @p bra DONE; bra AGAIN; DONE: }" ::"r"(h_shared_at(full)),
+      "r"(phase)
+      : "memory");
+}
 // The same value in all threads of a warp, which the compiler is told.
 HD int h_uniform(int v) { return __shfl_sync(0xffffffffu, v, 0); }
 // Before a barrier: what this thread stored in shared memory may be read by products.

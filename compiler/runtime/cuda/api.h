@@ -52,6 +52,18 @@ inline constexpr int kCuCapabilityMajor = 75;
 inline constexpr int kCuCapabilityMinor = 76;
 inline constexpr int kCuSharedBytesPerBlockOptin = 97;
 
+// CUtensorMap: a matrix as the GPU's copy engine knows it. Opaque.
+struct alignas(64) CuTensorMap {
+  uint64_t words[16];
+};
+// CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
+// CUtensorMapFloatOOBfill.
+inline constexpr int kCuUint16 = 1;
+inline constexpr int kCuNoInterleave = 0;
+inline constexpr int kCuSwizzle128 = 3;
+inline constexpr int kCuPromote256 = 3;
+inline constexpr int kCuFillZeros = 0;
+
 // CUfunction_attribute.
 inline constexpr int kCuMaxDynamicSharedBytes = 8;
 
@@ -76,6 +88,8 @@ inline constexpr int kCuCaptureThreadLocal = 1;      // CUstreamCaptureMode
   X(cuModuleLoadData, (CuModule * module, const void* image))                                     \
   X(cuModuleUnload, (CuModule module))                                                            \
   X(cuModuleGetFunction, (CuFunction * function, CuModule module, const char* name))              \
+  X(cuModuleGetGlobal_v2,                                                                         \
+    (CuPointer * address, size_t * bytes, CuModule module, const char* name))                     \
   X(cuFuncSetAttribute, (CuFunction function, int attribute, int value))                          \
   X(cuMemAlloc_v2, (CuPointer * address, size_t bytes))                                           \
   X(cuMemFree_v2, (CuPointer address))                                                            \
@@ -104,10 +118,18 @@ inline constexpr int kCuCaptureThreadLocal = 1;      // CUstreamCaptureMode
   X(cuGraphExecDestroy, (CuGraphExec exec))                                                     \
   X(cuGraphDestroy, (CuGraph graph))
 
+// This is null in drivers older than CUDA 12.
+#define HEDDLE_CUDA_MAP_FUNCTIONS(X)                                                      \
+  X(cuTensorMapEncodeTiled,                                                               \
+    (CuTensorMap * map, int type, uint32_t rank, void* address, const uint64_t* extents,  \
+     const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave, \
+     int swizzle, int promotion, int fill))
+
 struct CudaApi {
 #define HEDDLE_DECLARE(name, parameters) CuResult(*name) parameters = nullptr;
   HEDDLE_CUDA_FUNCTIONS(HEDDLE_DECLARE)
   HEDDLE_CUDA_GRAPH_FUNCTIONS(HEDDLE_DECLARE)
+  HEDDLE_CUDA_MAP_FUNCTIONS(HEDDLE_DECLARE)
 #undef HEDDLE_DECLARE
   bool has_graphs = false;  // all functions of graphs are there
 };

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "compiler/runtime/cubins.h"
 #include "compiler/runtime/cuda/driver.h"
 #include "compiler/runtime/elf_check.h"
 
@@ -14,6 +15,7 @@ namespace {
 constexpr int64_t kGranularity = 512;  // alignment of blocks; no load of a kernel needs more
 // A free block serves requests of at least 1 / kWaste of its size.
 constexpr int64_t kWaste = 2;
+constexpr size_t kMaxBoxes = 16;  // maps that a launch takes
 
 int64_t Granules(int64_t bytes) {
   return std::max<int64_t>(1, (bytes + kGranularity - 1) / kGranularity) * kGranularity;
@@ -105,7 +107,8 @@ HostMemory::~HostMemory() {
 }
 
 CudaModule::~CudaModule() {
-  if (device_->Enter().ok()) device_->api_.cuModuleUnload(module_);
+  if (!device_->Enter().ok()) return;
+  for (CuModule module : modules_) device_->api_.cuModuleUnload(module);
 }
 
 CudaGraph::~CudaGraph() {
@@ -115,7 +118,11 @@ CudaGraph::~CudaGraph() {
 absl::StatusOr<CuFunction> CudaModule::Find(const std::string& symbol, int64_t shared_bytes) const {
   const CudaApi& api = device_->api_;
   CuFunction function = nullptr;
-  CuResult result = api.cuModuleGetFunction(&function, module_, symbol.c_str());
+  CuResult result = kCuNotFound;
+  for (CuModule module : modules_) {
+    result = api.cuModuleGetFunction(&function, module, symbol.c_str());
+    if (result != kCuNotFound) break;
+  }
   if (result != kCuSuccess) return CudaStatus(api, result, absl::StrCat("find kernel ", symbol));
   constexpr int64_t kAlways = 48 << 10;  // available to a kernel without a request
   if (shared_bytes <= kAlways) return function;
@@ -129,6 +136,51 @@ absl::StatusOr<CuFunction> CudaModule::Find(const std::string& symbol, int64_t s
       api.cuFuncSetAttribute(function, kCuMaxDynamicSharedBytes, static_cast<int>(shared_bytes));
   if (result != kCuSuccess) return CudaStatus(api, result, absl::StrCat("prepare ", symbol));
   return function;
+}
+
+absl::StatusOr<std::vector<CudaBox>> CudaModule::Boxes(const std::string& symbol) const {
+  const std::string name = symbol + "_boxes";
+  CuPointer address = 0;
+  size_t bytes = 0;
+  CuResult result = kCuNotFound;
+  for (CuModule module : modules_) {
+    result = device_->api_.cuModuleGetGlobal_v2(&address, &bytes, module, name.c_str());
+    if (result != kCuNotFound) break;
+  }
+  if (result == kCuNotFound) return std::vector<CudaBox>{};
+  HEDDLE_RETURN_IF_ERROR(device_->Check(result, "find the maps of a kernel"));
+  using Row = std::array<int32_t, 4>;  // parameter, width, height, rows
+  if (bytes % sizeof(Row) != 0 || bytes > kMaxBoxes * sizeof(Row))
+    return absl::InvalidArgumentError(absl::StrCat(name, " has ", bytes, " bytes"));
+  std::vector<Row> rows(bytes / sizeof(Row));
+  HEDDLE_RETURN_IF_ERROR(device_->Download(rows.data(), address, static_cast<int64_t>(bytes)));
+  HEDDLE_RETURN_IF_ERROR(device_->Synchronize());
+  std::vector<CudaBox> boxes;
+  for (const auto& [parameter, width, height, box_rows] : rows) {
+    if (parameter < 0 || width < 1 || height < 1 || box_rows < 1)
+      return absl::InvalidArgumentError(absl::StrCat(name, " has a matrix that cannot be"));
+    boxes.push_back({static_cast<size_t>(parameter), width, height, box_rows});
+  }
+  return boxes;
+}
+
+absl::StatusOr<CuTensorMap> CudaModule::Map(const CudaBox& box, CuPointer address) const {
+  if (device_->api_.cuTensorMapEncodeTiled == nullptr) {
+    return absl::FailedPreconditionError(
+        "the CUDA driver has no cuTensorMapEncodeTiled: install a newer one");
+  }
+  constexpr uint32_t kColumns = 64, kBytes = 2;
+  const uint64_t extents[] = {static_cast<uint64_t>(box.width), static_cast<uint64_t>(box.height)};
+  const uint64_t strides[] = {extents[0] * kBytes};  // of rows
+  const uint32_t sizes[] = {kColumns, static_cast<uint32_t>(box.rows)}, steps[] = {1, 1};
+  CuTensorMap map{};
+  const CuResult result = device_->api_.cuTensorMapEncodeTiled(
+      &map, kCuUint16, 2, reinterpret_cast<void*>(address), extents, strides, sizes, steps,
+      kCuNoInterleave, kCuSwizzle128, kCuPromote256, kCuFillZeros);
+  if (result == kCuSuccess) return map;
+  return absl::InvalidArgumentError(
+      absl::StrCat("no map of ", box.height, " x ", box.width, " numbers in boxes of ", box.rows,
+                   " rows: ", CudaStatus(device_->api_, result, "make it").message()));
 }
 
 // ---- The device ----
@@ -226,11 +278,17 @@ absl::StatusOr<HostMemory> CudaDevice::AllocateHost(int64_t bytes) {
 }
 
 absl::StatusOr<std::unique_ptr<CudaModule>> CudaDevice::Load(std::string_view image) {
-  // This check is needed because the driver trusts the sizes in the image.
-  HEDDLE_RETURN_IF_ERROR(CheckElf(image, kElfMachineCuda, /*type=*/0));
-  CuModule module = nullptr;
-  HEDDLE_RETURN_IF_ERROR(Check(api_.cuModuleLoadData(&module, image.data()), "load code"));
-  return std::unique_ptr<CudaModule>(new CudaModule(this, module));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<std::string_view> cubins, SplitCubins(image));
+  // This check is needed because the driver trusts the sizes in a cubin.
+  for (std::string_view cubin : cubins)
+    HEDDLE_RETURN_IF_ERROR(CheckElf(cubin, kElfMachineCuda, /*type=*/0));
+  std::unique_ptr<CudaModule> loaded(new CudaModule(this));
+  for (std::string_view cubin : cubins) {
+    CuModule module = nullptr;
+    HEDDLE_RETURN_IF_ERROR(Check(api_.cuModuleLoadData(&module, cubin.data()), "load code"));
+    loaded->modules_.push_back(module);
+  }
+  return loaded;
 }
 
 absl::Status CudaDevice::Upload(CuPointer to, const void* from, int64_t bytes) {

@@ -76,7 +76,15 @@ class HostMemory {
   int64_t size_ = 0;
 };
 
-// Loaded code: one cubin.
+// A parameter of a launch that is a map of a matrix of 16-bit numbers: the GPU's copy engine copies
+// boxes of it into shared memory, 64 columns at a time, with their pieces of 16 bytes swapped.
+struct CudaBox {
+  size_t parameter = 0;
+  int64_t width = 0, height = 0;  // of the matrix, whose rows follow each other
+  int64_t rows = 0;               // of a box
+};
+
+// Loaded code: the cubins of an artifact or a module (runtime/cubins.h).
 class CudaModule {
  public:
   ~CudaModule();
@@ -84,12 +92,18 @@ class CudaModule {
   // Finds a kernel and allows it `shared_bytes` of dynamic shared memory. InvalidArgument: there is
   // no such kernel, or the GPU has less shared memory.
   absl::StatusOr<CuFunction> Find(const std::string& symbol, int64_t shared_bytes) const;
+  // The parameters of the kernel that are maps. The code says so itself, in a table that has the
+  // kernel's name and "_boxes". InvalidArgument: the table makes no sense.
+  absl::StatusOr<std::vector<CudaBox>> Boxes(const std::string& symbol) const;
+  // The map of the matrix at an address. FailedPrecondition: the driver is too old. InvalidArgument:
+  // no such matrix is possible there.
+  absl::StatusOr<CuTensorMap> Map(const CudaBox& box, CuPointer address) const;
 
  private:
   friend class CudaDevice;
-  CudaModule(CudaDevice* device, CuModule module) : device_(device), module_(module) {}
+  explicit CudaModule(CudaDevice* device) : device_(device) {}
   CudaDevice* device_;
-  CuModule module_;
+  std::vector<CuModule> modules_;  // one for each cubin
 };
 
 // One launch of one function.
@@ -133,8 +147,8 @@ class CudaDevice {
   // short.
   absl::StatusOr<DeviceMemory> Allocate(int64_t bytes);
   absl::StatusOr<HostMemory> AllocateHost(int64_t bytes);
-  // Loads a cubin, which the driver copies. InvalidArgument: it is not a cubin, or not for this
-  // GPU.
+  // Loads the code of an artifact or a module, which the driver copies. InvalidArgument: it is no
+  // such code (SplitCubins, CheckElf), or not for this GPU.
   absl::StatusOr<std::unique_ptr<CudaModule>> Load(std::string_view image);
 
   // The host memory must live until Synchronize.

@@ -42,6 +42,10 @@ absl::StatusOr<const CudaApi*> LoadDriver() {
   api.has_graphs &= api.name != nullptr;
   HEDDLE_CUDA_GRAPH_FUNCTIONS(HEDDLE_FIND)
 #undef HEDDLE_FIND
+#define HEDDLE_FIND(name, parameters) \
+  api.name = reinterpret_cast<CuResult(*) parameters>(dlsym(library, #name));
+  HEDDLE_CUDA_MAP_FUNCTIONS(HEDDLE_FIND)
+#undef HEDDLE_FIND
   if (missing != nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("the CUDA driver (", name, ") has no ", missing, ": install a newer one"));

@@ -60,7 +60,8 @@ absl::Status CheckLaunches(const std::vector<GpuLaunch>& launches, size_t buffer
 
 struct CudaKernel::Values {
   std::vector<CuPointer> addresses;
-  std::vector<void*> pointers;  // to the addresses
+  std::vector<CuTensorMap> maps;
+  std::vector<void*> pointers;  // to the addresses and maps, by parameter
 };
 
 absl::StatusOr<CudaKernel> CudaKernel::Bind(const CudaModule& module,
@@ -78,6 +79,24 @@ absl::StatusOr<CudaKernel> CudaKernel::Bind(const CudaModule& module,
     }
   }
   for (CuPointer& address : values->addresses) values->pointers.push_back(&address);
+  std::vector<size_t> mapped;  // parameters that get the maps
+  size_t first = 0;            // parameter of the launch
+  for (const GpuLaunch& launch : launches) {
+    const absl::StatusOr<std::vector<CudaBox>> boxes = module.Boxes(launch.symbol);
+    if (!boxes.ok()) return boxes.status();
+    for (const CudaBox& box : *boxes) {
+      if (box.parameter >= launch.arguments.size()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("launch of '", launch.symbol, "': parameter ", box.parameter,
+                         " is to be a map, of ", launch.arguments.size()));
+      }
+      mapped.push_back(first + box.parameter);
+      HEDDLE_ASSIGN_OR_RETURN(values->maps.emplace_back(),
+                              module.Map(box, values->addresses[mapped.back()]));
+    }
+    first += launch.arguments.size();
+  }
+  for (size_t k = 0; k < mapped.size(); ++k) values->pointers[mapped[k]] = &values->maps[k];
   void** arguments = values->pointers.data();
   for (const GpuLaunch& launch : launches) {
     const absl::StatusOr<CuFunction> function =

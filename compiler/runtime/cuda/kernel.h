@@ -19,7 +19,7 @@ class CudaKernel {
  public:
   CudaKernel() = default;
   // `buffers` are the kernel's inputs, then outputs. `module` and all memory must outlive the
-  // result. Errors as CheckLaunches and CudaModule::Find.
+  // result. Errors as CheckLaunches, and CudaModule's.
   static absl::StatusOr<CudaKernel> Bind(const CudaModule& module,
                                          const std::vector<GpuLaunch>& launches,
                                          const std::vector<CuPointer>& buffers, CuPointer workspace,

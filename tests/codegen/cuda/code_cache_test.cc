@@ -2,8 +2,10 @@
 // place, fake_nvrtc.cc, which counts).
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +15,7 @@
 #include "compiler/codegen/cuda/code_cache.h"
 #include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/ir/text.h"
+#include "compiler/runtime/cubins.h"
 #include "tests/codegen/cuda/host_code.h"
 
 namespace heddle::codegen {
@@ -120,13 +123,21 @@ TEST_F(CodeCacheTest, WithoutAFolderNothingIsKept) {
 }
 
 // y = x + `value`.
-absl::StatusOr<Artifact> CompileSum(const std::string& value, const char* arch) {
-  const auto program = ir::Parse(
-      "program p(x: f32[8]) -> (y: f32[8]) { for b in 1 blockIdx.x { for t in 8 threadIdx.x { "
-      "y[t] = (x[t] + " +
-      value + ") } } }");
+ir::Program Sum(const std::string& value, const std::string& name = "p") {
+  auto program = ir::Parse(
+      absl::StrCat("program ", name,
+                   "(x: f32[8]) -> (y: f32[8]) { for b in 1 blockIdx.x { for t in 8 threadIdx.x { "
+                   "y[t] = (x[t] + ",
+                   value, ") } } }"));
   EXPECT_TRUE(program.ok()) << program.status();
-  return CompileCuda({*program}, *ParseTarget(absl::StrCat("cuda -arch=", arch)));
+  return *std::move(program);
+}
+absl::StatusOr<Artifact> Compile(const std::vector<ir::Program>& programs,
+                                 const char* arch = "sm_90") {
+  return CompileCuda(programs, *ParseTarget(absl::StrCat("cuda -arch=", arch)));
+}
+absl::StatusOr<Artifact> CompileSum(const std::string& value, const char* arch) {
+  return Compile({Sum(value)}, arch);
 }
 
 // Each compilation in a process of its own, which loads what is there then; before this one loads
@@ -164,6 +175,71 @@ TEST_F(CodeCacheTest, TheSameSourceIsCompiledOnce) {
   ASSERT_TRUE(CompileSum("2.0", "sm_90").ok());
   ASSERT_TRUE(CompileSum("1.0", "sm_80").ok());
   EXPECT_EQ(compilations(), 3);
+}
+
+// The number of compilations that this process has made, by the fake NVRTC.
+int Compilations() {
+  void* library = dlopen(HEDDLE_FAKE_NVRTC, RTLD_NOW | RTLD_LOCAL);
+  return library == nullptr
+             ? -1
+             : reinterpret_cast<int (*)()>(dlsym(library, "fake_nvrtc_compilations"))();
+}
+
+size_t Parts(const Artifact& artifact) {
+  const auto cubins = runtime::SplitCubins(artifact.shared_object);
+  EXPECT_TRUE(cubins.ok()) << cubins.status();
+  return cubins.ok() ? cubins->size() : 0;
+}
+
+// As a module finds the candidates of its tasks, under other names.
+TEST_F(CodeCacheTest, AProgramAmongOthersIsFoundThatWasCompiledAlone) {
+  if (!heddle::testing::HasHostCompiler()) GTEST_SKIP() << "the C++ compiler of the build is gone";
+  setenv("HEDDLE_NVRTC", HEDDLE_FAKE_NVRTC, 1);
+  const auto alone = Compile({Sum("11.0")});
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  const int before = Compilations();
+  const auto module = Compile({Sum("12.0", "q"), Sum("11.0", "r"), Sum("11.0", "s")});
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_EQ(Compilations() - before, 1);
+  EXPECT_EQ(Parts(*module), 2u);
+  ASSERT_EQ(module->kernels.size(), 3u);
+  for (const KernelInfo& kernel : module->kernels)
+    EXPECT_EQ(kernel.launches[0].registers, 32) << kernel.symbol;
+  const std::string& symbol = alone->kernels[0].launches[0].symbol;
+  EXPECT_EQ(module->kernels[0].symbol, "q");
+  EXPECT_NE(module->kernels[0].launches[0].symbol, symbol);
+  EXPECT_EQ(module->kernels[1].launches[0].symbol, symbol);
+  EXPECT_EQ(module->kernels[2].launches[0].symbol, symbol);
+}
+
+TEST_F(CodeCacheTest, WhatIsNotFoundIsCompiledInAPartForEachCpu) {
+  if (!heddle::testing::HasHostCompiler()) GTEST_SKIP() << "the C++ compiler of the build is gone";
+  setenv("HEDDLE_NVRTC", HEDDLE_FAKE_NVRTC, 1);
+  unsetenv("HEDDLE_CODE_CACHE");
+  cpu_set_t allowed, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+  }
+  const std::vector<ir::Program> programs = {Sum("21.0"), Sum("22.0"), Sum("23.0")};
+  int before = Compilations();
+  const auto all = Compile(programs);
+  ASSERT_TRUE(all.ok()) << all.status();
+  const int parts = std::min(3, CPU_COUNT(&allowed));
+  EXPECT_EQ(Compilations() - before, parts);
+  EXPECT_EQ(Parts(*all), static_cast<size_t>(parts));
+  before = Compilations();
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  const auto alone = Compile(programs);
+  ASSERT_EQ(sched_setaffinity(0, sizeof allowed, &allowed), 0);
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(Compilations() - before, 1);
+  EXPECT_EQ(Parts(*alone), 1u);
+  for (size_t k = 0; k < programs.size(); ++k) {
+    EXPECT_EQ(all->kernels[k].launches, alone->kernels[k].launches);
+    EXPECT_EQ(all->kernels[k].launches[0].registers, 32);
+  }
 }
 
 }  // namespace

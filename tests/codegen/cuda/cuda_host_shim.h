@@ -8,9 +8,12 @@
 
 #include <atomic>
 #include <barrier>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -63,6 +66,7 @@ struct h_vector {
 };
 #define __global__
 #define __launch_bounds__(n)
+#define __grid_constant__
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
 
@@ -92,6 +96,7 @@ inline h_warp& h_own() { return *h_current->warps[h_linear / 32]; }
 inline unsigned h_own_lane() { return h_linear % 32; }
 
 inline void __syncthreads() { h_current->all.arrive_and_wait(); }
+inline void __syncwarp() {}
 
 inline float __shfl_xor_sync(unsigned, float value, int mask) {
   h_warp& warp = h_own();
@@ -137,6 +142,79 @@ void h_async_wait_but() {
 inline void h_async_wait() {
   h_async_wait_but<0>();
   h_do_copies(h_copies);
+}
+
+// ---- Copies of boxes
+
+// A matrix of 16-bit numbers (HostMap).
+struct alignas(64) h_map {
+  unsigned long long address, width, height, rows;
+  unsigned long long unused[12];
+};
+struct h_box_copy {
+  unsigned short* to;
+  h_map map;
+  int x, y;
+};
+// A counter of bytes. The copies happen when somebody waits for them, the latest that a GPU may do
+// them. What is expected before the bytes before it have been waited for counts as misaligned, and
+// so does a wait that no copy ends.
+struct h_counter {
+  bool valid = false;
+  unsigned turns = 0, expected = 0, begun = 0;
+  std::vector<h_box_copy> copies;
+};
+struct h_counters {
+  std::mutex lock;
+  std::condition_variable change;
+  std::map<const void*, h_counter> all;
+};
+inline h_counters h_arriving;
+inline void h_arrivals(unsigned long long* full, int count) {
+  const std::lock_guard<std::mutex> guard(h_arriving.lock);
+  for (int i = 0; i < count; ++i) h_arriving.all[full + i] = {.valid = true};
+}
+inline void h_expect(unsigned long long* full, unsigned bytes) {
+  const std::lock_guard<std::mutex> guard(h_arriving.lock);
+  h_counter& counter = h_arriving.all[full];
+  h_misaligned += !counter.valid || counter.expected != 0;
+  counter.expected = bytes;
+  h_arriving.change.notify_all();
+}
+inline void h_box(void* to, const h_map* map, unsigned long long* full, int x, int y) {
+  h_aligned(to, 1024), h_aligned(reinterpret_cast<void*>(map->address), 16);
+  h_misaligned += map->width % 8 != 0 || map->rows > 256;
+  const std::lock_guard<std::mutex> guard(h_arriving.lock);
+  h_counter& counter = h_arriving.all[full];
+  counter.copies.push_back({static_cast<unsigned short*>(to), *map, x, y});
+  counter.begun += static_cast<unsigned>(map->rows) * 128;
+  h_arriving.change.notify_all();
+}
+inline void h_copy_box(const h_box_copy& c) {
+  const auto* from = reinterpret_cast<const unsigned short*>(c.map.address);
+  for (int r = 0; r < static_cast<int>(c.map.rows); ++r) {
+    for (int k = 0; k < 64; ++k) {
+      const long long x = c.x + k, y = c.y + r;
+      const bool inside = x >= 0 && x < static_cast<long long>(c.map.width) && y >= 0 &&
+                          y < static_cast<long long>(c.map.height);
+      c.to[h_swapped(r * 64 + k)] = inside ? from[y * static_cast<long long>(c.map.width) + x]
+                                           : static_cast<unsigned short>(0);
+    }
+  }
+}
+inline void h_arrived(unsigned long long* full, unsigned phase) {
+  std::unique_lock<std::mutex> guard(h_arriving.lock);
+  h_counter& counter = h_arriving.all[full];
+  const auto complete = [&] { return counter.expected != 0 && counter.begun == counter.expected; };
+  const bool ends = h_arriving.change.wait_for(
+      guard, std::chrono::seconds(60), [&] { return counter.turns % 2 != phase || complete(); });
+  if (!ends) ++h_misaligned;
+  if (!ends || counter.turns % 2 != phase) return;
+  for (const h_box_copy& c : counter.copies) h_copy_box(c);
+  counter.copies.clear();
+  counter.expected = counter.begun = 0;
+  ++counter.turns;
+  h_arriving.change.notify_all();
 }
 
 // ---- 16-bit floats and tensor cores

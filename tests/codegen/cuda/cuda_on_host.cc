@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <array>
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/codegen/cuda/emitter.h"
@@ -52,6 +55,16 @@ absl::Status CudaOnHost::Run(size_t k, const std::vector<HostTensor>& inputs,
                                             : workspace.data() + argument.workspace_offset);
     }
     for (void*& value : values) arguments.push_back(&value);
+    const HostVariable table = FindHostVariable(library_, launch.symbol + "_boxes");
+    using Row = std::array<int32_t, 4>;  // parameter, width, height, rows
+    std::vector<HostMap> maps(table.bytes / sizeof(Row));
+    for (size_t m = 0; m < maps.size(); ++m) {
+      const Row& row = static_cast<const Row*>(table.address)[m];
+      const auto parameter = static_cast<size_t>(row[0]);
+      maps[m] = {reinterpret_cast<uint64_t>(values[parameter]), static_cast<uint64_t>(row[1]),
+                 static_cast<uint64_t>(row[2]), static_cast<uint64_t>(row[3])};
+      arguments[parameter] = &maps[m];
+    }
     std::vector<unsigned> dims;
     for (const auto* part : {&launch.grid, &launch.block}) {
       for (const int64_t extent : *part) dims.push_back(static_cast<unsigned>(extent));

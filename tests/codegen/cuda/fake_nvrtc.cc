@@ -2,6 +2,7 @@
 // compiles is code for this CPU (host_code.h), which the fake driver runs
 // (tests/runtime/fake_cuda.h). Loaded in place of libnvrtc.so (HEDDLE_NVRTC). Its report of
 // registers is made up.
+#include <atomic>
 #include <cstring>
 #include <regex>
 #include <string>
@@ -15,7 +16,7 @@ struct Program {
   std::string source, log, cubin;
 };
 
-int compilations = 0;
+std::atomic<int> compilations = 0;
 
 Program& At(void* program) { return *static_cast<Program*>(program); }
 

@@ -95,7 +95,7 @@ TEST(GroupProduct, ComputesTheSame) {
   naive.push_back(Batch());
   std::vector<ir::Program> lowered;
   std::vector<std::string> about;
-  int late = 0;
+  int late = 0, boxes = 0, both = 0;
   for (size_t k = 0; k < naive.size(); ++k) {
     // Where there are 128 columns, they lie in two panels, and one product has them all.
     const bool wide = naive[k].outputs[0]->shape.back() == 128;
@@ -113,10 +113,15 @@ TEST(GroupProduct, ComputesTheSame) {
     ASSERT_THAT(source, Not(HasSubstr("h_product_"))) << about[k];
     ASSERT_THAT(SourceOf(*result, "sm_80"), Not(HasSubstr("h_group")));
     late += source.find("h_group_wait<1>") != std::string::npos;
+    boxes += source.find("h_box(") != std::string::npos;
+    both +=
+        source.find("h_box(") != std::string::npos && source.find("h_async") == std::string::npos;
     result->name = absl::StrCat("p", k);
     lowered.push_back(*std::move(result));
   }
   EXPECT_GT(late, 4) << "products hardly ever overlap with the fetches of the next step";
+  EXPECT_GT(boxes, 12) << "tiles are hardly ever copied as boxes";
+  EXPECT_GT(both, 8);
   for (const char* arch : {"sm_80", "sm_90"}) {
     const absl::Status compiled = CompileForGpu(lowered, arch);
     EXPECT_TRUE(compiled.ok()) << compiled;
@@ -141,6 +146,10 @@ TEST(GroupProduct, IsWhatADefaultScheduleMakes) {
     const std::string source = SourceOf(Default({DType::kF16, n, n, n}));
     EXPECT_THAT(source, HasSubstr(n == 4096 ? "h_group<256, h_f16, 0, 1>" : "h_group<")) << source;
     EXPECT_THAT(source, HasSubstr("h_group_wait<1>();")) << source;
+    // One thread fetches, and nothing else stores where the tensor cores read.
+    EXPECT_THAT(source, HasSubstr("h_box(")) << source;
+    EXPECT_THAT(source, Not(HasSubstr("h_async"))) << source;
+    EXPECT_THAT(source, Not(HasSubstr("h_group_publish"))) << source;
   }
   // Other architectures have no such products, and where rows or terms do not fit, sm_90 has none.
   const ir::Program naive = Product({DType::kF16, 1024, 1024, 1024});
@@ -150,6 +159,49 @@ TEST(GroupProduct, IsWhatADefaultScheduleMakes) {
   EXPECT_THAT(SourceOf(Default({DType::kF16, 48, 64, 64})), Not(HasSubstr("h_group")));
   EXPECT_THAT(SourceOf(Default({DType::kF16, 64, 64, 96})), Not(HasSubstr("h_group")));
   EXPECT_THAT(SourceOf(Default({DType::kF32, 64, 64, 64})), Not(HasSubstr("h_group")));
+}
+
+// The parameters after the buffers are maps, and the code says of which matrices and boxes.
+TEST(GroupProduct, TakesMapsOfItsOperands) {
+  const auto kernel = codegen::EmitCuda(Default({DType::kF16, 4096, 4096, 4096}), "k", true);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  const std::vector<runtime::GpuArgument>& arguments = kernel->launches[0].arguments;
+  ASSERT_EQ(arguments.size(), 6u);  // y, b, a, c
+  EXPECT_EQ(arguments[4], (runtime::GpuArgument{1, 0}));  // b: boxes of a step's 64 terms
+  EXPECT_EQ(arguments[5], (runtime::GpuArgument{0, 0}));  // a: of a block's 128 rows
+  EXPECT_THAT(kernel->source,
+              HasSubstr("int k_0_boxes[] = {4, 4096, 4096, 64, 5, 4096, 4096, 128};"));
+  EXPECT_THAT(kernel->source, HasSubstr("const __grid_constant__ h_map _b_shared_buf_map, "
+                                        "const __grid_constant__ h_map _a_shared_buf_map)"));
+}
+
+// A part that is filled twice before it is read, or never, would be waited for in vain.
+TEST(GroupProduct, WhatIsNotFilledOnceForEachStepIsNoBox) {
+  schedule::Rng rng(1);
+  const ir::Program naive = Product({DType::kF16, 64, 64, 512});
+  const auto lowered = LowerForGpu(naive, GroupTrace(naive, rng, {{"parts of the sums", 0}}));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  const std::string text = ir::Print(*lowered);
+  ASSERT_THAT(SourceOf(*lowered), HasSubstr("h_box(")) << text;
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    EXPECT_NE(changed.find(from), std::string::npos) << from << text;
+    for (size_t k = 0; (k = changed.find(from, k)) != std::string::npos; k += to.size())
+      changed.replace(k, from.size(), to);
+    const auto program = ir::Parse(changed);
+    EXPECT_TRUE(program.ok()) << program.status() << changed;
+    return program.ok() ? SourceOf(*program) : "";
+  };
+  const std::vector<std::pair<std::string, std::string>> changes = {
+      {"+ 2) % 4)", "+ 1) % 4)"},  // not the part of that step
+      {"+ 2) < 8)", "+ 2) < 7)"},  // not in all steps
+      {"+ 2) < 8)", "+ 1) < 8)"}};
+  for (const auto& [from, to] : changes) {
+    const std::string source = with(from, to);
+    EXPECT_THAT(source, Not(HasSubstr("h_box("))) << from << to << source;
+    EXPECT_THAT(source, HasSubstr("h_async")) << from << to << source;
+    EXPECT_THAT(source, HasSubstr("h_group_publish();")) << from << to << source;
+  }
 }
 
 // With a product that runs during the next step, a fetch goes where neither of the two reads.

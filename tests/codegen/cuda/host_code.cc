@@ -41,6 +41,11 @@ std::string HostSource(std::string kernels) {
              "(void* const* arguments, const unsigned* d) {\n  return h_launch(" + name +
              ", arguments, {d[0], d[1], d[2]}, {d[3], d[4], d[5]});\n}\n";
   }
+  const std::regex variable(R"(__device__ int (\w+)\[\])");
+  for (std::sregex_iterator it(kernels.begin(), kernels.end(), variable), end; it != end; ++it) {
+    const std::string name = (*it)[1];
+    table += "extern \"C\" const unsigned long size_" + name + " = sizeof " + name + ";\n";
+  }
   return "#include <cmath>\nusing namespace std;\n#define H_HOST\n#define __device__\n#define "
          "__forceinline__ "
          "inline\n" +
@@ -100,6 +105,12 @@ void* LoadHostCode(std::string_view shared_object) {
 
 HostKernel FindHostKernel(void* code, const std::string& name) {
   return reinterpret_cast<HostKernel>(dlsym(code, ("run_" + name).c_str()));
+}
+
+HostVariable FindHostVariable(void* code, const std::string& name) {
+  const auto* size = static_cast<const unsigned long*>(dlsym(code, ("size_" + name).c_str()));
+  if (size == nullptr) return {};
+  return {dlsym(code, name.c_str()), *size};
 }
 
 }  // namespace heddle::testing

@@ -4,6 +4,8 @@
 // are made of it.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -26,5 +28,19 @@ void* LoadHostCode(std::string_view shared_object);
 
 // The kernels of a source, by name.
 HostKernel FindHostKernel(void* code, const std::string& name);
+
+// A variable of a source, by name; null if there is none.
+struct HostVariable {
+  const void* address = nullptr;
+  size_t bytes = 0;
+};
+HostVariable FindHostVariable(void* code, const std::string& name);
+
+// What a kernel takes as the map of a matrix of 16-bit numbers (prelude.h, h_map), with boxes of so
+// many rows.
+struct alignas(64) HostMap {
+  uint64_t address = 0, width = 0, height = 0, rows = 0;
+  uint64_t unused[12] = {};
+};
 
 }  // namespace heddle::testing
