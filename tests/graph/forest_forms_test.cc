@@ -491,6 +491,37 @@ TEST(ForestForms, RecordsFillVectors) {
   }
 }
 
+// Forms that ask floats have columns that are no multiple of a page apart, if there are many. They compute what the walk does.
+TEST(ForestForms, ColumnsHaveSetsOfTheirOwn) {
+  TestRng rng(6);
+  machine::TargetInfo grid = Wide();
+  grid.execution = machine::Execution::kGrid;
+  for (const auto& [columns, records, padded] : std::vector<std::array<int64_t, 3>>{
+           {9, 2048, 2080}, {9, 1024, 1056}, {9, 2000, 2000}, {8, 2048, 2048}}) {
+    Trees t;
+    t.columns = columns;
+    t.records = records;
+    Grow(rng, t);
+    const Graph walk = WalkOf(t);
+    for (const auto& [form, kind] : {std::pair(ForestForm::kWalk, OpKind::kForestWalk),
+                                     std::pair(ForestForm::kSelect, OpKind::kForestSelect)}) {
+      const auto asked = [&](const Graph& made) {
+        const auto forest = std::find_if(made.nodes.begin(), made.nodes.end(),
+                                         [&](const Node& node) { return node.kind == kind; });
+        EXPECT_EQ(forest->name, "forest");
+        return TypeOf(made, forest->inputs[0]).shape;
+      };
+      const Graph made = In(walk, form).value();
+      EXPECT_EQ(asked(made), (Shape{columns, padded}));
+      EXPECT_EQ(TypeOf(made, made.outputs[0]), TypeOf(walk, walk.outputs[0]));
+      EXPECT_EQ(asked(In(walk, form, grid).value()), (Shape{columns, records}));
+      const TensorData x = Records(rng, t);
+      EXPECT_EQ(ToDoubles(EvaluateGraph(made, {&x, 1}).value()[0]),
+                ToDoubles(EvaluateGraph(walk, {&x, 1}).value()[0]));
+    }
+  }
+}
+
 // ---- The operators ----
 
 std::string Refusal(OpKind kind, const std::vector<TensorType>& in, const Attrs& attrs = {}) {

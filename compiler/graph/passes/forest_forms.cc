@@ -514,6 +514,34 @@ std::vector<ValueId> CutTables(GraphBuilder& out, const Cuts& cuts, const BytesL
           out.Constant(name + "_cuts", FromElements({columns, of_group, groups}, side_by_side))};
 }
 
+// x with that many more records, full of zeros.
+absl::StatusOr<ValueId> Padded(GraphBuilder& out, ValueId x, int64_t padding,
+                               const std::string& name) {
+  if (padding == 0) return x;
+  return out.Add(OpKind::kPad, {x}, {{"begin", Shape{0, 0}}, {"end", Shape{0, padding}}},
+                 name + "_padded");
+}
+
+// The result of this shape: for the model's own records alone.
+absl::StatusOr<ValueId> Sliced(GraphBuilder& out, ValueId result, const Shape& shape,
+                               const std::string& name) {
+  return out.Add(OpKind::kSlice, {result},
+                 {{"starts", Shape{0, 0, 0}}, {"steps", Shape{1, 1, 1}}, {"sizes", shape}},
+                 name + "_sliced");
+}
+
+// Records by which forms that ask x itself pad it. Columns that lie a multiple of a page apart share sets of the first-level cache: for the
+// same records, no more of them stay there than it has ways. Two lines more, and 32 columns have sets of their own.
+int64_t PaddingOf(ForestForm form, const TensorType& x, const machine::TargetInfo& target) {
+  constexpr int64_t kPage = 4096, kWays = 8, kAdded = 128;
+  const int64_t size = ir::SizeOf(x.dtype);
+  const bool asks_x = form == ForestForm::kWalk || form == ForestForm::kSelect;
+  return asks_x && target.execution == machine::Execution::kThreads && x.shape[0] > kWays &&
+                 x.shape[1] * size % kPage == 0
+             ? kAdded / size
+             : 0;
+}
+
 // The ranks of x, with as many records as the layout has.
 absl::StatusOr<ValueId> RanksOf(GraphBuilder& out, ValueId x, const Walk& walk, const Cuts& cuts,
                                 const BytesLayout& layout, const std::string& name) {
@@ -522,12 +550,7 @@ absl::StatusOr<ValueId> RanksOf(GraphBuilder& out, ValueId x, const Walk& walk, 
         x, out.Add(OpKind::kGather, {x, out.Constant(name + "_parts", FromInts(cuts.source))},
                    {{"axis", int64_t{0}}}, name + "_columns_in_parts"));
   }
-  const int64_t padding = layout.records - walk.records;
-  if (padding > 0) {
-    HEDDLE_ASSIGN_OR_RETURN(
-        x, out.Add(OpKind::kPad, {x}, {{"begin", Shape{0, 0}}, {"end", Shape{0, padding}}},
-                   name + "_padded"));
-  }
+  HEDDLE_ASSIGN_OR_RETURN(x, Padded(out, x, layout.records - walk.records, name));
   std::vector<ValueId> counted = CutTables(out, cuts, layout, name);
   counted.insert(counted.begin(), x);
   return out.Add(OpKind::kDigitize, counted, {{"sorted", int64_t{layout.halves ? 1 : 0}}},
@@ -538,11 +561,7 @@ absl::StatusOr<ValueId> RanksOf(GraphBuilder& out, ValueId x, const Walk& walk, 
 absl::StatusOr<ValueId> WithoutPadding(GraphBuilder& out, ValueId result, const Walk& walk,
                                        const BytesLayout& layout, const std::string& name) {
   if (layout.records == walk.records) return result;
-  return out.Add(OpKind::kSlice, {result},
-                 {{"starts", Shape{0, 0, 0}},
-                  {"steps", Shape{1, 1, 1}},
-                  {"sizes", Shape{walk.groups, walk.values, walk.records}}},
-                 name + "_sliced");
+  return Sliced(out, result, {walk.groups, walk.values, walk.records}, name);
 }
 
 absl::StatusOr<ValueId> MakeRanks(GraphBuilder& out, ValueId x, const Walk& walk, const Cuts& cuts,
@@ -852,11 +871,22 @@ absl::StatusOr<Graph> AssignForestForms(const Graph& graph, const ForestOptions&
               }
             }
             if (options.plan != nullptr) options.plan->emplace(original.name, form);
-            if (form == ForestForm::kWalk) return std::nullopt;
-            HEDDLE_ASSIGN_OR_RETURN(const ValueId result,
-                                    forms.Make(form, out, node.inputs[0],
-                                               AttrsOf(original).Text("reduce"), original.name));
-            return result;
+            const auto type = [&](ValueId v) -> const TensorType& {
+              return graph.values[static_cast<size_t>(v)].type;
+            };
+            const std::string& name = original.name;
+            const int64_t padding = PaddingOf(form, type(original.inputs[0]), target);
+            if (form == ForestForm::kWalk && padding == 0) return std::nullopt;
+            std::vector<ValueId> operands = node.inputs;
+            HEDDLE_ASSIGN_OR_RETURN(operands[0], Padded(out, operands[0], padding, name));
+            absl::StatusOr<ValueId> result =
+                form == ForestForm::kWalk
+                    ? out.Add(node.kind, operands, node.attrs, name)
+                    : forms.Make(form, out, operands[0], AttrsOf(original).Text("reduce"), name);
+            if (padding > 0 && result.ok())
+              result = Sliced(out, *result, type(original.outputs[0]).shape, name);
+            HEDDLE_RETURN_IF_ERROR(result.status());
+            return *result;
           }));
   if (named != options.fixed.size()) {
     for (const auto& [name, form] : options.fixed) {
