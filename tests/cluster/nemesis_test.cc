@@ -281,6 +281,7 @@ class NemesisRun {
     const absl::Time limit = absl::Now() + kRecovery;
     while (TrialsToldOf() < trials) {
       ASSERT_LT(absl::Now(), limit) << "no job comes further" << cluster_.Logs();
+      KeepJobs();  // those that there are may measure nothing more
       absl::SleepFor(absl::Milliseconds(1));
     }
   }

@@ -221,7 +221,7 @@ TEST(LeaseKeeper, WhoeverAcquiresWaitsForAnnouncedReleases) {
   absl::SleepFor(absl::Milliseconds(50));  // enough for a call that does not wait to be refused
   keeper.Release(first->id());
   next.join();
-  EXPECT_TRUE(second.ok()) << second.status();
+  ASSERT_TRUE(second.ok()) << second.status();
   // What is announced later is not waited for: it may be of a stage that runs for long.
   keeper.AnnounceRelease(second->id());
   keeper.Release(second->id());
