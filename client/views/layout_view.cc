@@ -12,7 +12,7 @@
 namespace heddle::client {
 namespace {
 
-const char* LayoutName(graph::Layout layout) {
+const char* LayoutWords(graph::Layout layout) {
   switch (layout) {
     case graph::Layout::kChannelsFirst:
       return "channels first";
@@ -45,7 +45,7 @@ void PrintLayoutJson(const graph::LayoutPlan& plan) {
     nlohmann::json row = {{"name", op.name},
                           {"operator", graph::NameOf(op.kind)},
                           {"shape", op.type.shape},
-                          {"layout", LayoutName(op.layout)},
+                          {"layout", LayoutWords(op.layout)},
                           {"channels_first_ns", op.cost.ns.first_ns},
                           {"channels_last_ns", op.cost.ns.last_ns},
                           {"measured", op.cost.measured}};
@@ -55,7 +55,7 @@ void PrintLayoutJson(const graph::LayoutPlan& plan) {
   for (const graph::LayoutPlan::Move& move : plan.moves) {
     object["transposes"].push_back({{"value", move.value},
                                     {"shape", move.type.shape},
-                                    {"to", LayoutName(move.to)},
+                                    {"to", LayoutWords(move.to)},
                                     {"ns", move.ns}});
   }
   fmt::print("{}\n", object.dump());
@@ -78,7 +78,7 @@ int ExplainLayout(const GlobalOptions& global, const std::string& path, const Mo
   Table table({"operator", "result", "layout", "first", "last", "blocked", "by"});
   for (const graph::LayoutPlan::Operator& op : plan->operators) {
     if (!op.free) continue;
-    table.Add({graph::NameOf(op.kind), ShapeOf(op.type), LayoutName(op.layout),
+    table.Add({graph::NameOf(op.kind), ShapeOf(op.type), LayoutWords(op.layout),
                FormatNs(static_cast<double>(op.cost.ns.first_ns)),
                FormatNs(static_cast<double>(op.cost.ns.last_ns)),
                HasBlocked(op) ? FormatNs(static_cast<double>(op.cost.ns.blocked_ns)) : "-",
@@ -87,7 +87,7 @@ int ExplainLayout(const GlobalOptions& global, const std::string& path, const Mo
   fmt::print("{}\n", table.ToText(global.output.plain));
   Table moves({"transpose", "shape", "to", "cost"});
   for (const graph::LayoutPlan::Move& move : plan->moves) {
-    moves.Add({move.value, ShapeOf(move.type), LayoutName(move.to),
+    moves.Add({move.value, ShapeOf(move.type), LayoutWords(move.to),
                FormatNs(static_cast<double>(move.ns))});
   }
   fmt::print("{}\n", moves.ToText(global.output.plain));
