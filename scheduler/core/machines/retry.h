@@ -11,9 +11,9 @@ struct DispatcherOptions {
   // Infrastructure faults after which a candidate is LOST, a fetch fails, or an update, a plan stage or
   // a comparison is skipped. Import, propose and compile are retried without limit.
   int max_attempts = 3;
-  // A candidate is LOST, too, when so many stages were interrupted while they worked on it. Machines that leave or
-  // stop do not do that to one trial; a trial that keeps its worker from renewing a lease does.
-  int max_interruptions = 10;
+  // A candidate is LOST, too, when so many stages were interrupted while they worked on it: a trial that keeps its worker
+  // from renewing a lease is not tried for ever. Far above what stops of busy machines do to one trial (nemesis_test).
+  int max_interruptions = 100;
   int max_surveys = 2;        // of a job; then its plan is settled
   double survey_share = 0.1;  // of a job's time limit: after it, surveys measure no further task
   // Plans are tuned side by side until the best times of all but one sum to more than contest_clear times those of

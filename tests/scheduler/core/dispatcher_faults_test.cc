@@ -78,7 +78,7 @@ TEST_F(DispatcherTest, InterruptionsOfTheSameTrialHaveALimit) {
     ASSERT_EQ(Count<FinishCandidate>(decisions), i == limit ? 1 : 0);
     if (i == limit) {
       EXPECT_EQ(All<FinishCandidate>(decisions)[0].message,
-                "interrupted 10 times: the lease was lost");
+                absl::StrCat("interrupted ", limit, " times: the lease was lost"));
     }
     Wait(absl::Seconds(10));
   }
