@@ -211,15 +211,14 @@ void StageRunner::Run() {
   }
   for (const auto* warnings : {&order_.warnings, &results.warnings})
     end.warnings.insert(end.warnings.end(), warnings->begin(), warnings->end());
-  // What hung or failed because a person ended it, or a worker that says so, says nothing of the fit. One that fell silent may
-  // have been ended by it.
+  // What hung or failed because a person, a lease or a worker ended it says nothing of the fit. Where the connection
+  // broke, the fit may have ended the worker.
   bool cancelled = false;
   {
     absl::MutexLock lock(&mutex_);
     cancelled = !cancelled_.empty();
   }
-  if (fit_ != nullptr &&
-      (!end.started || (end.interrupted && !end.silent) || (cancelled && !end.silent)))
+  if (fit_ != nullptr && (!end.started || (end.interrupted && !end.silent) || cancelled))
     fit_->Succeed();
   fit_.reset();
   environment_.post(std::move(end));

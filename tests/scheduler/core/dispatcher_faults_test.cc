@@ -178,7 +178,9 @@ TEST_F(SilenceTest, AProcessThatIsListedForAWhileIsNotBelievedToLive) {
     List("");
     Wait(absl::Minutes(1));
     List(absl::StrCat("b", i + 1));
-    if (i < 3) EXPECT_EQ(Attempts(1), i);
+    if (i < 3) {
+      EXPECT_EQ(Attempts(1), i);
+    }
   }
   EXPECT_EQ(job().tasks[0].trials, 1);
 }
@@ -237,7 +239,7 @@ TEST_F(SilenceTest, ManyWorkersAtATimeGiveAttemptsBack) {
 // Work without trials: a comparison that ends its machine each time is given up.
 TEST_F(SilenceTest, AStageThatEndsMachinesCountsAsAFault) {
   Begin();
-  for (int64_t id : {1, 2}) Profiled(CandidateId{id}, 10);
+  for (int64_t id : {1, 2}) Profiled(CandidateId{id});
   End(v1::STAGE_PROFILE);
   const int most = DispatcherOptions().max_attempts;
   for (int i = 1; i <= most; ++i) {
