@@ -20,6 +20,7 @@ Dispatcher::Dispatcher(std::unique_ptr<Policy> policy, Options options)
 Decisions Dispatcher::Step(const Event& event, absl::Time now) {
   effects_.BeginStep(now);
   placement_.slot_index().Advance(now);
+  if (now >= suspicions_.next()) GiveBackAttempts();
   const Subject subject = SubjectOf(event);
   if (subject.job && !subject.streamed) effects_.Touch(*subject.job);
   std::visit([this](const auto& e) { On(e); }, event);
@@ -292,9 +293,9 @@ void Dispatcher::RankAnew() {
   placement_.ready().ForEach([&](const WorkItem& work, absl::Time) { effects_.Touch(work.job); });
 }
 
-// To trials whose worker had only been silent.
+// To trials whose worker lives and had only been silent.
 void Dispatcher::GiveBackAttempts() {
-  for (const Suspicions::Suspect& cleared : suspicions_.TakeCleared()) {
+  for (const Suspicions::Suspect& cleared : suspicions_.TakeCleared(effects_.now())) {
     Job* job = FindUnfinished(cleared.job);
     const auto task = static_cast<size_t>(cleared.task.value);
     if (job == nullptr || task >= job->tasks.size()) continue;

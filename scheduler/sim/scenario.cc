@@ -68,8 +68,9 @@ void Scenario::BuildEverywhere() {
 
 const std::vector<std::string>& ChaosKinds() {
   static const auto* const kinds = new std::vector<std::string>{
-      "kill_worker",  "restart", "fail_over", "lose_lease", "old_lease", "foreign_lease",
-      "tracker_down", "lie",     "pause",     "cancel",     "fetch",     "disk_full"};
+      "kill_worker",   "restart",      "fail_over",  "lose_lease", "old_lease",
+      "foreign_lease", "tracker_down", "lie",        "pause",      "cancel",
+      "fetch",         "disk_full",    "stop_worker"};
   return *kinds;
 }
 

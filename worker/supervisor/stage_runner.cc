@@ -350,7 +350,9 @@ void StageRunner::Wait() {
                    {.fd = child_->out_fd(), .events = POLLIN, .revents = 0},
                    {.fd = child_->err_fd(), .events = POLLIN, .revents = 0},
                    {.fd = outbox_.empty() ? -1 : child_->in_fd(), .events = POLLOUT, .revents = 0}};
-  if (poll(fds, 4, static_cast<int>(wait_ms)) <= 0) return;
+  const int ready = poll(fds, 4, static_cast<int>(wait_ms));
+  ExcusePause();  // before a candidate gets a deadline from now on, to which the pause must not be added
+  if (ready <= 0) return;
   if (fds[0].revents != 0) session_.Clear();
   if (fds[2].revents != 0) child_->DrainErr();
   if (fds[1].revents != 0) ReadChild();

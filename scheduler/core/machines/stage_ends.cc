@@ -174,15 +174,18 @@ void StageEnds::EndMeasuring(Job& job, const LiveStage& stage, const StageFinish
   const TaskIndex index = *stage.task;
   Task& task = job.tasks[index.value];
   std::vector<std::pair<CandidateId, std::string>> used_up;  // with how often what happened
-  // Suspects are charged an attempt. Those of a fault are the candidates in progress; if there is none, all
-  // candidates of the stage. An interruption has suspects only if the worker is not to be seen any more: what was
-  // in progress may have ended it (suspicions.h).
+  // The rule of suspicions.h says who is charged an attempt, and who is interrupted.
+  const std::set<CandidateId> nobody;
+  const std::set<CandidateId>& begun_or_all =
+      stage.in_progress.empty() ? stage.candidates : stage.in_progress;
+  const std::set<CandidateId>& charged = event.silent       ? stage.in_progress
+                                         : Blameless(event) ? nobody
+                                                            : begun_or_all;
   const bool vanished =
       event.silent && !Suspicions::Sees(suspicions_->slots(), stage.slot.worker, stage.boot);
-  const std::set<CandidateId> nobody;
-  const std::set<CandidateId>& suspects = Blameless(event) ? (vanished ? stage.in_progress : nobody)
-                                          : stage.in_progress.empty() ? stage.candidates
-                                                                      : stage.in_progress;
+  const std::set<CandidateId>& interrupted = vanished            ? begun_or_all
+                                             : event.interrupted ? stage.in_progress
+                                                                 : nobody;
   for (CandidateId id : stage.candidates) {
     Candidate& candidate = task.open.at(id);
     if (stage.kind == v1::STAGE_BUILD) {
@@ -191,21 +194,21 @@ void StageEnds::EndMeasuring(Job& job, const LiveStage& stage, const StageFinish
       candidate.where = Built{};
     }
     if (stage.cancelled) continue;
-    const bool begun = stage.in_progress.count(id) > 0;
-    if (event.interrupted && begun && ++candidate.interruptions >= options_->max_interruptions) {
+    if (interrupted.count(id) && ++candidate.interruptions >= options_->max_interruptions) {
       used_up.emplace_back(id, absl::StrCat("interrupted ", candidate.interruptions, " times: "));
       continue;
     }
-    if (!suspects.count(id)) continue;
+    if (!charged.count(id)) continue;
     ++candidate.attempts;
     effects_->Emit(SetAttempts{job.id, id, candidate.attempts});
     if (candidate.attempts >= options_->max_attempts) {
       used_up.emplace_back(id, absl::StrCat("lost ", options_->max_attempts, " times: "));
-    } else if (vanished) {
-      suspicions_->Add({job.id, index, id, stage.slot.worker, stage.boot});
+    } else if (event.silent) {
+      suspicions_->Add({job.id, index, id, stage.slot.worker, stage.boot}, effects_->now());
     }
   }
-  if (!stage.candidates.empty()) (void)TryAgain(event, &task);
+  // What fell silent is counted with the candidates, and the task does not wait for it.
+  if (!stage.candidates.empty() && !event.silent) (void)TryAgain(event, &task);
   const std::string why =
       event.fault.message.empty() ? "the stage ended without an answer" : event.fault.message;
   for (const auto& [id, what] : used_up) {

@@ -36,7 +36,7 @@ constexpr size_t kMaxStartBytes = (4 << 20) - (64 << 10);
 // A candidate is begun again if its process may have been spoilt by an earlier one, which happens once.
 constexpr int kMostBeginnings = 4;
 // A call to a worker that cannot be reached costs no attempt. One that lasted this long before the connection broke
-// did something.
+// may have done something.
 constexpr absl::Duration kSurelyStarted = absl::Seconds(2);
 constexpr absl::Duration kBeyondTimeLimit =
     absl::Seconds(30);  // the worker ends the stage itself; this is for a hung one
@@ -57,11 +57,13 @@ int64_t CandidateOf(const v1::StageInput& input) {
 }
 
 // Whether the worker did not begin a stage that it has told nothing of. What a worker refuses it has not begun,
-// however late the refusal: it may have been stopped meanwhile, or have waited for the slot.
-bool NotTaken(grpc::StatusCode code, absl::Duration took) {
+// however late the refusal: it may have been stopped meanwhile, or have waited for the slot. Of candidates a worker
+// tells when it begins one, so a connection that breaks before that says nothing of them, however late it breaks.
+bool NotTaken(v1::StageKind kind, grpc::StatusCode code, absl::Duration took) {
+  const bool tells = kind == v1::STAGE_BUILD || kind == v1::STAGE_PROFILE;
   return code == grpc::StatusCode::RESOURCE_EXHAUSTED ||
          code == grpc::StatusCode::FAILED_PRECONDITION ||
-         (code == grpc::StatusCode::UNAVAILABLE && took <= kSurelyStarted);
+         (code == grpc::StatusCode::UNAVAILABLE && (tells || took <= kSurelyStarted));
 }
 
 }  // namespace
@@ -84,7 +86,7 @@ struct StageRunner::Results {
   std::map<std::string, Module> modules;  // by the names of their chunks
   std::optional<v1::CompareResult> compared;
   std::optional<v1::PlanResult> planned;
-  bool interrupted = false;  // from outside: the lease was lost or the worker ended
+  bool interrupted = false;  // StageFinished.interrupted
   bool silent = false;       // StageFinished.silent
   std::string broken;        // why a result cannot be used; empty: none is broken
   std::string refused;       // why an event of the worker was refused; empty: none was
@@ -209,13 +211,15 @@ void StageRunner::Run() {
   }
   for (const auto* warnings : {&order_.warnings, &results.warnings})
     end.warnings.insert(end.warnings.end(), warnings->begin(), warnings->end());
-  // What hung or failed because a person, a lease or a worker ended it says nothing of the fit.
+  // What hung or failed because a person, a lease or a worker ended it says nothing of the fit. Where the connection
+  // broke, the fit may have ended the worker.
   bool cancelled = false;
   {
     absl::MutexLock lock(&mutex_);
     cancelled = !cancelled_.empty();
   }
-  if (fit_ != nullptr && (!end.started || end.interrupted || cancelled)) fit_->Succeed();
+  if (fit_ != nullptr && (!end.started || (end.interrupted && !end.silent) || cancelled))
+    fit_->Succeed();
   fit_.reset();
   environment_.post(std::move(end));
   // Meanwhile the dispatcher decides what runs there next.
@@ -280,6 +284,7 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
   }
   writer.join();
   const grpc::Status status = stream->Finish();
+  const absl::Duration took = MonotonicNow() - began;
   if (status.ok()) environment_.channels->Keep(lease.address(), order_.slot.worker, channel);
   std::string cancelled, lost;
   {
@@ -287,11 +292,14 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
     context_ = nullptr;
     cancelled = cancelled_;
     lost = lost_;
-    const bool told = results->finished || status.error_code() == grpc::StatusCode::ABORTED;
-    results->interrupted = lease_lost_ || status.error_code() == grpc::StatusCode::ABORTED;
-    results->silent = lease_lost_ && !told;
+    const bool aborted = status.error_code() == grpc::StatusCode::ABORTED;
+    // A connection that ends by pings, or with the worker's process, does so before the lease is found lost.
+    const bool cut = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+                     (results->answered || took > kSurelyStarted);
+    results->silent = (lease_lost_ || cut) && !aborted && !results->finished;
+    results->interrupted = lease_lost_ || aborted || results->silent;
   }
-  *started = results->answered || !NotTaken(status.error_code(), MonotonicNow() - began);
+  *started = results->answered || !NotTaken(order_.start.kind(), status.error_code(), took);
   if (!results->refused.empty()) return {v1::FAULT_INFRASTRUCTURE, results->refused};
   if (results->finished && results->finished->fault().kind() == v1::FAULT_NONE &&
       results->broken.empty()) {

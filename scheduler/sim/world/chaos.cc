@@ -49,7 +49,9 @@ void Chaos::Strike() {
   const std::string kind = AnyKind();
   const JobId job{draws_.Below(static_cast<int>(scenario_.jobs.size())) + 1};
   if (kind == "kill_worker") {
-    KillWorker(AnySlot().worker);
+    SilenceWorker(AnySlot().worker, Workers::Ending::kCrashed);
+  } else if (kind == "stop_worker") {
+    SilenceWorker(AnySlot().worker, Workers::Ending::kSilent);
   } else if (kind == "restart") {
     if (hooks_.restart) hooks_.restart();
   } else if (kind == "fail_over") {
@@ -87,14 +89,20 @@ void Chaos::Heal() {
   }
 }
 
-// The streams of its stages break at once; the tracker notices later.
-void Chaos::KillWorker(const std::string& worker) {
-  if (!machines_.dead.insert(worker).second) return;
+// The streams of its stages break at once; the tracker notices later. What crashed comes back as another process, and
+// what was stopped as the same.
+void Chaos::SilenceWorker(const std::string& worker, Workers::Ending ending) {
+  if (machines_.dead.count(worker)) return;
+  if (ending == Workers::Ending::kCrashed) {
+    machines_.Kill(worker);
+  } else {
+    machines_.dead.insert(worker);
+  }
   std::vector<AttemptId> victims;
   for (const auto& [id, stage] : workers_.running()) {
     if (stage.start.slot.worker == worker) victims.push_back(id);
   }
-  for (AttemptId id : victims) workers_.Break(id, "the stream broke");
+  for (AttemptId id : victims) workers_.Break(id, "the stream broke", ending);
   agenda_.At(Draw(0, 10), [this] { hooks_.report_slots(); });
   agenda_.At(Draw(1, 120), [this, worker] {
     machines_.dead.erase(worker);
@@ -109,7 +117,9 @@ void Chaos::LoseLease(bool worker_goes_on) {
   const AttemptId id =
       std::next(running.begin(), draws_.Below(static_cast<int>(running.size())))->first;
   if (worker_goes_on) workers_.LeaveGhost(id);
-  workers_.Break(id, "the lease was lost", draws_.Likely(0.5));
+  const bool told = draws_.Likely(0.5);
+  workers_.Break(id, "the lease was lost",
+                 told ? Workers::Ending::kInterrupted : Workers::Ending::kSilent);
 }
 
 // Another user takes a slot. The dispatcher is told at once, or finds out by a refused lease.

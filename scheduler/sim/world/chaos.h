@@ -47,7 +47,7 @@ class Chaos {
   std::string AnyKind();
   void Strike();
   void Heal();
-  void KillWorker(const std::string& worker);
+  void SilenceWorker(const std::string& worker, Workers::Ending ending);
   void LoseLease(bool worker_goes_on);
   void TakeForeign();
   void TakeTrackerDown();

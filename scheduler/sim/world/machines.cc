@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace heddle::sim {
 
 using namespace heddle::scheduler;  // NOLINT: the simulator is the scheduler's own
@@ -33,6 +35,8 @@ SlotsChanged Machines::Report(const std::vector<int>& slots) const {
     const SlotInfo& made = info(index);
     if (dead.count(made.id.worker) || absent.count(made.id.worker)) continue;
     SlotInfo slot = made;
+    if (const auto boot = boots_.find(slot.id.worker); boot != boots_.end())
+      slot.boot = absl::StrCat(boot->second);
     if (draining.count(slot.id.worker)) slot.usable = false, slot.why_not = "draining";
     if (foreign.count(slot.id))
       slot.foreign = true, slot.usable = false, slot.why_not = "held by ann";

@@ -31,10 +31,15 @@ class Machines {
   }
   // Whether the two are the same slot or have a core in common.
   static bool Share(const scheduler::SlotInfo& a, const scheduler::SlotInfo& b);
+  // The worker's process dies. It is not listed, and when it is back it is another process.
+  void Kill(const std::string& worker) {
+    dead.insert(worker);
+    ++boots_[worker];
+  }
   // Ends all faults of machines and of the tracker. Workers that are absent stay absent, and those that drain go on draining.
   void Heal();
 
-  std::set<std::string> dead;               // workers
+  std::set<std::string> dead;               // workers whose processes have died, or were stopped
   std::set<std::string> absent;             // workers that are not there (supply.h)
   std::set<std::string> draining;           // workers that will leave
   std::set<scheduler::SlotId> foreign;      // held by another user
@@ -46,6 +51,7 @@ class Machines {
  private:
   const Scenario& scenario_;
   std::map<scheduler::SlotId, int> index_;
+  std::map<std::string, int> boots_;  // deaths of each worker
   std::vector<std::vector<int>> neighbours_;
 };
 

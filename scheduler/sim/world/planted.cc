@@ -24,6 +24,7 @@ constexpr std::pair<Planted, const char*> kPlanted[] = {
     {Planted::kForgetFind, "forget-find"},
     {Planted::kOverrun, "overrun"},
     {Planted::kBelieve, "believe"},
+    {Planted::kForgive, "forgive"},
     {Planted::kLateWrite, "late-write"},
     {Planted::kChargeLosers, "charge-losers"},
     {Planted::kTuneBeaten, "tune-beaten"},
@@ -88,7 +89,8 @@ std::string PlantedName(Planted planted) {
 }
 
 bool NeedsFaults(Planted planted) {
-  return planted == Planted::kSkipFencing || planted == Planted::kBelieve || NeedsFailOver(planted);
+  return planted == Planted::kSkipFencing || planted == Planted::kBelieve ||
+         planted == Planted::kForgive || NeedsFailOver(planted);
 }
 
 bool NeedsFailOver(Planted planted) { return planted == Planted::kLateWrite; }
@@ -134,6 +136,9 @@ void Plant::Mutate(Event* event) {
   auto* end = std::get_if<StageFinished>(event);
   if (planted_ == Planted::kBelieve && end != nullptr && end->fault.kind == v1::FAULT_USER)
     end->fault.own = true;
+  if (auto* listed = std::get_if<SlotsChanged>(event); planted_ == Planted::kForgive && listed) {
+    for (scheduler::SlotInfo& slot : listed->slots) slot.boot.clear();
+  }
   if (planted_ == Planted::kSkipUpdate && end != nullptr &&
       std::holds_alternative<Updated>(end->result) && Nth(2))
     end->result = {};

@@ -29,6 +29,7 @@ enum class Planted {
   kForgetFind,    // records of a device that came later are ignored
   kOverrun,       // tasks lose their keys, so jobs that share one each spend its whole budget
   kBelieve,       // a user fault fails its job at once, although nobody has confirmed it
+  kForgive,       // a worker that comes back counts as the same process
   kChargeLosers,  // the plan that won a contest pays for all trials of those that lost
   kTuneBeaten,    // a plan that is clearly beaten in a contest goes on getting trials
   kLateWrite,     // the store takes writes of a scheduler that no longer leads

@@ -78,6 +78,8 @@ void Promises::BeginLife() {
   blocked_.clear();
   passed_over_.clear();
   accusers_.clear();
+  crashed_.clear();
+  charges_.clear();
   idle_code_.clear();
   orders_.BeginLife();
 }
@@ -95,6 +97,7 @@ void Promises::AfterStep(const Dispatcher& dispatcher, const std::vector<Change>
                          const Event& event) {
   ViolationIf(budgets_.After(dispatcher, changes, event));
   orders_.AfterStep(event, changes);
+  CheckCharges(changes, event);
   for (const Change& change : changes) {
     if (const auto* changed = std::get_if<JobChanged>(&change))
       CheckConfirmed(dispatcher, *dispatcher.FindJob(changed->job));
@@ -125,6 +128,21 @@ void Promises::CheckConfirmed(const Dispatcher& dispatcher, const Job& job) {
     if (two || !could_ask) return;
   }
   Violation(absl::StrCat("j", job.id.value, " failed by a user fault that nobody confirmed"));
+}
+
+// A trial whose worker's process died stays charged for that (scheduler/core/machines/suspicions.h).
+void Promises::CheckCharges(const std::vector<Change>& changes, const Event& event) {
+  const auto* end = std::get_if<StageFinished>(&event);
+  const bool crashed = end != nullptr && crashed_.erase(end->attempt) > 0;
+  for (const Change& change : changes) {
+    const auto* set = std::get_if<SetAttempts>(&change);
+    if (set == nullptr) continue;
+    Charges& charges = charges_[{set->job.value, set->candidate.value}];
+    charges.crashes += crashed && set->attempts > charges.attempts;
+    charges.attempts = set->attempts;
+    if (charges.attempts < charges.crashes)
+      Violation("a trial got the attempt back whose machine it may have ended");
+  }
 }
 
 bool Promises::Held(const SlotId& id) const {

@@ -53,6 +53,8 @@ class Promises {
   void Refused(const SlotId& slot);
   // The worker has told the end of a stage.
   void Ended(const StartStage& stage, v1::FaultKind fault);
+  // The worker's process died with the attempt, whose end the scheduler does not know yet.
+  void Crashed(AttemptId attempt) { crashed_.insert(attempt); }
   // An update of the job failed by a fault, and the dispatcher may give it up.
   void UpdateFailed(JobId job) { unlucky_.insert(job); }
 
@@ -94,6 +96,7 @@ class Promises {
   void CheckNobodyStarves(const Dispatcher& dispatcher, const std::vector<WorkItem>& ready);
   void CheckIdleCode(const Dispatcher& dispatcher);
   void CheckConfirmed(const Dispatcher& dispatcher, const Job& job);
+  void CheckCharges(const std::vector<Change>& changes, const Event& event);
 
   const Scenario& scenario_;
   const std::string policy_;
@@ -110,6 +113,12 @@ class Promises {
   std::set<JobId> unlucky_;               // with an update that failed
   // Workers that told a user fault of a stage in this life, since it last succeeded, in order.
   std::map<JobId, std::map<std::pair<v1::StageKind, int>, std::vector<std::string>>> accusers_;
+  std::set<AttemptId> crashed_;  // their workers' processes died; the scheduler has not heard of it
+  struct Charges {
+    int attempts = 0;  // as the scheduler counts
+    int crashes = 0;   // those of them whose process died
+  };
+  std::map<std::pair<int64_t, int64_t>, Charges> charges_;  // by (job, candidate), in this life
   // Idle jobs with code while others wait for room, and since when.
   std::map<JobId, absl::Time> idle_code_;
   // Stages of other jobs that began while ready work of this job, for a device or not, waited. Under

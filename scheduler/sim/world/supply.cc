@@ -139,7 +139,8 @@ void Supply::Leave(const std::string& worker) {
   for (const auto& [id, stage] : workers_.running()) {
     if (stage.start.slot.worker == worker) running.push_back(id);
   }
-  for (const AttemptId id : running) workers_.Break(id, "the worker left", true);
+  for (const AttemptId id : running)
+    workers_.Break(id, "the worker left", Workers::Ending::kInterrupted);
   const Member* member = MemberOf(worker);
   if (member == nullptr) return;
   Class& of = classes_[member->cls];

@@ -391,7 +391,7 @@ void Workers::Refuse(AttemptId id) {
   Tell(&stage, StageFinished{id, Infrastructure("no lease"), false, {}});
 }
 
-void Workers::Finish(AttemptId id, FaultInfo fault, Result result, bool interrupted) {
+void Workers::Finish(AttemptId id, FaultInfo fault, Result result, Ending ending) {
   RunningStage* const found = Find(id);
   if (found == nullptr) return;
   RunningStage& stage = *found;
@@ -417,8 +417,11 @@ void Workers::Finish(AttemptId id, FaultInfo fault, Result result, bool interrup
   promises.Ended(stage.start, fault.kind);
   if (stage.start.kind == v1::STAGE_UPDATE && fault.kind != v1::FAULT_NONE)
     promises.UpdateFailed(stage.start.job);
+  const bool interrupted = ending != Ending::kFault;
   if (!stage.taken || interrupted) promises.Refused(stage.start.slot);
+  if (ending == Ending::kCrashed) promises.Crashed(id);
   StageFinished end{id, std::move(fault), stage.taken, std::move(result), interrupted};
+  end.silent = ending == Ending::kSilent || ending == Ending::kCrashed;
   end.fence = {stage.start.slot, stage.token};
   const int process = stage.process;
   Tell(&stage, end);
@@ -435,8 +438,8 @@ void Workers::Release(AttemptId id) {
   stages_.erase(found);
 }
 
-void Workers::Break(AttemptId id, const std::string& message, bool interrupted) {
-  Finish(id, Infrastructure(message), {}, interrupted);
+void Workers::Break(AttemptId id, const std::string& message, Ending ending) {
+  Finish(id, Infrastructure(message), {}, ending);
 }
 
 void Workers::LeaveGhost(AttemptId id) {

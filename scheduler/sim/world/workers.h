@@ -69,8 +69,11 @@ class Workers {
   void Cancel(AttemptId id);
 
   // ---- what happens to stages ----
-  // Ends the stage with the fault. `interrupted`: its work is not to blame.
-  void Break(AttemptId id, const std::string& message, bool interrupted = false);
+  // What the scheduler hears of the end of a stage. kFault: its work may be to blame. kInterrupted: the worker says that
+  // it is not. kSilent: the worker says nothing. kCrashed: nor does it, since its process has died.
+  enum class Ending { kFault, kInterrupted, kSilent, kCrashed };
+  // Ends the stage with an infrastructure fault.
+  void Break(AttemptId id, const std::string& message, Ending ending);
   // The worker of this stage goes on under its old lease, and later answers for each of its
   // candidates with the old attempt and fencing token. Nothing may come of that.
   void LeaveGhost(AttemptId id);
@@ -117,7 +120,7 @@ class Workers {
   void Answer(AttemptId id, const CandidateWork& candidate);
   Event BuildAnswer(AttemptId id, const CandidateWork& candidate) const;
   Event ProfileAnswer(AttemptId id, const CandidateWork& candidate);
-  void Finish(AttemptId id, FaultInfo fault, Result result = {}, bool interrupted = false);
+  void Finish(AttemptId id, FaultInfo fault, Result result = {}, Ending ending = Ending::kFault);
   void Forget(const StartStage& start);  // a stage that is no longer in stages_
 
   const Scenario& scenario_;

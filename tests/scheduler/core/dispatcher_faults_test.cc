@@ -152,18 +152,40 @@ TEST_F(SilenceTest, ATrialThatEndsMachinesIsGivenUp) {
   EXPECT_EQ(Attempts(2), 0);
 }
 
-// The scheduler itself was stopped, or the tracker.
-TEST_F(SilenceTest, WhileTheWorkerIsListedNobodyIsSuspected) {
+// The scheduler itself was stopped, or the tracker, or the network between it and the worker.
+TEST_F(SilenceTest, AWorkerThatStaysListedGivesTheAttemptBack) {
   Begin();
   for (int i = 0; i < 5; ++i) {
     Measure(1);
     LoseLease();
-    EXPECT_EQ(Count<SetAttempts>(latest_), 0);
-    Wait(absl::Seconds(10));
+    EXPECT_EQ(Attempts(1), 1) << "the tracker may not know yet";
+    List("b1");
+    EXPECT_EQ(Attempts(1), 1) << "nor does an old list tell";
+    Wait(absl::Minutes(1));
+    EXPECT_EQ(Attempts(1), 0);
   }
+  EXPECT_EQ(job().tasks[0].trials, 0);
 }
 
-TEST_F(SilenceTest, WithoutATrialInProgressNobodyIsSuspected) {
+// The connection to a process that crashes breaks at once, and the tracker notices later.
+TEST_F(SilenceTest, AProcessThatIsListedForAWhileIsNotBelievedToLive) {
+  Begin();
+  for (int i = 1; i <= 3; ++i) {
+    Measure(1);
+    LoseLease();
+    Wait(absl::Seconds(10));
+    EXPECT_EQ(Count<FinishCandidate>(latest_), i == 3 ? 1 : 0);
+    List("");
+    Wait(absl::Minutes(1));
+    List(absl::StrCat("b", i + 1));
+    if (i < 3) {
+      EXPECT_EQ(Attempts(1), i);
+    }
+  }
+  EXPECT_EQ(job().tasks[0].trials, 1);
+}
+
+TEST_F(SilenceTest, WithoutATrialInProgressNobodyIsCharged) {
   Begin();
   for (int i = 0; i < 5; ++i) {
     List("");
@@ -173,6 +195,63 @@ TEST_F(SilenceTest, WithoutATrialInProgressNobodyIsSuspected) {
     Wait(absl::Seconds(10));
   }
   EXPECT_EQ(job().tasks[0].trials, 0);
+}
+
+// A machine that crashes at once never tells what was begun on it.
+TEST_F(SilenceTest, WhatEndsMachinesBeforeItIsSaidToBeginIsNotTriedForEver) {
+  Begin();
+  const int limit = DispatcherOptions().max_interruptions;
+  for (int i = 0; i < 2 * limit;
+       ++i) {  // while the worker is listed, it is no machine that crashed
+    LoseLease();
+    Wait(absl::Minutes(1));
+  }
+  EXPECT_EQ(job().tasks[0].trials, 0);
+  for (int i = 1; i <= limit; ++i) {
+    List("");
+    LoseLease();
+    EXPECT_EQ(Count<FinishCandidate>(latest_) > 0, i == limit);
+    List(absl::StrCat("c", i));
+    if (i < limit) Wait(absl::Minutes(1));
+  }
+}
+
+// All workers behind one switch.
+TEST_F(SilenceTest, ManyWorkersAtATimeGiveAttemptsBack) {
+  constexpr int kWorkers = 3000;
+  std::vector<SlotInfo> slots;
+  for (int i = 0; i < kWorkers; ++i) {
+    slots.push_back(DeviceSlot("p", {1}, absl::StrCat("w", 10000 + i)));
+    slots.back().boot = "b";
+  }
+  std::vector<SlotInfo> list = slots;
+  Suspicions suspicions(&list);
+  for (int i = 0; i < kWorkers; ++i)
+    suspicions.Add(
+        {JobId{1}, TaskIndex{0}, CandidateId{i}, slots[static_cast<size_t>(i)].id.worker, "b"},
+        now_);
+  list.clear();
+  EXPECT_THAT(suspicions.TakeCleared(now_), SizeIs(0));
+  list = slots;
+  EXPECT_THAT(suspicions.TakeCleared(now_), SizeIs(kWorkers));
+}
+
+// Work without trials: a comparison that ends its machine each time is given up.
+TEST_F(SilenceTest, AStageThatEndsMachinesCountsAsAFault) {
+  Begin();
+  for (int64_t id : {1, 2}) Profiled(CandidateId{id});
+  End(v1::STAGE_PROFILE);
+  const int most = DispatcherOptions().max_attempts;
+  for (int i = 1; i <= most; ++i) {
+    ASSERT_TRUE(IsLive(v1::STAGE_UPDATE)) << i;
+    StageFinished end{
+        Live(v1::STAGE_UPDATE).attempt, {v1::FAULT_INFRASTRUCTURE, "gone"}, true, {}, true};
+    end.silent = true;
+    Step(end);
+    Wait(absl::Minutes(1));
+  }
+  EXPECT_FALSE(IsLive(v1::STAGE_UPDATE)) << "the search goes on without";
+  EXPECT_TRUE(IsLive(v1::STAGE_PROPOSE));
 }
 
 TEST_F(DispatcherTest, ARefusalIsTheReasonOfTheWait) {

@@ -312,10 +312,12 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
   }
   if (behaviour_->refuse_late > 0 &&
       (start.kind() == v1::STAGE_BUILD || start.kind() == v1::STAGE_PROFILE)) {
-    --behaviour_->refuse_late;
+    const bool refused = behaviour_->refuse_late-- % 2 == 0;
     // Longer than a stage takes that has surely begun (StageRunner).
     absl::SleepFor(absl::Milliseconds(2200));
-    return {grpc::StatusCode::FAILED_PRECONDITION, "the tracker knows of no such lease"};
+    return refused ? grpc::Status{grpc::StatusCode::FAILED_PRECONDITION,
+                                  "the tracker knows of no such lease"}
+                   : grpc::Status{grpc::StatusCode::UNAVAILABLE, "ping timeout"};
   }
   ++stages;
   {

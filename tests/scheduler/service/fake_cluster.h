@@ -84,7 +84,8 @@ struct FakeBehaviour {
   std::atomic<bool> bad_plan{false};         // plan: an answer without tasks
   std::atomic<bool> rival{false};     // plan: the plan of the import contends with the chosen one
   std::atomic<int> refuse_stages{0};  // so many stages are not taken
-  // So many stages of candidates are refused late, as by a worker that was stopped until their leases had ended.
+  // So many stages of candidates are refused late, as by a worker that was stopped until their leases had ended; of every
+  // second one the connection breaks instead.
   std::atomic<int> refuse_late{0};
 };
 

@@ -294,8 +294,9 @@ TEST_F(ServiceTest, BrokenStreamsAndRefusedStagesLoseNothing) {
   ExpectEachTrialOnce(done);
 }
 
-// A worker that was stopped refuses late what it was sent meanwhile. That is no fault of any trial.
-TEST_F(ServiceTest, ALateRefusalCostsNoAttempt) {
+// A worker that was stopped refuses late what it was sent meanwhile, or the connection to it breaks first. That is no fault of any
+// trial.
+TEST_F(ServiceTest, AStageThatAWorkerNeverBeganCostsNoAttempt) {
   cluster_.behaviour.refuse_late = 4;
   const v1::Job done = WaitFinal(MustSubmit(Spec(3)));
   EXPECT_EQ(done.state(), v1::JOB_DONE);
