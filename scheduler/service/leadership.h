@@ -16,8 +16,8 @@
 // one small write that goes before all others. One renewal may take 2.5 s until this process pauses, and 3 s until
 // another takes over. Other writes take less than 1 s a transaction (StoreWriter), and a sync of a busy disk some
 // tenths. A renewal that failed is tried again after half a second, which is soon enough if it failed at once, as one does
-// whose connection is gone. A new connection may take 2 s, and what waits for a lock that a process stopped by then has,
-// 3 s (postgres_session.cc): such a renewal comes too late, and the next one brings the leadership back.
+// whose connection is gone. A renewal whose new connection takes long (2 s at most, postgres_session.cc) comes too late if it
+// follows one that failed; the next one brings the leadership back.
 //
 // By this process' own monotonic clock, counted from before a renewal was sent, the leadership is held until 3.5 s
 // later: half a second before the store gives it to another. So nobody decides at the same
@@ -48,8 +48,8 @@ namespace heddle::scheduler {
 
 struct LeadershipTimes {
   absl::Duration lease = absl::Seconds(4);
-  absl::Duration renew_every =
-      absl::Seconds(1);  // from one question to the next, or at once after a slow answer
+  // From one question to the next; at once after an answer that took longer.
+  absl::Duration renew_every = absl::Seconds(1);
   absl::Duration renew_again = absl::Milliseconds(500);  // after a renewal that failed
   absl::Duration margin =
       absl::Milliseconds(500);  // before the end of the lease, the leader decides nothing more
