@@ -233,12 +233,28 @@ struct ServiceClient::Schedulers {
     return false;
   }
 
-  // Waits for so long within gRPC, for a change of the next one's state. While no call waits, gRPC looks at its connections only every
+  // Waits for so long within gRPC, for changes of the states of all. While no call waits, gRPC looks at its connections only every
   // five seconds, so a plain sleep would delay the next connection.
   void Pause(absl::Duration time) const {
     const auto until = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(time);
-    grpc::Channel& next = *Current().channel;
-    while (next.WaitForStateChange(next.GetState(/*try_to_connect=*/true), until)) {
+    (void)Current().channel->GetState(/*try_to_connect=*/true);
+    grpc::CompletionQueue changes;
+    const auto watch = [&](grpc::Channel* channel) {
+      channel->NotifyOnStateChange(channel->GetState(false), until, &changes, channel);
+    };
+    size_t watched = 0;
+    {
+      std::lock_guard lock(mutex);
+      for (const auto& one : all) watch(one->channel.get());
+      watched = all.size();
+    }
+    void* channel = nullptr;
+    bool changed = false;
+    while (watched > 0 && changes.Next(&channel, &changed)) {
+      if (changed)
+        watch(static_cast<grpc::Channel*>(channel));
+      else
+        --watched;
     }
   }
 

@@ -11,9 +11,10 @@ namespace heddle {
 inline constexpr char kLeaderMetadata[] = "heddle-leader";
 
 // Between a client that knows several schedulers and one of them. One that hangs, or is cut off, is given up
-// after three to four seconds, since another may lead by then (scheduler/service/leadership.h).
+// after 3 to 4.5 s, since another may lead by then (scheduler/service/leadership.h). Pings are well over a second
+// apart, since earlier schedulers take no more.
 inline Pings LeaderPings() {
-  return {.every = absl::Seconds(1),
+  return {.every = absl::Milliseconds(1500),
           .patience = absl::Seconds(3),
           .least_apart = absl::Milliseconds(300)};
 }

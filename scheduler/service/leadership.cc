@@ -13,8 +13,7 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr absl::Duration kLook = absl::Milliseconds(50);    // of the watcher at the clock
-constexpr absl::Duration kAgain = absl::Milliseconds(500);  // after a renewal that failed
+constexpr absl::Duration kLook = absl::Milliseconds(50);  // of the watcher at the clock
 
 }  // namespace
 
@@ -35,7 +34,7 @@ Leadership::Leadership(RecordStore* store, Options options, int64_t epoch, absl:
       epoch_(epoch),
       address_(options_.claim.address),
       until_(asked + options_.times.lease - options_.times.margin),
-      renewer_([this] { RenewLoop(); }),
+      renewer_([this, asked] { RenewLoop(asked); }),
       watcher_([this] { WatchLoop(); }) {}
 
 Leadership::~Leadership() {
@@ -118,20 +117,22 @@ bool Leadership::Renew() {
   return true;
 }
 
-void Leadership::RenewLoop() {
+void Leadership::RenewLoop(absl::Time asked) {
   (void)RunBeforeOthers();  // calls of users must not cost the leadership
-  absl::Duration pause = options_.times.renew_every;
+  absl::Time next = asked + options_.times.renew_every;
   const auto wanted = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || untold_; };
   while (true) {
     {
       absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(absl::Condition(&wanted), pause);
+      mutex_.AwaitWithTimeout(absl::Condition(&wanted), next - MonotonicNow());
       if (stop_) return;
     }
+    asked = MonotonicNow();
     if (!Renew()) return;
     absl::MutexLock lock(&mutex_);
-    pause = problem_.empty() ? options_.times.renew_every
-                             : std::min(kAgain, options_.times.renew_every);
+    next = problem_.empty()
+               ? asked + options_.times.renew_every
+               : MonotonicNow() + std::min(options_.times.renew_again, options_.times.renew_every);
   }
 }
 

@@ -6,7 +6,7 @@
 //   lease 4 s - age of the latest renewal (0 to 1 s) + until the next question (0 to 0.25 s)      3 to 4.25 s
 //   + loading the unfinished jobs and listening (0.3 s with few jobs; it grows with them)        3.3 to 4.6 s
 //
-// A client gives the old leader up within 4 s (LeaderPings in proto/leader_calls.h), so it does not add to this.
+// A client gives the old leader up within 4.5 s (LeaderPings in proto/leader_calls.h), so it adds next to nothing to this.
 // Nothing ends the lease of such a leader sooner: a lock or a connection that the store has lost tells as little
 // about what the leader still decides. Of one that has ended nobody waits for the lease: it lets go when it ends in
 // order, and on the same host the lock of the data folder and the process table tell of one that was killed.
@@ -15,7 +15,9 @@
 // write, but the jobs are loaded anew, and stages under way are made again. The lease is renewed every second, by
 // one small write that goes before all others. One renewal may take 2.5 s until this process pauses, and 3 s until
 // another takes over. Other writes take less than 1 s a transaction (StoreWriter), and a sync of a busy disk some
-// tenths; a renewal that failed is tried again after half a second.
+// tenths. A renewal that failed is tried again after half a second, which is soon enough if it failed at once, as one does
+// whose connection is gone. A renewal whose new connection takes long (2 s at most, postgres_session.cc) comes too late if it
+// follows one that failed; the next one brings the leadership back.
 //
 // By this process' own monotonic clock, counted from before a renewal was sent, the leadership is held until 3.5 s
 // later: half a second before the store gives it to another. So nobody decides at the same
@@ -46,7 +48,9 @@ namespace heddle::scheduler {
 
 struct LeadershipTimes {
   absl::Duration lease = absl::Seconds(4);
+  // From one question to the next; at once after an answer that took longer.
   absl::Duration renew_every = absl::Seconds(1);
+  absl::Duration renew_again = absl::Milliseconds(500);  // after a renewal that failed
   absl::Duration margin =
       absl::Milliseconds(500);  // before the end of the lease, the leader decides nothing more
   absl::Duration ask_every = absl::Milliseconds(250);  // whoever stands by, which costs one read
@@ -78,7 +82,8 @@ class Leadership {
 
  private:
   Leadership(RecordStore* store, Options options, int64_t epoch, absl::Time asked);
-  void RenewLoop();
+  // `asked`: when the leadership was asked for.
+  void RenewLoop(absl::Time asked);
   void WatchLoop();
   // Returns whether to go on.
   bool Renew();

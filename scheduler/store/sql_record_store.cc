@@ -307,13 +307,21 @@ class SqlRecordStore : public RecordStore {
     HEDDLE_RETURN_IF_ERROR(InTransaction([&]() -> absl::Status {
       HEDDLE_ASSIGN_OR_RETURN(const LeaderRow before, ReadLeader(write_.get(), claim.pool));
       HEDDLE_ASSIGN_OR_RETURN(const int64_t now, write_->ClockNs());
-      const LeaderRow row = AfterClaim(before, claim, absl::FromUnixNanos(now));
+      LeaderRow row = AfterClaim(before, claim, absl::FromUnixNanos(now));
       leader = LeaderAt(row, absl::FromUnixNanos(now));
       if (row.scheduler != claim.scheduler) return absl::OkStatus();
+      if (row.epoch != before.epoch) {
+        // Whoever led may have been stopped or cut off in the middle of a transaction, which has the row locked.
+        HEDDLE_RETURN_IF_ERROR(write_->EndOtherWriters("leaders"));
+        Statement locked(write_.get(), "UPDATE leaders SET epoch=epoch WHERE pool=?");
+        HEDDLE_RETURN_IF_ERROR(locked.Bind(claim.pool).Run());
+        // The lease begins after the wait for the lock.
+        HEDDLE_ASSIGN_OR_RETURN(const int64_t after, write_->ClockNs());
+        row = AfterClaim(before, claim, absl::FromUnixNanos(after));
+        leader = LeaderAt(row, absl::FromUnixNanos(after));
+      }
       const int64_t renewed = absl::ToUnixNanos(row.renewed);
       const int64_t lease = absl::ToInt64Nanoseconds(row.lease);
-      // Whoever led may have been stopped or cut off in the middle of a transaction, which has the row locked.
-      if (row.epoch != before.epoch) HEDDLE_RETURN_IF_ERROR(write_->EndOtherWriters("leaders"));
       Statement claimed(
           write_.get(),
           "INSERT INTO leaders(pool, scheduler, address, epoch, renewed_ns, lease_ns) "

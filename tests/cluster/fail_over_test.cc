@@ -5,6 +5,7 @@
 //
 //   HEDDLE_FAIL_OVERS=1000 build/release/tests/cluster/fail_over_test    # so many on each store; takes hours
 //
+// From 100 fail-overs on, the run fails if they take longer than docs/operating.md promises; shorter runs only tell it.
 // Each fail-over is told when it is over, with the time, so that what went before a failure can be found in the logs.
 // A run that fails leaves its folder behind, and says where; with HEDDLE_KEEP_LOGS=1 every run does.
 #include <gmock/gmock.h>
@@ -49,8 +50,10 @@ using ::testing::Not;
 constexpr int kLeaseSeconds = 4;                         // of slots
 constexpr absl::Duration kTakeOver = absl::Seconds(15);  // at most, as docs/operating.md promises
 constexpr absl::Duration kUsual = absl::Seconds(5);      // half of them
+constexpr char kNotSoon[] = "gaps should have a p50 of 5s and a p99 of 15s at most";
 constexpr absl::Duration kRecovery =
-    absl::Seconds(240);  // of the last jobs; they need a fraction of it
+    absl::Seconds(240);           // of the last jobs; they need a fraction of it
+constexpr size_t kLongRun = 100;  // fail-overs; a single one may be slow on a busy machine
 constexpr size_t kLiveJobs = 2;
 constexpr int kTrialsPerTask = 3;
 
@@ -126,6 +129,8 @@ class FailOverRun {
         Found("the tracker or the worker has ended");
       if (cluster_->second.Terminate() != 0 || cluster_->scheduler.Terminate() != 0)
         Found("a scheduler does not end in order");
+      // A planted bug must be found by what it does.
+      if (keeps_ && Gaps().size() >= kLongRun && !Soon()) Found(kNotSoon);
     }
     std::vector<std::string> all = found_;
     all.insert(all.end(), history_.violations().begin(), history_.violations().end());
@@ -315,26 +320,33 @@ class FailOverRun {
     }
   }
 
+  // From each end of a leader until clients are served by the other.
+  std::vector<absl::Duration> Gaps() const {
+    std::vector<absl::Duration> all;
+    for (const auto& [kind, gaps] : gaps_) all.insert(all.end(), gaps.begin(), gaps.end());
+    return all;
+  }
+  bool Soon() const {
+    const std::vector<absl::Duration> all = Gaps();
+    return all.empty() || (Quantile(all, 0.5) <= kUsual && Quantile(all, 0.99) <= kTakeOver);
+  }
+
   void Report() const {
     const auto text = [](const std::vector<absl::Duration>& gaps, double share) {
       return absl::FormatDuration(absl::Trunc(Quantile(gaps, share), absl::Milliseconds(10)));
     };
-    std::vector<absl::Duration> all;
+    const std::vector<absl::Duration> all = Gaps();
     std::vector<std::string> lines;
     for (const auto& [kind, gaps] : gaps_) {
-      all.insert(all.end(), gaps.begin(), gaps.end());
       lines.push_back(absl::StrCat(gaps.size(), " ", kNames[kind], " p50 ", text(gaps, 0.5),
                                    " p99 ", text(gaps, 0.99)));
     }
-    const bool soon =
-        all.empty() || (Quantile(all, 0.5) <= kUsual && Quantile(all, 0.99) <= kTakeOver);
     std::cerr << absl::StrCat(all.size(), " fail-overs (", absl::StrJoin(lines, ", "), "; ",
                               held_up_, " waited for a process stopped within a write), gap p50 ",
                               text(all, 0.5), ", p99 ", text(all, 0.99), ", longest ", text(all, 1),
-                              soon ? "" : " (p50 and p99 should be 5s and 15s at most)", "; ",
-                              jobs_.size(), " jobs, ", stages_, " stages, ",
-                              history_.violations().size(), " lost, doubled or taken back, ",
-                              double_grants_, " double grants\n");
+                              Soon() ? "" : absl::StrCat(" (", kNotSoon, ")"), "; ", jobs_.size(),
+                              " jobs, ", stages_, " stages, ", history_.violations().size(),
+                              " lost, doubled or taken back, ", double_grants_, " double grants\n");
   }
 
   std::mt19937 random_;

@@ -165,6 +165,12 @@ TEST(CgroupTest, LimitsThatAnotherWorkerLeftOffAreRestored) {
       {absl::StrCat(folder, "/heddle-stage-7-2/pids.max"), "320"}};  // that stage ends just now
   write("cgroup.subtree_control", "");
   write(limit, "max");
+  // With a process in the group itself, limits would keep processes out of all groups in it.
+  write("cgroup.procs", "7");
+  RestoreLimits(folder, limits);
+  EXPECT_EQ(read("cgroup.subtree_control"), "");
+  EXPECT_EQ(read(limit), "max");
+  std::ofstream(folder + "/cgroup.procs").close();
   RestoreLimits(folder, limits);
   EXPECT_EQ(read("cgroup.subtree_control"), "+pids");  // the kernel makes it "pids"
   EXPECT_EQ(read(limit), "640");

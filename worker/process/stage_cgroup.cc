@@ -143,7 +143,10 @@ void LimitAgain(const std::map<std::string, std::string>& limits) {
 
 void RestoreLimits(const std::string& folder, const std::map<std::string, std::string>& limits) {
   const std::string turned_on = folder + "/cgroup.subtree_control";
-  if (!HasWord(turned_on, "pids") && !WriteText(turned_on, "+pids").ok()) return;
+  if (!HasWord(turned_on, "pids")) {
+    // The kernel would turn them on all the same, and then no group in the folder would take a process.
+    if (!ProcessesOf(folder).empty() || !WriteText(turned_on, "+pids").ok()) return;
+  }
   for (const auto& [file, limit] : limits) {
     if (HasWord(file, "max")) (void)WriteText(file, limit);
   }
@@ -277,11 +280,10 @@ void StageCgroup::LimitThreads() {
   RemoveLeft(*place);
   if (!CanLimitThreads(*place, getpid())) return;
   absl::MutexLock lock(&Own().mutex);
-  Own().wanted = true;
   const std::string turned_on = *place + "/cgroup.subtree_control";
   const bool is_on = HasWord(turned_on, "pids");
   if (ProcessesOf(*place).empty()) {  // this process is in a group below
-    if (!is_on) (void)WriteText(turned_on, "+pids");
+    Own().wanted = is_on || WriteText(turned_on, "+pids").ok();
     return;
   }
   // Where an earlier worker has turned the limit on, this process was put into the group all the same. While both is so,
@@ -295,6 +297,7 @@ void StageCgroup::LimitThreads() {
   const bool moved = WriteText(own + "/cgroup.procs", self).ok();
   if (moved && ProcessesOf(*place).empty() && WriteText(turned_on, "+pids").ok()) {
     LimitAgain(limits);
+    Own().wanted = true;
     return;
   }
   if (moved) (void)WriteText(*place + "/cgroup.procs", self);

@@ -47,13 +47,13 @@ std::map<std::string, std::string> ThreadLimits(const std::string& folder);
 void LimitAgain(const std::map<std::string, std::string>& limits);
 // Turns the limits of threads in the folder on again if they are off, and sets those of the caller's stages that the kernel
 // has dropped, by their files. A worker that ends while it starts in the same group leaves them off. Until then the supervisor's
-// own looks limit threads. Without effect while another process is in the folder's group itself.
+// own looks limit threads. They stay off while a process is in the folder's group itself.
 void RestoreLimits(const std::string& folder, const std::map<std::string, std::string>& limits);
 
 class StageCgroup {
  public:
   // Makes a group without processes. Threads are limited only if LimitThreads was done, or somebody else has
-  // turned the limit on. After LimitThreads this restores limits that others have turned off (RestoreLimits). Unavailable,
+  // turned the limit on. Where LimitThreads has turned it on, this restores limits that others have turned off (RestoreLimits). Unavailable,
   // with one line, if no group can be made.
   static absl::StatusOr<std::unique_ptr<StageCgroup>> Make(int max_threads);
   // Ends what is in the group, waits for that, and removes the group.

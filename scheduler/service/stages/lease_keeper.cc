@@ -20,6 +20,9 @@ constexpr absl::Duration kRememberReleased =
 // Not with each of hundreds of releases a second, since that looks at all of the last ten seconds.
 constexpr absl::Duration kForgetEvery = absl::Seconds(1);
 
+// Whoever has announced a release waits longer only where the dispatcher takes no events, as while the store is blocked.
+constexpr absl::Duration kAnnouncedLongAgo = absl::Seconds(1);
+
 // The tracker may or may not have done what it was asked.
 bool Unanswered(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
@@ -58,8 +61,10 @@ absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::st
     absl::MutexLock lock(&mutex_);
     acquiring_.insert(slot);
     const int64_t before = last_release_;
+    const std::string host = HostOf(slot.worker);
     const auto released = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return releases_.empty() || *releases_.begin() > before;
+      const auto there = releases_.find(host);
+      return there == releases_.end() || *there->second.begin() > before;
     };
     mutex_.AwaitWithTimeout(absl::Condition(&released), rpc_limit_);
   }
@@ -81,13 +86,29 @@ absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::st
     return checked;
   }
   ++counts_.granted;
-  held_[lease.id()] = {asked + renew_every_, asked + lease_, std::move(lost)};
+  held_[lease.id()] = {slot.worker, asked + renew_every_, asked + lease_, std::move(lost)};
   return lease;
 }
 
 void LeaseKeeper::AnnounceRelease(const std::string& lease_id) {
   absl::MutexLock lock(&mutex_);
-  if (announced_.try_emplace(lease_id, last_release_ + 1).second) releases_.insert(++last_release_);
+  const auto held = held_.find(lease_id);
+  if (held == held_.end() || announced_.count(lease_id) > 0) return;  // lost: nobody holds the slot
+  const Announced release{HostOf(held->second.worker), ++last_release_, MonotonicNow()};
+  announced_[lease_id] = release;
+  releases_[release.host].insert(release.number);
+}
+
+std::string LeaseKeeper::HostOf(const std::string& worker) const {
+  const auto known = hosts_.find(worker);
+  return known == hosts_.end() ? worker : known->second;
+}
+
+void LeaseKeeper::SetHosts(const v1::ListWorkersResponse& list, bool whole) {
+  absl::MutexLock lock(&mutex_);
+  if (whole) hosts_.clear();
+  for (const std::string& gone : list.gone()) hosts_.erase(gone);
+  for (const v1::WorkerStatus& worker : list.workers()) hosts_[worker.worker()] = worker.host();
 }
 
 void LeaseKeeper::Release(const std::string& lease_id) { ReleaseAll({lease_id}); }
@@ -112,7 +133,9 @@ void LeaseKeeper::ReleaseAll(const std::vector<std::string>& lease_ids) {
     absl::MutexLock lock(&mutex_);
     if (!answers) unreleased_[id] = begun + lease_;
     if (const auto announced = announced_.find(id); announced != announced_.end()) {
-      releases_.erase(announced->second);
+      const auto there = releases_.find(announced->second.host);
+      there->second.erase(announced->second.number);
+      if (there->second.empty()) releases_.erase(there);
       announced_.erase(announced);
     }
   }
@@ -134,6 +157,18 @@ bool LeaseKeeper::SendRelease(const std::string& lease_id) {
   request.set_lease_id(lease_id);
   v1::ReleaseResponse response;
   return !Unanswered(tracker_->Release(&context, request, &response));
+}
+
+void LeaseKeeper::ReleaseAnnounced() {
+  std::vector<std::string> ids;
+  {
+    absl::MutexLock lock(&mutex_);
+    const absl::Time long_ago = MonotonicNow() - kAnnouncedLongAgo;
+    for (const auto& [id, release] : announced_) {
+      if (release.at <= long_ago) ids.push_back(id);
+    }
+  }
+  ReleaseAll(ids);
 }
 
 void LeaseKeeper::ReleaseAgain() {
@@ -220,6 +255,7 @@ void LeaseKeeper::Loop() {
       Renew({due.begin() + static_cast<std::ptrdiff_t>(begin),
              due.begin() + static_cast<std::ptrdiff_t>(end)});
     }
+    ReleaseAnnounced();
     ReleaseAgain();
     ReleaseStrays();
   }

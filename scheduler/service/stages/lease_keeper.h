@@ -28,13 +28,14 @@ class LeaseKeeper {
               absl::Duration lease);
   ~LeaseKeeper();
 
-  // Waits for releases that were announced before, but no longer than a call to the tracker may take.
+  // Waits for releases on the same host that were announced before, but no longer than a call to the tracker may take.
   // `lost` is called at most once, from another thread, when the lease can no longer be kept. It is
   // never called after Release has returned.
   absl::StatusOr<v1::Lease> Acquire(const SlotId& slot, const std::string& purpose,
                                     std::function<void()> lost);
   // Says that the lease is released next. So others may be told at once that the slot is free: whoever acquires it, or a
-  // slot that shares a core with it, waits for the release.
+  // slot that shares a core with it, waits for the release. If Release does not come within a second, the lease is
+  // released all the same.
   void AnnounceRelease(const std::string& lease_id);
   void Release(const std::string& lease_id);
   // The same for many. It takes little longer than one call to the tracker may; what the tracker has not answered by then is released by
@@ -55,14 +56,25 @@ class LeaseKeeper {
   // Releases leases of the previous process. That process may have been killed after a lease was
   // granted and before the record store knew of it. Call only before the first Acquire.
   void ReleaseFormer(const v1::ListWorkersResponse& list);
+  // Which hosts the workers are on, as the tracker lists them; `whole`: these are all workers.
+  void SetHosts(const v1::ListWorkersResponse& list, bool whole);
 
  private:
   struct Held {
+    std::string worker;
     absl::Time renew_at;
     absl::Time expires_at;
     std::function<void()> lost;
   };
+  struct Announced {
+    std::string host;
+    int64_t number = 0;
+    absl::Time at;
+  };
   void Loop();
+  std::string HostOf(const std::string& worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Those that were announced long ago.
+  void ReleaseAnnounced();
   bool SendRelease(const std::string& lease_id);
   void ReleaseAgain();
   void ReleaseStrays();
@@ -87,8 +99,10 @@ class LeaseKeeper {
   std::set<SlotId> strays_ ABSL_GUARDED_BY(mutex_);
   std::set<SlotId> acquiring_ ABSL_GUARDED_BY(mutex_);
   // Announced releases under way, numbered in their order.
-  std::map<std::string, int64_t> announced_ ABSL_GUARDED_BY(mutex_);
-  std::set<int64_t> releases_ ABSL_GUARDED_BY(mutex_);  // these numbers
+  std::map<std::string, Announced> announced_ ABSL_GUARDED_BY(mutex_);  // by lease
+  std::map<std::string, std::set<int64_t>> releases_
+      ABSL_GUARDED_BY(mutex_);                                        // these numbers, by host
+  std::map<std::string, std::string> hosts_ ABSL_GUARDED_BY(mutex_);  // by worker
   int64_t last_release_ ABSL_GUARDED_BY(mutex_) = 0;
   Counts counts_ ABSL_GUARDED_BY(mutex_);  // `held` is filled in when it is asked for
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

@@ -121,6 +121,7 @@ void TrackerWatch::Loop() {
       // The scheduler knows no slot before the first list, so it has acquired nothing yet.
       if (first) leases_->ReleaseFormer(list);
       first = false;
+      leases_->SetHosts(list, whole);
       const bool changed = whole ? slots.TakeList(list, ours) : slots.TakeChanges(list, ours);
       whole = false;
       retry = kFirstRetry;

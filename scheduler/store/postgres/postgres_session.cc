@@ -24,7 +24,10 @@ namespace {
 constexpr const char* kBegin = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
 constexpr absl::Duration kPause = absl::Milliseconds(250);  // between attempts to connect
-constexpr int kEndMs = 3000;           // a server process that is told to end needs moments
+// A leader's renewal must take less than 2.5 s (scheduler/service/leadership.h), and a claim less than the lease of 4 s.
+constexpr const char* kFirstConnect = "5";  // s; at the start nobody waits
+constexpr const char* kConnectAgain = "2";
+constexpr int kEndMs = 1000;           // a server process that is told to end needs moments
 constexpr int kOldestServer = 140000;  // of PQserverVersion: pg_terminate_backend waits since 14
 
 // The words of SQLite's SQL that PostgreSQL has others for.
@@ -473,7 +476,7 @@ absl::Status PostgresSession::ConnectOnce() {
   const char* const keywords[] = {"connect_timeout",  "keepalives_idle",  "keepalives_interval",
                                   "keepalives_count", "tcp_user_timeout", "dbname",
                                   "client_encoding",  "application_name", nullptr};
-  const char* const values[] = {"5",
+  const char* const values[] = {opened_ ? kConnectAgain : kFirstConnect,
                                 "10",
                                 "5",
                                 "3",
@@ -676,7 +679,7 @@ absl::Status PostgresSession::Undo() {
 }
 
 absl::Status PostgresSession::EndOtherWriters(absl::string_view table) {
-  HEDDLE_RETURN_IF_ERROR(Execute("SET LOCAL lock_timeout='5s'"));  // should one not end
+  HEDDLE_RETURN_IF_ERROR(Execute("SET LOCAL lock_timeout='2s'"));  // should one not end
   Statement end(this,
                 "SELECT pg_terminate_backend(a.pid, CAST(?1 AS BIGINT)) FROM pg_stat_activity a "
                 "WHERE a.datname=current_database() AND a.wait_event_type='Client' AND "

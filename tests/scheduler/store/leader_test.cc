@@ -5,8 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "scheduler/store/sqlite_schema.h"
 #include "scheduler/store/sqlite_session.h"
+#include "tests/eventually.h"
 #include "tests/scheduler/store/all_stores.h"
 
 namespace heddle::scheduler {
@@ -191,6 +193,34 @@ TEST_P(SharedStoreTest, OneOfManyClaimsIsTaken) {
     told += one.ok() ? 1 : 0;
   }
   EXPECT_GE(told, 1);
+}
+
+// Otherwise a claim that waits for longer than its lease would end before it is known.
+TEST(PostgresLeaderTest, ALeaseBeginsAfterTheWaitForTheRow) {
+  if (PostgresServer::Shared() == nullptr) GTEST_SKIP() << kNoPostgres;
+  const std::string url = PostgresServer::Shared()->NewDatabase();
+  const auto store = OpenPostgresRecordStore(url);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE((*store)->Lead(Claim("a", absl::Milliseconds(1))).ok());
+  const absl::Time begun = MonotonicNow();
+  std::thread holder([&url] {
+    EXPECT_TRUE(PostgresServer::Shared()
+                    ->Sql(url, "UPDATE leaders SET epoch=epoch; SELECT pg_sleep(1)")
+                    .ok());
+  });
+  EXPECT_TRUE(heddle::testing::Eventually([&url] {
+    const auto locks = PostgresServer::Shared()->Sql(
+        url,
+        "SELECT 1 FROM pg_locks WHERE relation='leaders'::regclass AND mode='RowExclusiveLock' AND "
+        "granted");
+    return locks.ok() && !locks->empty();
+  }));
+  const auto claimed = (*store)->Lead(Claim("b"));
+  holder.join();
+  ASSERT_TRUE(claimed.ok()) << claimed.status();
+  const Leader now = *(*store)->LeaderOf(kDefaultPool);
+  EXPECT_EQ(now.scheduler, "b");
+  EXPECT_GE(MonotonicNow() + now.remaining - kLong, begun + absl::Seconds(1));
 }
 
 // As after a leader without the lock on the data folder was stopped: it took over from one that was stopped with the lock,
