@@ -511,7 +511,7 @@ TEST(ForestForms, ColumnsHaveSetsOfTheirOwn) {
         EXPECT_EQ(forest->name, "forest");
         return TypeOf(made, forest->inputs[0]).shape;
       };
-      const Graph made = In(walk, form).value();
+      const Graph made = InForm(walk, form).value();
       EXPECT_EQ(asked(made), (Shape{columns, padded}));
       EXPECT_EQ(TypeOf(made, made.outputs[0]), TypeOf(walk, walk.outputs[0]));
       EXPECT_EQ(asked(In(walk, form, grid).value()), (Shape{columns, records}));
