@@ -514,7 +514,7 @@ TEST(ForestForms, ColumnsHaveSetsOfTheirOwn) {
       const Graph made = InForm(walk, form).value();
       EXPECT_EQ(asked(made), (Shape{columns, padded}));
       EXPECT_EQ(TypeOf(made, made.outputs[0]), TypeOf(walk, walk.outputs[0]));
-      EXPECT_EQ(asked(In(walk, form, grid).value()), (Shape{columns, records}));
+      EXPECT_EQ(asked(InForm(walk, form, grid).value()), (Shape{columns, records}));
       const TensorData x = Records(rng, t);
       EXPECT_EQ(ToDoubles(EvaluateGraph(made, {&x, 1}).value()[0]),
                 ToDoubles(EvaluateGraph(walk, {&x, 1}).value()[0]));

@@ -34,7 +34,7 @@ HEDDLE_CUDA_FUNCTIONS(HEDDLE_MATCH)
 #if CUDA_VERSION >= 12000
 HEDDLE_CUDA_MAP_FUNCTIONS(HEDDLE_MATCH)
 static_assert(sizeof(CuTensorMap) == sizeof(CUtensorMap) &&
-              alignof(CuTensorMap) == alignof(CUtensorMap));
+              alignof(CuTensorMap) >= alignof(CUtensorMap));
 static_assert(kCuUint16 == CU_TENSOR_MAP_DATA_TYPE_UINT16 &&
               kCuNoInterleave == CU_TENSOR_MAP_INTERLEAVE_NONE &&
               kCuSwizzle128 == CU_TENSOR_MAP_SWIZZLE_128B &&

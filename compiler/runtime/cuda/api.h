@@ -53,7 +53,7 @@ inline constexpr int kCuCapabilityMinor = 76;
 inline constexpr int kCuSharedBytesPerBlockOptin = 97;
 
 // CUtensorMap: a matrix as the GPU's copy engine knows it. Opaque.
-struct alignas(64) CuTensorMap {
+struct alignas(128) CuTensorMap {
   uint64_t words[16];
 };
 // CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
