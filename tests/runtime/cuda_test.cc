@@ -180,6 +180,11 @@ TEST_F(CudaTest, LaunchesThatCannotBeAreRefused) {
   EXPECT_TRUE(refused([](GpuLaunch& l) { l.arguments[0].buffer = -2; }));
   EXPECT_TRUE(refused([](GpuLaunch& l) { l.arguments[1].workspace_offset = 768; }));
   EXPECT_TRUE(refused([](GpuLaunch& l) { l.arguments[1].workspace_offset = 100; }));
+  // 4 KiB of parameters: addresses have 8 bytes; what is named again is a map of 128.
+  GpuLaunch largest = good;
+  largest.arguments.resize(2 + 31, GpuArgument{0, 0});
+  EXPECT_TRUE(CheckLaunches({largest}, 1, 512).ok());
+  EXPECT_TRUE(refused([](GpuLaunch& l) { l.arguments.resize(2 + 32, GpuArgument{0, 0}); }));
 }
 
 TEST_F(CudaTest, MoreSharedMemoryThanTheGpuHasAndKernelsThatAreNotThereAreRefused) {
@@ -259,8 +264,11 @@ TEST_F(CudaTest, ParametersBecomeMapsWhereTheCodeSaysSo) {
   EXPECT_TRUE(device->Synchronize().ok());
   EXPECT_EQ(seen, 1);
   for (const std::vector<int32_t>& table : std::vector<std::vector<int32_t>>{
-           {3, 128, 64, 32},     // no such parameter
-           {-1, 128, 64, 32},    // nor this
+           {3, 128, 64, 32},   // no such parameter
+           {-1, 128, 64, 32},  // nor this
+           {1, 128, 64, 32},   // an address
+           {1, 128, 64, 32, 2, 128, 64, 32},
+           std::vector<int32_t>{},
            {2, 128, 64},         // half a row
            {2, 0, 64, 32},       // no matrix
            {2, 128, 64, 512},    // the driver refuses the box
@@ -268,6 +276,11 @@ TEST_F(CudaTest, ParametersBecomeMapsWhereTheCodeSaysSo) {
     const auto refused = bind(table);
     EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
   }
+  fake_->variables.clear();
+  const auto lost = CudaKernel::Bind(**module, launches, {x->address(), y->address()}, 0, 0);
+  EXPECT_TRUE(absl::IsInvalidArgument(lost.status()));
+  EXPECT_THAT(std::string(lost.status().message()),
+              HasSubstr("launch of 'k': maps among its arguments: 1, in the table of its code: 0"));
 }
 
 TEST_F(CudaTest, OneCubinStaysAsItIs) {

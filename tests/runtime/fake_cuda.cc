@@ -286,7 +286,7 @@ CuResult cuTensorMapEncodeTiled(CuTensorMap* map, int type, uint32_t rank, void*
                      steps[0] == 1 && steps[1] == 1 && strides[0] == 2 * extents[0];
   const auto at = reinterpret_cast<CuPointer>(address);
   if (!known || at % 16 != 0 || strides[0] % 16 != 0 || box[1] > 256 || box[1] == 0) return 1;
-  if (reinterpret_cast<uintptr_t>(map) % 64 != 0) Misuse(__func__, "a map that is not aligned");
+  if (reinterpret_cast<uintptr_t>(map) % 128 != 0) Misuse(__func__, "a map that is not aligned");
   CheckRange(__func__, at, 2 * extents[0] * extents[1]);
   const heddle::testing::HostMap host{at, extents[0], extents[1], box[1]};
   static_assert(sizeof host == sizeof *map);

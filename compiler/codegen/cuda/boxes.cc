@@ -13,6 +13,7 @@
 #include "compiler/codegen/cuda/launch.h"
 #include "compiler/ir/analysis/index.h"
 #include "compiler/ir/visit.h"
+#include "compiler/runtime/cuda/device.h"
 
 namespace heddle::codegen {
 
@@ -25,7 +26,7 @@ constexpr int64_t kMaxExtent = (int64_t{1} << 31) - 1;  // of a matrix
 constexpr int64_t kRowUnit = 8;  // elements: rows begin at multiples of 16 bytes
 
 // A statement's loops but those over blocks, and conditions, from outside.
-struct Place {
+struct FillPlace {
   std::vector<const For*> loops;
   std::vector<const If*> conditions;
 };
@@ -57,7 +58,7 @@ bool CoversOnce(const Linear& place, const std::vector<const For*>& loops, int64
 struct Touches {
   struct Fill {
     const For* thread;
-    Place place;
+    FillPlace place;
   };
   std::vector<Fill> fills;  // thread loops that store into it
   std::vector<Fill> reads;  // that load from it
@@ -76,7 +77,7 @@ bool StoresInto(const Stmt& s, const Buffer* buffer) {
 
 Touches TouchesOf(const Stmt& s, const Buffer* buffer) {
   Touches touches;
-  Place place;
+  FillPlace place;
   const auto visit = [&](const auto& self, const Stmt& node) -> void {
     if (const For* loop = As<For>(node)) {
       if (IsGpuThread(loop->kind)) {
@@ -223,7 +224,10 @@ void CudaLaunch::FindBoxes(const Stmt& s) {
       panels.push_back(alloc->buffer.get());
     return true;
   });
-  for (const Buffer* buffer : panels) publish_ |= !FindBoxesOf(s, *buffer, analyzer);
+  for (const Buffer* buffer : panels) {
+    const bool boxed = boxes_.size() < runtime::kMaxBoxes && FindBoxesOf(s, *buffer, analyzer);
+    publish_ |= !boxed;
+  }
   for (const Box& box : boxes_)
     absl::StrAppend(&parameters_, ", const __grid_constant__ h_map ", box.map);
 }

@@ -103,6 +103,7 @@ class Compiler {
     if (!code) return std::nullopt;
     return Nvrtc::Result{std::move(code->cubin), std::move(code->log)};
   }
+  bool Keeps() const { return cache_.has_value(); }
   // Compiles the source unless the cache has its code.
   absl::StatusOr<Nvrtc::Result> Compile(const Source& source) const {
     if (std::optional<Nvrtc::Result> found = Find(source)) return *std::move(found);
@@ -136,8 +137,10 @@ int AllowedCpus() {
 }
 
 // Compiles the sources, of which no two have a function in common. What the cache has of them is
-// taken from there. The others are compiled together, in as many parts as there are CPUs. The
-// results are in the order of the sources, then of the parts; so is the error.
+// taken from there. The others are compiled together, in as many parts as this thread may use CPUs.
+// Only two that are kept are compiled apart anyway: they may be a candidate and what prepacks its
+// constants, and a module looks for the candidate alone. The results are in the order of the
+// sources, then of the parts; so is the error.
 absl::StatusOr<std::vector<Nvrtc::Result>> CompileAll(const Compiler& compiler,
                                                       const std::vector<Source>& sources) {
   std::vector<Nvrtc::Result> results;
@@ -150,7 +153,8 @@ absl::StatusOr<std::vector<Nvrtc::Result>> CompileAll(const Compiler& compiler,
     }
   }
   const int cpus = AllowedCpus();
-  std::vector<Source> parts(std::min(missing.size(), static_cast<size_t>(cpus)));
+  const bool apart = compiler.Keeps() && missing.size() == 2;
+  std::vector<Source> parts(apart ? 2 : std::min(missing.size(), static_cast<size_t>(cpus)));
   for (size_t k = 0; k < missing.size(); ++k) {
     Source& part = parts[k % parts.size()];
     part.text += missing[k]->text;

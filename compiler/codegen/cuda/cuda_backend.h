@@ -1,6 +1,6 @@
 // Compiles lowered loop programs to machine code for NVIDIA GPUs. It writes CUDA C++ (emitter.h),
-// which NVRTC (nvrtc.h) compiles to cubins: several programs in as many parts as there are CPUs, at
-// the same time. NVRTC is loaded when first needed; neither a GPU nor a driver is needed. If
+// which NVRTC (nvrtc.h) compiles to cubins: several programs in as many parts as the thread may use
+// CPUs, at the same time. NVRTC is loaded when first needed; neither a GPU nor a driver is needed. If
 // HEDDLE_CODE_CACHE names a folder, compiled code is kept there (code_cache.h), and a program that was
 // compiled alone before, such as the best candidate of a task, is not compiled again in a module.
 //

@@ -136,6 +136,7 @@ class ProgramEmitter {
       });
     }
     HEDDLE_RETURN_IF_ERROR(launch.Emit(s));
+    // Memory that is named again is a map (runtime/cuda/device.h, CudaBox).
     for (const Buffer* buffer : launch.mapped()) info.arguments.push_back(places_.at(buffer));
     absl::StrAppend(&kernel_.source, launch.source());
     kernel_.demands.push_back(launch.demand());

@@ -162,7 +162,7 @@ HD u64 h_operand(const void* first, unsigned panel_bytes) {
 // Copies of boxes by the copy engine of sm_90 (PTX ISA, cp.async.bulk.tensor). The runtime makes the
 // map of a matrix (runtime/cuda/device.h); a box of 64 columns becomes a panel. A counter of arrived
 // bytes turns its phase, 0 or 1, when all that are expected are there.
-struct alignas(64) h_map { u64 v[16]; };
+struct alignas(128) h_map { u64 v[16]; };
 HD unsigned h_shared_at(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 HD void h_arrivals(u64* full, int count) {
   for (int i = 0; i < count; ++i)

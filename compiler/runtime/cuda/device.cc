@@ -15,7 +15,6 @@ namespace {
 constexpr int64_t kGranularity = 512;  // alignment of blocks; no load of a kernel needs more
 // A free block serves requests of at least 1 / kWaste of its size.
 constexpr int64_t kWaste = 2;
-constexpr size_t kMaxBoxes = 16;  // maps that a launch takes
 
 int64_t Granules(int64_t bytes) {
   return std::max<int64_t>(1, (bytes + kGranularity - 1) / kGranularity) * kGranularity;

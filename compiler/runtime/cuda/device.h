@@ -77,12 +77,15 @@ class HostMemory {
 };
 
 // A parameter of a launch that is a map of a matrix of 16-bit numbers: the GPU's copy engine copies
-// boxes of it into shared memory, 64 columns at a time, with their pieces of 16 bytes swapped.
+// boxes of it into shared memory, 64 columns at a time, with their pieces of 16 bytes swapped. An
+// earlier parameter is the matrix's address, so a launch shows which of its parameters are maps.
 struct CudaBox {
   size_t parameter = 0;
   int64_t width = 0, height = 0;  // of the matrix, whose rows follow each other
   int64_t rows = 0;               // of a box
 };
+
+inline constexpr size_t kMaxBoxes = 16;  // that a launch takes
 
 // Loaded code: the cubins of an artifact or a module (runtime/cubins.h).
 class CudaModule {

@@ -1,5 +1,8 @@
 #include "compiler/runtime/cuda/kernel.h"
 
+#include <algorithm>
+#include <cstddef>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
@@ -11,8 +14,26 @@ constexpr int64_t kMaxGrid[] = {(int64_t{1} << 31) - 1, 65535, 65535};
 constexpr int64_t kMaxBlock[] = {1024, 1024, 64};
 constexpr int64_t kMaxBlockThreads = 1024;
 constexpr int64_t kMaxSharedBytes = 1 << 20;
-constexpr size_t kMaxArguments = 512;  // 4 KiB of parameters
+constexpr size_t kMaxParameterBytes = 4 << 10;
+constexpr size_t kMaxArguments = kMaxParameterBytes / sizeof(CuPointer);
 constexpr int64_t kWorkspaceAlignment = 256;
+
+// The parameters that are maps: those whose memory an earlier parameter has already. All others are
+// addresses.
+std::vector<size_t> MapParameters(const std::vector<GpuArgument>& arguments) {
+  std::vector<size_t> maps;
+  for (size_t k = 0; k < arguments.size(); ++k) {
+    const auto own = arguments.begin() + static_cast<std::ptrdiff_t>(k);
+    if (std::find(arguments.begin(), own, *own) != own) maps.push_back(k);
+  }
+  return maps;
+}
+
+// Of addresses, then maps, which are aligned to their size.
+size_t ParameterBytes(size_t addresses, size_t maps) {
+  const size_t bytes = addresses * sizeof(CuPointer), map = sizeof(CuTensorMap);
+  return maps == 0 ? bytes : (bytes + map - 1) / map * map + maps * map;
+}
 
 }  // namespace
 
@@ -41,6 +62,9 @@ absl::Status CheckLaunches(const std::vector<GpuLaunch>& launches, size_t buffer
     if (launch.arguments.size() > kMaxArguments) {
       return bad(absl::StrCat(launch.arguments.size(), " arguments"));
     }
+    const size_t maps = MapParameters(launch.arguments).size();
+    const size_t bytes = ParameterBytes(launch.arguments.size() - maps, maps);
+    if (bytes > kMaxParameterBytes) return bad(absl::StrCat(bytes, " bytes of parameters"));
     for (const GpuArgument& argument : launch.arguments) {
       const bool in_workspace = argument.buffer == -1;
       if (!in_workspace &&
@@ -84,12 +108,16 @@ absl::StatusOr<CudaKernel> CudaKernel::Bind(const CudaModule& module,
   for (const GpuLaunch& launch : launches) {
     const absl::StatusOr<std::vector<CudaBox>> boxes = module.Boxes(launch.symbol);
     if (!boxes.ok()) return boxes.status();
+    std::vector<size_t> listed;
+    for (const CudaBox& box : *boxes) listed.push_back(box.parameter);
+    const std::vector<size_t> expected = MapParameters(launch.arguments);
+    if (listed != expected) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "launch of '", launch.symbol, "': maps among its arguments: ", expected.size(),
+          ", in the table of its code: ", listed.size(),
+          listed.size() == expected.size() ? " others" : ""));
+    }
     for (const CudaBox& box : *boxes) {
-      if (box.parameter >= launch.arguments.size()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("launch of '", launch.symbol, "': parameter ", box.parameter,
-                         " is to be a map, of ", launch.arguments.size()));
-      }
       mapped.push_back(first + box.parameter);
       HEDDLE_ASSIGN_OR_RETURN(values->maps.emplace_back(),
                               module.Map(box, values->addresses[mapped.back()]));

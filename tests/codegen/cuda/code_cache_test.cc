@@ -242,5 +242,30 @@ TEST_F(CodeCacheTest, WhatIsNotFoundIsCompiledInAPartForEachCpu) {
   }
 }
 
+// As a candidate with a kernel that prepacks its constants, which no module has.
+TEST_F(CodeCacheTest, OfTwoProgramsEachIsFoundAlone) {
+  if (!heddle::testing::HasHostCompiler()) GTEST_SKIP() << "the C++ compiler of the build is gone";
+  setenv("HEDDLE_NVRTC", HEDDLE_FAKE_NVRTC, 1);
+  cpu_set_t allowed, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  int before = Compilations();
+  const auto candidate = Compile({Sum("31.0", "k"), Sum("32.0", "prepack")});
+  const int apart = Compilations() - before;
+  before = Compilations();
+  const auto module = Compile({Sum("33.0"), Sum("31.0", "q"), Sum("34.0"), Sum("35.0")});
+  ASSERT_EQ(sched_setaffinity(0, sizeof allowed, &allowed), 0);
+  ASSERT_TRUE(candidate.ok()) << candidate.status();
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_EQ(apart, 2);
+  EXPECT_EQ(Compilations() - before, 1) << "three together";
+  EXPECT_EQ(Parts(*module), 2u);
+  EXPECT_EQ(candidate->kernels[0].launches, module->kernels[1].launches);
+}
+
 }  // namespace
 }  // namespace heddle::codegen

@@ -147,7 +147,7 @@ inline void h_async_wait() {
 // ---- Copies of boxes
 
 // A matrix of 16-bit numbers (HostMap).
-struct alignas(64) h_map {
+struct alignas(128) h_map {
   unsigned long long address, width, height, rows;
   unsigned long long unused[12];
 };
@@ -157,8 +157,9 @@ struct h_box_copy {
   int x, y;
 };
 // A counter of bytes. The copies happen when somebody waits for them, the latest that a GPU may do
-// them. What is expected before the bytes before it have been waited for counts as misaligned, and
-// so does a wait that no copy ends.
+// them. A GPU may also do them at once, so from their start there are NaNs in their place. What is
+// expected before the bytes before it have been waited for counts as misaligned, and so does a wait
+// that no copy ends.
 struct h_counter {
   bool valid = false;
   unsigned turns = 0, expected = 0, begun = 0;
@@ -187,7 +188,9 @@ inline void h_box(void* to, const h_map* map, unsigned long long* full, int x, i
   const std::lock_guard<std::mutex> guard(h_arriving.lock);
   h_counter& counter = h_arriving.all[full];
   counter.copies.push_back({static_cast<unsigned short*>(to), *map, x, y});
-  counter.begun += static_cast<unsigned>(map->rows) * 128;
+  const unsigned bytes = static_cast<unsigned>(map->rows) * 128;
+  std::memset(to, 0xff, bytes);
+  counter.begun += bytes;
   h_arriving.change.notify_all();
 }
 inline void h_copy_box(const h_box_copy& c) {

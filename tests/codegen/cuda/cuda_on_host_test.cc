@@ -4,7 +4,11 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <iterator>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/cuda/prelude.h"
@@ -94,6 +98,44 @@ extern "C" __global__ void shifted(float* y, const float* x) {
   EXPECT_EQ(misaligned(y + 2, x), 2);
   EXPECT_EQ(misaligned(y + 3, x + 2), 4);
   EXPECT_EQ(misaligned(y + 4, x + 4), 0);
+  dlclose(library);
+}
+
+// A GPU may copy a box at any time from its start to the end of the wait for it.
+TEST(HostCode, NothingIsLeftWhereABoxIsOnItsWay) {
+  if (!HasHostCompiler()) GTEST_SKIP() << "the C++ compiler of the build is gone";
+  std::string log;
+  const std::string code = CompileForHost(std::string(codegen::kCudaPrelude) + R"(
+extern "C" __global__ void __launch_bounds__(1) boxed(unsigned short* y, const __grid_constant__ h_map map) {
+  __shared__ __align__(1024) unsigned short s[1024];
+  __shared__ u64 full[1];
+  h_arrivals(full, 1);
+  for (int i = 0; i < 1024; ++i) s[i] = 7;
+  h_expect(&full[0], 1024);
+  h_box(&s[0], &map, &full[0], 0, 0);
+  for (int i = 0; i < 1024; ++i) y[i] = s[i];
+  h_arrived(&full[0], 0);
+  for (int i = 0; i < 1024; ++i) y[1024 + i] = s[i];
+}
+)",
+                                          &log);
+  ASSERT_NE(code, "") << log;
+  void* const library = LoadHostCode(code);
+  ASSERT_NE(library, nullptr);
+  const HostKernel run = FindHostKernel(library, "boxed");
+  ASSERT_NE(run, nullptr);
+  std::vector<uint16_t> seen(2048);
+  alignas(16) uint16_t x[8 * 64];
+  std::fill(std::begin(x), std::end(x), uint16_t{5});
+  uint16_t* y = seen.data();
+  HostMap map{reinterpret_cast<uint64_t>(x), 64, 8, 8};
+  void* arguments[] = {&y, &map};
+  const unsigned dims[] = {1, 1, 1, 1, 1, 1};
+  EXPECT_EQ(run(arguments, dims), 0);
+  for (size_t i = 0; i < 1024; ++i) {  // the box has 512 numbers
+    EXPECT_EQ(seen[i], i < 512 ? 0xffff : 7) << i;
+    EXPECT_EQ(seen[1024 + i], i < 512 ? 5 : 7) << i;
+  }
   dlclose(library);
 }
 

@@ -38,7 +38,7 @@ HostVariable FindHostVariable(void* code, const std::string& name);
 
 // What a kernel takes as the map of a matrix of 16-bit numbers (prelude.h, h_map), with boxes of so
 // many rows.
-struct alignas(64) HostMap {
+struct alignas(128) HostMap {
   uint64_t address = 0, width = 0, height = 0, rows = 0;
   uint64_t unused[12] = {};
 };
