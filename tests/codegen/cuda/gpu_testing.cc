@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <string_view>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/codegen/backend.h"
@@ -13,6 +16,7 @@
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/lower.h"
+#include "compiler/runtime/cubins.h"
 #include "compiler/schedule/trace.h"
 
 namespace heddle::testing {
@@ -163,10 +167,14 @@ absl::Status CompileForGpu(const std::vector<ir::Program>& lowered, const std::s
         return absl::InternalError(absl::StrCat(launch.symbol, " has no report of its registers"));
     }
   }
-  if (artifact->shared_object.substr(0, 4) !=
-      "\x7f"
-      "ELF")
-    return absl::InternalError("the cubin is no ELF file");
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<std::string_view> cubins,
+                          runtime::SplitCubins(artifact->shared_object));
+  for (const std::string_view cubin : cubins) {
+    if (!absl::StartsWith(cubin,
+                          "\x7f"
+                          "ELF"))
+      return absl::InternalError("a cubin is no ELF file");
+  }
   return absl::OkStatus();
 }
 
