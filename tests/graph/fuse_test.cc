@@ -415,7 +415,7 @@ TEST(Fuse, OnlyTreesFindPlaces) {
   const ValueId ids = moved.Input("ids", {kI64, {2}});
   const ValueId places = *moved.Add(OpKind::kAdd, {ids, zeros(moved, kI64, {2})}, {}, "places");
   const ValueId found =
-      *moved.Add(OpKind::kGather, {zeros(moved, kF32, {16, 8}), places}, {}, "found");
+      *moved.Add(OpKind::kGather, {zeros(moved, kF32, {16}), places}, {}, "found");
   const FusedGraph gathered = *Fuse(*moved.Build({{"y", found}}));
   ASSERT_EQ(gathered.groups.size(), 1u);
   EXPECT_FALSE(gathered.groups[0].finds_places);
