@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/driver/traffic.h"
+#include "compiler/ir/visit.h"
 
 namespace heddle::internal {
 
@@ -70,6 +71,9 @@ absl::StatusOr<LoweredWorkload> KernelTable::Schedule(const ir::Program& naive,
       spec->schedule = Name(choice);
       spec->numerics = lowered->numerics;
       spec->record_ms = measured ? record->second.median_ns / 1e6 : 0;
+      // As it was measured (measure/measure.h).
+      spec->warm =
+          measured && target_.execution == machine::Execution::kThreads && ir::FindsPlaces(naive);
     }
     if (lowered.ok()) return lowered;
     if (choice == ScheduleChoice::kNaive) {

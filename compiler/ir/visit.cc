@@ -433,22 +433,19 @@ double StmtFlops(const Stmt& s) {
 double CountFlops(const Program& program) { return StmtFlops(program.body); }
 
 bool FindsPlaces(const Program& program) {
-  std::unordered_set<const Buffer*> computed;
-  bool reduces = false;
-  VisitStmt(program.body, [&](const Stmt& s) {
-    if (const Buffer* written = WrittenBuffer(s)) computed.insert(written);
-    const auto* block = As<Block>(s);
-    reduces |= block != nullptr && block->reducer.has_value();
-    return true;
-  });
-  bool finds = false;
-  VisitLoads(program.body, [&](const Expr& load) {
-    for (const Expr& index : load->args) {
-      VisitLoads(index, [&](const Expr& place) {
-        finds |= computed.count(place->buffer.get()) > 0 || (reduces && place->buffer->constant);
-      });
+  // Nodes of trees ask whether threshold[node] <= x[column[node]], and ranks are found by cut[found so far] <= x.
+  const auto asks = [](const Expr& e) {
+    if (e->kind != ExprKind::kOp || (e->op != Op::kLe && e->op != Op::kLt)) return false;
+    bool constant = false, looked_up = false;
+    for (const Expr& element : e->args) {
+      if (element->kind != ExprKind::kLoad) return false;
+      constant |= element->buffer->constant;
+      for (const Expr& index : element->args) looked_up |= HasLoad(index);
     }
-  });
+    return constant && looked_up;
+  };
+  bool finds = false;
+  VisitStmtExprs(program.body, [&](const Expr& e) { finds = finds || Any(e, asks); });
   return finds;
 }
 

@@ -104,8 +104,8 @@ bool UsesVar(const Expr& e, const Var* var);
 // counts two; exp, sqrt and the like count one; loads, index arithmetic, selects and casts none.
 double CountFlops(const Program& program);
 
-// Whether the program looks elements up at places that it finds itself: a load's index holds an element that another statement
-// computes, or, in a program that reduces, one of a constant. Decision trees do, in all their forms; a gather of rows does not.
+// Whether the program finds places by comparing: two elements are compared, one of a constant, and one at a place that another element
+// says. Decision trees do, in all their forms, and so does digitize where it looks cuts up. Gathers and grid_sample do not.
 bool FindsPlaces(const Program& program);
 
 // ---- Implementation ----

@@ -79,6 +79,7 @@ const graph::Node& AnchorOf(const graph::Graph& graph, const graph::Group& group
 KernelCosts::KernelCosts(const machine::TargetInfo& target,
                          std::map<std::string, double> measured_ns, const Experience& experience)
     : call_ns_(target.graph_speed.call_ns),
+      may_be_warm_(target.execution == machine::Execution::kThreads),
       roofline_(target),
       measured_ns_(std::move(measured_ns)) {
   for (const KernelFactor& kernel : experience.device) earlier_.emplace(kernel.key, kernel);
@@ -90,7 +91,7 @@ KernelCosts::KernelCosts(const machine::TargetInfo& target,
 
 double KernelCosts::EstimateNs(const graph::FusedGraph& fused, const graph::Group& group) const {
   const KernelWork work = WorkOf(fused, group, TouchedBytes(fused, group));
-  if (!group.finds_places) return call_ns_ + roofline_.ColdNs(work);
+  if (!may_be_warm_ || !group.finds_places) return call_ns_ + roofline_.ColdNs(work);
   const double distance = work.constant_bytes + work.activation_bytes;
   return call_ns_ + roofline_.Ns(work, work.constant_bytes / roofline_.RateAt(work, distance));
 }

@@ -1,5 +1,5 @@
 // What a kernel costs alone, with cold weights: measured where there is a record, else predicted from the kernels that
-// have one. Kernels that find places (ir::FindsPlaces) have warm ones. What a kernel costs in a model: reuse.h.
+// have one. On CPUs, kernels that find places (ir::FindsPlaces) have warm ones. What a kernel costs in a model: reuse.h.
 //
 // A prediction is the estimate of the machine model, which is the roofline with cold weights (roofline.h) plus
 // the cost of a call, times a factor. The factor is learned from
@@ -42,7 +42,7 @@ struct PredictionError {
 };
 
 // Version of the estimate and of the classes. Factors of another version mean something else.
-inline constexpr int kFactorVersion = 3;
+inline constexpr int kFactorVersion = 4;
 
 // What one measured kernel says of others.
 struct KernelFactor {
@@ -93,6 +93,7 @@ class KernelCosts {
   void Fit();
 
   double call_ns_;
+  bool may_be_warm_;  // false: all kernels are timed cold
   Roofline roofline_;
   std::map<std::string, double> measured_ns_;
   PooledMeans others_;

@@ -282,15 +282,15 @@ std::vector<int64_t> BlockRows(const Manifest& manifest) {
   return rows;
 }
 
-// What the kernels of each block took when they were measured; empty if one was not.
-std::vector<double> BlockNs(const Manifest& manifest) {
+// What the kernels of each block took that were measured warm, or what the others took; empty if one kernel was not measured.
+std::vector<double> BlockNs(const Manifest& manifest, bool warm) {
   std::vector<double> times;
   for (size_t b = 0; b < manifest.NumBlocks(); ++b) {
     double& sum = times.emplace_back(0);
     for (const CallSpec& call : manifest.CallsOf(b)) {
-      const double ms = manifest.kernels[static_cast<size_t>(call.kernel)].record_ms;
-      if (!(ms > 0)) return {};
-      sum += ms * 1e6;
+      const KernelSpec& kernel = manifest.kernels[static_cast<size_t>(call.kernel)];
+      if (!(kernel.record_ms > 0)) return {};
+      if (kernel.warm == warm) sum += kernel.record_ms * 1e6;
     }
   }
   return times;
@@ -337,7 +337,7 @@ Executor::Executor(Manifest manifest, std::unique_ptr<ExecutorBackend> backend)
     : manifest_(std::move(manifest)),
       backend_(std::move(backend)),
       block_rows_(BlockRows(manifest_)),
-      cut_(block_rows_, BlockNs(manifest_)),
+      cut_(block_rows_, BlockNs(manifest_, /*warm=*/false), BlockNs(manifest_, /*warm=*/true)),
       most_rows_(kMostBytes) {
   const auto describe = [&](const std::vector<TensorSpec>& specs, std::vector<Tensor>* tensors) {
     for (const TensorSpec& spec : specs) {

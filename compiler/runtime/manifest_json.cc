@@ -11,7 +11,7 @@
 //
 //   kernels: [{"symbol", "task", "label", "flops", "workspace_bytes", "schedule", "record_ms",
 //              "winograd", "tf32", "tensor_cores", "sum_terms" (these four: numerics.h),
-//              "untouched_bytes", "launches"}]; "launches" for GPUs only:
+//              "untouched_bytes", "warm", "launches"}]; "warm": true, only if it is; "launches" for GPUs only:
 //             [{"symbol", "grid", "block", "static_shared_bytes", "dynamic_shared_bytes",
 //               "arguments", "registers", "local_bytes"}], each argument [buffer, workspace offset]
 //
@@ -97,6 +97,7 @@ Json KernelsJson(const std::vector<KernelSpec>& kernels) {
                      {"tensor_cores", k.numerics.tensor_cores},
                      {"sum_terms", k.numerics.sum_terms},
                      {"untouched_bytes", k.untouched_bytes}});
+    if (k.warm) array.back()["warm"] = true;
     if (!k.launches.empty()) array.back()["launches"] = LaunchesJson(k.launches);
   }
   return array;
@@ -285,6 +286,7 @@ std::vector<KernelSpec> ReadKernels(const Json& array, std::string* error) {
     if (item.contains("tensor_cores")) fields.Read("tensor_cores", &k.numerics.tensor_cores);
     if (item.contains("sum_terms")) fields.Read("sum_terms", &k.numerics.sum_terms);
     if (item.contains("untouched_bytes")) fields.Read("untouched_bytes", &k.untouched_bytes);
+    if (item.contains("warm")) fields.Read("warm", &k.warm);
     if (item.contains("launches")) k.launches = ReadLaunches(fields.Array("launches"), error);
   }
   return kernels;

@@ -76,6 +76,7 @@ struct KernelSpec {
   Numerics numerics;                  // the accuracy that the kernel promises
   int64_t untouched_bytes = 0;        // input bytes that a call does not read, as in a look-up
   std::vector<GpuLaunch> launches{};  // GPUs: at least one; CPUs: none
+  bool warm = false;                  // whether record_ms is with code and constants in the caches
 };
 
 struct CallSpec {

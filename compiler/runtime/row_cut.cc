@@ -11,9 +11,8 @@ namespace {
 constexpr double kLeastWork = 0.125;  // of the smallest block's time
 constexpr double kClearly = 1.05;     // times are not known more exactly
 
-}  // namespace
-
-std::vector<double> NsInCall(const std::vector<int64_t>& rows, const std::vector<double>& cold_ns) {
+std::vector<double> WithoutMisses(const std::vector<int64_t>& rows,
+                                  const std::vector<double>& cold_ns) {
   std::vector<double> times = cold_ns;
   if (cold_ns.size() < 2) return times;
   const size_t last = rows.size() - 1;
@@ -25,8 +24,18 @@ std::vector<double> NsInCall(const std::vector<int64_t>& rows, const std::vector
   return times;
 }
 
-RowCut::RowCut(std::vector<int64_t> rows, const std::vector<double>& cold_ns) {
-  const std::vector<double> times = NsInCall(rows, cold_ns);
+}  // namespace
+
+std::vector<double> NsInCall(const std::vector<int64_t>& rows, const std::vector<double>& cold_ns,
+                             const std::vector<double>& warm_ns) {
+  std::vector<double> times = WithoutMisses(rows, cold_ns);
+  for (size_t b = 0; b < warm_ns.size(); ++b) times[b] += warm_ns[b];
+  return times;
+}
+
+RowCut::RowCut(std::vector<int64_t> rows, const std::vector<double>& cold_ns,
+               const std::vector<double>& warm_ns) {
+  const std::vector<double> times = NsInCall(rows, cold_ns, warm_ns);
   double least = std::numeric_limits<double>::infinity();  // for a row, of the smaller blocks
   for (size_t b = rows.size(); b-- > 0;) {
     if (!times.empty()) {

@@ -9,10 +9,11 @@ namespace heddle::runtime {
 
 class RowCut {
  public:
-  // `rows`: of each block, the largest first; at least one block. `cold_ns`: how long each one took when its kernels were
-  // measured, with their code and constants outside of the caches (those of trees: inside; measure/measure.h); empty: not all of them
-  // were measured.
-  RowCut(std::vector<int64_t> rows, const std::vector<double>& cold_ns);
+  // `rows`: of each block, the largest first; at least one block. `cold_ns`: how long the kernels of each one took when they were
+  // measured with their code and constants outside of the caches; empty: not all of them were measured. `warm_ns`: what those took
+  // beside them whose code and constants were inside, as those of trees (measure/measure.h); empty, or as many as `cold_ns`.
+  RowCut(std::vector<int64_t> rows, const std::vector<double>& cold_ns,
+         const std::vector<double>& warm_ns = {});
 
   struct Piece {
     size_t block = 0;
@@ -36,7 +37,8 @@ class RowCut {
   std::vector<double> ns_;     // NsInCall; empty: not known
 };
 
-// What each block takes in a call of several, estimated; as `cold_ns`.
+// What each block takes in a call of several, estimated; empty if `cold_ns` is. Warm times count as they are, and the rest is about
+// cold ones.
 //
 // Blocks of a call share code and constants, which only the first one finds outside of the caches. Measured cold, a small block
 // may be nearly all misses: 16 rows of a linear model with 10 classes took 12.7 us, and a further block of the same call 1.4 us. But
@@ -44,6 +46,7 @@ class RowCut {
 // tell which share is misses. It is at least 0. It is at most what a block of no rows would take by the straight line through the
 // two smallest blocks, and at most seven eighths of the smallest block's time. The result is the geometric mean of the times for
 // the least and the most misses, so that its ratio to either is the same.
-std::vector<double> NsInCall(const std::vector<int64_t>& rows, const std::vector<double>& cold_ns);
+std::vector<double> NsInCall(const std::vector<int64_t>& rows, const std::vector<double>& cold_ns,
+                             const std::vector<double>& warm_ns = {});
 
 }  // namespace heddle::runtime

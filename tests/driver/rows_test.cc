@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -150,6 +151,35 @@ TEST(Rows, TheUserChoosesTheBlocks) {
   };
   for (const auto& bad : {error({0}), error({16, -1}), error({1, 2, 3, 4, 5, 6, 7, 8, 9})})
     EXPECT_THAT(bad, HasSubstr("up to 8 of them, each at least 1; give them as --shape rows=1,16"));
+}
+
+// The blocks are compared by times of kernels, and those of trees were measured warm.
+TEST(Rows, TimesOfTreesAreMarkedAsWarm) {
+  const std::string model = RaggedForestText(7, 4, kFeatures, 2);
+  ModelOptions options = WithRows({16, 1});
+  options.passes.forests.all = graph::ForestForm::kWalk;
+  const auto unmeasured = Compile(model, options);
+  ASSERT_TRUE(unmeasured.ok()) << unmeasured.status();
+  std::map<std::string, BestRecord> best;
+  for (const runtime::KernelSpec& kernel : unmeasured->manifest.kernels) {
+    EXPECT_FALSE(kernel.warm) << kernel.label;
+    best[kernel.task] = {std::nullopt, 2e6};
+  }
+  CompileOptions compile;
+  compile.choice = ScheduleChoice::kDefault;
+  const auto bytes = CompileModel(model, options, {}, best, compile);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const auto module = runtime::ParseModule(*bytes);
+  ASSERT_TRUE(module.ok()) << module.status();
+  int trees = 0;
+  for (const runtime::KernelSpec& kernel : module->manifest.kernels) {
+    const bool of_trees = kernel.label.find("forest_walk") != std::string::npos;
+    EXPECT_EQ(kernel.record_ms, 2) << kernel.label;
+    EXPECT_EQ(kernel.warm, of_trees) << kernel.label;
+    trees += of_trees;
+  }
+  EXPECT_GT(trees, 0);
+  EXPECT_LT(trees, std::ssize(module->manifest.kernels)) << "the columns are made before";
 }
 
 // The trees are stored once for each order that blocks need, whatever the number of blocks.

@@ -81,12 +81,12 @@ TEST_F(MeasureTest, RightKernelsAreTimed) {
 // A kernel that finds places is called before each timed call, and its constants, packed ones among them, are read.
 TEST(WarmKernels, AreCheckedAndTimedLikeOthers) {
   const std::string workload =
-      R"(program look(x: f32[16, 4], t: i64[8] const, w: f32[8, 16] const) -> (y: f32[4, 16]) {
+      R"(program look(x: f32[16, 4], t: i64[8] const, c: f32[8] const, w: f32[8, 16] const) -> (y: f32[4, 16]) {
   for i in 4 {
     for j in 16 {
       for k in 8 {
         block y_block(vi < 4 spatial = i, vj < 16 spatial = j, vk < 8 reduce = k) sum init 0.0 {
-          y[vi, vj] = (x[max(0, min(15, t[vk])), vi] * w[vk, vj])
+          y[vi, vj] = (select((c[vk] <= x[max(0, min(15, t[vk])), vi]), 1.0, 2.0) * w[vk, vj])
         }
       }
     }

@@ -296,6 +296,40 @@ TEST(KernelCosts, ConstantsComeFromMemoryAndTheRestFromCaches) {
   }
 }
 
+// Trees are timed with warm tables on CPUs, and with cold ones on GPUs (measure/measure.h).
+TEST(KernelCosts, TablesOfTreesAreWarmOnCpus) {
+  graph::GraphBuilder b;
+  const graph::Shape nodes{1, 4, 4096};
+  const auto table = [&](const char* name, ir::DType dtype, const graph::Shape& shape) {
+    return b.Constant(name, graph::Filled({dtype, shape}, 0));
+  };
+  const graph::ValueId x = b.Input("x", {ir::DType::kF32, {4, 64}});
+  const std::vector<graph::ValueId> inputs{
+      x, table("columns", ir::DType::kI32, nodes), table("thresholds", ir::DType::kF32, nodes),
+      table("left", ir::DType::kI32, nodes), table("values", ir::DType::kF32, {1, 4, 4096, 1})};
+  const graph::ValueId y =
+      *b.Add(graph::OpKind::kForestWalk, inputs, {{"steps", int64_t{8}}}, "forest");
+  const graph::FusedGraph fused = *graph::Fuse(*b.Build({{"y", y}}));
+  ASSERT_EQ(fused.groups.size(), 1u);
+  const graph::Group& group = fused.groups[0];
+  ASSERT_TRUE(group.finds_places);
+  machine::TargetInfo target;
+  machine::GraphSpeed& speed = target.graph_speed;
+  speed.peak_gflops = 1e6;
+  speed.call_ns = 7;
+  speed.l2_bytes = 1 << 20;
+  speed.l3_bytes = 4 << 20;
+  speed.l2_read_bytes_per_ns = 64;
+  speed.l3_read_bytes_per_ns = 32;
+  speed.memory_read_bytes_per_ns = 16;
+  const KernelWork work = WorkOf(fused, group, TouchedBytes(fused, group));
+  ASSERT_GT(work.constant_bytes, 0);
+  const double cold = 7 + Roofline(target).ColdNs(work);
+  EXPECT_LT(KernelCosts(target, {}).Of(fused, group).ns, cold);
+  target.execution = machine::Execution::kGrid;
+  EXPECT_DOUBLE_EQ(KernelCosts(target, {}).Of(fused, group).ns, 7 + Roofline(target).ColdNs(work));
+}
+
 // What a factor depends on is learned: here, whether the matrix is a constant.
 TEST(KernelCosts, ProductsByConstantsAreNotLikeOthers) {
   const graph::FusedGraph fused = Products({16, 24, 32, 40, 48, 56});

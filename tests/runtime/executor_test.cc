@@ -140,6 +140,21 @@ TEST(ExecutorTest, RecordsSayWhichBlocksAreFaster) {
   EXPECT_THAT(SizesOf(*executor(10, 0, 1), 2), ElementsAre(3, 3));
 }
 
+// Two rows in two blocks of 1 or in one of 3: as they were measured if that was warm, and cold, nearly all of it is taken for misses.
+TEST(ExecutorTest, WarmRecordsHaveNoMisses) {
+  const auto executor = [](bool warm) {
+    Module module = MakeRowsModule();
+    const double ms[] = {30, 12, 8};
+    for (size_t k = 0; k < 3; ++k) {
+      module.manifest.kernels[k].record_ms = ms[k];
+      module.manifest.kernels[k].warm = warm;
+    }
+    return Executor::Create(std::move(module)).value();
+  };
+  EXPECT_THAT(SizesOf(*executor(true), 2), ElementsAre(3, 3));
+  EXPECT_THAT(SizesOf(*executor(false), 2), ElementsAre(1, 1));
+}
+
 TEST(ExecutorTest, OneBlockRunsAlone) {
   auto executor = Executor::Create(MakeRowsModule()).value();
   auto* x = static_cast<float*>(executor->InputData(0));

@@ -21,6 +21,7 @@ using ::testing::HasSubstr;
 TEST(ModuleTest, ParsingTheBytesGivesTheModuleBack) {
   Module module = MakeTestModule();
   module.manifest.kernels[1].numerics.tensor_cores = true;
+  module.manifest.kernels[1].warm = true;
   const std::string bytes = SerializeModule(module);
   const auto parsed = ParseModule(bytes);
   ASSERT_TRUE(parsed.ok()) << parsed.status();
@@ -28,6 +29,8 @@ TEST(ModuleTest, ParsingTheBytesGivesTheModuleBack) {
   EXPECT_EQ(parsed->code, module.code);
   EXPECT_EQ(*parsed->params, *module.params);
   EXPECT_EQ(parsed->manifest.kernels[1].record_ms, 0.5);
+  EXPECT_FALSE(parsed->manifest.kernels[0].warm);
+  EXPECT_TRUE(parsed->manifest.kernels[1].warm);
   EXPECT_FALSE(parsed->manifest.kernels[0].numerics.winograd);
   EXPECT_TRUE(parsed->manifest.kernels[1].numerics.winograd);
   EXPECT_EQ(parsed->manifest.kernels[1].numerics, module.manifest.kernels[1].numerics);

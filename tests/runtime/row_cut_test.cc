@@ -18,8 +18,8 @@ using ::testing::Gt;
 
 // The blocks' rows, one for each piece.
 std::vector<int64_t> Pieces(const std::vector<int64_t>& rows, const std::vector<double>& cold_ns,
-                            int64_t count) {
-  const RowCut cut(rows, cold_ns);
+                            int64_t count, const std::vector<double>& warm_ns = {}) {
+  const RowCut cut(rows, cold_ns, warm_ns);
   std::vector<int64_t> pieces;
   while (count > 0) {
     const RowCut::Piece piece = cut.Next(count);
@@ -51,6 +51,17 @@ TEST(RowCutTest, MissesCountAsHalf) {
   EXPECT_THAT(NsInCall({64}, {84}), ElementsAre(84)) << "one block does not tell";
   EXPECT_THAT(NsInCall({64, 16}, {1, 36}), Each(Gt(0.0))) << "a disturbed time";
   EXPECT_THAT(NsInCall({64, 16}, {}), ElementsAre());
+}
+
+// Trees were timed without misses. One row of 9 takes 460 ns in a block of its own, and 16 rows take 2400.
+TEST(RowCutTest, WarmTimesCountAsTheyAre) {
+  EXPECT_THAT(NsInCall({16, 1}, {0, 0}, {2400, 460}), ElementsAre(2400, 460));
+  EXPECT_THAT(NsInCall({64, 16}, {84, 36}, {100, 50}),
+              ElementsAre(std::sqrt(84.0 * 64) + 100, std::sqrt(36.0 * 16) + 50))
+      << "misses of the other kernels";
+  EXPECT_THAT(NsInCall({16}, {3}, {4}), ElementsAre(7));
+  EXPECT_THAT(Pieces({16, 1}, {0, 0}, 9, {2400, 460}), ElementsAre(16));
+  EXPECT_THAT(Pieces({16, 1}, {2400, 460}, 9), Each(1)) << "if the same times were cold";
 }
 
 // Times of one core (AVX2) and of what was fastest there: blocks of 16 for 100 rows, until there is one of 128.
