@@ -12,8 +12,8 @@ absl::Duration Backoff(const DispatcherOptions& options, absl::Duration first, i
 
 bool Retry(const DispatcherOptions& options, const StageFinished& event, absl::Time now,
            int* failures, absl::Time* not_before) {
-  // The slot backs off instead of the job. But what ends workers, or their machines, is not tried for ever.
-  if (Blameless(event) && !event.silent) return true;
+  // The slot backs off instead of the job.
+  if (Blameless(event)) return true;
   *not_before = now + Backoff(options, options.retry_backoff, (*failures)++);
   return *failures < options.max_attempts;
 }

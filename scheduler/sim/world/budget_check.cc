@@ -317,7 +317,9 @@ std::string BudgetCheck::EndOfTuning(const Job& job) const {
     const bool full = counted >= (SpendsUniformly(job) ? 1 : kCap) * job.params.trials_per_task;
     const bool ended = full || task.exhausted || given_up ||
                        plateaued_.count({job.id, TaskIndex{static_cast<int>(i)}});
-    if (SpendsUniformly(job) && !ended) return Name(job, i) + "a budget is not used up";
+    if (SpendsUniformly(job) && !ended)
+      return absl::StrCat(Name(job, i), "a budget is not used up, ", counted, " trials of ",
+                          job.params.trials_per_task, ", ", task.valid(), " of them valid");
     all_ended &= ended;
   }
   if (!SpendsUniformly(job) && !all_ended && Granted(job) < Pool(job))

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/codegen/backend.h"
@@ -170,9 +169,8 @@ absl::Status CompileForGpu(const std::vector<ir::Program>& lowered, const std::s
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<std::string_view> cubins,
                           runtime::SplitCubins(artifact->shared_object));
   for (const std::string_view cubin : cubins) {
-    if (!absl::StartsWith(cubin,
-                          "\x7f"
-                          "ELF"))
+    if (!cubin.starts_with("\x7f"
+                           "ELF"))
       return absl::InternalError("a cubin is no ELF file");
   }
   return absl::OkStatus();

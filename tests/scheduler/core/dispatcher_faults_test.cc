@@ -236,24 +236,6 @@ TEST_F(SilenceTest, ManyWorkersAtATimeGiveAttemptsBack) {
   EXPECT_THAT(suspicions.TakeCleared(now_), SizeIs(kWorkers));
 }
 
-// Work without trials: a comparison that ends its machine each time is given up.
-TEST_F(SilenceTest, AStageThatEndsMachinesCountsAsAFault) {
-  Begin();
-  for (int64_t id : {1, 2}) Profiled(CandidateId{id});
-  End(v1::STAGE_PROFILE);
-  const int most = DispatcherOptions().max_attempts;
-  for (int i = 1; i <= most; ++i) {
-    ASSERT_TRUE(IsLive(v1::STAGE_UPDATE)) << i;
-    StageFinished end{
-        Live(v1::STAGE_UPDATE).attempt, {v1::FAULT_INFRASTRUCTURE, "gone"}, true, {}, true};
-    end.silent = true;
-    Step(end);
-    Wait(absl::Minutes(1));
-  }
-  EXPECT_FALSE(IsLive(v1::STAGE_UPDATE)) << "the search goes on without";
-  EXPECT_TRUE(IsLive(v1::STAGE_PROPOSE));
-}
-
 TEST_F(DispatcherTest, ARefusalIsTheReasonOfTheWait) {
   Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""});
   Submit(1);
