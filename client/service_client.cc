@@ -126,8 +126,8 @@ struct ServiceClient::Schedulers {
     absl::Time give_up = MonotonicNow() + kFailOverPatience;
     size_t tried = 0;  // in this round
     bool met = false;  // some scheduler of the service has answered
-    // Those that did not answer. One that hangs takes a connection and says nothing, so each is tried again only
-    // once there is a connection by which it has said something.
+    // The schedulers that did not answer. A scheduler that hangs still accepts connections. So each of these is called again only
+    // after it has sent something on a connection.
     std::set<const Stubs*> silent;
   };
 

@@ -179,7 +179,7 @@ double BytesOfRecord(int trace_bytes) {
   return kIndexes + (row < kPage ? kPage / std::floor(kPage / row) : row);
 }
 
-// ResourceExhausted: the records do not fit on the disk of the folder, beside what the largest index takes while it is made.
+// ResourceExhausted: the disk of the folder is too small for the records and for the space that sorting the largest index takes.
 absl::Status CheckRoom(const Flags& flags) {
   constexpr double kSorting = 60, kSpare = 2e9;
   std::error_code error;

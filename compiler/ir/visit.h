@@ -104,8 +104,8 @@ bool UsesVar(const Expr& e, const Var* var);
 // counts two; exp, sqrt and the like count one; loads, index arithmetic, selects and casts none.
 double CountFlops(const Program& program);
 
-// Whether the program finds places by comparing: two elements are compared, one of a constant, and one at a place that another element
-// says. Decision trees do, in all their forms, and so does digitize where it looks cuts up. Gathers and grid_sample do not.
+// Whether the program compares an element of a constant with another element (< or <=), where the index of one of them is itself
+// an element. Decision trees do so in all their forms, and digitize does where it looks up its bounds. Gathers and grid_sample do not.
 bool FindsPlaces(const Program& program);
 
 // ---- Implementation ----

@@ -82,7 +82,7 @@ TEST(MapChildren, DeletesWhatBecomesEmpty) {
             nullptr);
 }
 
-// Two elements are compared, one of a constant, and one at a place that another element says.
+// An element of a constant is compared with another one, and the index of one of them is an element.
 TEST(FindsPlaces, InTreesAndNotInAGatherOfRows) {
   const auto finds = [](const std::string& inputs, const std::string& body) {
     const auto program =

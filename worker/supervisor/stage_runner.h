@@ -82,8 +82,8 @@ class StageRunner {
   // Does so while the caller takes an event. A child that does not is killed at once; what follows from
   // that waits until the event is written.
   void WatchChild();
-  // A pause of this process counts towards no time limit: the child may have been stopped as well, and if it was not, its
-  // result may wait. The lease has its own clock (StageTable).
+  // Moves the time limits by the time for which this process itself was stopped. The child may have been stopped as well; if
+  // it went on, its result may be ready to be read. Leases do not move: StageTable has a clock of its own for them.
   void ExcusePause();
   // The limits that hold from the beginning, and those of the child.
   void CheckStage();

@@ -172,7 +172,7 @@ bool CudaLaunch::FindBoxesOf(const Stmt& s, const Buffer& buffer, Analyzer& anal
   };
   int64_t ahead = 0;
   if (steps.kind != LoopKind::kSerial || !is_part(part, &ahead) || ahead != 0) return false;
-  // Filled before the first steps, one after the other; then in each step for a later one.
+  // The fetches in the order of the program: some before the loop, for its first steps; the last in the loop, for a later step.
   const std::vector<const For*> outside(read_at.loops.begin(), read_at.loops.end() - 1);
   std::vector<BoxFetch> fetches;
   bool in_steps = false;

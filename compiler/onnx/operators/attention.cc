@@ -246,8 +246,7 @@ void RotaryEmbedding(NodeImport& n) {
 
 // ---- Linear attention ----
 
-// The recurrence over the sequence is unrolled, up to kLongestSequence steps.
-
+// The graph has nodes for each step of the sequence, of which kLongestSequence are allowed.
 void LinearAttention(NodeImport& n) {
   n.Ignore({"chunk_size"});  // how to compute, not what
   const ValueId query = n.In(0);

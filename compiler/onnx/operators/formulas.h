@@ -6,7 +6,7 @@
 
 namespace heddle::graph {
 
-// Steps of a recurrence, which is unrolled: about twenty nodes for each step.
+// The most steps of a recurrence. It is unrolled, and each step becomes about twenty nodes.
 inline constexpr int64_t kLongestSequence = 8192;
 
 // ---- elementwise.cc; of 16-bit floats, the caller passes x in f32 ----

@@ -76,9 +76,9 @@ class HostMemory {
   int64_t size_ = 0;
 };
 
-// A parameter of a launch that is a map of a matrix of 16-bit numbers: the GPU's copy engine copies
-// boxes of it into shared memory, 64 columns at a time, with their pieces of 16 bytes swapped. An
-// earlier parameter is the matrix's address, so a launch shows which of its parameters are maps.
+// A launch's parameter that maps a matrix of 16-bit numbers. With it, the GPU's copy engine copies
+// boxes of 64 columns into shared memory, in the 128-byte swizzle (docs/gpu.md). An earlier
+// parameter is the matrix's address, so a launch shows which of its parameters are maps.
 struct CudaBox {
   size_t parameter = 0;
   int64_t width = 0, height = 0;  // of the matrix, whose rows follow each other

@@ -18,8 +18,8 @@ constexpr size_t kMaxParameterBytes = 4 << 10;
 constexpr size_t kMaxArguments = kMaxParameterBytes / sizeof(CuPointer);
 constexpr int64_t kWorkspaceAlignment = 256;
 
-// The parameters that are maps: those whose memory an earlier parameter has already. All others are
-// addresses.
+// The numbers of the parameters that are maps of matrices. Such a parameter names memory that an
+// earlier parameter names, too. Every other parameter is an address.
 std::vector<size_t> MapParameters(const std::vector<GpuArgument>& arguments) {
   std::vector<size_t> maps;
   for (size_t k = 0; k < arguments.size(); ++k) {

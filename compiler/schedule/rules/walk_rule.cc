@@ -7,7 +7,7 @@
 // together: of several records and several trees. They lie in the lanes of vectors, if there are enough records
 // or else trees, or side by side in scalar code, where gathers are slow and trees large. Between steps the places stay in registers. A tree is
 // walked by a block of records before the next one is, so that its nodes are still in the cache. If all trees together exceed the
-// second-level cache, every block brings their nodes there anew, so blocks are larger.
+// second-level cache, each block of records loads all nodes again. Larger blocks then load them less often.
 #include <algorithm>
 #include <set>
 

@@ -269,8 +269,8 @@ TEST(SqliteLeaderTest, ANewerProgramMigratesNothingUnderALeader) {
       << "the old leader writes nothing after the migration";
 }
 
-// A renewal that waited for all that is queued would come too late. What is written after a claim of another scheduler
-// is refused, so the answer to the waiting write tells which was first.
+// A renewal would come too late if it waited for all queued writes. A write that comes after the claim of another scheduler
+// is refused, so the answer to the queued write tells which of the two was first.
 TEST(SqliteLeaderTest, AClaimGoesBeforeWhatWaitsToBeWritten) {
   constexpr int kTries =
       5;  // whether the calls wait in the order in which they are made is up to the system
