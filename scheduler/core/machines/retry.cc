@@ -13,7 +13,7 @@ absl::Duration Backoff(const DispatcherOptions& options, absl::Duration first, i
 bool Retry(const DispatcherOptions& options, const StageFinished& event, absl::Time now,
            int* failures, absl::Time* not_before) {
   // The slot backs off instead of the job.
-  if (Blameless(event)) return true;
+  if (Blameless(event) && !event.silent) return true;
   *not_before = now + Backoff(options, options.retry_backoff, (*failures)++);
   return *failures < options.max_attempts;
 }

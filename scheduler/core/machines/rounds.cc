@@ -100,6 +100,13 @@ void Rounds::Requeue(Job& job, TaskIndex index) {
   effects_->Emit(TaskChanged{job.id, index});
 }
 
+void Rounds::EndEmptyRound(Job& job, TaskIndex index) {
+  const Task& task = job.tasks[index.value];
+  if (!Surveying(job) || task.exhausted || !task.open.empty()) return Drain(job, index);
+  Requeue(job, index);
+  EndTuningIfDone(job);
+}
+
 // ---- beginnings of rounds ----
 
 void Rounds::GoOn(Job& job) {
@@ -155,7 +162,7 @@ void Rounds::BeginRounds(Job& job) {
 }
 
 void Rounds::FinishIdle(Job& job) {
-  std::vector<TaskIndex> idle;
+  std::vector<TaskIndex> idle, surveyed;
   for (TaskIndex index : job.queue) {
     if (NothingLeft(job, job.tasks[index.value])) idle.push_back(index);
   }
@@ -163,10 +170,13 @@ void Rounds::FinishIdle(Job& job) {
     const Task& task = job.tasks[index.value];
     const bool wants = Is<WantsPropose>(task.phase) || Is<WantsUpdate>(task.phase);
     if (wants && NothingLeft(job, task)) idle.push_back(index);
+    if (wants && Surveying(job) && !task.exhausted && task.rounds.empty() && task.unproposed() <= 0)
+      surveyed.push_back(index);
   }
   if (IsGradient(job) && job.in_flight.empty() && PoolLeft(job, *options_) <= 0 && !Contending(job))
     idle.assign(job.queue.begin(), job.queue.end());
   for (TaskIndex index : idle) Drain(job, index);
+  for (TaskIndex index : surveyed) EndEmptyRound(job, index);
 }
 
 // A task whose search lacks other results as well may not begin a round ahead. The rounds in flight

@@ -44,6 +44,9 @@ class Rounds {
   void Settle(Job& job, TaskIndex task);
   // The task proposes nothing more. It ends when its open candidates are measured.
   void Drain(Job& job, TaskIndex task);
+  // The round has nothing to propose: others measured what it was granted. A task that was only being
+  // surveyed waits for the plan, which may need more of it.
+  void EndEmptyRound(Job& job, TaskIndex task);
   // Puts the task back into the queue, to wait for its next round.
   void Requeue(Job& job, TaskIndex task);
 

@@ -159,7 +159,7 @@ void StageEnds::EndPropose(Job& job, TaskIndex index, const StageFinished& event
   task.stage_failures = 0;
   task.exhausted = proposed->exhausted || proposed->count == 0;
   const int count = std::min(proposed->count, task.unproposed());
-  if (count <= 0) return rounds_->Drain(job, index);
+  if (count <= 0) return rounds_->EndEmptyRound(job, index);
   const CandidateId first{job.next_candidate};
   for (int i = 0; i < count; ++i) task.open[CandidateId{job.next_candidate++}] = {0, Unbuilt{}};
   task.rounds.push_back({first, CandidateId{job.next_candidate}, count, count});

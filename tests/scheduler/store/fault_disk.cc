@@ -21,6 +21,27 @@ void Apply(int64_t offset, const char* data, size_t size, std::string* bytes) {
   std::memcpy(bytes->data() + offset, data, size);
 }
 
+// Holds the disk's lock. A wait for it leaves errno alone: the store asks errno why a call failed,
+// after SQLite has made further calls, and a wait that sleeps sets it to EAGAIN.
+class ABSL_SCOPED_LOCKABLE DiskLock {
+ public:
+  explicit DiskLock(absl::Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) {
+    const int before = errno;
+    mutex_->Lock();
+    errno = before;
+  }
+  ~DiskLock() ABSL_UNLOCK_FUNCTION() {
+    const int before = errno;
+    mutex_->Unlock();
+    errno = before;
+  }
+  DiskLock(const DiskLock&) = delete;
+  DiskLock& operator=(const DiskLock&) = delete;
+
+ private:
+  absl::Mutex* const mutex_;
+};
+
 }  // namespace
 
 struct FaultDisk::File {
@@ -33,7 +54,7 @@ struct FaultDisk::File {
 template <typename F>
 int FaultDisk::On(sqlite3_file* file, F call) {
   File* const mine = reinterpret_cast<File*>(file);
-  absl::MutexLock lock(&mine->disk->mutex_);
+  DiskLock lock(&mine->disk->mutex_);
   if (mine->open->life != mine->disk->life_) return SQLITE_IOERR;
   return call(mine->disk, mine->open);
 }
@@ -43,7 +64,7 @@ const sqlite3_io_methods FaultDisk::kMethods = {
     .xClose =
         [](sqlite3_file* file) {
           File* const mine = reinterpret_cast<File*>(file);
-          absl::MutexLock lock(&mine->disk->mutex_);
+          DiskLock lock(&mine->disk->mutex_);
           mine->disk->ShmUnmap(mine->open);
           mine->open->content->opened.erase(mine->open);
           delete mine->open;
@@ -142,7 +163,7 @@ FaultDisk::FaultDisk(uint64_t seed)
     return Of(vfs)->DeleteFile(name, sync != 0);
   };
   vfs_.xAccess = [](sqlite3_vfs* vfs, const char* name, int, int* there) {
-    absl::MutexLock lock(&Of(vfs)->mutex_);
+    DiskLock lock(&Of(vfs)->mutex_);
     const auto found = Of(vfs)->files_.find(name);
     *there = found != Of(vfs)->files_.end() && !found->second->now.empty();
     return Of(vfs)->dead_ ? SQLITE_IOERR_ACCESS : SQLITE_OK;
@@ -152,7 +173,7 @@ FaultDisk::FaultDisk(uint64_t seed)
     return SQLITE_OK;
   };
   vfs_.xRandomness = [](sqlite3_vfs* vfs, int size, char* out) {
-    absl::MutexLock lock(&Of(vfs)->mutex_);
+    DiskLock lock(&Of(vfs)->mutex_);
     for (int i = 0; i < size; ++i) out[i] = static_cast<char>(Of(vfs)->random_());
     return size;
   };
@@ -176,31 +197,31 @@ FaultDisk::~FaultDisk() {
 }
 
 void FaultDisk::SetFault(const Fault& fault) {
-  absl::MutexLock lock(&mutex_);
+  DiskLock lock(&mutex_);
   fault_ = fault;
   calls_.clear();
 }
 
 int64_t FaultDisk::Calls(unsigned kinds) const {
-  absl::MutexLock lock(&mutex_);
+  DiskLock lock(&mutex_);
   int64_t sum = 0;
   for (const auto& [call, count] : calls_) sum += (call & kinds) != 0 ? count : 0;
   return sum;
 }
 
 void FaultDisk::CutAt(int64_t n) {
-  absl::MutexLock lock(&mutex_);
+  DiskLock lock(&mutex_);
   until_cut_ = n;
   dead_ = n == 0;
 }
 
 bool FaultDisk::dead() const {
-  absl::MutexLock lock(&mutex_);
+  DiskLock lock(&mutex_);
   return dead_;
 }
 
 bool FaultDisk::Exists(const std::string& name) const {
-  absl::MutexLock lock(&mutex_);
+  DiskLock lock(&mutex_);
   return files_.count(name) > 0;
 }
 
@@ -222,7 +243,7 @@ int FaultDisk::Strike(Call call, int io_error) {
 // ---- files ----
 
 int FaultDisk::OpenFile(const char* name, sqlite3_file* file, int flags, int* out_flags) {
-  absl::MutexLock lock(&mutex_);
+  DiskLock lock(&mutex_);
   file->pMethods = nullptr;
   if (const int code = Strike(kOpen, SQLITE_CANTOPEN); code != SQLITE_OK) return code;
   std::shared_ptr<Content> content;
@@ -248,7 +269,7 @@ int FaultDisk::OpenFile(const char* name, sqlite3_file* file, int flags, int* ou
 }
 
 int FaultDisk::DeleteFile(const std::string& name, bool sync) {
-  absl::MutexLock lock(&mutex_);
+  DiskLock lock(&mutex_);
   const bool was_dead = dead_;
   const int code = Strike(kDelete, SQLITE_IOERR_DELETE);
   if (code != SQLITE_OK && (was_dead || !dead_)) return code;
@@ -394,7 +415,7 @@ std::string FaultDisk::Survivor(const Content& content, Survival survival) {
 }
 
 void FaultDisk::Reboot(Survival survival) {
-  absl::MutexLock lock(&mutex_);
+  DiskLock lock(&mutex_);
   ++life_;
   dead_ = false;
   until_cut_ = kForEver;
