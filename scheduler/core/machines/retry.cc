@@ -12,9 +12,10 @@ absl::Duration Backoff(const DispatcherOptions& options, absl::Duration first, i
 
 bool Retry(const DispatcherOptions& options, const StageFinished& event, absl::Time now,
            int* failures, absl::Time* not_before) {
-  // The slot backs off instead of the job.
+  // The slot backs off instead of the work, which goes to another one at once.
   if (Blameless(event) && !event.silent) return true;
-  *not_before = now + Backoff(options, options.retry_backoff, (*failures)++);
+  if (!event.silent) *not_before = now + Backoff(options, options.retry_backoff, *failures);
+  ++*failures;
   return *failures < options.max_attempts;
 }
 

@@ -45,8 +45,8 @@ absl::Duration Backoff(const DispatcherOptions& options, absl::Duration first, i
 inline bool Blameless(const StageFinished& event) { return !event.started || event.interrupted; }
 
 // Counts an infrastructure fault and sets the time of the next attempt. A fault of the slot costs
-// the work nothing; a silence counts, since a stage may be what ends its worker. Returns false if
-// max_attempts are used up. For what candidates pay, see suspicions.h.
+// the work nothing; a silence counts, since a stage may be what ends its worker, but the next attempt
+// need not wait. Returns false if max_attempts are used up. For what candidates pay, see suspicions.h.
 bool Retry(const DispatcherOptions& options, const StageFinished& event, absl::Time now,
            int* failures, absl::Time* not_before);
 

@@ -176,7 +176,9 @@ void Rounds::FinishIdle(Job& job) {
   if (IsGradient(job) && job.in_flight.empty() && PoolLeft(job, *options_) <= 0 && !Contending(job))
     idle.assign(job.queue.begin(), job.queue.end());
   for (TaskIndex index : idle) Drain(job, index);
-  for (TaskIndex index : surveyed) EndEmptyRound(job, index);
+  for (TaskIndex index : surveyed) {
+    if (Is<Tuning>(job.phase) && InFlight(job.tasks[index.value])) EndEmptyRound(job, index);
+  }
 }
 
 // A task whose search lacks other results as well may not begin a round ahead. The rounds in flight

@@ -157,7 +157,7 @@ void StageEnds::EndPropose(Job& job, TaskIndex index, const StageFinished& event
     return rounds_->Settle(job, index);
   }
   task.stage_failures = 0;
-  task.exhausted = proposed->exhausted || proposed->count == 0;
+  task.exhausted = proposed->exhausted || (proposed->count == 0 && task.unproposed() > 0);
   const int count = std::min(proposed->count, task.unproposed());
   if (count <= 0) return rounds_->EndEmptyRound(job, index);
   const CandidateId first{job.next_candidate};
@@ -229,11 +229,10 @@ void StageEnds::EndUpdate(Job& job, const LiveStage& stage, const StageFinished&
     // The task proposes without having learned these results; its next update learns them.
     task.unlearned.own = true;
   } else {
-    task.unlearned.own = false;
+    task.unlearned.own = task.unlearned.known = false;
     effects_->Emit(MarkLearned{job.id, index, stage.before});
   }
   task.stage_failures = 0;
-  task.unlearned.known = false;
   DropRounds(&task, stage.before);
   if (then_propose && task.unproposed() > 0) {
     task.phase = WantsPropose{};
@@ -250,7 +249,7 @@ void StageEnds::EndUpdate(Job& job, const LiveStage& stage, const StageFinished&
 void StageEnds::EndCompile(Job& job, const StageFinished& event) {
   if (event.fault.kind != v1::FAULT_NONE) {
     if (Judging(job) && event.fault.kind == v1::FAULT_USER) return rounds_->EndJudging(job, false);
-    (void)TryAgain(event, &job);
+    if (!TryAgain(event, &job) && Judging(job)) rounds_->EndJudging(job, false);
     return;
   }
   if (const auto* compiled = std::get_if<Compiled>(&event.result)) TakeNextBest(job, *compiled);

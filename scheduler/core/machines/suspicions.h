@@ -18,6 +18,9 @@
 // max_interruptions of them. If the worker fell silent and is gone, with no trial in progress, all trials of the stage count it: one of them
 // may have ended the machine before the worker could say that it began.
 //
+// A stage without trials pays for a silence like for a fault (retry.h): three in a row, and an update, a plan stage or a
+// comparison is skipped.
+//
 // Charges are stored and suspicions are not: after a restart of the scheduler, or a take-over, what is charged stays charged.
 #pragma once
 

@@ -520,6 +520,50 @@ TEST_F(PlanningTest, FaultsOfThePlanStageDoNotFailTheJob) {
   }
 }
 
+// A stage may be what ends its workers, so it is not tried for ever.
+TEST_F(PlanningTest, APlanStageThatFellSilentThreeTimesIsGivenUp) {
+  TwoCores();
+  Start(1, Plans(), {{"a", 1}, {"b", 0}});
+  Survey();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(Is<Planning>(job().phase)) << i;
+    ASSERT_TRUE(IsLive(v1::STAGE_PLAN)) << i;
+    StageFinished end{
+        Live(v1::STAGE_PLAN).attempt, {v1::FAULT_INFRASTRUCTURE, "the lease was lost"}, true, {}};
+    end.interrupted = end.silent = true;
+    Step(end);
+    Wait(absl::Seconds(30));
+  }
+  EXPECT_TRUE(Is<Tuning>(job().phase)) << "with the plan that it has";
+  Survey();
+  EXPECT_THAT(Trials(), ElementsAre(8, 1));
+}
+
+// The device that comes has records of the task, while the survey's round of it is being proposed or waits to be.
+class SurveyedMeanwhileTest : public PlanningTest, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(SurveyedMeanwhileTest, ATaskWaitsForThePlanAndIsTunedByIt) {
+  const bool proposing = GetParam();
+  Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""});
+  JobParams params = Plans();
+  params.target = params.record_target = "cuda -arch=sm_90";
+  params.threads = 0;
+  Step(JobSubmitted{JobId{1}, params});
+  End(v1::STAGE_IMPORT, ImportOf({{"a"}}, ""));
+  ASSERT_TRUE(IsLive(v1::STAGE_PROPOSE));
+  if (!proposing) Break(v1::STAGE_PROPOSE);  // and it is tried again in a while
+  answer_finds_ = false;
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("cuda0", {}, "g", params.target)}, ""});
+  Step(RecordsFound{JobId{1}, "key", {{1, 1, 100}}});
+  if (proposing) End(v1::STAGE_PROPOSE, Proposed{1, false});
+  EXPECT_FALSE(Is<Finished>(job().tasks[0].phase));
+  ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
+  End(v1::STAGE_PLAN, PlanOf({{"a", 1}}));
+  Survey();
+  EXPECT_THAT(Trials(), ElementsAre(7));
+}
+INSTANTIATE_TEST_SUITE_P(ProposingOrNot, SurveyedMeanwhileTest, ::testing::Bool());
+
 TEST_F(PlanningTest, AStopDuringTheSurveyPlansOnceAndCompiles) {
   TwoCores();
   JobParams params = Plans();
