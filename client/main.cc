@@ -299,7 +299,8 @@ absl::Status Configure(int argc, char** argv, CLI::App* app,
 
 int main(int argc, char** argv) {
   namespace client = heddle::client;
-  CLI::App app("Heddle tunes neural networks for the machine they run on.", "heddle");
+  CLI::App app("Heddle tunes neural networks and decision trees for the machine they run on.",
+               "heddle");
   app.require_subcommand(1);
   app.set_version_flag("--version", "heddle " HEDDLE_VERSION);
   app.fallthrough();  // global flags may follow the subcommand
@@ -526,7 +527,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, client::kMostStreams))
       ->capture_default_str();
   run_app->add_option("--check", run.check,
-                      "ONNX file: compare the outputs with the interpreter's");
+                      "Model file: compare the outputs with the interpreter's");
   AddImportFlags(run_app, run.import, "With --check: ");
   run_app->callback([&] {
     run.header = header == "yes"  ? client::HeaderRule::kYes
@@ -540,7 +541,7 @@ int main(int argc, char** argv) {
   bool explain_layout = false;
   CLI::App* inspect_app =
       command("inspect", "Show what a model or a module holds, and what tuning it would involve");
-  inspect_app->add_option("file", inspected, "ONNX file or module file")->required();
+  inspect_app->add_option("file", inspected, "Model file or module file")->required();
   inspect_app->add_flag("--explain-layout", explain_layout,
                         "For an ONNX file: the layout of each operator and the cost of the "
                         "alternatives, for this machine and one thread");

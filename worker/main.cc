@@ -245,13 +245,13 @@ int main(int argc, char** argv) {
   app.add_option("--id", options.id,
                  "Name of this worker, stable over restarts (default: that in its certificate, or "
                  "the host's name)");
-  app.add_option(
-      "--cpu-slots", cpu_slots,
-      "Slots for everything but profiling: cores joined by '-', slots by ','; 'auto': every "
-      "core that this may run on");
-  app.add_option(
-      "--device-slots", device_slots,
-      "Slots for profiling, likewise; where both are 'auto', the last half of the cores");
+  app.add_option("--cpu-slots", cpu_slots,
+                 "Slots for everything but profiling and comparing: cores joined by '-', slots by "
+                 "','; 'auto': every "
+                 "core that this may run on");
+  app.add_option("--device-slots", device_slots,
+                 "Slots for profiling and comparing, likewise; where both are 'auto', the last "
+                 "half of the cores");
   app.add_option("--profile", gpus,
                  "GPUs to profile on, each a slot of its own: cuda:0, several by ','; 'all': those "
                  "of this machine, if it has any");
