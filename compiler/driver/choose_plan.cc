@@ -646,8 +646,8 @@ PlansToTune WhatToTune(const PlanChoice& choice) {
   } else if (!has_own(estimated, {&best})) {
     return tuned;
   }
-  tuned.rival = &estimated;
-  tuned.runner_up = near({tuned.plan, tuned.rival});
+  tuned.estimated = &estimated;
+  tuned.runner_up = near({tuned.plan, tuned.estimated});
   return tuned;
 }
 

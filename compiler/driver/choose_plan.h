@@ -84,13 +84,13 @@ struct PlanChoice {
 // which is the fastest one after tuning.
 struct PlansToTune {
   const Contender* plan = nullptr;
-  const Contender* rival = nullptr;      // the estimated plan; null: `plan` is tuned alone
+  const Contender* estimated = nullptr;  // the estimated plan; null: `plan` is tuned alone
   const Contender* runner_up = nullptr;  // tuned beside these two; null: there is none
 };
 // The plan is the chosen one. If that is the estimated one, it is the cheapest other one with kernels of its own that comes
-// near, or else the estimated one alone. A plan that has all kernels of the estimated one has no rival. Forms of decision
-// trees differ by far more than tuning gains, so plans with trees have none either. And an estimated plan that needs too
-// much memory is no rival. The runner-up is the cheapest of the others that come near and have kernels that neither
+// near, or else the estimated one alone. A plan that has all kernels of the estimated one is tuned alone. Forms of decision
+// trees differ by far more than tuning gains, so plans with trees are tuned alone, too. So is a plan beside an estimated one that
+// needs too much memory. The runner-up is the cheapest of the others that come near and have kernels that neither
 // of these plans has. The results point into `choice`.
 PlansToTune WhatToTune(const PlanChoice& choice);
 

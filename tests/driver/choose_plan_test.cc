@@ -130,7 +130,7 @@ TEST(ChoosePlan, TheEstimatedPlanIsTunedBesideTheBestOther) {
       return one == nullptr ? -1 : static_cast<int>(one - choice.contenders.data());
     };
     runner_up = place(tune.runner_up);
-    return std::pair(place(tune.plan), place(tune.rival));
+    return std::pair(place(tune.plan), place(tune.estimated));
   };
   choice.contenders = {With(150, {"a", "b"}), With(100, {"a", "c"}), With(101, {"a", "d"})};
   choice.chosen = 1;
@@ -380,7 +380,7 @@ TEST(ChoosePlan, WhatNeedsTooMuchMemoryIsNotTaken) {
     EXPECT_EQ(contender.fits, contender.cost.memory_bytes <= search.memory_bytes);
   }
   EXPECT_FALSE(bounded.refused.empty());
-  EXPECT_EQ(WhatToTune(bounded).rival, nullptr);
+  EXPECT_EQ(WhatToTune(bounded).estimated, nullptr);
   // Where nothing fits, the estimated plan stays.
   search.memory_bytes = 1;
   const auto nothing = ChoosePlan(onnx, {}, X86(), measured, search);

@@ -126,7 +126,7 @@ bool SetTasks(const PlansToTune& tuned, const std::map<std::string, double>& tim
   for (const graph::Task& task : tuned.plan->tasks) add(task, task.weight);
   if (tuned.runner_up != nullptr)
     result->mutable_plan()->append(plan::ToText(tuned.runner_up->plan));
-  if (const Contender* other = tuned.runner_up != nullptr ? tuned.runner_up : tuned.rival) {
+  if (const Contender* other = tuned.runner_up != nullptr ? tuned.runner_up : tuned.estimated) {
     for (const graph::Task& task : other->tasks) add(task, 0)->set_rival_weight(task.weight);
   }
   return static_cast<size_t>(result->tasks_size()) <= kMaxPlanned &&
@@ -286,8 +286,8 @@ absl::Status RunPlan(const v1::StageStart& start, StageIo& io) {
     tuned.runner_up = nullptr;
     fits = SetTasks(tuned, times, &result);
   }
-  // Without its rival, nobody would know whether the plan is the faster one once tuned.
-  if (!fits && tuned.rival != nullptr) (void)SetTasks({tuned.rival}, times, &result);
+  // Without the estimated plan, nobody would know whether the plan is the faster one once tuned.
+  if (!fits && tuned.estimated != nullptr) (void)SetTasks({tuned.estimated}, times, &result);
   std::set<std::string> seen;
   for (const v1::TaskInfo& task : result.tasks()) seen.insert(task.key());
   // What the chosen plan and those that may yet beat it have and nobody has measured.
