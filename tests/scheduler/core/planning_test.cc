@@ -559,6 +559,7 @@ TEST_P(SurveyedMeanwhileTest, ATaskWaitsForThePlanAndIsTunedByIt) {
   EXPECT_FALSE(Is<Finished>(job().tasks[0].phase));
   ASSERT_TRUE(IsLive(v1::STAGE_PLAN));
   End(v1::STAGE_PLAN, PlanOf({{"a", 1}}));
+  Wait(absl::Seconds(10));  // for the attempt after the fault
   Survey();
   EXPECT_THAT(Trials(), ElementsAre(7));
 }
