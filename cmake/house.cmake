@@ -137,11 +137,6 @@ function(heddle_runs_alone)
   set_tests_properties(${ARGN} PROPERTIES PROCESSORS 2)
 endfunction()
 
-# These mostly wait, for leases to end and daemons to start. They begin first, beside each other, and leave the work of the others alone.
-function(heddle_runs_first)
-  set_tests_properties(${ARGN} PROPERTIES COST 1000000)
-endfunction()
-
 # heddle_test(name SOURCES ... LINK ... [TIMEOUT s] [LABELS ...]): one GoogleTest program, one ctest entry.
 function(heddle_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})

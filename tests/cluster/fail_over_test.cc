@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -22,6 +23,7 @@
 #include <random>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -77,6 +79,20 @@ bool Writes(pid_t process, const std::string& database) {
       return true;
   }
   return false;
+}
+
+// Whether the signal has reached each thread: until then one may be about to give the lock back.
+bool EachThreadStopped(pid_t process) {
+  std::error_code error;
+  for (const auto& thread :
+       std::filesystem::directory_iterator(absl::StrCat("/proc/", process, "/task"), error)) {
+    std::ifstream file(thread.path() / "stat");
+    std::string line;
+    std::getline(file, line);
+    const size_t name_end = line.rfind(") ");
+    if (name_end == std::string::npos || line.substr(name_end + 2, 1) != "T") return false;
+  }
+  return !error;
 }
 
 class FailOverRun {
@@ -227,7 +243,8 @@ class FailOverRun {
     const std::string database = cluster_->File("data/heddle.db");
     for (const absl::Time limit = absl::Now() + kRecovery; absl::Now() < limit;) {
       leader->Stop();
-      absl::SleepFor(absl::Milliseconds(1));  // until the signal has reached it
+      do absl::SleepFor(absl::Milliseconds(1));
+      while (!EachThreadStopped(leader->pid()) && absl::Now() < limit);
       if (Writes(leader->pid(), database)) return true;
       leader->Continue();
       absl::SleepFor(absl::Microseconds(random_() % 10'000));
