@@ -247,8 +247,7 @@ int main(int argc, char** argv) {
                  "the host's name)");
   app.add_option("--cpu-slots", cpu_slots,
                  "Slots for everything but profiling and comparing: cores joined by '-', slots by "
-                 "','; 'auto': every "
-                 "core that this may run on");
+                 "','; 'auto': every core that this may run on");
   app.add_option("--device-slots", device_slots,
                  "Slots for profiling and comparing, likewise; where both are 'auto', the last "
                  "half of the cores");

@@ -88,10 +88,10 @@ struct PlansToTune {
   const Contender* runner_up = nullptr;  // tuned beside these two; null: there is none
 };
 // The plan is the chosen one. If that is the estimated one, it is the cheapest other one with kernels of its own that comes
-// near, or else the estimated one alone. A plan that has all kernels of the estimated one is tuned alone. Forms of decision
-// trees differ by far more than tuning gains, so plans with trees are tuned alone, too. So is a plan beside an estimated one that
-// needs too much memory. The runner-up is the cheapest of the others that come near and have kernels that neither
-// of these plans has. The results point into `choice`.
+// near, or else the estimated one alone. The plan is also tuned alone if it has all kernels of the estimated one, if the
+// estimated one needs too much memory, or if the plan has decision trees, whose forms differ by far more than tuning gains.
+// The runner-up is the cheapest of the others that come near and have kernels that neither of these plans has. The
+// results point into `choice`.
 PlansToTune WhatToTune(const PlanChoice& choice);
 
 struct PlanSearch {

@@ -358,7 +358,7 @@ TEST(Fuse, AMemoScansATableOnce) {
   EXPECT_EQ(keys.size(), 2u) << "with the range and without it";
 }
 
-// Kernels of trees are timed with warm caches (measure/measure.h). Other kernels must not get the keys that say so.
+// Kernels of trees are timed with warm caches (measure/measure.h), and their keys say so. No other kernel may get such a key.
 TEST(Fuse, OnlyTreesFindPlaces) {
   constexpr ir::DType kF32 = ir::DType::kF32, kI32 = ir::DType::kI32, kU8 = ir::DType::kU8,
                       kI8 = ir::DType::kI8, kI64 = ir::DType::kI64;

@@ -172,7 +172,8 @@ bool CudaLaunch::FindBoxesOf(const Stmt& s, const Buffer& buffer, Analyzer& anal
   };
   int64_t ahead = 0;
   if (steps.kind != LoopKind::kSerial || !is_part(part, &ahead) || ahead != 0) return false;
-  // The fetches in the order of the program: some before the loop, for its first steps; the last in the loop, for a later step.
+  // The fetches, in the order of the program. All but the last stand before the loop, for its first steps. The last one stands
+  // in the loop and fetches for a later step.
   const std::vector<const For*> outside(read_at.loops.begin(), read_at.loops.end() - 1);
   std::vector<BoxFetch> fetches;
   bool in_steps = false;

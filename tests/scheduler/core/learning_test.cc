@@ -36,5 +36,18 @@ TEST_F(LearningTest, TrialsThatComeBackAreProposedByWhatWasMeasured) {
   EXPECT_EQ(Live(v1::STAGE_PROPOSE).count, 2);
 }
 
+// The next update learns what is on record.
+TEST_F(RoundsTest, ASkippedUpdateStillHasToLearnWhatIsOnRecord) {
+  TwoCores();
+  Start(1, Params(16, 4), {{"a", 1, {3, 3, 900, 1000}}});
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(IsLive(v1::STAGE_UPDATE)) << i;
+    Break(v1::STAGE_UPDATE);
+    Wait(absl::Seconds(30));
+  }
+  EXPECT_TRUE(IsLive(v1::STAGE_PROPOSE));
+  EXPECT_TRUE(job().tasks[0].unlearned.known);
+}
+
 }  // namespace
 }  // namespace heddle::scheduler

@@ -328,6 +328,20 @@ INSTANTIATE_TEST_SUITE_P(All, JudgingTest,
                          ::testing::Values(Judgement{1.01, 2.0, true}, Judgement{0.99, 2.0, false},
                                            Judgement{1.01, 0.9, false}));
 
+TEST_F(PlanningTest, AModuleThatCannotBeCompiledForAJudgementLeavesTheEstimatedPlan) {
+  SurveyTwoPlans({{"a", 1}, {"b", 1}, {"c", 0}}, 16, absl::InfiniteDuration(), true);
+  End(v1::STAGE_PLAN, PlanOfTwo({{"a", 1}, {"c", 1}}, {{"a", 1}, {"b", 1}}));
+  Survey();
+  End(v1::STAGE_PLAN, PlanOf({{"a", 1}, {"c", 1}}));
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(Judging(job())) << i;
+    Break(v1::STAGE_COMPILE);
+    Wait(absl::Seconds(30));
+  }
+  EXPECT_TRUE(Is<Tuning>(job().phase));
+  EXPECT_THAT(Ended(), ElementsAre(false, false, true));
+}
+
 // Whatever keeps the modules from being compared, the job goes on, with the plan that needs no proof.
 class UnjudgedTest : public PlanningTest, public ::testing::WithParamInterface<std::string> {};
 TEST_P(UnjudgedTest, WithoutAComparisonTheEstimatedPlanIsTuned) {
@@ -539,7 +553,8 @@ TEST_F(PlanningTest, APlanStageThatFellSilentThreeTimesIsGivenUp) {
   EXPECT_THAT(Trials(), ElementsAre(8, 1));
 }
 
-// The device that comes has records of the task, while the survey's round of it is being proposed or waits to be.
+// A device comes while the survey's round of a task is being proposed, or waits to be. There are records of the task for this
+// device already, so the survey needs no trial of it.
 class SurveyedMeanwhileTest : public PlanningTest, public ::testing::WithParamInterface<bool> {};
 
 TEST_P(SurveyedMeanwhileTest, ATaskWaitsForThePlanAndIsTunedByIt) {

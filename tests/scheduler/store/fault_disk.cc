@@ -21,8 +21,8 @@ void Apply(int64_t offset, const char* data, size_t size, std::string* bytes) {
   std::memcpy(bytes->data() + offset, data, size);
 }
 
-// Holds the disk's lock. A wait for it leaves errno alone: the store asks errno why a call failed,
-// after SQLite has made further calls, and a wait that sleeps sets it to EAGAIN.
+// Holds the disk's lock, and keeps errno as it was. The store reads errno to learn why a call failed. By then SQLite has
+// made further calls, which take this lock, too, and a thread that sleeps for a lock finds errno changed to EAGAIN.
 class ABSL_SCOPED_LOCKABLE DiskLock {
  public:
   explicit DiskLock(absl::Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) {
