@@ -415,7 +415,7 @@ TEST(StoppedWithinAWrite, NothingToldIsLostOrDoubledOrTakenBack) {
 using PlantedFailOver = FailOver;
 TEST_P(PlantedFailOver, ASchedulerThatWritesWhateverTheEpochIsFound) {
   FailOverRun run(server_.get(), {kCut}, HEDDLE_BIN_DIR "/heddle-scheduler-without-epoch");
-  EXPECT_THAT(run.Go(FromEnvironment("HEDDLE_PLANTED_FAIL_OVERS", 5)), Not(IsEmpty()));
+  EXPECT_THAT(run.Go(FromEnvironment("HEDDLE_PLANTED_FAIL_OVERS", 40)), Not(IsEmpty()));
 }
 INSTANTIATE_TEST_SUITE_P(Stores, PlantedFailOver, ::testing::Values(true),
                          [](const auto&) { return "Postgres"; });
