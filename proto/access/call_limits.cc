@@ -10,8 +10,9 @@ namespace heddle {
 namespace {
 
 constexpr std::array<const char*, CallLimits::kKinds> kNames = {
-    "uploads", "watches", "downloads",       "queries",
-    "backups", "checks",  "calls of upkeep", "watches of schedulers"};
+    "uploads", "watches",         "downloads",
+    "queries", "long queries",    "backups",
+    "checks",  "calls of upkeep", "watches of schedulers"};
 
 // The peer without its port: "ipv4:10.0.0.7:5123" becomes "ipv4:10.0.0.7". A peer with many
 // connections is one peer.

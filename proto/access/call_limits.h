@@ -28,6 +28,7 @@ class CallLimits {
     kWatches,
     kTransfers,
     kQueries,
+    kLongQueries,
     kBackups,
     kChecks,
     kCare,
@@ -42,7 +43,7 @@ class CallLimits {
 
   struct Options {
     // At a time, by kind. One peer gets at most `share` of them, and at least one.
-    std::array<int, kKinds> most = {8, 64, 16, 8, 1, 1, 4, 64};
+    std::array<int, kKinds> most = {8, 64, 16, 8, 8, 1, 1, 4, 64};
     double share = 0.5;
     // A call ends with CANCELLED if its peer lets it wait longer than this, for a message or for room
     // to send one. Time that the server takes itself does not count.
@@ -59,7 +60,8 @@ class CallLimits {
   explicit CallLimits(const Options& options);
   ~CallLimits();
 
-  // One call from its begin to its end.
+  // The place of a call, from its begin to its end. A call that turns out to be of another kind gives its place back before it
+  // takes one of that kind.
   class Call {
    public:
     // `context` must outlive the call. Calls of one caller count together; those of nobody in

@@ -14,6 +14,7 @@
 #include "base/files/blob_store.h"
 #include "proto/access/identity.h"
 #include "proto/jobs.pb.h"
+#include "scheduler/service/answer_pace.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/storage/daily_quota.h"
 #include "scheduler/service/storage/stored_parts.h"
@@ -32,6 +33,7 @@ struct ServiceLimits {
   int64_t max_jobs_a_day = 20'000;
   // Records that callers of one tenant may import within a day. They stay for ever. Operators have no limit.
   int64_t max_import_bytes_a_day = int64_t{16} << 30;
+  AnswerPace::Options answers{};  // to long queries of records
 };
 
 inline constexpr int64_t kDiskReserveFiles =

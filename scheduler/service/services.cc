@@ -47,10 +47,11 @@ v1::Job ChangesSince(int64_t version, const JobSnapshots::Snapshot& snapshot) {
 
 constexpr absl::Duration kTrackerPatience = absl::Seconds(5);
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
-// A query reads so many records at a time. The first page takes a millisecond or two to read. Later pages are up to a few
-// MiB and take some ten milliseconds. The next page is read when the peer's connection has taken the one before. The
-// connection may take megabytes that the peer never looks at.
-constexpr int64_t kFirstPageRecords = 100, kPageRecords = 2000;
+// A query reads so many records at a time, the next page when the peer's connection has taken the one before. Small pages take
+// a millisecond or two to read; they are for the beginning of an answer (answer_pace.h), so that little is read for a peer
+// that does not. The others are up to a few MiB and take some ten milliseconds.
+constexpr int64_t kSmallPageRecords = 100, kPageRecords = 2000;
+constexpr absl::Duration kLook = absl::Milliseconds(100);  // for a peer that has left
 // So much a peer has to take in the time that CallLimits gives it, so that a slow line is none that stands still.
 constexpr size_t kTakenAtATime = size_t{64} << 10;
 // Of one upload: as many as a BlobList may name.
@@ -82,6 +83,15 @@ absl::StatusOr<int64_t> BytesOfList(const v1::BlobList& list) {
     bytes += blob.bytes();
   }
   return bytes;
+}
+
+// Waits; no longer than until the peer has left.
+void Rest(const grpc::ServerContext& context, absl::Duration time) {
+  const absl::Time end = MonotonicNow() + time;
+  while (time > absl::ZeroDuration() && !context.IsCancelled()) {
+    absl::SleepFor(std::min(time, kLook));
+    time = end - MonotonicNow();
+  }
 }
 
 // "heddle.v1.JobService/GetJob" for "GetJob".
@@ -426,37 +436,53 @@ grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext* context,
                                              grpc::ServerWriter<v1::Record>* writer) {
   if (grpc::Status checked = Check(*request); !checked.ok()) return checked;
   const Identity caller = CallerOf(*context, tokens_);
-  CallLimits::Call call(calls_, CallLimits::kQueries, context, caller);
-  if (!call.ok()) return call.status();
+  std::optional<CallLimits::Call> call(std::in_place, calls_, CallLimits::kQueries, context,
+                                       caller);
+  if (!call->ok()) return call->status();
   CallerReads reads(loop_, store_, caller, CallerName(*context, tokens_));
-  // A message that may be buffered must not carry them: it would wait for them, and they for it.
-  call.WithPeer([&] {
-    writer->SendInitialMetadata();
-    return true;
-  });
   // Pages take no more memory however many there are.
   int64_t left = request->limit() > 0 ? request->limit() : QueryLimit(*request);
-  int64_t page_records = kFirstPageRecords;
-  for (std::optional<RecordPlace> place; left > 0;) {
+  std::optional<AnswerPace::Answer> answer;  // once it turns out to be long
+  std::optional<RecordPlace> place;
+  for (bool more = true; more;) {
+    const int64_t page_records = answer && !answer->begins() ? kPageRecords : kSmallPageRecords;
     const auto later = [this](const auto&... what) { return ReadLater(what...); };
     absl::StatusOr<RecordPage> page = reads.QueryRecords(
         *request, place, std::min(left, page_records), place ? ReadPage(later) : nullptr);
-    page_records = std::min(2 * page_records, kPageRecords);
     if (!page.ok()) return ToGrpc(page.status());
+    left -= static_cast<int64_t>(page->records.size());
+    more = page->last.has_value() && left > 0;
+    if (!place) {
+      // Long answers have places of their own, so that no short one waits for them. If there is none, the peer calls again;
+      // that is why nothing was sent yet.
+      if (more) call.emplace(calls_, CallLimits::kLongQueries, context, caller);
+      if (!call->ok()) return call->status();
+      if (more) answer.emplace(&pace_);
+      // A message that may be buffered must not carry them: it would wait for them, and they for it.
+      call->WithPeer([&] {
+        writer->SendInitialMetadata();
+        return true;
+      });
+    }
+    int64_t page_bytes = 0;
     for (auto next = page->records.begin(); next != page->records.end();) {
       const auto write_some = [&] {
-        for (size_t bytes = 0; next != page->records.end() && bytes < kTakenAtATime; ++next) {
-          // Small records gather until they fill a packet.
-          if (!writer->Write(*next, grpc::WriteOptions().set_buffer_hint())) return false;
-          bytes += next->ByteSizeLong();
+        size_t bytes = 0;
+        while (next != page->records.end() && bytes < kTakenAtATime) {
+          const v1::Record& record = *next++;
+          // Small records gather until they fill a packet. None is kept back while the next page is read.
+          grpc::WriteOptions options;
+          if (!more || next != page->records.end()) options.set_buffer_hint();
+          if (!writer->Write(record, options)) return false;
+          bytes += record.ByteSizeLong();
         }
+        page_bytes += static_cast<int64_t>(bytes);
         return true;
       };
-      if (!call.WithPeer(write_some)) return grpc::Status::CANCELLED;
+      if (!call->WithPeer(write_some)) return grpc::Status::CANCELLED;
     }
-    left -= static_cast<int64_t>(page->records.size());
     place = page->last;
-    if (!place) break;
+    if (more) Rest(*context, answer->Take(page_bytes, MonotonicNow()));
     if (context->IsCancelled()) return grpc::Status::CANCELLED;  // pages may be empty
   }
   return grpc::Status::OK;
@@ -546,7 +572,7 @@ grpc::Status RecordServiceImpl::RetractRecords(grpc::ServerContext* context,
     return {grpc::StatusCode::INVALID_ARGUMENT,
             "say which records: by id, job, worker, who imported them, task, target or device"};
   }
-  CallLimits::Call call(calls_, CallLimits::kQueries, context, CallerOf(*context, tokens_));
+  CallLimits::Call call(calls_, CallLimits::kLongQueries, context, CallerOf(*context, tokens_));
   if (!call.ok()) return call.status();
   v1::Retraction retraction;
   retraction.set_reason(request->reason());

@@ -13,6 +13,7 @@
 #include "proto/access/call_limits.h"
 #include "proto/access/tokens.h"
 #include "proto/jobs.grpc.pb.h"
+#include "scheduler/service/answer_pace.h"
 #include "scheduler/service/job_intake.h"
 #include "scheduler/service/reads/caller_reads.h"
 #include "scheduler/service/record_reader.h"
@@ -98,6 +99,7 @@ class RecordServiceImpl final : public v1::RecordService::Service {
         calls_(calls),
         tokens_(tokens),
         imports_a_day_(limits.max_import_bytes_a_day),
+        pace_(limits.answers),
         later_pages_(store, RecordReader::Priority::kLess) {}
   grpc::Status QueryRecords(grpc::ServerContext* context, const v1::RecordQuery* request,
                             grpc::ServerWriter<v1::Record>* writer) override;
@@ -119,6 +121,7 @@ class RecordServiceImpl final : public v1::RecordService::Service {
   CallLimits* const calls_;
   const TokenFile* const tokens_;
   DailyQuota imports_a_day_;  // bytes
+  AnswerPace pace_;
   RecordReader later_pages_;
 };
 

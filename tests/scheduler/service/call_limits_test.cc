@@ -5,9 +5,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <optional>
 #include <set>
 #include <thread>
+#include <vector>
 
+#include "scheduler/service/answer_pace.h"
+#include "tests/eventually.h"
 #include "tests/scheduler/service/gated_store.h"
 #include "tests/scheduler/service/service_fixture.h"
 #include "tests/scheduler/store/record_store_fixture.h"
@@ -17,6 +21,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Lt;
 
 // A server of its own whose Submit does nothing but wait for its peer. Who calls is in the metadata.
@@ -168,7 +173,38 @@ TEST_F(CallLimitsTest, UsersOfATenantDoNotShareItsPlaces) {
   for (Stream* stream : {&ann, &bob, &carl}) EXPECT_TRUE(stream->Finish().ok());
 }
 
-// Notes the nice values of the threads that read pages of records.
+constexpr AnswerPace::Options kSlowPace = {.beginning_bytes = 50, .few = 1, .bytes_per_second = 10};
+const absl::Time kPaceBegin = absl::FromUnixSeconds(1'000'000);
+
+TEST(AnswerPaceTest, BeginningsWaitForEachOtherIfTheyAreMoreThanAFew) {
+  AnswerPace pace(kSlowPace);
+  AnswerPace::Answer first(&pace);
+  EXPECT_EQ(first.Take(10, kPaceBegin), absl::ZeroDuration());
+  {
+    AnswerPace::Answer second(&pace);
+    EXPECT_EQ(first.Take(10, kPaceBegin), absl::Seconds(1));
+    EXPECT_EQ(second.Take(10, kPaceBegin), absl::Seconds(2));
+    EXPECT_EQ(first.Take(10, kPaceBegin + absl::Seconds(1)), absl::Seconds(2));
+    EXPECT_EQ(second.Take(10, kPaceBegin + absl::Seconds(5)), absl::Seconds(1))
+        << "what they did not use is not saved up";
+  }
+  EXPECT_EQ(first.Take(10, kPaceBegin + absl::Seconds(5)), absl::ZeroDuration());
+}
+
+TEST(AnswerPaceTest, WhoHasTakenABeginningWaitsNoMoreAndHoldsUpNobody) {
+  AnswerPace pace(kSlowPace);
+  AnswerPace::Answer first(&pace);
+  AnswerPace::Answer second(&pace);
+  EXPECT_TRUE(first.begins());
+  EXPECT_GT(first.Take(49, kPaceBegin), absl::ZeroDuration());
+  EXPECT_TRUE(first.begins());
+  EXPECT_EQ(first.Take(1, kPaceBegin), absl::ZeroDuration());
+  EXPECT_FALSE(first.begins());
+  EXPECT_EQ(first.Take(1000, kPaceBegin), absl::ZeroDuration());
+  EXPECT_EQ(second.Take(49, kPaceBegin), absl::ZeroDuration()) << "it is the only one";
+}
+
+// Notes the nice values of the threads that read pages of records. Pages after the first can be held up.
 class WatchedStore : public GatedStore {
  public:
   using GatedStore::GatedStore;
@@ -178,8 +214,13 @@ class WatchedStore : public GatedStore {
     {
       absl::MutexLock lock(&mutex_);
       (after ? later_ : first_).push_back(getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())));
+      if (after) mutex_.Await(absl::Condition(&later_go_on_));
     }
     return GatedStore::QueryPage(query, after, limit);
+  }
+  void LetLaterPagesGoOn(bool go_on) {
+    absl::MutexLock lock(&mutex_);
+    later_go_on_ = go_on;
   }
   std::vector<int> first() {
     absl::MutexLock lock(&mutex_);
@@ -192,28 +233,105 @@ class WatchedStore : public GatedStore {
 
  private:
   absl::Mutex mutex_;
+  bool later_go_on_ ABSL_GUARDED_BY(mutex_) = true;
   std::vector<int> first_ ABSL_GUARDED_BY(mutex_), later_ ABSL_GUARDED_BY(mutex_);
 };
 
-using LongAnswersTest = WrappedStoreTest<WatchedStore>;
+class LongAnswersTest : public WrappedStoreTest<WatchedStore> {
+ protected:
+  static constexpr int kSmallPage = 100;  // records
+
+  void Insert(int records) {
+    Batch batch;
+    for (int i = 1; i <= records; ++i) {
+      InsertRecord record = MakeRecord(1, i, 0, 100);
+      record.imported = true;
+      batch.push_back(record);
+    }
+    ASSERT_TRUE(store_->Apply({batch})->front().ok());
+  }
+  static v1::RecordQuery Newest(int records) {
+    v1::RecordQuery query;
+    query.set_limit(records);
+    return query;
+  }
+};
 
 TEST_F(LongAnswersTest, LaterPagesAreReadWithLessOfTheCores) {
   if (getpriority(PRIO_PROCESS, 0) >= 10) GTEST_SKIP() << "this process has little itself";
-  constexpr int kRecords = 350;
-  Batch batch;
-  for (int i = 1; i <= kRecords; ++i) {
-    InsertRecord record = MakeRecord(1, i, 0, 100);
-    record.imported = true;
-    batch.push_back(record);
-  }
-  ASSERT_TRUE(store_->Apply({batch})->front().ok());
+  constexpr int kRecords = 3 * kSmallPage + 50;
+  Insert(kRecords);
   std::set<int64_t> ids;
-  v1::RecordQuery query;
-  query.set_limit(kRecords);
-  for (const v1::Record& record : Query(query)) ids.insert(record.id());
+  for (const v1::Record& record : Query(Newest(kRecords))) ids.insert(record.id());
   EXPECT_EQ(ids.size(), static_cast<size_t>(kRecords));
   EXPECT_THAT(wrapped_->first(), ElementsAre(Lt(10)));
-  EXPECT_THAT(wrapped_->later(), ElementsAre(10, 10));
+  EXPECT_THAT(wrapped_->later(), ElementsAre(10, 10, 10));
+}
+
+TEST_F(LongAnswersTest, ShortAnswersDoNotWaitForLongOnes) {
+  constexpr int kPlaces = 8, kRecords = kSmallPage + 50;
+  Insert(kRecords);
+  wrapped_->LetLaterPagesGoOn(false);
+  std::atomic<int> whole{0}, refused{0};
+  std::vector<std::thread> calls;
+  for (int i = 0; i <= kPlaces; ++i) {
+    calls.emplace_back([&] {
+      grpc::ClientContext context;
+      auto reader = records_->QueryRecords(&context, Newest(kRecords));
+      int records = 0;
+      for (v1::Record record; reader->Read(&record);) ++records;
+      const grpc::Status status = reader->Finish();
+      whole += status.ok() && records == kRecords;
+      if (status.ok()) return;
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+      EXPECT_THAT(status.error_message(), HasSubstr("8 long queries at a time already"));
+      EXPECT_EQ(records, 0) << "whoever calls again must not get records twice";
+      EXPECT_EQ(context.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"), 1u);
+      ++refused;
+    });
+  }
+  EXPECT_TRUE(testing::Eventually([&] { return refused == 1; }));
+  EXPECT_EQ(Query(Newest(kSmallPage)).size(), static_cast<size_t>(kSmallPage));
+  wrapped_->LetLaterPagesGoOn(true);
+  for (std::thread& call : calls) call.join();
+  EXPECT_EQ(whole, kPlaces);
+  EXPECT_EQ(refused, 1);
+}
+
+// Beginnings of answers hardly go on at all.
+class SlowBeginningsTest : public LongAnswersTest {
+ protected:
+  ServiceLimits Limits() const override {
+    ServiceLimits limits = LongAnswersTest::Limits();
+    limits.answers = {.beginning_bytes = beginning_bytes_, .few = 0, .bytes_per_second = 1};
+    return limits;
+  }
+  int64_t beginning_bytes_ = int64_t{1} << 20;
+};
+
+TEST_F(SlowBeginningsTest, NothingIsReadAheadForAPeerThatIsNotKnownToRead) {
+  Insert(kSmallPage + 50);
+  EXPECT_EQ(Query(Newest(kSmallPage)).size(), static_cast<size_t>(kSmallPage));
+  grpc::ClientContext context;
+  auto reader = records_->QueryRecords(&context, Newest(kSmallPage + 50));
+  v1::Record record;
+  for (int i = 0; i < kSmallPage; ++i) ASSERT_TRUE(reader->Read(&record)) << i;
+  absl::SleepFor(absl::Milliseconds(200));
+  EXPECT_THAT(wrapped_->later(), IsEmpty());
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+class KnownReadersTest : public SlowBeginningsTest {
+ protected:
+  KnownReadersTest() { beginning_bytes_ = 1; }
+};
+
+TEST_F(KnownReadersTest, AfterItsBeginningAnAnswerGoesOnAtOnceInLargePages) {
+  constexpr int kRecords = 3 * kSmallPage + 50;
+  Insert(kRecords);
+  EXPECT_EQ(Query(Newest(kRecords)).size(), static_cast<size_t>(kRecords));
+  EXPECT_EQ(wrapped_->later().size(), 1u);
 }
 
 class LongCallsTest : public ServiceTest {};

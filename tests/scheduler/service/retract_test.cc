@@ -166,7 +166,7 @@ class HeldPagesTest : public RetractTest {
   HeldPages* pages_ = nullptr;
 };
 
-// Each holds a thread of the server, and there may be no more of them than of queries.
+// Each holds a thread of the server, and there may be no more of them than of long queries.
 TEST_F(HeldPagesTest, RetractionsHaveSoManyPlaces) {
   constexpr int kCalls = 9;
   std::atomic<int> refused = 0, done = 0;
