@@ -44,6 +44,7 @@
 #include "proto/jobs.grpc.pb.h"
 #include "scheduler/store/open_store.h"
 #include "scheduler/store/sqlite_record_store.h"
+#include "scheduler/store/sqlite_schema.h"
 #include "scheduler/store/sqlite_session.h"
 #include "tests/scheduler/service/fake_cluster.h"
 
@@ -70,6 +71,7 @@ constexpr int64_t kDevices = 5;
 constexpr size_t kGroup = 512;  // batches of a transaction (StoreWriter)
 constexpr int64_t kFirstNs = 1'700'000'000'000'000'000;
 constexpr int64_t kApartNs = 1'000'000;  // between the times of two records
+constexpr int kBeforeStatistics = 12;    // the last version of SQLite's tables without them
 constexpr int kShortestTrace = 30;
 
 // Record i of a database of `all` records.
@@ -233,9 +235,10 @@ absl::Status FillThroughStore(const Flags& flags, const Maker& make, RecordStore
 
 // Leaves a database of the version before statistics were kept.
 absl::Status FillBySql(const std::string& path, const Flags& flags, const Maker& make) {
-  HEDDLE_RETURN_IF_ERROR(OpenSqliteRecordStore(path).status());
-  HEDDLE_ASSIGN_OR_RETURN(const Connection connection, Connect(path, SQLITE_OPEN_READWRITE));
+  HEDDLE_ASSIGN_OR_RETURN(const Connection connection,
+                          Connect(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
   sqlite3* const db = connection.get();
+  HEDDLE_RETURN_IF_ERROR(Migrate(db, kBeforeStatistics));
   HEDDLE_RETURN_IF_ERROR(Execute(db,
                                  "PRAGMA journal_mode=DELETE; PRAGMA journal_mode=OFF; "
                                  "PRAGMA synchronous=OFF; PRAGMA cache_size=-500000"));
@@ -284,7 +287,7 @@ absl::Status FillBySql(const std::string& path, const Flags& flags, const Maker&
     std::fprintf(stderr, "making the index %s\n", name.c_str());
     HEDDLE_RETURN_IF_ERROR(Execute(db, sql.c_str()));
   }
-  return Execute(db, "DROP TABLE record_groups; PRAGMA user_version=12");
+  return absl::OkStatus();
 }
 
 v1::RecordQuery BestOf(const WorkloadId& id) {
@@ -313,12 +316,26 @@ int64_t AnyRecord(const Flags& flags, int64_t i) {
                               static_cast<uint64_t>(flags.records));
 }
 
+// Looks the best records up of groups from all of the database, which may be larger than memory, and then those of the last
+// thousand of these groups again and again.
+absl::Status MeasureBest(const std::string& where, const Flags& flags, const Maker& make,
+                         int64_t lookups,
+                         const std::function<absl::Status(const v1::RecordQuery&)>& look) {
+  const auto at = [&](int64_t i) { return look(BestOf(make.IdOf(AnyRecord(flags, i)))); };
+  HEDDLE_ASSIGN_OR_RETURN(Times any, Repeat(lookups, at));
+  Tell(absl::StrCat("best record, ", where), any.Text());
+  const int64_t last = lookups - std::min<int64_t>(lookups, 1000);
+  HEDDLE_ASSIGN_OR_RETURN(
+      Times again, Repeat(lookups, [&](int64_t i) { return at(last + i % (lookups - last)); }));
+  Tell("the same, asked for before", again.Text());
+  return absl::OkStatus();
+}
+
 absl::Status MeasureReads(const Flags& flags, const Maker& make, RecordStore* store) {
   constexpr int64_t kLookups = 20'000;
-  HEDDLE_ASSIGN_OR_RETURN(Times best, Repeat(kLookups, [&](int64_t i) {
-                            return store->Query(BestOf(make.IdOf(AnyRecord(flags, i)))).status();
-                          }));
-  Tell("best record, in the store", best.Text());
+  HEDDLE_RETURN_IF_ERROR(
+      MeasureBest("in the store", flags, make, kLookups,
+                  [&](const v1::RecordQuery& query) { return store->Query(query).status(); }));
   HEDDLE_ASSIGN_OR_RETURN(Times known, Repeat(kLookups, [&](int64_t i) {
                             return store->Known(make.IdOf(AnyRecord(flags, i))).status();
                           }));
@@ -446,12 +463,9 @@ class Service {
   }
 
   absl::Status Measure(const Maker& make) {
-    HEDDLE_ASSIGN_OR_RETURN(Times best, Repeat(5000, [&](int64_t i) {
-                              int64_t found = 0;
-                              return Query(BestOf(make.IdOf(AnyRecord(flags_, i))),
-                                           [&](const v1::Record&) { ++found; });
-                            }));
-    Tell("best record, through gRPC", best.Text());
+    HEDDLE_RETURN_IF_ERROR(MeasureBest(
+        "through gRPC", flags_, make, 5000,
+        [&](const v1::RecordQuery& query) { return Query(query, [](const v1::Record&) {}); }));
     bench::ForgetPeak(pid_);
     const double before = bench::MemoryMib(pid_, "VmHWM");
     v1::RecordQuery all;

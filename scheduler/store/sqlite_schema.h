@@ -8,7 +8,7 @@ struct sqlite3;
 
 namespace heddle::scheduler {
 
-inline constexpr int kSchemaVersion = 14;
+inline constexpr int kSchemaVersion = 15;
 
 // Runs the missing migrations up to that version, in one transaction that also ends the epoch of whoever led
 // (leader.h). FailedPrecondition if the database has a newer version, or a negative one: a copy into it did not end

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "absl/strings/match.h"
 #include "base/status_macros.h"
 
 namespace heddle::scheduler {
@@ -70,10 +71,12 @@ namespace {
 
 class SqliteStatement final : public DriverStatement {
  public:
-  SqliteStatement(sqlite3* db, absl::string_view sql) : db_(db) {
+  SqliteStatement(sqlite3* db, absl::string_view sql, IdleStatements* idle)
+      : db_(db), sql_(sql), idle_(idle), statement_(idle->Take(sql_)) {
+    if (statement_ != nullptr) return;
     Check(sqlite3_prepare_v2(db, sql.data(), static_cast<int>(sql.size()), &statement_, nullptr));
   }
-  ~SqliteStatement() override { sqlite3_finalize(statement_); }
+  ~SqliteStatement() override { idle_->Put(sql_, statement_); }
   SqliteStatement(const SqliteStatement&) = delete;
   SqliteStatement& operator=(const SqliteStatement&) = delete;
 
@@ -134,14 +137,44 @@ class SqliteStatement final : public DriverStatement {
   }
 
   sqlite3* const db_;
-  sqlite3_stmt* statement_ = nullptr;
+  const std::string sql_;
+  IdleStatements* const idle_;
+  sqlite3_stmt* statement_;
   absl::Status status_;
 };
 
 }  // namespace
 
+IdleStatements::~IdleStatements() { Clear(); }
+
+sqlite3_stmt* IdleStatements::Take(const std::string& sql) {
+  const auto found = idle_.find(sql);
+  if (found == idle_.end()) return nullptr;
+  sqlite3_stmt* const statement = found->second;
+  idle_.erase(found);
+  return statement;
+}
+
+void IdleStatements::Put(const std::string& sql, sqlite3_stmt* statement) {
+  if (statement == nullptr) return;
+  // Some pragmas take effect when they are prepared.
+  if (absl::StartsWithIgnoreCase(sql, "PRAGMA")) {
+    sqlite3_finalize(statement);
+    return;
+  }
+  sqlite3_reset(statement);
+  sqlite3_clear_bindings(statement);  // they may be large
+  if (idle_.size() >= kMost) Clear();
+  if (!idle_.emplace(sql, statement).second) sqlite3_finalize(statement);
+}
+
+void IdleStatements::Clear() {
+  for (const auto& [sql, statement] : idle_) sqlite3_finalize(statement);
+  idle_.clear();
+}
+
 std::unique_ptr<DriverStatement> SqliteSession::Prepare(absl::string_view sql, Reading) {
-  return std::make_unique<SqliteStatement>(db_, sql);
+  return std::make_unique<SqliteStatement>(db_, sql, &idle_);
 }
 
 absl::Status SqliteSession::Execute(const std::string& sql) {
@@ -163,9 +196,11 @@ void SqliteSession::Rollback() {
   if (InTransaction()) (void)Execute("ROLLBACK");
 }
 
-absl::Status SqliteSession::Savepoint() { return Execute("SAVEPOINT batch"); }
+absl::Status SqliteSession::Savepoint() {
+  return Prepare("SAVEPOINT batch", Reading::kWhole)->Run();
+}
 
-absl::Status SqliteSession::Release() { return Execute("RELEASE batch"); }
+absl::Status SqliteSession::Release() { return Prepare("RELEASE batch", Reading::kWhole)->Run(); }
 
 absl::Status SqliteSession::Undo() { return Execute("ROLLBACK TO batch; RELEASE batch"); }
 

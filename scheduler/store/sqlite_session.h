@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -33,6 +34,26 @@ absl::StatusOr<Connection> Connect(const std::string& path, int flags);
 absl::StatusOr<Connection> ConnectReader(const std::string& path);
 
 absl::Status Execute(sqlite3* db, const char* sql);
+
+// Statements of a connection that wait for their next use: to prepare one takes longer than most look-ups. Not thread-safe.
+class IdleStatements {
+ public:
+  IdleStatements() = default;
+  ~IdleStatements();
+  IdleStatements(const IdleStatements&) = delete;
+  IdleStatements& operator=(const IdleStatements&) = delete;
+
+  // Null: there is none of this text.
+  sqlite3_stmt* Take(const std::string& sql);
+  void Put(const std::string& sql, sqlite3_stmt* statement);
+
+ private:
+  // Of some 20 KiB each. The store has about as many texts; when there are more, it begins anew.
+  static constexpr size_t kMost = 128;
+  void Clear();
+
+  std::unordered_map<std::string, sqlite3_stmt*> idle_;
+};
 
 class SqliteSession final : public SqlSession {
  public:
@@ -65,6 +86,7 @@ class SqliteSession final : public SqlSession {
  private:
   const Connection owned_;
   sqlite3* const db_;
+  IdleStatements idle_;
 };
 
 }  // namespace heddle::scheduler

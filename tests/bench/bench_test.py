@@ -969,6 +969,14 @@ class ClassicalTest(unittest.TestCase):
                 self.assertTrue(refused.stderr.startswith("heddle-bench-call: "), refused.stderr)
                 self.assertIn(why, refused.stderr)
 
+    def test_a_database_that_was_filled_by_sql_is_one_of_the_stores(self):
+        with tempfile.TemporaryDirectory() as folder:
+            argv = [BIN / "heddle-bench-records", "--records", "2000", "--export", "1000", "--seconds", "1", "--fill", "sql", "--data", f"{folder}/data"]
+            told = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+            self.assertEqual(told.returncode, 0, told.stderr)
+            for line in ("second opening", "inserts, 512 a transaction", "export", "import"):
+                self.assertIn(line, told.stdout)
+
     def test_each_call_takes_the_next_block(self):
         library = ctypes.CDLL(str(BIN.parent / "lib" / "libheddle-bench-rotate.so"))
         libc = ctypes.CDLL(None)

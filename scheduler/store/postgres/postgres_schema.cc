@@ -108,6 +108,9 @@ INSERT INTO heddle_commit VALUES(0);
 )sql",
     R"sql(
 CREATE INDEX experience_pages ON experience(target, workload, device);
+)sql",
+    R"sql(
+DROP INDEX records_digest;
 )sql"};
 static_assert(kFirstVersion + kPostgresMigrations.size() == kSchemaVersion + 1,
               "a migration of SQLite needs one here, with the same result");
