@@ -7,36 +7,49 @@
 
 namespace heddle {
 
+ChunkCutter::ChunkCutter(std::string_view name, std::string_view bytes)
+    : name_(name), bytes_(bytes) {}
+
+ChunkCutter::ChunkCutter(std::string_view name, std::string digest,
+                         std::function<absl::StatusOr<std::string>(size_t)> next)
+    : name_(name), digest_(std::move(digest)), next_(std::move(next)) {}
+
+absl::StatusOr<v1::Chunk> ChunkCutter::Next() {
+  v1::Chunk chunk;
+  chunk.set_name(name_);
+  if (next_ != nullptr) {
+    HEDDLE_ASSIGN_OR_RETURN(std::string piece, next_(kChunkBytes));
+    chunk.set_last(piece.empty());
+    if (piece.empty()) chunk.set_sha256(digest_);
+    chunk.set_data(std::move(piece));
+    return chunk;
+  }
+  const std::string_view piece = bytes_.substr(0, kChunkBytes);
+  bytes_.remove_prefix(piece.size());
+  hash_.Update(piece);
+  chunk.set_data(std::string(piece));
+  chunk.set_last(bytes_.empty());
+  if (bytes_.empty()) chunk.set_sha256(hash_.Hex());
+  return chunk;
+}
+
 bool SendChunks(std::string_view name, std::string_view bytes, ChunkSink sink) {
-  size_t offset = 0;
-  do {
-    const std::string_view piece = bytes.substr(offset, kChunkBytes);
-    offset += piece.size();
-    v1::Chunk chunk;
-    chunk.set_name(std::string(name));
-    chunk.set_data(std::string(piece));
-    if (offset == bytes.size()) {
-      chunk.set_last(true);
-      chunk.set_sha256(Sha256Hex(bytes));
-    }
+  ChunkCutter cutter(name, bytes);
+  for (bool last = false; !last;) {
+    v1::Chunk chunk = *cutter.Next();
+    last = chunk.last();
     if (!sink(std::move(chunk))) return false;
-  } while (offset < bytes.size());
+  }
   return true;
 }
 
 absl::Status SendChunks(std::string_view name, const std::string& digest,
                         absl::FunctionRef<absl::StatusOr<std::string>(size_t)> next,
                         ChunkSink sink) {
+  ChunkCutter cutter(name, digest, [next](size_t limit) { return next(limit); });
   for (bool last = false; !last;) {
-    HEDDLE_ASSIGN_OR_RETURN(std::string piece, next(kChunkBytes));
-    last = piece.empty();
-    v1::Chunk chunk;
-    chunk.set_name(std::string(name));
-    chunk.set_data(std::move(piece));
-    if (last) {
-      chunk.set_last(true);
-      chunk.set_sha256(digest);
-    }
+    HEDDLE_ASSIGN_OR_RETURN(v1::Chunk chunk, cutter.Next());
+    last = chunk.last();
     if (!sink(std::move(chunk))) return absl::CancelledError("the receiver ended the stream");
   }
   return absl::OkStatus();

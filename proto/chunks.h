@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,27 @@ namespace heddle {
 
 // The most bytes that one chunk carries.
 inline constexpr size_t kChunkBytes = size_t{1} << 20;
+
+// Cuts a value into chunks, one after the other. Not thread-safe.
+class ChunkCutter {
+ public:
+  // Of bytes that stay where they are. The last chunk has the digest. An empty value is one empty chunk.
+  ChunkCutter(std::string_view name, std::string_view bytes);
+  // Of a value that is read piece by piece and whose digest is known. `next` returns up to so many bytes, none at the end;
+  // the last chunk is empty.
+  ChunkCutter(std::string_view name, std::string digest,
+              std::function<absl::StatusOr<std::string>(size_t)> next);
+
+  // The next one. Errors are those of `next`. Call it no more after an error, nor after the last chunk.
+  absl::StatusOr<v1::Chunk> Next();
+
+ private:
+  const std::string name_;
+  std::string_view bytes_;                                         // what is left of them
+  Sha256 hash_;                                                    // of those that were cut
+  const std::string digest_;                                       // of what `next_` reads
+  const std::function<absl::StatusOr<std::string>(size_t)> next_;  // null: of bytes
+};
 
 // Takes one chunk; false ends the stream.
 using ChunkSink = absl::FunctionRef<bool(v1::Chunk)>;

@@ -30,6 +30,8 @@ constexpr absl::Duration kFindAgain = absl::Seconds(1);     // pause after a rea
 // A turn takes milliseconds, and there is one every kLongestSleep.
 constexpr absl::Duration kLongestTurn = absl::Seconds(30);
 
+// For what stages read and write in files and in the store; more would wait for the same disk.
+constexpr int kStageThreads = 8;
 constexpr int64_t kRetractGroup = 200;  // records that are retracted in one transaction
 // After this time a read is answered even if it may be a little old.
 constexpr absl::Duration kFlushLimit = absl::Seconds(2);
@@ -129,6 +131,7 @@ SchedulerLoop::~SchedulerLoop() {
   reader_.reset();
   for (auto& [id, runner] : runners_) runner->Cancel();
   runners_.clear();
+  stage_pool_.reset();
   writer_.reset();
 }
 
@@ -187,10 +190,11 @@ bool SchedulerLoop::Post(Input input) {
 }
 
 void SchedulerLoop::Run() {
-  // Calls of users must not hold up decisions. The threads of stages are started here, too.
+  // Calls of users must not hold up decisions, nor the stages' own work.
   if (!RunBeforeOthers())
     spdlog::debug(
         "the dispatcher runs with usual priority (root or LimitNICE=-5 lets it go first)");
+  stage_pool_ = std::make_unique<ThreadPool>(kStageThreads);
   while (true) {
     std::deque<Input> inputs;
     std::deque<std::pair<AttemptId, v1::Lease>> leased;
@@ -393,6 +397,7 @@ void SchedulerLoop::PerformStart(const StartStage& start) {
   spans_[start.attempt] = std::move(row);
   next_attempt_ = start.attempt.value + 1;
   StageRunner::Environment environment;
+  environment.pool = stage_pool_.get();
   environment.leases = leases_.get();
   environment.store = store_;
   environment.blobs = blobs_;

@@ -228,6 +228,7 @@ class SchedulerLoop {
   std::unique_ptr<LeaseKeeper> leases_;
   std::unique_ptr<StoreWriter> writer_;
   std::unique_ptr<RecordReader> reader_;
+  std::unique_ptr<ThreadPool> stage_pool_;
   std::map<AttemptId, std::unique_ptr<StageRunner>> runners_;
   std::unique_ptr<TrackerWatch> watch_;
   std::thread thread_;

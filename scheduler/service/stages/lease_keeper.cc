@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -47,32 +49,56 @@ LeaseKeeper::~LeaseKeeper() {
     stop_ = true;
   }
   thread_.join();
+  AskForWaiting();
+  auto answered = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return calls_ == 0; };
+  absl::MutexLock lock(&mutex_, absl::Condition(&answered));
 }
 
-absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::string& purpose,
-                                               std::function<void()> lost) {
-  v1::AcquireRequest request;
-  request.set_worker(slot.worker);
-  request.set_slot(slot.slot);
-  request.set_holder(holder_);
-  request.set_purpose(purpose);
-  request.set_duration_ms(absl::ToInt64Milliseconds(lease_));
+void LeaseKeeper::Acquire(const SlotId& slot, const std::string& purpose,
+                          std::function<void()> lost,
+                          std::function<void(absl::StatusOr<v1::Lease>)> done) {
   {
     absl::MutexLock lock(&mutex_);
     acquiring_.insert(slot);
-    const int64_t before = last_release_;
+    ++calls_;
     const std::string host = HostOf(slot.worker);
-    const auto released = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      const auto there = releases_.find(host);
-      return there == releases_.end() || *there->second.begin() > before;
-    };
-    mutex_.AwaitWithTimeout(absl::Condition(&released), rpc_limit_);
+    if (!AllReleased(host, last_release_)) {
+      waiting_.push_back({host, last_release_, MonotonicNow() + rpc_limit_,
+                          [this, slot, purpose, lost = std::move(lost), done = std::move(done)] {
+                            Ask(slot, purpose, lost, done);
+                          }});
+      return;
+    }
   }
-  grpc::ClientContext context;
-  SetDeadline(&context, rpc_limit_);
-  v1::Lease lease;
+  Ask(slot, purpose, std::move(lost), done);
+}
+
+void LeaseKeeper::Ask(const SlotId& slot, const std::string& purpose, std::function<void()> lost,
+                      const std::function<void(absl::StatusOr<v1::Lease>)>& done) {
+  struct Call {
+    grpc::ClientContext context;
+    v1::AcquireRequest request;
+    v1::Lease lease;
+  };
+  auto call = std::make_shared<Call>();
+  call->request.set_worker(slot.worker);
+  call->request.set_slot(slot.slot);
+  call->request.set_holder(holder_);
+  call->request.set_purpose(purpose);
+  call->request.set_duration_ms(absl::ToInt64Milliseconds(lease_));
+  SetDeadline(&call->context, rpc_limit_);
   const absl::Time asked = MonotonicNow();
-  const grpc::Status status = tracker_->Acquire(&context, request, &lease);
+  tracker_->async()->Acquire(
+      &call->context, &call->request, &call->lease,
+      [this, call, slot, lost = std::move(lost), done, asked](const grpc::Status& status) mutable {
+        done(TakeAnswer(slot, status, call->lease, asked, std::move(lost)));
+        EndCall();
+      });
+}
+
+absl::StatusOr<v1::Lease> LeaseKeeper::TakeAnswer(const SlotId& slot, const grpc::Status& status,
+                                                  const v1::Lease& lease, absl::Time asked,
+                                                  std::function<void()> lost) {
   absl::MutexLock lock(&mutex_);
   acquiring_.erase(slot);
   if (!status.ok()) {
@@ -88,6 +114,31 @@ absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::st
   ++counts_.granted;
   held_[lease.id()] = {slot.worker, asked + renew_every_, asked + lease_, std::move(lost)};
   return lease;
+}
+
+bool LeaseKeeper::AllReleased(const std::string& host, int64_t before) const {
+  const auto there = releases_.find(host);
+  return there == releases_.end() || *there->second.begin() > before;
+}
+
+void LeaseKeeper::AskForWaiting() {
+  std::list<Waiting> ready;
+  {
+    const absl::Time now = MonotonicNow();
+    absl::MutexLock lock(&mutex_);
+    for (auto waiting = waiting_.begin(); waiting != waiting_.end();) {
+      const auto next = std::next(waiting);
+      if (stop_ || waiting->until <= now || AllReleased(waiting->host, waiting->before))
+        ready.splice(ready.end(), waiting_, waiting);
+      waiting = next;
+    }
+  }
+  for (const Waiting& waiting : ready) waiting.ask();
+}
+
+void LeaseKeeper::EndCall() {
+  absl::MutexLock lock(&mutex_);
+  --calls_;
 }
 
 void LeaseKeeper::AnnounceRelease(const std::string& lease_id) {
@@ -111,34 +162,63 @@ void LeaseKeeper::SetHosts(const v1::ListWorkersResponse& list, bool whole) {
   for (const v1::WorkerStatus& worker : list.workers()) hosts_[worker.worker()] = worker.host();
 }
 
-void LeaseKeeper::Release(const std::string& lease_id) { ReleaseAll({lease_id}); }
+void LeaseKeeper::Release(const std::string& lease_id) {
+  struct Call {
+    grpc::ClientContext context;
+    v1::ReleaseRequest request;
+    v1::ReleaseResponse response;
+  };
+  BeginRelease({lease_id});
+  {
+    absl::MutexLock lock(&mutex_);
+    ++calls_;
+  }
+  auto call = std::make_shared<Call>();
+  call->request.set_lease_id(lease_id);
+  SetDeadline(&call->context, rpc_limit_);
+  tracker_->async()->Release(&call->context, &call->request, &call->response,
+                             [this, call, begun = MonotonicNow()](const grpc::Status& status) {
+                               EndRelease(call->request.lease_id(), !Unanswered(status), begun);
+                               AskForWaiting();
+                               EndCall();
+                             });
+}
 
 void LeaseKeeper::ReleaseAll(const std::vector<std::string>& lease_ids) {
   const absl::Time begun = MonotonicNow();
-  {
-    absl::MutexLock lock(&mutex_);
-    if (forget_at_ <= begun) {
-      forget_at_ = begun + kForgetEvery;
-      std::erase_if(released_,
-                    [&](const auto& entry) { return entry.second < begun - kRememberReleased; });
-    }
-    for (const std::string& id : lease_ids) {
-      held_.erase(id);
-      released_[id] = begun;
-    }
-  }
+  BeginRelease(lease_ids);
   bool answers = true;
   for (const std::string& id : lease_ids) {
     answers = answers && MonotonicNow() < begun + rpc_limit_ && SendRelease(id);
-    absl::MutexLock lock(&mutex_);
-    if (!answers) unreleased_[id] = begun + lease_;
-    if (const auto announced = announced_.find(id); announced != announced_.end()) {
-      const auto there = releases_.find(announced->second.host);
-      there->second.erase(announced->second.number);
-      if (there->second.empty()) releases_.erase(there);
-      announced_.erase(announced);
-    }
+    EndRelease(id, answers, begun);
   }
+  AskForWaiting();
+}
+
+// From now on they are not held, whatever the tracker says.
+void LeaseKeeper::BeginRelease(const std::vector<std::string>& lease_ids) {
+  const absl::Time now = MonotonicNow();
+  absl::MutexLock lock(&mutex_);
+  if (forget_at_ <= now) {
+    forget_at_ = now + kForgetEvery;
+    std::erase_if(released_,
+                  [&](const auto& entry) { return entry.second < now - kRememberReleased; });
+  }
+  for (const std::string& id : lease_ids) {
+    held_.erase(id);
+    released_[id] = now;
+  }
+}
+
+void LeaseKeeper::EndRelease(const std::string& lease_id, bool answered, absl::Time begun) {
+  absl::MutexLock lock(&mutex_);
+  if (!answered) unreleased_[lease_id] = begun + lease_;
+  const auto announced = announced_.find(lease_id);
+  if (announced == announced_.end()) return;
+  const auto there = releases_.find(announced->second.host);
+  there->second.erase(announced->second.number);
+  if (there->second.empty()) releases_.erase(there);
+  announced_.erase(announced);
 }
 
 void LeaseKeeper::ReleaseLater(const std::vector<std::string>& lease_ids) {
@@ -256,6 +336,7 @@ void LeaseKeeper::Loop() {
              due.begin() + static_cast<std::ptrdiff_t>(end)});
     }
     ReleaseAnnounced();
+    AskForWaiting();  // some have waited long enough
     ReleaseAgain();
     ReleaseStrays();
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <set>
@@ -26,19 +27,21 @@ class LeaseKeeper {
   // lasts for `lease` and is renewed after a third of that.
   LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker, std::string holder,
               absl::Duration lease);
+  // Waits for the tracker's answers; Acquire and Release must not be called any more.
   ~LeaseKeeper();
 
-  // Waits for releases on the same host that were announced before, but no longer than a call to the tracker may take.
-  // `lost` is called at most once, from another thread, when the lease can no longer be kept. It is
-  // never called after Release has returned.
-  absl::StatusOr<v1::Lease> Acquire(const SlotId& slot, const std::string& purpose,
-                                    std::function<void()> lost);
+  // Asks the tracker once the releases on the same host that were announced before are over, or have taken as long as a
+  // call to the tracker may. `done` is called once, by another thread, and must not wait for long. `lost` is called at most
+  // once, by another thread, when the lease can no longer be kept. It is never called after Release has returned.
+  void Acquire(const SlotId& slot, const std::string& purpose, std::function<void()> lost,
+               std::function<void(absl::StatusOr<v1::Lease>)> done);
   // Says that the lease is released next. So others may be told at once that the slot is free: whoever acquires it, or a
   // slot that shares a core with it, waits for the release. If Release does not come within a second, the lease is
   // released all the same.
   void AnnounceRelease(const std::string& lease_id);
+  // Does not wait for the tracker. What it does not answer is released by and by.
   void Release(const std::string& lease_id);
-  // The same for many. It takes little longer than one call to the tracker may; what the tracker has not answered by then is released by
+  // The same for many, and waits for the tracker. It takes little longer than one call to the tracker may; what the tracker has not answered by then is released by
   // and by.
   void ReleaseAll(const std::vector<std::string>& lease_ids);
   // The same, within a second, by another thread: whoever takes over does not wait for the tracker.
@@ -71,7 +74,27 @@ class LeaseKeeper {
     int64_t number = 0;
     absl::Time at;
   };
+  // Whoever acquires while releases on the host are announced.
+  struct Waiting {
+    std::string host;
+    int64_t before = 0;  // these and earlier releases
+    absl::Time until;
+    std::function<void()> ask;
+  };
   void Loop();
+  void Ask(const SlotId& slot, const std::string& purpose, std::function<void()> lost,
+           const std::function<void(absl::StatusOr<v1::Lease>)>& done);
+  absl::StatusOr<v1::Lease> TakeAnswer(const SlotId& slot, const grpc::Status& status,
+                                       const v1::Lease& lease, absl::Time asked,
+                                       std::function<void()> lost);
+  // Whether no announced release up to this one is under way on the host.
+  bool AllReleased(const std::string& host, int64_t before) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // For those who wait no longer.
+  void AskForWaiting();
+  void BeginRelease(const std::vector<std::string>& lease_ids);
+  void EndRelease(const std::string& lease_id, bool answered, absl::Time begun);
+  void EndCall();
   std::string HostOf(const std::string& worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Those that were announced long ago.
   void ReleaseAnnounced();
@@ -104,6 +127,8 @@ class LeaseKeeper {
       ABSL_GUARDED_BY(mutex_);                                        // these numbers, by host
   std::map<std::string, std::string> hosts_ ABSL_GUARDED_BY(mutex_);  // by worker
   int64_t last_release_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::list<Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
+  int calls_ ABSL_GUARDED_BY(mutex_) = 0;  // to the tracker, without an answer yet
   Counts counts_ ABSL_GUARDED_BY(mutex_);  // `held` is filled in when it is asked for
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

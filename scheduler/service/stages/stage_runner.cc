@@ -41,16 +41,6 @@ constexpr absl::Duration kSurelyStarted = absl::Seconds(2);
 constexpr absl::Duration kBeyondTimeLimit =
     absl::Seconds(30);  // the worker ends the stage itself; this is for a hung one
 
-using Stream = grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>;
-
-auto WriteChunk(Stream* stream) {
-  return [stream](v1::Chunk chunk) {
-    v1::StageInput input;
-    *input.mutable_chunk() = std::move(chunk);
-    return stream->Write(input);
-  };
-}
-
 // The candidate that a stage is given with this input; 0: none.
 int64_t CandidateOf(const v1::StageInput& input) {
   return input.has_build() ? input.build().candidate().id() : input.profile().candidate().id();
@@ -92,29 +82,85 @@ struct StageRunner::Results {
   std::string refused;       // why an event of the worker was refused; empty: none was
 };
 
+// The call to the worker. gRPC calls one of these functions at a time for each kind of them.
+class StageRunner::Call final : public grpc::ClientBidiReactor<v1::StageInput, v1::StageEvent> {
+ public:
+  Call(StageRunner* runner, std::shared_ptr<grpc::Channel> to)
+      : channel(std::move(to)), runner_(runner), stub_(v1::WorkerService::NewStub(channel)) {}
+
+  void Start() {
+    stub_->async()->RunStage(&context, this);
+    AddHold();  // until the runner lets go
+    StartRead(&event_);
+    StartCall();
+  }
+  void OnReadDone(bool ok) override {
+    if (!ok) return runner_->EndReading();
+    if (!event_.has_chunk()) return Receive();
+    runner_->environment_.pool->Add([this] { Receive(); });
+  }
+  void OnWriteDone(bool ok) override {
+    if (!ok) return runner_->EndWriting();
+    if (runner_->WritesCandidates()) return runner_->WriteNext();
+    runner_->WriteLater();
+  }
+  void OnWritesDoneDone(bool) override { runner_->EndWriting(); }
+  void OnDone(const grpc::Status& status) override {
+    runner_->environment_.pool->Add([runner = runner_, status] { runner->Close(status); });
+  }
+
+  grpc::ClientContext context;
+  const std::shared_ptr<grpc::Channel> channel;
+  v1::StageInput input;  // that is being written
+
+ private:
+  void Receive() {
+    runner_->Receive(event_);
+    StartRead(&event_);
+  }
+
+  StageRunner* const runner_;
+  const std::unique_ptr<v1::WorkerService::Stub> stub_;
+  v1::StageEvent event_;
+};
+
 StageRunner::StageRunner(StageOrder order, Environment environment)
-    : order_(std::move(order)), environment_(std::move(environment)) {
+    : order_(std::move(order)),
+      environment_(std::move(environment)),
+      results_(std::make_unique<Results>()) {
   for (v1::StageInput& input : order_.inputs) {
     unanswered_[CandidateOf(input)] = 0;
     queue_.push_back(std::move(input));
   }
   order_.inputs.clear();
   closed_ = !order_.input_open;
-  thread_ = std::thread([this] { Run(); });
+  end_.attempt = order_.attempt;
+  end_.started = false;
+  environment_.pool->Add([this] { Prepare(); });
 }
 
-StageRunner::~StageRunner() { thread_.join(); }
+StageRunner::~StageRunner() { over_.WaitForNotification(); }
 
 void StageRunner::Feed(v1::StageInput input) {
-  absl::MutexLock lock(&mutex_);
-  if (broken_) return;
-  unanswered_[CandidateOf(input)] = 0;
-  queue_.push_back(std::move(input));
+  {
+    absl::MutexLock lock(&mutex_);
+    if (broken_) return;
+    unanswered_[CandidateOf(input)] = 0;
+    queue_.push_back(std::move(input));
+    if (writer_ != Writer::kIdle) return;
+    writer_ = Writer::kBusy;
+  }
+  WriteLater();
 }
 
 void StageRunner::CloseInput() {
-  absl::MutexLock lock(&mutex_);
-  closed_ = true;
+  {
+    absl::MutexLock lock(&mutex_);
+    closed_ = true;
+    if (broken_ || writer_ != Writer::kIdle) return;
+    writer_ = Writer::kBusy;
+  }
+  WriteLater();
 }
 
 void StageRunner::Cancel() {
@@ -123,11 +169,9 @@ void StageRunner::Cancel() {
   if (context_ != nullptr) context_->TryCancel();
 }
 
-void StageRunner::Run() {
-  StageFinished end;
-  end.attempt = order_.attempt;
-  end.started = false;
-  Results results;
+// ---- the steps of a stage ----
+
+void StageRunner::Prepare() {
   // The best records are those without what was retracted just now.
   if (!order_.reads.best.empty()) environment_.flush();
   OrderInputs inputs = FetchInputs(environment_.store, order_.reads);
@@ -140,28 +184,122 @@ void StageRunner::Run() {
     fit_->Succeed();
     fit_.reset();
   }
-  absl::StatusOr<v1::Lease> lease =
-      environment_.leases->Acquire(order_.slot, order_.purpose, [this] {
+  environment_.leases->Acquire(
+      order_.slot, order_.purpose,
+      [this] {
         absl::MutexLock lock(&mutex_);
         if (cancelled_.empty()) cancelled_ = "the lease was lost";
         lease_lost_ = true;
         if (context_ != nullptr) context_->TryCancel();
+      },
+      [this](absl::StatusOr<v1::Lease> lease) {
+        environment_.pool->Add([this, lease = std::move(lease)] { Begin(lease); });
       });
+}
+
+void StageRunner::Begin(absl::StatusOr<v1::Lease> lease) {
   if (!lease.ok()) {
-    end.fault = {v1::FAULT_INFRASTRUCTURE, absl::StrCat("no lease: ", lease.status().message())};
-  } else {
-    fencing_token_ = lease->fencing_token();
-    end.fence = {order_.slot, fencing_token_};
-    if (absl::Status fenced = environment_.leased(order_.attempt, *lease); !fenced.ok()) {
-      end.fault = {v1::FAULT_INFRASTRUCTURE, std::string(fenced.message())};
-    } else {
-      end.fault = Perform(*lease, &results, &end.started);
-    }
-    end.interrupted = results.interrupted;
-    end.silent = results.silent;
-    environment_.leases->AnnounceRelease(lease->id());
+    end_.fault = {v1::FAULT_INFRASTRUCTURE, absl::StrCat("no lease: ", lease.status().message())};
+    return Conclude();
   }
-  if (end.fault.kind == v1::FAULT_NONE) {
+  lease_ = lease->id();
+  address_ = lease->address();
+  fencing_token_ = lease->fencing_token();
+  end_.fence = {order_.slot, fencing_token_};
+  std::optional<FaultInfo> fault;
+  if (absl::Status fenced = environment_.leased(order_.attempt, *lease); !fenced.ok()) {
+    fault = {v1::FAULT_INFRASTRUCTURE, std::string(fenced.message())};
+  } else {
+    fault = Open();
+  }
+  if (!fault) return;  // the call goes on
+  end_.fault = *std::move(fault);
+  environment_.leases->AnnounceRelease(lease_);
+  Conclude();
+}
+
+std::optional<FaultInfo> StageRunner::Open() {
+  if (const absl::Status parts = AddParts(); !parts.ok()) {
+    end_.started = true;
+    return FaultInfo{v1::FAULT_USER, std::string(parts.message()), /*own=*/true};
+  }
+  if (order_.learns_from_all) AddSamplePages();
+  // The worker's gRPC would refuse the message as if it were busy, and this would repeat for ever.
+  if (const size_t bytes = order_.start.ByteSizeLong(); bytes > kMaxStartBytes) {
+    end_.started = true;
+    return FaultInfo{
+        v1::FAULT_USER,
+        absl::StrCat("the order of the stage has ", bytes >> 20,
+                     " MiB, more than one message takes: the model has too many or too large "
+                     "tasks"),
+        /*own=*/true};
+  }
+  if (const absl::Status address = CheckAddress(address_, *environment_.credentials); !address.ok())
+    return FaultInfo{v1::FAULT_INFRASTRUCTURE, std::string(address.message())};
+  // Whoever serves at the announced address must prove to be the worker of the lease.
+  call_ = std::make_unique<Call>(this, environment_.channels->Take(address_, order_.slot.worker));
+  order_.start.set_lease_id(lease_);
+  order_.start.set_fencing_token(fencing_token_);
+  SetDeadline(&call_->context, absl::Milliseconds(order_.start.time_limit_ms()) + kBeyondTimeLimit);
+  began_ = MonotonicNow();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!cancelled_.empty()) return FaultInfo{v1::FAULT_INFRASTRUCTURE, cancelled_};
+    context_ = &call_->context;
+  }
+  call_->Start();
+  WriteNext();
+  return std::nullopt;
+}
+
+void StageRunner::Close(const grpc::Status& status) {
+  end_.fault = FaultOf(status);
+  end_.interrupted = results_->interrupted;
+  end_.silent = results_->silent;
+  environment_.leases->AnnounceRelease(lease_);
+  Conclude();
+}
+
+FaultInfo StageRunner::FaultOf(const grpc::Status& status) {
+  const absl::Duration took = MonotonicNow() - began_;
+  if (status.ok()) environment_.channels->Keep(address_, order_.slot.worker, call_->channel);
+  std::string cancelled, lost;
+  {
+    absl::MutexLock lock(&mutex_);
+    context_ = nullptr;
+    cancelled = cancelled_;
+    lost = lost_;
+    const bool aborted = status.error_code() == grpc::StatusCode::ABORTED;
+    // A connection that ends by pings, or with the worker's process, does so before the lease is found lost.
+    const bool cut = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+                     (results_->answered || took > kSurelyStarted);
+    results_->silent = (lease_lost_ || cut) && !aborted && !results_->finished;
+    results_->interrupted = lease_lost_ || aborted || results_->silent;
+  }
+  end_.started = results_->answered || !NotTaken(order_.start.kind(), status.error_code(), took);
+  if (!results_->refused.empty()) return {v1::FAULT_INFRASTRUCTURE, results_->refused};
+  if (results_->finished && results_->finished->fault().kind() == v1::FAULT_NONE &&
+      results_->broken.empty()) {
+    results_->broken = MissingResult();
+    if (results_->broken.empty()) results_->broken = FalseModule();
+  }
+  if (results_->finished && results_->broken.empty())
+    return {results_->finished->fault().kind(), results_->finished->fault().message()};
+  if (!lost.empty()) {
+    end_.started = true;
+    return {v1::FAULT_USER, lost, /*own=*/true};
+  }
+  if (!results_->broken.empty()) return {v1::FAULT_INFRASTRUCTURE, results_->broken};
+  if (!cancelled.empty()) return {v1::FAULT_INFRASTRUCTURE, cancelled};
+  return {
+      v1::FAULT_INFRASTRUCTURE,
+      absl::StrCat("worker ", order_.slot.worker, " at ", address_, ": ",
+                   status.ok() ? "the stream ended before the stage did" : status.error_message())};
+}
+
+void StageRunner::Conclude() {
+  Results& results = *results_;
+  if (end_.fault.kind == v1::FAULT_NONE) {
     std::optional<FittedModel> fitted;
     if (results.transfer_model && !results.transfer_model->model().empty() &&
         order_.transfer_model) {
@@ -178,39 +316,39 @@ void StageRunner::Run() {
       }
     }
     if (order_.start.kind() == v1::STAGE_UPDATE) {
-      end.result = Updated{*results.state.Take(), std::move(results.report),
-                           std::move(results.transfer_samples), std::move(fitted)};
+      end_.result = Updated{*results.state.Take(), std::move(results.report),
+                            std::move(results.transfer_samples), std::move(fitted)};
     } else if (order_.start.kind() == v1::STAGE_COMPILE) {
-      end.result = Compiled{results.modules[kModule].digest,
-                            results.modules[kDefault].digest,
-                            results.modules[kOther].digest,
-                            results.modules[kOtherDefault].digest,
-                            order_.claims,
-                            order_.chosen_ns};
+      end_.result = Compiled{results.modules[kModule].digest,
+                             results.modules[kDefault].digest,
+                             results.modules[kOther].digest,
+                             results.modules[kOtherDefault].digest,
+                             order_.claims,
+                             order_.chosen_ns};
     } else if (results.planned) {
       // The scheduler loop adds what the database knows of the tasks.
-      end.result = Planned{*std::move(results.planned)};
+      end_.result = Planned{*std::move(results.planned)};
     } else if (results.compared) {
       std::vector<BrokenRecord> broken =
           FindBroken(*results.compared, order_.claimed, order_.start.job());
-      end.result = Compared{*std::move(results.compared), std::move(broken)};
+      end_.result = Compared{*std::move(results.compared), std::move(broken)};
     } else if (results.imported) {
       // The scheduler loop adds what the database knows of the tasks.
-      end.result = Imported{*std::move(results.imported)};
+      end_.result = Imported{*std::move(results.imported)};
     } else if (results.proposed) {
       v1::CandidateList& proposed = *results.proposed;
-      end.result = Proposed{proposed.candidates_size(),
-                            proposed.exhausted(),
-                            {proposed.candidates().begin(), proposed.candidates().end()},
-                            *results.state.Take(),
-                            std::move(fitted)};
+      end_.result = Proposed{proposed.candidates_size(),
+                             proposed.exhausted(),
+                             {proposed.candidates().begin(), proposed.candidates().end()},
+                             *results.state.Take(),
+                             std::move(fitted)};
     }
   }
   if (results.finished) {
-    end.warnings.assign(results.finished->warnings().begin(), results.finished->warnings().end());
+    end_.warnings.assign(results.finished->warnings().begin(), results.finished->warnings().end());
   }
   for (const auto* warnings : {&order_.warnings, &results.warnings})
-    end.warnings.insert(end.warnings.end(), warnings->begin(), warnings->end());
+    end_.warnings.insert(end_.warnings.end(), warnings->begin(), warnings->end());
   // What hung or failed because a person, a lease or a worker ended it says nothing of the fit. Where the connection
   // broke, the fit may have ended the worker.
   bool cancelled = false;
@@ -218,110 +356,19 @@ void StageRunner::Run() {
     absl::MutexLock lock(&mutex_);
     cancelled = !cancelled_.empty();
   }
-  if (fit_ != nullptr && (!end.started || (end.interrupted && !end.silent) || cancelled))
+  if (fit_ != nullptr && (!end_.started || (end_.interrupted && !end_.silent) || cancelled))
     fit_->Succeed();
   fit_.reset();
-  environment_.post(std::move(end));
+  call_.reset();
+  environment_.post(std::move(end_));
   // Meanwhile the dispatcher decides what runs there next.
-  if (lease.ok()) environment_.leases->Release(lease->id());
+  if (!lease_.empty()) environment_.leases->Release(lease_);
   environment_.ended(order_.attempt);
+  over_.Notify();
 }
 
-FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* started) {
-  if (const absl::Status parts = AddParts(); !parts.ok()) {
-    *started = true;
-    return {v1::FAULT_USER, std::string(parts.message()), /*own=*/true};
-  }
-  if (order_.learns_from_all) AddSamplePages();
-  grpc::ClientContext context;
-  SetDeadline(&context, absl::Milliseconds(order_.start.time_limit_ms()) + kBeyondTimeLimit);
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!cancelled_.empty()) return {v1::FAULT_INFRASTRUCTURE, cancelled_};
-    context_ = &context;
-  }
-  // The worker's gRPC would refuse the message as if it were busy, and this would repeat for ever.
-  if (const size_t bytes = order_.start.ByteSizeLong(); bytes > kMaxStartBytes) {
-    *started = true;
-    absl::MutexLock lock(&mutex_);
-    context_ = nullptr;
-    return {v1::FAULT_USER,
-            absl::StrCat("the order of the stage has ", bytes >> 20,
-                         " MiB, more than one message takes: the model has too many or too large "
-                         "tasks"),
-            /*own=*/true};
-  }
-  const absl::Time began = MonotonicNow();
-  if (const absl::Status address = CheckAddress(lease.address(), *environment_.credentials);
-      !address.ok()) {
-    absl::MutexLock lock(&mutex_);
-    context_ = nullptr;
-    return {v1::FAULT_INFRASTRUCTURE, std::string(address.message())};
-  }
-  // Whoever serves at the announced address must prove to be the worker of the lease.
-  const std::shared_ptr<grpc::Channel> channel =
-      environment_.channels->Take(lease.address(), order_.slot.worker);
-  std::unique_ptr<v1::WorkerService::Stub> stub = v1::WorkerService::NewStub(channel);
-  order_.start.set_lease_id(lease.id());
-  order_.start.set_fencing_token(lease.fencing_token());
-  std::unique_ptr<Stream> stream = stub->RunStage(&context);
-  std::thread writer([&] { WriteAll(stream.get()); });
-  v1::StageEvent event;
-  while (stream->Read(&event)) {
-    results->answered = true;
-    if (!results->refused.empty()) continue;  // until the cancellation arrives
-    if (const absl::Status checked = CheckTaken(event, *results); !checked.ok()) {
-      results->refused = absl::StrCat("worker ", order_.slot.worker,
-                                      " sent what it must not: ", checked.message());
-      context.TryCancel();
-      continue;
-    }
-    Take(event, results);
-  }
-  {
-    absl::MutexLock lock(&mutex_);
-    broken_ = true;
-  }
-  writer.join();
-  const grpc::Status status = stream->Finish();
-  const absl::Duration took = MonotonicNow() - began;
-  if (status.ok()) environment_.channels->Keep(lease.address(), order_.slot.worker, channel);
-  std::string cancelled, lost;
-  {
-    absl::MutexLock lock(&mutex_);
-    context_ = nullptr;
-    cancelled = cancelled_;
-    lost = lost_;
-    const bool aborted = status.error_code() == grpc::StatusCode::ABORTED;
-    // A connection that ends by pings, or with the worker's process, does so before the lease is found lost.
-    const bool cut = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
-                     (results->answered || took > kSurelyStarted);
-    results->silent = (lease_lost_ || cut) && !aborted && !results->finished;
-    results->interrupted = lease_lost_ || aborted || results->silent;
-  }
-  *started = results->answered || !NotTaken(order_.start.kind(), status.error_code(), took);
-  if (!results->refused.empty()) return {v1::FAULT_INFRASTRUCTURE, results->refused};
-  if (results->finished && results->finished->fault().kind() == v1::FAULT_NONE &&
-      results->broken.empty()) {
-    results->broken = MissingResult(*results);
-    if (results->broken.empty()) results->broken = FalseModule(*results);
-  }
-  if (results->finished && results->broken.empty()) {
-    return {results->finished->fault().kind(), results->finished->fault().message()};
-  }
-  if (!lost.empty()) {
-    *started = true;
-    return {v1::FAULT_USER, lost, /*own=*/true};
-  }
-  if (!results->broken.empty()) return {v1::FAULT_INFRASTRUCTURE, results->broken};
-  if (!cancelled.empty()) return {v1::FAULT_INFRASTRUCTURE, cancelled};
-  return {
-      v1::FAULT_INFRASTRUCTURE,
-      absl::StrCat("worker ", order_.slot.worker, " at ", lease.address(), ": ",
-                   status.ok() ? "the stream ended before the stage did" : status.error_message())};
-}
-
-std::string StageRunner::MissingResult(const Results& results) const {
+std::string StageRunner::MissingResult() const {
+  const Results& results = *results_;
   const bool has_state = results.state.complete();
   switch (order_.start.kind()) {
     case v1::STAGE_IMPORT:
@@ -344,7 +391,7 @@ std::string StageRunner::MissingResult(const Results& results) const {
       }
       return "";
     case v1::STAGE_PLAN:
-      return BadPlan(results);
+      return BadPlan();
     case v1::STAGE_COMPARE:
       if (!results.compared) return "the worker sent no comparison";
       return order_.start.compare().other_module().empty() || results.compared->has_other_gain()
@@ -355,7 +402,8 @@ std::string StageRunner::MissingResult(const Results& results) const {
   }
 }
 
-std::string StageRunner::FalseModule(const Results& results) const {
+std::string StageRunner::FalseModule() const {
+  const Results& results = *results_;
   if (!environment_.credentials->tls) return "";
   for (const auto& [name, module] : results.modules) {
     const absl::StatusOr<SharedBytes> file = MapFile(environment_.blobs->PathOf(module.digest));
@@ -373,10 +421,10 @@ std::string StageRunner::FalseModule(const Results& results) const {
   return "";
 }
 
-std::string StageRunner::BadPlan(const Results& results) {
-  if (!results.planned || results.planned->plan().empty()) return "the worker sent no plan";
+std::string StageRunner::BadPlan() const {
+  if (!results_->planned || results_->planned->plan().empty()) return "the worker sent no plan";
   bool used = false;
-  for (const v1::TaskInfo& task : results.planned->tasks()) used |= task.weight() > 0;
+  for (const v1::TaskInfo& task : results_->planned->tasks()) used |= task.weight() > 0;
   return used ? "" : "the worker's plan has no tasks";
 }
 
@@ -419,71 +467,132 @@ void StageRunner::AddSamplePages() {
   all_measured_ = made->measured;
 }
 
-bool StageRunner::WriteBlob(Stream* stream, const std::string& name, const std::string& digest) {
-  absl::StatusOr<std::unique_ptr<BlobStore::Reader>> reader = environment_.blobs->NewReader(digest);
-  const absl::Status sent =
-      !reader.ok() ? reader.status()
-                   : SendChunks(
-                         name, digest, [&](size_t limit) { return (*reader)->Next(limit); },
-                         WriteChunk(stream));
-  if (sent.ok() || absl::IsCancelled(sent)) return sent.ok();
-  {
-    absl::MutexLock lock(&mutex_);
-    lost_ = absl::IsNotFound(sent)
-                ? absl::StrCat("blob ", digest, " of the model is lost; submit the model again")
-                : std::string(sent.message());
-  }
-  Cancel();
-  return false;
+// ---- writing ----
+
+bool StageRunner::WritesCandidates() const {
+  return value_ == nullptr && knows_values_ && values_.empty();
 }
 
-bool StageRunner::WriteWanted(Stream* stream) {
-  v1::BlobList wanted;
+void StageRunner::WriteNext() {
+  if (!started_) {
+    started_ = true;
+    *call_->input.mutable_start() = order_.start;
+    return call_->StartWrite(&call_->input);
+  }
+  if (!knows_values_ && !ListValues()) return;
+  if (value_ == nullptr && !values_.empty()) {
+    auto value = OpenValue(values_.front());
+    if (!value.ok()) return Lose(value.status());
+    values_.pop_front();
+    value_ = *std::move(value);
+  }
+  if (value_ != nullptr) {
+    absl::StatusOr<v1::Chunk> chunk = value_->Next();
+    if (!chunk.ok()) return Lose(chunk.status());
+    if (chunk->last()) value_.reset();
+    *call_->input.mutable_chunk() = *std::move(chunk);
+    return call_->StartWrite(&call_->input);
+  }
+  bool ends = false;
   {
-    auto told = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return wanted_ || broken_; };
-    absl::MutexLock lock(&mutex_, absl::Condition(&told));
-    if (!wanted_) return false;
-    wanted = *wanted_;
+    absl::MutexLock lock(&mutex_);
+    ends = broken_ || (queue_.empty() && closed_);
+    if (!ends && queue_.empty()) {
+      writer_ = Writer::kIdle;
+      return;
+    }
+    if (!ends) {
+      call_->input = std::move(queue_.front());
+      queue_.pop_front();
+    }
   }
-  std::set<std::string> parts;
-  for (const v1::BlobRef& part : order_.start.blobs()) parts.insert(part.sha256());
-  for (const v1::BlobRef& blob : wanted.blobs()) {
-    if (parts.count(blob.sha256()) && !WriteBlob(stream, blob.sha256(), blob.sha256()))
+  if (ends) return call_->StartWritesDone();
+  call_->StartWrite(&call_->input);
+}
+
+bool StageRunner::ListValues() {
+  if (!order_.start.blobs().empty()) {
+    std::set<std::string> parts;
+    for (const v1::BlobRef& part : order_.start.blobs()) parts.insert(part.sha256());
+    absl::MutexLock lock(&mutex_);
+    if (!wanted_ && !broken_) {
+      writer_ = Writer::kIdle;
       return false;
+    }
+    if (wanted_) {
+      for (const v1::BlobRef& blob : wanted_->blobs()) {
+        if (parts.count(blob.sha256()) > 0) values_.push_back({blob.sha256(), blob.sha256()});
+      }
+    }
   }
+  if (!order_.model_digest.empty()) values_.push_back({"model", order_.model_digest});
+  if (!order_.search_state.empty()) values_.push_back({"state", ""});
+  knows_values_ = true;
   return true;
 }
 
-void StageRunner::WriteAll(Stream* stream) {
-  v1::StageInput first;
-  *first.mutable_start() = order_.start;
-  if (!stream->Write(first)) return;
-  if (!order_.start.blobs().empty() && !WriteWanted(stream)) return;
-  if (!order_.model_digest.empty() && !WriteBlob(stream, "model", order_.model_digest)) return;
-  if (!order_.search_state.empty() &&
-      !SendChunks("state", order_.search_state, WriteChunk(stream))) {
-    return;
-  }
-  while (true) {
-    v1::StageInput input;
-    {
-      auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return !queue_.empty() || closed_ || broken_;
-      };
-      absl::MutexLock lock(&mutex_, absl::Condition(&ready));
-      if (broken_) return;
-      if (queue_.empty()) break;
-      input = std::move(queue_.front());
-      queue_.pop_front();
-    }
-    if (!stream->Write(input)) return;
-  }
-  stream->WritesDone();
+absl::StatusOr<std::unique_ptr<ChunkCutter>> StageRunner::OpenValue(const Value& value) const {
+  if (value.digest.empty()) return std::make_unique<ChunkCutter>(value.name, order_.search_state);
+  auto opened = environment_.blobs->NewReader(value.digest);
+  if (absl::IsNotFound(opened.status()))
+    return absl::NotFoundError(
+        absl::StrCat("blob ", value.digest, " of the model is lost; submit the model again"));
+  if (!opened.ok()) return opened.status();
+  const std::shared_ptr<BlobStore::Reader> reader = *std::move(opened);
+  return std::make_unique<ChunkCutter>(value.name, value.digest,
+                                       [reader](size_t limit) { return reader->Next(limit); });
 }
 
-absl::Status StageRunner::CheckTaken(const v1::StageEvent& event, const Results& results) {
+void StageRunner::WriteLater() {
+  environment_.pool->Add([this] { WriteNext(); });
+}
+
+void StageRunner::Lose(const absl::Status& why) {
+  {
+    absl::MutexLock lock(&mutex_);
+    lost_ = std::string(why.message());
+  }
+  Cancel();
+  EndWriting();
+}
+
+void StageRunner::EndWriting() {
+  bool over = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    writer_ = Writer::kOver;
+    over = broken_;
+  }
+  if (over) call_->RemoveHold();
+}
+
+void StageRunner::EndReading() {
+  bool over = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    broken_ = true;
+    over = writer_ != Writer::kBusy;
+  }
+  if (over) call_->RemoveHold();
+}
+
+// ---- what the worker sends ----
+
+void StageRunner::Receive(const v1::StageEvent& event) {
+  results_->answered = true;
+  if (!results_->refused.empty()) return;  // until the cancellation arrives
+  if (const absl::Status checked = CheckTaken(event); !checked.ok()) {
+    results_->refused =
+        absl::StrCat("worker ", order_.slot.worker, " sent what it must not: ", checked.message());
+    call_->context.TryCancel();
+    return;
+  }
+  Take(event);
+}
+
+absl::Status StageRunner::CheckTaken(const v1::StageEvent& event) {
   HEDDLE_RETURN_IF_ERROR(CheckEvent(order_.start, event));
-  if (results.finished) return absl::InvalidArgumentError("an event after `finished`");
+  if (results_->finished) return absl::InvalidArgumentError("an event after `finished`");
   const bool answer = event.has_built() || event.has_profiled();
   if (!answer && !event.has_candidate_started()) return absl::OkStatus();
   const int64_t candidate = event.has_built()      ? event.built().candidate()
@@ -505,7 +614,8 @@ absl::Status StageRunner::CheckTaken(const v1::StageEvent& event, const Results&
   return absl::OkStatus();
 }
 
-void StageRunner::Take(const v1::StageEvent& event, Results* results) {
+void StageRunner::Take(const v1::StageEvent& event) {
+  Results* const results = results_.get();
   auto measured = [&](const v1::Measurement& measurement) {
     auto made = std::make_shared<Measured>(Measured{measurement, fencing_token_});
     made->measurement.mutable_evidence()->set_worker(order_.slot.worker);
@@ -514,8 +624,14 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
   };
   switch (event.event_case()) {
     case v1::StageEvent::kWanted: {
-      absl::MutexLock lock(&mutex_);
-      if (!wanted_) wanted_ = event.wanted();
+      {
+        absl::MutexLock lock(&mutex_);
+        if (wanted_) break;
+        wanted_ = event.wanted();
+        if (writer_ != Writer::kIdle) break;
+        writer_ = Writer::kBusy;
+      }
+      WriteLater();
       break;
     }
     case v1::StageEvent::kImport:
@@ -525,7 +641,7 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       results->proposed = event.candidates();
       break;
     case v1::StageEvent::kChunk:
-      TakeChunk(event.chunk(), results);
+      TakeChunk(event.chunk());
       break;
     case v1::StageEvent::kReport:
       results->report = event.report();
@@ -600,7 +716,8 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
   }
 }
 
-void StageRunner::TakeChunk(const v1::Chunk& chunk, Results* results) {
+void StageRunner::TakeChunk(const v1::Chunk& chunk) {
+  Results* const results = results_.get();
   auto fail = [&](const std::string& why) {
     if (results->broken.empty()) results->broken = why;
   };

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -16,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "proto/access/channel.h"
 #include "scheduler/service/stages/lease_keeper.h"
@@ -30,6 +32,19 @@ using testing::Eventually;
 std::shared_ptr<v1::TrackerService::StubInterface> StubOf(const FakeCluster& cluster) {
   return v1::TrackerService::NewStub(
       MakeChannel(cluster.tracker_address(), PeerName(Role::kTracker), Credentials{}));
+}
+
+// Waits for the answer.
+absl::StatusOr<v1::Lease> Acquire(LeaseKeeper* keeper, const SlotId& slot,
+                                  std::function<void()> lost = nullptr) {
+  absl::StatusOr<v1::Lease> lease;
+  absl::Notification answered;
+  keeper->Acquire(slot, "test", std::move(lost), [&](absl::StatusOr<v1::Lease> answer) {
+    lease = std::move(answer);
+    answered.Notify();
+  });
+  answered.WaitForNotification();
+  return lease;
 }
 
 // Random lists one after the other. Whoever takes the changes has the same slots as who takes each list.
@@ -113,9 +128,9 @@ TEST(LeaseKeeper, RenewsAllInOneCallAndTellsOfThoseThatEnded) {
   LeaseKeeper keeper(StubOf(cluster), "me", absl::Seconds(15));
   std::atomic<int> lost_kept{0}, lost_revoked{0};
   for (int i = 0; i < 5; ++i) {
-    ASSERT_TRUE(keeper.Acquire({"w1", absl::StrCat("kept", i)}, "test", [&] { ++lost_kept; }).ok());
+    ASSERT_TRUE(Acquire(&keeper, {"w1", absl::StrCat("kept", i)}, [&] { ++lost_kept; }).ok());
   }
-  ASSERT_TRUE(keeper.Acquire({"w1", "revoked"}, "test", [&] { ++lost_revoked; }).ok());
+  ASSERT_TRUE(Acquire(&keeper, {"w1", "revoked"}, [&] { ++lost_revoked; }).ok());
   cluster.tracker.Revoke("revoked");
   ASSERT_TRUE(Eventually([&] { return lost_revoked == 1; }));
   EXPECT_LT(cluster.tracker.renewals, 6) << "one call for all six";
@@ -131,7 +146,7 @@ TEST(LeaseKeeper, WhatATrackerDoesNotAnswerIsReleasedLater) {
   LeaseKeeper keeper(StubOf(cluster), "me", absl::Seconds(60));
   std::vector<std::string> leases;
   for (int i = 0; i < 100; ++i) {
-    leases.push_back(keeper.Acquire({"w1", absl::StrCat("s", i)}, "test", nullptr)->id());
+    leases.push_back(Acquire(&keeper, {"w1", absl::StrCat("s", i)})->id());
   }
   cluster.tracker.lose_releases = 1000;
   keeper.ReleaseAll(leases);
@@ -154,7 +169,7 @@ TEST(LeaseKeeper, LeasesOfTheFormerAreReleasedMeanwhile) {
   {
     LeaseKeeper former(StubOf(cluster), "me", absl::Seconds(60));
     for (int i = 0; i < 100; ++i)
-      leases.push_back(former.Acquire({"w1", absl::StrCat("s", i)}, "test", nullptr)->id());
+      leases.push_back(Acquire(&former, {"w1", absl::StrCat("s", i)})->id());
   }
   cluster.tracker.lose_releases = 1000;
   keeper.ReleaseLater(leases);
@@ -210,12 +225,12 @@ TEST(LeaseKeeper, WhoeverAcquiresWaitsForAnnouncedReleases) {
   FakeCluster cluster;
   LeaseKeeper keeper(StubOf(cluster), "me", absl::Seconds(60));
   const SlotId slot{"w1", "cpu0"};
-  const auto first = keeper.Acquire(slot, "test", nullptr);
+  const auto first = Acquire(&keeper, slot);
   ASSERT_TRUE(first.ok());
-  EXPECT_FALSE(keeper.Acquire(slot, "test", nullptr).ok()) << "it is held";
+  EXPECT_FALSE(Acquire(&keeper, slot).ok()) << "it is held";
   keeper.AnnounceRelease(first->id());
   absl::StatusOr<v1::Lease> second;
-  std::thread next([&] { second = keeper.Acquire(slot, "test", nullptr); });
+  std::thread next([&] { second = Acquire(&keeper, slot); });
   v1::SlotStatus status;
   status.set_holder("me");
   EXPECT_TRUE(Eventually([&] { return keeper.IsOurs(slot, status); })) << "it asks";
@@ -234,14 +249,14 @@ TEST(LeaseKeeper, WhatIsAnnouncedMeanwhileIsNotWaitedFor) {
   status.set_holder("me");
   // The keeper releases what was announced a second ago, which a machine that stands still may bring about here.
   EXPECT_TRUE(Eventually([&] {
-    const auto first = keeper.Acquire(slot, "test", nullptr);
-    const auto late = keeper.Acquire({"w1", "late"}, "test", nullptr);
+    const auto first = Acquire(&keeper, slot);
+    const auto late = Acquire(&keeper, {"w1", "late"});
     EXPECT_TRUE(first.ok() && late.ok());
     keeper.AnnounceRelease(first->id());
     absl::StatusOr<v1::Lease> second;
     bool waits = true;
     std::thread next([&] {
-      second = keeper.Acquire(slot, "test", nullptr);
+      second = Acquire(&keeper, slot);
       waits = !cluster.tracker.Held("late");
     });
     EXPECT_TRUE(Eventually([&] { return keeper.IsOurs(slot, status); })) << "it asks";
@@ -249,8 +264,7 @@ TEST(LeaseKeeper, WhatIsAnnouncedMeanwhileIsNotWaitedFor) {
     keeper.Release(first->id());
     next.join();
     EXPECT_TRUE(second.ok()) << second.status();
-    if (second.ok()) keeper.Release(second->id());
-    keeper.Release(late->id());
+    keeper.ReleaseAll({second.ok() ? second->id() : "", late->id()});
     return !waits;
   }));
 }
@@ -269,10 +283,10 @@ TEST(LeaseKeeper, ReleasesOfOtherHostsAreNotWaitedFor) {
   keeper.SetHosts(list, /*whole=*/true);
   // Whether whoever acquires a slot of the worker waits for the release of one of w1.
   const auto waits = [&](const std::string& worker) {
-    const auto announced = keeper.Acquire({"w1", "announced"}, "test", nullptr);
+    const auto announced = Acquire(&keeper, {"w1", "announced"});
     EXPECT_TRUE(announced.ok()) << announced.status();
     keeper.AnnounceRelease(announced->id());
-    const auto other = keeper.Acquire({worker, "other"}, "test", nullptr);
+    const auto other = Acquire(&keeper, {worker, "other"});
     EXPECT_TRUE(other.ok()) << other.status();
     const bool released = !cluster.tracker.Held("announced");
     keeper.ReleaseAll({announced->id(), other->id()});
@@ -288,12 +302,27 @@ TEST(LeaseKeeper, ReleasesOfOtherHostsAreNotWaitedFor) {
 TEST(LeaseKeeper, AnAnnouncedReleaseThatDoesNotComeIsMade) {
   FakeCluster cluster;
   LeaseKeeper keeper(StubOf(cluster), "me", absl::Seconds(60));
-  const auto lease = keeper.Acquire({"w1", "cpu0"}, "test", nullptr);
+  const auto lease = Acquire(&keeper, {"w1", "cpu0"});
   ASSERT_TRUE(lease.ok());
   keeper.AnnounceRelease(lease->id());
   EXPECT_TRUE(Eventually([&] { return !cluster.tracker.Held("cpu0"); }));
   EXPECT_EQ(keeper.counts().held, 0);
   keeper.Release(lease->id());
+}
+
+// A process that ends waits for no announced release, but for the tracker's answers.
+TEST(LeaseKeeper, WhoeverWaitsAtTheEndGetsAnAnswer) {
+  FakeCluster cluster;
+  absl::StatusOr<v1::Lease> second;
+  {
+    LeaseKeeper keeper(StubOf(cluster), "me", absl::Seconds(60));
+    const auto first = Acquire(&keeper, {"w1", "cpu0"});
+    ASSERT_TRUE(first.ok());
+    keeper.AnnounceRelease(first->id());
+    keeper.Acquire({"w1", "cpu1"}, "test", nullptr,
+                   [&](absl::StatusOr<v1::Lease> answer) { second = std::move(answer); });
+  }
+  EXPECT_TRUE(second.ok()) << second.status();
 }
 
 TEST(LeaseKeeper, ASlotIsOursWhileItIsBeingGranted) {
@@ -303,7 +332,7 @@ TEST(LeaseKeeper, ASlotIsOursWhileItIsBeingGranted) {
   status.set_holder("me");
   status.set_lease_id("unknown");
   EXPECT_FALSE(keeper.IsOurs({"w1", "cpu0"}, status));
-  const auto lease = keeper.Acquire({"w1", "cpu0"}, "test", nullptr);
+  const auto lease = Acquire(&keeper, {"w1", "cpu0"});
   ASSERT_TRUE(lease.ok());
   status.set_lease_id(lease->id());
   EXPECT_TRUE(keeper.IsOurs({"w1", "cpu0"}, status));
