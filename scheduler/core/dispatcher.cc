@@ -184,6 +184,7 @@ void Dispatcher::Start(const Placement::Assignment& assignment) {
   if (!work.fetch) job.stages.insert(attempt);
   placement_.StageStarted(assignment, job);
   const LiveStage& live = live_.emplace(attempt, std::move(stage)).first->second;
+  running_on_[live.slot] = attempt;
   policy_->Started(work, job, live);
   effects_.Emit(std::move(start));
   UpdateReady(job, true);
@@ -396,6 +397,7 @@ void Dispatcher::On(const StageFinished& event) {
   if (found == live_.end()) return;
   const LiveStage stage = std::move(found->second);
   live_.erase(found);
+  running_on_.erase(stage.slot);
   Job& job = jobs_.at(stage.job);
   if (stage.fetch) {
     fetches_.StageEnded(*stage.fetch, event, options_, &effects_);
@@ -433,6 +435,28 @@ bool Dispatcher::Suits(const SlotInfo& slot, const WorkItem& work) const {
   if (!SlotIndex::Suits(slot, work.kind, job.params)) return false;
   const std::string* avoided = placement_.Avoided(job, work);
   return avoided == nullptr || slot.id.worker != *avoided;
+}
+
+Dispatcher::SuitingSlots Dispatcher::SlotsFor(const WorkItem& work) const {
+  const Job& job = jobs_.at(work.job);
+  SuitingSlots found;
+  if (placement_.Avoided(job, work) == nullptr) {
+    const int lane = SlotIndex::LaneOf(work.kind, job);
+    found.free = tracker_problem().empty() && placement_.slot_index().AnyFree(lane);
+    found.one = placement_.slot_index().First(lane);
+    return found;
+  }
+  for (const SlotInfo& slot : slots()) {
+    if (!Suits(slot, work)) continue;
+    found.free |= SlotFree(slot);
+    if (found.one == nullptr || (slot.usable && !found.one->usable)) found.one = &slot;
+  }
+  return found;
+}
+
+const LiveStage* Dispatcher::StageOn(const SlotId& slot) const {
+  const auto running = running_on_.find(slot);
+  return running == running_on_.end() ? nullptr : &live_.at(running->second);
 }
 
 absl::Time Dispatcher::ExpectedEnd(const Job& job, absl::Time now) const {

@@ -102,6 +102,15 @@ class Dispatcher {
   bool SlotFree(const SlotInfo& slot) const { return placement_.IsFree(slot); }
   // Whether the slot suits this work, free or not (Placement::Avoided included).
   bool Suits(const SlotInfo& slot, const WorkItem& work) const;
+  // Of the slots that suit this work: whether one is free, and one of them, a usable one if there is any; null: none suits.
+  // It looks at all slots only where the work avoids a worker.
+  struct SuitingSlots {
+    bool free = false;
+    const SlotInfo* one = nullptr;
+  };
+  SuitingSlots SlotsFor(const WorkItem& work) const;
+  // The stage that runs on the slot; null: none of this dispatcher.
+  const LiveStage* StageOn(const SlotId& slot) const;
   // See placement.h.
   std::string Refusal(const SlotId& slot) const { return placement_.Refusal(slot); }
   absl::Time BacksOffUntil(const SlotId& slot) const { return placement_.BacksOffUntil(slot); }
@@ -155,6 +164,7 @@ class Dispatcher {
   Jobs jobs_;
   std::map<JobId, Job*> unfinished_;  // those of jobs_ that have not ended
   LiveStages live_;
+  std::map<SlotId, AttemptId> running_on_;  // those of live_
   Effects effects_;
   Placement placement_;
   ArtifactRoom artifact_room_{options_.max_artifact_bytes, options_.idle_code_grace};

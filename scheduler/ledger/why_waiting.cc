@@ -51,35 +51,25 @@ std::string WhyWaiting(const Dispatcher& dispatcher, const Job& job, const WorkI
   if (!dispatcher.store_problem().empty()) return dispatcher.store_problem();
   if (!dispatcher.tracker_problem().empty()) return dispatcher.tracker_problem();
   if (dispatcher.slots().empty()) return "no worker is registered at the tracker";
-  const SlotInfo* unusable = nullptr;
-  const SlotInfo* suits = nullptr;
-  for (const SlotInfo& slot : dispatcher.slots()) {
-    if (!dispatcher.Suits(slot, work)) continue;
-    if (dispatcher.SlotFree(slot)) {
-      if (work.kind == v1::STAGE_BUILD && dispatcher.LacksRoom(job)) {
-        return absl::StrCat("waiting: ", dispatcher.artifact_bytes() >> 20,
-                            " MiB of built code wait for a device; builds go on when they are "
-                            "measured");
-      }
-      return "waiting for its turn: other jobs go first";
+  const Dispatcher::SuitingSlots suiting = dispatcher.SlotsFor(work);
+  if (suiting.free) {
+    if (work.kind == v1::STAGE_BUILD && dispatcher.LacksRoom(job)) {
+      return absl::StrCat("waiting: ", dispatcher.artifact_bytes() >> 20,
+                          " MiB of built code wait for a device; builds go on when they are "
+                          "measured");
     }
-    (slot.usable ? suits : unusable) = &slot;
+    return "waiting for its turn: other jobs go first";
   }
   const std::string need = work.device ? "a device slot" : "a cpu slot";
-  if (suits != nullptr) {
-    for (const auto& [id, stage] : dispatcher.live()) {
-      if (stage.slot != suits->id) continue;
-      return absl::StrCat("waiting for ", need, ": ", suits->id.worker, "/", suits->id.slot,
-                          " runs ", StageName(stage.kind), " of j", stage.job.value);
-    }
-    const std::string refusal = dispatcher.Refusal(suits->id);
+  if (const SlotInfo* const slot = suiting.one; slot != nullptr) {
+    const std::string name = absl::StrCat(slot->id.worker, "/", slot->id.slot);
+    if (!slot->usable) return absl::StrCat("waiting for ", need, ": ", name, ": ", slot->why_not);
+    if (const LiveStage* const stage = dispatcher.StageOn(slot->id))
+      return absl::StrCat("waiting for ", need, ": ", name, " runs ", StageName(stage->kind),
+                          " of j", stage->job.value);
+    const std::string refusal = dispatcher.Refusal(slot->id);
     if (refusal.empty()) return absl::StrCat("waiting for ", need);
-    return absl::StrCat("waiting for ", need, ": ", suits->id.worker, "/", suits->id.slot,
-                        " was refused: ", refusal);
-  }
-  if (unusable != nullptr) {
-    return absl::StrCat("waiting for ", need, ": ", unusable->id.worker, "/", unusable->id.slot,
-                        ": ", unusable->why_not);
+    return absl::StrCat("waiting for ", need, ": ", name, " was refused: ", refusal);
   }
   if (work.device) return MissingDevice(dispatcher, job.params);
   const bool any = std::any_of(dispatcher.slots().begin(), dispatcher.slots().end(),
@@ -153,10 +143,8 @@ std::string DescribeTask(const Dispatcher& dispatcher, const Job& job, TaskIndex
   const WorkItem cpu{job.id, v1::STAGE_PROPOSE, index, std::nullopt, false};
   if (Is<Waiting>(task.phase)) {
     const WorkItem profile{job.id, v1::STAGE_PROFILE, index, std::nullopt, true};
-    const bool device =
-        std::any_of(dispatcher.slots().begin(), dispatcher.slots().end(),
-                    [&](const SlotInfo& slot) { return dispatcher.Suits(slot, profile); });
-    return device ? "waiting for its turn" : WhyWaiting(dispatcher, job, profile);
+    return dispatcher.SlotsFor(profile).one != nullptr ? "waiting for its turn"
+                                                       : WhyWaiting(dispatcher, job, profile);
   }
   return WhyWaiting(dispatcher, job, cpu);
 }
@@ -198,9 +186,7 @@ std::string DescribeJob(const Dispatcher& dispatcher, const Job& job, absl::Time
         WhyWaiting(dispatcher, job, {job.id, kind, std::nullopt, std::nullopt, NeedsDevice(kind)}));
   }
   std::map<v1::StageKind, int> running;
-  for (const auto& [id, stage] : dispatcher.live()) {
-    if (stage.job == job.id && !stage.fetch) ++running[stage.kind];
-  }
+  for (const AttemptId id : job.stages) ++running[dispatcher.live().at(id).kind];
   if (!running.empty()) {
     return absl::StrJoin(running, ", ", [](std::string* out, const auto& entry) {
       absl::StrAppend(out, StageName(entry.first));

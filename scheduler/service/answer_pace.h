@@ -53,8 +53,12 @@ class AnswerPace {
       begins_ = taken_bytes_ < options.beginning_bytes;
       if (!begins_) --pace_->beginnings_;
       if (!begins_ || pace_->beginnings_ <= options.few) return absl::ZeroDuration();
-      pace_->next_ =
-          std::max(pace_->next_, now) + absl::Seconds(1) * bytes / options.bytes_per_second;
+      const auto time_of = [&](int64_t taken) {
+        return absl::Seconds(1) * taken / options.bytes_per_second;
+      };
+      // Answers that ended while they waited have left their time behind.
+      const absl::Time last = now + time_of(pace_->beginnings_ * options.beginning_bytes);
+      pace_->next_ = std::min(std::max(pace_->next_, now) + time_of(bytes), last);
       return pace_->next_ - now;
     }
 

@@ -22,7 +22,7 @@ namespace heddle::scheduler {
 namespace {
 
 // Streams wait when the core falls behind so many events, or bytes of what workers sent. The core takes
-// all that is there, so it may hold as much again. One event more may be in the inbox.
+// all that is there, so it may hold as much again. One event more of each stage may be in the inbox.
 constexpr size_t kMaxInbox = 8192;
 constexpr int64_t kMaxInboxBytes = int64_t{128} << 20;
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // keeps the times in job reasons fresh
@@ -31,7 +31,7 @@ constexpr absl::Duration kFindAgain = absl::Seconds(1);     // pause after a rea
 constexpr absl::Duration kLongestTurn = absl::Seconds(30);
 
 // For what stages read and write in files and in the store; more would wait for the same disk.
-constexpr int kStageThreads = 8;
+constexpr int kStageThreads = 8, kStarterThreads = 4;
 constexpr int64_t kRetractGroup = 200;  // records that are retracted in one transaction
 // After this time a read is answered even if it may be a little old.
 constexpr absl::Duration kFlushLimit = absl::Seconds(2);
@@ -130,7 +130,9 @@ SchedulerLoop::~SchedulerLoop() {
   if (thread_.joinable()) thread_.join();
   reader_.reset();
   for (auto& [id, runner] : runners_) runner->Cancel();
+  ResumeReading();
   runners_.clear();
+  stage_starters_.reset();
   stage_pool_.reset();
   writer_.reset();
 }
@@ -189,11 +191,30 @@ bool SchedulerLoop::Post(Input input) {
   return true;
 }
 
+bool SchedulerLoop::Take(Input input) {
+  const int64_t bytes = BytesOf(input.event);
+  absl::MutexLock lock(&mutex_);
+  if (stop_) return true;
+  inbox_bytes_ += bytes;
+  inbox_.push_back(std::move(input));
+  return inbox_.size() < kMaxInbox && inbox_bytes_ < kMaxInboxBytes;
+}
+
+void SchedulerLoop::ResumeReading() {
+  std::vector<std::function<void()>> waiting;
+  {
+    absl::MutexLock lock(&mutex_);
+    waiting.swap(awaiting_room_);
+  }
+  for (std::function<void()>& resume : waiting) stage_pool_->Add(std::move(resume));
+}
+
 void SchedulerLoop::Run() {
   // Calls of users must not hold up decisions, nor the stages' own work.
   if (!RunBeforeOthers())
     spdlog::debug(
         "the dispatcher runs with usual priority (root or LimitNICE=-5 lets it go first)");
+  stage_starters_ = std::make_unique<ThreadPool>(kStarterThreads);
   stage_pool_ = std::make_unique<ThreadPool>(kStageThreads);
   while (true) {
     std::deque<Input> inputs;
@@ -205,8 +226,8 @@ void SchedulerLoop::Run() {
       if (!finds_.empty() && !finding_)
         sleep = std::min(sleep, std::max(absl::ZeroDuration(), find_after_ - now));
       auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return !inbox_.empty() || !leased_.empty() || !ended_.empty() || found_ || store_problem_ ||
-               shown_ || stop_;
+        return !inbox_.empty() || !leased_.empty() || !ended_.empty() || !awaiting_room_.empty() ||
+               found_ || store_problem_ || shown_ || stop_;
       };
       absl::MutexLock lock(&mutex_);
       if (!to_publish_.empty() && unshown_ == 0)
@@ -227,6 +248,7 @@ void SchedulerLoop::Run() {
       if (mutex_.AwaitWithTimeout(absl::Condition(&stop_), kLook)) return;
     }
     for (const auto& [attempt, lease] : leased) OnLeased(attempt, lease);
+    ResumeReading();
     if (inputs.empty()) inputs.push_back({Tick{}});
     for (Input& input : inputs) Handle(std::move(input));
     if (found) TakeFound(*std::move(found));
@@ -397,6 +419,7 @@ void SchedulerLoop::PerformStart(const StartStage& start) {
   spans_[start.attempt] = std::move(row);
   next_attempt_ = start.attempt.value + 1;
   StageRunner::Environment environment;
+  environment.starters = stage_starters_.get();
   environment.pool = stage_pool_.get();
   environment.leases = leases_.get();
   environment.store = store_;
@@ -417,7 +440,12 @@ void SchedulerLoop::PerformStart(const StartStage& start) {
     leased_.emplace_back(attempt, lease);
     return absl::OkStatus();
   };
-  environment.post = [this](Event event) { Post({std::move(event)}); };
+  environment.post = [this](Event event) { return Take({std::move(event)}); };
+  environment.await_room = [this](std::function<void()> resume) {
+    absl::MutexLock lock(&mutex_);
+    if (stop_) return stage_pool_->Add(std::move(resume));
+    awaiting_room_.push_back(std::move(resume));
+  };
   environment.ended = [this](AttemptId attempt) {
     absl::MutexLock lock(&mutex_);
     ended_.push_back(attempt);

@@ -148,6 +148,10 @@ class SchedulerLoop {
   absl::Status LoadJobs();
   void Run();
   bool Post(Input input);
+  // The same without waiting, for stages. Whether there is room for more.
+  bool Take(Input input);
+  // Stages that waited for room read on.
+  void ResumeReading();
   void Handle(Input input);
   // Takes warnings and module digests from the end of a stage; the dispatcher does not need them.
   void NoteEnd(const Event& event);
@@ -202,6 +206,7 @@ class SchedulerLoop {
   std::set<std::pair<std::string, std::string>> claimed_keys_ ABSL_GUARDED_BY(mutex_);
   std::deque<Input> inbox_ ABSL_GUARDED_BY(mutex_);
   int64_t inbox_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::function<void()>> awaiting_room_ ABSL_GUARDED_BY(mutex_);  // see ResumeReading
   std::deque<std::pair<AttemptId, v1::Lease>> leased_ ABSL_GUARDED_BY(mutex_);
   // The largest fencing token seen for each slot. Leases with a smaller one are not used.
   std::map<SlotId, uint64_t> fences_ ABSL_GUARDED_BY(mutex_);
@@ -228,7 +233,7 @@ class SchedulerLoop {
   std::unique_ptr<LeaseKeeper> leases_;
   std::unique_ptr<StoreWriter> writer_;
   std::unique_ptr<RecordReader> reader_;
-  std::unique_ptr<ThreadPool> stage_pool_;
+  std::unique_ptr<ThreadPool> stage_starters_, stage_pool_;
   std::map<AttemptId, std::unique_ptr<StageRunner>> runners_;
   std::unique_ptr<TrackerWatch> watch_;
   std::thread thread_;

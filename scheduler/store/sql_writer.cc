@@ -230,7 +230,7 @@ absl::Status SqlWriter::operator()(const InsertRecord& change) {
       "candidate,attempt,provenance,measurement,digest,worker,imported_by) "
       "SELECT coalesce((SELECT max(id) FROM records),0)+1,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,"
       "?13,?14,?15 WHERE ?16=0 OR NOT EXISTS(SELECT 1 FROM records WHERE workload=?1 AND target=?2 "
-      "AND device=?3 AND created_ns=?7 AND digest=?13) "
+      "AND device=?3 AND digest=?13) "
       "AND NOT EXISTS(SELECT 1 FROM retracted_digests WHERE digest=?13)";
   HEDDLE_ASSIGN_OR_RETURN(
       const bool inserted,

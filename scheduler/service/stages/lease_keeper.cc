@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/thread_priority.h"
 #include "proto/check_message.h"
 #include "proto/grpc_util.h"
 
@@ -88,10 +89,18 @@ void LeaseKeeper::Ask(const SlotId& slot, const std::string& purpose, std::funct
   call->request.set_duration_ms(absl::ToInt64Milliseconds(lease_));
   SetDeadline(&call->context, rpc_limit_);
   const absl::Time asked = MonotonicNow();
+  v1::AcquireRequest* const request = &call->request;
+  grpc::ClientContext* const context = &call->context;
+  v1::Lease* const lease = &call->lease;
   tracker_->async()->Acquire(
-      &call->context, &call->request, &call->lease,
-      [this, call, slot, lost = std::move(lost), done, asked](const grpc::Status& status) mutable {
-        done(TakeAnswer(slot, status, call->lease, asked, std::move(lost)));
+      context, request, lease,
+      [this, call = std::move(call), slot, lost = std::move(lost), done,
+       asked](const grpc::Status& status) mutable {
+        RunCallbacksBeforeOthers();
+        absl::StatusOr<v1::Lease> answer =
+            TakeAnswer(slot, status, call->lease, asked, std::move(lost));
+        call.reset();  // the last use of a channel must not be in a thread of gRPC
+        done(std::move(answer));
         EndCall();
       });
 }
@@ -99,17 +108,17 @@ void LeaseKeeper::Ask(const SlotId& slot, const std::string& purpose, std::funct
 absl::StatusOr<v1::Lease> LeaseKeeper::TakeAnswer(const SlotId& slot, const grpc::Status& status,
                                                   const v1::Lease& lease, absl::Time asked,
                                                   std::function<void()> lost) {
+  absl::Status refused = FromGrpc(status);
+  if (refused.ok()) refused = CheckMessage(lease);
+  const bool granted = status.ok();
+  if (refused.ok() && MonotonicNow() >= asked + lease_)
+    refused = absl::DeadlineExceededError("the tracker's answer came after the end of the lease");
   absl::MutexLock lock(&mutex_);
   acquiring_.erase(slot);
-  if (!status.ok()) {
+  if (!refused.ok()) {
     ++counts_.refused;
-    if (Unanswered(status)) strays_.insert(slot);
-    return FromGrpc(status);
-  }
-  if (const absl::Status checked = CheckMessage(lease); !checked.ok()) {
-    strays_.insert(slot);
-    ++counts_.refused;
-    return checked;
+    if (granted || Unanswered(status)) strays_.insert(slot);
+    return refused;
   }
   ++counts_.granted;
   held_[lease.id()] = {slot.worker, asked + renew_every_, asked + lease_, std::move(lost)};
@@ -176,10 +185,15 @@ void LeaseKeeper::Release(const std::string& lease_id) {
   auto call = std::make_shared<Call>();
   call->request.set_lease_id(lease_id);
   SetDeadline(&call->context, rpc_limit_);
-  tracker_->async()->Release(&call->context, &call->request, &call->response,
-                             [this, call, begun = MonotonicNow()](const grpc::Status& status) {
-                               EndRelease(call->request.lease_id(), !Unanswered(status), begun);
-                               AskForWaiting();
+  v1::ReleaseRequest* const request = &call->request;
+  grpc::ClientContext* const context = &call->context;
+  v1::ReleaseResponse* const response = &call->response;
+  tracker_->async()->Release(context, request, response,
+                             [this, call = std::move(call), lease_id,
+                              begun = MonotonicNow()](const grpc::Status& status) mutable {
+                               RunCallbacksBeforeOthers();
+                               call.reset();
+                               EndRelease(lease_id, !Unanswered(status), begun);
                                EndCall();
                              });
 }
@@ -192,7 +206,6 @@ void LeaseKeeper::ReleaseAll(const std::vector<std::string>& lease_ids) {
     answers = answers && MonotonicNow() < begun + rpc_limit_ && SendRelease(id);
     EndRelease(id, answers, begun);
   }
-  AskForWaiting();
 }
 
 // From now on they are not held, whatever the tracker says.
@@ -211,14 +224,17 @@ void LeaseKeeper::BeginRelease(const std::vector<std::string>& lease_ids) {
 }
 
 void LeaseKeeper::EndRelease(const std::string& lease_id, bool answered, absl::Time begun) {
-  absl::MutexLock lock(&mutex_);
-  if (!answered) unreleased_[lease_id] = begun + lease_;
-  const auto announced = announced_.find(lease_id);
-  if (announced == announced_.end()) return;
-  const auto there = releases_.find(announced->second.host);
-  there->second.erase(announced->second.number);
-  if (there->second.empty()) releases_.erase(there);
-  announced_.erase(announced);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!answered) unreleased_[lease_id] = begun + lease_;
+    const auto announced = announced_.find(lease_id);
+    if (announced == announced_.end()) return;
+    const auto there = releases_.find(announced->second.host);
+    there->second.erase(announced->second.number);
+    if (there->second.empty()) releases_.erase(there);
+    announced_.erase(announced);
+  }
+  AskForWaiting();
 }
 
 void LeaseKeeper::ReleaseLater(const std::vector<std::string>& lease_ids) {
@@ -335,9 +351,12 @@ void LeaseKeeper::Loop() {
       Renew({due.begin() + static_cast<std::ptrdiff_t>(begin),
              due.begin() + static_cast<std::ptrdiff_t>(end)});
     }
+    // Between them, since each may wait for the tracker: who has waited long enough asks it.
+    AskForWaiting();
     ReleaseAnnounced();
-    AskForWaiting();  // some have waited long enough
+    AskForWaiting();
     ReleaseAgain();
+    AskForWaiting();
     ReleaseStrays();
   }
 }

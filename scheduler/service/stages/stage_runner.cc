@@ -10,6 +10,7 @@
 #include "base/files/mapped_file.h"
 #include "base/quantiles.h"
 #include "base/status_macros.h"
+#include "base/thread_priority.h"
 #include "proto/access/channel.h"
 #include "proto/access/module_seal.h"
 #include "proto/chunks.h"
@@ -95,18 +96,24 @@ class StageRunner::Call final : public grpc::ClientBidiReactor<v1::StageInput, v
     StartCall();
   }
   void OnReadDone(bool ok) override {
+    RunCallbacksBeforeOthers();
     if (!ok) return runner_->EndReading();
     if (!event_.has_chunk()) return Receive();
     runner_->environment_.pool->Add([this] { Receive(); });
   }
   void OnWriteDone(bool ok) override {
+    RunCallbacksBeforeOthers();
     if (!ok) return runner_->EndWriting();
     if (runner_->WritesCandidates()) return runner_->WriteNext();
     runner_->WriteLater();
   }
   void OnWritesDoneDone(bool) override { runner_->EndWriting(); }
   void OnDone(const grpc::Status& status) override {
-    runner_->environment_.pool->Add([runner = runner_, status] { runner->Close(status); });
+    RunCallbacksBeforeOthers();
+    runner_->environment_.leases->AnnounceRelease(runner_->lease_);
+    const absl::Duration took = MonotonicNow() - runner_->began_;
+    runner_->environment_.pool->Add(
+        [runner = runner_, status, took] { runner->Close(status, took); });
   }
 
   grpc::ClientContext context;
@@ -116,7 +123,8 @@ class StageRunner::Call final : public grpc::ClientBidiReactor<v1::StageInput, v
  private:
   void Receive() {
     runner_->Receive(event_);
-    StartRead(&event_);
+    if (std::exchange(runner_->room_, true)) return StartRead(&event_);
+    runner_->environment_.await_room([this] { StartRead(&event_); });
   }
 
   StageRunner* const runner_;
@@ -136,7 +144,7 @@ StageRunner::StageRunner(StageOrder order, Environment environment)
   closed_ = !order_.input_open;
   end_.attempt = order_.attempt;
   end_.started = false;
-  environment_.pool->Add([this] { Prepare(); });
+  environment_.starters->Add([this] { Prepare(); });
 }
 
 StageRunner::~StageRunner() { over_.WaitForNotification(); }
@@ -172,6 +180,11 @@ void StageRunner::Cancel() {
 // ---- the steps of a stage ----
 
 void StageRunner::Prepare() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!cancelled_.empty()) end_.fault = {v1::FAULT_INFRASTRUCTURE, cancelled_};
+  }
+  if (end_.fault.kind != v1::FAULT_NONE) return Conclude();
   // The best records are those without what was retracted just now.
   if (!order_.reads.best.empty()) environment_.flush();
   OrderInputs inputs = FetchInputs(environment_.store, order_.reads);
@@ -219,6 +232,10 @@ void StageRunner::Begin(absl::StatusOr<v1::Lease> lease) {
 }
 
 std::optional<FaultInfo> StageRunner::Open() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!cancelled_.empty()) return FaultInfo{v1::FAULT_INFRASTRUCTURE, cancelled_};
+  }
   if (const absl::Status parts = AddParts(); !parts.ok()) {
     end_.started = true;
     return FaultInfo{v1::FAULT_USER, std::string(parts.message()), /*own=*/true};
@@ -252,16 +269,14 @@ std::optional<FaultInfo> StageRunner::Open() {
   return std::nullopt;
 }
 
-void StageRunner::Close(const grpc::Status& status) {
-  end_.fault = FaultOf(status);
+void StageRunner::Close(const grpc::Status& status, absl::Duration took) {
+  end_.fault = FaultOf(status, took);
   end_.interrupted = results_->interrupted;
   end_.silent = results_->silent;
-  environment_.leases->AnnounceRelease(lease_);
   Conclude();
 }
 
-FaultInfo StageRunner::FaultOf(const grpc::Status& status) {
-  const absl::Duration took = MonotonicNow() - began_;
+FaultInfo StageRunner::FaultOf(const grpc::Status& status, absl::Duration took) {
   if (status.ok()) environment_.channels->Keep(address_, order_.slot.worker, call_->channel);
   std::string cancelled, lost;
   {
@@ -359,7 +374,10 @@ void StageRunner::Conclude() {
   if (fit_ != nullptr && (!end_.started || (end_.interrupted && !end_.silent) || cancelled))
     fit_->Succeed();
   fit_.reset();
+  // Whoever destroys this does not wait for files.
   call_.reset();
+  value_.reset();
+  results_.reset();
   environment_.post(std::move(end_));
   // Meanwhile the dispatcher decides what runs there next.
   if (!lease_.empty()) environment_.leases->Release(lease_);
@@ -479,6 +497,12 @@ void StageRunner::WriteNext() {
     *call_->input.mutable_start() = order_.start;
     return call_->StartWrite(&call_->input);
   }
+  bool ended = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    ended = broken_;
+  }
+  if (ended) return EndWriting();
   if (!knows_values_ && !ListValues()) return;
   if (value_ == nullptr && !values_.empty()) {
     auto value = OpenValue(values_.front());
@@ -493,20 +517,19 @@ void StageRunner::WriteNext() {
     *call_->input.mutable_chunk() = *std::move(chunk);
     return call_->StartWrite(&call_->input);
   }
-  bool ends = false;
   {
     absl::MutexLock lock(&mutex_);
-    ends = broken_ || (queue_.empty() && closed_);
-    if (!ends && queue_.empty()) {
+    ended = broken_ || (queue_.empty() && closed_);
+    if (!ended && queue_.empty()) {
       writer_ = Writer::kIdle;
       return;
     }
-    if (!ends) {
+    if (!ended) {
       call_->input = std::move(queue_.front());
       queue_.pop_front();
     }
   }
-  if (ends) return call_->StartWritesDone();
+  if (ended) return call_->StartWritesDone();
   call_->StartWrite(&call_->input);
 }
 
@@ -577,6 +600,8 @@ void StageRunner::EndReading() {
 }
 
 // ---- what the worker sends ----
+
+void StageRunner::Post(Event event) { room_ = environment_.post(std::move(event)); }
 
 void StageRunner::Receive(const v1::StageEvent& event) {
   results_->answered = true;
@@ -678,8 +703,7 @@ void StageRunner::Take(const v1::StageEvent& event) {
       results->finished = event.finished();
       break;
     case v1::StageEvent::kCandidateStarted:
-      environment_.post(
-          CandidateStarted{order_.attempt, CandidateId{event.candidate_started().candidate()}});
+      Post(CandidateStarted{order_.attempt, CandidateId{event.candidate_started().candidate()}});
       break;
     case v1::StageEvent::kBuilt: {
       const v1::BuildResult& built = event.built();
@@ -693,7 +717,7 @@ void StageRunner::Take(const v1::StageEvent& event) {
         out.message = built.failure().message();
         out.outcome = built.failure().outcome();
       }
-      environment_.post(std::move(out));
+      Post(std::move(out));
       break;
     }
     case v1::StageEvent::kProfiled: {
@@ -708,7 +732,7 @@ void StageRunner::Take(const v1::StageEvent& event) {
                             static_cast<double>(measurement.profile_ns()),
                             measured(measurement)};
       if (outcome == v1::OUTCOME_OK) out.median_ns = Median({samples.begin(), samples.end()});
-      environment_.post(std::move(out));
+      Post(std::move(out));
       break;
     }
     default:

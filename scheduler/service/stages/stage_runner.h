@@ -36,7 +36,8 @@ namespace heddle::scheduler {
 class StageRunner {
  public:
   struct Environment {
-    ThreadPool* pool;
+    ThreadPool* starters;  // for what a stage reads before it begins: that may wait for the store
+    ThreadPool* pool;      // for the rest
     LeaseKeeper* leases;
     RecordStore* store;
     BlobStore* blobs;
@@ -48,8 +49,9 @@ class StageRunner {
     // Called from the pool; must not block for long. An error means that the lease must
     // not be used, because its token is stale; it is then released.
     std::function<absl::Status(AttemptId, const v1::Lease&)> leased;
-    // Called from the pool and from gRPC's threads. May wait until there is room for the event: the workers have to, too.
-    std::function<void(Event)> post;
+    // Takes any event, and does not wait. False: there is no room for more, so a stage reads on once `await_room` has called it.
+    std::function<bool(Event)> post;
+    std::function<void(std::function<void()> resume)> await_room;
     // Called last, after StageFinished was posted.
     std::function<void(AttemptId)> ended;
   };
@@ -71,12 +73,12 @@ class StageRunner {
   };
 
   // The steps of a stage. Each is called once.
-  void Prepare();                                 // on the pool
-  void Begin(absl::StatusOr<v1::Lease> lease);    // on the pool
-  std::optional<FaultInfo> Open();                // why the call was not begun
-  void Close(const grpc::Status& status);         // on the pool
-  void Conclude();                                // posts the end
-  FaultInfo FaultOf(const grpc::Status& status);  // how the call ended
+  void Prepare();
+  void Begin(absl::StatusOr<v1::Lease> lease);
+  std::optional<FaultInfo> Open();  // why the call was not begun
+  void Close(const grpc::Status& status, absl::Duration took);
+  void Conclude();                                                     // posts the end
+  FaultInfo FaultOf(const grpc::Status& status, absl::Duration took);  // how the call ended
 
   // Sends the next message: the order, then values, then candidates as they come. Called by whoever made the writer busy;
   // on the pool while it reads files.
@@ -93,6 +95,7 @@ class StageRunner {
 
   // One event of the worker.
   void Receive(const v1::StageEvent& event);
+  void Post(Event event);
   // InvalidArgument: the worker must not send this, or not now. Nothing of such an event is used.
   absl::Status CheckTaken(const v1::StageEvent& event);
   void Take(const v1::StageEvent& event);
@@ -115,7 +118,9 @@ class StageRunner {
   StageFinished end_;
   std::string lease_;    // its id; empty: none
   std::string address_;  // of the worker, as its lease tells
+  // These two are the reader's while the call goes on.
   std::unique_ptr<Results> results_;
+  bool room_ = true;  // for more events
   uint64_t fencing_token_ = 0;
   std::unique_ptr<FitsToAll::Claim> fit_;  // while the search learns from all tasks
   int64_t all_measured_ = 0;               // SamplePages.measured of what it was sent; 0: nothing

@@ -110,6 +110,7 @@ INSERT INTO heddle_commit VALUES(0);
 CREATE INDEX experience_pages ON experience(target, workload, device);
 )sql",
     R"sql(
+CREATE INDEX records_equal ON records(workload, target, device, digest);
 DROP INDEX records_digest;
 )sql"};
 static_assert(kFirstVersion + kPostgresMigrations.size() == kSchemaVersion + 1,

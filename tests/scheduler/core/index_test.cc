@@ -315,6 +315,32 @@ class Course {
     return false;
   }
 
+  // What people are told of slots (why_waiting.h).
+  void CompareSlots(int step) {
+    for (const SlotInfo& slot : dispatcher_.slots()) {
+      const LiveStage* found = nullptr;
+      for (const auto& [attempt, stage] : dispatcher_.live()) {
+        if (stage.slot == slot.id) found = &stage;
+      }
+      ASSERT_EQ(dispatcher_.StageOn(slot.id), found) << "step " << step;
+    }
+    dispatcher_.ForEachWaiting([&](const WorkItem& work, absl::Time) {
+      bool free = false, suits = false, usable = false;
+      for (const SlotInfo& slot : dispatcher_.slots()) {
+        if (!dispatcher_.Suits(slot, work)) continue;
+        suits = true;
+        usable |= slot.usable;
+        free |= dispatcher_.SlotFree(slot);
+      }
+      const Dispatcher::SuitingSlots found = dispatcher_.SlotsFor(work);
+      ASSERT_EQ(found.free, free) << "step " << step;
+      ASSERT_EQ(found.one != nullptr, suits) << "step " << step;
+      if (!suits) return;
+      ASSERT_TRUE(dispatcher_.Suits(*found.one, work)) << "step " << step;
+      ASSERT_EQ(found.one->usable, usable) << "step " << step;
+    });
+  }
+
   // What is counted as things happen is what a look at everything gives.
   void CompareCounts(int step) {
     std::map<JobId, std::set<AttemptId>> stages;
@@ -323,6 +349,7 @@ class Course {
     }
     for (const auto& [id, job] : dispatcher_.jobs())
       ASSERT_EQ(job.stages, stages[id]) << "of j" << id.value << ", step " << step;
+    CompareSlots(step);
     double horizon = 0;
     for (int lane = 0; lane < 40; ++lane)
       horizon = std::max(horizon, dispatcher_.forecast().LaneSeconds(lane));

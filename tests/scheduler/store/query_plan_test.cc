@@ -514,6 +514,7 @@ TEST_P(SqlStoreTest, StatisticsThatAnOlderProgramDidNotKeepAreCountedAfterTheSta
   } else {  // as the version before this left it
     ASSERT_TRUE(session()
                     ->Execute("DROP TABLE record_groups; DROP INDEX experience_pages; "
+                              "DROP INDEX records_equal; "
                               "CREATE INDEX records_digest ON records(digest); "
                               "PRAGMA user_version=12")
                     .ok());
