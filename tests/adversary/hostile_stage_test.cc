@@ -260,6 +260,7 @@ class HostileStageTest : public ::testing::TestWithParam<v1::StageKind> {
     std::vector<Event> posted;
     absl::Notification ended;
     StageRunner::Environment environment;
+    environment.starters = environment.pool = &pool_;
     environment.leases = leases_.get();
     environment.credentials = &credentials_;
     environment.channels = &channels_;
@@ -267,10 +268,13 @@ class HostileStageTest : public ::testing::TestWithParam<v1::StageKind> {
     environment.store = store_.get();
     environment.blobs = blobs_.get();
     environment.leased = [](AttemptId, const v1::Lease&) { return absl::OkStatus(); };
+    // Every other time there is no room for more.
     environment.post = [&](Event event) {
       absl::MutexLock lock(&mutex);
       posted.push_back(std::move(event));
+      return posted.size() % 2 == 0;
     };
+    environment.await_room = [&](std::function<void()> resume) { pool_.Add(std::move(resume)); };
     environment.ended = [&](AttemptId) { ended.Notify(); };
     {
       StageRunner runner(std::move(order), std::move(environment));
@@ -279,6 +283,7 @@ class HostileStageTest : public ::testing::TestWithParam<v1::StageKind> {
     return posted;
   }
 
+  ThreadPool pool_{2};
   const Credentials credentials_;
   WorkerChannels channels_{&credentials_};
   FitsToAll fits_;
