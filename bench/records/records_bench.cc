@@ -11,7 +11,7 @@
 // for the sizes of which the first takes hours. The time of a fill by SQL says nothing about inserts.
 //
 // A fill tells on stderr how far it is. Begun again with the same flags, one through the store goes on where it was, and
-// one by SQL begins anew. An SQLite file that would not fit on its disk is refused at once.
+// one by SQL begins anew. PostgreSQL is filled by COPY. An SQLite file that would not fit on its disk is refused at once.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <spawn.h>
@@ -41,6 +41,7 @@
 #include "base/splitmix.h"
 #include "base/status_macros.h"
 #include "bench/common/usage.h"
+#include "bench/records/fill_postgres.h"
 #include "proto/jobs.grpc.pb.h"
 #include "scheduler/store/open_store.h"
 #include "scheduler/store/sqlite_record_store.h"
@@ -555,6 +556,16 @@ absl::Status MeasureStore(const Flags& flags, const Maker& make) {
   Tell("expected size, about",
        absl::StrFormat("%.1f GB", 1e-9 * static_cast<double>(flags.records) *
                                       BytesOfRecord(flags.trace_bytes)));
+  if (flags.fill == "sql") {
+    HEDDLE_ASSIGN_OR_RETURN(const int64_t there, Filled(flags, make, store.get()));
+    if (there == 0) {
+      const absl::Time begin = absl::Now();
+      Progress progress(0, flags.records);
+      HEDDLE_RETURN_IF_ERROR(
+          FillPostgres(flags.store, flags.records, make, [&](int64_t done) { progress.At(done); }));
+      Tell("filled by sql", absl::StrFormat("%d records in %.0f s", flags.records, Since(begin)));
+    }
+  }
   HEDDLE_RETURN_IF_ERROR(FillThroughStore(flags, make, store.get()));
   HEDDLE_RETURN_IF_ERROR(MeasureReads(flags, make, store.get()));
   return MeasureWrites(flags, make, store.get());
@@ -649,8 +660,7 @@ int main(int argc, char** argv) {
          "--store", flags.store,
          "postgresql://USER@HOST/DATABASE: measure that database instead; one without all of the "
          "records is filled")
-      ->excludes("--data")
-      ->excludes("--fill");
+      ->excludes("--data");
   app.add_flag("--keep", flags.keep, "keep a folder that is made");
   CLI11_PARSE(app, argc, argv);
   const bool fresh = !std::filesystem::exists(flags.data);

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -16,8 +19,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/files/blob_store.h"
 #include "base/sha256.h"
+#include "base/thread_pool.h"
 #include "base/vocabulary/workload_key.h"
 #include "proto/message_rules.h"
 #include "scheduler/service/stages/stage_runner.h"
@@ -365,6 +371,52 @@ TEST_P(HostileStageTest, RefusesWhatNoWorkerMaySend) {
   }
   EXPECT_GT(refused, 0);
 }
+
+// A port of this machine that does not answer who connects, as one of a machine that is gone.
+class SilentPort {
+ public:
+  SilentPort() : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address_);
+    auto* const any = reinterpret_cast<sockaddr*>(&address_);
+    EXPECT_EQ(bind(listener_, any, size), 0);
+    EXPECT_EQ(listen(listener_, 0), 0);
+    EXPECT_EQ(getsockname(listener_, any, &size), 0);
+    for (int& waits : waiting_) {  // Linux drops what comes when its queue is full
+      waits = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+      (void)connect(waits, any, size);
+    }
+  }
+  ~SilentPort() {
+    for (const int waits : waiting_) close(waits);
+    close(listener_);
+  }
+  std::string address() const { return absl::StrCat("127.0.0.1:", ntohs(address_.sin_port)); }
+
+ private:
+  const int listener_;
+  sockaddr_in address_{};
+  std::array<int, 4> waiting_;
+};
+
+// Such a stage was not begun, however long it took to find that out, so it costs its job no attempt.
+using UnreachedStageTest = HostileStageTest;
+TEST_P(UnreachedStageTest, IsNotBegun) {
+  const SilentPort gone;
+  v1::ListWorkersResponse workers;
+  workers.add_workers()->set_address(gone.address());
+  tracker_.SetWorkers(workers);
+  const absl::Time begun = absl::Now();
+  const std::vector<Event> posted = Run(ScriptOf(GetParam()));
+  const auto& end = std::get<StageFinished>(posted.back());
+  EXPECT_EQ(end.fault.kind, v1::FAULT_INFRASTRUCTURE) << end.fault.message;
+  EXPECT_FALSE(end.started || end.interrupted || end.silent);
+  EXPECT_GT(absl::Now() - begun, absl::Seconds(2))
+      << "this is about a machine that does not answer";
+}
+INSTANTIATE_TEST_SUITE_P(All, UnreachedStageTest, ::testing::Values(v1::STAGE_IMPORT),
+                         [](const auto& info) { return v1::StageKind_Name(info.param); });
 
 INSTANTIATE_TEST_SUITE_P(All, HostileStageTest,
                          ::testing::Values(v1::STAGE_IMPORT, v1::STAGE_PROPOSE, v1::STAGE_BUILD,

@@ -112,6 +112,10 @@ class StageRunner::Call final : public grpc::ClientBidiReactor<v1::StageInput, v
     RunCallbacksBeforeOthers();
     runner_->environment_.leases->AnnounceRelease(runner_->lease_);
     const absl::Duration took = MonotonicNow() - runner_->began_;
+    // A connection that was there once and broke leaves the channel idle.
+    const grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/false);
+    runner_->connected_ =
+        state != GRPC_CHANNEL_TRANSIENT_FAILURE && state != GRPC_CHANNEL_CONNECTING;
     runner_->environment_.pool->Add(
         [runner = runner_, status, took] { runner->Close(status, took); });
   }
@@ -287,11 +291,13 @@ FaultInfo StageRunner::FaultOf(const grpc::Status& status, absl::Duration took) 
     const bool aborted = status.error_code() == grpc::StatusCode::ABORTED;
     // A connection that ends by pings, or with the worker's process, does so before the lease is found lost.
     const bool cut = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
-                     (results_->answered || took > kSurelyStarted);
+                     (results_->answered || (connected_ && took > kSurelyStarted));
     results_->silent = (lease_lost_ || cut) && !aborted && !results_->finished;
     results_->interrupted = lease_lost_ || aborted || results_->silent;
   }
-  end_.started = results_->answered || !NotTaken(order_.start.kind(), status.error_code(), took);
+  const bool unreached = status.error_code() == grpc::StatusCode::UNAVAILABLE && !connected_;
+  end_.started = results_->answered ||
+                 !(unreached || NotTaken(order_.start.kind(), status.error_code(), took));
   if (!results_->refused.empty()) return {v1::FAULT_INFRASTRUCTURE, results_->refused};
   if (results_->finished && results_->finished->fault().kind() == v1::FAULT_NONE &&
       results_->broken.empty()) {

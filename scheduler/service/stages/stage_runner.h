@@ -125,7 +125,8 @@ class StageRunner {
   std::unique_ptr<FitsToAll::Claim> fit_;  // while the search learns from all tasks
   int64_t all_measured_ = 0;               // SamplePages.measured of what it was sent; 0: nothing
   std::unique_ptr<Call> call_;
-  absl::Time began_;  // the call
+  absl::Time began_;       // the call
+  bool connected_ = true;  // false: the worker was not to be reached
   // These are the writer's.
   bool started_ = false;
   bool knows_values_ = false;
