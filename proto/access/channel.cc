@@ -83,8 +83,6 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const std
   if (peer == PeerName(Role::kTracker)) arguments.SetMaxReceiveMessageSize(64 << 20);
   // How long one try to connect takes at most: to a machine that is gone, it would be 20 s.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);
-  // A connection that waits keeps memory for as much as it was sent at a time, up to 4 MiB. A scheduler has thousands of them.
-  arguments.SetInt(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 64 << 10);
   // Every channel its own connection: a broken one must not be shared with its successor.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const std::shared_ptr<grpc::ChannelCredentials> connection =
