@@ -12,7 +12,7 @@
 namespace heddle::scheduler {
 
 // `make` gives record i, from 0 on; `progress` is told how many there are. All or nothing: it is one transaction. The user
-// must be a superuser, since references are not checked. FailedPrecondition: the database has records, or no tables yet.
+// must be a superuser, since references are not checked. FailedPrecondition: the database has records.
 absl::Status FillPostgres(const std::string& url, int64_t records,
                           const std::function<v1::Record(int64_t)>& make,
                           const std::function<void(int64_t)>& progress);

@@ -82,7 +82,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const std
   // The list of thousands of workers has more than the usual 4 MiB.
   if (peer == PeerName(Role::kTracker)) arguments.SetMaxReceiveMessageSize(64 << 20);
   // How long one try to connect takes at most: to a machine that is gone, it would be 20 s.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10'000);
   // Every channel its own connection: a broken one must not be shared with its successor.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const std::shared_ptr<grpc::ChannelCredentials> connection =

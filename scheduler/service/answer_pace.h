@@ -44,7 +44,7 @@ class AnswerPace {
     // Whether it is at its beginning.
     bool begins() const { return begins_; }
     // Notes that the peer has taken so many bytes more by `now`. Returns how long the answer has to wait before it goes on.
-    // Answers that wait at the same time go on in the order of their calls.
+    // Answers that wait at the same time go on about in the order of their calls.
     absl::Duration Take(int64_t bytes, absl::Time now) {
       if (!begins_) return absl::ZeroDuration();
       taken_bytes_ += bytes;

@@ -23,7 +23,7 @@ constexpr absl::Duration kRememberReleased =
 // Not with each of hundreds of releases a second, since that looks at all of the last ten seconds.
 constexpr absl::Duration kForgetEvery = absl::Seconds(1);
 
-// Whoever has announced a release waits longer only where the dispatcher takes no events, as while the store is blocked.
+// Between an announcement and its release a stage only posts its end.
 constexpr absl::Duration kAnnouncedLongAgo = absl::Seconds(1);
 
 // The tracker may or may not have done what it was asked.

@@ -47,6 +47,12 @@ int64_t CandidateOf(const v1::StageInput& input) {
   return input.has_build() ? input.build().candidate().id() : input.profile().candidate().id();
 }
 
+// Whether the order lacks what only the store has.
+bool ReadsStore(const StageOrder& order) {
+  const OrderReads& reads = order.reads;
+  return order.transfer || reads.related || reads.warm || !reads.best.empty() || reads.experience;
+}
+
 // Whether the worker did not begin a stage that it has told nothing of. What a worker refuses it has not begun,
 // however late the refusal: it may have been stopped meanwhile, or have waited for the slot. Of candidates a worker
 // tells when it begins one, so a connection that breaks before that says nothing of them, however late it breaks.
@@ -97,7 +103,14 @@ class StageRunner::Call final : public grpc::ClientBidiReactor<v1::StageInput, v
   }
   void OnReadDone(bool ok) override {
     RunCallbacksBeforeOthers();
-    if (!ok) return runner_->EndReading();
+    if (!ok) {
+      runner_->took_ = MonotonicNow() - runner_->began_;
+      // A connection that was there once and broke leaves the channel idle.
+      const grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/false);
+      runner_->connected_ =
+          state != GRPC_CHANNEL_TRANSIENT_FAILURE && state != GRPC_CHANNEL_CONNECTING;
+      return runner_->EndReading();
+    }
     if (!event_.has_chunk()) return Receive();
     runner_->environment_.pool->Add([this] { Receive(); });
   }
@@ -110,14 +123,7 @@ class StageRunner::Call final : public grpc::ClientBidiReactor<v1::StageInput, v
   void OnWritesDoneDone(bool) override { runner_->EndWriting(); }
   void OnDone(const grpc::Status& status) override {
     RunCallbacksBeforeOthers();
-    runner_->environment_.leases->AnnounceRelease(runner_->lease_);
-    const absl::Duration took = MonotonicNow() - runner_->began_;
-    // A connection that was there once and broke leaves the channel idle.
-    const grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/false);
-    runner_->connected_ =
-        state != GRPC_CHANNEL_TRANSIENT_FAILURE && state != GRPC_CHANNEL_CONNECTING;
-    runner_->environment_.pool->Add(
-        [runner = runner_, status, took] { runner->Close(status, took); });
+    runner_->environment_.pool->Add([runner = runner_, status] { runner->Close(status); });
   }
 
   grpc::ClientContext context;
@@ -148,7 +154,7 @@ StageRunner::StageRunner(StageOrder order, Environment environment)
   closed_ = !order_.input_open;
   end_.attempt = order_.attempt;
   end_.started = false;
-  environment_.starters->Add([this] { Prepare(); });
+  (ReadsStore(order_) ? environment_.starters : environment_.pool)->Add([this] { Prepare(); });
 }
 
 StageRunner::~StageRunner() { over_.WaitForNotification(); }
@@ -210,7 +216,8 @@ void StageRunner::Prepare() {
         if (context_ != nullptr) context_->TryCancel();
       },
       [this](absl::StatusOr<v1::Lease> lease) {
-        environment_.pool->Add([this, lease = std::move(lease)] { Begin(lease); });
+        (order_.learns_from_all ? environment_.starters : environment_.pool)
+            ->Add([this, lease = std::move(lease)] { Begin(lease); });
       });
 }
 
@@ -273,14 +280,16 @@ std::optional<FaultInfo> StageRunner::Open() {
   return std::nullopt;
 }
 
-void StageRunner::Close(const grpc::Status& status, absl::Duration took) {
-  end_.fault = FaultOf(status, took);
+void StageRunner::Close(const grpc::Status& status) {
+  end_.fault = FaultOf(status);
   end_.interrupted = results_->interrupted;
   end_.silent = results_->silent;
+  environment_.leases->AnnounceRelease(lease_);
   Conclude();
 }
 
-FaultInfo StageRunner::FaultOf(const grpc::Status& status, absl::Duration took) {
+FaultInfo StageRunner::FaultOf(const grpc::Status& status) {
+  const bool reached = results_->answered || connected_;
   if (status.ok()) environment_.channels->Keep(address_, order_.slot.worker, call_->channel);
   std::string cancelled, lost;
   {
@@ -291,13 +300,12 @@ FaultInfo StageRunner::FaultOf(const grpc::Status& status, absl::Duration took) 
     const bool aborted = status.error_code() == grpc::StatusCode::ABORTED;
     // A connection that ends by pings, or with the worker's process, does so before the lease is found lost.
     const bool cut = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
-                     (results_->answered || (connected_ && took > kSurelyStarted));
-    results_->silent = (lease_lost_ || cut) && !aborted && !results_->finished;
+                     (results_->answered || took_ > kSurelyStarted);
+    results_->silent = reached && (lease_lost_ || cut) && !aborted && !results_->finished;
     results_->interrupted = lease_lost_ || aborted || results_->silent;
   }
-  const bool unreached = status.error_code() == grpc::StatusCode::UNAVAILABLE && !connected_;
-  end_.started = results_->answered ||
-                 !(unreached || NotTaken(order_.start.kind(), status.error_code(), took));
+  end_.started =
+      results_->answered || (reached && !NotTaken(order_.start.kind(), status.error_code(), took_));
   if (!results_->refused.empty()) return {v1::FAULT_INFRASTRUCTURE, results_->refused};
   if (results_->finished && results_->finished->fault().kind() == v1::FAULT_NONE &&
       results_->broken.empty()) {
@@ -380,14 +388,23 @@ void StageRunner::Conclude() {
   if (fit_ != nullptr && (!end_.started || (end_.interrupted && !end_.silent) || cancelled))
     fit_->Succeed();
   fit_.reset();
-  // Whoever destroys this does not wait for files.
+  // Whoever destroys this does not wait for files and large messages.
+  const AttemptId attempt = order_.attempt;
   call_.reset();
   value_.reset();
   results_.reset();
+  order_ = {};
+  std::deque<v1::StageInput> unsent;
+  {
+    absl::MutexLock lock(&mutex_);
+    broken_ = true;
+    unsent.swap(queue_);
+  }
+  unsent.clear();
   environment_.post(std::move(end_));
   // Meanwhile the dispatcher decides what runs there next.
   if (!lease_.empty()) environment_.leases->Release(lease_);
-  environment_.ended(order_.attempt);
+  environment_.ended(attempt);
   over_.Notify();
 }
 

@@ -76,9 +76,9 @@ class StageRunner {
   void Prepare();
   void Begin(absl::StatusOr<v1::Lease> lease);
   std::optional<FaultInfo> Open();  // why the call was not begun
-  void Close(const grpc::Status& status, absl::Duration took);
-  void Conclude();                                                     // posts the end
-  FaultInfo FaultOf(const grpc::Status& status, absl::Duration took);  // how the call ended
+  void Close(const grpc::Status& status);
+  void Conclude();                                // posts the end
+  FaultInfo FaultOf(const grpc::Status& status);  // how the call ended
 
   // Sends the next message: the order, then values, then candidates as they come. Called by whoever made the writer busy;
   // on the pool while it reads files.
@@ -126,6 +126,7 @@ class StageRunner {
   int64_t all_measured_ = 0;               // SamplePages.measured of what it was sent; 0: nothing
   std::unique_ptr<Call> call_;
   absl::Time began_;       // the call
+  absl::Duration took_;    // until nothing more came
   bool connected_ = true;  // false: the worker was not to be reached
   // These are the writer's.
   bool started_ = false;
