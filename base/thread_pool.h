@@ -18,7 +18,8 @@ class ThreadPool {
   // Runs what was added before, then ends.
   ~ThreadPool();
 
-  // Never waits. Functions may add others, until the destructor is called. Whoever adds bounds how many wait.
+  // Does not wait. A function that runs may add others, but not after the destructor was called. The queue has no limit, so
+  // the caller must bound what it adds.
   void Add(std::function<void()> function);
 
  private:

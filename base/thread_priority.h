@@ -7,7 +7,7 @@ namespace heddle {
 // nice value of -5). Takes the right to do so, which root and a service with LimitNICE=-5 have.
 // False: this process has no such right, and nothing changes.
 bool RunBeforeOthers();
-// The same for a thread of gRPC that calls back: whoever is called does this, since gRPC starts its threads when it likes.
+// As RunBeforeOthers, for a thread of gRPC. Each callback calls this first, since gRPC does not tell when it starts a thread.
 void RunCallbacksBeforeOthers();
 // Gives the calling thread about a tenth of the share of one of usual priority (a nice value of 10). It must hold no lock
 // for which others wait: they would wait while it has no core.

@@ -90,8 +90,8 @@ struct PlansToTune {
 // The plan is the chosen one. If that is the estimated one, it is the cheapest other one with kernels of its own that comes
 // near, or else the estimated one alone. The plan is also tuned alone if it has all kernels of the estimated one, if the
 // estimated one needs too much memory, or if the plan has decision trees, whose forms differ by far more than tuning gains.
-// The runner-up is the cheapest of the others that come near and have kernels that neither of these plans has. The
-// results point into `choice`.
+// The runner-up is another plan that comes near and has kernels that neither of these two plans has; of several, the cheapest.
+// The results point into `choice`.
 PlansToTune WhatToTune(const PlanChoice& choice);
 
 struct PlanSearch {

@@ -148,7 +148,7 @@ class SchedulerLoop {
   absl::Status LoadJobs();
   void Run();
   bool Post(Input input);
-  // The same without waiting, for stages. Whether there is room for more.
+  // As Post, but does not wait; for stages. Returns whether there is room for more.
   bool Take(Input input);
   // Stages that waited for room read on.
   void ResumeReading();

@@ -99,7 +99,7 @@ void LeaseKeeper::Ask(const SlotId& slot, const std::string& purpose, std::funct
         RunCallbacksBeforeOthers();
         absl::StatusOr<v1::Lease> answer =
             TakeAnswer(slot, status, call->lease, asked, std::move(lost));
-        call.reset();  // the last use of a channel must not be in a thread of gRPC
+        call.reset();  // a thread of gRPC must not destroy the channel, so this lets go of it before EndCall
         done(std::move(answer));
         EndCall();
       });
@@ -351,7 +351,7 @@ void LeaseKeeper::Loop() {
       Renew({due.begin() + static_cast<std::ptrdiff_t>(begin),
              due.begin() + static_cast<std::ptrdiff_t>(end)});
     }
-    // Between them, since each may wait for the tracker: who has waited long enough asks it.
+    // Each of these steps may wait for the tracker. So between them the calls that have waited long enough are sent.
     AskForWaiting();
     ReleaseAnnounced();
     AskForWaiting();

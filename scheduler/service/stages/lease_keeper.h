@@ -27,7 +27,7 @@ class LeaseKeeper {
   // lasts for `lease` and is renewed after a third of that.
   LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker, std::string holder,
               absl::Duration lease);
-  // Waits for the tracker's answers; Acquire and Release must not be called any more.
+  // Waits until the tracker has answered all calls. Acquire and Release must not be called after the destructor has begun.
   ~LeaseKeeper();
 
   // Asks the tracker once the releases on the same host that were announced before are over, or have taken as long as a
@@ -41,8 +41,8 @@ class LeaseKeeper {
   void AnnounceRelease(const std::string& lease_id);
   // Does not wait for the tracker. What it does not answer is released by and by.
   void Release(const std::string& lease_id);
-  // The same for many, and waits for the tracker. It takes little longer than one call to the tracker may; what the tracker has not answered by then is released by
-  // and by.
+  // As Release, for several leases, but waits for the tracker: little longer than one call to it may take. A release that has
+  // no answer by then is repeated later.
   void ReleaseAll(const std::vector<std::string>& lease_ids);
   // The same, within a second, by another thread: whoever takes over does not wait for the tracker.
   void ReleaseLater(const std::vector<std::string>& lease_ids);
@@ -74,7 +74,7 @@ class LeaseKeeper {
     int64_t number = 0;
     absl::Time at;
   };
-  // Whoever acquires while releases on the host are announced.
+  // A call of Acquire that waits for announced releases on its host.
   struct Waiting {
     std::string host;
     int64_t before = 0;  // these and earlier releases
@@ -90,7 +90,7 @@ class LeaseKeeper {
   // Whether no announced release up to this one is under way on the host.
   bool AllReleased(const std::string& host, int64_t before) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // For those who wait no longer.
+  // Sends the waiting calls whose wait is over.
   void AskForWaiting();
   void BeginRelease(const std::vector<std::string>& lease_ids);
   void EndRelease(const std::string& lease_id, bool answered, absl::Time begun);

@@ -388,7 +388,7 @@ void StageRunner::Conclude() {
   if (fit_ != nullptr && (!end_.started || (end_.interrupted && !end_.silent) || cancelled))
     fit_->Succeed();
   fit_.reset();
-  // Whoever destroys this does not wait for files and large messages.
+  // Large members are freed here, so that the thread that destroys the runner has nothing to free.
   const AttemptId attempt = order_.attempt;
   call_.reset();
   value_.reset();

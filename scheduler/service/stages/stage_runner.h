@@ -1,8 +1,8 @@
 // Performs one started stage: reads what its order lacks, acquires the lease, streams to the worker
 // and turns the answers into events.
 //
-// No thread waits for a stage, so thousands may run. What gRPC calls back for passes on small messages; whatever reads or
-// writes the store or a file runs on the pool.
+// No thread waits for a stage, so thousands may run. The threads of gRPC pass small messages on. Work that reads or writes
+// the store or a file runs on a pool (Environment).
 //
 // A worker is not trusted. An event that it must not send (proto/message_rules.h) ends the stage with an infrastructure fault that names
 // the worker.
@@ -49,7 +49,8 @@ class StageRunner {
     // Called from the pool; must not block for long. An error means that the lease must
     // not be used, because its token is stale; it is then released.
     std::function<absl::Status(AttemptId, const v1::Lease&)> leased;
-    // Takes any event, and does not wait. False: there is no room for more, so a stage reads on once `await_room` has called it.
+    // Takes any event, and does not wait. False: there is no room for more. Then the stage reads nothing until `await_room`
+    // has called `resume`.
     std::function<bool(Event)> post;
     std::function<void(std::function<void()> resume)> await_room;
     // Called last, after StageFinished was posted.

@@ -310,7 +310,7 @@ TEST(LeaseKeeper, AnAnnouncedReleaseThatDoesNotComeIsMade) {
   keeper.Release(lease->id());
 }
 
-// A process that ends waits for no announced release, but for the tracker's answers.
+// A keeper that is destroyed does not wait for announced releases, but it does wait for the tracker's answers.
 TEST(LeaseKeeper, WhoeverWaitsAtTheEndGetsAnAnswer) {
   FakeCluster cluster;
   absl::StatusOr<v1::Lease> second;
