@@ -410,6 +410,11 @@ class SqlRecordStore : public RecordStore {
   }
 
   absl::Status ApplyOne(const Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
+    if (writer_.IsRefusedWhole(batch)) {
+      absl::Status status = std::visit(writer_, batch[0]);
+      if (status.ok() || IsFatal(status) || absl::IsAlreadyExists(status)) return status;
+      return absl::InternalError(status.message());
+    }
     HEDDLE_RETURN_IF_ERROR(write_->Savepoint());
     for (const StoreChange& change : batch) {
       absl::Status status = std::visit(writer_, change);

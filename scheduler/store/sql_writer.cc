@@ -12,6 +12,21 @@
 #include "scheduler/store/transfer.h"
 
 namespace heddle::scheduler {
+namespace {
+
+absl::Status RecordIsThere() {
+  return absl::AlreadyExistsError("the record is there already, or was retracted");
+}
+
+}  // namespace
+
+bool SqlWriter::IsRefusedWhole(const Batch& batch) const {
+  const InsertRecord* change = batch.size() == 1 ? std::get_if<InsertRecord>(&batch[0]) : nullptr;
+  if (change == nullptr || !change->imported) return false;
+  const v1::Record& record = change->record;
+  return Knows(record.workload_key(), record.workload()).has_value() &&
+         targets_.contains(record.target()) && devices_.contains(record.device_key());
+}
 
 absl::Status SqlWriter::operator()(const PutJob& change) {
   const v1::Job& job = change.row.job;
@@ -223,25 +238,44 @@ absl::Status SqlWriter::operator()(const InsertRecord& change) {
   if (!change.imported && !measured.loops().empty())
     HEDDLE_RETURN_IF_ERROR(KeepLoops(change, {workload, target, device}, median, &measured));
   const std::string blob = measured.SerializeAsString();
+  // Whether an imported record is there is asked in the same round trip where statements are queued. Elsewhere a
+  // statement that also reads the table that it writes costs more: SQLite keeps its rows in a table apart, and a copy of
+  // each page that it changes.
+  const bool queued = session_->MayQueue();
+  if (change.imported && !queued) {
+    Statement& there = Prepared(
+                           "SELECT 1 FROM records WHERE workload=?1 AND target=?2 AND device=?3 "
+                           "AND digest=?4 UNION ALL "
+                           "SELECT 1 FROM retracted_digests WHERE digest=?4")
+                           .Bind(workload, target, device, Blob{digest});
+    const bool found = there.Step();
+    HEDDLE_RETURN_IF_ERROR(there.Run());
+    if (found) return RecordIsThere();
+  }
   // Ids are one more than the largest one. A sequence would leave gaps where a batch is refused, and a
   // copied store would have to set it.
   static constexpr char kInsert[] =
       "INSERT INTO records(id,workload,target,device,trace,outcome,median_ns,created_ns,job,"
       "candidate,attempt,provenance,measurement,digest,worker,imported_by) "
+      "VALUES(coalesce((SELECT max(id) FROM records),0)+1,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,"
+      "?13,?14,?15)";
+  static constexpr char kInsertUnlessThere[] =
+      "INSERT INTO records(id,workload,target,device,trace,outcome,median_ns,created_ns,job,"
+      "candidate,attempt,provenance,measurement,digest,worker,imported_by) "
       "SELECT coalesce((SELECT max(id) FROM records),0)+1,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,"
-      "?13,?14,?15 WHERE ?16=0 OR NOT EXISTS(SELECT 1 FROM records WHERE workload=?1 AND target=?2 "
+      "?13,?14,?15 WHERE NOT EXISTS(SELECT 1 FROM records WHERE workload=?1 AND target=?2 "
       "AND device=?3 AND digest=?13) "
       "AND NOT EXISTS(SELECT 1 FROM retracted_digests WHERE digest=?13)";
   HEDDLE_ASSIGN_OR_RETURN(
       const bool inserted,
-      Prepared(kInsert)
+      Prepared(change.imported && queued ? kInsertUnlessThere : kInsert)
           .Bind(workload, target, device, record.trace(), measured.outcome(), median,
                 record.created_unix_ns(), own(ParseJobName(record.job())), own(record.candidate()),
                 own(record.attempt()), change.imported ? record.job() : "", Blob{blob},
                 Blob{digest}, change.imported ? "" : measured.evidence().worker(),
-                change.imported ? record.imported_by() : "", change.imported)
+                change.imported ? record.imported_by() : "")
           .RunIfItChanges());
-  if (!inserted) return absl::AlreadyExistsError("the record is there already, or was retracted");
+  if (!inserted) return RecordIsThere();
   const bool valid = measured.outcome() == v1::OUTCOME_OK;
   return Prepared(  // ?6 becomes untuned_ns, too, if the candidate ?8 of job ?7 is a default schedule
              "INSERT INTO record_groups AS g VALUES(?1,?2,?3,1,1,?4,?5,?6,"
@@ -476,9 +510,18 @@ absl::StatusOr<int64_t> SqlWriter::Device(const std::string& key) {
       "SELECT id FROM devices WHERE key=?", key, &devices_);
 }
 
+std::optional<int64_t> SqlWriter::Knows(const std::string& workload,
+                                        const std::string& text) const {
+  auto found = workloads_.find(workload);
+  if (found != workloads_.end()) return found->second;
+  found = without_text_.find(workload);
+  if (found != without_text_.end() && text.empty()) return found->second;
+  return std::nullopt;
+}
+
 absl::StatusOr<int64_t> SqlWriter::Workload(const std::string& key, const std::string& text,
                                             const std::string& label, double flops) {
-  if (const auto found = workloads_.find(key); found != workloads_.end()) return found->second;
+  if (const std::optional<int64_t> known = Knows(key, text)) return *known;
   HEDDLE_RETURN_IF_ERROR(
       Prepared("INSERT INTO workloads(id,key,text,label,flops) "
                "SELECT coalesce(max(id),0)+1,?,?,?,? FROM workloads WHERE 1=1 "
@@ -488,12 +531,13 @@ absl::StatusOr<int64_t> SqlWriter::Workload(const std::string& key, const std::s
           .Bind(key, text, label, flops)
           .Run());
   HEDDLE_ASSIGN_OR_RETURN(const int64_t id, Select("SELECT id FROM workloads WHERE key=?", key));
-  if (!text.empty()) Keep(key, id, &workloads_);
+  Keep(key, id, text.empty() ? &without_text_ : &workloads_);
   return id;
 }
 
 void SqlWriter::Forget() {
   workloads_.clear();
+  without_text_.clear();
   targets_.clear();
   devices_.clear();
   fences_.clear();

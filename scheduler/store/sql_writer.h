@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -24,6 +25,10 @@ class SqlWriter {
 
   // Forgets what it remembers. Necessary after changes were rolled back.
   void Forget();
+
+  // Whether this batch, if it is refused with AlreadyExists, has changed nothing before, so that nothing need be undone:
+  // one imported record of a workload, target and device key that are remembered.
+  bool IsRefusedWhole(const Batch& batch) const;
 
   absl::Status operator()(const PutJob& change);
   absl::Status operator()(const PutTask& change);
@@ -65,6 +70,8 @@ class SqlWriter {
                                  Ids* known);
   absl::StatusOr<int64_t> Target(const std::string& text);
   absl::StatusOr<int64_t> Device(const std::string& key);
+  // The id of a workload that is remembered and whose text cannot fill a gap.
+  std::optional<int64_t> Knows(const std::string& workload, const std::string& text) const;
   // Returns the workload's id. An imported record may have a workload without its text; the first
   // record that has the text fills it in.
   absl::StatusOr<int64_t> Workload(const std::string& key, const std::string& text,
@@ -72,7 +79,8 @@ class SqlWriter {
 
   SqlSession* const session_;
   std::map<const char*, std::unique_ptr<Statement>> prepared_;
-  Ids workloads_;  // those whose text is stored
+  Ids workloads_;     // those whose text is stored
+  Ids without_text_;  // those that came without; perhaps their text is stored
   Ids targets_, devices_;
   std::map<SlotId, uint64_t> fences_;
   bool may_be_uncounted_ = true;  // some group

@@ -50,6 +50,9 @@ absl::StatusOr<std::unique_ptr<RecordStore>> OpenConnections(const std::string& 
     if (verdict != "ok") return absl::DataLossError(verdict);
   }
   HEDDLE_RETURN_IF_ERROR(Migrate(db, kSchemaVersion, in_use));
+  // Pages that a batch changes are copied until it is taken. A few of these copies went to a file, for the rest of the
+  // transaction. A migration sorts whole indexes, so it comes before.
+  HEDDLE_RETURN_IF_ERROR(Execute(db, "PRAGMA temp_store=MEMORY"));
   HEDDLE_ASSIGN_OR_RETURN(Connection read, ConnectReader(path));
   HEDDLE_ASSIGN_OR_RETURN(Connection users, ConnectReader(path));
   HEDDLE_ASSIGN_OR_RETURN(Connection later, ConnectReader(path));

@@ -49,7 +49,8 @@ absl::Status SqliteStatus(sqlite3* db, int code) {
 
 absl::StatusOr<Connection> Connect(const std::string& path, int flags) {
   sqlite3* raw = nullptr;
-  const int code = sqlite3_open_v2(path.c_str(), &raw, flags | SQLITE_OPEN_FULLMUTEX, nullptr);
+  // Whoever has a connection sees to it that one thread uses it at a time.
+  const int code = sqlite3_open_v2(path.c_str(), &raw, flags | SQLITE_OPEN_NOMUTEX, nullptr);
   Connection db(raw);
   if (code != SQLITE_OK) return SqliteStatus(raw, code);
   sqlite3_extended_result_codes(raw, 1);
