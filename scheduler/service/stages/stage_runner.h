@@ -22,13 +22,13 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "base/files/blob_store.h"
-#include "base/thread_pool.h"
 #include "proto/access/credentials.h"
 #include "proto/chunks.h"
 #include "proto/worker.grpc.pb.h"
 #include "scheduler/ledger/stage_order.h"
 #include "scheduler/service/stages/lease_keeper.h"
 #include "scheduler/service/stages/sample_pages.h"
+#include "scheduler/service/stages/thread_pool.h"
 #include "scheduler/service/stages/worker_channels.h"
 
 namespace heddle::scheduler {

@@ -9,7 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 
-namespace heddle {
+namespace heddle::scheduler {
 
 class ThreadPool {
  public:
@@ -31,4 +31,4 @@ class ThreadPool {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace heddle
+}  // namespace heddle::scheduler

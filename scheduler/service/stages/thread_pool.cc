@@ -1,8 +1,8 @@
-#include "base/thread_pool.h"
+#include "scheduler/service/stages/thread_pool.h"
 
 #include <utility>
 
-namespace heddle {
+namespace heddle::scheduler {
 
 ThreadPool::ThreadPool(int threads) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
@@ -35,4 +35,4 @@ void ThreadPool::Run() {
   }
 }
 
-}  // namespace heddle
+}  // namespace heddle::scheduler

@@ -1,4 +1,4 @@
-#include "base/thread_pool.h"
+#include "scheduler/service/stages/thread_pool.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "absl/synchronization/barrier.h"
 #include "absl/synchronization/notification.h"
 
-namespace heddle {
+namespace heddle::scheduler {
 namespace {
 
 TEST(ThreadPoolTest, OneThreadKeepsTheOrderAndEndsWithTheLast) {
@@ -47,4 +47,4 @@ TEST(ThreadPoolTest, AFunctionMayAddAnother) {
 }
 
 }  // namespace
-}  // namespace heddle
+}  // namespace heddle::scheduler
