@@ -397,14 +397,13 @@ class MemoryRecordStore : public RecordStore {
     absl::MutexLock lock(&mutex_);
     KnownRecords known;
     auto faster = [](double best, double now) { return best == 0 ? now : std::min(best, now); };
-    for (const auto& [number, stored] : tables_.records) {
+    const auto ids = tables_.ids_of.find(id);
+    if (ids == tables_.ids_of.end()) return known;
+    for (const int64_t number : ids->second) {
+      const MemoryTables::StoredRecord& stored = tables_.records.at(number);
       const v1::Record& record = stored.record;
       const v1::Outcome outcome = record.measurement().outcome();
-      if (record.workload_key() != id.key || record.target() != id.target ||
-          record.device_key() != id.device_key || outcome == v1::OUTCOME_LOST ||
-          record.has_retraction()) {
-        continue;
-      }
+      if (outcome == v1::OUTCOME_LOST || record.has_retraction()) continue;
       ++known.total;
       if (outcome != v1::OUTCOME_OK) continue;
       ++known.valid;

@@ -215,7 +215,11 @@ absl::Status MemoryWriter::operator()(const InsertRecord& change) {
     undo_.push_back([this, digest] { t_.digests.erase(digest); });
   }
   if (!change.imported && !record.measurement().loops().empty()) KeepLoops(&record);
-  return Put(&t_.records, NextRecord(), std::move(stored));
+  const int64_t id = NextRecord();
+  std::set<int64_t>* const ids = &t_.ids_of[WorkloadOf(record)];
+  ids->insert(id);
+  undo_.push_back([ids, id] { ids->erase(id); });
+  return Put(&t_.records, id, std::move(stored));
 }
 
 void MemoryWriter::KeepLoops(v1::Record* record) {
@@ -226,10 +230,11 @@ void MemoryWriter::KeepLoops(v1::Record* record) {
   if (untuned(*record)) return;
   const v1::Record* best = nullptr;
   int64_t best_id = 0;
-  for (const auto& [id, other] : t_.records) {
+  for (const int64_t id : t_.ids_of[WorkloadOf(*record)]) {
+    const MemoryTables::StoredRecord& other = t_.records.at(id);
     const v1::Record& its = other.record;
     if (other.imported || its.has_retraction() || its.measurement().outcome() != v1::OUTCOME_OK ||
-        WorkloadOf(its) != WorkloadOf(*record) || untuned(its))
+        untuned(its))
       continue;
     if (best != nullptr && its.median_ns() >= best->median_ns()) continue;
     best = &its;
@@ -320,6 +325,9 @@ absl::Status MemoryWriter::operator()(const RemoveRecords& change) {
       if (t_.digests.erase(digest) > 0)
         undo_.push_back([this, digest] { t_.digests.insert(digest); });
     }
+    std::set<int64_t>* const ids = &t_.ids_of[WorkloadOf(record)];
+    ids->erase(id);
+    undo_.push_back([ids, id] { ids->insert(id); });
     Erase(&t_.records, found);
   }
   return absl::OkStatus();

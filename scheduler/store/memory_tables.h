@@ -36,8 +36,9 @@ struct MemoryTables {
       factors;  // with the time when each was made
   std::map<std::pair<int64_t, int64_t>, InsertCandidate> candidates;
   std::map<std::string, Workload> workloads;
-  std::map<int64_t, StoredRecord> records;  // by id
-  std::map<WorkloadId, int64_t> groups;     // numbers from 1, of all that ever had a record
+  std::map<int64_t, StoredRecord> records;         // by id
+  std::map<WorkloadId, std::set<int64_t>> ids_of;  // of the records
+  std::map<WorkloadId, int64_t> groups;            // numbers from 1, of all that ever had a record
   std::map<std::pair<int64_t, int64_t>, int64_t> record_of;  // by job and candidate
   std::set<std::string> digests;  // of the records, and of retracted ones that were removed
   std::map<int64_t, StageRow> stages;
