@@ -261,11 +261,16 @@ class MemoryRecordStore : public RecordStore {
                                        int64_t limit) override {
     absl::MutexLock lock(&mutex_);
     std::vector<RecordPlace> found;
-    for (const auto& [id, stored] : tables_.records) {
-      const RecordPlace place{stored.record.created_unix_ns(), id};
-      if ((!after || Follows(place, *after)) && Matches(query, id, stored) &&
-          (!query.best_only() || IsBest(query, id)))
-        found.push_back(place);
+    for (auto group = tables_.ids_of.lower_bound({query.workload_key(), "", ""});
+         group != tables_.ids_of.end(); ++group) {
+      if (!query.workload_key().empty() && group->first.key != query.workload_key()) break;
+      for (const int64_t id : group->second) {
+        const MemoryTables::StoredRecord& stored = tables_.records.at(id);
+        const RecordPlace place{stored.record.created_unix_ns(), id};
+        if ((!after || Follows(place, *after)) && Matches(query, id, stored) &&
+            (!query.best_only() || IsBest(query, id)))
+          found.push_back(place);
+      }
     }
     std::sort(found.begin(), found.end(),
               [](const RecordPlace& a, const RecordPlace& b) { return Follows(b, a); });
@@ -568,13 +573,12 @@ class MemoryRecordStore : public RecordStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const v1::Record& record = tables_.records.at(id).record;
     if (record.measurement().outcome() != v1::OUTCOME_OK) return false;
-    for (const auto& [other_id, stored] : tables_.records) {
+    const WorkloadId group{record.workload_key(), record.target(), record.device_key()};
+    for (const int64_t other_id : tables_.ids_of.at(group)) {
+      const MemoryTables::StoredRecord& stored = tables_.records.at(other_id);
       const v1::Record& other = stored.record;
-      if (other.workload_key() != record.workload_key() || other.target() != record.target() ||
-          other.device_key() != record.device_key() ||
-          other.measurement().outcome() != v1::OUTCOME_OK || !Matches(query, other_id, stored)) {
+      if (other.measurement().outcome() != v1::OUTCOME_OK || !Matches(query, other_id, stored))
         continue;
-      }
       if (other.median_ns() < record.median_ns() ||
           (other.median_ns() == record.median_ns() && other_id < id))
         return false;
