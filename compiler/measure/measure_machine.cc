@@ -383,7 +383,7 @@ class MachineBench {
       }
     }
     if (workers_ == 1) {
-      // One core is all cores: what differs between the two probes is only when they ran.
+      // With one core, both probes of a pair measure the same. They differ only in when they ran.
       ShareBest(peak_, all_peak_);
       ShareBest(l3_one_, l3_all_);
       ShareBest(memory_one_, memory_all_);

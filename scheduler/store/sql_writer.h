@@ -26,8 +26,8 @@ class SqlWriter {
   // Forgets what it remembers. Necessary after changes were rolled back.
   void Forget();
 
-  // Whether this batch, if it is refused with AlreadyExists, has changed nothing before, so that nothing need be undone:
-  // one imported record of a workload, target and device key that are remembered.
+  // Whether a refusal of this batch (AlreadyExists) leaves nothing to undo. This is so for a batch of one imported record
+  // whose workload, target and device key are remembered, since nothing is written before the record is.
   bool IsRefusedWhole(const Batch& batch) const;
 
   absl::Status operator()(const PutJob& change);

@@ -49,8 +49,7 @@ absl::Status SqliteStatus(sqlite3* db, int code) {
 
 absl::StatusOr<Connection> Connect(const std::string& path, int flags) {
   sqlite3* raw = nullptr;
-  // Whoever has a connection sees to it that one thread uses it at a time.
-  const int code = sqlite3_open_v2(path.c_str(), &raw, flags | SQLITE_OPEN_NOMUTEX, nullptr);
+  const int code = sqlite3_open_v2(path.c_str(), &raw, flags | SQLITE_OPEN_FULLMUTEX, nullptr);
   Connection db(raw);
   if (code != SQLITE_OK) return SqliteStatus(raw, code);
   sqlite3_extended_result_codes(raw, 1);
