@@ -449,18 +449,34 @@ class MemoryRecordStore : public RecordStore {
   absl::StatusOr<std::vector<TransferSamples>> FindRelatedSamples(const WorkloadId& id,
                                                                   int64_t limit) override {
     absl::MutexLock lock(&mutex_);
-    std::vector<std::pair<int64_t, TransferSamples>> found;  // with the time when each was made
-    for (const auto& [workload, made] : tables_.transfer_samples) {
-      if (RelatednessOf(workload, id) != Relatedness::kNone)
-        found.push_back({made.first, {workload, made.second}});
+    std::vector<decltype(tables_.transfer_samples)::const_iterator> found;
+    // Of each target and device key, those of the search's own workload and the newest of others.
+    for (const auto& [place, newest] : tables_.newest_samples) {
+      const auto& [target, device_key] = place;
+      const auto add = [&](const std::string& key) {
+        const WorkloadId its{key, target, device_key};
+        if (RelatednessOf(its, id) == Relatedness::kNone) return false;
+        const auto samples = tables_.transfer_samples.find(its);
+        if (samples == tables_.transfer_samples.end()) return false;
+        found.push_back(samples);
+        return true;
+      };
+      (void)add(id.key);
+      int64_t added = 0;
+      for (auto one = newest.begin(); one != newest.end() && added < limit; ++one) {
+        if (one->second == id.key) continue;
+        if (!add(one->second)) break;  // the target is of another kind, and so are all of it
+        ++added;
+      }
     }
-    std::stable_sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {
-      const WorkloadId &x = a.second.workload, &y = b.second.workload;
-      return Nearer(x, y, id) || (!Nearer(y, x, id) && a.first > b.first);
+    std::sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {
+      if (Nearer(a->first, b->first, id)) return true;
+      if (Nearer(b->first, a->first, id)) return false;
+      return std::tuple(-a->second.first, a->first) < std::tuple(-b->second.first, b->first);
     });
     if (static_cast<int64_t>(found.size()) > limit) found.resize(static_cast<size_t>(limit));
     std::vector<TransferSamples> transfer_samples;
-    for (auto& one : found) transfer_samples.push_back(std::move(one.second));
+    for (const auto& one : found) transfer_samples.push_back({one->first, one->second.second});
     return transfer_samples;
   }
 

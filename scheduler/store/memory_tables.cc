@@ -128,8 +128,28 @@ absl::Status MemoryWriter::operator()(const PutLearned& change) {
   const bool replaces =
       Replaces(change.transfer_samples,
                old == t_.transfer_samples.end() ? v1::TransferSamples() : old->second.second);
-  if (!replaces) return absl::OkStatus();
-  return Put(&t_.transfer_samples, change.workload, {change.made_unix_ns, change.transfer_samples});
+  if (replaces) PutSamples(change.workload, change.made_unix_ns, change.transfer_samples);
+  return absl::OkStatus();
+}
+
+void MemoryWriter::PutSamples(const WorkloadId& id, int64_t made_unix_ns,
+                              const v1::TransferSamples& samples) {
+  EraseSamples(id);
+  (void)Put(&t_.transfer_samples, id, {made_unix_ns, samples});
+  auto* const newest = &t_.newest_samples[{id.target, id.device_key}];
+  const std::pair place(-made_unix_ns, id.key);
+  newest->insert(place);
+  undo_.push_back([newest, place] { newest->erase(place); });
+}
+
+void MemoryWriter::EraseSamples(const WorkloadId& id) {
+  const auto found = t_.transfer_samples.find(id);
+  if (found == t_.transfer_samples.end()) return;
+  auto* const newest = &t_.newest_samples[{id.target, id.device_key}];
+  const std::pair place(-found->second.first, id.key);
+  newest->erase(place);
+  undo_.push_back([newest, place] { newest->insert(place); });
+  Erase(&t_.transfer_samples, found);
 }
 
 absl::Status MemoryWriter::operator()(const PutTransferModel& change) {
@@ -261,8 +281,7 @@ absl::Status MemoryWriter::operator()(const RetractRecords& change) {
       *record.mutable_retraction() = change.retraction;
     }
     const WorkloadId of{record.workload_key(), record.target(), record.device_key()};
-    if (auto it = t_.transfer_samples.find(of); it != t_.transfer_samples.end())
-      Erase(&t_.transfer_samples, it);
+    EraseSamples(of);
     if (auto it = t_.factors.find(of); it != t_.factors.end()) Erase(&t_.factors, it);
     ChangeModels([&](TransferModels& models) { models.Forget(of.target, of.device_key); });
   }

@@ -30,6 +30,9 @@ struct MemoryTables {
   std::map<std::pair<int64_t, int32_t>, v1::SearchReport> reports;
   std::map<WorkloadId, std::pair<int64_t, v1::TransferSamples>>
       transfer_samples;  // with the time when each was made
+  // Keys of the transfer samples by target and device key, the newest first: (-time, key).
+  std::map<std::pair<std::string, std::string>, std::set<std::pair<int64_t, std::string>>>
+      newest_samples;
   TransferModels transfer_models;
   std::map<std::string, std::string> machines;  // by device key
   std::map<WorkloadId, std::pair<int64_t, v1::KernelFactor>>
@@ -97,6 +100,8 @@ class MemoryWriter {
     map->erase(it);
   }
 
+  void PutSamples(const WorkloadId& id, int64_t made_unix_ns, const v1::TransferSamples& samples);
+  void EraseSamples(const WorkloadId& id);
   // Drops the loops of the record that was the fastest until this one came.
   void KeepLoops(v1::Record* record);
   void AddWorkload(const std::string& key, MemoryTables::Workload workload);
