@@ -73,7 +73,7 @@ absl::StatusOr<LoweredWorkload> KernelTable::Schedule(const ir::Program& naive,
       spec->record_ms = measured ? record->second.median_ns / 1e6 : 0;
       // As it was measured (measure/measure.h).
       spec->warm =
-          measured && target_.execution == machine::Execution::kThreads && ir::FindsPlaces(naive);
+          measured && target_.execution == machine::Execution::kThreads && ir::IsTimedWarm(naive);
     }
     if (lowered.ok()) return lowered;
     if (choice == ScheduleChoice::kNaive) {

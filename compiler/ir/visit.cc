@@ -432,21 +432,4 @@ double StmtFlops(const Stmt& s) {
 
 double CountFlops(const Program& program) { return StmtFlops(program.body); }
 
-bool FindsPlaces(const Program& program) {
-  // Nodes of trees ask whether threshold[node] <= x[column[node]], and ranks are found by cut[found so far] <= x.
-  const auto asks = [](const Expr& e) {
-    if (e->kind != ExprKind::kOp || (e->op != Op::kLe && e->op != Op::kLt)) return false;
-    bool constant = false, looked_up = false;
-    for (const Expr& element : e->args) {
-      if (element->kind != ExprKind::kLoad) return false;
-      constant |= element->buffer->constant;
-      for (const Expr& index : element->args) looked_up |= HasLoad(index);
-    }
-    return constant && looked_up;
-  };
-  bool finds = false;
-  VisitStmtExprs(program.body, [&](const Expr& e) { finds = finds || Any(e, asks); });
-  return finds;
-}
-
 }  // namespace heddle::ir

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -104,9 +105,10 @@ bool UsesVar(const Expr& e, const Var* var);
 // counts two; exp, sqrt and the like count one; loads, index arithmetic, selects and casts none.
 double CountFlops(const Program& program);
 
-// Whether the program compares an element of a constant with another element (< or <=), where the index of one of them is itself
-// an element. Decision trees do so in all their forms, and digitize does where it looks up its bounds. Gathers and grid_sample do not.
-bool FindsPlaces(const Program& program);
+// Ends the names of programs that are timed with warm code and constants (measure/measure.h). So their workloads have keys of
+// their own. Databases also hold times under names with "_warm", which were taken otherwise and do not compare.
+inline constexpr std::string_view kTimedWarm = "_timed_warm";
+inline bool IsTimedWarm(const Program& program) { return program.name.ends_with(kTimedWarm); }
 
 // ---- Implementation ----
 

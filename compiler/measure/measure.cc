@@ -28,12 +28,14 @@ using runtime::AlignedBuffer;
 constexpr double kImpossibleFlops = 4e12;
 // Constants of more bytes are not read before a timed call: it would take longer than to evict them.
 constexpr int64_t kMostWarmBytes = int64_t{32} << 20;
+// Some fifty times what reading the clock takes.
+constexpr double kLeastWarmNs = 5000;
 
 class Bench : public WorkloadBench {
  public:
   Bench(ir::Program program, const MeasureOptions& options)
       : data_(std::move(program)),
-        finds_places_(ir::FindsPlaces(data_.program())),
+        timed_warm_(ir::IsTimedWarm(data_.program())),
         options_(options),
         pool_(options.threads, options.cpus) {}
 
@@ -66,16 +68,17 @@ class Bench : public WorkloadBench {
     result.references_replaced = data_.references_replaced();
     runtime::TimingOptions timing = options_.timing;
     std::vector<internal::Memory> constants;
-    if (finds_places_) constants = ConstantsOf(artifact.kernels[0], memory);
+    if (timed_warm_) constants = ConstantsOf(artifact.kernels[0], memory);
     std::vector<internal::Memory> activations;
     if (options_.warm_activations) activations = internal::WarmByAge(data_, workspace);
     timing.warm = [&] {
-      if (finds_places_) {
+      if (timed_warm_) {
         call();
         for (const internal::Memory& constant : constants) Read(constant);
       }
       for (const internal::Memory& activation : activations) Read(activation);
     };
+    if (timed_warm_) timing.least_ns = kLeastWarmNs;
     timing.rival_ns = fastest_ns_;
     result.timing = runtime::TimeCalls(call, timing);
     HEDDLE_RETURN_IF_ERROR(
@@ -123,7 +126,7 @@ class Bench : public WorkloadBench {
 
   static constexpr int64_t kLine = 64;
   internal::MeasureData data_;
-  const bool finds_places_;
+  const bool timed_warm_;
   const MeasureOptions options_;
   runtime::ThreadPool pool_;
   double fastest_ns_ = 0;  // median of the fastest candidate so far

@@ -19,10 +19,12 @@ namespace heddle {
 // the best schedule with warm caches need not be the best with cold ones. ResNet-18 runs in 17.0 ms
 // if tuned with warm caches and in 15.7 ms if tuned with cold ones, timed in turns.
 //
-// Kernels that find places (ir::FindsPlaces), as those of decision trees, are called and their constants read before each timed
-// call, so both are as warm as their size allows. Models of trees are small, and called again and again. For one row, such a kernel takes
-// several times as long with cold code as with warm code, and walks wait for one cold line after the other, so what
-// it takes cold says little of it. The costs of plans know that (compiler/plan).
+// Kernels of models of trees (ir::IsTimedWarm) are called and their constants read before each timed call, so both are as warm as
+// their size allows, and one that takes less than 5 us is called several times. Such models are small, and called again and again. For one
+// row, a kernel takes several times as long with cold code as with warm code, and walks wait for one cold line after the
+// other, so what it takes cold says little of it. All kernels of the model are timed so, those around the trees too: the forms of
+// trees need other ones before them, and a sum of warm and cold times would choose the wrong form. The costs of plans know that
+// (compiler/plan).
 inline runtime::TimingOptions ColdTiming() {
   runtime::TimingOptions timing;
   timing.flush_bytes = machine::kFlushBytes;

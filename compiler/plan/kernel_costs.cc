@@ -91,7 +91,7 @@ KernelCosts::KernelCosts(const machine::TargetInfo& target,
 
 double KernelCosts::EstimateNs(const graph::FusedGraph& fused, const graph::Group& group) const {
   const KernelWork work = WorkOf(fused, group, TouchedBytes(fused, group));
-  if (!may_be_warm_ || !group.finds_places) return call_ns_ + roofline_.ColdNs(work);
+  if (!may_be_warm_ || !group.timed_warm) return call_ns_ + roofline_.ColdNs(work);
   const double distance = work.constant_bytes + work.activation_bytes;
   return call_ns_ + roofline_.Ns(work, work.constant_bytes / roofline_.RateAt(work, distance));
 }

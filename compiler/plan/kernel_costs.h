@@ -1,5 +1,5 @@
 // What a kernel costs alone, with cold weights: measured where there is a record, else predicted from the kernels that
-// have one. On CPUs, kernels that find places (ir::FindsPlaces) have warm ones. What a kernel costs in a model: reuse.h.
+// have one. On CPUs, kernels of models of trees have warm ones. What a kernel costs in a model: reuse.h.
 //
 // A prediction is the estimate of the machine model, which is the roofline with cold weights (roofline.h) plus
 // the cost of a call, times a factor. The factor is learned from

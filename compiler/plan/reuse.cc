@@ -216,7 +216,7 @@ std::vector<double> ReuseModel::CostsNs(const FusedGraph& fused,
     for (const Access& access : call.constants) before.push_back(constants.Last(access.memory));
     for (const Access& access : call.constants) constants.Touch(access, now);
     for (const Access& access : call.others) others.Touch(access, now);
-    if (time < calls || fused.groups[time - calls].finds_places) continue;
+    if (time < calls || fused.groups[time - calls].timed_warm) continue;
     const double cold_rate = roofline_.ColdRate(call.alone);
     double constants_ns = call.alone.constant_bytes / cold_rate;
     for (size_t i = 0; i < before.size(); ++i) {
@@ -232,7 +232,7 @@ std::vector<double> ReuseModel::CostsNs(const FusedGraph& fused,
 }
 
 double ReuseModel::LeastNs(const FusedGraph& fused, const Group& group, double cold_ns) const {
-  if (!caches_known_ || group.finds_places) return cold_ns;
+  if (!caches_known_ || group.timed_warm) return cold_ns;
   const std::vector<int64_t> touched = TouchedBytes(fused, group);
   const KernelWork work = WorkOf(fused, group, touched);
   const double cold_rate = roofline_.ColdRate(work);

@@ -14,7 +14,7 @@
 // A kernel that works element by element writes its result over an operand that nobody reads later (graph/fusion/memory_plan.h).
 // Timed alone, it writes elsewhere. So in the model it saves what the roofline saves by the bytes of one of the two.
 //
-// Kernels that find places (ir::FindsPlaces), as those of decision trees, were not timed cold (measure/measure.h), and save nothing.
+// Kernels of models of trees were not timed cold (measure/measure.h), and save nothing.
 //
 // Constants are told apart by their elements, because a module has equal ones once (driver/places.h). But two kernels
 // may pack one constant in two ways, so a constant is another one for each kernel. Intermediate values share the memory

@@ -18,7 +18,9 @@ void Flush(std::vector<char>& memory) {
   asm volatile("" : : "r"(memory.data()) : "memory");
 }
 
-// One sample of cold calls, each timed alone: their median, which a process that interrupts a few of them
+constexpr double kMostRepeated = 64;  // calls without flushing in between
+
+// One sample of cold calls, each timed alone or with few repetitions: their median, which a process that interrupts a few of them
 // does not move. It ends when the calls have taken `min_ns`, or when three times that has passed in total, because
 // flushing takes longer than a short kernel.
 double ColdSample(const std::function<void()>& call, double min_ns, const TimingOptions& options,
@@ -29,14 +31,16 @@ double ColdSample(const std::function<void()>& call, double min_ns, const Timing
   while (times.empty() || (sum < min_ns && NsSince(begin) < 3 * min_ns && !race.lost())) {
     Flush(memory);
     if (options.warm) options.warm();
+    const double repeated = times.empty() ? 1 : options.least_ns / std::max(times.back(), 1.0);
+    const auto count = static_cast<int64_t>(std::clamp(repeated, 1.0, kMostRepeated));
     const Clock::time_point start = Clock::now();
-    call();
+    for (int64_t i = 0; i < count; ++i) call();
     const double ns = NsSince(start);
-    race.AddCall(ns);
     sum += ns;
-    times.push_back(ns);
+    times.push_back(ns / static_cast<double>(count));
+    race.AddCall(times.back());
+    *calls += count;
   }
-  *calls += static_cast<int64_t>(times.size());
   return Median(times);
 }
 

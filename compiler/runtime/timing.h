@@ -20,6 +20,9 @@ struct TimingOptions {
   int64_t flush_bytes = 0;
   // With flush_bytes: called after flushing, untimed. It may bring back what is to be warm.
   std::function<void()> warm = nullptr;
+  // With flush_bytes: a call that takes less is repeated until it has about this, without flushing or warming in between, and
+  // its time is the mean. For calls of so little time that reading the clock matters, and whose data stays warm.
+  double least_ns = 0;
   absl::Duration limit =
       absl::Seconds(10);  // stops taking samples beyond this; at least one is taken
   // If not 0: what the fastest function of the same purpose takes. A function that is surely slower is not worth precise

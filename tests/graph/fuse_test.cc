@@ -358,67 +358,66 @@ TEST(Fuse, AMemoScansATableOnce) {
   EXPECT_EQ(keys.size(), 2u) << "with the range and without it";
 }
 
-// Kernels of trees are timed with warm caches (measure/measure.h), and their keys say so. No other kernel may get such a key.
-TEST(Fuse, OnlyTreesFindPlaces) {
+// All kernels of a model of trees are timed with warm code and constants (measure/measure.h), and their keys say so. The same kernel
+// in another model has another key, also where a search has fused both.
+TEST(Fuse, KernelsBesideTreesAreTimedWarm) {
   constexpr ir::DType kF32 = ir::DType::kF32, kI32 = ir::DType::kI32, kU8 = ir::DType::kU8,
-                      kI8 = ir::DType::kI8, kI64 = ir::DType::kI64;
+                      kI8 = ir::DType::kI8;
   const auto zeros = [](GraphBuilder& b, ir::DType dtype, const Shape& shape) {
     return b.Constant("zeros", Filled({dtype, shape}, 0));
   };
-  // Whether the kernel of one operator does, whose first operand is x, and whose others are constants.
-  const auto finds = [&](OpKind kind, const std::vector<TensorType>& types, const Attrs& attrs) {
+  FuseMemo memo;
+  // The kernels of a softmax over columns (two reductions, so it has a kernel of its own) and of an operator behind it,
+  // whose other operands are constants.
+  const auto kernels = [&](OpKind kind, const std::vector<TensorType>& types, const Attrs& attrs) {
     GraphBuilder b;
-    std::vector<ValueId> inputs{b.Input("x", types[0])};
+    const ValueId shares =
+        *b.Add(OpKind::kSoftmax, {b.Input("x", {kF32, {3, 7}})}, {{"axes", Shape{1}}}, "shares");
+    const ValueId x =
+        types[0].dtype == kF32
+            ? shares
+            : *b.Add(OpKind::kDigitize, {shares, zeros(b, kF32, {3, 8})}, {}, "ranks");
+    std::vector<ValueId> inputs{x};
     for (size_t i = 1; i < types.size(); ++i)
       inputs.push_back(zeros(b, types[i].dtype, types[i].shape));
     const absl::StatusOr<ValueId> y = b.Add(kind, inputs, attrs, "y");
     EXPECT_TRUE(y.ok()) << y.status();
-    if (!y.ok()) return false;
-    const FusedGraph fused = *Fuse(*b.Build({{"y", *y}}));
-    EXPECT_EQ(fused.groups.size(), 1u);
-    const Group& group = fused.groups[0];
-    EXPECT_EQ(group.workload.find("_warm(") != std::string::npos, group.finds_places);
-    EXPECT_EQ(group.key, WorkloadKey(group.workload));
-    const absl::StatusOr<ir::Program> program = ir::Parse(group.workload);
-    EXPECT_TRUE(program.ok()) << program.status();
-    EXPECT_EQ(program.ok() && ir::FindsPlaces(*program), group.finds_places)
-        << "who measures it knows the workload alone";
-    return group.finds_places;
+    const Graph graph = *b.Build({{"y", y.value_or(x)}});
+    const FusedGraph fused = *Fuse(graph, {.memo = &memo});
+    EXPECT_GT(fused.groups.size(), 1u);
+    const FusedGraph alone = *Fuse(graph);
+    for (size_t g = 0; g < fused.groups.size(); ++g) {
+      const Group& group = fused.groups[g];
+      EXPECT_EQ(group.key, alone.groups[g].key);
+      EXPECT_EQ(group.key, WorkloadKey(group.workload));
+      EXPECT_EQ(group.workload.find("_timed_warm(") != std::string::npos, group.timed_warm);
+      const absl::StatusOr<ir::Program> program = ir::Parse(group.workload);
+      EXPECT_TRUE(program.ok()) << program.status();
+      EXPECT_EQ(program.ok() && ir::IsTimedWarm(*program), group.timed_warm)
+          << "who measures it knows the workload alone";
+    }
+    return fused.groups;
+  };
+  const auto all_warm = [](const std::vector<Group>& groups) {
+    return std::all_of(groups.begin(), groups.end(), [](const Group& g) { return g.timed_warm; });
   };
   const TensorType x{kF32, {3, 7}}, nodes{kI32, {1, 2, 3}}, thresholds{kF32, {1, 2, 3}},
       leaves{kF32, {1, 2, 4, 1}};
-  EXPECT_TRUE(finds(OpKind::kForestWalk, {x, nodes, thresholds, nodes, {kF32, {1, 2, 3, 1}}},
-                    {{"steps", int64_t{1}}}));
-  EXPECT_TRUE(
-      finds(OpKind::kForestSelect, {x, nodes, thresholds, leaves}, {{"depth", int64_t{2}}}));
-  EXPECT_TRUE(finds(OpKind::kForestRanks,
-                    {{kU8, {3, 7}}, {kU8, {1, 2, 3, 1}}, {kU8, {1, 2, 3, 1}}, leaves}, {}));
-  EXPECT_TRUE(finds(OpKind::kForestLeaves,
-                    {x, {kI32, {1, 2, 3, 1}}, {kF32, {1, 2, 3, 1}}, {kI8, {1, 2, 3, 1}}, leaves},
-                    {}));
-  EXPECT_TRUE(finds(OpKind::kDigitize, {x, {kF32, {3, 8}}}, {{"sorted", int64_t{1}}}));
-  EXPECT_TRUE(finds(OpKind::kDigitize, {x, {kF32, {3, 3}}, {kF32, {3, 2, 4}}}, {}));
-  EXPECT_FALSE(finds(OpKind::kDigitize, {x, {kF32, {3, 8}}}, {})) << "nothing is looked up";
-  EXPECT_FALSE(finds(OpKind::kGridSample, {{kF32, {1, 2, 4, 4}}, {kF32, {1, 3, 3, 2}}}, {}));
-  EXPECT_FALSE(finds(OpKind::kGather, {x, {kI64, {2}}}, {}));
-  EXPECT_FALSE(finds(OpKind::kTopK, {x}, {{"k", int64_t{2}}}));
-
-  // Gathers with a reduction behind them, and with places that are computed.
-  GraphBuilder sums;
-  const ValueId table = sums.Input("x", x);
-  const ValueId rows = *sums.Add(OpKind::kGather, {table, zeros(sums, kI64, {2})}, {}, "rows");
-  const ValueId sum = *sums.Add(OpKind::kReduceSum, {rows}, {{"axes", Shape{1}}}, "sum");
-  const FusedGraph summed = *Fuse(*sums.Build({{"y", sum}}));
-  ASSERT_EQ(summed.groups.size(), 1u);
-  EXPECT_FALSE(summed.groups[0].finds_places);
-  GraphBuilder moved;
-  const ValueId ids = moved.Input("ids", {kI64, {2}});
-  const ValueId places = *moved.Add(OpKind::kAdd, {ids, zeros(moved, kI64, {2})}, {}, "places");
-  const ValueId found =
-      *moved.Add(OpKind::kGather, {zeros(moved, kF32, {16}), places}, {}, "found");
-  const FusedGraph gathered = *Fuse(*moved.Build({{"y", found}}));
-  ASSERT_EQ(gathered.groups.size(), 1u);
-  EXPECT_FALSE(gathered.groups[0].finds_places);
+  const std::vector<Group> walk =
+      kernels(OpKind::kForestWalk, {x, nodes, thresholds, nodes, {kF32, {1, 2, 3, 1}}},
+              {{"steps", int64_t{1}}});
+  EXPECT_TRUE(all_warm(walk));
+  EXPECT_TRUE(all_warm(
+      kernels(OpKind::kForestSelect, {x, nodes, thresholds, leaves}, {{"depth", int64_t{2}}})));
+  EXPECT_TRUE(all_warm(kernels(
+      OpKind::kForestRanks, {{kU8, {3, 7}}, {kU8, {1, 2, 3, 1}}, {kU8, {1, 2, 3, 1}}, leaves}, {})));
+  EXPECT_TRUE(all_warm(kernels(
+      OpKind::kForestLeaves,
+      {x, {kI32, {1, 2, 3, 1}}, {kF32, {1, 2, 3, 1}}, {kI8, {1, 2, 3, 1}}, leaves}, {})));
+  const std::vector<Group> gather = kernels(OpKind::kGather, {x, {ir::DType::kI64, {2}}}, {});
+  EXPECT_FALSE(gather[0].timed_warm);
+  EXPECT_NE(gather[0].key, walk[0].key);
+  EXPECT_EQ(gather[0].label, walk[0].label);
 }
 
 TEST(Fuse, TasksAreDistinctWeightedAndHeaviestFirst) {

@@ -82,45 +82,6 @@ TEST(MapChildren, DeletesWhatBecomesEmpty) {
             nullptr);
 }
 
-// An element of a constant is compared with another one, and the index of one of them is an element.
-TEST(FindsPlaces, InTreesAndNotInAGatherOfRows) {
-  const auto finds = [](const std::string& inputs, const std::string& body) {
-    const auto program =
-        Parse("program p(X: f32[8], " + inputs + ") -> (Y: f32[8]) { " + body + " }");
-    EXPECT_TRUE(program.ok()) << program.status();
-    return program.ok() && FindsPlaces(*program);
-  };
-  const std::string place = "max(0, min(7, ";
-  const std::string gather =
-      "for i in 8 { block b(v < 8 spatial = i) { Y[v] = X[" + place + "I[v]))] } }";
-  EXPECT_FALSE(finds("I: i64[8]", gather)) << "the caller says where";
-  EXPECT_FALSE(finds("I: i64[8] const", gather)) << "a gather of constant places";
-  const std::string sum =
-      "for i in 8 { for k in 8 { block b(v < 8 spatial = i, r < 8 reduce = k) sum init 0.0 { Y[v] "
-      "= ";
-  const std::string end = " } } }";
-  const std::string tables = "I: i64[8] const, T: f32[8] const";
-  const std::string column = "X[" + place + "I[r]))]";
-  EXPECT_TRUE(finds(tables, sum + "select((T[r] <= " + column + "), 1.0, 2.0)" + end))
-      << "columns that nodes ask";
-  EXPECT_FALSE(finds(tables, sum + "select((T[r] <= X[r]), 1.0, 2.0)" + end)) << "no look-up";
-  EXPECT_FALSE(finds(tables, sum + "select((0.5 <= " + column + "), 1.0, 2.0)" + end))
-      << "no threshold";
-  EXPECT_FALSE(
-      finds("I: i64[8], T: f32[8]", sum + "select((T[r] <= " + column + "), 1.0, 2.0)" + end))
-      << "no constant";
-  EXPECT_FALSE(finds("I: i64[8] const", sum + column + end)) << "a sum of gathered elements";
-  const std::string computed =
-      "alloc P : i64[8] global { for j in 8 { block t(u < 8 spatial = j) { P[u] = (I[u] + 1) } } "
-      "for i in 8 { block b(v < 8 spatial = i) { Y[v] = ";
-  const std::string step = place + "P[v]))]";
-  EXPECT_TRUE(finds("I: i64[8], T: f32[8] const",
-                    computed + "select((T[" + step + " <= X[v]), 1.0, 2.0)" + end))
-      << "cuts that earlier steps find";
-  EXPECT_FALSE(finds("I: i64[8], T: f32[8] const", computed + "T[" + step + end))
-      << "a gather at computed places";
-}
-
 TEST(MapElements, RedirectsLoadsAndStores) {
   const auto to = std::make_shared<const Buffer>(Buffer{"T", DType::kF32, {1, 2}, Scope::kLocal});
   const Stmt moved =

@@ -78,10 +78,10 @@ TEST_F(MeasureTest, RightKernelsAreTimed) {
   }
 }
 
-// A kernel that finds places is called before each timed call, and its constants, packed ones among them, are read.
+// Such a kernel is called before each timed call, and its constants, packed ones among them, are read.
 TEST(WarmKernels, AreCheckedAndTimedLikeOthers) {
   const std::string workload =
-      R"(program look(x: f32[16, 4], t: i64[8] const, c: f32[8] const, w: f32[8, 16] const) -> (y: f32[4, 16]) {
+      R"(program look_timed_warm(x: f32[16, 4], t: i64[8] const, c: f32[8] const, w: f32[8, 16] const) -> (y: f32[4, 16]) {
   for i in 4 {
     for j in 16 {
       for k in 8 {
@@ -93,7 +93,7 @@ TEST(WarmKernels, AreCheckedAndTimedLikeOthers) {
   }
 }
 )";
-  ASSERT_TRUE(ir::FindsPlaces(*ir::Parse(workload)));
+  ASSERT_TRUE(ir::IsTimedWarm(*ir::Parse(workload)));
   const auto bench = WorkloadBench::Create(workload, Quick());
   ASSERT_TRUE(bench.ok()) << bench.status();
   for (ScheduleChoice choice : {ScheduleChoice::kNaive, ScheduleChoice::kDefault}) {

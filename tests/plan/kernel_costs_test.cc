@@ -312,7 +312,7 @@ TEST(KernelCosts, TablesOfTreesAreWarmOnCpus) {
   const graph::FusedGraph fused = *graph::Fuse(*b.Build({{"y", y}}));
   ASSERT_EQ(fused.groups.size(), 1u);
   const graph::Group& group = fused.groups[0];
-  ASSERT_TRUE(group.finds_places);
+  ASSERT_TRUE(group.timed_warm);
   machine::TargetInfo target;
   machine::GraphSpeed& speed = target.graph_speed;
   speed.peak_gflops = 1e6;

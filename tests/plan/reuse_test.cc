@@ -184,7 +184,7 @@ TEST(Reuse, WalksThroughTreesTouchFewLines) {
     const FusedGraph fused = *graph::Fuse(*b.Build({{"y", y}}));
     EXPECT_EQ(fused.groups.size(), 1u);
     // It was timed with warm tables, and saves nothing in a model.
-    EXPECT_TRUE(fused.groups[0].finds_places);
+    EXPECT_TRUE(fused.groups[0].timed_warm);
     EXPECT_THAT(Costs(fused), ElementsAre(kCold));
     EXPECT_EQ(ReuseModel(Small()).LeastNs(fused, fused.groups[0], kCold), kCold);
     return TouchedBytes(fused, fused.groups[0]);

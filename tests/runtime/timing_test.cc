@@ -77,6 +77,31 @@ TEST(TimingTest, AColdSampleIsTheMedianOfItsCalls) {
   EXPECT_LT(timing.MedianNs(), 60e6 / 4);
 }
 
+// Beside a call that takes no time, reading the clock does.
+TEST(TimingTest, ShortWarmCallsAreRepeatedBetweenFlushes) {
+  TimingOptions options;
+  options.repeats = 3;
+  options.min_repeat = absl::Milliseconds(1);
+  options.flush_bytes = 1 << 20;
+  int64_t calls = 0, warmed = 0;
+  volatile int sink = 0;
+  const auto call = [&] { sink = sink + 1, ++calls; };
+  options.warm = [&] { ++warmed; };
+  const Timing alone = TimeCalls(call, options);
+  EXPECT_EQ(alone.calls, warmed + options.warmup_calls);
+  calls = warmed = 0;
+  options.least_ns = 1e6;
+  const Timing repeated = TimeCalls(call, options);
+  EXPECT_EQ(repeated.calls, calls);
+  EXPECT_GT(repeated.calls, 10 * warmed);
+  EXPECT_LT(repeated.MedianNs(), alone.MedianNs());
+  // One that takes long enough is not repeated.
+  warmed = 0;
+  const Timing slow = TimeCalls(
+      [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }, options);
+  EXPECT_EQ(slow.calls, warmed + options.warmup_calls);
+}
+
 TEST(TimingTest, ShortCallsFillTheRepeat) {
   TimingOptions options;
   options.repeats = 2;

@@ -20,9 +20,14 @@ namespace heddle::graph {
 namespace {
 
 constexpr int64_t kMostWeight = 1 << 20;  // of a task
-// Ends the names of programs that find places, and so gives them keys of their own. Under the keys that they had without it, databases
-// hold times with cold tables, which are not comparable with those that are measured now (measure/measure.h).
-constexpr char kTimedWarm[] = "_warm";
+
+// Whether the kernels of a graph are timed with warm code and constants: those of a model of trees are (measure/measure.h).
+bool AreTimedWarm(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.kind == OpKind::kForestWalk || node.kind == OpKind::kForestSelect ||
+           node.kind == OpKind::kForestRanks || node.kind == OpKind::kForestLeaves;
+  });
+}
 
 // By node: whether it transposes what one product reads, and nobody else.
 std::vector<bool> TransposesOfProducts(const Graph& graph) {
@@ -401,33 +406,35 @@ std::string Signature(const Graph& graph, const Group& group, FuseMemo* memo) {
 }
 
 absl::StatusOr<FuseMemo::Known> MakeProgram(const Graph& graph, const Group& group,
-                                            FuseMemo* memo) {
+                                            bool timed_warm, FuseMemo* memo) {
   HEDDLE_ASSIGN_OR_RETURN(tensor::TensorProgram program, ExpressGroup(graph, group, memo));
   FuseMemo::Known made;
   HEDDLE_ASSIGN_OR_RETURN(made.naive, tensor::LowerToLoops(program));
-  made.finds_places = ir::FindsPlaces(made.naive);
-  if (made.finds_places) made.naive.name += kTimedWarm;
+  made.timed_warm = timed_warm;
+  if (timed_warm) made.naive.name += ir::kTimedWarm;
   made.workload = ir::Print(made.naive);
   made.key = WorkloadKey(made.workload);
   return made;
 }
 
 // Sets the key of a group and, if asked, its program and workload.
-absl::Status AddProgram(const Graph& graph, const FuseOptions& options, Group* group) {
+absl::Status AddProgram(const Graph& graph, bool timed_warm, const FuseOptions& options,
+                        Group* group) {
   FuseMemo::Known made;
   const FuseMemo::Known* known = &made;
   if (options.memo == nullptr) {
-    HEDDLE_ASSIGN_OR_RETURN(made, MakeProgram(graph, *group, nullptr));
+    HEDDLE_ASSIGN_OR_RETURN(made, MakeProgram(graph, *group, timed_warm, nullptr));
   } else {
-    const std::string signature = Signature(graph, *group, options.memo);
+    const std::string signature =
+        absl::StrCat(timed_warm ? "timed warm\n" : "", Signature(graph, *group, options.memo));
     known = options.memo->Find(signature);
     if (known == nullptr) {
-      HEDDLE_ASSIGN_OR_RETURN(made, MakeProgram(graph, *group, options.memo));
+      HEDDLE_ASSIGN_OR_RETURN(made, MakeProgram(graph, *group, timed_warm, options.memo));
       known = options.memo->Keep(signature, std::move(made));
     }
   }
   group->key = known->key;
-  group->finds_places = known->finds_places;
+  group->timed_warm = known->timed_warm;
   if (!options.programs) return absl::OkStatus();
   group->naive = known->naive;
   group->workload = known->workload;
@@ -522,6 +529,7 @@ absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
     for (size_t i = 0; i < graph.nodes.size(); ++i) groups.push_back({static_cast<int>(i)});
   }
   const std::vector<int> uses = UseCounts(graph);
+  const bool timed_warm = AreTimedWarm(graph);
   FusedGraph fused;
   std::map<std::string, std::string> workloads;  // by key
   for (std::vector<int>& nodes : groups) {
@@ -532,7 +540,7 @@ absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
       continue;
     }
     HEDDLE_ASSIGN_OR_RETURN(Group group, Describe(graph, std::move(nodes), uses));
-    HEDDLE_RETURN_IF_ERROR(AddProgram(graph, options, &group));
+    HEDDLE_RETURN_IF_ERROR(AddProgram(graph, timed_warm, options, &group));
     // Keys are hashes that identify tasks, records and kernels, so a collision must be an error.
     if (options.programs &&
         workloads.emplace(group.key, group.workload).first->second != group.workload) {

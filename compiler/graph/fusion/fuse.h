@@ -30,7 +30,7 @@ struct Group {
   std::string workload;       // its canonical text (ir/text.h)
   std::string key;            // WorkloadKey(workload)
   double flops = 0;           // of the direct algorithm; a multiply-add counts two
-  bool finds_places = false;  // ir::FindsPlaces of the program
+  bool timed_warm = false;    // ir::IsTimedWarm of the program
 };
 
 struct FusedGraph {
@@ -55,7 +55,7 @@ class FuseMemo {
   struct Known {
     ir::Program naive;
     std::string workload, key;
-    bool finds_places = false;
+    bool timed_warm = false;
   };
   // By what GroupExpression depends on. The result lives as long as the memo. Find: null if it is not known.
   const Known* Find(const std::string& signature) const;
