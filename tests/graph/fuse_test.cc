@@ -409,11 +409,12 @@ TEST(Fuse, KernelsBesideTreesAreTimedWarm) {
   EXPECT_TRUE(all_warm(walk));
   EXPECT_TRUE(all_warm(
       kernels(OpKind::kForestSelect, {x, nodes, thresholds, leaves}, {{"depth", int64_t{2}}})));
-  EXPECT_TRUE(all_warm(kernels(
-      OpKind::kForestRanks, {{kU8, {3, 7}}, {kU8, {1, 2, 3, 1}}, {kU8, {1, 2, 3, 1}}, leaves}, {})));
-  EXPECT_TRUE(all_warm(kernels(
-      OpKind::kForestLeaves,
-      {x, {kI32, {1, 2, 3, 1}}, {kF32, {1, 2, 3, 1}}, {kI8, {1, 2, 3, 1}}, leaves}, {})));
+  EXPECT_TRUE(
+      all_warm(kernels(OpKind::kForestRanks,
+                       {{kU8, {3, 7}}, {kU8, {1, 2, 3, 1}}, {kU8, {1, 2, 3, 1}}, leaves}, {})));
+  EXPECT_TRUE(all_warm(
+      kernels(OpKind::kForestLeaves,
+              {x, {kI32, {1, 2, 3, 1}}, {kF32, {1, 2, 3, 1}}, {kI8, {1, 2, 3, 1}}, leaves}, {})));
   const std::vector<Group> gather = kernels(OpKind::kGather, {x, {ir::DType::kI64, {2}}}, {});
   EXPECT_FALSE(gather[0].timed_warm);
   EXPECT_NE(gather[0].key, walk[0].key);

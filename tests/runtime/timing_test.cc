@@ -97,8 +97,8 @@ TEST(TimingTest, ShortWarmCallsAreRepeatedBetweenFlushes) {
   EXPECT_LT(repeated.MedianNs(), alone.MedianNs());
   // One that takes long enough is not repeated.
   warmed = 0;
-  const Timing slow = TimeCalls(
-      [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }, options);
+  const Timing slow =
+      TimeCalls([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }, options);
   EXPECT_EQ(slow.calls, warmed + options.warmup_calls);
 }
 

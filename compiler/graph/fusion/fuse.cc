@@ -405,8 +405,8 @@ std::string Signature(const Graph& graph, const Group& group, FuseMemo* memo) {
   return text;
 }
 
-absl::StatusOr<FuseMemo::Known> MakeProgram(const Graph& graph, const Group& group,
-                                            bool timed_warm, FuseMemo* memo) {
+absl::StatusOr<FuseMemo::Known> MakeProgram(const Graph& graph, const Group& group, bool timed_warm,
+                                            FuseMemo* memo) {
   HEDDLE_ASSIGN_OR_RETURN(tensor::TensorProgram program, ExpressGroup(graph, group, memo));
   FuseMemo::Known made;
   HEDDLE_ASSIGN_OR_RETURN(made.naive, tensor::LowerToLoops(program));

@@ -26,11 +26,11 @@ struct Group {
   // "conv2d+add+relu 1x56x56x64", at most about 60 characters; more where groups of other workloads would
   // have the same: "conv2d+relu 1x28x28x64 by 3x3x64x64, stride 2x2".
   std::string label;
-  ir::Program naive;          // the loop program before any schedule
-  std::string workload;       // its canonical text (ir/text.h)
-  std::string key;            // WorkloadKey(workload)
-  double flops = 0;           // of the direct algorithm; a multiply-add counts two
-  bool timed_warm = false;    // ir::IsTimedWarm of the program
+  ir::Program naive;        // the loop program before any schedule
+  std::string workload;     // its canonical text (ir/text.h)
+  std::string key;          // WorkloadKey(workload)
+  double flops = 0;         // of the direct algorithm; a multiply-add counts two
+  bool timed_warm = false;  // ir::IsTimedWarm of the program
 };
 
 struct FusedGraph {
