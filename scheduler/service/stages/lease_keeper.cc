@@ -269,13 +269,15 @@ void LeaseKeeper::ReleaseAnnounced() {
 
 void LeaseKeeper::ReleaseAgain() {
   std::vector<std::string> ids;
+  const absl::Time now = MonotonicNow();
   {
     absl::MutexLock lock(&mutex_);
-    const absl::Time now = MonotonicNow();
     std::erase_if(unreleased_, [&](const auto& entry) { return entry.second < now; });
     for (const auto& [id, until] : unreleased_) ids.push_back(id);
   }
   for (const std::string& id : ids) {
+    // Renewals wait for this. What is left comes with the next round.
+    if (MonotonicNow() >= now + rpc_limit_) return;
     if (!SendRelease(id)) return;  // the tracker does not answer, so the others would fail too
     absl::MutexLock lock(&mutex_);
     unreleased_.erase(id);
