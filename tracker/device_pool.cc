@@ -121,7 +121,7 @@ absl::StatusOr<std::vector<Lease>> DevicePool::Synchronize(const WorkerReport& r
     if (workers_.size() >= options_.max_workers) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "worker ", report.worker, " is not registered: the tracker has ", workers_.size(),
-          " workers, as many as it takes; end some, or run another tracker for it"));
+          " workers, as many as it takes; end some, or run another tracker and scheduler for it"));
     }
     Worker& worker =
         workers_

@@ -8,12 +8,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
 #include "client/modules/csv.h"
 #include "client/modules/npy.h"
@@ -50,7 +54,18 @@ bool AppendNumber(std::string_view cell, std::string* out) {
   } else {
     if (cell.size() > 1 && cell[0] == '+' && cell[1] != '-') cell.remove_prefix(1);
     const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-    if (end != cell.data() + cell.size() || error == std::errc::invalid_argument) return false;
+    if (error == std::errc::invalid_argument) return false;
+    if (end != cell.data() + cell.size()) {
+      // Data frames write whole numbers as 3.0 where a column has a gap.
+      if constexpr (std::is_integral_v<T>) {
+        std::string_view zeros = cell.substr(static_cast<size_t>(end - cell.data()));
+        if (error != std::errc() || zeros[0] != '.' ||
+            zeros.find_first_not_of('0', 1) != std::string_view::npos)
+          return false;
+      } else {
+        return false;
+      }
+    }
     if (error == std::errc::result_out_of_range) {
       if constexpr (std::is_same_v<T, float>)
         value = std::strtof(std::string(cell).c_str(), nullptr);
@@ -148,8 +163,13 @@ struct Places {
 
 absl::StatusOr<Places> PlacesByName(const std::vector<std::string>& header,
                                     const std::vector<Column>& needed) {
-  std::map<std::string_view, std::vector<size_t>> found;
-  for (size_t c = 0; c < header.size(); ++c) found[header[c]].push_back(c);
+  // LightGBM writes "mean radius" as "mean_radius" into its files.
+  std::map<std::string, std::vector<size_t>, std::less<>> found, underlined;
+  for (size_t c = 0; c < header.size(); ++c) {
+    found[header[c]].push_back(c);
+    if (absl::StrContains(header[c], ' '))
+      underlined[absl::StrReplaceAll(header[c], {{" ", "_"}})].push_back(c);
+  }
   std::set<std::string_view> names;
   for (const Column& column : needed) {
     if (names.insert(column.name).second) continue;
@@ -162,10 +182,13 @@ absl::StatusOr<Places> PlacesByName(const std::vector<std::string>& header,
   std::vector<bool> used(header.size(), false);
   std::vector<std::string> missing;
   for (const Column& column : needed) {
-    const auto at = found.find(column.name);
+    auto at = found.find(column.name);
     if (at == found.end()) {
-      missing.push_back(column.name);
-      continue;
+      at = underlined.find(column.name);
+      if (at == underlined.end()) {
+        missing.push_back(column.name);
+        continue;
+      }
     }
     if (at->second.size() > 1)
       return WrongTable("the header has the column '{}' {} times; leave one", column.name,
@@ -236,9 +259,10 @@ bool NamesColumns(const std::vector<std::string>& first, const std::vector<Colum
   });
 }
 
+// 3.0 does not count as whole: the numbers of columns above such cells have no point.
 bool IsWholeOrMissing(std::string_view cell) {
   std::string number;
-  if (AppendNumber<int64_t>(cell, &number)) return true;
+  if (!absl::StrContains(cell, '.') && AppendNumber<int64_t>(cell, &number)) return true;
   double value = 0;
   if (AppendNumber<double>(cell, &number)) std::memcpy(&value, number.data(), sizeof value);
   return std::isnan(value);
@@ -333,9 +357,12 @@ absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<T
                           reader.line(), places.of[c] + 1, name);
       }
       const bool may_miss = spec.dtype[0] == 'f';
-      return WrongTable("line {}, column {}{}: '{}' is no number ({}{})", reader.line(),
-                        places.of[c] + 1, name, Shortened(cell), spec.dtype,
-                        may_miss ? "; leave the cell empty if there is none" : "");
+      return WrongTable(
+          "line {}, column {}{}: '{}' is no {}number ({}{})", reader.line(), places.of[c] + 1, name,
+          Shortened(cell), may_miss ? "" : "whole ", spec.dtype,
+          may_miss ? "; leave the cell empty if there is none, and give a category as "
+                     "its code"
+                   : "; the model has no missing values here");
     }
   }
   if (table.rows == 0) return WrongTable("there are no rows below the header");

@@ -140,9 +140,10 @@ absl::StatusOr<ValueId> MemberColumns(GraphBuilder& out, ValueId x, const Forest
   }
   const int64_t entries = most + 3;  // -1 and all below, 0 .. most, most + 1 and all beyond
   if (n * entries > kMostEntries)
-    return absl::InvalidArgumentError(
-        absl::StrCat("the categories of a forest go up to ", most, " in ", n,
-                     " splits, which makes tables of more than 1 GiB"));
+    return absl::UnimplementedError(absl::StrCat(
+        "the categories of a forest go up to ", most, " in ", n,
+        " splits, which makes tables of more than 1 GiB: number the categories from 0 on, "
+        "the frequent ones first, and give all rare ones one number"));
   std::vector<float> table(static_cast<size_t>(n * entries), 0);
   std::vector<int64_t> starts;
   for (int64_t i = 0; i < n; ++i) {
@@ -273,10 +274,10 @@ absl::StatusOr<Tables> TablesOf(const Forest& forest, const ColumnOrder& order) 
   // Columns, thresholds and left children have an entry for each node, and so has each value of a leaf.
   const int64_t most_nodes = kMostEntries / (3 + tables.values);
   if (tables.nodes > most_nodes / tables.groups / tables.trees) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return absl::UnimplementedError(absl::StrCat(
         "the forest has ", forest.trees.size(), " trees, the largest with ", tables.nodes / 2,
         " nodes; all trees take as much room as the largest, which makes tables of more than 1 "
-        "GiB"));
+        "GiB: train fewer trees, or smaller ones (max_depth, max_leaf_nodes, min_samples_leaf)"));
   }
   const int64_t entries = tables.groups * tables.trees * tables.nodes;
   const auto size = static_cast<size_t>(entries);

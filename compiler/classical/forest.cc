@@ -93,7 +93,10 @@ absl::Status CheckTree(const Tree& tree, const Forest& forest) {
     if (!std::isfinite(leaf)) return Refuse("a leaf value is ", leaf);
   }
   const int depth = Depth(tree);
-  if (depth > kMostDepth) return Refuse("the depth is ", depth, "; ", kMostDepth, " is the most");
+  if (depth > kMostDepth) {
+    return absl::UnimplementedError(absl::StrCat("the depth is ", depth, "; ", kMostDepth,
+                                                 " is the most: train with a smaller max_depth"));
+  }
   return absl::OkStatus();
 }
 

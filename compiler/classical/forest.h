@@ -111,6 +111,7 @@ struct Forest {
   // Classes of a classifier, in the order of its outputs; two for one output (a binary classifier whose
   // output is the score of the second class). Empty: no classifier.
   std::vector<int64_t> classes;
+  std::vector<std::string> warnings;  // what users should know of rows for this model; a line each
   bool operator==(const Forest&) const = default;
 };
 
@@ -123,6 +124,12 @@ float SmallestAtLeast(double threshold);
 // The smallest f32 that is greater than `threshold`, for sources that ask x <= threshold (or x >
 // threshold). `threshold` is less than +infinity.
 float SmallestAbove(double threshold);
+
+// The warning about a model whose file lists the categories of a data frame. These lists are not read.
+inline constexpr char kCategoriesOfFrame[] =
+    "the model was trained on categories of a data frame: rows must hold their codes, numbers from "
+    "0 on in "
+    "the order of the categories, not the categories themselves";
 
 // Numbers the columns of a forest that is being built. It remembers them, since a forest may have
 // millions.

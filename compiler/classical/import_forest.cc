@@ -55,13 +55,12 @@ absl::StatusOr<ValueId> Label(GraphBuilder& out, const Forest& forest, ValueId s
                               int64_t rows) {
   ValueId number;
   if (forest.outputs == 1) {
-    // A margin has to be positive, and a probability above one half: XGBClassifier asks for that, and LGBMClassifier takes the first of
-    // two equal probabilities.
-    const float limit = forest.transform == Transform::kNone ? 0 : 0.5F;
+    // XGBClassifier asks whether what Booster.predict gives is above one half, also where that is a margin (binary:logitraw).
+    // LGBMClassifier takes the first of two equal probabilities.
     HEDDLE_ASSIGN_OR_RETURN(
         ValueId second,
         out.Add(OpKind::kLess,
-                {out.Constant("limit", graph::FromElements<float>({1, 1}, {limit})), scores}, {},
+                {out.Constant("limit", graph::FromElements<float>({1, 1}, {0.5F})), scores}, {},
                 "is_second"));
     HEDDLE_ASSIGN_OR_RETURN(
         second, out.Add(OpKind::kCast, {second}, {{"to", std::string("i64")}}, "second"));
@@ -109,7 +108,10 @@ absl::StatusOr<graph::Graph> ImportBlock(const Forest& forest, int64_t rows,
   graph.tables.outputs.resize(outputs.size());
   graph.tables.outputs[0].columns = ScoreNames(forest);
   const std::vector<std::string> dropped = graph::DropNamesOverLimits(&graph);
-  if (warnings != nullptr) warnings->insert(warnings->end(), dropped.begin(), dropped.end());
+  if (warnings != nullptr) {
+    warnings->insert(warnings->end(), dropped.begin(), dropped.end());
+    warnings->insert(warnings->end(), forest.warnings.begin(), forest.warnings.end());
+  }
   HEDDLE_RETURN_IF_ERROR(graph::CheckTables(graph));
   return graph;
 }

@@ -23,10 +23,10 @@ absl::StatusOr<std::vector<int64_t>> BlocksOfRows(const std::string& dimension,
 // The input is "x", f32 [rows, features]; NaN is a missing value. The outputs are
 //   scores  what the source's own library predicts: f32 [rows], or [rows, outputs] if there are several
 //   label   of classifiers: i64 [rows], the class with the largest score (of two classes: the second one
-//           if its score is above one half; without a transform: if it is positive)
+//           if its score is above one half, whether that is a probability or a margin)
 // Rows are independent. The columns of x have the names of the features, if all of them are short enough; those of scores are the
 // classes, or the second one for the one score of a binary classifier. `warnings`, which is optional, receives a line where names
-// are left out (graph::DropNamesOverLimits).
+// are left out (graph::DropNamesOverLimits), and those of the forest.
 // `shapes`: the shape of "x"; or "rows", the number of rows; or several of them, for each of which the graph then holds the model
 // (graph::AddRowBlock); or nothing, which means kUsualBlocks. InvalidArgument: the shape does not fit, or as BlocksOfRows.
 absl::StatusOr<graph::Graph> ImportForest(const Forest& forest,

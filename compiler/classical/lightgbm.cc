@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -162,13 +163,30 @@ class LightgbmTreeReader {
  public:
   explicit LightgbmTreeReader(Forest& forest) : forest_(forest), columns_(forest) {}
   absl::Status Add(const Section& tree, int target);
+  // Warns of thresholds that are different numbers of f64 and the same one of f32.
+  void WarnOfNearThresholds();
 
  private:
+  using OfFeature = std::pair<int64_t, float>;  // a threshold of f32
   Forest& forest_;
   ColumnNumbers columns_;
   int64_t nodes_left_ = kMostNodes;
   int64_t members_left_ = kMostMembers;
+  absl::flat_hash_map<OfFeature, double> thresholds_;  // as the file has it
+  std::set<int64_t> near_;                             // features
 };
+
+void LightgbmTreeReader::WarnOfNearThresholds() {
+  if (near_.empty()) return;
+  const auto first = static_cast<size_t>(*near_.begin());
+  const std::string name =
+      forest_.feature_names.empty() ? absl::StrCat(first) : forest_.feature_names[first];
+  forest_.warnings.push_back(absl::StrCat(
+      "rows have 32-bit numbers, which do not tell all thresholds of feature '", name, "'",
+      near_.size() > 1 ? absl::StrCat(" and of ", near_.size() - 1, " more") : "",
+      " apart, so some rows take another leaf than in LightGBM: subtract a constant from the "
+      "feature, or scale it, and train again"));
+}
 
 absl::Status LightgbmTreeReader::Add(const Section& tree, int target) {
   if (tree.Has("is_linear")) {
@@ -259,6 +277,9 @@ absl::Status LightgbmTreeReader::Add(const Section& tree, int target) {
     }
     if (missing != kMissingNone) n.column.instead = missing_left ? -kInfinity : kInfinity;
     n.threshold = SmallestAbove(thresholds[i]);
+    const auto [same, fresh] =
+        thresholds_.try_emplace(OfFeature(features[i], n.threshold), thresholds[i]);
+    if (!fresh && same->second != thresholds[i]) near_.insert(features[i]);
     return n;
   };
   absl::StatusOr<OrderedTree> ordered = OrderTree(inner + leaves, node, columns_);
@@ -344,7 +365,16 @@ absl::Status ReadLightgbmTrees(Lines& lines, absl::string_view line, Forest& for
     HEDDLE_RETURN_IF_ERROR(reader.Add(tree, i % forest.outputs));
     line = *next;
   }
+  reader.WarnOfNearThresholds();
   return absl::OkStatus();
+}
+
+// What LightGBM's package for Python writes at the end.
+void ReadFrame(Lines& lines, Forest& forest) {
+  while (std::optional<absl::string_view> line = lines.Next()) {
+    if (!absl::ConsumePrefix(&*line, "pandas_categorical:")) continue;
+    if (*line != "null" && *line != "[]") forest.warnings.emplace_back(kCategoriesOfFrame);
+  }
 }
 
 absl::StatusOr<Forest> ReadText(absl::string_view text) {
@@ -368,6 +398,7 @@ absl::StatusOr<Forest> ReadText(absl::string_view text) {
     HEDDLE_RETURN_IF_ERROR(ReadObjective(objective, forest));
   }
   HEDDLE_RETURN_IF_ERROR(ReadLightgbmTrees(lines, first_tree, forest));
+  ReadFrame(lines, forest);
   if (forest.trees.empty()) return Refuse("it has no trees: train for one round at least");
   if (forest.trees.size() % forest.outputs != 0) {
     return Damaged("head: num_tree_per_iteration", forest.trees.size(),

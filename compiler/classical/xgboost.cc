@@ -428,6 +428,11 @@ absl::Status ReadXgboostTrees(const Fields& learner, Forest& forest) {
   if (model.Has("weight_drop")) {
     HEDDLE_ASSIGN_OR_RETURN(weights, model.Numbers("weight_drop"));
   }
+  if (model.Has("cats")) {  // since version 3.1
+    HEDDLE_ASSIGN_OR_RETURN(const Fields categories, model.Object("cats"));
+    HEDDLE_ASSIGN_OR_RETURN(const std::span<const Value> lists, categories.Values("enc"));
+    if (!lists.empty()) forest.warnings.emplace_back(kCategoriesOfFrame);
+  }
   HEDDLE_ASSIGN_OR_RETURN(std::span<const Value> trees, model.Values("trees"));
   if (std::ssize(trees) > kMostTrees)
     return Refuse(model.At("trees"), ": has ", trees.size(), "; ", kMostTrees, " is the most");

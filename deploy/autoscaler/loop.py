@@ -30,7 +30,7 @@ class ConfigError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    metrics: str  # URL of the scheduler's metrics
+    metrics: list  # URLs of the metrics of all schedulers, of which one leads
     heddle: list  # the command of the client
     state: str  # file of what was counted
     every_s: float
@@ -69,12 +69,16 @@ def read_config(path):
             raise ConfigError(f"{path}: classes.{name}.pools must list whose waiting work these workers are for, such as [\"cpu\", \"any\"]")
         of_class[name], pools[name] = rules.Rules(**mine), set(settings["pools"])
         others[name] = {key: value for key, value in settings.items() if key not in fields and key != "pools"}
+    urls = text.get("metrics", "http://127.0.0.1:9180/metrics")
+    urls = [urls] if isinstance(urls, str) else urls
+    if not isinstance(urls, list) or not urls or not all(isinstance(url, str) for url in urls):
+        raise ConfigError(f"{path}: metrics must be the URL of the scheduler's metrics, or a list of the URLs of several schedulers")
     try:
         made = SOURCES[kind](source, others)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from error
     return Config(
-        metrics=text.get("metrics", "http://127.0.0.1:9180/metrics"),
+        metrics=urls,
         heddle=list(text.get("heddle", ["heddle"])),
         state=text.get("state", "heddle-autoscaler.json"),
         every_s=float(text.get("every_s", 10)),
@@ -134,8 +138,7 @@ class Autoscaler:
         elapsed = 0 if self._last is None else min(MOST_COUNTED_S, now - self._last)
         self._last = now
         try:
-            self._step()
-            samples = observe.fetch_metrics(self._config.metrics)
+            samples = observe.fetch_metrics(self._config.metrics, self._step)
             self._step()
             workers = observe.fetch_workers(self._config.heddle)
         except observe.Unobserved as error:

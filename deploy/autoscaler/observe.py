@@ -27,14 +27,23 @@ def read_metrics(text):
     return samples
 
 
-def fetch_metrics(url):
-    try:
-        status, text = ask(url, LIMIT_S, MOST_BYTES)
-        if status != 200:
-            raise ValueError(f"status {status}")
-        return read_metrics(text.decode())
-    except (OSError, ValueError) as error:
-        raise Unobserved(f"{url}: {error}; is heddle-scheduler running there with --http?") from error
+def fetch_metrics(urls, step=lambda: None):
+    """The samples of the scheduler that leads: a standby has no queues. `step` is called before each request."""
+    silent = []
+    for url in urls:
+        step()
+        try:
+            status, text = ask(url, LIMIT_S, MOST_BYTES)
+            if status != 200:
+                raise ValueError(f"status {status}")
+            samples = read_metrics(text.decode())
+        except (OSError, ValueError) as error:
+            silent.append(f"{url}: {error}; is heddle-scheduler running there with --http?")
+            continue
+        if "heddle_queue_depth" in samples:
+            return samples
+        silent.append(f"{url}: this scheduler does not lead; `metrics` may list the URLs of all schedulers")
+    raise Unobserved("; ".join(silent))
 
 
 def fetch_workers(command):

@@ -205,7 +205,11 @@ class SqlRecordStore : public RecordStore {
       return ReadRecords(session, query, after, limit,
                          {.bytes = kMaxPageBytes, .rows = kMaxPageRows});
     };
-    return after ? ForLaterPages(read) : ForUsers(read);
+    // The best records of one worker are looked for among all records, which takes minutes where there are many millions. Other users'
+    // reads do not wait for that, nor for the pages of an export.
+    const bool long_read = query.best_only() && query.workload_key().empty() &&
+                           (!query.worker().empty() || !query.imported_by().empty());
+    return after || long_read ? ForLaterPages(read) : ForUsers(read);
   }
   absl::StatusOr<TrialSample> SampleTrials(const WorkloadId& id, int64_t most) override {
     return ForUsers([&](SqlSession* session) { return ReadTrialSample(session, id, most); });

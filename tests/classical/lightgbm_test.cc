@@ -346,6 +346,41 @@ TEST(ReadLightgbm, ReadsLinesWithCarriageReturns) {
   EXPECT_TRUE(*forest == *again);
 }
 
+TEST(ReadLightgbm, WarnsOfCategoriesOfFrames) {
+  const auto warnings = [](const std::string& end) {
+    const absl::StatusOr<Forest> forest = ReadLightgbm(GoodText() + end);
+    EXPECT_TRUE(forest.ok()) << forest.status();
+    return forest.ok() ? forest->warnings : std::vector<std::string>();
+  };
+  EXPECT_TRUE(warnings("").empty());
+  EXPECT_TRUE(warnings("\npandas_categorical:null\n").empty());
+  EXPECT_TRUE(warnings("\npandas_categorical:[]\n").empty());
+  EXPECT_EQ(warnings("\npandas_categorical:[[10, 20], [\"red\"]]\n"),
+            std::vector<std::string>{kCategoriesOfFrame});
+}
+
+// 1700000000 and 1700000128 are neighbours in f32.
+TEST(ReadLightgbm, WarnsOfThresholdsThatF32DoesNotTellApart) {
+  const auto warnings = [](double threshold, double other) {
+    TextTree tree;
+    tree.feature = {1, 1};
+    tree.threshold = {threshold, other};
+    tree.decision_type = {0, 0};
+    tree.left = {1, ~0};
+    tree.right = {~1, ~2};
+    tree.leaf = {1, 2, 3};
+    const absl::StatusOr<Forest> forest = ReadLightgbm(ToText({tree}, 1, ""));
+    EXPECT_TRUE(forest.ok()) << forest.status();
+    return forest.ok() ? forest->warnings : std::vector<std::string>();
+  };
+  EXPECT_TRUE(warnings(1.7e9 + 200, 1.7e9 + 10).empty());
+  EXPECT_TRUE(warnings(1.7e9 + 10, 1.7e9 + 10).empty()) << "the same threshold twice";
+  const std::vector<std::string> warned = warnings(1.7e9 + 30, 1.7e9 + 10);
+  ASSERT_EQ(warned.size(), 1u);
+  EXPECT_NE(warned[0].find("all thresholds of feature 'income' apart"), std::string::npos)
+      << warned[0];
+}
+
 TEST(ReadLightgbm, LeavesOutNamesThatItMadeUp) {
   const std::string text =
       absl::StrReplaceAll(GoodText(), {{"age income colour", "Column_0 Column_1 Column_2"}});

@@ -336,6 +336,22 @@ TEST(ReadXgboost, KeepsFeatureNames) {
   EXPECT_EQ(forest->features, kColumns);
 }
 
+TEST(ReadXgboost, WarnsOfCategoriesOfFrames) {
+  Rng rng(3);
+  const std::string plain = Save(Train({}, rng).get(), "json");
+  const auto warnings = [&](const std::string& lists) {
+    const size_t at = plain.find("\"model\":{") + 9;
+    const std::string text = plain.substr(0, at) + "\"cats\":{\"enc\":" + lists +
+                             ",\"feature_segments\":[],\"sorted_idx\":[]}," + plain.substr(at);
+    const absl::StatusOr<Forest> forest = ReadForest(text);
+    EXPECT_TRUE(forest.ok()) << forest.status();
+    return forest.ok() ? forest->warnings : std::vector<std::string>();
+  };
+  EXPECT_TRUE(warnings("[]").empty());
+  EXPECT_EQ(warnings("[{\"type\":5,\"values\":[10,20]},{}]"),
+            std::vector<std::string>{kCategoriesOfFrame});
+}
+
 TEST(ReadXgboost, GivesClassesToClassifiers) {
   Rng rng(4);
   const auto classes = [&](Parameters parameters) {

@@ -224,7 +224,7 @@ TEST(TableInput, AnEmptyLineOfAFileWithOneColumnIsAMissingValue) {
   EXPECT_EQ(holes("\n1,2\n\n\n3,4\n\n", {Spec("x", "f32", 2)}), "xxxx");
   EXPECT_THAT(Error("age\n\n\n", one), HasSubstr("no rows below the header"));
   EXPECT_THAT(Error("1\n\n2\n", {Spec("n", "i64", 1)}),
-              HasSubstr("line 2, column 1: '' is no number"));
+              HasSubstr("line 2, column 1: '' is no whole number"));
   EXPECT_THAT(Error("\n\n", one), HasSubstr("the file is empty"));
 }
 
@@ -253,6 +253,29 @@ TEST(TableInput, TextsAreBytesWithZerosBehindThem) {
   EXPECT_TRUE(two->all_texts && !plain->all_texts);
   EXPECT_EQ(two->bytes[0], std::string("x\0\0\0y\0\0\0z\0\0\0a,b\0", 16));
   EXPECT_EQ(ParseTable("x,y\nz,w\n", {color}, HeaderRule::kYes)->rows, 1);
+}
+
+TEST(TableInput, WholeNumbersMayEndInZeros) {
+  const std::vector<TensorSpec> whole = {Spec("n", "i8", 2)};
+  const auto table = ParseTable("3.0,-4.000\n5.,7\n", whole);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(table->bytes[0], std::string("\3\xfc\5\7", 4));
+  for (const std::string cell : {"3.5", "3.0e0", "128.0", ".0", "3.0x", "3..0"})
+    EXPECT_THAT(Error("1,2\n3," + cell + "\n", whole),
+                HasSubstr("line 2, column 2: '" + cell + "' is no whole number (i8"));
+}
+
+TEST(TableInput, BlanksInAHeaderMayBeUnderscoresInTheModel) {
+  const std::vector<TensorSpec> specs = {Spec("x", "f32", 2, {"mean_radius", "age"})};
+  const auto table = ParseTable("age,mean radius\n1,2\n", specs);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(Floats(table->bytes[0]), ElementsAre(2, 1));
+  // The name itself comes first, and two others tell nothing.
+  const auto both = ParseTable("age,mean radius,mean_radius\n1,2,3\n", specs);
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_THAT(Floats(both->bytes[0]), ElementsAre(3, 1));
+  EXPECT_THAT(Error("age,mean radius,mean radius\n1,2,3\n", specs), HasSubstr("2 times"));
+  EXPECT_THAT(Error("age,mean  radius\n1,2\n", specs), HasSubstr("lacks 1 of the 2 columns"));
 }
 
 TEST(TableInput, MistakesAreNamed) {

@@ -8,6 +8,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import select
 import socket
 import stat
@@ -605,6 +606,37 @@ idle_s = 60
         scaler.round(1000 + settings.rules["cpu"].register_s)
         self.assertEqual(counts.of("cpu")["failed_starts"], 3)
 
+    def test_it_asks_the_scheduler_that_leads(self):
+        config, metrics, _ = self.settings(METRICS)
+        text = config.read_text()
+        url = re.search(r'metrics = "(.*)"', text)[1]
+
+        class Standby(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b'heddle_build_info{version="1"} 1\n')
+
+            def log_message(self, *_):
+                pass
+
+        standby = serve(Standby)
+        self.addCleanup(standby.server_close)
+        self.addCleanup(standby.shutdown)
+        waits = f"http://127.0.0.1:{standby.server_address[1]}/metrics"
+        for urls, starts in (([waits, url], 2), ([url, waits], 2), ([waits], 0)):
+            Api.pods.clear()
+            config.write_text(re.sub(r"metrics = .*", f"metrics = {json.dumps(urls)}", text))
+            said = []
+            settings = loop.read_config(config)
+            loop.Autoscaler(settings, loop.Counts(settings.state), said.append).round(1000)
+            self.assertEqual(len(Api.pods), starts, said)
+            if not starts:
+                self.assertRegex(" ".join(said), "this scheduler does not lead; `metrics` may list")
+        config.write_text(re.sub(r"metrics = .*", "metrics = []", text))
+        with self.assertRaisesRegex(loop.ConfigError, "metrics must be the URL"):
+            loop.read_config(config)
+
     def test_it_is_well_while_starts_are_slow(self):
         config, _, _ = self.settings(METRICS)  # two pods are to be made
         settings = loop.read_config(config)
@@ -654,7 +686,7 @@ idle_s = 60
         for pod in Api.pods.values():
             pod["status"]["phase"] = "Running"
         devices.write_text(json.dumps({"workers": [worker("cpu-0", ("cpu", "held")), worker("cpu-1", ("cpu", "free"))]}))
-        metrics.write_text("")
+        metrics.write_text('heddle_queue_depth{pool="cpu"} 0\n')
         for now in range(1030, 1200, 30):
             scaler.round(now)
         self.assertIn("deletionTimestamp", Api.pods["heddle-cpu-1"]["metadata"])

@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/quantiles.h"
+#include "base/vocabulary/target.h"
 #include "scheduler/ledger/job_ledger.h"
 #include "scheduler/store/maintenance.h"
 
@@ -162,10 +164,15 @@ void SchedulerMetrics::Begin(const Dispatcher& dispatcher) {
 std::string SchedulerMetrics::PoolOf(const StageWork& work, const Dispatcher& dispatcher) {
   if (!NeedsDevice(work.kind)) return kCpuPool;
   const Job* job = dispatcher.FindJob(work.job);
-  if (job == nullptr || job->params.device_key.empty()) return kAnyPool;
-  // Users name device keys, too, so one that no slot has makes no series of its own.
+  if (job == nullptr) return kAnyPool;
+  if (job->params.device_key.empty()) {
+    const std::string kind(KindOf(job->params.target));
+    return kind == "llvm" ? kAnyPool : wanted_(absl::StrCat(kAnyPool, "-", kind));
+  }
+  // A key that no slot has yet has its own series as well, since workers may be started for it. Users name device keys, too, so these
+  // are few, and take no place of those that slots have.
   const std::string& key = job->params.device_key;
-  return slot_pools_.contains(key) ? key : kOtherPool;
+  return slot_pools_.contains(key) ? key : wanted_(key);
 }
 
 void SchedulerMetrics::PassTime(absl::Time now) {

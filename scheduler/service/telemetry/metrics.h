@@ -69,7 +69,8 @@ class SchedulerMetrics {
   const Gauge tracker_up_;
   const Counter tracker_losses_;
 
-  FewNames few_;
+  FewNames few_;     // of device keys that slots have
+  FewNames wanted_;  // of device keys and kinds of targets that only jobs have
   bool tracker_reached_ = false;
   std::set<JobId> unfinished_;
   std::map<SlotId, std::string>

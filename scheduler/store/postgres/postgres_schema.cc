@@ -177,6 +177,8 @@ absl::Status MigratePostgres(PostgresSession* session, bool copying, int version
     status = session->EndOtherWriters("leaders");
     if (status.ok()) status = session->Execute("LOCK TABLE leaders IN EXCLUSIVE MODE");
   }
+  // An index over many million records takes longer than any other statement may.
+  if (status.ok()) status = session->Execute("SET LOCAL statement_timeout=0");
   if (status.ok()) status = session->Execute(sql);
   if (status.ok()) return session->CommitRepeatable();
   session->Rollback();

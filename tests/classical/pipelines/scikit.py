@@ -173,6 +173,7 @@ def regressors():
         "PLSRegression": lambda: cross_decomposition.PLSRegression(3),
         "DecisionTree": lambda: tree.DecisionTreeRegressor(random_state=1),
         "RandomForest": lambda: ensemble.RandomForestRegressor(20, random_state=1),
+        "ExtraTrees": lambda: ensemble.ExtraTreesRegressor(20, random_state=1),
         "GradientBoosting": lambda: ensemble.GradientBoostingRegressor(n_estimators=20, random_state=1),
         "HistGradientBoosting": lambda: ensemble.HistGradientBoostingRegressor(max_iter=20, random_state=1),
         "KNeighbors": lambda: scaled(neighbors.KNeighborsRegressor()),
@@ -336,6 +337,8 @@ def steps():
     return {
         "PCA": lambda: (preprocessing.StandardScaler(), decomposition.PCA(5)),
         "TruncatedSVD": lambda: (preprocessing.StandardScaler(), decomposition.TruncatedSVD(5, random_state=1)),
+        "IncrementalPCA": lambda: (preprocessing.StandardScaler(), decomposition.IncrementalPCA(5)),
+        "KernelPCA": lambda: (preprocessing.StandardScaler(), decomposition.KernelPCA(5, kernel="rbf", gamma=0.05)),
         "KBins": lambda: (preprocessing.KBinsDiscretizer(4, encode="onehot-dense", quantile_method="averaged_inverted_cdf"),),
         "Polynomial": lambda: (preprocessing.StandardScaler(), preprocessing.PolynomialFeatures(2)),
         "PowerTransformer": lambda: (preprocessing.PowerTransformer(),),
@@ -385,6 +388,17 @@ def _():
 
     data = task(missing=0.2)
     return by_model(make_pipeline(*steps()["Imputer"](), LogisticRegression()).fit(data.x, data.many), data.new)
+
+
+@cases.add("GaussianMixture, iris", tolerance=1e-4)
+def _():
+    from sklearn.mixture import GaussianMixture
+
+    x, _, new = shipped("iris")
+    model = GaussianMixture(3, random_state=1).fit(x)
+    made = by_model(model, new, scores=model.predict_proba(new))
+    made.labels = model.predict(new)
+    return made
 
 
 @cases.add("FeatureUnion of PCA and SelectKBest before LogisticRegression, breast_cancer")

@@ -187,6 +187,20 @@ TEST_F(SchedulerMetricsTest, WhatWaitsForASlotIsSeen) {
   EXPECT_TRUE(loop_->Live().ok()) << loop_->Live();
 }
 
+// So that workers can be started for it, before the first one is there.
+TEST_F(SchedulerMetricsTest, WhatWaitsForADeviceThatNoWorkerHasIsSeen) {
+  v1::JobSpec spec = Spec();
+  spec.set_device_key("of no worker");
+  MustSubmit(spec);
+  Await("heddle_queue_depth{pool=\"of no worker\"}", 2);  // a profile stage for each task
+  EXPECT_FALSE(Series().contains("heddle_queue_depth{pool=\"other\"}"));
+  spec.clear_device_key();
+  spec.set_target("cuda -arch=sm_90");
+  MustSubmit(spec);
+  Await("heddle_queue_depth{pool=\"any-cuda\"}", 2);
+  EXPECT_FALSE(Series().contains("heddle_queue_depth{pool=\"any\"}"));
+}
+
 TEST_F(SchedulerMetricsTest, AfterARestartUnfinishedJobsAreCountedOnce) {
   cluster_.behaviour.candidate_ms = 100;
   const std::string job = MustSubmit(Spec(8));
