@@ -262,7 +262,7 @@ bool NamesColumns(const std::vector<std::string>& first, const std::vector<Colum
 // 3.0 does not count as whole: the numbers of columns above such cells have no point.
 bool IsWholeOrMissing(std::string_view cell) {
   std::string number;
-  if (!absl::StrContains(cell, '.') && AppendNumber<int64_t>(cell, &number)) return true;
+  if (cell.find('.') == std::string_view::npos && AppendNumber<int64_t>(cell, &number)) return true;
   double value = 0;
   if (AppendNumber<double>(cell, &number)) std::memcpy(&value, number.data(), sizeof value);
   return std::isnan(value);
@@ -357,12 +357,11 @@ absl::StatusOr<TableInput> ParseTable(std::string_view text, const std::vector<T
                           reader.line(), places.of[c] + 1, name);
       }
       const bool may_miss = spec.dtype[0] == 'f';
-      return WrongTable(
-          "line {}, column {}{}: '{}' is no {}number ({}{})", reader.line(), places.of[c] + 1, name,
-          Shortened(cell), may_miss ? "" : "whole ", spec.dtype,
-          may_miss ? "; leave the cell empty if there is none, and give a category as "
-                     "its code"
-                   : "; the model has no missing values here");
+      const std::string way_out =
+          may_miss ? "; leave the cell empty if there is none, and give a category as its code"
+                   : fmt::format(": whole, of {} bits, never missing", spec.dtype.substr(1));
+      return WrongTable("line {}, column {}{}: '{}' is no number ({}{})", reader.line(),
+                        places.of[c] + 1, name, Shortened(cell), spec.dtype, way_out);
     }
   }
   if (table.rows == 0) return WrongTable("there are no rows below the header");

@@ -347,8 +347,15 @@ TEST(ReadLightgbm, ReadsLinesWithCarriageReturns) {
 }
 
 TEST(ReadLightgbm, WarnsOfCategoriesOfFrames) {
-  const auto warnings = [](const std::string& end) {
-    const absl::StatusOr<Forest> forest = ReadLightgbm(GoodText() + end);
+  TextTree tree;
+  tree.feature = {2};
+  tree.threshold = {0.5};
+  tree.decision_type = {0};
+  tree.left = {~0};
+  tree.right = {~1};
+  tree.leaf = {1, 2};
+  const auto warnings = [&](const std::string& end) {
+    const absl::StatusOr<Forest> forest = ReadLightgbm(ToText({tree}, 1, "") + end);
     EXPECT_TRUE(forest.ok()) << forest.status();
     return forest.ok() ? forest->warnings : std::vector<std::string>();
   };

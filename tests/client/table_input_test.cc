@@ -224,7 +224,7 @@ TEST(TableInput, AnEmptyLineOfAFileWithOneColumnIsAMissingValue) {
   EXPECT_EQ(holes("\n1,2\n\n\n3,4\n\n", {Spec("x", "f32", 2)}), "xxxx");
   EXPECT_THAT(Error("age\n\n\n", one), HasSubstr("no rows below the header"));
   EXPECT_THAT(Error("1\n\n2\n", {Spec("n", "i64", 1)}),
-              HasSubstr("line 2, column 1: '' is no whole number"));
+              HasSubstr("line 2, column 1: '' is no number"));
   EXPECT_THAT(Error("\n\n", one), HasSubstr("the file is empty"));
 }
 
@@ -262,7 +262,8 @@ TEST(TableInput, WholeNumbersMayEndInZeros) {
   EXPECT_EQ(table->bytes[0], std::string("\3\xfc\5\7", 4));
   for (const std::string cell : {"3.5", "3.0e0", "128.0", ".0", "3.0x", "3..0"})
     EXPECT_THAT(Error("1,2\n3," + cell + "\n", whole),
-                HasSubstr("line 2, column 2: '" + cell + "' is no whole number (i8"));
+                HasSubstr("line 2, column 2: '" + cell +
+                          "' is no number (i8: whole, of 8 bits, never missing)"));
 }
 
 TEST(TableInput, BlanksInAHeaderMayBeUnderscoresInTheModel) {
@@ -300,7 +301,7 @@ TEST(TableInput, MistakesAreNamed) {
   EXPECT_THAT(Error("1,2,3\n1,2,1e5x\n", unnamed), HasSubstr("line 2, column 3: '1e5x'"));
   for (const char* bad : {"1.5", "", "nan", "300", "-1"})
     EXPECT_THAT(Error(fmt::format("1,1\n2,{}\n", bad), {Spec("n", "u8", 2)}),
-                HasSubstr(fmt::format("line 2, column 2: '{}' is no number (u8)", bad)));
+                HasSubstr(fmt::format("line 2, column 2: '{}' is no number (u8: whole", bad)));
   EXPECT_THAT(Error("1\n", {Spec("x", "f16", 1)}), HasSubstr("'x' is f16"));
   EXPECT_THAT(Error("1\n", {{.name = "s", .dtype = "f32", .shape = {}}}), HasSubstr("rank 0"));
   EXPECT_THAT(Error("1\n", {Spec("x", "f32", 1 << 21)}), HasSubstr("too many for a table"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "base/quantiles.h"
 #include "base/vocabulary/target.h"
+#include "scheduler/core/slot_index.h"
 #include "scheduler/ledger/job_ledger.h"
 #include "scheduler/store/maintenance.h"
 
@@ -164,14 +166,17 @@ void SchedulerMetrics::Begin(const Dispatcher& dispatcher) {
 std::string SchedulerMetrics::PoolOf(const StageWork& work, const Dispatcher& dispatcher) {
   if (!NeedsDevice(work.kind)) return kCpuPool;
   const Job* job = dispatcher.FindJob(work.job);
-  if (job == nullptr) return kAnyPool;
-  if (job->params.device_key.empty()) {
-    const std::string kind(KindOf(job->params.target));
+  return job == nullptr ? kAnyPool : DevicePoolOf(job->params);
+}
+
+std::string SchedulerMetrics::DevicePoolOf(const JobParams& params) {
+  if (params.device_key.empty()) {
+    const std::string kind(KindOf(params.target));
     return kind == "llvm" ? kAnyPool : wanted_(absl::StrCat(kAnyPool, "-", kind));
   }
   // A key that no slot has yet has its own series as well, since workers may be started for it. Users name device keys, too, so these
   // are few, and take no place of those that slots have.
-  const std::string& key = job->params.device_key;
+  const std::string& key = params.device_key;
   return slot_pools_.contains(key) ? key : wanted_(key);
 }
 
@@ -305,6 +310,29 @@ void SchedulerMetrics::Refresh(const Dispatcher& dispatcher, absl::Time now) {
     ++queue.depth;
     queue.age = std::max(queue.age, now - since);
   });
+  // The dispatcher begins nothing for a job that no device fits, so that no stage of it waits. The job itself does.
+  std::map<std::tuple<std::string, std::string, int>, bool> fits;
+  std::map<JobId, absl::Time> lacking;
+  for (const JobId id : unfinished_) {
+    const Job* job = dispatcher.FindJob(id);
+    if (job == nullptr || job->final() || job->paused) continue;
+    const JobParams& needs = job->params;
+    const auto [found, fresh] =
+        fits.try_emplace({needs.target, needs.device_key, needs.threads}, false);
+    if (fresh) {
+      found->second = std::any_of(
+          dispatcher.slots().begin(), dispatcher.slots().end(),
+          [&](const SlotInfo& slot) { return SlotIndex::Suits(slot, v1::STAGE_PROFILE, needs); });
+    }
+    if (found->second) continue;
+    const auto before = lacking_.find(id);
+    const absl::Time since = before == lacking_.end() ? now : before->second;
+    lacking[id] = since;
+    Queue& queue = queues[DevicePoolOf(needs)];
+    ++queue.depth;
+    queue.age = std::max(queue.age, now - since);
+  }
+  lacking_ = std::move(lacking);
   for (const auto& [pool, queue] : queues) {
     queues_.insert(pool);
     QueueDepth(&registry_, pool).Set(queue.depth);

@@ -58,6 +58,7 @@ class SchedulerMetrics {
   // Adds to the busy time what has passed since the last call.
   void PassTime(absl::Time now);
   std::string PoolOf(const StageWork& work, const Dispatcher& dispatcher);
+  std::string DevicePoolOf(const JobParams& params);
   Counter BusySeconds(const std::string& pool);
   Histogram QueueWait(const std::string& pool);
 
@@ -73,6 +74,7 @@ class SchedulerMetrics {
   FewNames wanted_;  // of device keys and kinds of targets that only jobs have
   bool tracker_reached_ = false;
   std::set<JobId> unfinished_;
+  std::map<JobId, absl::Time> lacking_;  // jobs that no device fits, since when
   std::map<SlotId, std::string>
       pools_;  // of the slots that there are, and of those that run stages
   std::map<AttemptId, Running> running_;

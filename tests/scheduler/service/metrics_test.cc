@@ -192,13 +192,20 @@ TEST_F(SchedulerMetricsTest, WhatWaitsForADeviceThatNoWorkerHasIsSeen) {
   v1::JobSpec spec = Spec();
   spec.set_device_key("of no worker");
   MustSubmit(spec);
-  Await("heddle_queue_depth{pool=\"of no worker\"}", 2);  // a profile stage for each task
+  Await("heddle_queue_depth{pool=\"of no worker\"}",
+        1);  // the job itself, since nothing of it is begun
   EXPECT_FALSE(Series().contains("heddle_queue_depth{pool=\"other\"}"));
   spec.clear_device_key();
   spec.set_target("cuda -arch=sm_90");
   MustSubmit(spec);
-  Await("heddle_queue_depth{pool=\"any-cuda\"}", 2);
+  Await("heddle_queue_depth{pool=\"any-cuda\"}", 1);
   EXPECT_FALSE(Series().contains("heddle_queue_depth{pool=\"any\"}"));
+  // It comes.
+  v1::ListWorkersResponse workers = cluster_.DefaultWorkers();
+  workers.mutable_workers(0)->mutable_slots(1)->mutable_slot()->set_device_key("of no worker");
+  cluster_.tracker.SetWorkers(workers);
+  Await("heddle_queue_depth{pool=\"of no worker\"}", 0);
+  Await("heddle_jobs_finished_total{state=\"done\"}", 1);
 }
 
 TEST_F(SchedulerMetricsTest, AfterARestartUnfinishedJobsAreCountedOnce) {
