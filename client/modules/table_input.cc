@@ -259,7 +259,8 @@ bool NamesColumns(const std::vector<std::string>& first, const std::vector<Colum
   });
 }
 
-// 3.0 does not count as whole: the numbers of columns above such cells have no point.
+// A header of column numbers is written 0,1,2. So a cell such as 3.0 shows that the line above it is a header, and does not count as
+// whole here.
 bool IsWholeOrMissing(std::string_view cell) {
   std::string number;
   if (cell.find('.') == std::string_view::npos && AppendNumber<int64_t>(cell, &number)) return true;

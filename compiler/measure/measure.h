@@ -22,9 +22,9 @@ namespace heddle {
 // Kernels of models of trees (ir::IsTimedWarm) are called and their constants read before each timed call, so both are as warm as
 // their size allows, and one that takes less than 5 us is called several times. Such models are small, and called again and again. For one
 // row, a kernel takes several times as long with cold code as with warm code, and walks wait for one cold line after the
-// other, so what it takes cold says little of it. All kernels of the model are timed so, those around the trees too: the forms of
-// trees need other ones before them, and a sum of warm and cold times would choose the wrong form. The costs of plans know that
-// (compiler/plan).
+// other, so what it takes cold says little of it. All kernels of the model are timed warm, those around the trees too. Each form
+// of the trees needs another kernel before it, so forms are compared by the sum of both, and a sum of a warm and a cold time would choose the
+// wrong form. compiler/plan counts these times as warm.
 inline runtime::TimingOptions ColdTiming() {
   runtime::TimingOptions timing;
   timing.flush_bytes = machine::kFlushBytes;

@@ -450,7 +450,7 @@ class MemoryRecordStore : public RecordStore {
                                                                   int64_t limit) override {
     absl::MutexLock lock(&mutex_);
     std::vector<decltype(tables_.transfer_samples)::const_iterator> found;
-    // Of each target and device key, those of the search's own workload and the newest of others.
+    // Each target and device key gives the samples of the search's own workload, and the newest ones of other workloads.
     for (const auto& [place, newest] : tables_.newest_samples) {
       const auto& [target, device_key] = place;
       const auto add = [&](const std::string& key) {

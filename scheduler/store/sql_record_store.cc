@@ -205,8 +205,8 @@ class SqlRecordStore : public RecordStore {
       return ReadRecords(session, query, after, limit,
                          {.bytes = kMaxPageBytes, .rows = kMaxPageRows});
     };
-    // The best records of one worker are looked for among all records, which takes minutes where there are many millions. Other users'
-    // reads do not wait for that, nor for the pages of an export.
+    // A query for the best records of one worker reads all records, which takes minutes for many millions. It uses the connection of
+    // later pages, so that short reads of other users do not wait for it.
     const bool long_read = query.best_only() && query.workload_key().empty() &&
                            (!query.worker().empty() || !query.imported_by().empty());
     return after || long_read ? ForLaterPages(read) : ForUsers(read);

@@ -359,7 +359,7 @@ TEST(Fuse, AMemoScansATableOnce) {
 }
 
 // All kernels of a model of trees are timed with warm code and constants (measure/measure.h), and their keys say so. The same kernel
-// in another model has another key, also where a search has fused both.
+// has another key in a model without trees, even if one memo serves both models.
 TEST(Fuse, KernelsBesideTreesAreTimedWarm) {
   constexpr ir::DType kF32 = ir::DType::kF32, kI32 = ir::DType::kI32, kU8 = ir::DType::kU8,
                       kI8 = ir::DType::kI8;

@@ -29,7 +29,6 @@ constexpr int kLeastSamples = 4;
 constexpr char kCpuPool[] = "cpu";
 // Of work that any device will do, and of slots that the tracker has forgotten.
 constexpr char kAnyPool[] = "any";
-constexpr char kOtherPool[] = "other";
 
 constexpr std::array<const char*, 6> kJobStates = {"importing", "tuning",    "planning",
                                                    "compiling", "comparing", "paused"};
