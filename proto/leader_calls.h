@@ -1,4 +1,4 @@
-// What clients and the schedulers of one service agree on, so that calls find the scheduler that leads.
+// What clients agree on with the schedulers and trackers of one service, so that calls find those in use.
 #pragma once
 
 #include "absl/time/time.h"
@@ -9,6 +9,9 @@ namespace heddle {
 // Trailing metadata of a call that a scheduler refused with UNAVAILABLE because it stands by: the address
 // of the scheduler that leads, "HOST:PORT" or "unix:PATH"; empty: none leads now, try again soon.
 inline constexpr char kLeaderMetadata[] = "heddle-leader";
+
+// With these words a tracker refuses a call, with UNAVAILABLE, while another is appointed.
+inline constexpr char kTrackerStandsBy[] = "this tracker stands by";
 
 // Between a client that knows several schedulers and one of them. One that hangs, or is cut off, is given up
 // after 3 to 4.5 s, since another may lead by then (scheduler/service/leadership.h). Pings are well over a second

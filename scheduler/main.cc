@@ -54,7 +54,9 @@ int main(int argc, char** argv) {
       "--store", options.store,
       "postgresql://USER@HOST/DATABASE to keep jobs and records in, instead of a file in "
       "--data; see docs/operating.md");
-  app.add_option("--tracker", options.tracker_address, "HOST:PORT of heddle-tracker")
+  app.add_option("--tracker", options.tracker_address,
+                 "HOST:PORT of heddle-tracker; of several, separated by commas, which were started "
+                 "with --appointed, one is in use")
       ->capture_default_str();
   app.add_option("--port-file", options.port_file, "file to write the served port to");
   app.add_option("--max-model-mib", options.max_model_mib,

@@ -242,6 +242,10 @@ absl::Duration DevicePool::SyncInterval() const {
   return std::max(options_.sync_interval, std::min(options_.worker_expiry / 4, paced));
 }
 
+void DevicePool::EndLeases() {
+  while (!leases_.empty()) EndLease(leases_.begin());
+}
+
 const Lease* DevicePool::FindLease(const std::string& lease_id) const {
   const auto lease = leases_.find(lease_id);
   return lease == leases_.end() ? nullptr : &lease->second;

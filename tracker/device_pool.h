@@ -159,6 +159,9 @@ class DevicePool {
   // Renew.
   absl::Status Release(const std::string& lease_id, const std::string& owner, absl::Time now);
 
+  // All leases are void: another tracker has served meanwhile.
+  void EndLeases();
+
   // The live lease of that id, until the next call that changes something; null: there is none.
   const Lease* FindLease(const std::string& lease_id) const;
 

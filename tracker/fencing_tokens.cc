@@ -102,6 +102,10 @@ absl::StatusOr<uint64_t> FencingTokens::Next() {
   return next_++;
 }
 
+void FencingTokens::SkipTo(uint64_t above) {
+  next_ = std::max({next_, above + 1, static_cast<uint64_t>(absl::ToUnixMicros(absl::Now()))});
+}
+
 absl::Status FencingTokens::Reserve() {
   const uint64_t end = next_ + kBlock;
   if (!path_.empty()) {

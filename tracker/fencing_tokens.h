@@ -27,6 +27,8 @@ class FencingTokens {
 
   // Returns a token greater than all before. Unavailable: the next block cannot be made durable.
   absl::StatusOr<uint64_t> Next();
+  // From now on tokens are above this, and not below the wall clock: another tracker has granted some meanwhile.
+  void SkipTo(uint64_t above);
 
  private:
   FencingTokens(std::string path, uint64_t next, int lock_fd)

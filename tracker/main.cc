@@ -68,6 +68,10 @@ int main(int argc, char** argv) {
       "--audit", audit_folder,
       "Folder that keeps who took and gave back slots (calls.jsonl), and who was refused "
       "(refused.jsonl)");
+  bool appointed = false;
+  app.add_flag("--appointed", appointed,
+               "Serve only while a scheduler appoints this tracker, as it does where its --tracker "
+               "names several: for each tracker of such a service");
   app.add_option("--expiry", expiry_s, "Seconds of silence after which a worker counts as gone")
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
@@ -114,6 +118,7 @@ int main(int argc, char** argv) {
   }
   heddle::tracker::ServiceOptions options;
   options.audit = audit.get();
+  options.appointed = appointed;
   options.pool.worker_expiry = absl::Seconds(expiry_s);
   // Three calls that are lost do not make a worker count as gone.
   options.pool.sync_interval = std::min(options.pool.sync_interval, options.pool.worker_expiry / 4);
@@ -176,9 +181,9 @@ int main(int argc, char** argv) {
         http, {.metrics = &metrics,
                .live = [&service] { return service.Live(); },
                .ready =
-                   [&draining] {
+                   [&draining, &service] {
                      return draining ? absl::UnavailableError("the tracker is ending")
-                                     : absl::OkStatus();
+                                     : service.Ready();
                    }});
     if (!served.ok()) {
       spdlog::error("{}", std::string(served.status().message()));

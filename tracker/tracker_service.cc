@@ -1,6 +1,7 @@
 #include "tracker/tracker_service.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,7 @@
 #include "proto/access/listener.h"
 #include "proto/check_message.h"
 #include "proto/grpc_util.h"
+#include "proto/leader_calls.h"
 #include "proto/people_slots.h"
 
 namespace heddle::tracker {
@@ -141,8 +143,13 @@ void TrackerServiceImpl::Stop() {
 
 void TrackerServiceImpl::ExpireLoop() {
   absl::MutexLock lock(&mutex_);
+  bool served = false;
   while (!mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kTick)) {
     last_turn_ = MonotonicNow();
+    const bool serves = Serving(last_turn_).ok();
+    if (std::exchange(served, serves) && !serves)
+      Log(LogLevel::kWarning, "serves no longer: no scheduler has appointed this tracker in time", {});
+    if (!serves) continue;  // for the pool, that is a pause of this process
     pool_.Expire(last_turn_);
     const std::vector<std::string> lost = pool_.TakeLost();
     if (lost.empty()) continue;
@@ -157,12 +164,15 @@ void TrackerServiceImpl::ExpireLoop() {
 
 TrackerServiceImpl::Summary TrackerServiceImpl::Summarize() {
   absl::MutexLock lock(&mutex_);
-  return {.workers = pool_.List(MonotonicNow()),
+  const absl::Time now = MonotonicNow();
+  const bool serves = Serving(now).ok();
+  return {.workers = serves ? pool_.List(now) : std::vector<WorkerView>(),
           .watches = watches_,
           .leases_granted = granted_,
           .leases_refused = refused_,
           .leases_expired = pool_.expired_leases(),
-          .workers_lost = lost_};
+          .workers_lost = lost_,
+          .serves = serves};
 }
 
 absl::Status TrackerServiceImpl::Live() {
@@ -172,6 +182,52 @@ absl::Status TrackerServiceImpl::Live() {
   return absl::InternalError(
       absl::StrCat("leases have not been looked at for ",
                    absl::FormatDuration(absl::Trunc(silent, absl::Seconds(1)))));
+}
+
+absl::Status TrackerServiceImpl::Serving(absl::Time now) const {
+  if (!options_.appointed || appointment_.Serves(now)) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      kTrackerStandsBy,
+      ": it serves while a scheduler appoints it, whose --tracker names all trackers of the service"));
+}
+
+absl::Status TrackerServiceImpl::Ready() {
+  absl::MutexLock lock(&mutex_);
+  return Serving(MonotonicNow());
+}
+
+grpc::Status TrackerServiceImpl::Appoint(grpc::ServerContext* context, const v1::AppointRequest* request,
+                                         v1::AppointResponse* response) {
+  if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
+  if (!options_.appointed) {
+    return {grpc::StatusCode::FAILED_PRECONDITION,
+            "this tracker serves without being appointed; where a service has several, start each "
+            "with --appointed"};
+  }
+  AppointCall call{.holder = absl::StrCat(request->holder(), " (", OwnerOf(*context), ")"),
+                   .epoch = request->epoch(),
+                   .duration = absl::Milliseconds(request->duration_ms())};
+  if (request->echo_ns() > 0) call.echo = absl::FromUnixNanos(request->echo_ns());
+  bool begins = false;
+  const absl::Cleanup tell = [&] {  // without the lock
+    if (begins)
+      Log(LogLevel::kInfo, "serves now, appointed by a scheduler",
+          {{"holder", call.holder}, {"epoch", call.epoch}});
+  };
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = MonotonicNow();
+  const absl::StatusOr<bool> taken = appointment_.Take(call, now);
+  if (!taken.ok()) return ToGrpc(taken.status());
+  begins = *taken;
+  if (begins) {
+    tokens_->SkipTo(request->above_token());
+    if (request->forget()) pool_.EndLeases();
+  }
+  response->set_clock_ns(absl::ToUnixNanos(now));
+  response->set_remaining_ms(absl::ToInt64Milliseconds(appointment_.Remaining(now)));
+  if (const absl::Duration idle = appointment_.Idle(now); idle < absl::InfiniteDuration())
+    response->set_idle_ms(absl::ToInt64Milliseconds(idle));
+  return grpc::Status::OK;
 }
 
 grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,
@@ -209,11 +265,17 @@ grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,
   };
   absl::MutexLock lock(&mutex_);
   const absl::Time now = MonotonicNow();
+  if (const absl::Status serving = Serving(now); !serving.ok()) return ToGrpc(serving);
   const bool known = !pool_.AddressOf(report.worker).empty();
   absl::StatusOr<std::vector<Lease>> leases = pool_.Synchronize(report, now);
   if (!leases.ok()) return ToGrpc(leases.status());
   appeared = !known;
-  response->set_next_sync_ms(absl::ToInt64Milliseconds(pool_.SyncInterval()));
+  // Beyond that time another tracker may serve. So until then workers either hear from this one again, or have stopped their
+  // stages.
+  const absl::Duration serves =
+      options_.appointed ? appointment_.Remaining(now) : absl::InfiniteDuration();
+  response->set_next_sync_ms(
+      absl::ToInt64Milliseconds(std::min(pool_.SyncInterval(), serves / 2)));
   response->set_expiry_ms(absl::ToInt64Milliseconds(options_.pool.worker_expiry));
   for (const Lease& lease : *leases) {
     response->add_valid_leases(lease.id);
@@ -221,7 +283,7 @@ grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,
     grant->set_lease_id(lease.id);
     grant->set_slot(lease.slot);
     grant->set_fencing_token(lease.fencing_token);
-    grant->set_remaining_ms(absl::ToInt64Milliseconds(lease.expires - now));
+    grant->set_remaining_ms(absl::ToInt64Milliseconds(std::min(lease.expires - now, serves)));
   }
   return grpc::Status::OK;
 }
@@ -237,9 +299,10 @@ grpc::Status TrackerServiceImpl::Acquire(grpc::ServerContext* context,
                            .duration = absl::Milliseconds(request->duration_ms())};
   const auto acquire = [&] {
     absl::MutexLock lock(&mutex_);
+    const absl::Time now = MonotonicNow();
+    if (const absl::Status serving = Serving(now); !serving.ok()) return serving;
     absl::StatusOr<uint64_t> token = tokens_->Next();
     if (!token.ok()) return token.status();
-    const absl::Time now = MonotonicNow();
     absl::StatusOr<Lease> lease = pool_.Acquire(order, *token, now);
     ++(lease.ok() ? granted_ : refused_);
     if (lease.ok()) ToProto(*lease, pool_.AddressOf(lease->worker), now, response);
@@ -258,6 +321,7 @@ grpc::Status TrackerServiceImpl::RenewAll(grpc::ServerContext* context,
   const std::string owner = OwnerOf(*context);
   absl::MutexLock lock(&mutex_);
   const absl::Time now = MonotonicNow();
+  if (const absl::Status serving = Serving(now); !serving.ok()) return ToGrpc(serving);
   for (const std::string& id : request->lease_ids()) {
     const absl::StatusOr<Lease> lease =
         pool_.Renew(id, owner, absl::Milliseconds(request->duration_ms()), now);
@@ -279,8 +343,10 @@ grpc::Status TrackerServiceImpl::Release(grpc::ServerContext* context,
   absl::Status released;
   {
     absl::MutexLock lock(&mutex_);
+    const absl::Time now = MonotonicNow();
+    if (const absl::Status serving = Serving(now); !serving.ok()) return ToGrpc(serving);
     if (const Lease* found = pool_.FindLease(request->lease_id())) lease = *found;
-    released = pool_.Release(request->lease_id(), OwnerOf(*context), MonotonicNow());
+    released = pool_.Release(request->lease_id(), OwnerOf(*context), now);
   }
   if (!lease.id.empty()) {
     Audit(*context, "Release", lease.holder, ToGrpc(released),
@@ -303,7 +369,9 @@ grpc::Status TrackerServiceImpl::ListWorkers(grpc::ServerContext*, const v1::Lis
   std::vector<WorkerView> views;
   {
     absl::MutexLock lock(&mutex_);
-    views = pool_.List(MonotonicNow());
+    const absl::Time now = MonotonicNow();
+    if (const absl::Status serving = Serving(now); !serving.ok()) return ToGrpc(serving);
+    views = pool_.List(now);
   }
   ToProto(views, response);
   return grpc::Status::OK;
@@ -335,8 +403,13 @@ grpc::Status TrackerServiceImpl::Watch(grpc::ServerContext* context,
       absl::MutexLock lock(&mutex_);
       if (!first) mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kTick);
       if (stopping_) break;
+      const absl::Time now = MonotonicNow();
+      if (const absl::Status serving = Serving(now); !serving.ok()) {
+        end = ToGrpc(serving);
+        break;
+      }
       changed = first || pool_.version() != seen;
-      if (changed) changes = pool_.ChangesSince(request.changes() ? seen : 0, MonotonicNow());
+      if (changed) changes = pool_.ChangesSince(request.changes() ? seen : 0, now);
     }
     if (!changed) continue;
     if (request.changes() && changes.whole && seen != 0) {

@@ -12,9 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "proto/access/audit_log.h"
 #include "proto/access/call_limits.h"
 #include "proto/tracker.grpc.pb.h"
+#include "tracker/appointment.h"
 #include "tracker/device_pool.h"
 #include "tracker/fencing_tokens.h"
 
@@ -22,6 +24,9 @@ namespace heddle::tracker {
 
 struct ServiceOptions {
   PoolOptions pool;
+  // The service has several trackers: this one serves only while a scheduler appoints it. Meanwhile it forgets nothing; what
+  // its workers do not tell it while it does not serve is no silence.
+  bool appointed = false;
   CallLimits::Options calls;  // of watches: each uses a thread of the server
   // Gets a line for each slot that a person takes or gives back. Outlives the service; null: nobody keeps that.
   AuditLog* audit = nullptr;
@@ -47,10 +52,13 @@ class TrackerServiceImpl final : public v1::TrackerService::Service {
     int watches = 0;
     int64_t leases_granted = 0, leases_refused = 0, leases_expired = 0;
     int64_t workers_lost = 0;  // dropped for their silence
+    bool serves = true;        // false: it is not appointed now, and lists no workers
   };
   Summary Summarize();
   // Not OK: leases and workers have not been looked at for much longer than ever happens.
   absl::Status Live();
+  // Unavailable: this tracker is not appointed now.
+  absl::Status Ready();
 
   grpc::Status Synchronize(grpc::ServerContext*, const v1::SynchronizeRequest*,
                            v1::SynchronizeResponse*) override;
@@ -63,9 +71,13 @@ class TrackerServiceImpl final : public v1::TrackerService::Service {
                            v1::ListWorkersResponse*) override;
   grpc::Status WatchWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
                             grpc::ServerWriter<v1::ListWorkersResponse>*) override;
+  grpc::Status Appoint(grpc::ServerContext*, const v1::AppointRequest*,
+                       v1::AppointResponse*) override;
 
  private:
   void ExpireLoop();
+  // Unavailable, with what to do: it does not serve.
+  absl::Status Serving(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Keeps what a person did; calls of schedulers are no news.
   void Audit(const grpc::ServerContext& context, const std::string& method,
              const std::string& holder, const grpc::Status& result, const std::string& detail);
@@ -74,6 +86,7 @@ class TrackerServiceImpl final : public v1::TrackerService::Service {
   CallLimits calls_;
   absl::Mutex mutex_;
   DevicePool pool_ ABSL_GUARDED_BY(mutex_);
+  Appointment appointment_ ABSL_GUARDED_BY(mutex_){MonotonicNow()};
   std::unique_ptr<FencingTokens> tokens_ ABSL_GUARDED_BY(mutex_);
   int watches_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

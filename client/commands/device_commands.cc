@@ -11,12 +11,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/views/json.h"
 #include "proto/access/channel.h"
+#include "proto/leader_calls.h"
 #include "proto/people_slots.h"
 #include "proto/tracker.grpc.pb.h"
 
@@ -24,17 +26,35 @@ namespace heddle::client {
 namespace {
 
 constexpr auto kCallLimit = std::chrono::seconds(10);
+constexpr auto kFindLimit = std::chrono::seconds(3);  // for each of several trackers
 constexpr absl::Duration kShortest = absl::Seconds(1), kLongest = absl::Hours(1);  // of a lease
 constexpr absl::Duration kPoll = absl::Milliseconds(500);
 
 class Tracker {
  public:
-  static absl::StatusOr<Tracker> Reach(const GlobalOptions& global, const std::string& address) {
+  // The tracker at the address; of several, separated by commas, the one that serves.
+  static absl::StatusOr<Tracker> Reach(const GlobalOptions& global, const std::string& addresses) {
     HEDDLE_ASSIGN_OR_RETURN(const Credentials credentials,
                             LoadCredentials(global.server.tls_directory, global.server.token_file));
-    HEDDLE_RETURN_IF_ERROR(CheckAddress(address, credentials));
-    return Tracker(address, v1::TrackerService::NewStub(
-                                MakeChannel(address, PeerName(Role::kTracker), credentials)));
+    const std::vector<std::string> all = absl::StrSplit(addresses, ',');
+    for (const std::string& address : all)
+      HEDDLE_RETURN_IF_ERROR(CheckAddress(address, credentials));
+    for (const std::string& address : all) {
+      Tracker tracker(address, v1::TrackerService::NewStub(MakeChannel(
+                                   address, PeerName(Role::kTracker), credentials)));
+      if (all.size() == 1) return tracker;
+      v1::ListWorkersResponse response;
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() + kFindLimit);
+      const grpc::Status status = tracker.stub_->ListWorkers(&context, {}, &response);
+      if (status.error_code() != grpc::StatusCode::UNAVAILABLE &&
+          status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED)
+        return tracker;
+    }
+    return absl::UnavailableError(
+        fmt::format("none of the trackers at {} serves now; a scheduler that leads appoints one of "
+                    "them within seconds",
+                    addresses));
   }
   absl::StatusOr<v1::Lease> Acquire(const std::string& worker, const std::string& slot,
                                     absl::Duration duration) {
@@ -86,6 +106,12 @@ class Tracker {
   }
   absl::Status Told(const grpc::Status& status) const {
     if (status.ok()) return absl::OkStatus();
+    if (status.error_message().starts_with(kTrackerStandsBy)) {
+      return absl::UnavailableError(
+          fmt::format("the tracker at {} stands by; name all trackers of the service with --tracker, "
+                      "separated by commas",
+                      address_));
+    }
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE ||
         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       return absl::UnavailableError(

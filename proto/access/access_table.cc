@@ -50,6 +50,7 @@ constexpr AccessRow kTable[] = {
     {"heddle.v1.TrackerService/Release",                  kNone,    kSchedulers | kOperators},
     {"heddle.v1.TrackerService/ListWorkers",              kNone,    kSchedulers | kOperators},
     {"heddle.v1.TrackerService/WatchWorkers",             kNone,    kSchedulers | kOperators},
+    {"heddle.v1.TrackerService/Appoint",                  kNone,    kSchedulers},
     {"heddle.v1.WorkerService/RunStage",                  kNone,    kSchedulers},
     // gRPC's own.
     {"grpc.health.v1.Health/Check",                       kNone,    kEverybody},

@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
@@ -84,8 +85,10 @@ void SchedulerLoop::Begin() {
   traces_.Begin(dispatcher_);
   metrics_.Begin(dispatcher_);
   thread_ = std::thread([this] { Run(); });
-  watch_ = std::make_unique<TrackerWatch>(tracker_, options_.tracker_address, leases_.get(),
-                                          [this](SlotsChanged event) { Post({std::move(event)}); });
+  watch_ = std::make_unique<TrackerWatch>(
+      trackers_.in_use(), [this] { return absl::StrCat("the tracker at ", trackers_.address()); },
+      leases_.get(), [this](SlotsChanged event) { Post({std::move(event)}); });
+  trackers_.Begin([this] { watch_->Restart(); });
 }
 
 SchedulerLoop::SchedulerLoop(Options options, RecordStore* store, BlobStore* blobs,
@@ -93,11 +96,14 @@ SchedulerLoop::SchedulerLoop(Options options, RecordStore* store, BlobStore* blo
     : options_(std::move(options)),
       store_(store),
       blobs_(blobs),
-      tracker_(v1::TrackerService::NewStub(
-          MakeChannel(options_.tracker_address, PeerName(Role::kTracker), options_.credentials))),
+      trackers_({.addresses = absl::StrSplit(options_.tracker_address, ','),
+                 .credentials = options_.credentials,
+                 .holder = options_.holder,
+                 .epoch = options_.epoch,
+                 .leads = [this] { return leads(); }}),
       dispatcher_(std::move(policy), {.max_artifact_bytes = options_.max_artifact_bytes}),
       history_(store_),
-      leases_(std::make_unique<LeaseKeeper>(tracker_, options_.holder, options_.lease)) {
+      leases_(std::make_unique<LeaseKeeper>(trackers_.in_use(), options_.holder, options_.lease)) {
   StoreWriter::Hooks hooks;
   // This does not go through the inbox, which may be full because the core waits for the writer.
   hooks.blocked = [this](const absl::Status& problem) {
@@ -126,6 +132,7 @@ SchedulerLoop::~SchedulerLoop() {
   }
   // First of all, since the watch may wait for a place in the inbox, and the loop for the database.
   writer_->StopWaiting();
+  trackers_.End();
   watch_.reset();
   if (thread_.joinable()) thread_.join();
   reader_.reset();
@@ -159,6 +166,7 @@ absl::Status SchedulerLoop::LoadJobs() {
   {
     absl::MutexLock lock(&mutex_);
     fences_ = std::move(fences);
+    for (const auto& [slot, token] : fences_) trackers_.SawToken(token);
   }
   // Stages of the previous process. Their slots become free when the leases are released.
   HEDDLE_ASSIGN_OR_RETURN(std::vector<StageRow> unfinished, store_->UnfinishedStages());
@@ -437,6 +445,7 @@ void SchedulerLoop::PerformStart(const StartStage& start) {
                        seen, " seen before; start heddle-tracker with the --state it had"));
     }
     seen = lease.fencing_token();
+    trackers_.SawToken(seen);
     leased_.emplace_back(attempt, lease);
     return absl::OkStatus();
   };

@@ -31,6 +31,7 @@
 #include "scheduler/service/stages/module_requests.h"
 #include "scheduler/service/stages/stage_runner.h"
 #include "scheduler/service/stages/tracker_watch.h"
+#include "scheduler/service/stages/trackers.h"
 #include "scheduler/service/stages/worker_channels.h"
 #include "scheduler/service/telemetry/job_log.h"
 #include "scheduler/service/telemetry/job_traces.h"
@@ -49,7 +50,7 @@ struct ModelDigests {
 class SchedulerLoop {
  public:
   struct Options {
-    std::string tracker_address;
+    std::string tracker_address;  // or several, separated by commas (stages/trackers.h)
     Credentials credentials;  // of the scheduler, for the tracker and the workers
     std::string holder =
         "scheduler";  // name at the tracker: unique, and the same after a restart or take-over
@@ -57,6 +58,7 @@ class SchedulerLoop {
     std::string policy = kDefaultPolicy;
     int64_t max_artifact_bytes = DispatcherOptions().max_artifact_bytes;
     std::function<void(std::string)> fatal;  // called with a message when the process must end
+    int64_t epoch = 0;  // of the leadership
     // Whether this scheduler leads for certain (Leadership::Holds); asked before each turn, which waits for it. Null: there is
     // no other.
     std::function<bool()> leads{};
@@ -112,8 +114,8 @@ class SchedulerLoop {
   void Flush();
 
   StoreWriter* writer() { return writer_.get(); }
-  v1::TrackerService::StubInterface* tracker() { return tracker_.get(); }
-  const std::string& tracker_address() const { return options_.tracker_address; }
+  TrackerInUse tracker() { return trackers_.in_use(); }
+  const std::string& tracker_address() const { return trackers_.address(); }
   const std::string& policy() const { return options_.policy; }
 
   // Whether this process leads for certain (Leadership); if not, it decides nothing.
@@ -180,7 +182,7 @@ class SchedulerLoop {
   const Options options_;
   RecordStore* const store_;
   BlobStore* const blobs_;
-  const std::shared_ptr<v1::TrackerService::StubInterface> tracker_;
+  Trackers trackers_;
   std::atomic<int64_t> next_job_{1};
   std::atomic<int64_t> next_fetch_{1};
   std::atomic<int64_t> first_open_attempt_{1};

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -264,6 +265,7 @@ absl::Status RunServer(const ServerOptions& options) {
   loop_options.tracker_address = options.tracker_address;
   loop_options.credentials = credentials;
   loop_options.holder = HolderName(identity);
+  loop_options.epoch = leader.epoch;
   loop_options.leads = [&leadership] { return leadership->Holds(); };
   loop_options.fatal = EndAtOnce;
   loop_options.policy = options.policy;
@@ -279,7 +281,8 @@ absl::Status RunServer(const ServerOptions& options) {
     cluster = std::move(started);
     loop_options.tracker_address = cluster->tracker_address();
   }
-  HEDDLE_RETURN_IF_ERROR(CheckAddress(loop_options.tracker_address, credentials));
+  for (const absl::string_view tracker : absl::StrSplit(loop_options.tracker_address, ','))
+    HEDDLE_RETURN_IF_ERROR(CheckAddress(std::string(tracker), credentials));
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<SchedulerLoop> loop,
                           SchedulerLoop::Load(loop_options, store.get(), blobs.get()));
 

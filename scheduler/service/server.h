@@ -21,7 +21,7 @@ struct ServerOptions {
   bool standby = false;
   std::string data_directory;
   std::string store;  // postgresql://USER@HOST/DATABASE; empty: an SQLite file in data_directory
-  std::string tracker_address = "127.0.0.1:9191";
+  std::string tracker_address = "127.0.0.1:9191";  // or several, separated by commas
   std::string port_file;         // empty: none
   std::string binary_directory;  // for embedded
   bool embedded = false;

@@ -199,6 +199,7 @@ MiniCluster::~MiniCluster() {
   scheduler.Kill();
   worker.Kill();
   tracker.Kill();
+  second_tracker.Kill();
   std::error_code ignored;
   if (!keep_) std::filesystem::remove_all(folder_, ignored);
 }
@@ -215,21 +216,41 @@ std::string MiniCluster::AddressFrom(const std::string& port_file, Process& proc
 }
 
 void MiniCluster::StartTracker() {
-  std::filesystem::remove(File("tracker.port"));
-  std::vector<std::string> command = {HEDDLE_BIN_DIR "/heddle-tracker",
-                                      "--listen",
-                                      tracker_address_,
-                                      "--port-file",
-                                      File("tracker.port"),
-                                      "--state",
-                                      File("tracker.state")};
-  if (options_.expiry_s > 0)
-    command.insert(command.end(), {"--expiry", std::to_string(options_.expiry_s)});
-  tracker.Start(command, File("tracker.log"), options_.environment);
-  tracker_address_ = AddressFrom(File("tracker.port"), tracker);
+  StartTrackerAs("tracker", &tracker, &tracker_address_);
   if (!links_) return;
   links_->worker_to_tracker.SetTarget(PortOf(tracker_address_));
   links_->scheduler_to_tracker.SetTarget(PortOf(tracker_address_));
+}
+
+void MiniCluster::StartSecondTracker() {
+  StartTrackerAs("second_tracker", &second_tracker, &second_tracker_address_);
+  if (!links_) return;
+  links_->worker_to_second_tracker.SetTarget(PortOf(second_tracker_address_));
+  links_->scheduler_to_second_tracker.SetTarget(PortOf(second_tracker_address_));
+}
+
+void MiniCluster::StartTrackerAs(const std::string& name, Process* process, std::string* address) {
+  std::filesystem::remove(File(name + ".port"));
+  std::vector<std::string> command = {HEDDLE_BIN_DIR "/heddle-tracker",
+                                      "--listen",
+                                      *address,
+                                      "--port-file",
+                                      File(name + ".port"),
+                                      "--state",
+                                      File(name + ".state")};
+  if (options_.expiry_s > 0)
+    command.insert(command.end(), {"--expiry", std::to_string(options_.expiry_s)});
+  if (options_.two_trackers) command.emplace_back("--appointed");
+  process->Start(command, File(name + ".log"), options_.environment);
+  *address = AddressFrom(File(name + ".port"), *process);
+}
+
+std::string MiniCluster::TrackersFor(TcpProxy Links::* first, TcpProxy Links::* second) const {
+  const auto address = [this](TcpProxy Links::* link, const std::string& direct) {
+    return links_ ? (links_.get()->*link).address() : direct;
+  };
+  const std::string one = address(first, tracker_address_);
+  return options_.two_trackers ? one + "," + address(second, second_tracker_address_) : one;
 }
 
 void MiniCluster::StartWorker() {
@@ -237,7 +258,7 @@ void MiniCluster::StartWorker() {
   std::vector<std::string> command = {
       HEDDLE_BIN_DIR "/heddle-worker",
       "--tracker",
-      links_ ? links_->worker_to_tracker.address() : tracker_address_,
+      TrackersFor(&Links::worker_to_tracker, &Links::worker_to_second_tracker),
       "--id",
       "w",
       "--cpu-slots",
@@ -279,7 +300,7 @@ void MiniCluster::StartSchedulerAs(const std::string& name, const std::string& s
       "--data",
       File("data"),
       "--tracker",
-      links_ ? links_->scheduler_to_tracker.address() : tracker_address_,
+      TrackersFor(&Links::scheduler_to_tracker, &Links::scheduler_to_second_tracker),
       "--port-file",
       File(name + ".port"),
       "-v"};
@@ -298,7 +319,8 @@ const std::string& MiniCluster::Keep() {
 
 std::string MiniCluster::Logs() const {
   std::string text;
-  for (const char* name : {"tracker.log", "worker.log", "scheduler.log", "second.log"}) {
+  for (const char* name :
+       {"tracker.log", "second_tracker.log", "worker.log", "scheduler.log", "second.log"}) {
     if (!std::filesystem::exists(File(name))) continue;
     text += std::string("---- ") + name + "\n" + Tail(File(name), 6000) + "\n";
   }

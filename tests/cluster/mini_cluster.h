@@ -46,6 +46,8 @@ bool Alive(pid_t pid);
 // Connections between the processes of a cluster.
 struct Links {
   TcpProxy worker_to_tracker, scheduler_to_tracker, scheduler_to_worker, client_to_scheduler;
+  TcpProxy worker_to_second_tracker, scheduler_to_second_tracker;
+  // Those without a second tracker.
   std::vector<TcpProxy*> all() {
     return {&worker_to_tracker, &scheduler_to_tracker, &scheduler_to_worker, &client_to_scheduler};
   }
@@ -60,6 +62,7 @@ class MiniCluster {
     std::string tracker_address{};           // of a tracker that the test has itself
     std::string scheduler{};                 // another program for it
     bool standby = false;                    // there are two schedulers, on the same data
+    bool two_trackers = false;               // the scheduler appoints one of them
     std::string store{};                     // --store of the scheduler; empty: none
     std::string second_store{};              // the same of the other one
     std::vector<std::string> environment{};  // of all three
@@ -70,12 +73,14 @@ class MiniCluster {
 
   // Each may be called again after its process was killed: same address, same data, same id.
   void StartTracker();
+  void StartSecondTracker();  // with Options.two_trackers
   void StartWorker();
   void StartScheduler();
   // With Options.standby, the other one; also returns once it stands by.
   void StartSecond();
 
   std::string tracker_address() const { return tracker_address_; }
+  std::string second_tracker_address() const { return second_tracker_address_; }
   // Where clients reach the scheduler.
   std::string scheduler_address() const {
     return links_ ? links_->client_to_scheduler.address() : scheduler_address_;
@@ -89,12 +94,15 @@ class MiniCluster {
   // Leaves the folder, with the whole logs and all data, behind for who looks into a failure. Returns its path.
   const std::string& Keep();
 
-  Process tracker;
+  Process tracker, second_tracker;
   Process worker;
   Process scheduler;
   Process second;  // scheduler
 
  private:
+  void StartTrackerAs(const std::string& name, Process* process, std::string* address);
+  // For --tracker.
+  std::string TrackersFor(TcpProxy Links::* first, TcpProxy Links::* second) const;
   void StartSchedulerAs(const std::string& name, const std::string& store, Process* process,
                         std::string* address);
   // Waits for the file that a daemon writes once it listens; the address on loopback, empty when it
@@ -107,6 +115,7 @@ class MiniCluster {
   std::string folder_;
   bool keep_ = false;
   std::string tracker_address_ = "127.0.0.1:0";
+  std::string second_tracker_address_ = "127.0.0.1:0";
   std::string scheduler_address_ = "127.0.0.1:0";
   std::string second_address_ = "127.0.0.1:0";
 };

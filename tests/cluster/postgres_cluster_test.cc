@@ -104,14 +104,18 @@ TEST(PostgresClusterTest, AJobOutlivesItsSchedulerAndItsDatabaseServer) {
                                  cluster.scheduler_address())));
 
   EXPECT_EQ(cluster.scheduler.Terminate(), 0);
-  const std::string copy =
-      absl::StrCat(HEDDLE_BIN_DIR "/heddle store copy '", url, "' ", cluster.File("data"), " > ",
-                   cluster.File("copy.log"), " 2>&1");
-  ASSERT_EQ(std::system(copy.c_str()), 0);
+  // To the folder that has the blobs already, and with them to another folder.
+  const auto copy = [&cluster](const std::string& from, const std::string& to) {
+    const std::string command = absl::StrCat(HEDDLE_BIN_DIR "/heddle store copy '", from, "' ", to,
+                                             " > ", cluster.File("copy.log"), " 2>&1");
+    return std::system(command.c_str());
+  };
+  ASSERT_EQ(copy(url, cluster.File("data")), 0);
+  ASSERT_EQ(copy(cluster.File("data"), cluster.File("elsewhere")), 0);
   MiniCluster third;  // for its tracker
   third.StartTracker();
   Process scheduler;
-  scheduler.Start({HEDDLE_BIN_DIR "/heddle-scheduler", "--data", cluster.File("data"), "--tracker",
+  scheduler.Start({HEDDLE_BIN_DIR "/heddle-scheduler", "--data", cluster.File("elsewhere"), "--tracker",
                    third.tracker_address(), "--listen", cluster.scheduler_address()},
                   cluster.File("scheduler.log"));
   ASSERT_TRUE(client.WaitUntilServing(absl::Seconds(60)).ok()) << cluster.Logs();

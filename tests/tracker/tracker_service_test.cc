@@ -404,6 +404,120 @@ TEST_F(TrackerServiceTest, WhatItKnowsIsCounted) {
   EXPECT_TRUE(service_->Live().ok()) << service_->Live();
 }
 
+TEST(Appointment, LastsFromTheTimeThatIsRepeated) {
+  const absl::Time born = absl::UnixEpoch() + absl::Seconds(100);
+  const absl::Time now = born + absl::Seconds(50);
+  const auto call = [](absl::Time echo, int64_t epoch = 1, const std::string& holder = "s") {
+    return AppointCall{
+        .holder = holder, .epoch = epoch, .echo = echo, .duration = absl::Seconds(6)};
+  };
+  const auto code = [](const absl::StatusOr<bool>& taken) { return taken.status().code(); };
+  Appointment appointment(born);
+  EXPECT_EQ(appointment.Idle(now), absl::InfiniteDuration());
+  EXPECT_FALSE(appointment.Take(call(absl::InfinitePast()), now).value()) << "it only asks";
+  EXPECT_FALSE(appointment.Serves(now));
+  EXPECT_FALSE(appointment.Take(call(now - absl::Seconds(7)), now).value()) << "too old";
+  EXPECT_FALSE(appointment.Serves(now));
+  // Of an earlier process, and of no process at all.
+  EXPECT_EQ(code(appointment.Take(call(born - absl::Seconds(1)), born + absl::Seconds(1))),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(appointment.Take(call(now + absl::Seconds(1)), now)),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(appointment.Take(call(now - absl::Seconds(2)), now).value());
+  EXPECT_EQ(appointment.Remaining(now), absl::Seconds(4));
+  EXPECT_EQ(appointment.Idle(now), absl::ZeroDuration());
+  EXPECT_FALSE(appointment.Take(call(now - absl::Seconds(3)), now).value());
+  EXPECT_EQ(appointment.Remaining(now), absl::Seconds(4)) << "a call that was overtaken";
+  EXPECT_EQ(code(appointment.Take(call(now, 1, "other"), now)),
+            absl::StatusCode::kFailedPrecondition);
+  // Who only asks in a newer epoch ends the older one.
+  EXPECT_FALSE(appointment.Take(call(absl::InfinitePast(), 2), now).value());
+  EXPECT_EQ(code(appointment.Take(call(now, 1), now)), absl::StatusCode::kFailedPrecondition);
+  const absl::Time later = now + absl::Seconds(5);
+  EXPECT_FALSE(appointment.Serves(later));
+  EXPECT_EQ(appointment.Idle(later), absl::Seconds(1));
+  EXPECT_TRUE(appointment.Take(call(later, 1, "other"), later).value()) << "nobody has it now";
+}
+
+TEST_F(TrackerServiceTest, ServesOnlyWhileItIsAppointed) {
+  // Without that mode nobody can make it stand by.
+  v1::AppointRequest request;
+  request.set_holder("scheduler");
+  request.set_epoch(1);
+  request.set_duration_ms(1000);
+  v1::AppointResponse answer;
+  const auto appoint = [&] {
+    grpc::ClientContext context;
+    return stub_->Appoint(&context, request, &answer).error_code();
+  };
+  EXPECT_EQ(appoint(), grpc::StatusCode::FAILED_PRECONDITION);
+  Start({.appointed = true});
+
+  const auto list = [&](v1::ListWorkersResponse* response) {
+    grpc::ClientContext context;
+    return stub_->ListWorkers(&context, {}, response);
+  };
+  v1::ListWorkersResponse workers;
+  EXPECT_EQ(list(&workers).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(list(&workers).error_message(), HasSubstr("stands by"));
+  v1::Lease lease;
+  EXPECT_EQ(Acquire(&lease).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_FALSE(service_->Ready().ok());
+  ASSERT_EQ(appoint(), grpc::StatusCode::OK);
+  EXPECT_EQ(answer.remaining_ms(), 0);
+  EXPECT_FALSE(answer.has_idle_ms());
+
+  const uint64_t above = uint64_t{1} << 61;
+  request.set_above_token(above);
+  request.set_duration_ms(60'000);
+  request.set_echo_ns(answer.clock_ns());
+  ASSERT_EQ(appoint(), grpc::StatusCode::OK);
+  EXPECT_GT(answer.remaining_ms(), 0);
+  EXPECT_TRUE(service_->Ready().ok());
+  Sync();
+  ASSERT_TRUE(Acquire(&lease).ok());
+  EXPECT_GT(lease.fencing_token(), above);
+
+  // Workers are told to stop their stages before another tracker may serve, whatever their leases are.
+  Start({.appointed = true});
+  request.set_echo_ns(0);
+  ASSERT_EQ(appoint(), grpc::StatusCode::OK);
+  request.set_duration_ms(2000);
+  request.set_echo_ns(answer.clock_ns());
+  ASSERT_EQ(appoint(), grpc::StatusCode::OK);
+  Sync();
+  ASSERT_TRUE(Acquire(&lease).ok());  // for five seconds
+  const v1::SynchronizeResponse synced = Sync();
+  ASSERT_EQ(synced.grants_size(), 1);
+  EXPECT_LE(synced.grants(0).remaining_ms(), 2000);
+  EXPECT_LE(synced.next_sync_ms(), 1000);
+  // A watch ends when it serves no longer.
+  grpc::ClientContext context;
+  auto reader = stub_->WatchWorkers(&context, {});
+  while (reader->Read(&workers)) {
+  }
+  const grpc::Status end = reader->Finish();
+  EXPECT_EQ(end.error_code(), grpc::StatusCode::UNAVAILABLE) << end.error_message();
+  EXPECT_THAT(end.error_message(), HasSubstr("stands by"));
+  EXPECT_EQ(service_->Summarize().workers.size(), 0u);
+
+  // It remembers, unless it is told that another may have served.
+  for (const bool forget : {false, true}) {
+    request.set_echo_ns(0);
+    ASSERT_EQ(appoint(), grpc::StatusCode::OK);
+    EXPECT_TRUE(answer.has_idle_ms());
+    request.set_duration_ms(forget ? 60'000 : 1000);
+    request.set_echo_ns(answer.clock_ns());
+    request.set_forget(forget);
+    ASSERT_EQ(appoint(), grpc::StatusCode::OK);
+    EXPECT_EQ(service_->Summarize().workers.size(), 1u);
+    EXPECT_EQ(Sync().grants_size(), forget ? 0 : 1);
+    const absl::Time limit = absl::Now() + absl::Seconds(60);
+    while (!forget && service_->Ready().ok() && absl::Now() < limit)
+      absl::SleepFor(absl::Milliseconds(10));
+  }
+}
+
 // A watch of workers that do not change is silent for minutes; the intervals here are shorter, in
 // the same proportion, and gRPC's own limit cuts off at the third ping.
 TEST_F(TrackerServiceTest, PingsKeepASilentStreamUp) {

@@ -20,6 +20,7 @@ constexpr absl::Duration kCallLimit = absl::Seconds(3);
 // bounded so that the worker soon reconnects.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
 constexpr absl::Duration kLongestPause = absl::Seconds(5);
+constexpr absl::Duration kLongestOfSeveral = absl::Seconds(1);  // after a round of several trackers
 constexpr absl::Duration kShortestInterval = absl::Milliseconds(50);
 
 std::shared_ptr<grpc::Channel> MakeTrackerChannel(const std::string& address,
@@ -37,15 +38,15 @@ std::shared_ptr<grpc::Channel> MakeTrackerChannel(const std::string& address,
 
 }  // namespace
 
-TrackerLink::TrackerLink(const std::string& tracker, const Credentials& credentials,
+TrackerLink::TrackerLink(const std::vector<std::string>& trackers, const Credentials& credentials,
                          const v1::SynchronizeRequest& report, StageTable* table,
                          const SlotGuard* guard)
-    : tracker_(tracker),
-      table_(table),
-      guard_(guard),
-      stub_(v1::TrackerService::NewStub(MakeTrackerChannel(tracker, credentials))),
-      report_(report),
-      rng_(std::random_device()()) {}
+    : table_(table), guard_(guard), report_(report), rng_(std::random_device()()) {
+  for (const std::string& address : trackers) {
+    trackers_.push_back(
+        {address, v1::TrackerService::NewStub(MakeTrackerChannel(address, credentials))});
+  }
+}
 
 TrackerLink::~TrackerLink() {
   {
@@ -108,14 +109,15 @@ absl::Status TrackerLink::SynchronizeNow() {
   context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kCallLimit));
   v1::SynchronizeResponse response;
   const absl::Time sent = MonotonicNow();
-  const grpc::Status status = stub_->Synchronize(&context, request, &response);
+  const Tracker& tracker = trackers_[current_];
+  const grpc::Status status = tracker.stub->Synchronize(&context, request, &response);
   {
     absl::MutexLock lock(&mutex_);
     if (!told_ || connected_ != status.ok()) {
       if (status.ok()) {
-        spdlog::info("tracker {}: connected", tracker_);
+        spdlog::info("tracker {}: connected", tracker.address);
       } else {
-        spdlog::warn("tracker {}: {}", tracker_, status.error_message());
+        spdlog::warn("tracker {}: {}", tracker.address, status.error_message());
       }
     }
     if (connected_ && !status.ok()) ++disconnects_;
@@ -123,6 +125,7 @@ absl::Status TrackerLink::SynchronizeNow() {
     told_ = true;
   }
   if (!status.ok()) {
+    current_ = (current_ + 1) % trackers_.size();
     return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
   }
   HEDDLE_RETURN_IF_ERROR(CheckMessage(response));
@@ -140,18 +143,21 @@ absl::Status TrackerLink::SynchronizeNow() {
 }
 
 void TrackerLink::Loop() {
+  const bool several = trackers_.size() > 1;
   absl::Duration pause = kFirstPause;
+  size_t failed = 0;  // calls in a row
   std::uniform_real_distribution<double> half(0.5, 1);
   std::uniform_real_distribution<double> full(0, 1);
   while (true) {
     absl::Duration wait;
     if (SynchronizeNow().ok()) {
       pause = kFirstPause;
+      failed = 0;
       absl::MutexLock calling(&calling_);
       wait = half(rng_) * next_;
-    } else {
+    } else if (++failed % trackers_.size() == 0) {
       wait = full(rng_) * pause;
-      pause = std::min(kLongestPause, 2 * pause);
+      pause = std::min(several ? kLongestOfSeveral : kLongestPause, 2 * pause);
     }
     absl::MutexLock lock(&mutex_);
     if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), wait)) return;

@@ -24,7 +24,7 @@
 namespace heddle::worker {
 
 struct WorkerOptions {
-  std::string tracker;                 // host:port
+  std::string tracker;                 // host:port, or several, separated by commas
   std::string listen = "127.0.0.1:0";  // port 0: a free one; or "unix:/path"
   Credentials credentials;             // for the tracker, and for those who call
   // The address by which others reach this worker: HOST or HOST:PORT. Empty: the host of `listen`.

@@ -34,8 +34,7 @@ bool Unanswered(const grpc::Status& status) {
 
 }  // namespace
 
-LeaseKeeper::LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker,
-                         std::string holder, absl::Duration lease)
+LeaseKeeper::LeaseKeeper(TrackerInUse tracker, std::string holder, absl::Duration lease)
     : tracker_(std::move(tracker)),
       holder_(std::move(holder)),
       lease_(lease),

@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "proto/tracker.grpc.pb.h"
 #include "scheduler/core/ids.h"
+#include "scheduler/service/stages/trackers.h"
 
 namespace heddle::scheduler {
 
@@ -25,8 +26,7 @@ class LeaseKeeper {
  public:
   // `holder` names the service at the tracker. It is unique, and the same after a restart or take-over. A lease
   // lasts for `lease` and is renewed after a third of that.
-  LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker, std::string holder,
-              absl::Duration lease);
+  LeaseKeeper(TrackerInUse tracker, std::string holder, absl::Duration lease);
   // Waits until the tracker has answered all calls. Acquire and Release must not be called after the destructor has begun.
   ~LeaseKeeper();
 
@@ -104,7 +104,7 @@ class LeaseKeeper {
   // In one call; at most as many as a message takes.
   void Renew(const std::vector<std::string>& lease_ids);
 
-  const std::shared_ptr<v1::TrackerService::StubInterface> tracker_;
+  const TrackerInUse tracker_;
   const std::string holder_;
   const absl::Duration lease_;
   const absl::Duration renew_every_;

@@ -22,7 +22,7 @@ constexpr absl::Duration kShortestLease = absl::Seconds(1);
 
 }  // namespace
 
-MachineDrains::MachineDrains(v1::TrackerService::StubInterface* tracker, Options options)
+MachineDrains::MachineDrains(TrackerInUse tracker, Options options)
     : tracker_(tracker), options_(options), thread_([this] { Run(); }) {}
 
 MachineDrains::~MachineDrains() {

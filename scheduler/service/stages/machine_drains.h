@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/tracker.grpc.pb.h"
+#include "scheduler/service/stages/trackers.h"
 
 namespace heddle::scheduler {
 
@@ -26,7 +27,7 @@ class MachineDrains {
     size_t most = 16;  // machines whose slots are waited for at a time
   };
   // `tracker` outlives this.
-  MachineDrains(v1::TrackerService::StubInterface* tracker, Options options);
+  MachineDrains(TrackerInUse tracker, Options options);
   ~MachineDrains();
 
   // Holds what is free at once, and the rest as it becomes free; after an error, nothing more than before. `who` is the person's name, for others
@@ -53,7 +54,7 @@ class MachineDrains {
   absl::Status Release(const std::string& lease);
   void Run();
 
-  v1::TrackerService::StubInterface* const tracker_;
+  const TrackerInUse tracker_;
   const Options options_;
   // Held during calls to the tracker, so that a slot that is given back is not taken again by a pass that
   // was under way.

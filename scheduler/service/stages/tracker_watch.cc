@@ -73,11 +73,10 @@ std::vector<SlotInfo> WatchedSlots::List() const {
   return slots;
 }
 
-TrackerWatch::TrackerWatch(std::shared_ptr<v1::TrackerService::StubInterface> tracker,
-                           std::string address, LeaseKeeper* leases,
-                           std::function<void(SlotsChanged)> changed)
+TrackerWatch::TrackerWatch(TrackerInUse tracker, std::function<std::string()> name,
+                           LeaseKeeper* leases, std::function<void(SlotsChanged)> changed)
     : tracker_(std::move(tracker)),
-      address_(std::move(address)),
+      name_(std::move(name)),
       leases_(leases),
       changed_(std::move(changed)),
       thread_([this] { Loop(); }) {}
@@ -89,6 +88,12 @@ TrackerWatch::~TrackerWatch() {
     if (context_ != nullptr) context_->TryCancel();
   }
   thread_.join();
+}
+
+void TrackerWatch::Restart() {
+  absl::MutexLock lock(&mutex_);
+  restart_ = true;
+  if (context_ != nullptr) context_->TryCancel();
 }
 
 void TrackerWatch::Loop() {
@@ -105,6 +110,7 @@ void TrackerWatch::Loop() {
       absl::MutexLock lock(&mutex_);
       if (stop_) return;
       context_ = &context;
+      restart_ = false;
     }
     v1::ListWorkersRequest request;
     request.set_changes(true);
@@ -130,7 +136,7 @@ void TrackerWatch::Loop() {
       changed_(last);
     }
     const grpc::Status status = stream->Finish();
-    const std::string tracker = absl::StrCat("the tracker at ", address_);
+    const std::string tracker = name_();
     if (!checked.ok()) {
       last.problem = absl::StrCat(tracker, " sent a list that cannot be used: ", checked.message());
     } else if (status.error_code() == grpc::StatusCode::ABORTED) {
@@ -143,8 +149,9 @@ void TrackerWatch::Loop() {
     context_ = nullptr;
     if (stop_) return;
     changed_(last);
-    mutex_.AwaitWithTimeout(absl::Condition(&stop_), retry);
-    retry = std::min(kLastRetry, retry * 2);
+    const auto go_on = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || restart_; };
+    mutex_.AwaitWithTimeout(absl::Condition(&go_on), retry);
+    retry = restart_ ? kFirstRetry : std::min(kLastRetry, retry * 2);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "proto/tracker.grpc.pb.h"
 #include "scheduler/core/dispatcher.h"
 #include "scheduler/service/stages/lease_keeper.h"
+#include "scheduler/service/stages/trackers.h"
 
 namespace heddle::scheduler {
 
@@ -35,20 +36,24 @@ class WatchedSlots {
 
 class TrackerWatch {
  public:
-  TrackerWatch(std::shared_ptr<v1::TrackerService::StubInterface> tracker, std::string address,
-               LeaseKeeper* leases, std::function<void(SlotsChanged)> changed);
+  // `name` says which tracker is in use: "the tracker at HOST:PORT".
+  TrackerWatch(TrackerInUse tracker, std::function<std::string()> name, LeaseKeeper* leases,
+               std::function<void(SlotsChanged)> changed);
   ~TrackerWatch();
+  // Another tracker is in use: watches that one instead.
+  void Restart();
 
  private:
   void Loop();
 
-  const std::shared_ptr<v1::TrackerService::StubInterface> tracker_;
-  const std::string address_;
+  const TrackerInUse tracker_;
+  const std::function<std::string()> name_;
   LeaseKeeper* const leases_;
   const std::function<void(SlotsChanged)> changed_;
   absl::Mutex mutex_;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool restart_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/files/blob_store.h"
 #include "base/status_macros.h"
 #include "scheduler/service/storage/data_folder.h"
 #include "scheduler/store/copy_store.h"
@@ -43,6 +45,29 @@ absl::StatusOr<std::string> StoreAddress(const std::string& place, bool must_exi
   return database;
 }
 
+// Copies the blobs that are missing in the other data folder, and checks the digest of each.
+absl::Status CopyBlobs(const std::string& from, const std::string& to) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<BlobStore> source, BlobStore::Open(from + "/blobs"));
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<BlobStore> target, BlobStore::Open(to + "/blobs"));
+  const std::vector<BlobStore::Entry> blobs = source->List();
+  size_t copied = 0;
+  for (const BlobStore::Entry& blob : blobs) {
+    if (target->Has(blob.digest, blob.size_bytes)) continue;
+    HEDDLE_ASSIGN_OR_RETURN(const auto reader, source->NewReader(blob.digest));
+    HEDDLE_ASSIGN_OR_RETURN(const auto writer, target->NewWriter());
+    while (true) {
+      HEDDLE_ASSIGN_OR_RETURN(const std::string piece, reader->Next(kPiece));
+      if (piece.empty()) break;
+      HEDDLE_RETURN_IF_ERROR(writer->Append(piece));
+    }
+    HEDDLE_RETURN_IF_ERROR(writer->Commit(blob.digest).status());
+    ++copied;
+  }
+  std::printf("blobs: %zu models and modules, %zu of them copied now\n", blobs.size(), copied);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status RunCopyStore(const std::string& from, const std::string& to) {
@@ -65,6 +90,16 @@ absl::Status RunCopyStore(const std::string& from, const std::string& to) {
     all += table.rows;
     std::printf("%s: %lld rows, %lld of them copied now\n", table.name.c_str(),
                 static_cast<long long>(table.rows), static_cast<long long>(table.copied));
+  }
+  if (!IsPostgres(from) && !IsPostgres(to)) {
+    HEDDLE_RETURN_IF_ERROR(CopyBlobs(from, to));
+  } else if (all > 0) {
+    std::printf("models and modules are files, and not copied: %s\n",
+                IsPostgres(from) && IsPostgres(to)
+                    ? "schedulers keep their --data"
+                : IsPostgres(to)
+                    ? absl::StrCat("give the scheduler --data ", from, " beside --store").c_str()
+                    : absl::StrCat("copy the folder blobs of the scheduler's --data to ", to).c_str());
   }
   std::printf("%s has all %lld rows of %s; digests of all tables are equal\n",
               ShownAddress(target).c_str(), static_cast<long long>(all),
