@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/visit.h"
+#include "compiler/measure/cache_age.h"
 #include "compiler/measure/random_input.h"
 
 namespace heddle::internal {
@@ -98,6 +99,15 @@ absl::Status MeasureData::CheckPlausible(const runtime::Timing& timing, double m
   if (flops_ / (timing.MinNs() * 1e-9) <= most) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat("suspiciously fast: ", timing.MinNs(), " ns for ", flops_, " operations"));
+}
+
+std::vector<Memory> MeasureData::Fresh() const {
+  std::vector<Memory> fresh;
+  if (WritesOverInput(program_)) fresh.push_back(memory_.at(program_.outputs[0]->name));
+  for (const ir::BufferRef& buffer : program_.inputs) {
+    if (!buffer->constant) fresh.push_back(memory_.at(buffer->name));
+  }
+  return fresh;
 }
 
 std::vector<Memory> WarmByAge(const MeasureData& data, const runtime::AlignedBuffer& workspace) {

@@ -27,6 +27,9 @@ class MeasureData {
   const ir::Program& program() const { return program_; }
   // The host memory of inputs and outputs, by name.
   const MemoryByName& memory() const { return memory_; }
+  // What a kernel of a model finds as it was written a moment ago: its inputs, and the output where that takes the place of one.
+  // Constants are not among it.
+  std::vector<Memory> Fresh() const;
   int references_replaced() const { return checker_.replaced(); }
 
   // `call` computes the outputs of memory() from its inputs, on any device. It runs twice. In the

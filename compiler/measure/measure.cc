@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "base/vocabulary/workload_key.h"
 #include "compiler/ir/visit.h"
 #include "compiler/ir/workload.h"
+#include "compiler/measure/cache_age.h"
 #include "compiler/measure/data.h"
 #include "compiler/measure/loaded_kernel.h"
 #include "compiler/measure/scoped_pin.h"
@@ -28,6 +30,10 @@ using runtime::AlignedBuffer;
 constexpr double kImpossibleFlops = 4e12;
 // Constants of more bytes are not read before a timed call: it would take longer than to evict them.
 constexpr int64_t kMostWarmBytes = int64_t{32} << 20;
+// More than this evicts most of itself with each call, and to evict it would take longer than to touch other memory.
+constexpr int64_t kMostEvictedBytes = machine::kFlushBytes;
+// About as long ago a kernel of a model has last touched the memory that this one works in and writes to.
+constexpr absl::Duration kAge = absl::Milliseconds(2);
 // Some fifty times what reading the clock takes.
 constexpr double kLeastWarmNs = 5000;
 
@@ -67,14 +73,29 @@ class Bench : public WorkloadBench {
         artifact.numerics.Allowed(), &result.max_error));
     result.references_replaced = data_.references_replaced();
     runtime::TimingOptions timing = options_.timing;
-    std::vector<internal::Memory> constants;
-    if (timed_warm_) constants = ConstantsOf(artifact.kernels[0], memory);
+    const std::vector<internal::Memory> constants = ConstantsOf(artifact.kernels[0], memory);
+    int64_t constant_bytes = 0;
+    for (const internal::Memory& constant : constants)
+      constant_bytes += constant.bytes;
+    const bool ages = options_.warm_activations && internal::CanEvict() &&
+                      constant_bytes <= kMostEvictedBytes;
+    if (ages) {
+      timing.evict = [&] {
+        if (timed_warm_) return;
+        for (const internal::Memory& constant : constants)
+          internal::EvictLines(constant.data, constant.bytes);
+        Age();
+      };
+    }
     std::vector<internal::Memory> activations;
-    if (options_.warm_activations) activations = internal::WarmByAge(data_, workspace);
+    if (options_.warm_activations)
+      activations = ages && !timed_warm_ ? data_.Fresh() : internal::WarmByAge(data_, workspace);
     timing.warm = [&] {
       if (timed_warm_) {
         call();
-        for (const internal::Memory& constant : constants) Read(constant);
+        if (constant_bytes <= kMostWarmBytes) {
+          for (const internal::Memory& constant : constants) Read(constant);
+        }
       }
       for (const internal::Memory& activation : activations) Read(activation);
     };
@@ -89,6 +110,16 @@ class Bench : public WorkloadBench {
   }
 
  private:
+  // All workers compute for a while.
+  void Age() {
+    pool_.host()->parallel_for(
+        pool_.host(), options_.threads,
+        [](void*, int64_t begin, int64_t end, int) {
+          for (int64_t i = begin; i < end; ++i) internal::ComputeFor(kAge);
+        },
+        nullptr);
+  }
+
   // Each worker reads the parts that it would be given of a loop over the memory.
   void Read(internal::Memory memory) {
     pool_.host()->parallel_for(
@@ -104,7 +135,7 @@ class Bench : public WorkloadBench {
         &memory);
   }
 
-  // The constants that the kernel reads, prepacked ones among them. None if no cache holds them.
+  // The constants that the kernel reads, prepacked ones among them.
   std::vector<internal::Memory> ConstantsOf(const codegen::KernelInfo& kernel,
                                             const internal::MemoryByName& memory) const {
     std::set<std::string> activations;
@@ -114,13 +145,10 @@ class Bench : public WorkloadBench {
       }
     }
     std::vector<internal::Memory> constants;
-    int64_t bytes = 0;
     for (const codegen::Argument& argument : kernel.arguments) {
       if (activations.contains(argument.name)) continue;
       constants.push_back(memory.at(argument.name));
-      bytes += argument.bytes;
     }
-    if (bytes > kMostWarmBytes) constants.clear();
     return constants;
   }
 

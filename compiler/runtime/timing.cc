@@ -29,7 +29,11 @@ double ColdSample(const std::function<void()>& call, double min_ns, const Timing
   double sum = 0;
   std::vector<double> times;
   while (times.empty() || (sum < min_ns && NsSince(begin) < 3 * min_ns && !race.lost())) {
-    Flush(memory);
+    if (options.evict) {
+      options.evict();
+    } else {
+      Flush(memory);
+    }
     if (options.warm) options.warm();
     const double repeated = times.empty() ? 1 : options.least_ns / std::max(times.back(), 1.0);
     const auto count = static_cast<int64_t>(std::clamp(repeated, 1.0, kMostRepeated));
@@ -86,11 +90,12 @@ Timing TimeCalls(const std::function<void()>& call, const TimingOptions& options
   }
   // The thread keeps it: to make it anew takes longer than to touch it.
   thread_local std::vector<char> cold;
-  cold.resize(static_cast<size_t>(std::max<int64_t>(options.flush_bytes, 0)));
+  if (!options.evict)
+    cold.resize(static_cast<size_t>(std::max<int64_t>(options.flush_bytes, 0)));
   Race race(options.rival_ns);
   for (int i = 0; i < std::max(options.repeats, 1); ++i) {
     if (i > 0 && (NsSince(start) > limit_ns || race.lost())) break;
-    timing.samples_ns.push_back(cold.empty()
+    timing.samples_ns.push_back(options.flush_bytes <= 0
                                     ? Sample(call, min_ns, &timing.calls)
                                     : ColdSample(call, min_ns, options, cold, race, &timing.calls));
     race.AddSample(timing.samples_ns.back());

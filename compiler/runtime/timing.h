@@ -18,6 +18,9 @@ struct TimingOptions {
   // data as cold as between the other kernels of a model. A sample is then the median of calls that
   // are timed one by one. It also ends after three times `min_repeat`, including the flushing.
   int64_t flush_bytes = 0;
+  // With flush_bytes: makes cold what is to be cold, untimed, instead of touching memory. Touching takes milliseconds without a
+  // floating-point operation, after which some CPUs run vector code at two thirds of their speed for more than a millisecond.
+  std::function<void()> evict = nullptr;
   // With flush_bytes: called after flushing, untimed. It may bring back what is to be warm.
   std::function<void()> warm = nullptr;
   // With flush_bytes: a call that takes less is repeated until it has about this, without flushing or warming in between, and

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "proto/access/channel.h"
