@@ -636,7 +636,9 @@ int main(int argc, char** argv) {
                                   int (*act)(const GlobalOptions&, const client::DeviceOptions&)) {
     CLI::App* one = device_app->add_subcommand(name, help);
     one->add_option("place", device.place, place)->required();
-    one->add_option("--tracker", device.tracker, "The tracker's address: HOST:PORT, or unix:PATH; several are separated by commas")
+    one->add_option(
+           "--tracker", device.tracker,
+           "The tracker's address: HOST:PORT, or unix:PATH; several are separated by commas")
         ->envname("HEDDLE_TRACKER")
         ->capture_default_str();
     one->callback([&, act] { code = act(global, device); });

@@ -11,16 +11,17 @@ absl::StatusOr<bool> Appointment::Take(const AppointCall& call, absl::Time now) 
         "this tracker serves ", holder_, "; trackers that are appointed belong to one service"));
   }
   if (call.holder == holder_ && call.epoch < epoch_) {
-    return absl::FailedPreconditionError(absl::StrCat("a scheduler of epoch ", epoch_,
-                                                      " has called since; this call is of epoch ",
-                                                      call.epoch));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "a scheduler of epoch ", epoch_, " has called since; this call is of epoch ", call.epoch));
   }
   const bool appoints = call.echo != absl::InfinitePast();
   if (appoints && (call.echo < born_ || call.echo > now))
     return absl::InvalidArgumentError("this process of the tracker has not told that time");
   holder_ = call.holder;
   epoch_ = call.epoch;
-  if (appoints) until_ = std::max(until_, call.echo + call.duration);
+  // A call that comes too late does not change since when it has not served.
+  if (appoints && call.echo + call.duration > now)
+    until_ = std::max(until_, call.echo + call.duration);
   return !served && Serves(now);
 }
 

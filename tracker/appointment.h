@@ -16,8 +16,8 @@
 namespace heddle::tracker {
 
 struct AppointCall {
-  std::string holder;   // the service whose scheduler calls
-  int64_t epoch = 0;    // of that scheduler's leadership
+  std::string holder;  // the service whose scheduler calls
+  int64_t epoch = 0;   // of that scheduler's leadership
   // What this tracker's clock showed, as the scheduler repeats it. InfinitePast: it only asks.
   absl::Time echo = absl::InfinitePast();
   absl::Duration duration;  // from `echo` on

@@ -19,8 +19,9 @@ void AddTrackerMetrics(TrackerServiceImpl* service, Metrics* metrics) {
       metrics->AddGauge("heddle_tracker_workers", "Workers that report to the tracker.");
   const Gauge watches = metrics->AddGauge("heddle_tracker_watches",
                                           "Schedulers and people that watch the list of workers.");
-  const Gauge serves = metrics->AddGauge(
-      "heddle_tracker_serves", "1: the tracker serves; 0: it stands by, since another is appointed.");
+  const Gauge serves =
+      metrics->AddGauge("heddle_tracker_serves",
+                        "1: the tracker serves; 0: it stands by, since another is appointed.");
   const auto requests = [metrics](const char* result) {
     return metrics->AddCounter("heddle_tracker_lease_requests_total",
                                "Requests for a lease, by result.", {{"result", result}});

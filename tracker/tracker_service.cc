@@ -148,7 +148,8 @@ void TrackerServiceImpl::ExpireLoop() {
     last_turn_ = MonotonicNow();
     const bool serves = Serving(last_turn_).ok();
     if (std::exchange(served, serves) && !serves)
-      Log(LogLevel::kWarning, "serves no longer: no scheduler has appointed this tracker in time", {});
+      Log(LogLevel::kWarning, "serves no longer: no scheduler has appointed this tracker in time",
+          {});
     if (!serves) continue;  // for the pool, that is a pause of this process
     pool_.Expire(last_turn_);
     const std::vector<std::string> lost = pool_.TakeLost();
@@ -186,9 +187,9 @@ absl::Status TrackerServiceImpl::Live() {
 
 absl::Status TrackerServiceImpl::Serving(absl::Time now) const {
   if (!options_.appointed || appointment_.Serves(now)) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      kTrackerStandsBy,
-      ": it serves while a scheduler appoints it, whose --tracker names all trackers of the service"));
+  return absl::UnavailableError(absl::StrCat(kTrackerStandsBy,
+                                             ": it serves while a scheduler appoints it, whose "
+                                             "--tracker names all trackers of the service"));
 }
 
 absl::Status TrackerServiceImpl::Ready() {
@@ -196,7 +197,8 @@ absl::Status TrackerServiceImpl::Ready() {
   return Serving(MonotonicNow());
 }
 
-grpc::Status TrackerServiceImpl::Appoint(grpc::ServerContext* context, const v1::AppointRequest* request,
+grpc::Status TrackerServiceImpl::Appoint(grpc::ServerContext* context,
+                                         const v1::AppointRequest* request,
                                          v1::AppointResponse* response) {
   if (const absl::Status checked = CheckMessage(*request); !checked.ok()) return ToGrpc(checked);
   if (!options_.appointed) {
@@ -274,8 +276,7 @@ grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,
   // stages.
   const absl::Duration serves =
       options_.appointed ? appointment_.Remaining(now) : absl::InfiniteDuration();
-  response->set_next_sync_ms(
-      absl::ToInt64Milliseconds(std::min(pool_.SyncInterval(), serves / 2)));
+  response->set_next_sync_ms(absl::ToInt64Milliseconds(std::min(pool_.SyncInterval(), serves / 2)));
   response->set_expiry_ms(absl::ToInt64Milliseconds(options_.pool.worker_expiry));
   for (const Lease& lease : *leases) {
     response->add_valid_leases(lease.id);

@@ -233,8 +233,9 @@ int main(int argc, char** argv) {
   CLI::App app("heddle-worker: runs leased stages, each in a process of its own");
   app.footer(
       "Only measure the cores that this process may run on: heddle-worker --measure-machine");
-  app.add_option("--tracker", options.tracker,
-                 "Address of heddle-tracker; several, separated by commas, as the scheduler has them")
+  app.add_option(
+         "--tracker", options.tracker,
+         "Address of heddle-tracker; several, separated by commas, as the scheduler has them")
       ->capture_default_str();
   app.add_option("--listen", options.listen,
                  "HOST:PORT to serve on, port 0 takes a free one, or unix:PATH")

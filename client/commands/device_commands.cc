@@ -40,8 +40,8 @@ class Tracker {
     for (const std::string& address : all)
       HEDDLE_RETURN_IF_ERROR(CheckAddress(address, credentials));
     for (const std::string& address : all) {
-      Tracker tracker(address, v1::TrackerService::NewStub(MakeChannel(
-                                   address, PeerName(Role::kTracker), credentials)));
+      Tracker tracker(address, v1::TrackerService::NewStub(
+                                   MakeChannel(address, PeerName(Role::kTracker), credentials)));
       if (all.size() == 1) return tracker;
       v1::ListWorkersResponse response;
       grpc::ClientContext context;
@@ -107,10 +107,10 @@ class Tracker {
   absl::Status Told(const grpc::Status& status) const {
     if (status.ok()) return absl::OkStatus();
     if (status.error_message().starts_with(kTrackerStandsBy)) {
-      return absl::UnavailableError(
-          fmt::format("the tracker at {} stands by; name all trackers of the service with --tracker, "
-                      "separated by commas",
-                      address_));
+      return absl::UnavailableError(fmt::format(
+          "the tracker at {} stands by; name all trackers of the service with --tracker, "
+          "separated by commas",
+          address_));
     }
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE ||
         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {

@@ -5,10 +5,9 @@
 
 namespace heddle::machine {
 
-// Bytes of other memory that are touched before each timed call on a CPU (measure/measure.h). They
-// evict the second-level cache. They evict a third-level one if it is not larger; from a larger one,
-// timed kernels may still read their weights. The costs of plans depend on this number, too (compiler/plan). The constants of
-// kernels of models of trees are read again before the timed call.
+// A timed kernel on a CPU finds its weights at least as far away as if so many bytes of other memory had been touched since they
+// were read (measure/measure.h): on x86 in memory, elsewhere perhaps in a third-level cache that is larger. The costs of plans
+// depend on this number, too (compiler/plan). The constants of kernels of models of trees are warm.
 inline constexpr int64_t kFlushBytes = int64_t{64} << 20;
 
 }  // namespace heddle::machine

@@ -51,7 +51,7 @@ class MeasureData {
   ResultChecker checker_;
 };
 
-// What is warm when a kernel is called in a model, from what was used longest ago: the workspace, which all kernels of a module
+// What may be warm when a kernel is called in a model, from what was used longest ago: the workspace, which all kernels of a module
 // share; where it writes, which held older values; its inputs, which the kernels before have just written. Constants are not.
 std::vector<Memory> WarmByAge(const MeasureData& data, const runtime::AlignedBuffer& workspace);
 

@@ -75,10 +75,9 @@ class Bench : public WorkloadBench {
     runtime::TimingOptions timing = options_.timing;
     const std::vector<internal::Memory> constants = ConstantsOf(artifact.kernels[0], memory);
     int64_t constant_bytes = 0;
-    for (const internal::Memory& constant : constants)
-      constant_bytes += constant.bytes;
-    const bool ages = options_.warm_activations && internal::CanEvict() &&
-                      constant_bytes <= kMostEvictedBytes;
+    for (const internal::Memory& constant : constants) constant_bytes += constant.bytes;
+    const bool ages =
+        options_.warm_activations && internal::CanEvict() && constant_bytes <= kMostEvictedBytes;
     if (ages) {
       timing.evict = [&] {
         if (timed_warm_) return;

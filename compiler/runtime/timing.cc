@@ -90,8 +90,7 @@ Timing TimeCalls(const std::function<void()>& call, const TimingOptions& options
   }
   // The thread keeps it: to make it anew takes longer than to touch it.
   thread_local std::vector<char> cold;
-  if (!options.evict)
-    cold.resize(static_cast<size_t>(std::max<int64_t>(options.flush_bytes, 0)));
+  if (!options.evict) cold.resize(static_cast<size_t>(std::max<int64_t>(options.flush_bytes, 0)));
   Race race(options.rival_ns);
   for (int i = 0; i < std::max(options.repeats, 1); ++i) {
     if (i > 0 && (NsSince(start) > limit_ns || race.lost())) break;

@@ -51,14 +51,14 @@ class SchedulerLoop {
  public:
   struct Options {
     std::string tracker_address;  // or several, separated by commas (stages/trackers.h)
-    Credentials credentials;  // of the scheduler, for the tracker and the workers
+    Credentials credentials;      // of the scheduler, for the tracker and the workers
     std::string holder =
         "scheduler";  // name at the tracker: unique, and the same after a restart or take-over
     absl::Duration lease = absl::Seconds(60);  // of a slot, unless it is renewed
     std::string policy = kDefaultPolicy;
     int64_t max_artifact_bytes = DispatcherOptions().max_artifact_bytes;
     std::function<void(std::string)> fatal;  // called with a message when the process must end
-    int64_t epoch = 0;  // of the leadership
+    int64_t epoch = 0;                       // of the leadership
     // Whether this scheduler leads for certain (Leadership::Holds); asked before each turn, which waits for it. Null: there is
     // no other.
     std::function<bool()> leads{};

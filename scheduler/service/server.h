@@ -22,8 +22,8 @@ struct ServerOptions {
   std::string data_directory;
   std::string store;  // postgresql://USER@HOST/DATABASE; empty: an SQLite file in data_directory
   std::string tracker_address = "127.0.0.1:9191";  // or several, separated by commas
-  std::string port_file;         // empty: none
-  std::string binary_directory;  // for embedded
+  std::string port_file;                           // empty: none
+  std::string binary_directory;                    // for embedded
   bool embedded = false;
   bool unguarded = false;            // the embedded worker trusts every measurement
   bool require_confinement = false;  // embedded: refuse a host that cannot confine stages

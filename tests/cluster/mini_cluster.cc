@@ -245,8 +245,8 @@ void MiniCluster::StartTrackerAs(const std::string& name, Process* process, std:
   *address = AddressFrom(File(name + ".port"), *process);
 }
 
-std::string MiniCluster::TrackersFor(TcpProxy Links::* first, TcpProxy Links::* second) const {
-  const auto address = [this](TcpProxy Links::* link, const std::string& direct) {
+std::string MiniCluster::TrackersFor(TcpProxy Links::*first, TcpProxy Links::*second) const {
+  const auto address = [this](TcpProxy Links::*link, const std::string& direct) {
     return links_ ? (links_.get()->*link).address() : direct;
   };
   const std::string one = address(first, tracker_address_);

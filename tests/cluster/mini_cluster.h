@@ -102,7 +102,7 @@ class MiniCluster {
  private:
   void StartTrackerAs(const std::string& name, Process* process, std::string* address);
   // For --tracker.
-  std::string TrackersFor(TcpProxy Links::* first, TcpProxy Links::* second) const;
+  std::string TrackersFor(TcpProxy Links::*first, TcpProxy Links::*second) const;
   void StartSchedulerAs(const std::string& name, const std::string& store, Process* process,
                         std::string* address);
   // Waits for the file that a daemon writes once it listens; the address on loopback, empty when it

@@ -115,8 +115,8 @@ TEST(PostgresClusterTest, AJobOutlivesItsSchedulerAndItsDatabaseServer) {
   MiniCluster third;  // for its tracker
   third.StartTracker();
   Process scheduler;
-  scheduler.Start({HEDDLE_BIN_DIR "/heddle-scheduler", "--data", cluster.File("elsewhere"), "--tracker",
-                   third.tracker_address(), "--listen", cluster.scheduler_address()},
+  scheduler.Start({HEDDLE_BIN_DIR "/heddle-scheduler", "--data", cluster.File("elsewhere"),
+                   "--tracker", third.tracker_address(), "--listen", cluster.scheduler_address()},
                   cluster.File("scheduler.log"));
   ASSERT_TRUE(client.WaitUntilServing(absl::Seconds(60)).ok()) << cluster.Logs();
   EXPECT_EQ(Candidates(client, job), candidates);

@@ -122,8 +122,7 @@ class TrackerFailOvers : public ::testing::Test {
   void FailOver(Kind kind) {
     Process& process = TrackerProcess(first_serves_);
     Links& links = *cluster_.links();
-    TcpProxy& to_worker =
-        first_serves_ ? links.worker_to_tracker : links.worker_to_second_tracker;
+    TcpProxy& to_worker = first_serves_ ? links.worker_to_tracker : links.worker_to_second_tracker;
     TcpProxy& to_scheduler =
         first_serves_ ? links.scheduler_to_tracker : links.scheduler_to_second_tracker;
     ASSERT_TRUE(Serves(Address(first_serves_))) << "another tracker serves without need";

@@ -418,6 +418,7 @@ TEST(Appointment, LastsFromTheTimeThatIsRepeated) {
   EXPECT_FALSE(appointment.Serves(now));
   EXPECT_FALSE(appointment.Take(call(now - absl::Seconds(7)), now).value()) << "too old";
   EXPECT_FALSE(appointment.Serves(now));
+  EXPECT_EQ(appointment.Idle(now), absl::InfiniteDuration());
   // Of an earlier process, and of no process at all.
   EXPECT_EQ(code(appointment.Take(call(born - absl::Seconds(1)), born + absl::Seconds(1))),
             absl::StatusCode::kInvalidArgument);

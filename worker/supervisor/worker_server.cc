@@ -102,8 +102,8 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
   const std::vector<std::string> trackers = absl::StrSplit(options.tracker, ',');
   for (const std::string& tracker : trackers)
     HEDDLE_RETURN_IF_ERROR(CheckAddress(tracker, options.credentials));
-  worker->link_ = std::make_unique<TrackerLink>(
-      trackers, options.credentials, MakeReport(options), &worker->table_, &worker->guard_);
+  worker->link_ = std::make_unique<TrackerLink>(trackers, options.credentials, MakeReport(options),
+                                                &worker->table_, &worker->guard_);
   worker->service_ =
       std::make_unique<WorkerServiceImpl>(runner, &worker->options_.credentials, &worker->table_,
                                           worker->link_.get(), &worker->metrics_);

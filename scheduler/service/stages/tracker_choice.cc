@@ -61,8 +61,8 @@ TrackerChoice::Call TrackerChoice::CallTo(size_t index, absl::Time now) {
 void TrackerChoice::TakeAnswer(size_t index, const Answer& answer, absl::Time received) {
   Tracker& tracker = trackers_[index];
   // From this call on the tracker refuses schedulers that led before.
-  tracker.until_by_others = answer.remaining > absl::ZeroDuration() ? received + answer.remaining
-                                                                    : absl::InfinitePast();
+  tracker.until_by_others =
+      answer.remaining > absl::ZeroDuration() ? received + answer.remaining : absl::InfinitePast();
   tracker.answer = answer;
   tracker.received = received;
   if (used_ == index && answer.remaining > absl::ZeroDuration()) forget_ = false;

@@ -36,8 +36,8 @@ class TrackerChoice {
   // What the tracker answered.
   struct Answer {
     int64_t clock_ns = 0;
-    absl::Duration remaining;                           // for which it serves
-    absl::Duration idle = absl::InfiniteDuration();     // since it served
+    absl::Duration remaining;                        // for which it serves
+    absl::Duration idle = absl::InfiniteDuration();  // since it served
   };
   void TakeAnswer(size_t tracker, const Answer& answer, absl::Time received);
   // The tracker in use: appointed, or to be appointed next. It changes in CallTo only.

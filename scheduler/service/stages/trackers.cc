@@ -13,7 +13,8 @@ namespace heddle::scheduler {
 namespace {
 
 constexpr absl::Duration kCallLimit = absl::Milliseconds(1500);
-constexpr absl::Duration kBeforeChoice = absl::Milliseconds(100);  // between calls while none is in use
+constexpr absl::Duration kBeforeChoice =
+    absl::Milliseconds(100);  // between calls while none is in use
 
 }  // namespace
 

@@ -38,9 +38,9 @@ class Trackers {
   struct Options {
     std::vector<std::string> addresses;  // one, or several, which were started with --appointed
     Credentials credentials;
-    std::string holder;            // the service, as it holds leases
-    int64_t epoch = 0;             // of this scheduler's leadership
-    std::function<bool()> leads;   // whether it leads for certain; appoints nobody else
+    std::string holder;           // the service, as it holds leases
+    int64_t epoch = 0;            // of this scheduler's leadership
+    std::function<bool()> leads;  // whether it leads for certain; appoints nobody else
     TrackerChoice::Options choice{};
   };
   explicit Trackers(Options options);
@@ -70,7 +70,8 @@ class Trackers {
   std::unique_ptr<TrackerChoice> choice_ ABSL_GUARDED_BY(mutex_);
   size_t current_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t token_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<std::string> problems_ ABSL_GUARDED_BY(mutex_);  // of the latest call to each; empty: none
+  std::vector<std::string> problems_
+      ABSL_GUARDED_BY(mutex_);  // of the latest call to each; empty: none
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;  // one for each of several
 };

@@ -48,7 +48,8 @@ absl::StatusOr<std::string> StoreAddress(const std::string& place, bool must_exi
 // Copies the blobs that are missing in the other data folder, and checks the digest of each.
 absl::Status CopyBlobs(const std::string& from, const std::string& to) {
   constexpr size_t kPiece = size_t{1} << 20;
-  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<BlobStore> source, BlobStore::Open(from + "/blobs"));
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<BlobStore> source,
+                          BlobStore::Open(from + "/blobs"));
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<BlobStore> target, BlobStore::Open(to + "/blobs"));
   const std::vector<BlobStore::Entry> blobs = source->List();
   size_t copied = 0;
@@ -94,12 +95,12 @@ absl::Status RunCopyStore(const std::string& from, const std::string& to) {
   if (!IsPostgres(from) && !IsPostgres(to)) {
     HEDDLE_RETURN_IF_ERROR(CopyBlobs(from, to));
   } else if (all > 0) {
-    std::printf("models and modules are files, and not copied: %s\n",
-                IsPostgres(from) && IsPostgres(to)
-                    ? "schedulers keep their --data"
-                : IsPostgres(to)
-                    ? absl::StrCat("give the scheduler --data ", from, " beside --store").c_str()
-                    : absl::StrCat("copy the folder blobs of the scheduler's --data to ", to).c_str());
+    std::printf(
+        "models and modules are files, and not copied: %s\n",
+        IsPostgres(from) && IsPostgres(to) ? "schedulers keep their --data"
+        : IsPostgres(to)
+            ? absl::StrCat("give the scheduler --data ", from, " beside --store").c_str()
+            : absl::StrCat("copy the folder blobs of the scheduler's --data to ", to).c_str());
   }
   std::printf("%s has all %lld rows of %s; digests of all tables are equal\n",
               ShownAddress(target).c_str(), static_cast<long long>(all),

@@ -69,7 +69,7 @@ class World {
     std::unique_ptr<Appointment> appointment;
     absl::Time runs_from = absl::InfinitePast();  // messages that come before wait until then
     bool cut = false;                             // all messages are lost
-    int served = 0;         // number of the last period in which it served; 0: none since its start
+    int served = 0;  // number of the last period in which it served; 0: none since its start
   };
   struct Leader {
     int64_t epoch = 0;
@@ -154,7 +154,8 @@ class World {
       });
       return;
     }
-    AppointCall appoint{.holder = "service", .epoch = leader->epoch,
+    AppointCall appoint{.holder = "service",
+                        .epoch = leader->epoch,
                         .duration = TrackerChoice::Options().appointed_for};
     if (call.echo_ns != 0) appoint.echo = absl::FromUnixNanos(call.echo_ns);
     const auto begins = tracker.appointment->Take(appoint, ClockOf(i));

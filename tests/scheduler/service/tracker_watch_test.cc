@@ -206,10 +206,12 @@ TEST(TrackerWatch, AListThatBeginsAnewIsToldAsSuch) {
   absl::Mutex mutex;
   std::string problem;
   {
-    const TrackerWatch watch(stub, address, &keeper, [&](const SlotsChanged& event) {
-      absl::MutexLock lock(&mutex);
-      problem = event.problem;
-    });
+    const TrackerWatch watch(
+        stub, [address] { return "the tracker at " + address; }, &keeper,
+        [&](const SlotsChanged& event) {
+          absl::MutexLock lock(&mutex);
+          problem = event.problem;
+        });
     EXPECT_TRUE(Eventually([&] {
       absl::MutexLock lock(&mutex);
       return !problem.empty();
