@@ -14,7 +14,8 @@
 #                 mutations   10,000  hostile messages of every kind, to scheduler, tracker and worker
 #                 kills       10,000  kill -9 of the scheduler, and as many of a process that writes the database; a hundredth in collections
 #                 stops        1,000  SIGSTOPs of daemons beyond their leases
-#                 fail_overs   1,000  times a scheduler that leads is killed, stopped, ended or cut off, on each store; takes hours
+#                 fail_overs   1,000  times a scheduler that leads is killed, stopped, ended or cut off, on each store, and a fifth as often a
+#                                     tracker; takes hours
 #                 nemesis        200  runs with every kind of fault, each about 20 s
 #                 fills          100  fills of the scheduler's disk, a small tmpfs; needs root
 #                 cuts         1,000  power cuts of the database, and an I/O error at each of its calls; the number is fixed
@@ -172,7 +173,10 @@ for part in "${parts[@]}"; do
     mutations) run_mutations ;;
     kills) run_kills ;;
     stops) run_faults nemesis_test '*StopsBeyond*' "HEDDLE_NEMESIS_STOPS=${runs:-1000}" ;;
-    fail_overs) run_faults fail_over_test '*NothingTold*' "HEDDLE_FAIL_OVERS=${runs:-1000}" ;;
+    fail_overs)
+      run_faults fail_over_test '*NothingTold*' "HEDDLE_FAIL_OVERS=${runs:-1000}"
+      run_faults tracker_fail_over_test '*' "HEDDLE_TRACKER_FAIL_OVERS=$(((${runs:-1000} + 4) / 5))"
+      ;;
     nemesis) run_faults nemesis_test '*NothingTold*:HistoryTest.*' "HEDDLE_NEMESIS_RUNS=${runs:-200}" ;;
     fills) run_faults scheduler_faults_test '*FullDisk*' "HEDDLE_DISK_FILLS=${runs:-100}" ;;
     cuts) run_faults store_faults_test '*' HEDDLE_STORE_FAULTS=all ;;
