@@ -654,8 +654,8 @@ int main(int argc, char** argv) {
     one->add_option("--for", device.duration, "How long, 1s to 1h; then jobs run there again")
         ->capture_default_str();
   }
-  drain_app->add_option("--wait", device.wait, "How long to wait for running stages")
-      ->capture_default_str();
+  drain_app->add_option("--wait", device.wait,
+                        "How long to wait for running stages; by default 10m, or as long as --for");
 
   std::string zoo_name;
   uint64_t zoo_seed = 0;

@@ -10,7 +10,7 @@ namespace heddle {
 // of the scheduler that leads, "HOST:PORT" or "unix:PATH"; empty: none leads now, try again soon.
 inline constexpr char kLeaderMetadata[] = "heddle-leader";
 
-// With these words a tracker refuses a call, with UNAVAILABLE, while another is appointed.
+// With these words a tracker refuses a call, with UNAVAILABLE, while it is not appointed.
 inline constexpr char kTrackerStandsBy[] = "this tracker stands by";
 
 // Between a client that knows several schedulers and one of them. One that hangs, or is cut off, is given up

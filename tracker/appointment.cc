@@ -1,8 +1,18 @@
 #include "tracker/appointment.h"
 
+#include <time.h>
+
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace heddle::tracker {
+
+absl::Time ClockOfAppointments() {
+  timespec time = {};
+  clock_gettime(CLOCK_BOOTTIME, &time);
+  return absl::TimeFromTimespec(time);
+}
 
 absl::StatusOr<bool> Appointment::Take(const AppointCall& call, absl::Time now) {
   const bool served = Serves(now);

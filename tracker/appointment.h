@@ -15,6 +15,10 @@
 
 namespace heddle::tracker {
 
+// The clock of appointments: it goes on while the machine is suspended, as others' clocks do. (That of a virtual machine which
+// is stopped from outside does not.)
+absl::Time ClockOfAppointments();
+
 struct AppointCall {
   std::string holder;  // the service whose scheduler calls
   int64_t epoch = 0;   // of that scheduler's leadership

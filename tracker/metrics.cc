@@ -21,7 +21,7 @@ void AddTrackerMetrics(TrackerServiceImpl* service, Metrics* metrics) {
                                           "Schedulers and people that watch the list of workers.");
   const Gauge serves =
       metrics->AddGauge("heddle_tracker_serves",
-                        "1: the tracker serves; 0: it stands by, since another is appointed.");
+                        "1: the tracker serves; 0: it stands by, since it is not appointed.");
   const auto requests = [metrics](const char* result) {
     return metrics->AddCounter("heddle_tracker_lease_requests_total",
                                "Requests for a lease, by result.", {{"result", result}});

@@ -146,10 +146,13 @@ void TrackerServiceImpl::ExpireLoop() {
   bool served = false;
   while (!mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kTick)) {
     last_turn_ = MonotonicNow();
-    const bool serves = Serving(last_turn_).ok();
-    if (std::exchange(served, serves) && !serves)
+    const bool serves = Serving().ok();
+    if (std::exchange(served, serves) && !serves) {
+      mutex_.Unlock();
       Log(LogLevel::kWarning, "serves no longer: no scheduler has appointed this tracker in time",
           {});
+      mutex_.Lock();
+    }
     if (!serves) continue;  // for the pool, that is a pause of this process
     pool_.Expire(last_turn_);
     const std::vector<std::string> lost = pool_.TakeLost();
@@ -166,7 +169,7 @@ void TrackerServiceImpl::ExpireLoop() {
 TrackerServiceImpl::Summary TrackerServiceImpl::Summarize() {
   absl::MutexLock lock(&mutex_);
   const absl::Time now = MonotonicNow();
-  const bool serves = Serving(now).ok();
+  const bool serves = Serving().ok();
   return {.workers = serves ? pool_.List(now) : std::vector<WorkerView>(),
           .watches = watches_,
           .leases_granted = granted_,
@@ -185,8 +188,8 @@ absl::Status TrackerServiceImpl::Live() {
                    absl::FormatDuration(absl::Trunc(silent, absl::Seconds(1)))));
 }
 
-absl::Status TrackerServiceImpl::Serving(absl::Time now) const {
-  if (!options_.appointed || appointment_.Serves(now)) return absl::OkStatus();
+absl::Status TrackerServiceImpl::Serving() const {
+  if (!options_.appointed || appointment_.Serves(ClockOfAppointments())) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(kTrackerStandsBy,
                                              ": it serves while a scheduler appoints it, whose "
                                              "--tracker names all trackers of the service"));
@@ -194,7 +197,7 @@ absl::Status TrackerServiceImpl::Serving(absl::Time now) const {
 
 absl::Status TrackerServiceImpl::Ready() {
   absl::MutexLock lock(&mutex_);
-  return Serving(MonotonicNow());
+  return Serving();
 }
 
 grpc::Status TrackerServiceImpl::Appoint(grpc::ServerContext* context,
@@ -217,7 +220,7 @@ grpc::Status TrackerServiceImpl::Appoint(grpc::ServerContext* context,
           {{"holder", call.holder}, {"epoch", call.epoch}});
   };
   absl::MutexLock lock(&mutex_);
-  const absl::Time now = MonotonicNow();
+  const absl::Time now = ClockOfAppointments();
   const absl::StatusOr<bool> taken = appointment_.Take(call, now);
   if (!taken.ok()) return ToGrpc(taken.status());
   begins = *taken;
@@ -226,7 +229,8 @@ grpc::Status TrackerServiceImpl::Appoint(grpc::ServerContext* context,
     if (request->forget()) pool_.EndLeases();
   }
   response->set_clock_ns(absl::ToUnixNanos(now));
-  response->set_remaining_ms(absl::ToInt64Milliseconds(appointment_.Remaining(now)));
+  response->set_remaining_ms(absl::ToInt64Milliseconds(
+      absl::Ceil(appointment_.Remaining(now), absl::Milliseconds(1))));  // 0: it does not serve
   if (const absl::Duration idle = appointment_.Idle(now); idle < absl::InfiniteDuration())
     response->set_idle_ms(absl::ToInt64Milliseconds(idle));
   return grpc::Status::OK;
@@ -267,7 +271,7 @@ grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,
   };
   absl::MutexLock lock(&mutex_);
   const absl::Time now = MonotonicNow();
-  if (const absl::Status serving = Serving(now); !serving.ok()) return ToGrpc(serving);
+  if (const absl::Status serving = Serving(); !serving.ok()) return ToGrpc(serving);
   const bool known = !pool_.AddressOf(report.worker).empty();
   absl::StatusOr<std::vector<Lease>> leases = pool_.Synchronize(report, now);
   if (!leases.ok()) return ToGrpc(leases.status());
@@ -275,7 +279,7 @@ grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext* context,
   // Beyond that time another tracker may serve. So until then workers either hear from this one again, or have stopped their
   // stages.
   const absl::Duration serves =
-      options_.appointed ? appointment_.Remaining(now) : absl::InfiniteDuration();
+      options_.appointed ? appointment_.Remaining(ClockOfAppointments()) : absl::InfiniteDuration();
   response->set_next_sync_ms(absl::ToInt64Milliseconds(std::min(pool_.SyncInterval(), serves / 2)));
   response->set_expiry_ms(absl::ToInt64Milliseconds(options_.pool.worker_expiry));
   for (const Lease& lease : *leases) {
@@ -301,7 +305,7 @@ grpc::Status TrackerServiceImpl::Acquire(grpc::ServerContext* context,
   const auto acquire = [&] {
     absl::MutexLock lock(&mutex_);
     const absl::Time now = MonotonicNow();
-    if (const absl::Status serving = Serving(now); !serving.ok()) return serving;
+    if (const absl::Status serving = Serving(); !serving.ok()) return serving;
     absl::StatusOr<uint64_t> token = tokens_->Next();
     if (!token.ok()) return token.status();
     absl::StatusOr<Lease> lease = pool_.Acquire(order, *token, now);
@@ -322,7 +326,7 @@ grpc::Status TrackerServiceImpl::RenewAll(grpc::ServerContext* context,
   const std::string owner = OwnerOf(*context);
   absl::MutexLock lock(&mutex_);
   const absl::Time now = MonotonicNow();
-  if (const absl::Status serving = Serving(now); !serving.ok()) return ToGrpc(serving);
+  if (const absl::Status serving = Serving(); !serving.ok()) return ToGrpc(serving);
   for (const std::string& id : request->lease_ids()) {
     const absl::StatusOr<Lease> lease =
         pool_.Renew(id, owner, absl::Milliseconds(request->duration_ms()), now);
@@ -345,7 +349,7 @@ grpc::Status TrackerServiceImpl::Release(grpc::ServerContext* context,
   {
     absl::MutexLock lock(&mutex_);
     const absl::Time now = MonotonicNow();
-    if (const absl::Status serving = Serving(now); !serving.ok()) return ToGrpc(serving);
+    if (const absl::Status serving = Serving(); !serving.ok()) return ToGrpc(serving);
     if (const Lease* found = pool_.FindLease(request->lease_id())) lease = *found;
     released = pool_.Release(request->lease_id(), OwnerOf(*context), now);
   }
@@ -371,7 +375,7 @@ grpc::Status TrackerServiceImpl::ListWorkers(grpc::ServerContext*, const v1::Lis
   {
     absl::MutexLock lock(&mutex_);
     const absl::Time now = MonotonicNow();
-    if (const absl::Status serving = Serving(now); !serving.ok()) return ToGrpc(serving);
+    if (const absl::Status serving = Serving(); !serving.ok()) return ToGrpc(serving);
     views = pool_.List(now);
   }
   ToProto(views, response);
@@ -405,7 +409,7 @@ grpc::Status TrackerServiceImpl::Watch(grpc::ServerContext* context,
       if (!first) mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kTick);
       if (stopping_) break;
       const absl::Time now = MonotonicNow();
-      if (const absl::Status serving = Serving(now); !serving.ok()) {
+      if (const absl::Status serving = Serving(); !serving.ok()) {
         end = ToGrpc(serving);
         break;
       }

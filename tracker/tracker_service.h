@@ -12,7 +12,6 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "base/clock.h"
 #include "proto/access/audit_log.h"
 #include "proto/access/call_limits.h"
 #include "proto/tracker.grpc.pb.h"
@@ -77,7 +76,7 @@ class TrackerServiceImpl final : public v1::TrackerService::Service {
  private:
   void ExpireLoop();
   // Unavailable, with what to do: it does not serve.
-  absl::Status Serving(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Serving() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Keeps what a person did; calls of schedulers are no news.
   void Audit(const grpc::ServerContext& context, const std::string& method,
              const std::string& holder, const grpc::Status& result, const std::string& detail);
@@ -86,7 +85,7 @@ class TrackerServiceImpl final : public v1::TrackerService::Service {
   CallLimits calls_;
   absl::Mutex mutex_;
   DevicePool pool_ ABSL_GUARDED_BY(mutex_);
-  Appointment appointment_ ABSL_GUARDED_BY(mutex_){MonotonicNow()};
+  Appointment appointment_ ABSL_GUARDED_BY(mutex_){ClockOfAppointments()};
   std::unique_ptr<FencingTokens> tokens_ ABSL_GUARDED_BY(mutex_);
   int watches_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

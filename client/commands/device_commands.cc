@@ -28,6 +28,7 @@ namespace {
 constexpr auto kCallLimit = std::chrono::seconds(10);
 constexpr auto kFindLimit = std::chrono::seconds(3);  // for each of several trackers
 constexpr absl::Duration kShortest = absl::Seconds(1), kLongest = absl::Hours(1);  // of a lease
+constexpr absl::Duration kUsualWait = absl::Minutes(10);  // for stages to end
 constexpr absl::Duration kPoll = absl::Milliseconds(500);
 
 class Tracker {
@@ -109,7 +110,7 @@ class Tracker {
     if (status.error_message().starts_with(kTrackerStandsBy)) {
       return absl::UnavailableError(fmt::format(
           "the tracker at {} stands by; name all trackers of the service with --tracker, "
-          "separated by commas",
+          "separated by commas, or try again",
           address_));
     }
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE ||
@@ -138,8 +139,9 @@ absl::StatusOr<absl::Duration> SpanOf(const char* flag, const std::string& text,
   absl::Duration span;
   if (absl::ParseDuration(text, &span) && span >= kShortest && span <= most) return span;
   return absl::InvalidArgumentError(
-      fmt::format("{} '{}' is no time from {} to {}; write for example {} 30m", flag, text,
-                  absl::FormatDuration(kShortest), absl::FormatDuration(most), flag));
+      fmt::format("{} '{}' is no time from {} to {}; write for example {} {}", flag, text,
+                  absl::FormatDuration(kShortest), absl::FormatDuration(most), flag,
+                  absl::FormatDuration(std::min(most, absl::Minutes(30)))));
 }
 
 void Tell(const GlobalOptions& global, const std::vector<v1::Lease>& leases) {
@@ -217,7 +219,9 @@ int DrainDevice(const GlobalOptions& global, const DeviceOptions& options) {
   const absl::StatusOr<absl::Duration> duration = SpanOf("--for", options.duration, kLongest);
   if (!duration.ok()) return Fail(duration.status());
   // A lease that was taken first must not end before the last one is there.
-  const absl::StatusOr<absl::Duration> wait = SpanOf("--wait", options.wait, *duration);
+  const absl::StatusOr<absl::Duration> wait = options.wait.empty()
+                                                  ? std::min(kUsualWait, *duration)
+                                                  : SpanOf("--wait", options.wait, *duration);
   if (!wait.ok()) return Fail(wait.status());
   absl::StatusOr<Tracker> tracker = Tracker::Reach(global, options.tracker);
   if (!tracker.ok()) return Fail(tracker.status());

@@ -8,12 +8,12 @@
 namespace heddle::client {
 
 struct DeviceOptions {
-  // Address of the tracker: HOST:PORT, or unix:PATH on this machine. Over TLS, the command shows the
+  // Address of the tracker: HOST:PORT, or unix:PATH on this machine, or several, separated by commas. Over TLS, the command shows the
   // certificate in --tls-dir, which must be an operator's.
   std::string tracker;
   std::string place;  // "WORKER/SLOT"; drain and resume also take "WORKER", for all its slots
   std::string duration = "30m";  // of a lease: 1s to 1h
-  std::string wait = "10m";      // for running stages to end
+  std::string wait;  // for running stages to end; empty: 10m, or `duration` if that is less
 };
 
 // Holds one slot, which must be free, and prints the lease. It ends by itself after `duration`.

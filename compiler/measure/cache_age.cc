@@ -1,6 +1,5 @@
 #include "compiler/measure/cache_age.h"
 
-#include <chrono>
 #include <vector>
 
 #include "compiler/ir/visit.h"
@@ -89,7 +88,7 @@ void EvictLines(const void*, int64_t) {}
 
 #endif
 
-void ComputeFor(absl::Duration time) {
+void ComputeUntil(Clock::time_point end) {
   void (*compute)() = ComputeBaseline;
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f")) {
@@ -98,7 +97,6 @@ void ComputeFor(absl::Duration time) {
     compute = Compute256;
   }
 #endif
-  const Clock::time_point end = Clock::now() + absl::ToChronoNanoseconds(time);
   while (Clock::now() < end) compute();
 }
 

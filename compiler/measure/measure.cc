@@ -1,5 +1,7 @@
 #include "compiler/measure/measure.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <set>
 #include <string>
@@ -28,12 +30,13 @@ using runtime::AlignedBuffer;
 // Operations per second that no core of a CPU reaches. Two 16-lane units at 6 GHz reach 0.4e12 in
 // single precision; the rest is a margin for work that the optimiser correctly moves out of loops.
 constexpr double kImpossibleFlops = 4e12;
-// Constants of more bytes are not read before a timed call: it would take longer than to evict them.
+// Constants of more bytes are not read before a timed call: no cache holds them.
 constexpr int64_t kMostWarmBytes = int64_t{32} << 20;
 // More than this evicts most of itself with each call, and to evict it would take longer than to touch other memory.
 constexpr int64_t kMostEvictedBytes = machine::kFlushBytes;
-// About as long ago a kernel of a model has last touched the memory that this one works in and writes to.
+// About how long ago other kernels of a model last used the memory that this one writes to.
 constexpr absl::Duration kAge = absl::Milliseconds(2);
+constexpr int kLeastCalls = 5;  // for which a sample has time, however short it is
 // Some fifty times what reading the clock takes.
 constexpr double kLeastWarmNs = 5000;
 
@@ -109,14 +112,17 @@ class Bench : public WorkloadBench {
   }
 
  private:
-  // All workers compute for a while.
+  // All workers compute until the same time.
   void Age() {
+    std::chrono::steady_clock::time_point end =
+        std::chrono::steady_clock::now() +
+        absl::ToChronoNanoseconds(std::min(kAge, options_.timing.min_repeat / kLeastCalls));
     pool_.host()->parallel_for(
         pool_.host(), options_.threads,
-        [](void*, int64_t begin, int64_t end, int) {
-          for (int64_t i = begin; i < end; ++i) internal::ComputeFor(kAge);
+        [](void* closure, int64_t, int64_t, int) {
+          internal::ComputeUntil(*static_cast<std::chrono::steady_clock::time_point*>(closure));
         },
-        nullptr);
+        &end);
   }
 
   // Each worker reads the parts that it would be given of a loop over the memory.

@@ -417,7 +417,7 @@ class OneService(unittest.TestCase):
         self.assertEqual(set(resumed), Documented.keys("device resume"))
         self.assertEqual(resumed["resumed"], [f"{worker}/{slot}"])
         self.h("wait", job, "--timeout", 200, check=0)
-        drained = json.loads(device("drain", worker, "--for", "2m", "--wait", "60s", "--json").stdout)
+        drained = json.loads(device("drain", worker, "--for", "2m", "--json").stdout)
         try:
             self.assertGreater(len(drained["leases"]), 0)
             states = {one["state"] for w in json.loads(self.h("devices", "--json", check=0).stdout)["workers"] for one in w["slots"]}

@@ -87,10 +87,10 @@ TEST(EvictLinesTest, LinesComeFromMemoryAfterwards) {
   EvictLines(memory.data(), 0);
 }
 
-TEST(ComputeForTest, TakesAtLeastTheTime) {
-  const auto begin = std::chrono::steady_clock::now();
-  ComputeFor(absl::Milliseconds(2));
-  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(2));
+TEST(ComputeUntilTest, TakesAtLeastTheTime) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+  ComputeUntil(end);
+  EXPECT_GE(std::chrono::steady_clock::now(), end);
 }
 
 }  // namespace

@@ -87,6 +87,16 @@ absl::Time TrackerLink::last_call() const {
 absl::Status TrackerLink::SynchronizeNow() {
   absl::MutexLock calling(&calling_);
   if (report_.address().empty()) return absl::UnavailableError("the worker is starting");
+  absl::Status called;
+  for (size_t i = 0; i < trackers_.size(); ++i) {
+    called = CallCurrent();
+    if (called.ok()) break;
+    current_ = (current_ + 1) % trackers_.size();
+  }
+  return called;
+}
+
+absl::Status TrackerLink::CallCurrent() {
   v1::SynchronizeRequest request = report_;
   {
     absl::MutexLock lock(&mutex_);
@@ -125,7 +135,6 @@ absl::Status TrackerLink::SynchronizeNow() {
     told_ = true;
   }
   if (!status.ok()) {
-    current_ = (current_ + 1) % trackers_.size();
     return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
   }
   HEDDLE_RETURN_IF_ERROR(CheckMessage(response));
@@ -145,17 +154,15 @@ absl::Status TrackerLink::SynchronizeNow() {
 void TrackerLink::Loop() {
   const bool several = trackers_.size() > 1;
   absl::Duration pause = kFirstPause;
-  size_t failed = 0;  // calls in a row
   std::uniform_real_distribution<double> half(0.5, 1);
   std::uniform_real_distribution<double> full(0, 1);
   while (true) {
     absl::Duration wait;
     if (SynchronizeNow().ok()) {
       pause = kFirstPause;
-      failed = 0;
       absl::MutexLock calling(&calling_);
       wait = half(rng_) * next_;
-    } else if (++failed % trackers_.size() == 0) {
+    } else {
       wait = full(rng_) * pause;
       pause = std::min(several ? kLongestOfSeveral : kLongestPause, 2 * pause);
     }

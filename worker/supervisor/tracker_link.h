@@ -34,7 +34,8 @@ class TrackerLink {
   // Begins to call at the tracker's pace. While the tracker cannot be reached, it retries without
   // end, with growing pauses. `address` is the host:port at which the worker serves.
   void Start(const std::string& address);
-  // One call now, to one tracker, bounded to a few seconds; the grants are in the table when it returns.
+  // One call now, bounded to a few seconds, and where that fails one to each other tracker; the grants are in the table when it
+  // returns.
   // Unavailable before Start.
   absl::Status SynchronizeNow();
   // Tells the tracker, with the next call, that this worker ends within this time and takes no new
@@ -52,6 +53,7 @@ class TrackerLink {
     std::unique_ptr<v1::TrackerService::Stub> stub;
   };
   void Loop();
+  absl::Status CallCurrent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(calling_);
 
   StageTable* const table_;
   const SlotGuard* const guard_;

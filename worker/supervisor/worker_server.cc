@@ -28,7 +28,7 @@ constexpr absl::Duration kLeaseTick = absl::Milliseconds(100);
 constexpr absl::Duration kHandBack = absl::Seconds(3);
 // Time for calls to end after their stages have ended.
 constexpr auto kShutdownLimit = std::chrono::seconds(3);
-// Calls to the tracker take at most 3 s, and pauses between them 5 s.
+// Calls to a tracker take at most 3 s, and pauses between them 5 s.
 constexpr absl::Duration kLongestSilence = absl::Seconds(60);
 
 std::string RandomId() {

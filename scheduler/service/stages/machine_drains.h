@@ -26,7 +26,7 @@ class MachineDrains {
     absl::Duration patience = absl::Minutes(10);
     size_t most = 16;  // machines whose slots are waited for at a time
   };
-  // `tracker` outlives this.
+  // What `tracker` calls outlives this.
   MachineDrains(TrackerInUse tracker, Options options);
   ~MachineDrains();
 

@@ -112,6 +112,7 @@ void TrackerWatch::Loop() {
       context_ = &context;
       restart_ = false;
     }
+    const std::string tracker = name_();
     v1::ListWorkersRequest request;
     request.set_changes(true);
     auto stream = tracker_->WatchWorkers(&context, request);
@@ -136,8 +137,16 @@ void TrackerWatch::Loop() {
       changed_(last);
     }
     const grpc::Status status = stream->Finish();
-    const std::string tracker = name_();
-    if (!checked.ok()) {
+    bool restart = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      context_ = nullptr;
+      if (stop_) return;
+      restart = restart_;
+    }
+    if (restart) {
+      last.problem = "another tracker is in use now; it has not answered yet";
+    } else if (!checked.ok()) {
       last.problem = absl::StrCat(tracker, " sent a list that cannot be used: ", checked.message());
     } else if (status.error_code() == grpc::StatusCode::ABORTED) {
       last.problem = absl::StrCat(tracker, " lists its workers anew: ", status.error_message());
@@ -145,10 +154,9 @@ void TrackerWatch::Loop() {
       last.problem = absl::StrCat(tracker, " is not to be reached (", status.error_message(),
                                   "); is heddle-tracker running?");
     }
+    changed_(last);  // may wait for room in the inbox, and Restart must not wait for that
     absl::MutexLock lock(&mutex_);
-    context_ = nullptr;
     if (stop_) return;
-    changed_(last);
     const auto go_on = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || restart_; };
     mutex_.AwaitWithTimeout(absl::Condition(&go_on), retry);
     retry = restart_ ? kFirstRetry : std::min(kLastRetry, retry * 2);

@@ -60,7 +60,9 @@ size_t Trackers::Current() const {
 
 void Trackers::Loop(size_t tracker) {
   while (true) {
-    if (options_.leads()) Call(tracker);
+    // In this order: it led at that time, even if this thread is held up before it calls.
+    const absl::Time now = MonotonicNow();
+    if (options_.leads()) Call(tracker, now);
     absl::MutexLock lock(&mutex_);
     const absl::Duration pause =
         choice_->used() ? options_.choice.appointed_for / 6 : kBeforeChoice;
@@ -68,7 +70,7 @@ void Trackers::Loop(size_t tracker) {
   }
 }
 
-void Trackers::Call(size_t tracker) {
+void Trackers::Call(size_t tracker, absl::Time now) {
   v1::AppointRequest request;
   request.set_holder(options_.holder);
   request.set_epoch(options_.epoch);
@@ -76,15 +78,15 @@ void Trackers::Call(size_t tracker) {
   bool moved = false;
   {
     absl::MutexLock lock(&mutex_);
-    const TrackerChoice::Call call = choice_->CallTo(tracker, MonotonicNow());
+    const TrackerChoice::Call call = choice_->CallTo(tracker, now);
     request.set_echo_ns(call.echo_ns);
     request.set_forget(call.forget);
     request.set_above_token(token_);
-    moved = choice_->used() && *choice_->used() != current_;
-    if (moved) current_ = *choice_->used();
+    moved = choice_->used() && choice_->used() != told_;
+    if (moved) told_ = current_ = *choice_->used();
   }
   if (moved) {
-    Log(LogLevel::kWarning, "another tracker is in use", {{"tracker", address()}});
+    Log(LogLevel::kInfo, "this tracker is in use now", {{"tracker", address()}});
     changed_();
   }
   grpc::ClientContext context;

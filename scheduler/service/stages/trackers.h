@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -46,7 +47,7 @@ class Trackers {
   explicit Trackers(Options options);
   ~Trackers();
 
-  // Begins to appoint, if there are several. `changed` is called when another tracker is in use; not after End.
+  // Begins to appoint, if there are several. `changed` is called when a tracker is chosen, the first and each other one; not after End.
   void Begin(std::function<void()> changed);
   void End();
   // Tokens of the next tracker that is appointed are above this.
@@ -61,7 +62,8 @@ class Trackers {
  private:
   size_t Current() const;
   void Loop(size_t tracker);
-  void Call(size_t tracker);
+  // Decides by `now`, a time at which this scheduler led for certain.
+  void Call(size_t tracker, absl::Time now);
 
   const Options options_;
   std::vector<std::unique_ptr<v1::TrackerService::Stub>> stubs_;
@@ -69,6 +71,7 @@ class Trackers {
   mutable absl::Mutex mutex_;
   std::unique_ptr<TrackerChoice> choice_ ABSL_GUARDED_BY(mutex_);
   size_t current_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<size_t> told_ ABSL_GUARDED_BY(mutex_);  // the one that `changed_` was called for
   uint64_t token_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::string> problems_
       ABSL_GUARDED_BY(mutex_);  // of the latest call to each; empty: none
