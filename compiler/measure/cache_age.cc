@@ -13,10 +13,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRounds = 2000;  // a microsecond or so
+constexpr int kRounds = 2000;  // some microseconds
 constexpr int kChains = 10;    // as many independent additions as fill two pipelines of five cycles
 
-// Sums of ones: so the numbers are never denormal.
+// All sums are of ones, so that no number is denormal.
 #if defined(__x86_64__)
 
 __attribute__((target("avx2,fma"))) void Compute256() {
@@ -56,7 +56,7 @@ void ComputeBaseline() {
   }
 }
 
-// Whether the indices are the iterators of the block, in their order.
+// Whether the element that these indices name is that of the block's own iterators: y[vi, vj] in a block of vi and vj.
 bool AreIters(const std::vector<ir::Expr>& indices, const ir::Block& block) {
   if (indices.size() != block.iters.size()) return false;
   for (size_t i = 0; i < indices.size(); ++i) {

@@ -13,9 +13,10 @@ bool CanEvict();
 // Writes the memory's lines back and drops them from the caches of all cores. What else the caches hold stays.
 void EvictLines(const void* data, int64_t bytes);
 
-// Computes in vector registers until then, without memory; with the widest that the CPU has, whatever the target. Meanwhile whoever shares the caches evicts what they would evict
-// during other kernels of a model. It has to be dense vector code: some CPUs run such code at about 0.6 of their speed for the
-// next few hundred microseconds after milliseconds without it (seen on a virtual Zen 3; docs/benchmarks.md).
+// Keeps the vector units of this core busy until `end`, without touching memory. It uses the widest registers that the CPU has,
+// whatever the target. Meanwhile other users of the shared caches evict what they would evict during other kernels of a model.
+// The vector units must be busy: some CPUs run vector code at about 0.6 of its speed for the next few hundred microseconds
+// after milliseconds without such code (seen on a virtual Zen 3; docs/benchmarks.md).
 void ComputeUntil(std::chrono::steady_clock::time_point end);
 
 // Whether each element of the output needs, of an input of the same type that is no constant, only the element at the same

@@ -15,8 +15,8 @@
 
 namespace heddle {
 
-// Each call is timed with caches about as a model leaves them (MeasureOptions::warm_activations): other kernels evict a kernel's
-// weights, and the best schedule with warm caches need not be the best with cold ones. ResNet-18 runs in 17.0 ms if tuned with warm
+// Before each timed call, the caches are brought to about the state in which a model would leave them
+// (MeasureOptions::warm_activations). In a model, other kernels evict a kernel's weights, and the best schedule with warm caches need not be the best with cold ones. ResNet-18 runs in 17.0 ms if tuned with warm
 // caches and in 15.7 ms if tuned with cold ones, timed in turns.
 //
 // Kernels of models of trees (ir::IsTimedWarm) are called and their constants read before each timed call, so both are as warm as
@@ -34,8 +34,8 @@ inline runtime::TimingOptions ColdTiming() {
 struct MeasureOptions {
   // Before each timed call, constants are evicted, dense vector code runs for 2 ms (cache_age.h), and the inputs are read, and the
   // output where it takes the place of one. In a model, weights were last used an inference ago, the memory of workspace and
-  // outputs some kernels ago, and the inputs have just been written. Where the CPU cannot evict single lines, or constants
-  // are larger than machine::kFlushBytes, that much other memory is touched instead, and workspace, outputs and inputs are read.
+  // outputs some kernels ago, and the inputs have just been written. Some CPUs cannot evict single lines, and constants may be
+  // larger than machine::kFlushBytes. Then that much other memory is touched instead, and workspace, outputs and inputs are read.
   // False: other memory is touched, and nothing is read.
   bool warm_activations = true;
   runtime::TimingOptions timing = ColdTiming();

@@ -123,7 +123,8 @@ void WorkerServiceImpl::Perform(StageCall* call, const v1::StageStart& start) {
   fields.push_back({"seconds", static_cast<double>(finished.wall_ns()) * 1e-9});
   if (!well) fields.push_back({"reason", finished.fault().message()});
   Log(well ? LogLevel::kDebug : LogLevel::kInfo, well ? "stage ended" : "stage failed", fields);
-  // The slot is free before the caller learns of the end and sends the next stage. By the log, no two stages of a slot overlap.
+  // The slot is free before the caller learns of the end and sends the next stage. The line above is logged before that, so
+  // in the log no two stages of a slot overlap.
   table_->Leave(start.slot());
   call->Write(last, [] {});
   // ABORTED: the lease or the worker ended, not the work; the caller counts no attempt.

@@ -20,7 +20,8 @@
 
 namespace heddle::scheduler {
 
-// Where calls to the tracker go: `->` gives the one in use. Whoever gave it owns the stubs.
+// Calls to the tracker go through this: `->` gives the stub of the tracker that is in use. Whoever makes a TrackerInUse owns
+// the stubs.
 class TrackerInUse {
  public:
   using Stub = v1::TrackerService::StubInterface;

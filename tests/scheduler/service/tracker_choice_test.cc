@@ -117,7 +117,7 @@ class World {
     leader->choice = std::make_unique<TrackerChoice>(trackers_.size(), now_);
     for (size_t i = 0; i < trackers_.size(); ++i) Call(leader, i);
     if (Calm() || random_() % 4 == 0) return;  // it leads for ever
-    // Often so short that the next one leads while calls of this one are still on their way.
+    // Half of them lead so briefly that their calls may arrive while the next one leads.
     leader->until = now_ + Some(random_() % 2 ? 3'000 : 30'000);
     if (leader->until >= calm_from_) leader->until = calm_from_;
     // Nobody leads for a while.
